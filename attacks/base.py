@@ -1,0 +1,231 @@
+"""What an attack is given, what it must say about itself, and what it returns.
+
+This file is the wall between an attack and the clients' data: an attack sees a `ServerView` and nothing else.
+"""
+
+import abc
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Protocol, final
+
+import torch
+from torch import Tensor
+
+ITEM_EMBEDDING = "item_embedding.weight"
+"""Name of the public item table in every recommender's parameters."""
+
+
+class ViewError(Exception):
+    """A server view lacks what an attack needs, or holds something no attack can use."""
+
+
+class EstimateError(Exception):
+    """An attack returned something of another shape than it promised: a defect of the attack."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThreatModel:
+    """The adversary, in words that every report prints.
+
+    Attributes:
+        sees: what the server observes.
+        knows: what it knows beside that (the learning algorithm, a prior, auxiliary data).
+        active: whether it deviates from the protocol.
+        needs: names of the `ServerView` fields that must be present for the attack to run.
+    """
+
+    sees: str
+    knows: str
+    active: bool = False
+    needs: tuple[str, ...] = ("deltas",)
+
+
+class Learner(Protocol):
+    """The clients' local algorithm, which is public: the server wrote it.
+
+    It simulates clients; it holds no client's data.
+    """
+
+    @property
+    def user_dim(self) -> int:
+        """Length of a client's private vector."""
+
+    @property
+    def learning_rate(self) -> float:
+        """Local learning rate."""
+
+    def simulate(
+        self,
+        model: Mapping[str, Tensor],
+        items: Tensor,
+        labels: Tensor,
+        users: Tensor,
+        *,
+        differentiable: bool = False,
+    ) -> dict[str, Tensor]:
+        """Trains simulated clients as the real ones train.
+
+        Args:
+            model: the global model before the round, one tensor per public parameter.
+            items: item numbers ``(B, R)``, padded with -1.
+            labels: interactions in [0, 1], ``(B, R)``; soft labels are allowed.
+            users: private user vectors before the round ``(B, user_dim)``.
+            differentiable: keep the graph, so that gradients reach `labels` and `users`.
+
+        Returns:
+            Deltas by parameter name: ``(B, R, d)`` for the item table (zero where padded), ``(B, *shape)`` for others.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Release:
+    """What the clients publicly do to their deltas before sending (a defence's parameters are not secret).
+
+    Attributes:
+        clip: L2 norm to which the released parameters are clipped, or None.
+        noise_scale: standard deviation of the Gaussian noise on each released number, 0 for none.
+        parameters: names of the parameters that are clipped and noised together.
+    """
+
+    clip: float | None = None
+    noise_scale: float = 0.0
+    parameters: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerView:
+    """What the server saw of a few clients in one round. Nothing in it comes from a client but its update.
+
+    Attributes:
+        round: number of the communication round.
+        pseudonyms: ``(V,)`` int64, the names under which the clients sent.
+        example_counts: ``(V,)`` number of local examples as reported by the clients.
+        deltas: by parameter; ``(V, *shape)``, or ``(V, R, *row_shape)`` for the names in `row_parameters`, whose
+            rows are aligned with `served` and zero where padded.
+        row_parameters: parameters of which only the rows of the served items are kept.
+        served: ``(V, R)`` int64, items the server showed to each client, in an order that says nothing about the
+            interactions; padded with -1. None where the server shows nothing.
+        model: the global model before the round, by parameter.
+        releases: what the clients publicly do to their deltas before sending.
+        learner: the clients' algorithm, None where it is unknown.
+        auxiliary: further knowledge of the adversary, by name; every use is stated in the threat model.
+    """
+
+    round: int
+    pseudonyms: Tensor
+    example_counts: Tensor
+    deltas: Mapping[str, Tensor]
+    model: Mapping[str, Tensor]
+    row_parameters: frozenset[str] = frozenset()
+    served: Tensor | None = None
+    releases: tuple[Release, ...] = ()
+    learner: Learner | None = None
+    auxiliary: Mapping[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def victims(self) -> int:
+        """Number of clients in this view."""
+        return int(self.pseudonyms.shape[0])
+
+    @property
+    def served_mask(self) -> Tensor:
+        """``(V, R)`` True where `served` holds an item."""
+        if self.served is None:
+            raise ViewError("this recording does not say which items the server served")
+        return self.served >= 0
+
+    def noise_scale(self, parameter: str) -> float:
+        """Standard deviation of the Gaussian noise that clients add to `parameter` (0 where there is none)."""
+        variances = [r.noise_scale**2 for r in self.releases if parameter in r.parameters]
+        return float(sum(variances)) ** 0.5
+
+    def clip(self, parameter: str) -> float | None:
+        """Smallest L2 norm to which clients clip an update that holds `parameter`, None where they do not."""
+        clips = [r.clip for r in self.releases if parameter in r.parameters and r.clip is not None]
+        return min(clips) if clips else None
+
+    def missing(self, needs: tuple[str, ...]) -> list[str]:
+        """Names in `needs` that this view cannot give: fields, ``"auxiliary:NAME"`` or ``"deltas:PARAMETER"``."""
+        return [name for name in needs if not self._has(name)]
+
+    def _has(self, name: str) -> bool:
+        head, _, key = name.partition(":")
+        value = getattr(self, head)
+        return key in value if key else value is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate(abc.ABC):
+    """What an attack says about the victims of one view, in the view's order."""
+
+    @abc.abstractmethod
+    def check(self, view: ServerView) -> None:
+        """Raises `EstimateError` unless every tensor has the shape that `view` demands and is finite."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InteractionEstimate(Estimate):
+    """Which of the served items a client interacted with.
+
+    Attributes:
+        scores: ``(V, R)``, higher means more likely interacted; ignored where padded.
+        decisions: ``(V, R)`` bool, the attack's own decision (threshold found without the truth), False where padded.
+    """
+
+    scores: Tensor
+    decisions: Tensor
+
+    def check(self, view: ServerView) -> None:
+        """See `Estimate.check`."""
+        mask = view.served_mask
+        for name, tensor in (("scores", self.scores), ("decisions", self.decisions)):
+            if tensor.shape != mask.shape:
+                raise EstimateError(f"{name}: expected shape {tuple(mask.shape)}, got {tuple(tensor.shape)}")
+        if self.decisions.dtype != torch.bool:
+            raise EstimateError(f"decisions: expected torch.bool, got {self.decisions.dtype}")
+        if not bool(torch.isfinite(self.scores[mask]).all()):
+            raise EstimateError("scores: expected finite numbers for every served item")
+
+
+class Attack(abc.ABC):
+    """An attack: hyper-parameters in the constructor, a server view in, an estimate out.
+
+    Attributes:
+        name: the name under which results are written.
+        threat_model: what it sees and knows.
+        estimates: the type it returns.
+    """
+
+    name: ClassVar[str]
+    threat_model: ClassVar[ThreatModel]
+    estimates: ClassVar[type[Estimate]] = InteractionEstimate
+
+    @final
+    def __call__(self, view: ServerView, *, generator: torch.Generator) -> Estimate:
+        """Checks that the view has what the attack needs, attacks, checks the shape of what comes back.
+
+        Args:
+            view: what the server saw.
+            generator: the only source of randomness.
+
+        Raises:
+            ViewError: the view lacks something, or an update holds NaN or infinity.
+            EstimateError: the attack is defective.
+        """
+        missing = view.missing(self.threat_model.needs)
+        if missing:
+            raise ViewError(f"attack {self.name!r} needs {', '.join(missing)}, which this recording does not have")
+        for parameter, delta in view.deltas.items():
+            if not bool(torch.isfinite(delta).all()):
+                raise ViewError(f"round {view.round}: the deltas of {parameter!r} hold NaN or infinity")
+        estimate = self.run(view, generator=generator)
+        if not isinstance(estimate, self.estimates):
+            raise EstimateError(
+                f"{self.name}: expected {self.estimates.__name__}, got {type(estimate).__name__}"
+            )
+        estimate.check(view)
+        return estimate
+
+    @abc.abstractmethod
+    def run(self, view: ServerView, *, generator: torch.Generator) -> Estimate:
+        """The attack itself; `__call__` has checked the view."""

@@ -1,0 +1,64 @@
+"""What a client does to protect itself: a penalty while it trains, a change of the update before it is sent."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from attacks.base import Release
+
+
+@dataclass
+class Update:
+    """The deltas of several clients.
+
+    Attributes:
+        deltas: by parameter; ``(C, *shape)``, or ``(C, R, *row_shape)`` for the names in `rows` (zero where padded).
+        rows: by row parameter, ``(C, R)`` int64 row numbers, padded with -1. All other rows are zero.
+        background_scale: by row parameter, standard deviation of the noise on every number of the rows that are *not*
+            in `rows`. That noise is independent of everything, so it is drawn once for the cohort's weighted sum, with
+            exactly the law of the sum of the clients' draws.
+    """
+
+    deltas: dict[str, Tensor]
+    rows: dict[str, Tensor] = field(default_factory=dict)
+    background_scale: dict[str, float] = field(default_factory=dict)
+
+    def row_mask(self, parameter: str) -> Tensor:
+        """Mask of the real rows, shaped to multiply ``deltas[parameter]``."""
+        delta = self.deltas[parameter]
+        return (self.rows[parameter] >= 0).reshape(*delta.shape[:2], *[1] * (delta.dim() - 2))
+
+
+class Defense:
+    """A client's defence. A subclass overrides what it does; its constructor arguments are its hyper-parameters."""
+
+    def penalty(
+        self, parameters: Mapping[str, Tensor], received: Mapping[str, Tensor], elements: Mapping[str, int]
+    ) -> Tensor | None:
+        """A term added to every client's local loss.
+
+        Args:
+            parameters: the clients' current public parameters, ``(C, ...)`` each; a row parameter holds the client's
+                rows only, and padded rows equal those received.
+            received: the same parameters as the server sent them.
+            elements: number of elements of each *whole* public parameter.
+
+        Returns:
+            ``(C,)`` penalties, or None for none.
+        """
+        return None
+
+    def protect(self, update: Update, generators: Callable[[int], torch.Generator]) -> Update:
+        """Changes the update before it is sent.
+
+        Args:
+            update: the clients' deltas.
+            generators: the random generator of the client at a position in the cohort.
+        """
+        return update
+
+    def releases(self, parameters: tuple[str, ...]) -> tuple[Release, ...]:
+        """What is public about this defence, given the names of the public parameters."""
+        return ()

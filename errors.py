@@ -1,0 +1,24 @@
+"""The one error that a person's input can cause."""
+
+
+class InputError(Exception):
+    """Something that a person gave cannot be used; the command ends with exit status 2 and no traceback.
+
+    Args:
+        expected: what was needed, e.g. ``"4 tab-separated fields"``.
+        found: what was there instead, with file and line where there is one.
+        way_out: what the person can do about it.
+    """
+
+    def __init__(self, *, expected: str, found: str, way_out: str) -> None:
+        self.expected = expected
+        self.found = found
+        self.way_out = way_out
+        super().__init__(f"expected {expected}; found {found}. {way_out}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (self.expected, self.found, self.way_out)
+
+
+def _rebuild(expected: str, found: str, way_out: str) -> InputError:
+    return InputError(expected=expected, found=found, way_out=way_out)
