@@ -4,6 +4,7 @@ This file is the wall between an attack and the clients' data: an attack sees a 
 """
 
 import abc
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol, final
@@ -137,7 +138,7 @@ class ServerView:
     def noise_scale(self, parameter: str) -> float:
         """Standard deviation of the Gaussian noise that clients add to `parameter` (0 where there is none)."""
         variances = [r.noise_scale**2 for r in self.releases if parameter in r.parameters]
-        return float(sum(variances)) ** 0.5
+        return math.sqrt(sum(variances))
 
     def clip(self, parameter: str) -> float | None:
         """Smallest L2 norm to which clients clip an update that holds `parameter`, None where they do not."""
