@@ -1,0 +1,193 @@
+"""The round: broadcast, local training, what clients do to their deltas, aggregation, one server step.
+
+One Trainer step is one communication round. The averaged delta goes into ``p.grad`` and the server's optimizer steps
+once, so ``global_step`` is the number of rounds, and ``max_steps``, checkpoints and resume mean what they say.
+"""
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from lightning import LightningModule
+from torch import Tensor
+
+from datamodules.cohort import Cohort
+from datamodules.keys import generator_for
+from defenses.base import Defense, Update
+from modules.local_optimizers import LocalTraining
+from modules.local_training import Parameters, Task, train_clients
+from modules.server import ServerOptimizer, WeightedSum, add_background_noise, weighted_sum
+
+Weighting = Literal["examples", "uniform"]
+
+
+@dataclass
+class RoundRecord:
+    """One round as the server saw it, and apart from it the truth.
+
+    Attributes:
+        round: number of the round.
+        cohort: this rank's clients.
+        update: what they sent.
+        model: the public parameters before the round.
+        truth: ``(C, N)`` tensors that only an evaluation may open.
+    """
+
+    round: int
+    cohort: Cohort
+    update: Update
+    model: Parameters
+    truth: dict[str, Tensor]
+
+
+class FederatedModule(LightningModule):
+    """Federated training of any task; a subclass gives its task, its private parameters and its truth.
+
+    Args:
+        local: how clients train.
+        server: what the server does with the average.
+        defenses: what clients do to protect themselves, in the order in which they do it.
+        weighting: whether a client counts by its examples or as one.
+        seed: seed of every draw.
+    """
+
+    round_record: RoundRecord
+
+    def __init__(
+        self,
+        *,
+        local: LocalTraining,
+        server: ServerOptimizer,
+        defenses: Sequence[Defense],
+        weighting: Weighting,
+        seed: int,
+    ) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+        self.local = local
+        self.server = server
+        self.defenses = list(defenses)
+        self.weighting = weighting
+        self.seed = seed
+        self.private: Parameters = {}
+        """Tables of the clients' private parameters, ``(clients, ...)``, on the CPU; they are never sent. Each rank
+        keeps the rows of the clients it trains, and DDP must not broadcast them: so they are no buffers."""
+
+    @property
+    def task(self) -> Task:
+        """What the clients train."""
+        raise NotImplementedError(f"{type(self).__name__} must give its task")
+
+    def truth(self, cohort: Cohort) -> dict[str, Tensor]:
+        """What an evaluation may know of the cohort, ``(C, N)`` each."""
+        return {}
+
+    def learner_description(self) -> dict[str, Any] | None:
+        """Name and arguments of the public algorithm, for `modules.registry`."""
+        return None
+
+    def public_parameters(self) -> Parameters:
+        """The global model, as the server broadcasts it."""
+        return {name: value.detach() for name, value in self.named_parameters()}
+
+    @property
+    def row_parameters(self) -> tuple[str, ...]:
+        """Public tables of which a client trains only some rows."""
+        return ()
+
+    def public_description(self) -> dict[str, Any]:
+        """What everybody may know of this training; the recording keeps it."""
+        public = self.public_parameters()
+        releases = [release for defense in self.defenses for release in defense.releases(tuple(public))]
+        return {
+            "learner": self.learner_description(),
+            "releases": [
+                {"clip": r.clip, "noise_scale": r.noise_scale, "parameters": list(r.parameters)} for r in releases
+            ],
+            "row_parameters": list(self.row_parameters),
+            "parameters": {
+                name: {"shape": list(value.shape), "dtype": str(value.dtype).removeprefix("torch.")}
+                for name, value in public.items()
+            },
+        }
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        """The server's optimizer over the global model."""
+        return self.server.build(self.parameters())
+
+    def training_step(self, cohort: Cohort, batch_idx: int) -> None:
+        """One communication round."""
+        number = cohort.round
+        model = {name: value.clone() for name, value in self.public_parameters().items()}
+        update, loss = self._client_updates(cohort, model)
+        weights = self._weights(cohort)
+        total = self._over_ranks(weighted_sum(update, weights, model))
+        add_background_noise(total, update.background_scale, seed=self.seed, round_number=number)
+        for name, parameter in self.named_parameters():
+            parameter.grad = -total.deltas[name] / total.weight.clamp(min=1e-12)
+        optimizer = self.optimizers()
+        assert not isinstance(optimizer, list)
+        optimizer.step()
+        self.round_record = RoundRecord(number, cohort, update, model, self.truth(cohort))
+        self.log("train/local_loss", loss, prog_bar=True, batch_size=max(len(cohort), 1), sync_dist=True)
+        self.log("train/clients", float(len(cohort)), reduce_fx="sum", batch_size=1, sync_dist=True)
+
+    def _client_updates(self, cohort: Cohort, model: Parameters) -> tuple[Update, Tensor]:
+        if len(cohort) == 0:
+            return self._no_update(model), torch.zeros((), device=self.device)
+        own = {name: table[cohort.clients.cpu()].to(self.device) for name, table in self.private.items()}
+        result = train_clients(
+            self.task, model, own, cohort, self.local, seed=self.seed, defenses=self.defenses
+        )
+        for name, table in self.private.items():
+            table[cohort.clients.cpu()] = result.private[name].to(table.device)
+        update = Update(result.deltas, dict(cohort.rows))
+
+        @functools.cache
+        def generators(position: int) -> torch.Generator:
+            return generator_for(self.seed, "defense", cohort.round, int(cohort.clients[position]))
+
+        for defense in self.defenses:
+            update = defense.protect(update, generators)
+        return update, result.losses.mean()
+
+    def _no_update(self, model: Parameters) -> Update:
+        """What a rank sends that has no client in this round."""
+        rows = {name: torch.zeros(0, 0, dtype=torch.int64, device=self.device) for name in self.row_parameters}
+        deltas = {
+            name: value.new_zeros((0, 0, *value.shape[1:]) if name in rows else (0, *value.shape))
+            for name, value in model.items()
+        }
+        update = Update(deltas, rows)
+        for defense in self.defenses:
+            update = defense.protect(update, lambda position: torch.Generator())
+        return update
+
+    def _weights(self, cohort: Cohort) -> Tensor:
+        counts = cohort.counts.to(torch.float32)
+        return counts if self.weighting == "examples" else torch.ones_like(counts)
+
+    def _over_ranks(self, total: WeightedSum) -> WeightedSum:
+        if self.trainer.world_size > 1:
+            for tensor in total.tensors():
+                torch.distributed.all_reduce(tensor)
+        return total
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Puts every client's private parameters into the checkpoint: each rank gives the rows it keeps."""
+        checkpoint["private"] = {name: self._whole_table(table) for name, table in self.private.items()}
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Takes the clients' private parameters back."""
+        self.private = {name: table.clone() for name, table in checkpoint["private"].items()}
+
+    def _whole_table(self, table: Tensor) -> Tensor:
+        world = self.trainer.world_size
+        if world == 1:
+            return table.clone()
+        mine = torch.arange(table.shape[0]) % world == self.trainer.global_rank
+        whole = (table * mine.reshape(-1, *[1] * (table.dim() - 1))).to(self.device)
+        torch.distributed.all_reduce(whole)
+        return whole.cpu()

@@ -1,0 +1,76 @@
+"""The public algorithm of federated neural collaborative filtering: what the server can simulate, knowing no client."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from attacks.base import ITEM_EMBEDDING
+from datamodules.cohort import Cohort
+from defenses.base import Defense
+from modules.differentiable_training import train_differentiably
+from modules.local_optimizers import LocalTraining
+from modules.local_training import Parameters, train_clients
+from modules.recommendation import USER_EMBEDDING, InteractionTask
+
+
+class FNCFLearner:
+    """Simulates clients of FNCF; see `attacks.base.Learner`.
+
+    Args:
+        user_dim: length of the private user vector.
+        local: how a client trains.
+        defenses: defences whose penalty is part of the local loss.
+    """
+
+    def __init__(self, *, user_dim: int, local: LocalTraining, defenses: tuple[Defense, ...] = ()) -> None:
+        self.user_dim = user_dim
+        self.local = local
+        self.defenses = defenses
+        self.task = InteractionTask()
+
+    @property
+    def learning_rate(self) -> float:
+        """Local learning rate."""
+        return self.local.learning_rate
+
+    def simulate(
+        self,
+        model: Mapping[str, Tensor],
+        items: Tensor,
+        labels: Tensor,
+        users: Tensor,
+        *,
+        differentiable: bool = False,
+    ) -> dict[str, Tensor]:
+        """See `attacks.base.Learner.simulate`."""
+        if differentiable:
+            return self._simulate_differentiably(model, items, labels, users)
+        clients = torch.arange(items.shape[0])
+        cohort = Cohort(0, clients, {"label": labels}, items >= 0, {ITEM_EMBEDDING: items})
+        result = train_clients(
+            self.task, model, {USER_EMBEDDING: users}, cohort, self.local, seed=0, defenses=self.defenses
+        )
+        return result.deltas
+
+    def _simulate_differentiably(
+        self, model: Mapping[str, Tensor], items: Tensor, labels: Tensor, users: Tensor
+    ) -> dict[str, Tensor]:
+        mask = items >= 0
+        clients = items.shape[0]
+        received: Parameters = {
+            name: value[items.clamp(min=0)] if name == ITEM_EMBEDDING else value.expand(clients, *value.shape)
+            for name, value in model.items()
+        }
+        elements = {name: value.numel() for name, value in model.items()}
+
+        def loss(parameters: Parameters) -> Tensor:
+            total = self.task.client_losses(parameters, {"label": labels}, mask).sum()
+            public = {name: parameters[name] for name in received}
+            for defense in self.defenses:
+                penalty = defense.penalty(public, received, elements)
+                total = total if penalty is None else total + penalty.sum()
+            return total
+
+        trained = train_differentiably({**received, USER_EMBEDDING: users}, loss, self.local)
+        return {name: trained[name] - value for name, value in received.items()}

@@ -1,0 +1,78 @@
+"""The clients' optimizers: torch's own, which act on each number by itself and so on stacked clients as on one."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from errors import InputError
+
+Engine = Literal["auto", "vectorized", "sequential"]
+_FUSED_ON_CPU = {"sgd", "adam"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalTraining:
+    """How a client trains.
+
+    Attributes:
+        optimizer: the client's optimizer, fresh in every round.
+        learning_rate: its learning rate.
+        momentum: momentum of SGD.
+        betas: decay rates of Adam.
+        rho: decay rate of Adadelta.
+        eps: the term that keeps Adam's and Adadelta's denominators from zero.
+        weight_decay: L2 regularisation of every trained number.
+        epochs: passes over the client's examples.
+        batch_size: examples in a batch, None for all of them.
+        engine: how the engine trains a cohort; `auto` chooses by task and device.
+        clients_per_chunk: clients trained at once by the vectorized engine, None to choose by size.
+        threads: chunks or clients trained side by side on a CPU, None for as many as torch has threads.
+    """
+
+    optimizer: Literal["sgd", "adam", "adadelta"] = "sgd"
+    learning_rate: float = 0.01
+    momentum: float = 0.0
+    betas: tuple[float, float] = (0.9, 0.999)
+    rho: float = 0.9
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+    epochs: int = 1
+    batch_size: int | None = None
+    engine: Engine = "auto"
+    clients_per_chunk: int | None = None
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuses impossible values."""
+        positive = {
+            "learning_rate": self.learning_rate,
+            "epochs": self.epochs,
+            "batch_size": self.batch_size,
+            "clients_per_chunk": self.clients_per_chunk,
+            "threads": self.threads,
+        }
+        for name, value in positive.items():
+            if value is not None and value <= 0:
+                raise InputError(expected=f"{name} > 0", found=str(value), way_out=f"Set local.{name} above zero.")
+
+
+def build_optimizer(local: LocalTraining, parameters: Iterable[Tensor]) -> torch.optim.Optimizer:
+    """The optimizer of one client, or of many stacked ones.
+
+    Args:
+        local: the hyper-parameters.
+        parameters: leaf tensors; the fused kernels of the CPU want them contiguous.
+    """
+    leaves = list(parameters)
+    options: dict[str, Any] = {"lr": local.learning_rate, "weight_decay": local.weight_decay}
+    contiguous = all(leaf.is_contiguous() for leaf in leaves)
+    if contiguous and local.optimizer in _FUSED_ON_CPU:
+        options["fused"] = True
+    if local.optimizer == "sgd":
+        return torch.optim.SGD(leaves, momentum=local.momentum, **options)
+    if local.optimizer == "adam":
+        return torch.optim.Adam(leaves, betas=local.betas, eps=local.eps, **options)
+    return torch.optim.Adadelta(leaves, rho=local.rho, eps=local.eps, **options)

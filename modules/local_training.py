@@ -1,0 +1,273 @@
+"""The engine: trains every client of a cohort from the same global model, and returns what changed.
+
+Two ways with one interface and equal deltas to float tolerance. *Vectorized*: chunks of clients stacked on a leading
+dimension, for GPUs and small dense models. *Sequential*: one client after another, clients shared out over threads,
+for convolutions on a CPU.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from datamodules.cohort import Cohort
+from defenses.base import Defense
+from modules.batches import batch_schedule
+from modules.local_optimizers import LocalTraining, build_optimizer
+
+Parameters = dict[str, Tensor]
+POSITION = "position"
+"""Field the engine adds to a mini-batch: each example's place in the client's list. Absent when a batch is all of it."""
+
+_CHUNK_NUMBERS = {"cpu": 2**20, "cuda": 2**28}
+
+
+class Task(Protocol):
+    """What the engine trains: a loss, given once for one client and once for stacked clients."""
+
+    @property
+    def batched_by_hand(self) -> bool:
+        """Whether `client_losses` is faster than vmap over `client_loss`; `auto` takes the vectorized engine then."""
+
+    def client_loss(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
+        """Mean loss of one client: parameters ``shape``, examples ``(N, ...)``, mask ``(N,)`` -> scalar."""
+
+    def client_losses(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
+        """Mean losses of stacked clients: ``(C, *shape)``, ``(C, N, ...)``, ``(C, N)`` -> ``(C,)``."""
+
+
+@dataclass
+class LocalResult:
+    """What local training changed, in the cohort's order.
+
+    Attributes:
+        deltas: public parameters after minus before; ``(C, *shape)``, row parameters ``(C, R, *row_shape)``.
+        private: private parameters after training, ``(C, *shape)``.
+        losses: ``(C,)`` loss in each client's last step.
+    """
+
+    deltas: Parameters
+    private: Parameters
+    losses: Tensor
+
+
+@dataclass(frozen=True)
+class _Job:
+    """A cohort to train and the buffers that take the result."""
+
+    task: Task
+    public: Mapping[str, Tensor]
+    private: Mapping[str, Tensor]
+    cohort: Cohort
+    local: LocalTraining
+    defenses: Sequence[Defense]
+    schedule: list[Tensor] | None
+    result: LocalResult
+    elements: dict[str, int] = field(default_factory=dict)
+
+
+def train_clients(
+    task: Task,
+    public: Mapping[str, Tensor],
+    private: Mapping[str, Tensor],
+    cohort: Cohort,
+    local: LocalTraining,
+    *,
+    seed: int,
+    defenses: Sequence[Defense] = (),
+) -> LocalResult:
+    """Trains the clients of a cohort.
+
+    Args:
+        task: the loss.
+        public: the global model, ``shape`` each; parameters named in ``cohort.rows`` are whole tables.
+        private: the clients' own parameters, ``(C, *shape)`` each.
+        cohort: the clients and their examples.
+        local: how they train.
+        seed: the run's seed, for the order of mini-batches.
+        defenses: defences whose penalty is part of the local loss.
+    """
+    schedule = None
+    if local.batch_size is not None:
+        schedule = batch_schedule(cohort, batch_size=local.batch_size, epochs=local.epochs, seed=seed)
+    elements = {name: value.numel() for name, value in public.items()}
+    result = _empty_result(public, private, cohort)
+    job = _Job(task, public, private, cohort, local, defenses, schedule, result, elements)
+    device = next(iter(public.values())).device
+    if _vectorized(job, device):
+        _run(job, _train_stacked, _chunks(job, device), device)
+    else:
+        order = torch.argsort(cohort.counts, descending=True).tolist()
+        _run(job, _train_one, [torch.tensor([i]) for i in order], device)
+    return result
+
+
+def _vectorized(job: _Job, device: torch.device) -> bool:
+    if job.local.engine != "auto":
+        return job.local.engine == "vectorized"
+    return job.task.batched_by_hand or device.type != "cpu"
+
+
+def _empty_result(public: Mapping[str, Tensor], private: Mapping[str, Tensor], cohort: Cohort) -> LocalResult:
+    clients = len(cohort)
+    deltas = {}
+    for name, value in public.items():
+        shape = (clients, cohort.rows[name].shape[1], *value.shape[1:]) if name in cohort.rows else (clients, *value.shape)
+        deltas[name] = value.new_zeros(shape)
+    kept = {name: torch.empty_like(value, memory_format=torch.contiguous_format) for name, value in private.items()}
+    losses = torch.zeros(clients, device=cohort.mask.device)
+    return LocalResult(deltas, kept, losses)
+
+
+def _run(
+    job: _Job, train: Callable[[_Job, Tensor], None], parts: list[Tensor], device: torch.device
+) -> None:
+    """Trains the parts, side by side on a CPU: torch releases the interpreter's lock, so threads are enough."""
+    threads = min(job.local.threads or torch.get_num_threads() or os.cpu_count() or 1, len(parts))
+    if device.type != "cpu" or threads <= 1:
+        for part in parts:
+            train(job, part)
+        return
+    with _one_thread_each(), ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        for _ in pool.map(lambda part: train(job, part), parts):
+            pass
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _chunks(job: _Job, device: torch.device) -> list[Tensor]:
+    """Positions of the clients of each chunk; clients of like size together, so that little is padded."""
+    order = torch.argsort(job.cohort.counts, descending=True, stable=True)
+    if job.local.clients_per_chunk is not None:
+        return list(order.split(job.local.clients_per_chunk))
+    dense = sum(v.numel() for n, v in job.public.items() if n not in job.cohort.rows)
+    width = sum(job.public[n][0].numel() for n in job.cohort.rows)
+    budget = _CHUNK_NUMBERS.get(device.type, _CHUNK_NUMBERS["cuda"])
+    counts = job.cohort.counts.cpu()
+    chunks, start = [], 0
+    while start < len(order):
+        per_client = dense + width * int(counts[order[start]])
+        size = max(1, budget // max(per_client, 1))
+        chunks.append(order[start : start + size])
+        start += size
+    return chunks
+
+
+def _train_stacked(job: _Job, positions: Tensor) -> None:
+    """Trains one chunk of stacked clients; sorted by steps, so that those who are done are a suffix."""
+    if job.schedule is not None:
+        steps = torch.tensor([job.schedule[i].shape[0] for i in positions.tolist()])
+        positions = positions[torch.argsort(steps, descending=True, stable=True)]
+    part = job.cohort.select(positions)
+    received = _received(job, part)
+    public = {name: value.clone().requires_grad_() for name, value in received.items()}
+    private = {name: value[positions].clone().requires_grad_() for name, value in job.private.items()}
+    leaves = {**public, **private}
+    optimizer = build_optimizer(job.local, leaves.values())
+    schedule = None if job.schedule is None else [job.schedule[i] for i in positions.tolist()]
+    for examples, mask, finished in _steps(part, job.local, schedule):
+        losses = job.task.client_losses(leaves, examples, mask)
+        losses = losses + _penalties(job, public, received)
+        grads = torch.autograd.grad(losses.sum(), list(leaves.values()), allow_unused=True)
+        for leaf, grad in zip(leaves.values(), grads, strict=True):
+            leaf.grad = torch.zeros_like(leaf) if grad is None else grad.contiguous()
+        optimizer.step()
+        if finished:
+            _store(job, positions, slice(min(finished), max(finished) + 1), received, leaves, losses.detach())
+
+
+def _received(job: _Job, part: Cohort) -> Parameters:
+    """What each client of the chunk receives: ``(C, *shape)``, and only its own rows of row parameters."""
+    clients = len(part)
+    return {
+        name: value[part.rows[name].clamp(min=0)] if name in part.rows else value.expand(clients, *value.shape)
+        for name, value in job.public.items()
+    }
+
+
+def _steps(
+    part: Cohort, local: LocalTraining, schedule: list[Tensor] | None
+) -> Iterator[tuple[Parameters, Tensor, list[int]]]:
+    """Examples and mask of every step, and the clients for whom the step is the last."""
+    everyone = list(range(len(part)))
+    if schedule is None:
+        for epoch in range(local.epochs):
+            yield part.examples, part.mask, everyone if epoch == local.epochs - 1 else []
+        return
+    last = [plan.shape[0] - 1 for plan in schedule]
+    for step in range(max(last) + 1):
+        idle = torch.full_like(schedule[0][0], -1)
+        index = torch.stack([plan[step] if step < plan.shape[0] else idle for plan in schedule])
+        index = index.to(part.mask.device)
+        mask, index = index >= 0, index.clamp(min=0)
+        client = torch.arange(len(part), device=index.device)[:, None]
+        examples = {name: value[client, index] for name, value in part.examples.items()}
+        yield {**examples, POSITION: index}, mask, [i for i in everyone if last[i] == step]
+
+
+def _penalties(job: _Job, public: Parameters, received: Parameters) -> Tensor | float:
+    terms = [d.penalty(public, received, job.elements) for d in job.defenses]
+    return sum((term for term in terms if term is not None), start=0.0)
+
+
+@torch.no_grad()
+def _store(
+    job: _Job, positions: Tensor, finished: slice, received: Parameters, leaves: Parameters, losses: Tensor
+) -> None:
+    target = positions[finished].to(losses.device)
+    for name, before in received.items():
+        delta = leaves[name][finished] - before[finished]
+        if name in job.cohort.rows:
+            job.result.deltas[name][target, : delta.shape[1]] = delta
+        else:
+            job.result.deltas[name][target] = delta
+    for name in job.private:
+        job.result.private[name][target] = leaves[name][finished].detach()
+    job.result.losses[target] = losses[finished]
+
+
+def _train_one(job: _Job, position: Tensor) -> None:
+    """Trains one client on plain parameters; images and kernels channels-last, which a CPU likes."""
+    part = job.cohort.select(position)
+    received = {name: _channels_last(value[0]) for name, value in _received(job, part).items()}
+    public = {name: value.clone().requires_grad_() for name, value in received.items()}
+    private = {name: value[position[0]].clone().requires_grad_() for name, value in job.private.items()}
+    leaves = {**public, **private}
+    optimizer = build_optimizer(job.local, leaves.values())
+    schedule = None if job.schedule is None else [job.schedule[int(position[0])]]
+    for examples, mask, finished in _steps(part, job.local, schedule):
+        own = {name: _channels_last(value[0]) for name, value in examples.items()}
+        loss = job.task.client_loss(leaves, own, mask[0])
+        if job.defenses:
+            stacked = {name: value[None] for name, value in public.items()}
+            before = {name: value[None] for name, value in received.items()}
+            loss = loss + torch.as_tensor(_penalties(job, stacked, before)).sum()
+        grads = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
+        for leaf, grad in zip(leaves.values(), grads, strict=True):
+            leaf.grad = torch.zeros_like(leaf) if grad is None else grad.contiguous(memory_format=_format(leaf))
+        optimizer.step()
+        if finished:
+            ours = {name: value.detach()[None] for name, value in leaves.items()}
+            before = {name: value[None] for name, value in received.items()}
+            _store(job, position, slice(0, 1), before, ours, loss.detach()[None])
+
+
+def _channels_last(value: Tensor) -> Tensor:
+    return value.contiguous(memory_format=torch.channels_last) if value.dim() == 4 else value
+
+
+def _format(leaf: Tensor) -> torch.memory_format:
+    return torch.contiguous_format if leaf.is_contiguous() else torch.channels_last

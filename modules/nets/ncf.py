@@ -1,0 +1,41 @@
+"""The network of neural collaborative filtering, on one client or on stacked clients."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+def ncf_mlp(user_dim: int, item_dim: int, hidden: tuple[int, ...]) -> nn.Sequential:
+    """The layers [user, item] -> hidden... -> 1 with ReLU between (RAIFLE, section V.A.1)."""
+    layers: list[nn.Module] = []
+    width = user_dim + item_dim
+    for size in hidden:
+        layers += [nn.Linear(width, size), nn.ReLU()]
+        width = size
+    return nn.Sequential(*layers, nn.Linear(width, 1))
+
+
+def ncf_logits(parameters: Mapping[str, Tensor], users: Tensor, items: Tensor) -> Tensor:
+    """Scores of items for users, for stacked clients.
+
+    The first layer is split, ``W [u; v] = W_u u + W_v v``, so that the user's half is computed once per client.
+
+    Args:
+        parameters: ``mlp.<i>.weight`` ``(C, out, in)`` and ``mlp.<i>.bias`` ``(C, out)``.
+        users: ``(C, d_u)``.
+        items: ``(C, N, d_v)``.
+
+    Returns:
+        ``(C, N)`` logits.
+    """
+    layers = sorted(int(name.split(".")[1]) for name in parameters if name.startswith("mlp.") and "weight" in name)
+    first = parameters[f"mlp.{layers[0]}.weight"]
+    ours, theirs = first.split([users.shape[-1], items.shape[-1]], dim=2)
+    offset = parameters[f"mlp.{layers[0]}.bias"][:, None] + users[:, None] @ ours.transpose(1, 2)
+    hidden = torch.baddbmm(offset, items, theirs.transpose(1, 2))
+    for layer in layers[1:]:
+        weight, bias = parameters[f"mlp.{layer}.weight"], parameters[f"mlp.{layer}.bias"]
+        hidden = torch.baddbmm(bias[:, None], functional.relu(hidden), weight.transpose(1, 2))
+    return hidden.squeeze(2)

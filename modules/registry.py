@@ -1,0 +1,47 @@
+"""Public algorithms by name. A recording may come from a stranger: it names an algorithm, never a class to import."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from attacks.base import Learner
+from defenses.update_l1 import UpdateL1
+from errors import InputError
+from modules.fncf_learner import FNCFLearner
+from modules.local_optimizers import LocalTraining
+
+
+def learner_from(description: Mapping[str, Any] | None) -> Learner | None:
+    """Builds the clients' algorithm that a recording names, for the server to simulate.
+
+    Args:
+        description: ``{"name": ..., "arguments": {...}}`` from the manifest, None where the algorithm is unknown.
+
+    Raises:
+        InputError: the name or an argument is unknown.
+    """
+    if description is None:
+        return None
+    name = description.get("name")
+    if name not in LEARNERS:
+        raise InputError(
+            expected=f"a learner among {', '.join(LEARNERS)}",
+            found=repr(name),
+            way_out="Set learner to null in the manifest; attacks that simulate clients will be left out.",
+        )
+    try:
+        return LEARNERS[name](**description["arguments"])
+    except (KeyError, TypeError) as error:
+        raise InputError(
+            expected=f"the arguments of learner {name!r}",
+            found=str(error),
+            way_out="Record again with this version, or set learner to null in the manifest.",
+        ) from error
+
+
+def _fncf(*, user_dim: int, local: Mapping[str, Any], update_l1: Mapping[str, Any] | None) -> Learner:
+    options = {key: tuple(value) if isinstance(value, list) else value for key, value in local.items()}
+    defenses = () if update_l1 is None else (UpdateL1(**update_l1),)
+    return FNCFLearner(user_dim=user_dim, local=LocalTraining(**options), defenses=defenses)
+
+
+LEARNERS: dict[str, Callable[..., Learner]] = {"fncf": _fncf}

@@ -1,0 +1,102 @@
+"""The server: combines the clients' updates, and steps the global model."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from datamodules.keys import generator_for
+from defenses.base import Update
+from errors import InputError
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerOptimizer:
+    """What the server does with the averaged delta, taken as a pseudo-gradient.
+
+    Attributes:
+        name: ``fedavg`` (adds it), ``fedavgm`` (with momentum) or ``fedadam`` (Reddi et al. 2021).
+        learning_rate: server learning rate; 1 is plain FedAvg.
+        momentum: momentum of FedAvgM.
+        betas: decay rates of FedAdam.
+        eps: FedAdam's adaptivity (tau).
+    """
+
+    name: Literal["fedavg", "fedavgm", "fedadam"] = "fedavg"
+    learning_rate: float = 1.0
+    momentum: float = 0.9
+    betas: tuple[float, float] = (0.9, 0.99)
+    eps: float = 1e-3
+
+    def __post_init__(self) -> None:
+        """Refuses impossible values."""
+        if self.learning_rate <= 0:
+            raise InputError(
+                expected="server.learning_rate > 0", found=str(self.learning_rate), way_out="1.0 is plain FedAvg."
+            )
+
+    def build(self, parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
+        """The server's optimizer over the global model."""
+        if self.name == "fedadam":
+            return torch.optim.Adam(parameters, lr=self.learning_rate, betas=self.betas, eps=self.eps)
+        momentum = self.momentum if self.name == "fedavgm" else 0.0
+        return torch.optim.SGD(parameters, lr=self.learning_rate, momentum=momentum)
+
+
+@dataclass
+class WeightedSum:
+    """Sums over clients, which is all that crosses ranks.
+
+    Attributes:
+        deltas: by parameter, sum of weight times delta, of the whole parameter's shape.
+        weight: scalar sum of the weights.
+        squared_weight: scalar sum of the squared weights.
+        squared_weight_of_rows: by row parameter, ``(rows,)`` sum of the squared weights of the clients that sent a row.
+    """
+
+    deltas: dict[str, Tensor]
+    weight: Tensor
+    squared_weight: Tensor
+    squared_weight_of_rows: dict[str, Tensor]
+
+    def tensors(self) -> list[Tensor]:
+        """Every tensor, in an order that is the same on every rank."""
+        rows = [self.squared_weight_of_rows[name] for name in sorted(self.squared_weight_of_rows)]
+        return [*(self.deltas[name] for name in sorted(self.deltas)), self.weight, self.squared_weight, *rows]
+
+
+def weighted_sum(update: Update, weights: Tensor, model: Mapping[str, Tensor]) -> WeightedSum:
+    """Sums the clients' deltas with their weights.
+
+    Args:
+        update: the deltas.
+        weights: ``(C,)``.
+        model: the global model, for the shapes of whole parameters.
+    """
+    sums, rows_squared = {}, {}
+    for name, delta in update.deltas.items():
+        if name not in update.rows:
+            sums[name] = torch.einsum("c,c...->...", weights, delta)
+            continue
+        mask = update.rows[name] >= 0
+        index = update.rows[name][mask]
+        weight_of_row = weights[:, None].expand(mask.shape)[mask]
+        scale = weight_of_row.reshape(-1, *[1] * (delta.dim() - 2))
+        sums[name] = torch.zeros_like(model[name]).index_add_(0, index, delta[mask] * scale)
+        rows_squared[name] = weights.new_zeros(model[name].shape[0]).index_add_(0, index, weight_of_row**2)
+    return WeightedSum(sums, weights.sum(), (weights**2).sum(), rows_squared)
+
+
+def add_background_noise(total: WeightedSum, scales: Mapping[str, float], *, seed: int, round_number: int) -> None:
+    """Adds to a weighted sum the noise on the rows that clients did not touch (see `defenses.base.Update`).
+
+    A sum of independent Gaussians is Gaussian, so one draw with the summed variance has the law of all the draws.
+    """
+    for name, scale in scales.items():
+        generator = generator_for(seed, f"background:{name}", round_number)
+        variance = (total.squared_weight - total.squared_weight_of_rows[name]).clamp(min=0)
+        target = total.deltas[name]
+        noise = torch.randn(target.shape, generator=generator).to(target)
+        target += scale * variance.sqrt().reshape(-1, *[1] * (target.dim() - 1)) * noise

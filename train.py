@@ -1,0 +1,58 @@
+"""Federated training: ``python train.py fit --config configs/train/fncf_movielens.yaml --data.root DIR``."""
+
+import sys
+from collections.abc import Sequence
+
+from lightning import Trainer
+from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
+
+import callbacks.delta_recorder
+import callbacks.privacy_budget
+import datamodules.movielens
+import datamodules.steam
+import datamodules.synthetic
+import modules.fncf  # noqa: F401 - imported so that configs may use short class names
+from callbacks.run_config import RunConfig
+from datamodules.base import FederatedDataModule
+from errors import InputError
+from modules.federated import FederatedModule
+
+
+class FederatedCLI(LightningCLI):
+    """Joins model and data: who they are, how many items and clients there are, one seed for both."""
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """Links what model and data must agree on."""
+        parser.link_arguments("data.init_args.seed", "model.init_args.seed")
+        for name in ("num_items", "num_clients"):
+            parser.link_arguments(f"data.{name}", f"model.init_args.{name}", apply_on="instantiate")
+
+
+def main(args: ArgsType = None) -> FederatedCLI:
+    """Runs the command line; returns the CLI with its trainer, model and data."""
+    return FederatedCLI(
+        FederatedModule,
+        FederatedDataModule,
+        subclass_mode_model=True,
+        subclass_mode_data=True,
+        auto_configure_optimizers=False,
+        save_config_callback=RunConfig,
+        save_config_kwargs={"save_to_log_dir": False, "overwrite": True},
+        trainer_class=Trainer,
+        trainer_defaults={"use_distributed_sampler": False, "max_epochs": 1, "logger": False},
+        args=args,
+    )
+
+
+def run(args: Sequence[str] | None = None) -> int:
+    """The command: a clear message and exit status 2 for what a person can mend."""
+    try:
+        main(None if args is None else list(args))
+    except InputError as error:
+        print(f"train.py: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run())
