@@ -1,0 +1,184 @@
+"""Local differential privacy: a client clips its update and adds Gaussian noise before it sends it."""
+
+import logging
+import math
+from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
+from typing import Literal
+
+import torch
+from diffprivlib.mechanisms import Gaussian, GaussianAnalytic
+from torch import Tensor
+
+from attacks.base import Release
+from defenses.base import Defense, Update
+from errors import InputError
+
+_LARGEST_EPSILON = 700.0
+"""diffprivlib computes ``exp(epsilon)`` in float64, which overflows at 709 and gives a wrong scale without a word."""
+
+_logger = logging.getLogger(__name__)
+
+
+class LocalDP(Defense):
+    """Clips each client's joint update to an L2 norm and adds Gaussian noise to every number of it.
+
+    In this order: (1) the L2 norm over all chosen parameters together is brought to at most `clip`; (2) independent
+    noise N(0, sigma^2) is added to every number of them, the rows that the client did not touch included. Sigma is
+    calibrated by diffprivlib: the analytic mechanism (Balle and Wang 2018) above epsilon 1, the classical one (Dwork
+    and Roth 2014, theorem A.1) at or below, as in RAIFLE's published code. One send is then (epsilon, delta)-private;
+    `callbacks.privacy_budget` composes the sends.
+
+    What the guarantee assumes: the rows a client sends are those the server served, hence public, and so are the
+    example counts; with `parameters` it covers *only* the parameters named, and nothing that is sent beside them.
+
+    Args:
+        clip: L2 norm of the joint update, > 0.
+        epsilon: privacy of one send, > 0. ``inf``: nothing happens, no clipping either, as in RAIFLE's tables.
+        delta: probability with which the guarantee may fail, in (0, 1).
+        sensitivity: L2 distance of two clients' clipped updates that the noise must hide; ``2 * clip`` by default, the
+            largest there is.
+        parameters: glob patterns of the parameters that are clipped together and noised; all by default.
+
+    Raises:
+        InputError: an argument is out of its range, or a pattern matches no parameter.
+    """
+
+    def __init__(
+        self,
+        *,
+        clip: float,
+        epsilon: float | Literal["inf"],
+        delta: float,
+        sensitivity: float | None = None,
+        parameters: list[str] | None = None,
+    ) -> None:
+        self.clip = _positive("clip", clip)
+        self.epsilon = _positive("epsilon", float(epsilon))
+        self.delta = _probability(delta)
+        self.sensitivity = 2 * clip if sensitivity is None else _positive("sensitivity", sensitivity)
+        self.parameters = parameters
+        self.noise_scale = gaussian_scale(epsilon=self.epsilon, delta=delta, sensitivity=self.sensitivity)
+        if parameters is not None and self.active:
+            _logger.warning(
+                "local DP covers only the parameters %s: whatever else a client sends is not protected", parameters
+            )
+
+    @property
+    def active(self) -> bool:
+        """Whether anything is done: epsilon is finite."""
+        return math.isfinite(self.epsilon)
+
+    def protect(self, update: Update, generators: Callable[[int], torch.Generator]) -> Update:
+        """See `Defense.protect`; the noise of a client depends on its generator alone, not on the others' padding."""
+        if not self.active:
+            return update
+        names = self.covered(tuple(update.deltas))
+        self._refuse_unclippable(update, names)
+        factors = clip_factors({name: update.deltas[name] for name in names}, self.clip)
+        deltas = dict(update.deltas)
+        for name in names:
+            clipped = deltas[name] * _expand(factors, deltas[name])
+            mask = update.rows[name] >= 0 if name in update.rows else None
+            deltas[name] = _add_noise(clipped, self.noise_scale, mask, generators)
+        background = {name: self.noise_scale for name in names if name in update.rows}
+        return Update(deltas, update.rows, {**update.background_scale, **background})
+
+    def releases(self, parameters: tuple[str, ...]) -> tuple[Release, ...]:
+        """See `Defense.releases`."""
+        if not self.active:
+            return ()
+        return (Release(clip=self.clip, noise_scale=self.noise_scale, parameters=self.covered(parameters)),)
+
+    def covered(self, parameters: tuple[str, ...]) -> tuple[str, ...]:
+        """Those of `parameters` that are clipped and noised."""
+        if self.parameters is None:
+            return parameters
+        for pattern in self.parameters:
+            if not any(fnmatchcase(name, pattern) for name in parameters):
+                raise InputError(
+                    expected=f"LocalDP.parameters to match some of {', '.join(parameters)}",
+                    found=f"pattern {pattern!r}, which matches none",
+                    way_out="Correct the pattern, or leave `parameters` out to protect all of them.",
+                )
+        return tuple(name for name in parameters if any(fnmatchcase(name, p) for p in self.parameters))
+
+    def _refuse_unclippable(self, update: Update, names: tuple[str, ...]) -> None:
+        noisy = [name for name in names if update.background_scale.get(name, 0.0) > 0]
+        if noisy:
+            raise InputError(
+                expected="LocalDP to be the only defence that adds noise to a row parameter",
+                found=f"{', '.join(noisy)}: noised before, so the norm of the whole update is not known",
+                way_out="Keep one LocalDP, or give the two disjoint `parameters`.",
+            )
+
+
+def gaussian_scale(*, epsilon: float, delta: float, sensitivity: float) -> float:
+    """Standard deviation of the Gaussian mechanism, calibrated by diffprivlib; 0 for an infinite epsilon.
+
+    Raises:
+        InputError: epsilon is finite and too large to calibrate for.
+    """
+    if math.isinf(epsilon):
+        return 0.0
+    if epsilon > _LARGEST_EPSILON:
+        raise InputError(
+            expected=f"epsilon up to {_LARGEST_EPSILON:g}, or inf",
+            found=f"{epsilon:g}, for which the calibration overflows",
+            way_out="Give inf for no noise; a finite epsilon of this size promises nothing anyhow.",
+        )
+    mechanism = GaussianAnalytic if epsilon > 1 else Gaussian
+    return float(mechanism(epsilon=epsilon, delta=delta, sensitivity=sensitivity)._scale)
+
+
+def clip_factors(deltas: Mapping[str, Tensor], clip: float) -> Tensor:
+    """What to multiply each client's update with, so that its joint L2 norm is at most `clip`.
+
+    Args:
+        deltas: by parameter, ``(C, ...)``.
+        clip: the norm.
+
+    Returns:
+        ``(C,)`` factors in [0, 1], float64.
+    """
+    squares = [delta.double().flatten(1).square().sum(1) for delta in deltas.values()]
+    norms = torch.stack(squares).sum(0).sqrt()
+    # A hair below the norm: rounding the product to float32 must not carry it over the bound that is promised.
+    return (clip * (1 - 1e-6) / norms).clamp(max=1.0)
+
+
+def _add_noise(
+    clipped: Tensor, scale: float, mask: Tensor | None, generators: Callable[[int], torch.Generator]
+) -> Tensor:
+    """Adds each client's noise to ``clipped`` ``(C, ...)``; with `mask` ``(C, R)``, to its real rows only."""
+    for client, delta in enumerate(clipped):
+        rows = delta if mask is None else delta[mask[client]]
+        draw = torch.randn(rows.shape, generator=generators(client), dtype=torch.float32)
+        noisy = rows + scale * draw.to(rows)
+        if mask is None:
+            clipped[client] = noisy
+        else:
+            delta[mask[client]] = noisy
+    return clipped
+
+
+def _expand(factors: Tensor, delta: Tensor) -> Tensor:
+    return factors.to(delta.dtype).reshape(-1, *[1] * (delta.dim() - 1))
+
+
+def _positive(name: str, value: float) -> float:
+    if not value > 0:
+        raise InputError(
+            expected=f"LocalDP.{name} greater than 0", found=f"{value:g}", way_out="For no noise, give epsilon: inf."
+        )
+    return value
+
+
+def _probability(delta: float) -> float:
+    if not 0 < delta < 1:
+        raise InputError(
+            expected="LocalDP.delta between 0 and 1, both excluded",
+            found=f"{delta:g}",
+            way_out="Give a number well below one over the number of clients, e.g. 1e-8.",
+        )
+    return delta

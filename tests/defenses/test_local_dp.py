@@ -1,0 +1,167 @@
+"""Local DP: the calibration, the law of the noise, the clip, and who draws what."""
+
+import math
+
+import pytest
+import torch
+from diffprivlib.mechanisms import GaussianAnalytic
+from scipy import stats
+
+from attacks.base import Release
+from datamodules.keys import generator_for
+from defenses.base import Update
+from defenses.local_dp import LocalDP, clip_factors, gaussian_scale
+from errors import InputError
+
+ITEMS = "item_embedding.weight"
+
+
+def make_update(clients: torch.Tensor, *, padding: int = 0) -> Update:
+    """Updates that depend on the client's number only; client k has k + 1 real rows."""
+    width = int(clients.max()) + 1 + padding
+    rows = torch.full((len(clients), width), -1)
+    table = torch.zeros(len(clients), width, 4)
+    bias = torch.zeros(len(clients), 3)
+    for position, client in enumerate(clients.tolist()):
+        draw = torch.Generator().manual_seed(client)
+        rows[position, : client + 1] = torch.arange(client + 1) * 2
+        table[position, : client + 1] = torch.randn(client + 1, 4, generator=draw)
+        bias[position] = torch.randn(3, generator=draw)
+    return Update({ITEMS: table, "mlp.0.bias": bias}, {ITEMS: rows})
+
+
+def protect(defense: LocalDP, clients: torch.Tensor, *, padding: int = 0, seed: int = 7) -> Update:
+    generators = {p: generator_for(seed, "defense", 0, int(c)) for p, c in enumerate(clients)}
+    return defense.protect(make_update(clients, padding=padding), generators.__getitem__)
+
+
+@pytest.mark.parametrize(("epsilon", "sigma"), [(1, 3.05), (20, 0.171), (100, 0.0521), (500, 0.0189)])
+def test_scale_is_the_published_one(epsilon: float, sigma: float) -> None:
+    assert gaussian_scale(epsilon=epsilon, delta=1e-8, sensitivity=0.5) == pytest.approx(sigma, rel=5e-3)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0])
+def test_scale_at_or_below_one_is_the_classical_formula(epsilon: float) -> None:
+    by_hand = math.sqrt(2 * math.log(1.25 / 1e-8)) * 0.1 / epsilon
+    assert gaussian_scale(epsilon=epsilon, delta=1e-8, sensitivity=0.1) == pytest.approx(by_hand)
+
+
+@pytest.mark.parametrize("epsilon", [1.5, 20.0, 100.0, 500.0])
+def test_analytic_scale_meets_the_exact_condition(epsilon: float) -> None:
+    """Balle and Wang 2018, theorem 8: delta of the mechanism, in logarithms so that nothing overflows."""
+    sigma = gaussian_scale(epsilon=epsilon, delta=1e-8, sensitivity=0.5)
+    half, shift = 0.5 / (2 * sigma), epsilon * sigma / 0.5
+    first, second = stats.norm.cdf(half - shift), math.exp(epsilon + stats.norm.logcdf(-half - shift))
+    assert first - second <= 1e-8 * 1.01
+
+
+def test_noise_has_the_law_of_the_mechanism() -> None:
+    defense = LocalDP(clip=0.25, epsilon=20.0, delta=1e-8)
+    zero = Update({"w": torch.zeros(4, 50, 100)})
+    generators = [generator_for(3, "defense", 0, client) for client in range(4)]
+    noise = defense.protect(zero, generators.__getitem__).deltas["w"].flatten().double()
+    mechanism = GaussianAnalytic(epsilon=20.0, delta=1e-8, sensitivity=0.5, random_state=0)
+    sigma = math.sqrt(mechanism.variance(0.0))
+    assert abs(float(noise.mean())) < 4 * sigma / math.sqrt(noise.numel())
+    assert float(noise.var()) == pytest.approx(sigma**2, rel=4 * math.sqrt(2 / noise.numel()))
+    assert stats.kstest(noise.numpy(), stats.norm(scale=sigma).cdf).pvalue > 1e-3
+    theirs = [mechanism.randomise(0.0) for _ in range(2000)]
+    assert stats.ks_2samp(noise.numpy(), theirs).pvalue > 1e-3
+
+
+def test_clip_is_joint_and_never_exceeded() -> None:
+    clients = torch.arange(6)
+    update = make_update(clients)
+    update.deltas[ITEMS][0], update.deltas["mlp.0.bias"][0] = 0.0, 1e-3
+    factors = clip_factors(update.deltas, 0.3)
+    clipped = {name: (delta.double() * factors.reshape(-1, *[1] * (delta.dim() - 1))).float()
+               for name, delta in update.deltas.items()}  # fmt: skip
+    norms = sum(delta.double().flatten(1).square().sum(1) for delta in clipped.values()).sqrt()  # type: ignore[union-attr]
+    assert bool((norms <= 0.3).all())
+    torch.testing.assert_close(norms[1:], torch.full((5,), 0.3, dtype=torch.float64), rtol=1e-5, atol=0)
+    assert float(factors[0]) == 1.0
+
+
+def test_protect_is_clip_plus_noise() -> None:
+    """With a huge sensitivity-to-noise ratio the update that is sent is the clipped one."""
+    clients = torch.tensor([3])
+    defense = LocalDP(clip=0.25, epsilon=500.0, delta=0.5, sensitivity=1e-9)
+    sent, raw = protect(defense, clients), make_update(clients)
+    factor = float(clip_factors(raw.deltas, 0.25)[0])
+    for name, delta in raw.deltas.items():
+        torch.testing.assert_close(sent.deltas[name], delta * factor, rtol=1e-5, atol=1e-7)
+
+
+def test_a_clients_noise_depends_on_nobody_else() -> None:
+    defense = LocalDP(clip=0.25, epsilon=5.0, delta=1e-8)
+    together = protect(defense, torch.tensor([4, 1, 3]), padding=2)
+    alone = protect(defense, torch.tensor([1]))
+    torch.testing.assert_close(together.deltas[ITEMS][1, :2], alone.deltas[ITEMS][0], rtol=0, atol=0)
+    torch.testing.assert_close(together.deltas["mlp.0.bias"][1], alone.deltas["mlp.0.bias"][0], rtol=0, atol=0)
+    again = protect(defense, torch.tensor([1]), seed=8)
+    assert not torch.equal(again.deltas[ITEMS], alone.deltas[ITEMS])
+
+
+def test_padding_stays_zero_and_untouched_rows_are_in_the_background() -> None:
+    defense = LocalDP(clip=0.25, epsilon=5.0, delta=1e-8)
+    update = protect(defense, torch.tensor([0, 2]), padding=3)
+    assert bool((update.deltas[ITEMS][update.rows[ITEMS] < 0] == 0).all())
+    assert bool((update.deltas[ITEMS][update.rows[ITEMS] >= 0] != 0).all())
+    assert update.background_scale == {ITEMS: defense.noise_scale}
+
+
+def test_infinite_epsilon_does_nothing() -> None:
+    clients = torch.tensor([2])
+    for epsilon in (math.inf, "inf"):
+        defense = LocalDP(clip=0.01, epsilon=epsilon, delta=1e-8)
+        assert torch.equal(protect(defense, clients).deltas[ITEMS], make_update(clients).deltas[ITEMS])
+        assert defense.releases((ITEMS,)) == ()
+
+
+def test_a_subset_is_clipped_alone_and_said_so(caplog: pytest.LogCaptureFixture) -> None:
+    defense = LocalDP(clip=0.25, epsilon=5.0, delta=1e-8, parameters=["item_*"])
+    assert "only the parameters ['item_*']" in caplog.text
+    clients = torch.tensor([2])
+    sent = protect(defense, clients)
+    assert torch.equal(sent.deltas["mlp.0.bias"], make_update(clients).deltas["mlp.0.bias"])
+    expected = Release(clip=0.25, noise_scale=defense.noise_scale, parameters=(ITEMS,))
+    assert defense.releases((ITEMS, "mlp.0.bias")) == (expected,)
+
+
+def test_the_input_is_not_changed() -> None:
+    update = make_update(torch.tensor([2]))
+    before = {name: delta.clone() for name, delta in update.deltas.items()}
+    LocalDP(clip=0.25, epsilon=5.0, delta=1e-8).protect(update, lambda p: torch.Generator().manual_seed(p))
+    assert all(torch.equal(update.deltas[name], delta) for name, delta in before.items())
+    assert update.background_scale == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"clip": 0.0}, "clip greater than 0"),
+        ({"clip": math.nan}, "clip greater than 0"),
+        ({"epsilon": 0.0}, "epsilon greater than 0"),
+        ({"epsilon": -1.0}, "epsilon greater than 0"),
+        ({"epsilon": 1000.0}, "up to 700"),
+        ({"delta": 0.0}, "delta between"),
+        ({"delta": 1.0}, "delta between"),
+        ({"sensitivity": -1.0}, "sensitivity greater"),
+    ],
+)
+def test_impossible_values_are_refused(change: dict[str, float], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        LocalDP(**{"clip": 0.25, "epsilon": 5.0, "delta": 1e-8, **change})  # type: ignore[arg-type]
+
+
+def test_a_pattern_that_matches_nothing_is_refused() -> None:
+    defense = LocalDP(clip=0.25, epsilon=5.0, delta=1e-8, parameters=["encoder.*"])
+    with pytest.raises(InputError, match=r"encoder\.\*"):
+        defense.releases((ITEMS,))
+
+
+def test_two_noises_on_the_same_table_are_refused() -> None:
+    defense = LocalDP(clip=0.25, epsilon=5.0, delta=1e-8)
+    once = protect(defense, torch.tensor([2]))
+    with pytest.raises(InputError, match="noised before"):
+        defense.protect(once, lambda p: torch.Generator().manual_seed(p))
