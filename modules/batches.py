@@ -20,9 +20,7 @@ def batch_schedule(cohort: Cohort, *, batch_size: int, epochs: int, seed: int) -
         For each client ``(steps, batch_size)`` int64 positions of examples, padded with -1.
     """
     return [
-        _client_schedule(
-            int(count), batch_size, epochs, generator_for(seed, "batches", cohort.round, int(client))
-        )
+        _client_schedule(int(count), batch_size, epochs, generator_for(seed, "batches", cohort.round, int(client)))
         for client, count in zip(cohort.clients, cohort.counts, strict=True)
     ]
 

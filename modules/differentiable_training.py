@@ -13,9 +13,7 @@ _SAFE_ROOT = 1e-30
 """Added under Adam's root, where the gradient of the root is infinite at zero (the published code adds 1e-8 there)."""
 
 
-def train_differentiably(
-    start: Parameters, loss: Callable[[Parameters], Tensor], local: LocalTraining
-) -> Parameters:
+def train_differentiably(start: Parameters, loss: Callable[[Parameters], Tensor], local: LocalTraining) -> Parameters:
     """Trains stacked parameters and returns them with their graph.
 
     Args:
@@ -36,8 +34,7 @@ def train_differentiably(
         names = list(current)
         grads = torch.autograd.grad(loss(current), [current[n] for n in names], create_graph=True)
         current = {
-            name: step(name, current[name], grad, state, local, epoch)
-            for name, grad in zip(names, grads, strict=True)
+            name: step(name, current[name], grad, state, local, epoch) for name, grad in zip(names, grads, strict=True)
         }
     return current
 

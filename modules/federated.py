@@ -12,6 +12,7 @@ from typing import Any, Literal
 import torch
 from lightning import LightningModule
 from torch import Tensor
+from torchmetrics import Metric
 
 from datamodules.cohort import Cohort
 from datamodules.keys import generator_for
@@ -80,6 +81,10 @@ class FederatedModule(LightningModule):
         """What the clients train."""
         raise NotImplementedError(f"{type(self).__name__} must give its task")
 
+    def update_metrics(self, batch: dict[str, Tensor]) -> dict[str, Metric]:
+        """Adds a validation batch to the task's metrics and returns them by name."""
+        return {}
+
     def truth(self, cohort: Cohort) -> dict[str, Tensor]:
         """What an evaluation may know of the cohort, ``(C, N)`` each."""
         return {}
@@ -138,9 +143,7 @@ class FederatedModule(LightningModule):
         if len(cohort) == 0:
             return self._no_update(model), torch.zeros((), device=self.device)
         own = {name: table[cohort.clients.cpu()].to(self.device) for name, table in self.private.items()}
-        result = train_clients(
-            self.task, model, own, cohort, self.local, seed=self.seed, defenses=self.defenses
-        )
+        result = train_clients(self.task, model, own, cohort, self.local, seed=self.seed, defenses=self.defenses)
         for name, table in self.private.items():
             table[cohort.clients.cpu()] = result.private[name].to(table.device)
         update = Update(result.deltas, dict(cohort.rows))

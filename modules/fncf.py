@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torchmetrics import Metric
 from torchmetrics.retrieval import RetrievalHitRate, RetrievalNormalizedDCG
 
 from attacks.base import ITEM_EMBEDDING
@@ -103,15 +104,21 @@ class FNCF(FederatedModule):
         return ncf_logits(public, users, self.item_embedding(items))
 
     def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
-        """HR@k and NDCG@k of held-out items; padded candidates (-1) are left out."""
+        """HR@k and NDCG@k of held-out items."""
+        for name, metric in self.update_metrics(batch).items():
+            self.log(name, metric, on_epoch=True, prog_bar=True, batch_size=len(batch["clients"]))
+
+    def update_metrics(self, batch: dict[str, Tensor]) -> dict[str, Metric]:
+        """Adds a batch of users to the metrics and returns them by name; padded candidates (-1) are left out."""
         clients, items = batch["clients"], batch["items"]
         mask = items >= 0
         users = self.private[USER_EMBEDDING][clients.cpu()].to(self.device)
         scores = self(users, items.clamp(min=0))
         index = clients[:, None].expand(items.shape)
-        for name, metric in ((f"val/hr@{self.top_k}", self.hit_rate), (f"val/ndcg@{self.top_k}", self.ndcg)):
+        metrics: dict[str, Metric] = {f"val/hr@{self.top_k}": self.hit_rate, f"val/ndcg@{self.top_k}": self.ndcg}
+        for metric in metrics.values():
             metric.update(scores[mask], batch["target"][mask], indexes=index[mask])
-            self.log(name, metric, on_epoch=True, prog_bar=True, batch_size=len(clients))
+        return metrics
 
 
 @torch.no_grad()

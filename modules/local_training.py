@@ -117,16 +117,16 @@ def _empty_result(public: Mapping[str, Tensor], private: Mapping[str, Tensor], c
     clients = len(cohort)
     deltas = {}
     for name, value in public.items():
-        shape = (clients, cohort.rows[name].shape[1], *value.shape[1:]) if name in cohort.rows else (clients, *value.shape)
+        shape = (
+            (clients, cohort.rows[name].shape[1], *value.shape[1:]) if name in cohort.rows else (clients, *value.shape)
+        )
         deltas[name] = value.new_zeros(shape)
     kept = {name: torch.empty_like(value, memory_format=torch.contiguous_format) for name, value in private.items()}
     losses = torch.zeros(clients, device=cohort.mask.device)
     return LocalResult(deltas, kept, losses)
 
 
-def _run(
-    job: _Job, train: Callable[[_Job, Tensor], None], parts: list[Tensor], device: torch.device
-) -> None:
+def _run(job: _Job, train: Callable[[_Job, Tensor], None], parts: list[Tensor], device: torch.device) -> None:
     """Trains the parts, side by side on a CPU: torch releases the interpreter's lock, so threads are enough."""
     threads = min(job.local.threads or torch.get_num_threads() or os.cpu_count() or 1, len(parts))
     if device.type != "cpu" or threads <= 1:

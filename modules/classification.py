@@ -1,0 +1,44 @@
+"""The loss of a classifier, from any network that is written for one client."""
+
+import copy
+import threading
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn import functional
+
+from modules.local_training import Parameters
+
+
+class ClassificationTask:
+    """Mean cross-entropy of a network over a client's examples ``image`` and ``label``.
+
+    Args:
+        network: maps ``(N, ...)`` inputs to ``(N, classes)`` logits; its own parameters are only a template.
+    """
+
+    batched_by_hand = False
+
+    def __init__(self, network: nn.Module) -> None:
+        self.network = network
+        self._local = threading.local()
+
+    @property
+    def _own_network(self) -> nn.Module:
+        """The calling thread's copy: `functional_call` puts the parameters into the module while it runs."""
+        if not hasattr(self._local, "network"):
+            self._local.network = copy.deepcopy(self.network)
+        network: nn.Module = self._local.network
+        return network
+
+    def client_loss(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
+        """See `modules.local_training.Task`."""
+        logits = functional_call(self._own_network, parameters, (examples["image"],))
+        losses = functional.cross_entropy(logits, examples["label"], reduction="none")
+        return (losses * mask).sum() / mask.sum().clamp(min=1)
+
+    def client_losses(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
+        """See `modules.local_training.Task`; convolutions become grouped ones, which GPUs like and CPUs do not."""
+        losses: Tensor = torch.vmap(self.client_loss, randomness="different")(parameters, examples, mask)
+        return losses
