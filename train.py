@@ -6,16 +6,19 @@ from collections.abc import Sequence
 from lightning import Trainer
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
 
-import callbacks.delta_recorder
-import callbacks.privacy_budget
-import datamodules.movielens
-import datamodules.steam
-import datamodules.synthetic
-import modules.fncf  # noqa: F401 - imported so that configs may use short class names
+from callbacks.delta_recorder import DeltaRecorder
+from callbacks.privacy_budget import PrivacyBudget
 from callbacks.run_config import RunConfig
 from datamodules.base import FederatedDataModule
+from datamodules.movielens import MovieLens
+from datamodules.steam import Steam
+from datamodules.synthetic import SyntheticRecommender
 from errors import InputError
 from modules.federated import FederatedModule
+from modules.fncf import FNCF
+
+SHORT_NAMES = (DeltaRecorder, PrivacyBudget, MovieLens, Steam, SyntheticRecommender, FNCF)
+"""Classes that a config may name without their module: jsonargparse finds what was imported."""
 
 
 class FederatedCLI(LightningCLI):

@@ -27,31 +27,34 @@ def train_differentiably(start: Parameters, loss: Callable[[Parameters], Tensor]
             found=f"{local.optimizer}, batch size {local.batch_size}, momentum {local.momentum}",
             way_out="Use an attack that does not differentiate through local training, e.g. direction.",
         )
-    step = _adam_step if local.optimizer == "adam" else _sgd_step
     current = {name: value if value.requires_grad else value.detach().requires_grad_() for name, value in start.items()}
-    state: dict[str, tuple[Tensor, Tensor]] = {}
-    for epoch in range(1, local.epochs + 1):
+    steps = {name: _Adam(local) if local.optimizer == "adam" else _Sgd(local) for name in start}
+    for _ in range(local.epochs):
         names = list(current)
         grads = torch.autograd.grad(loss(current), [current[n] for n in names], create_graph=True)
-        current = {
-            name: step(name, current[name], grad, state, local, epoch) for name, grad in zip(names, grads, strict=True)
-        }
+        current = {name: steps[name](current[name], grad) for name, grad in zip(names, grads, strict=True)}
     return current
 
 
-def _sgd_step(
-    name: str, value: Tensor, grad: Tensor, state: dict[str, tuple[Tensor, Tensor]], local: LocalTraining, epoch: int
-) -> Tensor:
-    return value - local.learning_rate * grad
+class _Sgd:
+    def __init__(self, local: LocalTraining) -> None:
+        self.learning_rate = local.learning_rate
+
+    def __call__(self, value: Tensor, grad: Tensor) -> Tensor:
+        return value - self.learning_rate * grad
 
 
-def _adam_step(
-    name: str, value: Tensor, grad: Tensor, state: dict[str, tuple[Tensor, Tensor]], local: LocalTraining, epoch: int
-) -> Tensor:
-    first, second = state.get(name, (torch.zeros_like(value), torch.zeros_like(value)))
-    beta1, beta2 = local.betas
-    first = beta1 * first + (1 - beta1) * grad
-    second = beta2 * second + (1 - beta2) * grad**2
-    state[name] = first, second
-    root = (second / (1 - beta2**epoch) + _SAFE_ROOT).sqrt()
-    return value - local.learning_rate * (first / (1 - beta1**epoch)) / (root + local.eps)
+class _Adam:
+    def __init__(self, local: LocalTraining) -> None:
+        self.local = local
+        self.steps = 0
+        self.first: Tensor | float = 0.0
+        self.second: Tensor | float = 0.0
+
+    def __call__(self, value: Tensor, grad: Tensor) -> Tensor:
+        beta1, beta2 = self.local.betas
+        self.steps += 1
+        self.first = beta1 * self.first + (1 - beta1) * grad
+        self.second = beta2 * self.second + (1 - beta2) * grad**2
+        root = (self.second / (1 - beta2**self.steps) + _SAFE_ROOT).sqrt()
+        return value - self.local.learning_rate * (self.first / (1 - beta1**self.steps)) / (root + self.local.eps)

@@ -165,7 +165,7 @@ class FederatedModule(LightningModule):
         }
         update = Update(deltas, rows)
         for defense in self.defenses:
-            update = defense.protect(update, lambda position: torch.Generator())
+            update = defense.protect(update, lambda _: torch.Generator())
         return update
 
     def _weights(self, cohort: Cohort) -> Tensor:

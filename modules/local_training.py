@@ -22,7 +22,7 @@ from modules.local_optimizers import LocalTraining, build_optimizer
 
 Parameters = dict[str, Tensor]
 POSITION = "position"
-"""Field the engine adds to a mini-batch: each example's place in the client's list. Absent when a batch is all of it."""
+"""Field the engine adds to a mini-batch: each example's place in the client's list; absent in full batches."""
 
 _CHUNK_NUMBERS = {"cpu": 2**20, "cuda": 2**28}
 
@@ -151,8 +151,9 @@ def _one_thread_each() -> Iterator[None]:
 def _chunks(job: _Job, device: torch.device) -> list[Tensor]:
     """Positions of the clients of each chunk; clients of like size together, so that little is padded."""
     order = torch.argsort(job.cohort.counts, descending=True, stable=True)
-    if job.local.clients_per_chunk is not None:
-        return list(order.split(job.local.clients_per_chunk))
+    size = job.local.clients_per_chunk
+    if size is not None:
+        return list(torch.tensor_split(order, range(size, len(order), size)))
     dense = sum(v.numel() for n, v in job.public.items() if n not in job.cohort.rows)
     width = sum(job.public[n][0].numel() for n in job.cohort.rows)
     budget = _CHUNK_NUMBERS.get(device.type, _CHUNK_NUMBERS["cuda"])

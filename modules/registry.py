@@ -39,7 +39,7 @@ def learner_from(description: Mapping[str, Any] | None) -> Learner | None:
 
 
 def _fncf(*, user_dim: int, local: Mapping[str, Any], update_l1: Mapping[str, Any] | None) -> Learner:
-    options = {key: tuple(value) if isinstance(value, list) else value for key, value in local.items()}
+    options: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in local.items()}
     defenses = () if update_l1 is None else (UpdateL1(**update_l1),)
     return FNCFLearner(user_dim=user_dim, local=LocalTraining(**options), defenses=defenses)
 

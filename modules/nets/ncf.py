@@ -32,7 +32,7 @@ def ncf_logits(parameters: Mapping[str, Tensor], users: Tensor, items: Tensor) -
     """
     layers = sorted(int(name.split(".")[1]) for name in parameters if name.startswith("mlp.") and "weight" in name)
     first = parameters[f"mlp.{layers[0]}.weight"]
-    ours, theirs = first.split([users.shape[-1], items.shape[-1]], dim=2)
+    ours, theirs = torch.split_with_sizes(first, [users.shape[-1], items.shape[-1]], dim=2)
     offset = parameters[f"mlp.{layers[0]}.bias"][:, None] + users[:, None] @ ours.transpose(1, 2)
     hidden = torch.baddbmm(offset, items, theirs.transpose(1, 2))
     for layer in layers[1:]:
