@@ -1,0 +1,52 @@
+# Needs python3 (3.11 to 3.13) and make. Everything else is put into .uv and .venv, inside this folder.
+.PHONY: demo test lint bench lock clean help
+.DEFAULT_GOAL := help
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+
+PYTHON3 ?= python3
+UV := .uv/bin/uv
+BIN := .venv/bin
+READY := .venv/.synced
+DEMO := runs/demo
+
+help:  ## list the targets
+	@sed -nE 's/^([a-z]+):.*## (.*)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+
+demo: $(READY)  ## train, record and audit on generated data: no download, no account, minutes
+	@rm -rf $(DEMO)
+	$(BIN)/python train.py fit --config configs/train/fncf_synthetic.yaml --trainer.default_root_dir $(DEMO)
+	$(BIN)/python attack.py audit --deltas $(DEMO)/deltas --out $(DEMO)
+	@echo "what leaked: $(DEMO)/report.html"
+
+test: lint  ## lint, types, import walls, tests
+	$(BIN)/pytest
+
+lint: $(READY)  ## lint, types, import walls
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy .
+	$(BIN)/lint-imports
+
+bench: $(READY)  ## measure the engine, the attacks and the recorder; writes bench/out/
+	$(BIN)/python -m bench
+
+lock: $(UV)  ## resolve requirements.lock anew (hash-pinned, naming no index, no pre-releases)
+	$(UV) pip compile pyproject.toml --group dev --universal --python-version 3.11 --prerelease disallow \
+		--generate-hashes --no-header --no-annotate --no-emit-index-url --quiet -o requirements.lock
+
+clean:  ## remove the environment, caches and benchmark output; runs/ stays
+	rm -rf .uv .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache bench/out
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(UV):
+	@$(PYTHON3) -c 'import sys; v = sys.version_info[:2]; (3, 11) <= v <= (3, 13) or sys.exit(\
+	f"expected Python 3.11 to 3.13, found {v[0]}.{v[1]}. Say which to use: make PYTHON3=python3.12")'
+	$(PYTHON3) -m venv .uv
+	.uv/bin/pip install --quiet --disable-pip-version-check 'uv>=0.9,<1'
+
+# The stamp is younger than the lock once the environment holds exactly what the lock names.
+$(READY): requirements.lock | $(UV)
+	test -x $(BIN)/python || $(UV) venv --quiet --python .uv/bin/python .venv
+	$(UV) pip sync --quiet --require-hashes --python $(BIN)/python requirements.lock
+	@touch $(READY)
