@@ -62,6 +62,14 @@ class LocalDP(Defense):
         self.sensitivity = 2 * clip if sensitivity is None else _positive("sensitivity", sensitivity)
         self.parameters = parameters
         self.noise_scale = gaussian_scale(epsilon=self.epsilon, delta=delta, sensitivity=self.sensitivity)
+        if self.active and self.sensitivity < 2 * clip:
+            _logger.warning(
+                "local DP hides a distance of %g, but two updates of norm %g can be %g apart: epsilon is the one asked "
+                "for only if they never are",
+                self.sensitivity,
+                clip,
+                2 * clip,
+            )
         if parameters is not None and self.active:
             _logger.warning(
                 "local DP covers only the parameters %s: whatever else a client sends is not protected", parameters

@@ -128,6 +128,13 @@ def test_a_subset_is_clipped_alone_and_said_so(caplog: pytest.LogCaptureFixture)
     assert defense.releases((ITEMS, "mlp.0.bias")) == (expected,)
 
 
+def test_a_sensitivity_below_twice_the_clip_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    LocalDP(clip=0.25, epsilon=5.0, delta=1e-8, sensitivity=0.5)
+    assert not caplog.records
+    LocalDP(clip=0.25, epsilon=5.0, delta=1e-8, sensitivity=0.25)
+    assert "can be 0.5 apart" in caplog.text
+
+
 def test_the_input_is_not_changed() -> None:
     update = make_update(torch.tensor([2]))
     before = {name: delta.clone() for name, delta in update.deltas.items()}

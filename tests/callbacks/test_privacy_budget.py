@@ -1,0 +1,122 @@
+"""The privacy budget against the calibration, against other accountants, and as a callback of a real training."""
+
+import itertools
+import math
+from pathlib import Path
+
+import dp_accounting
+import pytest
+import torch
+from dp_accounting import pld, rdp
+from lightning import Trainer
+
+from callbacks.privacy_budget import PrivacyBudget, composed_epsilon, uncovered_parameters
+from defenses.base import Defense
+from defenses.local_dp import LocalDP
+from defenses.update_l1 import UpdateL1
+from errors import InputError
+from tests.callbacks.toy import Toy, rounds
+
+
+@pytest.mark.parametrize("epsilon", [2.0, 5.0, 100.0, 500.0])
+def test_one_round_spends_what_was_calibrated(epsilon: float) -> None:
+    defense = LocalDP(clip=0.05, epsilon=epsilon, delta=1e-8)
+    budget = PrivacyBudget(delta=1e-8)
+    budget.count(torch.tensor([0]))
+    assert budget.spent([defense]) == pytest.approx(epsilon, rel=0.01)
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.0])
+def test_the_classical_calibration_spends_less_than_it_promised(epsilon: float) -> None:
+    defense = LocalDP(clip=0.05, epsilon=epsilon, delta=1e-8)
+    budget = PrivacyBudget(delta=1e-8)
+    budget.count(torch.tensor([0]))
+    assert 0.5 * epsilon < budget.spent([defense]) < epsilon
+
+
+def test_agrees_with_the_pld_accountant_and_stays_below_renyi() -> None:
+    """Two mechanisms in each of 7 sends."""
+    multipliers, rounds, delta = (4.0, 7.0), 7, 1e-6
+    exact = composed_epsilon(multipliers, rounds, delta)
+    event = dp_accounting.ComposedDpEvent([dp_accounting.GaussianDpEvent(z) for z in multipliers])
+    tight = pld.PLDAccountant(value_discretization_interval=1e-3).compose(event, rounds).get_epsilon(delta)
+    loose = rdp.RdpAccountant().compose(event, rounds).get_epsilon(delta)
+    assert exact == pytest.approx(tight, rel=2e-3)
+    assert exact < loose
+
+
+def test_the_client_that_took_part_most_often_counts() -> None:
+    budget = PrivacyBudget()
+    for clients in ([0, 2], [2, 5], [], [1]):
+        budget.count(torch.tensor(clients, dtype=torch.int64))
+    assert budget.participations.tolist() == [1, 1, 2, 0, 0, 1]
+    defense = LocalDP(clip=1.0, epsilon=3.0, delta=1e-5)
+    assert budget.spent([defense]) == composed_epsilon((defense.noise_scale / 2.0,), 2, 1e-5)
+
+
+def test_grows_with_the_rounds_and_begins_at_zero() -> None:
+    spent = [composed_epsilon((5.0,), rounds, 1e-5) for rounds in range(6)]
+    assert spent[0] == 0.0
+    assert all(before < after for before, after in itertools.pairwise(spent))
+
+
+def test_without_noise_epsilon_is_infinite() -> None:
+    budget = PrivacyBudget()
+    budget.count(torch.tensor([3]))
+    assert budget.spent([UpdateL1(strength=1.0)]) == math.inf
+    assert budget.spent([LocalDP(clip=1.0, epsilon=math.inf, delta=1e-5)]) == math.inf
+
+
+def test_names_what_is_not_covered() -> None:
+    half = LocalDP(clip=1.0, epsilon=1.0, delta=1e-5, parameters=["mlp.*"])
+    names = ("item_embedding.weight", "mlp.0.bias")
+    assert uncovered_parameters([half], names) == ("item_embedding.weight",)
+    assert uncovered_parameters([LocalDP(clip=1.0, epsilon=1.0, delta=1e-5)], names) == ()
+
+
+def test_state_goes_on_counting() -> None:
+    first, second = PrivacyBudget(), PrivacyBudget()
+    first.count(torch.tensor([0, 4]))
+    second.load_state_dict(first.state_dict())
+    second.count(torch.tensor([4]))
+    assert second.participations.tolist() == [1, 0, 0, 0, 2]
+    assert first.participations.tolist() == [1, 0, 0, 0, 1]
+
+
+@pytest.mark.parametrize("delta", [0.0, 1.0, math.nan])
+def test_impossible_delta_is_refused(delta: float) -> None:
+    with pytest.raises(InputError, match="delta between"):
+        PrivacyBudget(delta=delta)
+
+
+def fit(folder: Path, budget: PrivacyBudget, defenses: list[Defense], *, max_steps: int, ckpt: str | None) -> Trainer:
+    trainer = Trainer(
+        default_root_dir=folder,
+        max_steps=max_steps,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        callbacks=[budget],
+    )
+    trainer.fit(Toy(defenses), rounds(0 if ckpt is None else 2), ckpt_path=ckpt)
+    return trainer
+
+
+def test_logged_while_training_and_resumed(tmp_path: Path) -> None:
+    """Round r trains clients r and r + 1: from the second round on, somebody took part twice."""
+    defense = LocalDP(clip=0.5, epsilon=3.0, delta=1e-5)
+    first = fit(tmp_path, PrivacyBudget(), [defense], max_steps=2, ckpt=None)
+    twice = composed_epsilon((defense.noise_scale / defense.sensitivity,), 2, 1e-5)
+    assert float(first.callback_metrics["privacy/epsilon"]) == pytest.approx(twice)
+    first.save_checkpoint(tmp_path / "two.ckpt")
+    resumed = PrivacyBudget()
+    fit(tmp_path, resumed, [defense], max_steps=4, ckpt=str(tmp_path / "two.ckpt"))
+    assert resumed.participations.tolist() == [1, 2, 2, 2, 1]
+
+
+def test_an_uncovered_parameter_makes_epsilon_infinite(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    trainer = fit(tmp_path, PrivacyBudget(), [], max_steps=1, ckpt=None)
+    assert float(trainer.callback_metrics["privacy/epsilon"]) == math.inf
+    assert "no local DP covers weight" in caplog.text

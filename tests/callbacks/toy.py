@@ -1,0 +1,61 @@
+"""The smallest federated training: two numbers, a loader of rounds without end."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, IterableDataset
+
+from datamodules.cohort import Cohort
+from defenses.base import Defense
+from modules.federated import FederatedModule
+from modules.local_optimizers import LocalTraining
+from modules.local_training import Parameters
+from modules.server import ServerOptimizer
+
+
+class ToyTask:
+    """Every client pulls the public vector to its own number."""
+
+    batched_by_hand = False
+
+    def client_loss(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
+        errors = (parameters["weight"].sum() - examples["x"]) ** 2
+        return (errors * mask).sum() / mask.sum()
+
+    def client_losses(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
+        return torch.func.vmap(self.client_loss)(parameters, examples, mask)
+
+
+class Toy(FederatedModule):
+    def __init__(self, defenses: list[Defense] | None = None) -> None:
+        super().__init__(
+            local=LocalTraining(learning_rate=0.1),
+            server=ServerOptimizer(),
+            defenses=defenses or [],
+            weighting="uniform",
+            seed=0,
+        )
+        self.weight = nn.Parameter(torch.ones(2))
+
+    @property
+    def task(self) -> ToyTask:
+        return ToyTask()
+
+
+class Rounds(IterableDataset[Cohort]):
+    """Round r holds the clients r and r + 1."""
+
+    def __init__(self, first: int = 0) -> None:
+        self.first = first
+
+    def __iter__(self) -> Iterator[Cohort]:
+        number = self.first
+        while True:
+            clients = torch.tensor([number, number + 1])
+            yield Cohort(number, clients, {"x": torch.zeros(2, 1)}, torch.ones(2, 1, dtype=torch.bool))
+            number += 1
+
+
+def rounds(first: int = 0) -> DataLoader[Cohort]:
+    return DataLoader(Rounds(first), batch_size=None)
