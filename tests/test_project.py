@@ -1,0 +1,113 @@
+"""What the project promises about its own files."""
+
+import ast
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+PLACES = re.compile(
+    r"pypi|pythonhosted|(?<!emit)-index-url|find-links|(?<![\w.~/])/(?:home|root|Users|mnt|work)/\w", re.IGNORECASE
+)
+FORBIDDEN_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
+FORBIDDEN_CALLS = {("torch", "load"), ("torch", "save"), ("pd", "read_pickle"), ("pandas", "read_pickle")}
+
+
+def tracked() -> list[Path]:
+    """Files that git knows, or all but hidden folders where there is no git."""
+    listing = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listing.returncode == 0 and listing.stdout:
+        return [ROOT / line for line in listing.stdout.splitlines() if (ROOT / line).is_file()]
+    skipped = {".uv", ".venv", "runs"}
+    return [p for p in ROOT.rglob("*") if p.is_file() and not skipped & set(p.relative_to(ROOT).parts)]
+
+
+def sources() -> list[Path]:
+    return [path for path in tracked() if path.suffix == ".py"]
+
+
+def places_in(text: str) -> list[str]:
+    return [line for line in text.splitlines() if PLACES.search(line)]
+
+
+def unsafe_in(source: str) -> list[str]:
+    """Imports and calls in `source` that could run a stranger's code while they read a file."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names if alias.name.split(".")[0] in FORBIDDEN_MODULES]
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in FORBIDDEN_MODULES:
+            found.append(str(node.module))
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            found += [".".join(call) for call in FORBIDDEN_CALLS if call == (node.value.id, node.attr)]
+        elif isinstance(node, ast.keyword) and node.arg == "allow_pickle" and getattr(node.value, "value", True):
+            found.append("allow_pickle")
+    return found
+
+
+def test_no_registry_address_and_no_path_of_a_machine() -> None:
+    offenders = {}
+    for path in tracked():
+        if path != Path(__file__).resolve():
+            text = path.read_bytes().decode("utf-8", errors="replace")
+            offenders[str(path.relative_to(ROOT))] = places_in(text)
+    assert {name: lines for name, lines in offenders.items() if lines} == {}
+
+
+@pytest.mark.parametrize("text", ["--index-url x", "https://files.pythonhosted.org/a", "root: /home/me/data"])
+def test_the_search_for_places_finds_them(text: str) -> None:
+    assert places_in(text) == [text]
+
+
+def test_no_pickle() -> None:
+    offenders = {str(path.relative_to(ROOT)): unsafe_in(path.read_text(encoding="utf-8")) for path in sources()}
+    assert {name: found for name, found in offenders.items() if found} == {}
+
+
+@pytest.mark.parametrize(
+    "source", ["import pickle", "from joblib import load", "torch.load(p)", "np.load(p, allow_pickle=True)"]
+)
+def test_the_search_for_pickle_finds_it(source: str) -> None:
+    assert len(unsafe_in(source)) == 1
+
+
+def test_lock_is_pinned_by_hash_and_holds_no_pre_release() -> None:
+    text = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    entries = re.split(r"\n(?=\S)", text.strip())
+    assert len(entries) > 50
+    for entry in entries:
+        assert re.match(r"[a-z0-9][a-z0-9._-]*==\S+", entry), entry[:80]
+        assert "--hash=sha256:" in entry, entry[:80]
+        assert not re.match(r"\S+==[0-9.]*[0-9](a|b|rc|\.dev)[0-9]", entry), entry[:80]
+
+
+def test_lock_holds_every_dependency() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    wanted = project["project"]["dependencies"] + project["dependency-groups"]["dev"]
+    locked = set(
+        re.findall(r"^([a-z0-9._-]+)==", (ROOT / "requirements.lock").read_text(encoding="utf-8"), re.MULTILINE)
+    )
+    assert {re.split(r"[^a-z0-9.-]", name.lower())[0].replace("_", "-") for name in wanted} <= locked
+
+
+def test_every_dependency_has_a_bound_and_a_reason() -> None:
+    lines = (ROOT / "pyproject.toml").read_text(encoding="utf-8").splitlines()
+    dependencies = [line for line in lines if re.match(r'\s+"[a-z0-9-]+(\[\w+\])?[<>=~]', line)]
+    names = [line for line in lines if re.match(r'\s+"[a-z0-9-]+",?\s*(#.*)?$', line)]
+    project = tomllib.loads("\n".join(lines))
+    count = len(project["project"]["dependencies"]) + len(project["dependency-groups"]["dev"])
+    assert len(dependencies) == count, f"without a bound: {names}"
+    assert [line for line in dependencies if not re.search(r"#\s*\S.{10,}", line)] == []
+
+
+def test_no_download_addresses_are_committed() -> None:
+    assert ROOT / "uv.lock" not in tracked()
+
+
+def test_every_yaml_file_is_yaml() -> None:
+    files = [path for path in tracked() if path.suffix in {".yaml", ".yml", ".cff"}]
+    assert all(isinstance(yaml.safe_load(path.read_text(encoding="utf-8")), dict) for path in files)
