@@ -153,7 +153,7 @@ def _chunks(job: _Job, device: torch.device) -> list[Tensor]:
     order = torch.argsort(job.cohort.counts, descending=True, stable=True)
     size = job.local.clients_per_chunk
     if size is not None:
-        return list(torch.tensor_split(order, range(size, len(order), size)))
+        return list(torch.tensor_split(order, list(range(size, len(order), size))))
     dense = sum(v.numel() for n, v in job.public.items() if n not in job.cohort.rows)
     width = sum(job.public[n][0].numel() for n in job.cohort.rows)
     budget = _CHUNK_NUMBERS.get(device.type, _CHUNK_NUMBERS["cuda"])

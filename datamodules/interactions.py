@@ -1,0 +1,122 @@
+"""Who interacted with what, and the examples and held-out items that come of it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from datamodules.keys import generator_for
+from errors import InputError
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Interactions:
+    """Positive interactions, sorted by user and within a user by time.
+
+    Attributes:
+        users: ``(P,)`` user numbers from 0.
+        items: ``(P,)`` item numbers from 0.
+        num_users: users, each with at least one interaction.
+        num_items: items in the catalogue.
+    """
+
+    users: Ints
+    items: Ints
+    num_users: int
+    num_items: int
+
+    @property
+    def offsets(self) -> Ints:
+        """``(num_users + 1,)`` where each user's interactions begin."""
+        return np.concatenate([[0], np.cumsum(np.bincount(self.users, minlength=self.num_users))])
+
+    def of(self, user: int) -> Ints:
+        """Items of one user in the order of time."""
+        offsets = self.offsets
+        return self.items[offsets[user] : offsets[user + 1]]
+
+    def hold_out_last(self) -> tuple["Interactions", Ints]:
+        """Takes every user's last item away; a user with a single interaction keeps it.
+
+        Returns:
+            The rest, and ``(num_users,)`` held-out items, -1 where there is none.
+        """
+        offsets = self.offsets
+        several = np.diff(offsets) > 1
+        last = offsets[1:][several] - 1
+        held = np.full(self.num_users, -1, dtype=np.int64)
+        held[several] = self.items[last]
+        keep = np.ones(len(self.items), dtype=bool)
+        keep[last] = False
+        return Interactions(self.users[keep], self.items[keep], self.num_users, self.num_items), held
+
+
+def unique_interactions(users: Ints, items: Ints, times: Ints, *, num_users: int, num_items: int) -> Interactions:
+    """Sorts by user and time and merges repetitions, of which the first counts.
+
+    Args:
+        users: ``(P,)`` user numbers from 0.
+        items: ``(P,)`` item numbers from 0.
+        times: ``(P,)``, ties are broken by item.
+        num_users: users.
+        num_items: items.
+    """
+    order = np.lexsort((items, times, users))
+    pairs = users[order] * num_items + items[order]
+    first = np.sort(np.unique(pairs, return_index=True)[1])
+    chosen = order[first]
+    return Interactions(users[chosen], items[chosen], num_users, num_items)
+
+
+def sample_unseen(positives: Ints, size: int, num_items: int, generator: torch.Generator) -> Ints:
+    """Items a user never interacted with, without replacement; all of them where there are fewer than `size`."""
+    unseen = np.ones(num_items, dtype=bool)
+    unseen[positives] = False
+    candidates = np.flatnonzero(unseen)
+    if size >= len(candidates):
+        return candidates
+    return np.asarray(candidates[torch.randperm(len(candidates), generator=generator)[:size].numpy()])
+
+
+def labelled_items(
+    positives: Ints, *, per_positive: int, num_items: int, seed: int, key: tuple[int, ...]
+) -> tuple[Ints, npt.NDArray[np.float32]]:
+    """One client's examples: its positives and sampled negatives, ordered by item, an order that says nothing.
+
+    Returns:
+        Items ``(N,)`` ascending and labels ``(N,)``.
+    """
+    negatives = sample_unseen(
+        positives, per_positive * len(positives), num_items, generator_for(seed, "negatives", *key)
+    )
+    items = np.concatenate([positives, negatives])
+    labels = np.concatenate([np.ones(len(positives), np.float32), np.zeros(len(negatives), np.float32)])
+    order = np.argsort(items)
+    return items[order], labels[order]
+
+
+def refuse_degenerate(interactions: Interactions, *, drop: bool, source: str) -> Interactions:
+    """Handles users from whom nothing can be learned: with no item, or with all items and so no negative.
+
+    Raises:
+        InputError: there is such a user and `drop` is false.
+    """
+    counts = np.bincount(interactions.users, minlength=interactions.num_users)
+    bad = np.flatnonzero((counts == 0) | (counts >= interactions.num_items))
+    if not len(bad):
+        return interactions
+    if not drop:
+        raise InputError(
+            expected="users with at least one interaction and at least one item left",
+            found=f"user {bad[0]} of {source} with {counts[bad[0]]} of {interactions.num_items} items"
+            f" ({len(bad)} such users)",
+            way_out="Set degenerate_users to drop to leave them out.",
+        )
+    kept = np.setdiff1d(np.arange(interactions.num_users), bad)
+    number = np.full(interactions.num_users, -1, dtype=np.int64)
+    number[kept] = np.arange(len(kept))
+    mask = number[interactions.users] >= 0
+    return Interactions(number[interactions.users[mask]], interactions.items[mask], len(kept), interactions.num_items)

@@ -1,0 +1,92 @@
+"""MovieLens (Harper and Konstan 2015): 100K, 1M and latest-small, binarised: any rating is an interaction."""
+
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from datamodules.download import Archive, by_hand, fetch_archive
+from datamodules.interactions import Interactions, unique_interactions
+from datamodules.ratings_file import read_ratings, sha256_of
+from datamodules.recommendation import RecommenderDataModule
+
+Variant = Literal["ml-100k", "ml-1m", "ml-latest-small"]
+_PAGE = "https://grouplens.org/datasets/movielens/"
+
+
+@dataclass(frozen=True)
+class _Layout:
+    file: str
+    separator: str
+    header: bool = False
+    archive: Archive | None = None
+
+
+_LAYOUTS: dict[str, _Layout] = {
+    "ml-100k": _Layout(
+        "u.data",
+        "\t",
+        archive=Archive(
+            "https://files.grouplens.org/datasets/movielens/ml-100k.zip", "0e33842e24a9c977be4e0107933c0723", 4924029
+        ),
+    ),
+    "ml-1m": _Layout(
+        "ratings.dat",
+        "::",
+        archive=Archive(
+            "https://files.grouplens.org/datasets/movielens/ml-1m.zip", "c4d9eecfca2ab87c1945afe126590906", 5917549
+        ),
+    ),
+    # Its owners change it from time to time, so no hash could be checked.
+    "ml-latest-small": _Layout("ratings.csv", ",", header=True),
+}
+
+
+class MovieLens(RecommenderDataModule):
+    """MovieLens users as clients; the other arguments are those of `RecommenderDataModule`.
+
+    Args:
+        variant: which of the sets; also the name of its folder under `root`.
+        download: fetch it where it is missing and its origin allows that.
+    """
+
+    def __init__(self, *, variant: Variant = "ml-100k", download: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.variant = variant
+        self.download = download
+
+    @property
+    def _path(self) -> Path:
+        return self.data_root() / self.variant / _LAYOUTS[self.variant].file
+
+    @functools.cached_property
+    def fingerprint(self) -> dict[str, str]:
+        """Name of the folder and hash of the ratings file."""
+        return {"name": self.variant, "sha256": sha256_of(self._path)}
+
+    def prepare_data(self) -> None:
+        """Downloads what is missing, on one process."""
+        self._fetch()
+
+    def read(self) -> Interactions:
+        """See `RecommenderDataModule.read`; user and item numbers count the identifiers in ascending order."""
+        self._fetch()
+        layout = _LAYOUTS[self.variant]
+        columns = ["user", "item", "rating", "time"]
+        frame = read_ratings(
+            self._path, columns=columns, numeric=columns, separator=layout.separator, header=layout.header
+        )
+        users, user = np.unique(frame["user"].to_numpy(dtype=np.int64), return_inverse=True)
+        items, item = np.unique(frame["item"].to_numpy(dtype=np.int64), return_inverse=True)
+        time = frame["time"].to_numpy(dtype=np.int64)
+        return unique_interactions(user, item, time, num_users=len(users), num_items=len(items))
+
+    def _fetch(self) -> None:
+        if not self.download or self._path.exists():
+            return
+        archive = _LAYOUTS[self.variant].archive
+        if archive is None:
+            raise by_hand(name=self.variant, page=_PAGE, target=self._path)
+        fetch_archive(archive, self.data_root())

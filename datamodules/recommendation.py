@@ -1,0 +1,124 @@
+"""A recommender's clients: one user each, its items and sampled negatives, one item held out."""
+
+import abc
+import functools
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import DataLoader
+
+from attacks.base import ITEM_EMBEDDING
+from datamodules.base import FederatedDataModule
+from datamodules.cohort import Cohort
+from datamodules.interactions import Interactions, Ints, labelled_items, refuse_degenerate, sample_unseen
+from datamodules.keys import PERSISTENT, generator_for
+from errors import InputError
+
+
+class RecommenderDataModule(FederatedDataModule):
+    """Users as clients; see `FederatedDataModule`. A subclass reads the interactions.
+
+    Args:
+        root: see `FederatedDataModule`.
+        clients_per_round: see `FederatedDataModule`.
+        seed: see `FederatedDataModule`.
+        num_workers: see `FederatedDataModule`.
+        holdout: keep every user's last item for the evaluation of the recommender (leave-one-out).
+        negatives_per_positive: items a client is served beside each it interacted with (RAIFLE, section V.A.2: 4).
+        negatives: ``fixed`` serves a client the same items in every round, ``per_round`` others in each.
+        evaluation_negatives: never-seen items among which the held-out one is ranked, None for all.
+        degenerate_users: what to do with a user with no or with all items.
+    """
+
+    def __init__(
+        self,
+        *,
+        root: str | None = None,
+        clients_per_round: int | float = 1.0,
+        seed: int = 0,
+        num_workers: int = 0,
+        holdout: bool = True,
+        negatives_per_positive: int = 4,
+        negatives: Literal["fixed", "per_round"] = "fixed",
+        evaluation_negatives: int | None = 99,
+        degenerate_users: Literal["error", "drop"] = "error",
+    ) -> None:
+        super().__init__(root=root, clients_per_round=clients_per_round, seed=seed, num_workers=num_workers)
+        if negatives_per_positive < 1:
+            raise InputError(
+                expected="negatives_per_positive of at least 1",
+                found=str(negatives_per_positive),
+                way_out="The papers use 4; without negatives nothing is hidden.",
+            )
+        self.holdout = holdout
+        self.negatives_per_positive = negatives_per_positive
+        self.negatives = negatives
+        self.evaluation_negatives = evaluation_negatives
+        self.degenerate_users = degenerate_users
+
+    @abc.abstractmethod
+    def read(self) -> Interactions:
+        """Reads every interaction."""
+
+    @functools.cached_property
+    def _split(self) -> tuple[Interactions, Ints]:
+        whole = refuse_degenerate(self.read(), drop=self.degenerate_users == "drop", source=type(self).__name__)
+        return whole.hold_out_last() if self.holdout else (whole, np.full(whole.num_users, -1, dtype=np.int64))
+
+    @functools.cached_property
+    def _positives(self) -> list[Ints]:
+        interactions = self._split[0]
+        return np.split(interactions.items, interactions.offsets[1:-1])
+
+    @property
+    def num_clients(self) -> int:
+        """Number of users."""
+        return self._split[0].num_users
+
+    @property
+    def num_items(self) -> int:
+        """Number of items in the catalogue."""
+        return self._split[0].num_items
+
+    def user_items(self) -> list[Ints]:
+        """Training items of every user, in the order of time."""
+        return self._positives
+
+    def build_cohort(self, round_number: int, clients: Tensor) -> Cohort:
+        """See `FederatedDataModule.build_cohort`; example k of a client is about row k of its item table."""
+        moment = round_number + 1 if self.negatives == "per_round" else PERSISTENT
+        pairs = [
+            labelled_items(
+                self._positives[client],
+                per_positive=self.negatives_per_positive,
+                num_items=self.num_items,
+                seed=self.seed,
+                key=(moment, client),
+            )
+            for client in clients.tolist()
+        ]
+        rows = pad_sequence([torch.from_numpy(items) for items, _ in pairs], batch_first=True, padding_value=-1)
+        labels = pad_sequence([torch.from_numpy(labels) for _, labels in pairs], batch_first=True)
+        return Cohort(round_number, clients, {"label": labels}, rows >= 0, {ITEM_EMBEDDING: rows})
+
+    def val_dataloader(self) -> DataLoader[dict[str, Tensor]]:
+        """Batches of users with candidates: ``clients (B,)``, ``items (B, K)`` padded with -1, ``target (B, K)``."""
+        world, rank = (1, 0) if self.trainer is None else (self.trainer.world_size, self.trainer.global_rank)
+        held = self._split[1]
+        users = [int(user) for user in np.flatnonzero(held >= 0) if user % world == rank]
+        return DataLoader(users, batch_size=256, collate_fn=self._candidates)  # type: ignore[arg-type]
+
+    def _candidates(self, users: list[int]) -> dict[str, Tensor]:
+        held, rows = self._split[1], []
+        for user in users:
+            seen = np.append(self._positives[user], held[user])
+            size = self.num_items if self.evaluation_negatives is None else self.evaluation_negatives
+            unseen = sample_unseen(seen, size, self.num_items, generator_for(self.seed, "evaluation", user))
+            # The held-out item takes its place by number: an untrained model, all of whose scores tie, must not win.
+            rows.append(torch.from_numpy(np.sort(np.append(unseen, held[user]))))
+        items = pad_sequence(rows, batch_first=True, padding_value=-1)
+        target = items == torch.from_numpy(held[users])[:, None]
+        return {"clients": torch.tensor(users), "items": items, "target": target}
