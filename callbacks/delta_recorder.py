@@ -1,0 +1,201 @@
+"""Records what the server sees in every round, and apart from it the truth."""
+
+import errno
+import fnmatch
+import subprocess
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from lightning import LightningModule, Trainer
+from lightning.pytorch.callbacks import Callback
+from torch import Tensor
+
+from datamodules.keys import PERSISTENT, generator_for
+from datamodules.recording_format import (
+    JOURNALS,
+    MANIFEST,
+    Manifest,
+    append_journal,
+    dtype_of,
+    read_journal,
+    read_manifest,
+    rewrite_journal,
+    shard_name,
+    write_manifest,
+    write_shard,
+)
+from errors import InputError
+from modules.federated import FederatedModule, RoundRecord
+
+_PACKAGES = ("torch", "lightning", "numpy", "safetensors")
+
+
+class DeltaRecorder(Callback):
+    """Writes one shard per round and rank, when the round is over and before a checkpoint of it is made.
+
+    Resumed training continues the recording: shards of rounds that the checkpoint does not hold are written again.
+
+    Args:
+        directory: where to; None for ``deltas`` in the trainer's root folder.
+        parameters: patterns of the names of the parameters to record, None for all.
+        dtype: storage type of the deltas.
+        every_n_rounds: record only every n-th round.
+    """
+
+    def __init__(
+        self,
+        *,
+        directory: str | None = None,
+        parameters: list[str] | None = None,
+        dtype: Literal["float32", "float16", "bfloat16"] = "float32",
+        every_n_rounds: int = 1,
+    ) -> None:
+        if every_n_rounds < 1:
+            raise InputError(
+                expected="every_n_rounds of at least 1", found=str(every_n_rounds), way_out="1 records all."
+            )
+        self.directory = None if directory is None else Path(directory)
+        self.parameters = parameters
+        self.dtype = dtype
+        self.every_n_rounds = every_n_rounds
+        self._pseudonyms: dict[int, int] = {}
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Begins the recording, or continues it where the checkpoint was made."""
+        directory = self._directory(trainer)
+        manifest = self._manifest(trainer, pl_module)
+        if trainer.is_global_zero and (directory / MANIFEST).exists():
+            _continue(directory, manifest, trainer.global_step)
+        trainer.strategy.barrier("recording checked")
+        if trainer.is_global_zero:
+            try:
+                directory.mkdir(parents=True, exist_ok=True)
+                write_manifest(directory, manifest)
+            except OSError as error:
+                raise self._disk_error(error, trainer.global_step) from error
+        trainer.strategy.barrier("recording begun")
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Writes the round that has just ended."""
+        record: RoundRecord = pl_module.round_record  # type: ignore[assignment]
+        if record.round % self.every_n_rounds:
+            return
+        try:
+            self._write(self._directory(trainer), record, trainer.global_rank, int(pl_module.seed))  # type: ignore[arg-type]
+        except OSError as error:
+            raise self._disk_error(error, record.round) from error
+
+    def _directory(self, trainer: Trainer) -> Path:
+        return self.directory or Path(trainer.default_root_dir) / "deltas"
+
+    def _manifest(self, trainer: Trainer, module: LightningModule) -> Manifest:
+        if not isinstance(module, FederatedModule):
+            raise InputError(
+                expected="a federated module",
+                found=type(module).__name__,
+                way_out="Leave DeltaRecorder out of callbacks.",
+            )
+        public = module.public_description()
+        recorded = {
+            name: dict(value, dtype=self.dtype) for name, value in public["parameters"].items() if self._wanted(name)
+        }
+        if not recorded:
+            raise InputError(
+                expected=f"patterns among {', '.join(public['parameters'])}",
+                found=str(self.parameters),
+                way_out="Leave parameters out to record all of them.",
+            )
+        data = getattr(trainer, "datamodule", None)
+        return Manifest(
+            parameters=recorded,
+            row_parameters=[name for name in public["row_parameters"] if name in recorded],
+            learner=public["learner"],
+            releases=public["releases"],
+            seed=module.seed,
+            data=getattr(data, "fingerprint", {"name": "unknown", "sha256": ""}),
+            config={"every_n_rounds": self.every_n_rounds, "model": type(module).__name__},
+            versions={name: version(name) for name in _PACKAGES},
+            commit=_commit(),
+        )
+
+    def _wanted(self, name: str) -> bool:
+        return self.parameters is None or any(fnmatch.fnmatch(name, pattern) for pattern in self.parameters)
+
+    def _write(self, directory: Path, record: RoundRecord, rank: int, seed: int) -> None:
+        if not len(record.cohort):
+            return
+        rows = next(iter(record.cohort.rows.values()), None)
+        real = None if rows is None else rows >= 0
+        pseudonyms = torch.tensor([self._pseudonym(seed, int(c)) for c in record.cohort.clients])
+        seen: dict[str, Tensor] = {"clients": pseudonyms, "counts": record.cohort.counts}
+        truth: dict[str, Tensor] = {"clients": record.cohort.clients}
+        if rows is not None and real is not None:
+            seen |= {"offsets": _offsets(real), "served": rows[real]}
+            truth["offsets"] = seen["offsets"]
+        truth |= {name: value[record.cohort.mask] for name, value in record.truth.items()}
+        for name, delta in record.update.deltas.items():
+            if self._wanted(name):
+                kept = delta[record.update.rows[name] >= 0] if name in record.update.rows else delta
+                kind = "rows" if name in record.update.rows else "deltas"
+                seen[f"{kind}/{name}"] = self._stored(kept, name, record.round)
+        seen |= {f"model/{name}": value for name, value in record.model.items()}
+        lines = [
+            write_shard(directory, shard_name("truth", record.round, rank), truth),
+            write_shard(directory, shard_name("rounds", record.round, rank), seen),
+        ]
+        append_journal(directory, rank, lines)
+
+    def _stored(self, value: Tensor, name: str, round_number: int) -> Tensor:
+        stored = value.to(dtype_of(self.dtype))
+        if bool(torch.isfinite(value).all()) and not bool(torch.isfinite(stored).all()):
+            raise InputError(
+                expected=f"deltas that fit into {self.dtype}",
+                found=f"an overflow in {name!r}, round {round_number}",
+                way_out="Record with dtype: float32 or bfloat16.",
+            )
+        return stored
+
+    def _pseudonym(self, seed: int, client: int) -> int:
+        """The same in every round, and saying nothing of the client's number."""
+        if client not in self._pseudonyms:
+            generator = generator_for(seed, "pseudonym", PERSISTENT, client)
+            self._pseudonyms[client] = int(torch.randint(2**62, (), generator=generator))
+        return self._pseudonyms[client]
+
+    def _disk_error(self, error: OSError, round_number: int) -> InputError:
+        reason = "the disk is full" if error.errno == errno.ENOSPC else str(error)
+        return InputError(
+            expected="room and permission to record",
+            found=f"{reason} in round {round_number}",
+            way_out=f"Rounds before {round_number} are whole. Make room and resume with --ckpt_path.",
+        )
+
+
+def _continue(directory: Path, manifest: Manifest, next_round: int) -> None:
+    """Keeps the rounds before `next_round` of a dead run's recording."""
+    if not read_manifest(directory).same_run(manifest):
+        raise InputError(
+            expected="an empty folder, or the recording of this same run",
+            found=f"another run's recording in {directory}",
+            way_out="Give another --trainer.default_root_dir, or delete the folder.",
+        )
+    for journal in directory.glob(JOURNALS):
+        rewrite_journal(journal, [line for line in read_journal(journal) if line.round < next_round])
+
+
+def _offsets(real: Tensor) -> Tensor:
+    zero = torch.zeros(1, dtype=torch.int64, device=real.device)
+    return torch.cat([zero, real.sum(1).cumsum(0)])
+
+
+def _commit() -> str | None:
+    here = Path(__file__).parent
+    try:
+        done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout.strip()

@@ -1,0 +1,220 @@
+"""A recording, read lazily: server views for attacks, and apart from them the truth for an evaluation."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from attacks.base import Learner, Release, ServerView
+from datamodules.recording_format import JOURNALS, JournalLine, Manifest, dtype_of, read_journal, read_manifest
+from errors import InputError
+
+_NUMBERS_PER_VIEW = 2**25
+"""Bound on the padded delta numbers of one view: 128 MiB of float32."""
+
+
+class Recording:
+    """What the server of a training saw.
+
+    Args:
+        directory: the folder the recorder wrote.
+        verify: check each file's hash before it is used.
+
+    Raises:
+        InputError: the folder is no whole recording of this format.
+    """
+
+    def __init__(self, directory: str | Path, *, verify: bool = True) -> None:
+        self.directory = Path(directory)
+        self.verify = verify
+        self.manifest: Manifest = read_manifest(self.directory)
+        self._lines = self._journalled()
+        self._verified: set[str] = set()
+
+    @property
+    def rounds(self) -> list[int]:
+        """Numbers of the recorded rounds, ascending."""
+        return sorted({line.round for line in self._lines.values() if line.file.startswith("rounds/")})
+
+    def views(
+        self,
+        *,
+        victims_per_view: int = 64,
+        rounds: Sequence[int] | None = None,
+        pseudonyms: set[int] | None = None,
+        learner: Learner | None = None,
+    ) -> Iterator[ServerView]:
+        """Server views of a few victims each, of like size, so that little is padded; memory does not grow with rounds.
+
+        Args:
+            victims_per_view: most victims in a view.
+            rounds: which rounds, None for all.
+            pseudonyms: which victims, None for all.
+            learner: the clients' algorithm, where it is known.
+        """
+        wanted = None if rounds is None else set(rounds)
+        for name in sorted(name for name in self._lines if name.startswith("rounds/")):
+            if wanted is None or self._lines[name].round in wanted:
+                yield from self._shard_views(name, victims_per_view, pseudonyms, learner)
+
+    def truth(self, view: ServerView) -> dict[str, Tensor]:
+        """Opens the truth of a view: ``clients (V,)`` and ``(V, R)`` tensors such as ``labels``, padded with 0.
+
+        Only a place that computes a score may call this.
+        """
+        found: dict[int, tuple[str, int]] = {}
+        for name in sorted(name for name in self._lines if name.startswith("truth/")):
+            if self._lines[name].round == view.round:
+                with self._open(name.replace("truth/", "rounds/")) as shard:
+                    found |= {int(p): (name, i) for i, p in enumerate(shard.get_tensor("clients"))}
+        rows = [self._truth_of(*found[int(pseudonym)]) for pseudonym in view.pseudonyms]
+        width = 0 if view.served is None else view.served.shape[1]
+        truth = {"clients": torch.tensor([int(row.pop("clients")) for row in rows])}
+        for field in rows[0]:
+            padded = torch.zeros(len(rows), width)
+            for position, row in enumerate(rows):
+                padded[position, : len(row[field])] = row[field]
+            truth[field] = padded
+        return truth
+
+    def _truth_of(self, name: str, position: int) -> dict[str, Tensor]:
+        with self._open(name) as shard:
+            start, end = shard.get_slice("offsets")[position : position + 2].tolist()
+            ragged = {k: shard.get_slice(k)[start:end] for k in list(shard.keys()) if k not in {"clients", "offsets"}}
+            return {"clients": shard.get_slice("clients")[position : position + 1], **ragged}
+
+    def _journalled(self) -> dict[str, JournalLine]:
+        journals = sorted(self.directory.glob(JOURNALS))
+        if not journals:
+            raise InputError(
+                expected="a journal of finished rounds",
+                found=f"none in {self.directory}",
+                way_out="The training ended before its first round was over: run it again.",
+            )
+        lines = {line.file: line for journal in journals for line in read_journal(journal)}
+        for name, line in lines.items():
+            path = self.directory / name
+            if not path.is_file() or path.stat().st_size != line.bytes:
+                found = f"{path.stat().st_size} bytes" if path.is_file() else "nothing"
+                raise InputError(
+                    expected=f"{name} of {line.bytes} bytes",
+                    found=f"{found} in {self.directory}",
+                    way_out="A shard is missing or cut short: copy the recording again, whole.",
+                )
+        return lines
+
+    def _open(self, name: str) -> Any:
+        path = self.directory / name
+        if self.verify and name not in self._verified:
+            with path.open("rb") as file:
+                if hashlib.file_digest(file, "sha256").hexdigest() != self._lines[name].sha256:
+                    raise self._damaged(name, "other bytes (its checksum differs)")
+            self._verified.add(name)
+        try:
+            return safe_open(path, framework="pt")
+        except SafetensorError as error:
+            raise self._damaged(name, str(error)) from None
+
+    def _damaged(self, name: str, found: str) -> InputError:
+        return InputError(
+            expected=f"{name} as the journal and the manifest describe it",
+            found=found,
+            way_out="The recording is damaged or foreign: copy it again, or record again.",
+        )
+
+    def _shard_views(
+        self, name: str, victims_per_view: int, pseudonyms: set[int] | None, learner: Learner | None
+    ) -> Iterator[ServerView]:
+        with self._open(name) as shard:
+            self._check_shapes(name, shard)
+            clients = shard.get_tensor("clients")
+            offsets = shard.get_tensor("offsets") if self.manifest.row_parameters else torch.zeros(len(clients) + 1)
+            model = {k.removeprefix("model/"): shard.get_tensor(k) for k in list(shard.keys()) if k.startswith("model/")}
+            order = torch.argsort(offsets.diff(), stable=True)
+            if pseudonyms is not None:
+                order = order[[int(clients[i]) in pseudonyms for i in order]]
+            for chunk in self._chunks(order, offsets.diff(), victims_per_view):
+                yield self._view(name, shard, model, chunk, offsets, learner)
+
+    def _chunks(self, order: Tensor, sizes: Tensor, victims_per_view: int) -> Iterator[Tensor]:
+        """Victims in ascending size, as many as fit."""
+        dense = sum(
+            torch.Size(value["shape"]).numel()
+            for name, value in self.manifest.parameters.items()
+            if name not in self.manifest.row_parameters
+        )
+        width = sum(torch.Size(self.manifest.parameters[n]["shape"][1:]).numel() for n in self.manifest.row_parameters)
+        chunk: list[int] = []
+        for position in order.tolist():
+            numbers = (len(chunk) + 1) * (dense + width * int(sizes[position]))
+            if chunk and (len(chunk) == victims_per_view or numbers > _NUMBERS_PER_VIEW):
+                yield torch.tensor(chunk)
+                chunk = []
+            chunk.append(position)
+        if chunk:
+            yield torch.tensor(chunk)
+
+    def _view(
+        self, name: str, shard: Any, model: dict[str, Tensor], chunk: Tensor, offsets: Tensor, learner: Learner | None
+    ) -> ServerView:
+        deltas = {}
+        for parameter in self.manifest.parameters:
+            if parameter in self.manifest.row_parameters:
+                value = _ragged(shard.get_slice(f"rows/{parameter}"), chunk, offsets, 0)
+            else:
+                table = shard.get_slice(f"deltas/{parameter}")
+                value = torch.cat([table[i : i + 1] for i in chunk.tolist()])
+            if not bool(torch.isfinite(value).all()):
+                raise self._damaged(name, f"NaN or infinity in the deltas of {parameter!r}")
+            deltas[parameter] = value.float()
+        served = _ragged(shard.get_slice("served"), chunk, offsets, -1) if self.manifest.row_parameters else None
+        return ServerView(
+            round=self._lines[name].round,
+            pseudonyms=shard.get_tensor("clients")[chunk],
+            example_counts=shard.get_tensor("counts")[chunk],
+            deltas=deltas,
+            model=model,
+            row_parameters=frozenset(self.manifest.row_parameters),
+            served=served,
+            releases=tuple(
+                Release(clip=r["clip"], noise_scale=r["noise_scale"], parameters=tuple(r["parameters"]))
+                for r in self.manifest.releases
+            ),
+            learner=learner,
+        )
+
+    def _check_shapes(self, name: str, shard: Any) -> None:
+        keys = set(shard.keys())
+        needed = {"clients", "counts"} | ({"offsets", "served"} if self.manifest.row_parameters else set())
+        if needed - keys:
+            raise self._damaged(name, f"no tensor {sorted(needed - keys)[0]!r}")
+        clients = shard.get_slice("clients").get_shape()[0]
+        rows = shard.get_slice("served").get_shape()[0] if self.manifest.row_parameters else 0
+        self._check_offsets(name, shard, clients, rows)
+        for parameter, value in self.manifest.parameters.items():
+            ragged = parameter in self.manifest.row_parameters
+            key = f"rows/{parameter}" if ragged else f"deltas/{parameter}"
+            expected = [rows, *value["shape"][1:]] if ragged else [clients, *value["shape"]]
+            if key not in keys:
+                raise self._damaged(name, f"no tensor {key!r}")
+            if shard.get_slice(key).get_shape() != expected:
+                raise self._damaged(name, f"{key!r} of shape {shard.get_slice(key).get_shape()}, not {expected}")
+            if shard.get_slice(key)[:0].dtype != dtype_of(value["dtype"]):
+                raise self._damaged(name, f"{key!r} of another type than {value['dtype']}")
+
+    def _check_offsets(self, name: str, shard: Any, clients: int, rows: int) -> None:
+        if not self.manifest.row_parameters:
+            return
+        offsets = shard.get_tensor("offsets")
+        ends = [int(offsets[0]), int(offsets[-1])] if len(offsets) else []
+        if len(offsets) != clients + 1 or ends != [0, rows] or bool((offsets.diff() < 0).any()):
+            raise self._damaged(name, "offsets that do not fit the clients and rows")
+
+
+def _ragged(table: Any, chunk: Tensor, offsets: Tensor, padding: int) -> Tensor:
+    parts = [table[int(offsets[i]) : int(offsets[i + 1])] for i in chunk.tolist()]
+    return torch.nn.utils.rnn.pad_sequence(parts, batch_first=True, padding_value=padding)

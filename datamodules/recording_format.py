@@ -1,0 +1,198 @@
+"""The recording's format on disk: names, manifest, journal, and how a file comes to be whole or not at all.
+
+A shard is written under a temporary name, flushed, renamed, then journalled: what the journal names is whole after a
+crash at any instant. Every rank has a journal of its own, because appends of several processes to one file are atomic
+on some file systems only; the reader merges them.
+"""
+
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save
+from torch import Tensor
+
+from errors import InputError
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+JOURNALS = "journal*.jsonl"
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What holds for the whole recording.
+
+    Attributes:
+        parameters: recorded public parameters: ``{"shape": [...], "dtype": "float32"}`` by name.
+        row_parameters: those of which only the served rows are stored.
+        learner: the clients' public algorithm by name, None where unknown.
+        releases: what clients publicly do to their deltas before sending.
+        seed: the run's seed, None in a foreign recording.
+        data: name and hash of the data.
+        config: the run's configuration.
+        versions: versions of packages.
+        commit: the commit of the code, None outside a checkout.
+        format: version of the format.
+    """
+
+    parameters: dict[str, dict[str, Any]]
+    row_parameters: list[str]
+    learner: dict[str, Any] | None
+    releases: list[dict[str, Any]]
+    seed: int | None
+    data: dict[str, str]
+    config: dict[str, Any]
+    versions: dict[str, str]
+    commit: str | None
+    format: int = FORMAT
+
+    def same_run(self, other: "Manifest") -> bool:
+        """Whether shards of both may lie in one recording."""
+        ours, theirs = dataclasses.asdict(self), dataclasses.asdict(other)
+        return all(
+            ours[key] == theirs[key] for key in ("parameters", "row_parameters", "learner", "releases", "seed", "data")
+        )
+
+
+@dataclass(frozen=True)
+class JournalLine:
+    """One finished file.
+
+    Attributes:
+        file: its path inside the recording.
+        bytes: its size.
+        sha256: its hash.
+    """
+
+    file: str
+    bytes: int
+    sha256: str
+
+    @property
+    def round(self) -> int:
+        """The round that the file's name gives."""
+        return int(Path(self.file).name.split("-")[0])
+
+
+def shard_name(kind: str, round_number: int, rank: int) -> str:
+    """Path of a shard inside the recording; `kind` is ``rounds`` or ``truth``."""
+    return f"{kind}/{round_number:06d}-{rank:04d}.safetensors"
+
+
+def journal_name(rank: int) -> str:
+    """Path of a rank's journal."""
+    return "journal.jsonl" if rank == 0 else f"journal-{rank:04d}.jsonl"
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Writes a file that is there whole or not at all; what a failed write left is removed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def write_shard(directory: Path, name: str, tensors: Mapping[str, Tensor]) -> JournalLine:
+    """Writes tensors as one file and says what to journal."""
+    content = save({key: value.detach().cpu().contiguous() for key, value in tensors.items()})
+    write_whole(directory / name, content)
+    return JournalLine(name, len(content), hashlib.sha256(content).hexdigest())
+
+
+def append_journal(directory: Path, rank: int, lines: list[JournalLine]) -> None:
+    """Names finished files in the journal."""
+    with (directory / journal_name(rank)).open("a", encoding="utf-8") as file:
+        file.write("".join(json.dumps(dataclasses.asdict(line)) + "\n" for line in lines))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def rewrite_journal(path: Path, lines: list[JournalLine]) -> None:
+    """Replaces a journal."""
+    content = "".join(json.dumps(dataclasses.asdict(line)) + "\n" for line in lines)
+    write_whole(path, content.encode())
+
+
+def read_journal(path: Path) -> list[JournalLine]:
+    """Reads a journal; a last line torn by a crash is left out, and a later line of a file replaces an earlier one.
+
+    Raises:
+        InputError: a line in the middle is broken, or names a file outside the recording.
+    """
+    text = path.read_text(encoding="utf-8", errors="replace")
+    lines: dict[str, JournalLine] = {}
+    whole = text.split("\n")[:-1]
+    for number, line in enumerate(whole, start=1):
+        try:
+            entry = JournalLine(**json.loads(line))
+            inside = len(Path(entry.file).parts) == 2 and Path(entry.file).parts[0] in {"rounds", "truth"}
+            if not inside or entry.round < 0:
+                raise ValueError(f"the file {entry.file!r}")
+        except (ValueError, TypeError, AttributeError) as error:
+            raise InputError(
+                expected="a journal line naming a file under rounds/ or truth/, its bytes and sha256",
+                found=f"{error} in line {number} of {path}",
+                way_out="The recording is damaged or foreign: fetch it again, or record again.",
+            ) from None
+        lines[entry.file] = entry
+    return list(lines.values())
+
+
+def write_manifest(directory: Path, manifest: Manifest) -> None:
+    """Writes the manifest."""
+    write_whole(directory / MANIFEST, json.dumps(dataclasses.asdict(manifest), indent=2).encode())
+
+
+def read_manifest(directory: Path) -> Manifest:
+    """Reads the manifest.
+
+    Raises:
+        InputError: it is missing, no JSON, of another format version, or lacks a field.
+    """
+    path = directory / MANIFEST
+    if not path.is_file():
+        raise InputError(
+            expected=f"a recording with a {MANIFEST}",
+            found=f"none in {directory}",
+            way_out="Give the folder that the recorder wrote, e.g. runs/NAME/deltas.",
+        )
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        version = content.get("format")
+    except (ValueError, AttributeError) as error:
+        raise InputError(
+            expected=f"JSON in {path}", found=str(error), way_out="The recording is damaged: fetch it again."
+        ) from None
+    if version != FORMAT:
+        raise InputError(
+            expected=f"a recording of format {FORMAT}",
+            found=f"format {version!r} in {path}",
+            way_out="Use the version of fedleak that wrote it, or record again.",
+        )
+    try:
+        return Manifest(**content)
+    except TypeError as error:
+        raise InputError(
+            expected="the fields of a manifest", found=f"{error} in {path}", way_out="Record again with this version."
+        ) from None
+
+
+def dtype_of(name: str) -> torch.dtype:
+    """The floating-point type of a name in a manifest."""
+    return {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16, "float64": torch.float64}[
+        name
+    ]
