@@ -48,7 +48,9 @@ class RoundProgress(ProgressBar):
         self._bar.set_postfix(self.get_metrics(trainer, pl_module), refresh=False)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Closes the bar, which stays on the screen."""
+        """Closes the bar, which stays on the screen with the last validation's metrics."""
+        if self._bar is not None:
+            self._bar.set_postfix(self.get_metrics(trainer, pl_module))
         self._close()
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
