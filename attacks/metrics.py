@@ -1,0 +1,110 @@
+"""Scores of an attack, one per victim, and what they say together. Functions on tensors."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+def auc_per_victim(scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
+    """Area under the ROC curve of each victim; ties count half (Hanley and McNeil 1982).
+
+    Args:
+        scores: ``(V, R)``, higher means more likely positive.
+        labels: ``(V, R)``, positive above 0.5.
+        mask: ``(V, R)`` True for real items.
+
+    Returns:
+        ``(V,)`` float64, NaN for a victim with one class only.
+    """
+    values = scores.double().masked_fill(~mask, torch.inf)
+    ordered = values.sort(dim=1).values.contiguous()
+    below = torch.searchsorted(ordered, values, side="left")
+    not_above = torch.searchsorted(ordered, values, side="right")
+    ranks = (below + not_above + 1) / 2
+    positive = (labels > 0.5) & mask
+    positives = positive.sum(1).double()
+    negatives = mask.sum(1) - positives
+    wins = (ranks * positive).sum(1) - positives * (positives + 1) / 2
+    return wins / (positives * negatives).masked_fill(positives * negatives == 0, torch.nan)
+
+
+def f1_per_victim(decisions: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
+    """F1 of each victim's decided items.
+
+    Args:
+        decisions: ``(V, R)`` bool.
+        labels: ``(V, R)``, positive above 0.5.
+        mask: ``(V, R)`` True for real items.
+
+    Returns:
+        ``(V,)`` float64, NaN for a victim without a positive.
+    """
+    positive, decided = (labels > 0.5) & mask, decisions & mask
+    hits = (positive & decided).sum(1).double()
+    size = positive.sum(1) + decided.sum(1)
+    return (2 * hits / size.clamp(min=1)).masked_fill(positive.sum(1) == 0, torch.nan)
+
+
+def roc_per_victim(scores: Tensor, labels: Tensor, mask: Tensor, grid: Tensor) -> Tensor:
+    """True-positive rate of each victim at given false-positive rates.
+
+    Args:
+        scores: ``(V, R)``.
+        labels: ``(V, R)``, positive above 0.5.
+        mask: ``(V, R)`` True for real items.
+        grid: ``(G,)`` false-positive rates.
+
+    Returns:
+        ``(V, G)``; the share of positives above the threshold that lets that share of negatives pass.
+    """
+    positive, negative = (labels > 0.5) & mask, (labels <= 0.5) & mask
+    ordered = scores.double().masked_fill(~negative, -torch.inf).sort(dim=1, descending=True).values
+    counts = negative.sum(1, keepdim=True)
+    index = (grid * counts).floor().long()
+    padded = torch.cat([ordered, torch.full_like(ordered[:, :1], -torch.inf)], dim=1)
+    thresholds = padded.gather(1, index.clamp(max=padded.shape[1] - 1))
+    above = (scores.double()[:, None] > thresholds[..., None]) & positive[:, None]
+    return above.sum(2) / positive.sum(1, keepdim=True).clamp(min=1)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a sample of per-victim values says.
+
+    Attributes:
+        mean: plain mean over the victims.
+        std: their standard deviation.
+        low: lower end of the bootstrap interval of the mean.
+        high: upper end.
+        n: number of victims that have a value.
+    """
+
+    mean: float
+    std: float
+    low: float
+    high: float
+    n: int
+
+
+def bootstrap(
+    values: Tensor, *, generator: torch.Generator, resamples: int = 2000, level: float = 0.95
+) -> Summary:
+    """Mean with a percentile bootstrap interval over victims (Efron and Tibshirani 1993); NaN values are left out.
+
+    Args:
+        values: ``(V,)``.
+        generator: source of the resamples.
+        resamples: number of resamples.
+        level: coverage.
+    """
+    kept = values[~values.isnan()].double()
+    if not len(kept):
+        return Summary(torch.nan, torch.nan, torch.nan, torch.nan, 0)
+    means = torch.stack(
+        [kept[torch.randint(len(kept), (len(kept),), generator=generator)].mean() for _ in range(resamples)]
+    )
+    tail = (1 - level) / 2
+    low, high = means.quantile(torch.tensor([tail, 1 - tail], dtype=torch.float64)).tolist()
+    std = float(kept.std()) if len(kept) > 1 else 0.0
+    return Summary(float(kept.mean()), std, low, high, len(kept))
