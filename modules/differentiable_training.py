@@ -10,7 +10,7 @@ from modules.local_optimizers import LocalTraining
 from modules.local_training import Parameters
 
 _SAFE_ROOT = 1e-30
-"""Added under Adam's root, where the gradient of the root is infinite at zero (the published code adds 1e-8 there)."""
+"""Least term under Adam's root: the gradient of the root is infinite at zero."""
 
 
 def train_differentiably(start: Parameters, loss: Callable[[Parameters], Tensor], local: LocalTraining) -> Parameters:
@@ -56,5 +56,5 @@ class _Adam:
         self.steps += 1
         self.first = beta1 * self.first + (1 - beta1) * grad
         self.second = beta2 * self.second + (1 - beta2) * grad**2
-        root = (self.second / (1 - beta2**self.steps) + _SAFE_ROOT).sqrt()
+        root = (self.second / (1 - beta2**self.steps) + max(self.local.eps_root, _SAFE_ROOT)).sqrt()
         return value - self.local.learning_rate * (self.first / (1 - beta1**self.steps)) / (root + self.local.eps)

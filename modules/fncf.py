@@ -21,7 +21,7 @@ from modules.nets.ncf import ncf_logits, ncf_mlp
 from modules.recommendation import USER_EMBEDDING, InteractionTask, initial_users
 from modules.server import ServerOptimizer
 
-_PAPER_LOCAL = LocalTraining(optimizer="adam", learning_rate=0.001, epochs=20)
+_PAPER_LOCAL = LocalTraining(optimizer="adam", learning_rate=0.001, epochs=20, eps_root=1e-8)
 
 
 class FNCF(FederatedModule):
@@ -33,7 +33,7 @@ class FNCF(FederatedModule):
         user_dim: length of the private user vector.
         item_dim: length of an item embedding.
         hidden: widths of the hidden layers.
-        local: how clients train (the paper: 20 full-batch epochs of Adam at 0.001).
+        local: how clients train (the paper: 20 full-batch epochs of Adam at 0.001; its code: eps_root 1e-8).
         server: what the server does with the average.
         defenses: what clients do to protect themselves.
         weighting: whether a client counts by its examples or as one.

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from errors import InputError
+from modules.adam_eps_root import AdamEpsRoot
 
 Engine = Literal["auto", "vectorized", "sequential"]
 _FUSED_ON_CPU = {"sgd", "adam"}
@@ -24,6 +25,7 @@ class LocalTraining:
         betas: decay rates of Adam.
         rho: decay rate of Adadelta.
         eps: the term that keeps Adam's and Adadelta's denominators from zero.
+        eps_root: the term under the root of Adam's denominator; the published RAIFLE clients have 1e-8.
         weight_decay: L2 regularisation of every trained number.
         epochs: passes over the client's examples.
         batch_size: examples in a batch, None for all of them.
@@ -38,6 +40,7 @@ class LocalTraining:
     betas: tuple[float, float] = (0.9, 0.999)
     rho: float = 0.9
     eps: float = 1e-8
+    eps_root: float = 0.0
     weight_decay: float = 0.0
     epochs: int = 1
     batch_size: int | None = None
@@ -47,6 +50,12 @@ class LocalTraining:
 
     def __post_init__(self) -> None:
         """Refuses impossible values."""
+        if self.eps_root and (self.optimizer != "adam" or self.weight_decay):
+            raise InputError(
+                expected="eps_root with optimizer adam and no weight decay",
+                found=f"{self.optimizer}, weight decay {self.weight_decay}",
+                way_out="Set local.eps_root to 0.",
+            )
         positive = {
             "learning_rate": self.learning_rate,
             "epochs": self.epochs,
@@ -67,6 +76,10 @@ def build_optimizer(local: LocalTraining, parameters: Iterable[Tensor]) -> torch
         parameters: leaf tensors; the fused kernels of the CPU want them contiguous.
     """
     leaves = list(parameters)
+    if local.optimizer == "adam" and local.eps_root:
+        return AdamEpsRoot(
+            leaves, lr=local.learning_rate, betas=local.betas, eps=local.eps, eps_root=local.eps_root
+        )
     options: dict[str, Any] = {"lr": local.learning_rate, "weight_decay": local.weight_decay}
     contiguous = all(leaf.is_contiguous() for leaf in leaves)
     if contiguous and local.optimizer in _FUSED_ON_CPU:
