@@ -221,9 +221,7 @@ class Attack(abc.ABC):
                 raise ViewError(f"round {view.round}: the deltas of {parameter!r} hold NaN or infinity")
         estimate = self.run(view, generator=generator)
         if not isinstance(estimate, self.estimates):
-            raise EstimateError(
-                f"{self.name}: expected {self.estimates.__name__}, got {type(estimate).__name__}"
-            )
+            raise EstimateError(f"{self.name}: expected {self.estimates.__name__}, got {type(estimate).__name__}")
         estimate.check(view)
         return estimate
 

@@ -87,9 +87,7 @@ class Summary:
     n: int
 
 
-def bootstrap(
-    values: Tensor, *, generator: torch.Generator, resamples: int = 2000, level: float = 0.95
-) -> Summary:
+def bootstrap(values: Tensor, *, generator: torch.Generator, resamples: int = 2000, level: float = 0.95) -> Summary:
     """Mean with a percentile bootstrap interval over victims (Efron and Tibshirani 1993); NaN values are left out.
 
     Args:

@@ -40,6 +40,15 @@ class Recording:
         """Numbers of the recorded rounds, ascending."""
         return sorted({line.round for line in self._lines.values() if line.file.startswith("rounds/")})
 
+    def pseudonyms(self) -> list[int]:
+        """Every client of the recording, ascending."""
+        found: set[int] = set()
+        for name in self._lines:
+            if name.startswith("rounds/"):
+                with self._open(name) as shard:
+                    found |= set(shard.get_tensor("clients").tolist())
+        return sorted(found)
+
     def views(
         self,
         *,
@@ -133,7 +142,9 @@ class Recording:
             self._check_shapes(name, shard)
             clients = shard.get_tensor("clients")
             offsets = shard.get_tensor("offsets") if self.manifest.row_parameters else torch.zeros(len(clients) + 1)
-            model = {k.removeprefix("model/"): shard.get_tensor(k) for k in list(shard.keys()) if k.startswith("model/")}
+            model = {
+                k.removeprefix("model/"): shard.get_tensor(k) for k in list(shard.keys()) if k.startswith("model/")
+            }
             order = torch.argsort(offsets.diff(), stable=True)
             if pseudonyms is not None:
                 order = order[[int(clients[i]) in pseudonyms for i in order]]

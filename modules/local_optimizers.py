@@ -77,9 +77,7 @@ def build_optimizer(local: LocalTraining, parameters: Iterable[Tensor]) -> torch
     """
     leaves = list(parameters)
     if local.optimizer == "adam" and local.eps_root:
-        return AdamEpsRoot(
-            leaves, lr=local.learning_rate, betas=local.betas, eps=local.eps, eps_root=local.eps_root
-        )
+        return AdamEpsRoot(leaves, lr=local.learning_rate, betas=local.betas, eps=local.eps, eps_root=local.eps_root)
     options: dict[str, Any] = {"lr": local.learning_rate, "weight_decay": local.weight_decay}
     contiguous = all(leaf.is_contiguous() for leaf in leaves)
     if contiguous and local.optimizer in _FUSED_ON_CPU:

@@ -1,0 +1,195 @@
+"""Runs attacks over a recording and scores them: the only place that opens the truth."""
+
+import dataclasses
+import math
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from attacks.base import Attack, InteractionEstimate, Learner, ServerView
+from attacks.interactions.popularity import POPULARITY
+from attacks.metrics import auc_per_victim, bootstrap, f1_per_victim, roc_per_victim
+from datamodules.deltas import Recording
+from datamodules.keys import generator_for
+from reports.papers import paper_value
+from reports.results import Result, VictimRow
+
+ROC_GRID = torch.linspace(0, 1, 101)
+
+
+@dataclass
+class Evaluation:
+    """What the attacks on a recording scored.
+
+    Attributes:
+        rows: one per victim, round, attack and metric.
+        roc: by attack, ``(G,)`` mean true-positive rate over the victims at `ROC_GRID`.
+        missing: by attack that could not run, what it lacks.
+    """
+
+    rows: list[VictimRow] = field(default_factory=list)
+    roc: dict[str, Tensor] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+
+
+def evaluate(
+    recording: Recording,
+    attacks: Sequence[Attack],
+    *,
+    seed: int,
+    setting: Mapping[str, Any],
+    learner: Learner | None = None,
+    victims: int | None = None,
+    limits: Mapping[str, int] | None = None,
+    victims_per_view: int = 64,
+    progress: bool = True,
+) -> Evaluation:
+    """Attacks every view of a recording, one view in memory at a time.
+
+    Args:
+        recording: what the server saw.
+        attacks: what to run.
+        seed: seed of the attacks' draws and of the choice of victims.
+        setting: the cell that the rows belong to.
+        learner: the clients' algorithm, where it is known.
+        victims: attack only so many, drawn at random; None for all.
+        limits: by attack, the most victims to attack in the recording, for attacks too slow for all of them.
+        victims_per_view: most victims attacked at once.
+        progress: show a bar with the time left.
+    """
+    result = Evaluation()
+    chosen = _choose(recording, victims, seed)
+    counts = _popularity(recording) if any(_reads_popularity(attack) for attack in attacks) else {}
+    left = {attack.name: (limits or {}).get(attack.name, math.inf) for attack in attacks}
+    roc: dict[str, list[Tensor]] = defaultdict(list)
+    names = [attack.name for attack in attacks]
+    total = len(recording.rounds) * (len(chosen) if chosen is not None else 0) or None
+    with tqdm(total=total, desc="attack " + ", ".join(names), unit="victim", disable=not progress) as bar:
+        for view in recording.views(victims_per_view=victims_per_view, pseudonyms=chosen, learner=learner):
+            truth = recording.truth(view)["labels"]
+            for attack in attacks:
+                part = _first(view, left[attack.name])
+                if part.victims:
+                    left[attack.name] -= part.victims
+                    _attack(attack, part, truth[: part.victims], counts, seed, setting, result, roc)
+            bar.update(view.victims)
+    result.roc = {name: torch.cat(rates).mean(0) for name, rates in roc.items()}
+    return result
+
+
+def summarise(rows: Sequence[VictimRow], *, seed: int = 0) -> list[Result]:
+    """One cell per attack, setting and metric; rounds and seeds of a victim are averaged before victims are drawn.
+
+    Args:
+        rows: the victims' scores.
+        seed: seed of the bootstrap.
+    """
+    cells: dict[tuple[str, str, str], list[VictimRow]] = defaultdict(list)
+    for row in rows:
+        cells[row.attack, repr(sorted(row.setting.items())), row.metric].append(row)
+    return [_summary(cell, seed) for cell in cells.values()]
+
+
+def _summary(cell: Sequence[VictimRow], seed: int) -> Result:
+    values: dict[tuple[int, int], list[float]] = defaultdict(list)
+    for row in cell:
+        values[row.seed, row.victim].append(row.value)
+    per_victim = torch.tensor([sum(v) / len(v) for v in values.values()])
+    summary = bootstrap(per_victim, generator=generator_for(seed, "bootstrap"))
+    first = cell[0]
+    return Result(
+        attack=first.attack,
+        setting=dict(first.setting),
+        metric=first.metric,
+        mean=summary.mean,
+        std=summary.std,
+        ci95=(summary.low, summary.high),
+        n=summary.n,
+        seconds_per_victim=sum(row.seconds for row in cell) / len(cell),
+        paper=paper_value(first.attack, first.metric, first.setting),
+    )
+
+
+def _attack(
+    attack: Attack,
+    view: ServerView,
+    labels: Tensor,
+    counts: Mapping[int, int],
+    seed: int,
+    setting: Mapping[str, Any],
+    result: Evaluation,
+    roc: dict[str, list[Tensor]],
+) -> None:
+    if _reads_popularity(attack):
+        view = dataclasses.replace(view, auxiliary={POPULARITY: _others(view, labels, counts)})
+    lacking = view.missing(attack.threat_model.needs)
+    if lacking:
+        result.missing[attack.name] = ", ".join(lacking)
+        return
+    start = time.perf_counter()
+    generator = generator_for(seed, attack.name, view.round, int(view.pseudonyms[0]) % 2**31)
+    estimate = attack(view, generator=generator)
+    seconds = (time.perf_counter() - start) / view.victims
+    assert isinstance(estimate, InteractionEstimate)
+    mask = view.served_mask
+    labels = labels[:, : mask.shape[1]]
+    auc = auc_per_victim(estimate.scores, labels, mask)
+    scores = {"auc": auc, "f1": f1_per_victim(estimate.decisions, labels, mask)}
+    roc[attack.name].append(roc_per_victim(estimate.scores, labels, mask, ROC_GRID)[~auc.isnan()])
+    items, positives = mask.sum(1).tolist(), ((labels > 0.5) & mask).sum(1).tolist()
+    for metric, values in scores.items():
+        result.rows += [
+            VictimRow(
+                attack.name, dict(setting), seed, view.round, int(p), items[i], positives[i], metric, value, seconds
+            )
+            for i, (p, value) in enumerate(zip(view.pseudonyms, values.tolist(), strict=True))
+        ]
+
+
+def _choose(recording: Recording, victims: int | None, seed: int) -> set[int] | None:
+    if victims is None:
+        return None
+    everyone = recording.pseudonyms()
+    order = torch.randperm(len(everyone), generator=generator_for(seed, "victims"))
+    return {everyone[int(position)] for position in order[:victims]}
+
+
+def _first(view: ServerView, limit: float) -> ServerView:
+    if view.victims <= limit:
+        return view
+    kept = slice(0, int(limit))
+    return dataclasses.replace(
+        view,
+        pseudonyms=view.pseudonyms[kept],
+        example_counts=view.example_counts[kept],
+        deltas={name: value[kept] for name, value in view.deltas.items()},
+        served=None if view.served is None else view.served[kept],
+    )
+
+
+def _reads_popularity(attack: Attack) -> bool:
+    return f"auxiliary:{POPULARITY}" in attack.threat_model.needs
+
+
+def _popularity(recording: Recording) -> dict[int, int]:
+    """How many users of the first round interacted with each item."""
+    counts: dict[int, int] = defaultdict(int)
+    for view in recording.views(rounds=recording.rounds[:1]):
+        labels = recording.truth(view)["labels"]
+        assert view.served is not None
+        for item in view.served[labels > 0.5].tolist():
+            counts[item] += 1
+    return counts
+
+
+def _others(view: ServerView, labels: Tensor, counts: Mapping[int, int]) -> Tensor:
+    """``(V, R)`` how many *other* users interacted with each served item."""
+    assert view.served is not None
+    everyone = torch.tensor([[counts.get(item, 0) for item in row] for row in view.served.tolist()])
+    return everyone - (labels[:, : everyone.shape[1]] > 0.5).long()

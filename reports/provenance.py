@@ -1,0 +1,54 @@
+"""Where a number comes from."""
+
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+
+_PACKAGES = ("torch", "lightning", "torchmetrics", "numpy", "scipy", "scikit-learn", "diffprivlib", "safetensors")
+CHECKOUT = Path(__file__).resolve().parent.parent
+
+
+def versions() -> dict[str, str]:
+    """Python and the packages that numbers depend on."""
+    return {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}}
+
+
+def commit() -> str | None:
+    """The commit of the code, None outside a checkout."""
+    try:
+        done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=CHECKOUT, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout.strip()
+
+
+def hardware() -> str:
+    """Processor, cores and GPUs."""
+    gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    return ", ".join([_processor(), f"{os.cpu_count()} cores", *gpus])
+
+
+def command() -> str:
+    """What was typed, with paths relative to the checkout or cut to their last part."""
+    return shlex.join(["python", *(_short(argument) for argument in sys.argv)])
+
+
+def _short(argument: str) -> str:
+    path = Path(argument)
+    if not path.is_absolute():
+        return argument
+    return os.path.relpath(path, CHECKOUT) if path.is_relative_to(CHECKOUT) else path.name
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
