@@ -1,7 +1,6 @@
 """Runs attacks over a recording and scores them: the only place that opens the truth."""
 
 import dataclasses
-import math
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -66,7 +65,7 @@ def evaluate(
     result = Evaluation()
     chosen = _choose(recording, victims, seed)
     counts = _popularity(recording) if any(_reads_popularity(attack) for attack in attacks) else {}
-    left = {attack.name: (limits or {}).get(attack.name, math.inf) for attack in attacks}
+    subsets = {name: _choose(recording, limit, seed) for name, limit in (limits or {}).items()}
     roc: dict[str, list[Tensor]] = defaultdict(list)
     names = [attack.name for attack in attacks]
     total = len(recording.rounds) * (len(chosen) if chosen is not None else 0) or None
@@ -74,10 +73,9 @@ def evaluate(
         for view in recording.views(victims_per_view=victims_per_view, pseudonyms=chosen, learner=learner):
             truth = recording.truth(view)["labels"]
             for attack in attacks:
-                part = _first(view, left[attack.name])
-                if part.victims:
-                    left[attack.name] -= part.victims
-                    _attack(attack, part, truth[: part.victims], counts, seed, setting, result, roc)
+                kept = _positions(view, subsets.get(attack.name))
+                if len(kept):
+                    _attack(attack, _part(view, kept), truth[kept], counts, seed, setting, result, roc)
             bar.update(view.victims)
     result.roc = {name: torch.cat(rates).mean(0) for name, rates in roc.items()}
     return result
@@ -160,10 +158,14 @@ def _choose(recording: Recording, victims: int | None, seed: int) -> set[int] | 
     return {everyone[int(position)] for position in order[:victims]}
 
 
-def _first(view: ServerView, limit: float) -> ServerView:
-    if view.victims <= limit:
+def _positions(view: ServerView, subset: set[int] | None) -> Tensor:
+    everyone = view.pseudonyms.tolist()
+    return torch.tensor([i for i, p in enumerate(everyone) if subset is None or p in subset], dtype=torch.int64)
+
+
+def _part(view: ServerView, kept: Tensor) -> ServerView:
+    if len(kept) == view.victims:
         return view
-    kept = slice(0, int(limit))
     return dataclasses.replace(
         view,
         pseudonyms=view.pseudonyms[kept],

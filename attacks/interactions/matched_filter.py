@@ -82,7 +82,7 @@ class MatchedFilter(Attack):
             ViewError: no item is served to any victim.
         """
         served, mask = _served(view)
-        items, place = served[mask].unique(return_inverse=True)
+        items, place = torch.unique(served[mask], return_inverse=True)
         position = torch.zeros_like(served)
         position[mask] = place
         sums = torch.zeros(2, len(items), view.deltas[ITEM_EMBEDDING].shape[2])
@@ -117,7 +117,8 @@ class MatchedFilter(Attack):
     ) -> tuple[Tensor, Tensor]:
         """Item deltas of shadows and the factor by which the defence would shrink them."""
         learner = view.learner
-        assert learner is not None and view.served is not None  # `Attack.__call__` has checked the needs
+        assert learner is not None  # `Attack.__call__` has checked the needs
+        assert view.served is not None
         users = torch.randn(len(victims), learner.user_dim, generator=generator)
         deltas = learner.simulate(view.model, view.served[victims], labels, users)
         clip = view.clip(ITEM_EMBEDDING)

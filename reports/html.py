@@ -1,0 +1,73 @@
+"""The report: one self-contained page that a stranger can read."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from attacks.base import ThreatModel
+from datamodules.recording_format import write_whole
+from reports.results import Result, Run
+from reports.tables import HEADER, attacks_then_baselines, describe_setting, table_rows
+
+_TEMPLATES = Path(__file__).parent / "templates"
+_LEAK = 0.6
+"""AUC from which the headline speaks of a leak; the interval must lie above guessing as well."""
+GENERATED = (
+    "These data are generated: the numbers prove that the machinery works, and nothing about real people's data."
+)
+
+
+def write_report(
+    directory: Path,
+    run: Run,
+    *,
+    threat_models: Mapping[str, ThreatModel],
+    figures: Sequence[tuple[str, str]] = (),
+    notes: Sequence[str] = (),
+) -> Path:
+    """Writes report.html.
+
+    Args:
+        directory: where to.
+        run: the results.
+        threat_models: by attack.
+        figures: captions and SVG texts, made by `reports.figures`.
+        notes: sentences a reader must see, e.g. which attacks could not run.
+    """
+    environment = Environment(loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined)
+    attacks, baselines = attacks_then_baselines(run.results)
+    generated = [GENERATED] if any(r.setting.get("data") == "synthetic" for r in run.results) else []
+    page = environment.get_template("report.html.j2").render(
+        run=run,
+        headline=headline(run.results),
+        notes=[*generated, *notes],
+        header=HEADER,
+        attacks=table_rows(attacks),
+        baselines=table_rows(baselines),
+        figures=figures,
+        threat_models=threat_models,
+    )
+    path = directory / "report.html"
+    write_whole(path, page.encode())
+    return path
+
+
+def headline(results: Sequence[Result]) -> str:
+    """What leaked, in a sentence."""
+    attacks, baselines = attacks_then_baselines([r for r in results if r.metric == "auc"])
+    if not attacks:
+        return "No attack could be scored on this recording."
+    best = max(attacks, key=lambda r: r.mean)
+    certainty = f"AUC {best.mean:.3f}, 95% interval {best.ci95[0]:.3f} to {best.ci95[1]:.3f}, n = {best.n} users"
+    prior = next((b for b in baselines if b.attack == "popularity" and b.setting == best.setting), None)
+    beside = "" if prior is None else f"; knowing only what others like gives {prior.mean:.3f}"
+    where = describe_setting(best)
+    if best.mean < _LEAK or best.ci95[0] <= 0.5:
+        return (
+            f"On {where}, no attack told much better than by guessing what users interacted with ({certainty}{beside})."
+        )
+    return (
+        f"On {where}, the server can tell from a user's update which of the items it was shown the user interacted with"
+        f" ({best.attack}: {certainty}; guessing gives 0.5{beside})."
+    )

@@ -1,0 +1,52 @@
+"""Ours beside the paper's."""
+
+from collections.abc import Sequence
+
+from reports.results import Result
+
+BASELINES = frozenset({"chance", "popularity"})
+"""Lines that read no update; they stand beside a table, and in no attack's number."""
+HEADER = ("attack", "setting", "metric", "mean", "95% interval", "n", "paper", "difference", "ms per victim")
+
+
+def table_rows(results: Sequence[Result]) -> list[tuple[str, ...]]:
+    """One row of text per cell, in the order of `HEADER`."""
+    return [_row(result) for result in results]
+
+
+def attacks_then_baselines(results: Sequence[Result]) -> tuple[list[Result], list[Result]]:
+    """Attacks on the update, and apart from them the lines that read none."""
+    attacks = [result for result in results if result.attack not in BASELINES]
+    return attacks, [result for result in results if result.attack in BASELINES]
+
+
+def text_table(results: Sequence[Result]) -> str:
+    """The table for a terminal."""
+    attacks, baselines = attacks_then_baselines(results)
+    rows = [HEADER, *table_rows(attacks), *table_rows(baselines)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADER))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    lines.insert(1, "-" * max(len(line) for line in lines))
+    if baselines:
+        lines.insert(2 + len(attacks), "without reading any update:")
+    return "\n".join(lines)
+
+
+def describe_setting(result: Result) -> str:
+    """The setting in a few words."""
+    return ", ".join(value if key == "data" else f"{key} {value}" for key, value in result.setting.items())
+
+
+def _row(result: Result) -> tuple[str, ...]:
+    paper = result.paper
+    return (
+        result.attack,
+        describe_setting(result),
+        result.metric,
+        f"{result.mean:.3f}",
+        f"{result.ci95[0]:.3f} to {result.ci95[1]:.3f}",
+        str(result.n),
+        "" if paper is None else f"{paper.value:.3f} ({paper.source})",
+        "" if paper is None else f"{result.mean - paper.value:+.3f}",
+        f"{1000 * result.seconds_per_victim:.1f}",
+    )
