@@ -47,13 +47,12 @@ class GradientMatching(LightningModule):
         """``(V,)`` loss of each victim at the current point."""
         mask = self.view.served_mask
         labels = torch.sigmoid(self.logits) * mask
-        # A leaf of its own: local training starts from the vector, and its gradient must come back to it.
-        users = self.users if self.users.requires_grad else self.users.detach()
-        deltas = self.learner.simulate(self.view.model, self.served, labels, users, differentiable=True)
+        deltas = self.learner.simulate(self.view.model, self.served, labels, self.users, differentiable=True)
         gap = deltas[ITEM_EMBEDDING] / self.learner.learning_rate - self.received
         # The smallest number keeps the norm differentiable where padding makes the gap zero.
         distance = (gap.square().sum(2) + 1e-12).sqrt() * mask
-        return distance.sum(1) / mask.sum(1).clamp(min=1) * self.rescale
+        losses: Tensor = distance.sum(1) / mask.sum(1).clamp(min=1) * self.rescale
+        return losses
 
     def training_step(self, batch: Tensor, batch_idx: int) -> Tensor:
         """One evaluation of the loss; the best point of every victim is kept."""

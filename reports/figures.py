@@ -35,7 +35,7 @@ def auc_against_epsilon(results: Sequence[Result]) -> str:
             budgets, [r.mean for r in cells], yerr=[below, above], marker="o", capsize=3, color=colour, label=name
         )
     papers = {float(r.setting["epsilon"]): r.paper.value for r in results if r.paper is not None}
-    axes.plot(papers.keys(), papers.values(), "k*", ms=11, label="paper", ls="")
+    axes.plot(list(papers), list(papers.values()), "k*", ms=11, label="paper", ls="")
     axes.axhline(0.5, color="#888888", ls=":", label="guessing")
     axes.set_xscale("log")
     axes.legend(frameon=False)

@@ -1,4 +1,4 @@
-"""IMIA: guess labels, train a shadow client with them, keep the guesses that look right (baseline of RAIFLE, table VI)."""
+"""IMIA: guess labels, train a shadow client with them, keep what looks right (baseline of RAIFLE, table VI)."""
 
 import torch
 from torch import Tensor
@@ -10,9 +10,9 @@ class IMIA(Attack):
     """Interaction membership inference after Yuan et al. (2023), as far as RAIFLE (section V.A.4) describes it.
 
     In each iteration every unresolved item gets a random label; a shadow client with a random user vector trains on
-    them; of each guessed label, the items whose simulated delta lies nearest the received one keep it. What is never confirmed counts
-    as not interacted with. It outputs hard labels. The published algorithm's text was not at hand: the share confirmed
-    in an iteration is our reading of its confirmation threshold.
+    them; of each guessed label, the items whose simulated delta lies nearest the received one keep it. What is never
+    confirmed counts as not interacted with. It outputs hard labels. The published algorithm's text was not at hand:
+    the share confirmed in an iteration is our reading of its confirmation threshold.
 
     Threat model: passive server, one round, knows the training algorithm and the share of positives.
 
@@ -64,4 +64,5 @@ class IMIA(Attack):
     def _nearest(self, distance: Tensor, open_items: Tensor) -> Tensor:
         ranked = distance.masked_fill(~open_items, torch.inf).argsort(dim=1).argsort(dim=1)
         confirmed = (open_items.sum(1, keepdim=True) * (1 - self.confirmation)).ceil()
-        return (ranked < confirmed) & open_items
+        nearest: Tensor = (ranked < confirmed) & open_items
+        return nearest

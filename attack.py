@@ -1,0 +1,192 @@
+"""Attacks on what was recorded: ``python attack.py run | audit | reproduce | report``."""
+
+import re
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from jsonargparse import ArgumentParser
+
+from attacks.base import Attack, ViewError
+from datamodules.deltas import Recording
+from errors import InputError
+from experiment import ALL_ATTACKS, Experiment, Scale, make_data, run_cell
+from modules.registry import learner_from
+from reports.evaluation import Evaluation, evaluate, summarise
+from reports.outcome import combine, finish, join_runs
+from reports.tables import attacks_then_baselines
+
+GATE_PASSED = 3
+
+
+def run(attack: Attack, deltas: str, out: str | None = None, seed: int = 0, victims: int | None = None) -> int:
+    """Runs one attack on a recording.
+
+    Args:
+        attack: the attack, with its hyper-parameters.
+        deltas: folder of the recording.
+        out: where the results go; None for the folder above the recording.
+        seed: seed of the attack's draws.
+        victims: attack only so many victims, drawn at random.
+    """
+    return _attack_recording([attack], deltas, out, seed, victims)[0]
+
+
+def audit(
+    deltas: str, out: str | None = None, seed: int = 0, victims: int | None = None, gate: dict[str, float] | None = None
+) -> int:
+    """Runs every attack whose needs the recording meets.
+
+    Args:
+        deltas: folder of the recording.
+        out: where the results go; None for the folder above the recording.
+        seed: seed of the attacks' draws.
+        victims: attack only so many victims, drawn at random.
+        gate: by metric, the highest mean that passes, e.g. ``{"auc": 0.6}``; exit status 3 when an attack exceeds it.
+    """
+    attacks = [kind() for name, kind in ALL_ATTACKS.items() if name != "raifle"]
+    status, evaluation = _attack_recording(attacks, deltas, out, seed, victims)
+    for name, lacking in evaluation.missing.items():
+        print(f"{name} could not run: the recording lacks {lacking}")
+    return GATE_PASSED if status == 0 and _exceeds(evaluation, gate or {}) else status
+
+
+def reproduce(
+    config: str,
+    root: str | None = None,
+    data: str | None = None,
+    victims: int | None = None,
+    seeds: int = 1,
+    scale: Scale = "small",
+    out: str | None = None,
+) -> int:
+    """Fills a paper's table; finished cells are kept, so a run that was stopped goes on.
+
+    Args:
+        config: a file of configs/paper.
+        root: folder that holds the data sets.
+        data: only this data set.
+        victims: attack only so many victims, drawn at random.
+        seeds: number of trainings, from seed 0 on.
+        scale: ``paper`` for all clients of every data set.
+        out: where the results go; None for runs/NAME.
+    """
+    start = time.perf_counter()
+    experiment = Experiment.read(Path(config))
+    directory = Path(out or f"runs/{experiment.experiment}")
+    names = experiment.data if data is None else [data]
+    evaluations: list[Evaluation] = []
+    for name in names:
+        for cell in experiment.cells:
+            for seed in range(seeds):
+                key = f"{name}-{scale}-eps{cell.epsilon:g}-l1{cell.defence:g}-seed{seed}-victims{victims or 'all'}"
+                folder = directory / "cells" / key
+                print(f"{key}", file=sys.stderr)
+                found, seconds = run_cell(
+                    experiment, cell, data=name, root=root, seed=seed, scale=scale, victims=victims, directory=folder
+                )
+                print(f"  trained in {seconds['train']:.1f} s, attacked in {seconds['attack']:.1f} s", file=sys.stderr)
+                evaluations.append(found)
+    fingerprints = [make_data(name, root=root).fingerprint for name in names]
+    source = {key: " ".join(print_[key] for print_ in fingerprints) for key in ("name", "sha256")}
+    finish(
+        combine(evaluations),
+        directory=directory,
+        experiment=experiment.experiment,
+        data=source,
+        seed=0,
+        seconds=time.perf_counter() - start,
+        metrics=experiment.metrics,
+        threat_models={name: ALL_ATTACKS[name].threat_model for name in experiment.attacks},
+    )
+    return 0
+
+
+def report(directories: list[str], out: str = "runs/report") -> int:
+    """Joins the results of several runs into one page.
+
+    Args:
+        directories: folders that hold a results.json.
+        out: where the page goes.
+    """
+    join_runs([Path(d) for d in directories], Path(out), {n: kind.threat_model for n, kind in ALL_ATTACKS.items()})
+    return 0
+
+
+def _attack_recording(
+    attacks: Sequence[Attack], deltas: str, out: str | None, seed: int, victims: int | None
+) -> tuple[int, Evaluation]:
+    start = time.perf_counter()
+    recording = Recording(deltas)
+    manifest = recording.manifest
+    directory = Path(out) if out else Path(deltas).parent
+    setting = {"data": manifest.data["name"]}
+    learner = learner_from(manifest.learner)
+    evaluation = evaluate(recording, attacks, seed=seed, setting=setting, learner=learner, victims=victims)
+    finish(
+        evaluation,
+        directory=directory,
+        experiment=directory.resolve().name,
+        data=manifest.data,
+        seed=seed,
+        seconds=time.perf_counter() - start,
+        metrics=["auc", "f1"],
+        threat_models={attack.name: attack.threat_model for attack in attacks if attack.name not in evaluation.missing},
+    )
+    return 0, evaluation
+
+
+def _exceeds(evaluation: Evaluation, gate: dict[str, float]) -> bool:
+    attacks, _ = attacks_then_baselines(summarise(evaluation.rows))
+    over = [r for r in attacks if r.metric in gate and r.mean > gate[r.metric]]
+    for result in over:
+        print(f"gate passed: {result.attack} {result.metric} {result.mean:.3f} > {gate[result.metric]}")
+    return bool(over)
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(prog="attack.py", description=__doc__)
+    commands = parser.add_subcommands(dest="command")
+    for name, function in COMMANDS.items():
+        sub = ArgumentParser(description=(function.__doc__ or "").splitlines()[0])
+        positional = POSITIONAL.get(name, {})
+        for argument, options in positional.items():
+            sub.add_argument(argument, **options)
+        if name == "run":
+            sub.add_argument("--config", action="config")
+        sub.add_function_arguments(function, as_positional=False, skip=set(positional))
+        commands.add_subcommand(name, sub)
+    return parser
+
+
+def _plain_names(args: Sequence[str]) -> list[str]:
+    """The house writes ``--data.root DIR --data NAME``; a parser cannot hold a key both as value and as group."""
+    return [re.sub(r"^--data\.root(?==|$)", "--root", argument) for argument in args]
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit status: 2 with one message for what a person can mend."""
+    parser = _parser()
+    try:
+        chosen = parser.parse_args(_plain_names(sys.argv[1:] if args is None else args))
+        name = chosen["command"]
+        values = {
+            k: v for k, v in vars(parser.instantiate(chosen)[name]).items() if not (name == "run" and k == "config")
+        }
+        return COMMANDS[name](**values)
+    except (InputError, ViewError) as error:
+        print(f"attack.py: {error}", file=sys.stderr)
+        return 2
+
+
+COMMANDS: dict[str, Callable[..., int]] = {"run": run, "audit": audit, "reproduce": reproduce, "report": report}
+POSITIONAL: dict[str, dict[str, dict[str, Any]]] = {
+    "reproduce": {"config": {"type": str, "help": "a file of configs/paper"}},
+    "report": {"directories": {"nargs": "+", "type": str, "help": "folders that hold a results.json"}},
+}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

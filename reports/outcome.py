@@ -1,0 +1,125 @@
+"""Turns scores into what a run leaves: results.json, victims.csv, report.html, and the table on the screen."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+
+from attacks.base import ThreatModel
+from reports import figures
+from reports.evaluation import ROC_GRID, Evaluation, summarise
+from reports.html import write_report
+from reports.provenance import command, commit, hardware, versions
+from reports.results import Result, Run, VictimRow, write_victims
+from reports.tables import BASELINES, text_table
+
+
+def finish(
+    evaluation: Evaluation,
+    *,
+    directory: Path,
+    experiment: str,
+    data: Mapping[str, str],
+    seed: int,
+    seconds: float,
+    metrics: Sequence[str],
+    threat_models: Mapping[str, ThreatModel],
+) -> Run:
+    """Writes the files of a run and prints its table.
+
+    Args:
+        evaluation: the scores.
+        directory: where to.
+        experiment: name of the run.
+        data: name and hash of the data.
+        seed: first seed.
+        seconds: wall time.
+        metrics: the metrics to report.
+        threat_models: by attack.
+    """
+    results = [result for result in summarise(evaluation.rows) if result.metric in metrics]
+    run = Run(experiment, command(), seed, commit(), versions(), dict(data), hardware(), seconds, results)
+    run.write(directory)
+    if evaluation.rows:
+        write_victims(directory / "victims.csv", evaluation.rows)
+    notes = [f"{name} could not run: the recording lacks {what}." for name, what in evaluation.missing.items()]
+    drawn = _figures(evaluation, results, metrics[0])
+    page = write_report(directory, run, threat_models=threat_models, figures=drawn, notes=notes)
+    print(text_table(results))
+    print(f"report: {page}")
+    return run
+
+
+def combine(evaluations: Sequence[Evaluation]) -> Evaluation:
+    """Joins the cells of a table; ROC curves are kept apart by setting."""
+    whole = Evaluation()
+    for evaluation in evaluations:
+        whole.rows += evaluation.rows
+        whole.missing |= evaluation.missing
+        for name, rate in evaluation.roc.items():
+            row = next(r for r in evaluation.rows if r.attack == name)
+            detail = ", ".join(f"{value}" for key, value in row.setting.items() if key == "data")
+            budget = row.setting.get("epsilon", "inf")
+            detail += "" if budget == "inf" else f", epsilon {budget}"
+            detail += ", L1 defence" if row.setting.get("defence") else ""
+            whole.roc[f"{name} ({detail})"] = rate
+    return whole
+
+
+def join_runs(directories: Sequence[Path], out: Path, threat_models: Mapping[str, ThreatModel]) -> Run:
+    """One page for the results of several runs."""
+    runs = [Run.read(directory / "results.json") for directory in directories]
+    first = runs[0]
+    joined = Run(
+        " + ".join(run.experiment for run in runs),
+        command(),
+        first.seed,
+        first.commit,
+        first.versions,
+        {key: " ".join(dict.fromkeys(run.data[key] for run in runs)) for key in ("name", "sha256")},
+        first.hardware,
+        sum(run.seconds for run in runs),
+        [result for run in runs for result in run.results],
+    )
+    joined.write(out)
+    used = {result.attack for result in joined.results}
+    models = {name: model for name, model in threat_models.items() if name in used}
+    page = write_report(out, joined, threat_models=models)
+    print(text_table(joined.results))
+    print(f"report: {page}")
+    return joined
+
+
+def _figures(evaluation: Evaluation, results: Sequence[Result], metric: str) -> list[tuple[str, str]]:
+    drawn = []
+    rows = [row for row in evaluation.rows if row.metric == metric and row.value == row.value]
+    by_data: dict[str, list[VictimRow]] = defaultdict(list)
+    for row in rows:
+        by_data[str(row.setting.get("data"))].append(row)
+    curves = {n: r.tolist() for n, r in evaluation.roc.items() if bool(torch.isfinite(r).all())}
+    if 0 < len(curves) <= 14:
+        drawn.append(("ROC curve, mean over victims.", figures.roc(ROC_GRID.tolist(), curves)))
+    for data, some in by_data.items():
+        budgets = {row.setting.get("epsilon", "inf") for row in some} - {"inf"}
+        if len(budgets) > 1:
+            cells = [
+                r for r in results if r.setting["data"] == data and r.metric == metric and r.setting["epsilon"] != "inf"
+            ]
+            drawn.append(
+                (f"{data}: {metric} against the privacy budget, 95% intervals.", figures.auc_against_epsilon(cells))
+            )
+        drawn.append(_distribution(data, some, metric))
+    return drawn
+
+
+def _distribution(data: str, rows: Sequence[VictimRow], metric: str) -> tuple[str, str]:
+    values: dict[str, list[float]] = defaultdict(list)
+    settings = {repr(row.setting): row.setting for row in rows}
+    for row in rows:
+        name = row.attack
+        if len(settings) > 1:
+            name += f", epsilon {row.setting.get('epsilon')}, L1 {row.setting.get('defence')}"
+        if len(settings) == 1 or row.attack not in BASELINES:
+            values[name].append(row.value)
+    return f"{data}: {metric} of every victim, sorted.", figures.victim_distribution(values, metric)
