@@ -84,7 +84,7 @@ def reference(problem: Problem, client: int, local: LocalTraining) -> dict[str, 
         examples = {n: v[client, index] for n, v in cohort.examples.items()}
         loss = task.client_loss({**seen, **own}, examples, torch.ones(len(index), dtype=torch.bool))
         optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     return {n: leaves[n].detach() - v for n, v in public.items()}
 

@@ -1,0 +1,158 @@
+"""The recording of real trainings: what it holds, what survives a crash, what is refused."""
+
+import errno
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save
+
+from attacks.base import ITEM_EMBEDDING
+from callbacks.delta_recorder import DeltaRecorder
+from datamodules import recording_format
+from datamodules.deltas import Recording
+from errors import InputError
+from tests.toys import train
+
+
+def content(folder: Path) -> dict[str, str]:
+    files = sorted((folder / "deltas").rglob("*.safetensors"))
+    return {str(f.relative_to(folder)): hashlib.sha256(f.read_bytes()).hexdigest() for f in files}
+
+
+def rewrite(folder: Path, name: str, change: dict[str, torch.Tensor]) -> None:
+    """A stranger's shard: well formed and journalled, but with other tensors."""
+    path = folder / "deltas" / name
+    made = save({**load_file(path), **change})
+    path.write_bytes(made)
+    journal = folder / "deltas" / "journal.jsonl"
+    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    for line in lines:
+        if line["file"] == name:
+            line |= {"bytes": len(made), "sha256": hashlib.sha256(made).hexdigest()}
+    journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_views_hold_what_was_sent_and_the_truth_lies_apart(tmp_path: Path) -> None:
+    module = train(tmp_path, rounds=2)
+    recording = Recording(tmp_path / "deltas")
+    assert recording.rounds == [0, 1]
+    record, seen = module.round_record, 0
+    by_pseudonym = {}
+    for view in recording.views(victims_per_view=5, rounds=[1]):
+        truth = recording.truth(view)
+        for victim, client in enumerate(truth["clients"].tolist()):
+            seen += 1
+            by_pseudonym[int(view.pseudonyms[victim])] = client
+            size = int(view.served_mask[victim].sum())
+            assert torch.equal(record.cohort.rows[ITEM_EMBEDDING][client, :size], view.served[victim, :size])  # type: ignore[index]
+            assert torch.equal(record.update.deltas[ITEM_EMBEDDING][client, :size], view.deltas[ITEM_EMBEDDING][victim, :size])
+            assert torch.equal(record.update.deltas["mlp.0.bias"][client], view.deltas["mlp.0.bias"][victim])
+            assert torch.equal(record.truth["labels"][client, :size], truth["labels"][victim, :size])
+    assert seen == 12
+    assert set(by_pseudonym) == set(recording.pseudonyms())
+    for path in (tmp_path / "deltas" / "rounds").iterdir():
+        assert not {key for key in load_file(path) if "label" in key}
+
+
+def test_layers_and_storage_type_can_be_chosen(tmp_path: Path) -> None:
+    train(tmp_path, rounds=1, recorder=DeltaRecorder(parameters=["item_*"], dtype="float16"))
+    view = next(Recording(tmp_path / "deltas").views())
+    assert list(view.deltas) == [ITEM_EMBEDDING]
+    assert load_file(tmp_path / "deltas/rounds/000000-0000.safetensors")[f"rows/{ITEM_EMBEDDING}"].dtype == torch.float16
+
+
+def test_resumed_training_and_recording_equal_uninterrupted_ones(tmp_path: Path) -> None:
+    whole = train(tmp_path / "whole", rounds=3)
+    train(tmp_path / "cut", rounds=1)
+    checkpoint = tmp_path / "at1.ckpt"
+    (tmp_path / "cut" / "last.ckpt").rename(checkpoint)
+    # A dead run got further than its checkpoint, and died between a rename and the journal, and inside a line.
+    (tmp_path / "cut/deltas/rounds/000001-0000.safetensors").write_bytes(b"half")
+    with (tmp_path / "cut/deltas/journal.jsonl").open("a") as journal:
+        journal.write('{"file": "rounds/0000')
+    resumed = train(tmp_path / "cut", rounds=3, ckpt_path=checkpoint)
+    for name, value in whole.public_parameters().items():
+        assert torch.equal(value, resumed.public_parameters()[name])
+    assert torch.equal(whole.private["user_embedding"], resumed.private["user_embedding"])
+    assert content(tmp_path / "whole") == content(tmp_path / "cut")
+    assert Recording(tmp_path / "cut" / "deltas").rounds == [0, 1, 2]
+
+
+def test_a_file_that_is_not_journalled_does_not_count(tmp_path: Path) -> None:
+    train(tmp_path, rounds=1)
+    (tmp_path / "deltas/rounds/000007-0000.safetensors").write_bytes(b"half")
+    assert Recording(tmp_path / "deltas").rounds == [0]
+
+
+def test_another_run_is_not_mixed_in(tmp_path: Path) -> None:
+    train(tmp_path, rounds=1)
+    with pytest.raises(InputError, match="another run's recording"):
+        train(tmp_path, rounds=1, seed=5)
+
+
+def test_a_full_disk_ends_the_training_and_keeps_what_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = recording_format.write_whole
+
+    def full(path: Path, data: bytes) -> None:
+        if path.name.startswith("000001"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(path, data)
+
+    monkeypatch.setattr(recording_format, "write_whole", full)
+    with pytest.raises(InputError, match="the disk is full"):
+        train(tmp_path, rounds=3)
+    assert Recording(tmp_path / "deltas").rounds == [0]
+    assert len(list(Recording(tmp_path / "deltas").views())) == 1
+
+
+def test_what_is_damaged_is_refused(tmp_path: Path) -> None:
+    train(tmp_path, rounds=1)
+    path = tmp_path / "deltas/rounds/000000-0000.safetensors"
+    good = path.read_bytes()
+    path.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+    with pytest.raises(InputError, match="checksum"):
+        list(Recording(tmp_path / "deltas").views())
+    path.write_bytes(good[:-100])
+    with pytest.raises(InputError, match="bytes"):
+        Recording(tmp_path / "deltas")
+    path.unlink()
+    with pytest.raises(InputError, match="nothing"):
+        Recording(tmp_path / "deltas")
+
+
+@pytest.mark.parametrize("what", ["NaN", "shape", "offsets"])
+def test_what_a_stranger_wrote_is_checked(tmp_path: Path, what: str) -> None:
+    train(tmp_path, rounds=1)
+    name = "rounds/000000-0000.safetensors"
+    rows = load_file(tmp_path / "deltas" / name)[f"rows/{ITEM_EMBEDDING}"]
+    offsets = load_file(tmp_path / "deltas" / name)["offsets"]
+    change = {
+        "NaN": {f"rows/{ITEM_EMBEDDING}": rows.clone().index_fill_(0, torch.tensor([3]), torch.nan)},
+        "shape": {f"rows/{ITEM_EMBEDDING}": rows[:, :-1].contiguous()},
+        "offsets": {"offsets": offsets + 1},
+    }[what]
+    rewrite(tmp_path, name, change)
+    with pytest.raises(InputError, match=what):
+        list(Recording(tmp_path / "deltas").views())
+
+
+def test_manifest_and_journal_are_checked(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="none in"):
+        Recording(tmp_path)
+    train(tmp_path, rounds=1)
+    journal = tmp_path / "deltas/journal.jsonl"
+    journal.write_text('{"file": "../../secret/000000-0", "bytes": 1, "sha256": ""}\n')
+    with pytest.raises(InputError, match="secret"):
+        Recording(tmp_path / "deltas")
+    manifest = tmp_path / "deltas/manifest.json"
+    manifest.write_text(manifest.read_text().replace('"format": 1', '"format": 2'))
+    with pytest.raises(InputError, match="format 2"):
+        Recording(tmp_path / "deltas")
+    manifest.write_text("no json")
+    with pytest.raises(InputError, match="JSON"):
+        Recording(tmp_path / "deltas")

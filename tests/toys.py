@@ -1,0 +1,83 @@
+"""Small things that several tests share."""
+
+from pathlib import Path
+
+import torch
+from lightning import Trainer
+
+from attacks.base import ITEM_EMBEDDING, ServerView
+from callbacks.delta_recorder import DeltaRecorder
+from datamodules.keys import generator_for
+from datamodules.synthetic import SyntheticRecommender
+from defenses.base import Defense
+from modules.fncf import PAPER_LOCAL, FNCF
+from modules.fncf_learner import FNCFLearner
+from modules.local_optimizers import LocalTraining
+
+LOCAL = LocalTraining(optimizer="adam", learning_rate=0.01, epochs=5, eps_root=1e-8)
+
+
+def data(**arguments: object) -> SyntheticRecommender:
+    options: dict[str, object] = {"users": 12, "items": 80, "mean_interactions": 8.0, "fewest_interactions": 4}
+    return SyntheticRecommender(**(options | arguments))  # type: ignore[arg-type]
+
+
+def model(source: SyntheticRecommender, *, defenses: tuple[Defense, ...] = (), seed: int = 0) -> FNCF:
+    return FNCF(
+        num_items=source.num_items,
+        num_clients=source.num_clients,
+        user_dim=8,
+        item_dim=8,
+        hidden=(16, 8),
+        local=LOCAL,
+        defenses=defenses,
+        seed=seed,
+    )
+
+
+def train(
+    folder: Path, *, rounds: int, ckpt_path: Path | None = None, recorder: DeltaRecorder | None = None, **arguments: object
+) -> FNCF:
+    """Trains and records in process; leaves ``folder/deltas`` and ``folder/last.ckpt``."""
+    source = data(**arguments)
+    module = model(source)
+    trainer = Trainer(
+        max_steps=rounds,
+        accelerator="cpu",
+        devices=1,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        limit_val_batches=0,
+        use_distributed_sampler=False,
+        default_root_dir=folder,
+        callbacks=[recorder or DeltaRecorder()],
+    )
+    trainer.fit(module, datamodule=source, ckpt_path=None if ckpt_path is None else str(ckpt_path))
+    trainer.save_checkpoint(folder / "last.ckpt")
+    return module
+
+
+def leaky_view(victims: int = 12) -> tuple[ServerView, torch.Tensor]:
+    """What a server sees of simulated clients of the paper's network without a defence, and their labels."""
+    generator = generator_for(0, "leaky-view")
+    public = FNCF(num_items=400, num_clients=1).public_parameters()
+    sizes = torch.randint(100, 160, (victims,), generator=generator)
+    served = torch.full((victims, int(sizes.max())), -1)
+    for victim, size in enumerate(sizes.tolist()):
+        served[victim, :size] = torch.randperm(400, generator=generator)[:size].sort().values
+    labels = (torch.rand(served.shape, generator=generator) < 0.2).float() * (served >= 0)
+    learner = FNCFLearner(user_dim=64, local=PAPER_LOCAL)
+    deltas = learner.simulate(public, served, labels, torch.randn(victims, 64, generator=generator))
+    return ServerView(
+        round=0,
+        pseudonyms=torch.arange(victims) + 100,
+        example_counts=sizes,
+        deltas={ITEM_EMBEDDING: deltas[ITEM_EMBEDDING]},
+        model=public,
+        row_parameters=frozenset([ITEM_EMBEDDING]),
+        served=served,
+        learner=learner,
+        auxiliary={"popularity": torch.zeros(served.shape)},
+    ), labels
