@@ -55,7 +55,7 @@ class Manifest:
 
     def same_run(self, other: "Manifest") -> bool:
         """Whether shards of both may lie in one recording."""
-        ours, theirs = dataclasses.asdict(self), dataclasses.asdict(other)
+        ours, theirs = (json.loads(json.dumps(dataclasses.asdict(m))) for m in (self, other))
         return all(
             ours[key] == theirs[key] for key in ("parameters", "row_parameters", "learner", "releases", "seed", "data")
         )

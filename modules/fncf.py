@@ -21,7 +21,7 @@ from modules.nets.ncf import ncf_logits, ncf_mlp
 from modules.recommendation import USER_EMBEDDING, InteractionTask, initial_users
 from modules.server import ServerOptimizer
 
-_PAPER_LOCAL = LocalTraining(optimizer="adam", learning_rate=0.001, epochs=20, eps_root=1e-8)
+PAPER_LOCAL = LocalTraining(optimizer="adam", learning_rate=0.001, epochs=20, eps_root=1e-8)
 
 
 class FNCF(FederatedModule):
@@ -49,7 +49,7 @@ class FNCF(FederatedModule):
         user_dim: int = 64,
         item_dim: int = 64,
         hidden: tuple[int, ...] = (128, 64, 32),
-        local: LocalTraining = _PAPER_LOCAL,
+        local: LocalTraining = PAPER_LOCAL,
         server: ServerOptimizer = ServerOptimizer(),  # noqa: B008 - frozen
         defenses: Sequence[Defense] = (),
         weighting: Weighting = "examples",

@@ -36,7 +36,12 @@ def model(source: SyntheticRecommender, *, defenses: tuple[Defense, ...] = (), s
 
 
 def train(
-    folder: Path, *, rounds: int, ckpt_path: Path | None = None, recorder: DeltaRecorder | None = None, **arguments: object
+    folder: Path,
+    *,
+    rounds: int,
+    ckpt_path: Path | None = None,
+    recorder: DeltaRecorder | None = None,
+    **arguments: object,
 ) -> FNCF:
     """Trains and records in process; leaves ``folder/deltas`` and ``folder/last.ckpt``."""
     source = data(**arguments)

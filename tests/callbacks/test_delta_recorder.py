@@ -48,7 +48,9 @@ def test_views_hold_what_was_sent_and_the_truth_lies_apart(tmp_path: Path) -> No
             by_pseudonym[int(view.pseudonyms[victim])] = client
             size = int(view.served_mask[victim].sum())
             assert torch.equal(record.cohort.rows[ITEM_EMBEDDING][client, :size], view.served[victim, :size])  # type: ignore[index]
-            assert torch.equal(record.update.deltas[ITEM_EMBEDDING][client, :size], view.deltas[ITEM_EMBEDDING][victim, :size])
+            assert torch.equal(
+                record.update.deltas[ITEM_EMBEDDING][client, :size], view.deltas[ITEM_EMBEDDING][victim, :size]
+            )
             assert torch.equal(record.update.deltas["mlp.0.bias"][client], view.deltas["mlp.0.bias"][victim])
             assert torch.equal(record.truth["labels"][client, :size], truth["labels"][victim, :size])
     assert seen == 12
@@ -61,7 +63,9 @@ def test_layers_and_storage_type_can_be_chosen(tmp_path: Path) -> None:
     train(tmp_path, rounds=1, recorder=DeltaRecorder(parameters=["item_*"], dtype="float16"))
     view = next(Recording(tmp_path / "deltas").views())
     assert list(view.deltas) == [ITEM_EMBEDDING]
-    assert load_file(tmp_path / "deltas/rounds/000000-0000.safetensors")[f"rows/{ITEM_EMBEDDING}"].dtype == torch.float16
+    assert (
+        load_file(tmp_path / "deltas/rounds/000000-0000.safetensors")[f"rows/{ITEM_EMBEDDING}"].dtype == torch.float16
+    )
 
 
 def test_resumed_training_and_recording_equal_uninterrupted_ones(tmp_path: Path) -> None:
@@ -93,9 +97,7 @@ def test_another_run_is_not_mixed_in(tmp_path: Path) -> None:
         train(tmp_path, rounds=1, seed=5)
 
 
-def test_a_full_disk_ends_the_training_and_keeps_what_is_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_ends_the_training_and_keeps_what_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = recording_format.write_whole
 
     def full(path: Path, data: bytes) -> None:

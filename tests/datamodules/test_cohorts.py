@@ -1,0 +1,57 @@
+import pytest
+import torch
+
+from attacks.base import ITEM_EMBEDDING
+from errors import InputError
+from tests.toys import data
+
+
+def test_a_cohort_is_a_function_of_seed_and_round() -> None:
+    one, two = data(clients_per_round=5), data(clients_per_round=5)
+    later = one.cohort(3)
+    one.cohort(0)
+    again = two.cohort(3)
+    assert torch.equal(later.clients, again.clients)
+    assert torch.equal(later.rows[ITEM_EMBEDDING], again.rows[ITEM_EMBEDDING])
+    assert not torch.equal(later.clients, one.cohort(4).clients)
+    assert not torch.equal(later.clients, data(clients_per_round=5, seed=1).cohort(3).clients)
+
+
+def test_ranks_share_a_cohort_and_keep_their_clients() -> None:
+    cohort = data().cohort(0)
+    shares = [cohort.share(rank, 3) for rank in range(3)]
+    assert sorted(torch.cat([share.clients for share in shares]).tolist()) == cohort.clients.tolist()
+    for rank, share in enumerate(shares):
+        assert (share.clients % 3 == rank).all()
+        for position, client in enumerate(share.clients.tolist()):
+            size = int(share.counts[position])
+            assert torch.equal(share.rows[ITEM_EMBEDDING][position, :size], cohort.rows[ITEM_EMBEDDING][client, :size])
+            assert torch.equal(share.examples["label"][position, :size], cohort.examples["label"][client, :size])
+
+
+def test_four_negatives_a_positive_none_of_them_seen_in_an_order_that_says_nothing() -> None:
+    source = data(holdout=False)
+    cohort = source.cohort(0)
+    for client, positives in enumerate(source.user_items()):
+        size = int(cohort.counts[client])
+        items, labels = cohort.rows[ITEM_EMBEDDING][client, :size], cohort.examples["label"][client, :size]
+        assert size == min(5 * len(positives), source.num_items)
+        assert (items.diff() > 0).all()
+        assert sorted(items[labels == 1].tolist()) == sorted(positives.tolist())
+
+
+def test_negatives_are_fixed_or_drawn_anew() -> None:
+    fixed, fresh = data(), data(negatives="per_round")
+    assert torch.equal(fixed.cohort(0).rows[ITEM_EMBEDDING], fixed.cohort(1).rows[ITEM_EMBEDDING])
+    assert not torch.equal(fresh.cohort(0).rows[ITEM_EMBEDDING], fresh.cohort(1).rows[ITEM_EMBEDDING])
+
+
+@pytest.mark.parametrize("value", [0, -1, 0.0, 1.5])
+def test_impossible_participation_is_refused(value: float) -> None:
+    with pytest.raises(InputError, match="clients_per_round"):
+        data(clients_per_round=value)
+
+
+def test_more_clients_than_there_are_is_refused() -> None:
+    with pytest.raises(InputError, match="at most 12"):
+        data(clients_per_round=13).cohort(0)

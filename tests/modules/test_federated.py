@@ -1,0 +1,123 @@
+"""The round: what the server does with updates, whatever the number of processes, whatever kills it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from datamodules.deltas import Recording
+from defenses.base import Update
+from modules.server import ServerOptimizer, WeightedSum, add_background_noise, weighted_sum
+from tests.toys import data, model, train
+
+CHECKOUT = Path(__file__).parents[2]
+
+
+def command(folder: Path, *more: str) -> list[str]:
+    return [
+        *(sys.executable, "train.py", "fit", "--config", "configs/train/fncf_synthetic.yaml"),
+        *("--trainer.default_root_dir", str(folder), "--trainer.accelerator", "cpu"),
+        *("--data.users", "16", "--data.items", "60", "--data.mean_interactions", "6"),
+        *("--data.fewest_interactions", "3", "--data.clients_per_round", "8", "--model.local.epochs", "2"),
+        *("--trainer.limit_val_batches", "0", *more),
+    ]
+
+
+def run(folder: Path, *more: str) -> None:
+    done = subprocess.run(command(folder, *more), cwd=CHECKOUT, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    newest = max((folder / "checkpoints").glob("*.ckpt"), key=os.path.getmtime)
+    state: dict[str, torch.Tensor] = torch.load(newest, weights_only=True)["state_dict"]
+    return state
+
+
+def sent(folder: Path) -> dict[tuple[int, int], torch.Tensor]:
+    """Every client's delta of the item table, by round and pseudonym."""
+    found = {}
+    for view in Recording(folder / "deltas").views():
+        for victim, pseudonym in enumerate(view.pseudonyms.tolist()):
+            found[view.round, pseudonym] = view.deltas["item_embedding.weight"][victim][view.served_mask[victim]]
+    return found
+
+
+def test_one_round_is_the_weighted_mean_of_the_deltas(tmp_path: Path) -> None:
+    source = data()
+    before = model(source).public_parameters()
+    after = train(tmp_path, rounds=1)
+    record = after.round_record
+    shares = record.cohort.counts / record.cohort.counts.sum()
+    dense = (shares[:, None, None] * record.update.deltas["mlp.0.weight"]).sum(0)
+    torch.testing.assert_close(after.public_parameters()["mlp.0.weight"], before["mlp.0.weight"] + dense)
+    table = before["item_embedding.weight"].clone()
+    for client in range(len(shares)):
+        for position, item in enumerate(record.cohort.rows["item_embedding.weight"][client].tolist()):
+            if item >= 0:
+                table[item] += shares[client] * record.update.deltas["item_embedding.weight"][client, position]
+    torch.testing.assert_close(after.public_parameters()["item_embedding.weight"], table)
+
+
+@pytest.mark.parametrize("name", ["fedavg", "fedavgm", "fedadam"])
+def test_server_optimizers(name: str) -> None:
+    parameter = torch.nn.Parameter(torch.zeros(1))
+    optimizer = ServerOptimizer(name=name).build([parameter])  # type: ignore[arg-type]
+    for _ in range(2):
+        parameter.grad = torch.tensor([-1.0])
+        optimizer.step()
+    # FedAvg 1 + 1; FedAvgM 1 + (1 + 0.9); FedAdam 2 / (1 + tau).
+    expected = {"fedavg": 2.0, "fedavgm": 2.9, "fedadam": 2 / 1.001}[name]
+    assert parameter.item() == pytest.approx(expected, rel=1e-4)
+
+
+def test_background_noise_has_the_law_of_the_clients_own_noise() -> None:
+    weights_ = torch.tensor([1.0, 2.0, 3.0])
+    rows = torch.tensor([[0, -1], [0, 1], [-1, -1]])
+    update = Update({"t": torch.zeros(3, 2, 4000)}, {"t": rows}, {"t": 0.5})
+    total: WeightedSum = weighted_sum(update, weights_, {"t": torch.zeros(3, 4000)})
+    add_background_noise(total, update.background_scale, seed=0, round_number=0)
+    variance = total.deltas["t"].var(dim=1)
+    # Row 0 lacks client 2, row 1 lacks clients 0 and 2, row 2 lacks all.
+    torch.testing.assert_close(variance, 0.25 * torch.tensor([9.0, 10.0, 14.0]), rtol=0.1, atol=0)
+
+
+def test_two_processes_give_the_model_and_the_deltas_of_one(tmp_path: Path) -> None:
+    run(tmp_path / "one", "--trainer.max_steps", "2")
+    run(tmp_path / "two", "--trainer.max_steps", "2", "--trainer.devices", "2", "--trainer.strategy", "ddp")
+    one, two = weights(tmp_path / "one"), weights(tmp_path / "two")
+    for name in one:
+        torch.testing.assert_close(one[name], two[name], atol=1e-6, rtol=0)
+    first, second = sent(tmp_path / "one"), sent(tmp_path / "two")
+    assert first.keys() == second.keys()
+    for key in first:
+        torch.testing.assert_close(first[key], second[key], atol=1e-6, rtol=0)
+
+
+def test_a_killed_run_resumes_to_the_same_model_and_recording(tmp_path: Path) -> None:
+    every = ("--trainer.callbacks+=ModelCheckpoint", "--trainer.callbacks.every_n_train_steps", "1")
+    run(tmp_path / "whole", "--trainer.max_steps", "40", *every)
+    process = subprocess.Popen(
+        command(tmp_path / "cut", "--trainer.max_steps", "40", *every),
+        cwd=CHECKOUT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    journal = tmp_path / "cut/deltas/journal.jsonl"
+    while process.poll() is None and not (journal.exists() and journal.read_text().count("\n") > 6):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    newest = max((tmp_path / "cut/checkpoints").glob("*.ckpt"), key=os.path.getmtime)
+    run(tmp_path / "cut", "--trainer.max_steps", "40", *every, "--ckpt_path", str(newest))
+    one, two = weights(tmp_path / "whole"), weights(tmp_path / "cut")
+    for name in one:
+        assert torch.equal(one[name], two[name])
+    first, second = sent(tmp_path / "whole"), sent(tmp_path / "cut")
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[key], second[key]) for key in first)
