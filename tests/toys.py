@@ -10,7 +10,7 @@ from callbacks.delta_recorder import DeltaRecorder
 from datamodules.keys import generator_for
 from datamodules.synthetic import SyntheticRecommender
 from defenses.base import Defense
-from modules.fncf import PAPER_LOCAL, FNCF
+from modules.fncf import FNCF, PAPER_LOCAL
 from modules.fncf_learner import FNCFLearner
 from modules.local_optimizers import LocalTraining
 

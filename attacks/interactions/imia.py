@@ -59,7 +59,8 @@ class IMIA(Attack):
             raise ValueError("expected a view with a learner and served items")
         users = torch.randn(view.victims, learner.user_dim, generator=generator)
         shadow = learner.simulate(view.model, served, labels, users)[ITEM_EMBEDDING]
-        return (shadow - view.deltas[ITEM_EMBEDDING]).norm(dim=2)
+        distance: Tensor = torch.linalg.vector_norm(shadow - view.deltas[ITEM_EMBEDDING], dim=2)
+        return distance
 
     def _nearest(self, distance: Tensor, open_items: Tensor) -> Tensor:
         ranked = distance.masked_fill(~open_items, torch.inf).argsort(dim=1).argsort(dim=1)

@@ -12,6 +12,7 @@ import torch
 
 from datamodules.deltas import Recording
 from defenses.base import Update
+from modules.fncf import FNCF
 from modules.server import ServerOptimizer, WeightedSum, add_background_noise, weighted_sum
 from tests.toys import data, model, train
 
@@ -35,8 +36,11 @@ def run(folder: Path, *more: str) -> None:
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
     newest = max((folder / "checkpoints").glob("*.ckpt"), key=os.path.getmtime)
-    state: dict[str, torch.Tensor] = torch.load(newest, weights_only=True)["state_dict"]
-    return state
+    source = data(users=16, items=60)
+    restored = FNCF.load_from_checkpoint(
+        newest, map_location="cpu", weights_only=True, num_items=source.num_items, num_clients=source.num_clients
+    )
+    return {**restored.public_parameters(), **restored.private}
 
 
 def sent(folder: Path) -> dict[tuple[int, int], torch.Tensor]:

@@ -117,7 +117,7 @@ def test_the_two_ways_agree(name: str, local: LocalTraining) -> None:
     task, public, private, cohort = PROBLEMS[name]()
     defenses: list[Defense] = [UpdateL1(strength=1.0)] if name == "interactions" else []
     results = [
-        train_clients(task, public, private, cohort, dataclasses.replace(local, engine=e), seed=0, defenses=defenses)  # type: ignore[arg-type]
+        train_clients(task, public, private, cohort, dataclasses.replace(local, engine=e), seed=0, defenses=defenses)
         for e in ("vectorized", "sequential")
     ]
     for parameter in public:

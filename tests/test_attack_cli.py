@@ -1,0 +1,123 @@
+"""The commands: what they leave, and what they say when they cannot."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+import attack
+import train as training
+from experiment import Experiment
+from reports.papers import paper_value
+from reports.results import Run
+from tests.toys import train
+
+CONFIGS = Path(__file__).parents[1] / "configs"
+
+
+@pytest.fixture(scope="module")
+def deltas(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("recorded")
+    train(folder, rounds=2, users=24, items=120)
+    return folder / "deltas"
+
+
+def test_audit_leaves_results_victims_and_a_report(deltas: Path, tmp_path: Path) -> None:
+    assert attack.main(["audit", "--deltas", str(deltas), "--out", str(tmp_path)]) == 0
+    content = json.loads((tmp_path / "results.json").read_text())
+    assert content["format"] == 1
+    assert {"experiment", "command", "seed", "commit", "versions", "data", "hardware", "seconds"} < content.keys()
+    cell = next(r for r in content["results"] if (r["attack"], r["metric"]) == ("direction", "auc"))
+    fields = {"attack", "setting", "metric", "mean", "std", "ci95", "n", "seconds_per_victim", "paper"}
+    assert cell.keys() == fields
+    assert cell["n"] == 24
+    assert cell["ci95"][0] <= cell["mean"] <= cell["ci95"][1]
+    with (tmp_path / "victims.csv").open() as file:
+        rows = [r for r in csv.DictReader(file) if (r["attack"], r["metric"]) == ("direction", "auc")]
+    assert len(rows) == 48
+    page = (tmp_path / "report.html").read_text()
+    assert "http://" not in page.replace("http://www.w3.org", "").replace("http://purl.org", "").replace(
+        "http://creativecommons.org", ""
+    )
+    assert "<script" not in page
+    assert "nothing about real people" in page
+    assert Run.read(tmp_path / "results.json").results[0].n == 24
+
+
+def test_the_gate_is_an_exit_status(deltas: Path, tmp_path: Path) -> None:
+    command = ["audit", "--deltas", str(deltas), "--out", str(tmp_path), "--victims", "6"]
+    assert attack.main([*command, "--gate", '{"auc": 0.01}']) == 3
+    assert attack.main([*command, "--gate", '{"auc": 1.0}']) == 0
+
+
+def test_run_takes_its_attack_from_a_config(deltas: Path, tmp_path: Path) -> None:
+    config = CONFIGS / "attack/direction_fncf_movielens.yaml"
+    assert attack.main(["run", "--config", str(config), "--deltas", str(deltas), "--out", str(tmp_path)]) == 0
+    assert {r.attack for r in Run.read(tmp_path / "results.json").results} == {"direction"}
+
+
+def test_reproduce_goes_on_where_it_stopped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "table.yaml"
+    text = "experiment: t\nmetrics: [auc]\ndata: [synthetic]\ncells: [{epsilon: inf}]\n"
+    config.write_text(text + "attacks: {direction: {}, chance: {}}\nsmall_clients: {synthetic: 10}\n")
+    command = ["reproduce", str(config), "--out", str(tmp_path / "out"), "--victims", "10"]
+    assert attack.main(command) == 0
+    first = Run.read(tmp_path / "out/results.json").results
+    assert attack.main(command) == 0
+    assert Run.read(tmp_path / "out/results.json").results == first
+    assert attack.main(["report", str(tmp_path / "out"), "--out", str(tmp_path / "page")]) == 0
+    assert (tmp_path / "page/report.html").exists()
+
+
+@pytest.mark.parametrize("path", sorted((CONFIGS / "paper").glob("*.yaml")), ids=lambda path: path.stem)
+def test_paper_configs_parse_and_have_numbers_to_compare_with(path: Path) -> None:
+    experiment = Experiment.read(path)
+    assert len(experiment.make_attacks()) == len(experiment.attacks)
+    for data in experiment.data:
+        for cell in experiment.cells:
+            assert paper_value("raifle", experiment.metrics[0], cell.setting(data)) is not None
+
+
+@pytest.mark.parametrize("path", sorted((CONFIGS / "attack").glob("*.yaml")), ids=lambda path: path.stem)
+def test_attack_configs_parse(path: Path) -> None:
+    parsed = attack._parser().parse_args(["run", "--config", str(path), "--deltas", "nowhere"])
+    assert parsed["run"]["attack"]["class_path"]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("experiment: t\nmetrics: [auc]\ncells: [{epsilon: 0}]\nattacks: {direction: {}}\n", "epsilon 0"),
+        ("experiment: t\nmetrics: [auc]\ncells: [{epsilon: 1}]\nattacks: {nonsense: {}}\n", "nonsense"),
+        ("experiment: t\nmetrics: [auc]\ncells: [{epsilon: 1}]\nattacks: {direction: {}}\nwrong: 1\n", "wrong"),
+    ],
+)
+def test_a_wrong_experiment_is_refused(
+    tmp_path: Path, text: str, found: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "t.yaml").write_text(text)
+    assert attack.main(["reproduce", str(tmp_path / "t.yaml")]) == 2
+    assert found in capsys.readouterr().err
+
+
+def test_no_recording_is_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert attack.main(["audit", "--deltas", str(tmp_path)]) == 2
+    message = capsys.readouterr().err
+    assert "expected" in message
+    assert "Traceback" not in message
+
+
+def test_a_wrong_training_config_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = str(CONFIGS / "train/fncf_synthetic.yaml")
+    with pytest.raises(SystemExit) as stopped:
+        training.run(["fit", "--config", config, "--model.nonsense", "1"])
+    assert stopped.value.code == 2
+
+
+def test_paper_values_are_the_papers() -> None:
+    value = paper_value("matched-filter", "auc", {"data": "ml-100k", "epsilon": 500})
+    assert value is not None
+    assert (value.value, value.source) == (0.739, "RAIFLE Table XIII")
+    assert paper_value("imia", "f1", {"data": "steam-200k", "defence": 1}).value == 0.206  # type: ignore[union-attr]
+    assert paper_value("popularity", "auc", {"data": "ml-100k"}) is None
