@@ -37,7 +37,7 @@ Measure = tuple[str, str, float]
 
 
 def interleaved(pieces: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """Median seconds of each piece, run in turns so that a busy machine disturbs all alike; the first turn is warm-up."""
+    """Median seconds of each piece, in turns, so that a busy machine disturbs all alike."""
     seconds: dict[str, list[float]] = {name: [] for name in pieces}
     for turn in tqdm(range(repeats + 1), desc=" / ".join(pieces), unit="turn"):
         for name, piece in pieces.items():
