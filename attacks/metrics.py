@@ -56,16 +56,31 @@ def roc_per_victim(scores: Tensor, labels: Tensor, mask: Tensor, grid: Tensor) -
         grid: ``(G,)`` false-positive rates.
 
     Returns:
-        ``(V, G)``; the share of positives above the threshold that lets that share of negatives pass.
+        ``(V, G)``; where a rate falls among tied scores, the curve is the straight line over the tie, so that hard
+        labels and counts get the area that `auc_per_victim` gives them.
     """
     positive, negative = (labels > 0.5) & mask, (labels <= 0.5) & mask
-    ordered = scores.double().masked_fill(~negative, -torch.inf).sort(dim=1, descending=True).values
-    counts = negative.sum(1, keepdim=True)
-    index = (grid * counts).floor().long()
-    padded = torch.cat([ordered, torch.full_like(ordered[:, :1], -torch.inf)], dim=1)
-    thresholds = padded.gather(1, index.clamp(max=padded.shape[1] - 1))
-    above = (scores.double()[:, None] > thresholds[..., None]) & positive[:, None]
-    return above.sum(2) / positive.sum(1, keepdim=True).clamp(min=1)
+    values = scores.double()
+    ordered = values.masked_fill(~negative, -torch.inf).sort(dim=1, descending=True).values
+    allowed = grid.double() * negative.sum(1, keepdim=True)
+    index = (allowed.ceil().long() - 1).clamp(min=0, max=values.shape[1] - 1)
+    thresholds = ordered.gather(1, index)
+    wins = _share_above(values, positive, thresholds)
+    ties = _share_at(values, positive, thresholds)
+    passed = _share_above(values, negative, thresholds) * negative.sum(1, keepdim=True)
+    tied = _share_at(values, negative, thresholds) * negative.sum(1, keepdim=True)
+    part = ((allowed - passed) / tied.clamp(min=1)).clamp(0, 1)
+    return wins + ties * part
+
+
+def _share_above(values: Tensor, chosen: Tensor, thresholds: Tensor) -> Tensor:
+    above = (values[:, None] > thresholds[..., None]) & chosen[:, None]
+    return above.sum(2) / chosen.sum(1, keepdim=True).clamp(min=1)
+
+
+def _share_at(values: Tensor, chosen: Tensor, thresholds: Tensor) -> Tensor:
+    at = (values[:, None] == thresholds[..., None]) & chosen[:, None]
+    return at.sum(2) / chosen.sum(1, keepdim=True).clamp(min=1)
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,15 @@
 """RAIFLE's own attack on federated recommendation, for comparison."""
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import get_args
 
 import torch
 from lightning import Trainer
 
 from attacks.base import ITEM_EMBEDDING, Attack, InteractionEstimate, ServerView, ThreatModel
-from modules.gradient_matching import GradientMatching, UserVector
+from modules.gradient_matching import GradientMatching, Match, Solver, UserVector
 
 
 class Raifle(Attack):
@@ -16,8 +19,14 @@ class Raifle(Attack):
 
     Args:
         user: ``fixed`` as in the published code, ``joint`` as in the paper.
-        max_iter: L-BFGS iterations (published: 1000).
+        match: ``items`` as in the published code, ``items+model`` as in the paper (the model's deltas must be
+            recorded).
+        solver: ``lbfgs`` as published for recommendation, or ``adam``.
+        max_iter: iterations of the solver (published: 1000).
         accelerator: where to run, as Lightning names it.
+
+    Raises:
+        ValueError: an argument is not one of these.
     """
 
     name = "raifle"
@@ -27,26 +36,53 @@ class Raifle(Attack):
         needs=("served", "learner", f"deltas:{ITEM_EMBEDDING}"),
     )
 
-    def __init__(self, *, user: UserVector = "fixed", max_iter: int = 100, accelerator: str = "auto") -> None:
+    def __init__(
+        self,
+        *,
+        user: UserVector = "fixed",
+        match: Match = "items",
+        solver: Solver = "lbfgs",
+        max_iter: int = 100,
+        accelerator: str = "auto",
+    ) -> None:
+        for name, value, allowed in (("user", user, UserVector), ("match", match, Match), ("solver", solver, Solver)):
+            if value not in get_args(allowed):
+                raise ValueError(f"expected {name} among {', '.join(get_args(allowed))}, got {value!r}")
         if max_iter < 1:
             raise ValueError(f"expected max_iter of at least 1, got {max_iter}")
         self.user: UserVector = user
+        self.match: Match = match
+        self.solver: Solver = solver
         self.max_iter = max_iter
         self.accelerator = accelerator
 
     def run(self, view: ServerView, *, generator: torch.Generator) -> InteractionEstimate:
         """See `Attack.run`."""
-        module = GradientMatching(view, generator=generator, user=self.user, max_iter=self.max_iter)
-        logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
-        trainer = Trainer(
-            max_steps=1,
-            accelerator=self.accelerator,
-            devices=1,
-            logger=False,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
+        module = GradientMatching(
+            view, generator=generator, max_iter=self.max_iter, user=self.user, match=self.match, solver=self.solver
         )
-        trainer.fit(module)
-        scores = module.best
+        with _quiet():
+            trainer = Trainer(
+                max_steps=module.trainer_steps,
+                accelerator=self.accelerator,
+                devices=1,
+                logger=False,
+                enable_checkpointing=False,
+                enable_progress_bar=False,
+                enable_model_summary=False,
+            )
+            trainer.fit(module)
+        scores = module.best.to(view.served_mask.device)
         return InteractionEstimate(scores=scores, decisions=(scores > 0) & view.served_mask)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Lightning's lines about devices would come once per view."""
+    log = logging.getLogger("lightning.pytorch")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(before)

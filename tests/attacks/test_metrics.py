@@ -46,6 +46,13 @@ def test_roc_has_the_area_of_the_auc() -> None:
     torch.testing.assert_close(area, auc_per_victim(scores, labels, mask), atol=0.005, rtol=0)
 
 
+def test_roc_of_tied_scores_has_the_area_of_the_auc() -> None:
+    scores, labels, mask = sample()
+    grid = torch.linspace(0, 1, 2001)
+    area = torch.trapezoid(roc_per_victim(scores, labels, mask, grid), grid.double())
+    torch.testing.assert_close(area, auc_per_victim(scores, labels, mask), atol=0.002, rtol=0)
+
+
 def test_bootstrap_interval_covers_the_mean_as_often_as_it_says() -> None:
     random = np.random.default_rng(0)
     covered = 0
