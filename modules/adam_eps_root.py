@@ -30,7 +30,7 @@ class AdamEpsRoot(torch.optim.Optimizer):
         eps: float = 1e-8,
         eps_root: float = 1e-8,
     ) -> None:
-        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "eps_root": eps_root})
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "eps_root": eps_root, "step": 0})
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
@@ -39,15 +39,19 @@ class AdamEpsRoot(torch.optim.Optimizer):
             params = [p for p in group["params"] if p.grad is not None]
             for param in params:
                 if param not in self.state:
-                    self.state[param] = {"step": 0, "first": torch.zeros_like(param), "second": torch.zeros_like(param)}
-                self._step_one(param, group)
+                    self.state[param] = {"first": torch.zeros_like(param), "second": torch.zeros_like(param)}
+            group["step"] += 1
+            self._step(params, group)
 
-    def _step_one(self, param: Tensor, group: dict[str, Any]) -> None:
-        state, grad = self.state[param], param.grad
-        assert grad is not None
+    def _step(self, params: list[Tensor], group: dict[str, Any]) -> None:
+        grads = [p.grad for p in params if p.grad is not None]
+        first, second = ([self.state[p][moment] for p in params] for moment in ("first", "second"))
         beta1, beta2 = group["betas"]
-        state["step"] += 1
-        state["first"].lerp_(grad, 1 - beta1)
-        state["second"].mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
-        root = state["second"].div(1 - beta2 ** state["step"]).add_(group["eps_root"]).sqrt_().add_(group["eps"])
-        param.addcdiv_(state["first"], root, value=-group["lr"] / (1 - beta1 ** state["step"]))
+        torch._foreach_lerp_(first, grads, 1 - beta1)
+        torch._foreach_mul_(second, beta2)
+        torch._foreach_addcmul_(second, grads, grads, 1 - beta2)
+        roots = torch._foreach_div(second, 1 - beta2 ** group["step"])
+        torch._foreach_add_(roots, group["eps_root"])
+        torch._foreach_sqrt_(roots)
+        torch._foreach_add_(roots, group["eps"])
+        torch._foreach_addcdiv_(params, first, roots, -group["lr"] / (1 - beta1 ** group["step"]))

@@ -42,3 +42,7 @@ class ClassificationTask:
         """See `modules.local_training.Task`; convolutions become grouped ones, which GPUs like and CPUs do not."""
         losses: Tensor = torch.vmap(self.client_loss, randomness="different")(parameters, examples, mask)
         return losses
+
+    def client_gradients(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> None:
+        """See `modules.local_training.Task`: left to autograd."""
+        return

@@ -40,6 +40,11 @@ class Task(Protocol):
     def client_losses(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
         """Mean losses of stacked clients: ``(C, *shape)``, ``(C, N, ...)``, ``(C, N)`` -> ``(C,)``."""
 
+    def client_gradients(
+        self, parameters: Parameters, examples: Parameters, mask: Tensor
+    ) -> tuple[Tensor, Parameters] | None:
+        """`client_losses` and its gradients by every parameter, written out; None to leave them to autograd."""
+
 
 @dataclass
 class LocalResult:
@@ -180,11 +185,9 @@ def _train_stacked(job: _Job, positions: Tensor) -> None:
     optimizer = build_optimizer(job.local, leaves.values())
     schedule = None if job.schedule is None else [job.schedule[i] for i in positions.tolist()]
     for examples, mask, finished in _steps(part, job.local, schedule):
-        losses = job.task.client_losses(leaves, examples, mask)
-        losses = losses + _penalties(job, public, received)
-        grads = torch.autograd.grad(losses.sum(), list(leaves.values()), allow_unused=True)
-        for leaf, grad in zip(leaves.values(), grads, strict=True):
-            leaf.grad = torch.zeros_like(leaf) if grad is None else grad.contiguous()
+        losses, grads = _gradients(job, leaves, received, examples, mask)
+        for name, grad in grads.items():
+            leaves[name].grad = grad
         optimizer.step()
         if finished:
             _store(job, positions, slice(min(finished), max(finished) + 1), received, leaves, losses.detach())
@@ -219,7 +222,34 @@ def _steps(
         yield {**examples, POSITION: index}, mask, [i for i in everyone if last[i] == step]
 
 
+def _gradients(
+    job: _Job, leaves: Parameters, received: Parameters, examples: Parameters, mask: Tensor
+) -> tuple[Tensor, Parameters]:
+    """Losses of stacked clients and the gradient of every leaf."""
+    penalties = _penalties(job, {name: leaves[name] for name in received}, received)
+    with torch.no_grad():
+        written = job.task.client_gradients(leaves, examples, mask)
+    if written is None:
+        losses = job.task.client_losses(leaves, examples, mask) + penalties
+        return losses, _autograd(losses.sum(), leaves)
+    losses, grads = written
+    if isinstance(penalties, Tensor):
+        losses = losses + penalties.detach()
+        grads = {name: grads[name] + extra for name, extra in _autograd(penalties.sum(), leaves).items()}
+    return losses, grads
+
+
+def _autograd(loss: Tensor, leaves: Parameters) -> Parameters:
+    """The gradient of every leaf, laid out as the leaf is."""
+    grads = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
+    return {
+        name: torch.zeros_like(leaf) if grad is None else grad.contiguous(memory_format=_format(leaf))
+        for (name, leaf), grad in zip(leaves.items(), grads, strict=True)
+    }
+
+
 def _penalties(job: _Job, public: Parameters, received: Parameters) -> Tensor | float:
+    """``(C,)`` what the clients' defences add to their losses, 0.0 where none adds."""
     terms = [d.penalty(public, received, job.elements) for d in job.defenses]
     return sum((term for term in terms if term is not None), start=0.0)
 
@@ -256,9 +286,8 @@ def _train_one(job: _Job, position: Tensor) -> None:
             stacked = {name: value[None] for name, value in public.items()}
             before = {name: value[None] for name, value in received.items()}
             loss = loss + torch.as_tensor(_penalties(job, stacked, before)).sum()
-        grads = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
-        for leaf, grad in zip(leaves.values(), grads, strict=True):
-            leaf.grad = torch.zeros_like(leaf) if grad is None else grad.contiguous(memory_format=_format(leaf))
+        for name, grad in _autograd(loss, leaves).items():
+            leaves[name].grad = grad
         optimizer.step()
         if finished:
             ours = {name: value.detach()[None] for name, value in leaves.items()}

@@ -7,6 +7,7 @@ from torch.nn import functional
 from attacks.base import ITEM_EMBEDDING
 from modules.local_training import POSITION, Parameters
 from modules.nets.ncf import ncf_logits
+from modules.nets.ncf_gradient import ncf_loss_gradients
 
 USER_EMBEDDING = "user_embedding"
 """Name of the private user vector."""
@@ -31,6 +32,16 @@ class InteractionTask:
         """See `modules.local_training.Task`."""
         stacked = {name: value[None] for name, value in parameters.items()}
         return self.client_losses(stacked, {name: value[None] for name, value in examples.items()}, mask[None])[0]
+
+    def client_gradients(
+        self, parameters: Parameters, examples: Parameters, mask: Tensor
+    ) -> tuple[Tensor, Parameters] | None:
+        """See `modules.local_training.Task`; full batches only."""
+        if POSITION in examples:
+            return None
+        users, items = parameters[USER_EMBEDDING], parameters[ITEM_EMBEDDING]
+        losses, gradients, of_users, of_items = ncf_loss_gradients(parameters, users, items, examples["label"], mask)
+        return losses, {**gradients, USER_EMBEDDING: of_users, ITEM_EMBEDDING: of_items}
 
 
 def initial_users(clients: int, dim: int, generator: torch.Generator) -> Tensor:

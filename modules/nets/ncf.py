@@ -17,6 +17,12 @@ def ncf_mlp(user_dim: int, item_dim: int, hidden: tuple[int, ...]) -> nn.Sequent
     return nn.Sequential(*layers, nn.Linear(width, 1))
 
 
+def layer_names(parameters: Mapping[str, Tensor]) -> list[str]:
+    """Names ``mlp.<i>`` of the linear layers in order."""
+    numbers = (int(name.split(".")[1]) for name in parameters if name.startswith("mlp.") and name.endswith(".weight"))
+    return [f"mlp.{number}" for number in sorted(numbers)]
+
+
 def ncf_logits(parameters: Mapping[str, Tensor], users: Tensor, items: Tensor) -> Tensor:
     """Scores of items for users, for stacked clients.
 
@@ -30,12 +36,12 @@ def ncf_logits(parameters: Mapping[str, Tensor], users: Tensor, items: Tensor) -
     Returns:
         ``(C, N)`` logits.
     """
-    layers = sorted(int(name.split(".")[1]) for name in parameters if name.startswith("mlp.") and "weight" in name)
-    first = parameters[f"mlp.{layers[0]}.weight"]
+    layers = layer_names(parameters)
+    first = parameters[f"{layers[0]}.weight"]
     ours, theirs = torch.split_with_sizes(first, [users.shape[-1], items.shape[-1]], dim=2)
-    offset = parameters[f"mlp.{layers[0]}.bias"][:, None] + users[:, None] @ ours.transpose(1, 2)
+    offset = parameters[f"{layers[0]}.bias"][:, None] + users[:, None] @ ours.transpose(1, 2)
     hidden = torch.baddbmm(offset, items, theirs.transpose(1, 2))
     for layer in layers[1:]:
-        weight, bias = parameters[f"mlp.{layer}.weight"], parameters[f"mlp.{layer}.bias"]
+        weight, bias = parameters[f"{layer}.weight"], parameters[f"{layer}.bias"]
         hidden = torch.baddbmm(bias[:, None], functional.relu(hidden), weight.transpose(1, 2))
     return hidden.squeeze(2)

@@ -26,6 +26,9 @@ class ToyTask:
     def client_losses(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
         return torch.func.vmap(self.client_loss)(parameters, examples, mask)
 
+    def client_gradients(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> None:
+        return
+
 
 class Toy(FederatedModule):
     def __init__(self, defenses: list[Defense] | None = None) -> None:
