@@ -76,7 +76,7 @@ def reproduce(
     start = time.perf_counter()
     experiment = Experiment.read(Path(config))
     directory = Path(out or f"runs/{experiment.experiment}")
-    names = experiment.data if data is None else [data]
+    names = experiment.choose(data)
     evaluations: list[Evaluation] = []
     for name in names:
         for cell in experiment.cells:

@@ -124,9 +124,25 @@ class Experiment:
         _check_names("data set", made.data, list(_DATA))
         return made
 
+    def choose(self, data: str | None) -> list[str]:
+        """The data sets to run: all of the table's, or the one named."""
+        if data is None:
+            return self.data
+        _check_names("data set", [data], self.data)
+        return [data]
+
     def make_attacks(self) -> list[Attack]:
-        """The attacks, built."""
-        return [ALL_ATTACKS[name](**arguments) for name, arguments in self.attacks.items()]
+        """The attacks, built.
+
+        Raises:
+            InputError: an argument is unknown or impossible.
+        """
+        try:
+            return [ALL_ATTACKS[name](**arguments) for name, arguments in self.attacks.items()]
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                expected="arguments that the attack takes", found=str(error), way_out="Mend `attacks` in the table."
+            ) from None
 
 
 def run_cell(

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from lightning import Trainer
+from lightning import LightningModule, Trainer
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
 
 from callbacks.delta_recorder import DeltaRecorder
@@ -14,10 +14,10 @@ from datamodules.movielens import MovieLens
 from datamodules.steam import Steam
 from datamodules.synthetic import SyntheticRecommender
 from errors import InputError
-from modules.federated import FederatedModule
+from modules.central import CentralFNCF
 from modules.fncf import FNCF
 
-SHORT_NAMES = (DeltaRecorder, PrivacyBudget, MovieLens, Steam, SyntheticRecommender, FNCF)
+SHORT_NAMES = (DeltaRecorder, PrivacyBudget, MovieLens, Steam, SyntheticRecommender, FNCF, CentralFNCF)
 """Classes that a config may name without their module: jsonargparse finds what was imported."""
 
 
@@ -27,6 +27,7 @@ class FederatedCLI(LightningCLI):
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Links what model and data must agree on."""
         parser.link_arguments("data.init_args.seed", "model.init_args.seed")
+        parser.link_arguments("trainer.default_root_dir", "trainer.logger.init_args.save_dir")
         for name in ("num_items", "num_clients"):
             parser.link_arguments(f"data.{name}", f"model.init_args.{name}", apply_on="instantiate")
 
@@ -34,7 +35,7 @@ class FederatedCLI(LightningCLI):
 def main(args: ArgsType = None) -> FederatedCLI:
     """Runs the command line; returns the CLI with its trainer, model and data."""
     return FederatedCLI(
-        FederatedModule,
+        LightningModule,
         FederatedDataModule,
         subclass_mode_model=True,
         subclass_mode_data=True,

@@ -17,6 +17,7 @@ class Cohort:
         mask: ``(C, N)`` True for real examples.
         rows: by row parameter, ``(C, R)`` int64: the rows of that public table a client touches, each once, padded
             with -1. Examples name rows by their position in this list.
+        shared: tensors common to all clients of the cohort, which examples name by position.
     """
 
     round: int
@@ -24,6 +25,7 @@ class Cohort:
     examples: dict[str, Tensor]
     mask: Tensor
     rows: dict[str, Tensor] = field(default_factory=dict)
+    shared: dict[str, Tensor] = field(default_factory=dict)
 
     @property
     def counts(self) -> Tensor:
@@ -39,7 +41,7 @@ class Cohort:
         width = int(mask.sum(1).max()) if positions.numel() else 0
         rows = {name: _trim(ids[positions]) for name, ids in self.rows.items()}
         examples = {name: value[positions, :width] for name, value in self.examples.items()}
-        return Cohort(self.round, self.clients[positions], examples, mask[:, :width], rows)
+        return Cohort(self.round, self.clients[positions], examples, mask[:, :width], rows, self.shared)
 
     def share(self, rank: int, world_size: int) -> "Cohort":
         """The clients that `rank` trains: always the same rank for the same client, so private state stays there."""

@@ -40,11 +40,11 @@ class Recording:
         """Numbers of the recorded rounds, ascending."""
         return sorted({line.round for line in self._lines.values() if line.file.startswith("rounds/")})
 
-    def pseudonyms(self) -> list[int]:
-        """Every client of the recording, ascending."""
+    def pseudonyms(self, round_number: int | None = None) -> list[int]:
+        """Every client of a round, or of the recording, ascending."""
         found: set[int] = set()
-        for name in self._lines:
-            if name.startswith("rounds/"):
+        for name, line in self._lines.items():
+            if name.startswith("rounds/") and round_number in (None, line.round):
                 with self._open(name) as shard:
                     found |= set(shard.get_tensor("clients").tolist())
         return sorted(found)

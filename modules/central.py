@@ -6,7 +6,7 @@ from torch import Tensor
 
 from attacks.base import ITEM_EMBEDDING
 from datamodules.cohort import Cohort
-from modules.federated import FederatedModule
+from modules.fncf import FNCF
 from modules.local_training import Parameters
 from modules.recommendation import USER_EMBEDDING
 
@@ -17,15 +17,40 @@ class CentralFNCF(LightningModule):
     Private vectors are ordinary parameters here, so nothing stays with a client.
 
     Args:
-        federated: the model to train, with its task and private tables.
+        num_items: see `FNCF`.
+        num_clients: see `FNCF`.
+        user_dim: see `FNCF`.
+        item_dim: see `FNCF`.
+        hidden: see `FNCF`.
         learning_rate: Adam's learning rate.
+        top_k: see `FNCF`.
+        seed: see `FNCF`.
     """
 
-    def __init__(self, federated: FederatedModule, *, learning_rate: float = 0.001) -> None:
+    def __init__(
+        self,
+        *,
+        num_items: int,
+        num_clients: int,
+        user_dim: int = 64,
+        item_dim: int = 64,
+        hidden: tuple[int, ...] = (128, 64, 32),
+        learning_rate: float = 0.001,
+        top_k: int = 10,
+        seed: int = 0,
+    ) -> None:
         super().__init__()
-        self.federated = federated
+        self.federated = FNCF(
+            num_items=num_items,
+            num_clients=num_clients,
+            user_dim=user_dim,
+            item_dim=item_dim,
+            hidden=hidden,
+            top_k=top_k,
+            seed=seed,
+        )
         self.learning_rate = learning_rate
-        self.users = torch.nn.Parameter(federated.private[USER_EMBEDDING].clone())
+        self.users = torch.nn.Parameter(self.federated.private[USER_EMBEDDING].clone())
 
     def training_step(self, cohort: Cohort, batch_idx: int) -> Tensor:
         """Mean loss over the users of the batch, each with its own vector and the one shared model."""

@@ -18,7 +18,7 @@ from datamodules.cohort import Cohort
 from datamodules.keys import generator_for
 from defenses.base import Defense, Update
 from modules.local_optimizers import LocalTraining
-from modules.local_training import Parameters, Task, train_clients
+from modules.local_training import LocalResult, Parameters, Task, train_clients
 from modules.server import ServerOptimizer, WeightedSum, add_background_noise, weighted_sum
 
 Weighting = Literal["examples", "uniform"]
@@ -72,6 +72,8 @@ class FederatedModule(LightningModule):
         self.defenses = list(defenses)
         self.weighting = weighting
         self.seed = seed
+        self._spent: LocalResult | None = None
+        """The last round's result: once a round is recorded, its memory serves the next."""
         self.private: Parameters = {}
         """Tables of the clients' private parameters, ``(clients, ...)``, on the CPU; they are never sent. Each rank
         keeps the rows of the clients it trains, and DDP must not broadcast them: so they are no buffers."""
@@ -143,7 +145,10 @@ class FederatedModule(LightningModule):
         if len(cohort) == 0:
             return self._no_update(model), torch.zeros((), device=self.device)
         own = {name: table[cohort.clients.cpu()].to(self.device) for name, table in self.private.items()}
-        result = train_clients(self.task, model, own, cohort, self.local, seed=self.seed, defenses=self.defenses)
+        result = train_clients(
+            self.task, model, own, cohort, self.local, seed=self.seed, defenses=self.defenses, spent=self._spent
+        )
+        self._spent = result
         for name, table in self.private.items():
             table[cohort.clients.cpu()] = result.private[name].to(table.device)
         update = Update(result.deltas, dict(cohort.rows))

@@ -85,6 +85,7 @@ def train_clients(
     *,
     seed: int,
     defenses: Sequence[Defense] = (),
+    spent: LocalResult | None = None,
 ) -> LocalResult:
     """Trains the clients of a cohort.
 
@@ -96,12 +97,14 @@ def train_clients(
         local: how they train.
         seed: the run's seed, for the order of mini-batches.
         defenses: defences whose penalty is part of the local loss.
+        spent: an earlier result that nobody reads any more; its memory is used again where the shapes are the same,
+            because fresh memory costs a page fault for every 4 KiB.
     """
     schedule = None
     if local.batch_size is not None:
         schedule = batch_schedule(cohort, batch_size=local.batch_size, epochs=local.epochs, seed=seed)
     elements = {name: value.numel() for name, value in public.items()}
-    result = _empty_result(public, private, cohort)
+    result = _empty_result(public, private, cohort, spent)
     job = _Job(task, public, private, cohort, local, defenses, schedule, result, elements)
     device = next(iter(public.values())).device
     if _vectorized(job, device):
@@ -118,14 +121,17 @@ def _vectorized(job: _Job, device: torch.device) -> bool:
     return job.task.batched_by_hand or device.type != "cpu"
 
 
-def _empty_result(public: Mapping[str, Tensor], private: Mapping[str, Tensor], cohort: Cohort) -> LocalResult:
+def _empty_result(
+    public: Mapping[str, Tensor], private: Mapping[str, Tensor], cohort: Cohort, spent: LocalResult | None
+) -> LocalResult:
     clients = len(cohort)
     deltas = {}
     for name, value in public.items():
-        shape = (
-            (clients, cohort.rows[name].shape[1], *value.shape[1:]) if name in cohort.rows else (clients, *value.shape)
-        )
-        deltas[name] = value.new_zeros(shape)
+        rows = cohort.rows.get(name)
+        shape = (clients, *value.shape) if rows is None else (clients, rows.shape[1], *value.shape[1:])
+        old = None if spent is None else spent.deltas.get(name)
+        same = old is not None and old.shape == shape and old.dtype == value.dtype and old.device == value.device
+        deltas[name] = value.new_zeros(shape) if old is None or not same else old if rows is None else old.zero_()
     kept = {name: torch.empty_like(value, memory_format=torch.contiguous_format) for name, value in private.items()}
     losses = torch.zeros(clients, device=cohort.mask.device)
     return LocalResult(deltas, kept, losses)
@@ -274,12 +280,13 @@ def _train_one(job: _Job, position: Tensor) -> None:
     """Trains one client on plain parameters; images and kernels channels-last, which a CPU likes."""
     part = job.cohort.select(position)
     received = {name: _channels_last(value[0]) for name, value in _received(job, part).items()}
-    public = {name: value.clone().requires_grad_() for name, value in received.items()}
+    public = {name: _start(job, int(position[0]), name, value) for name, value in received.items()}
     private = {name: value[position[0]].clone().requires_grad_() for name, value in job.private.items()}
     leaves = {**public, **private}
     optimizer = build_optimizer(job.local, leaves.values())
     schedule = None if job.schedule is None else [job.schedule[int(position[0])]]
-    for examples, mask, finished in _steps(part, job.local, schedule):
+    loss = torch.zeros(())
+    for examples, mask, _ in _steps(part, job.local, schedule):
         own = {name: _channels_last(value[0]) for name, value in examples.items()}
         loss = job.task.client_loss(leaves, own, mask[0])
         if job.defenses:
@@ -289,10 +296,26 @@ def _train_one(job: _Job, position: Tensor) -> None:
         for name, grad in _autograd(loss, leaves).items():
             leaves[name].grad = grad
         optimizer.step()
-        if finished:
-            ours = {name: value.detach()[None] for name, value in leaves.items()}
-            before = {name: value[None] for name, value in received.items()}
-            _store(job, position, slice(0, 1), before, ours, loss.detach()[None])
+    _finish(job, int(position[0]), received, leaves, loss.detach())
+
+
+def _start(job: _Job, client: int, name: str, received: Tensor) -> Tensor:
+    """A client's copy of a parameter, where it can be in the memory that its delta will take."""
+    place = job.result.deltas[name][client][: len(received)] if received.dim() else job.result.deltas[name][client]
+    if received.is_contiguous():
+        # `data` counts its own changes; a view would share its count with the clients that other threads train.
+        return place.data.copy_(received).requires_grad_()
+    return received.clone().requires_grad_()
+
+
+@torch.no_grad()
+def _finish(job: _Job, client: int, received: Parameters, leaves: Parameters, loss: Tensor) -> None:
+    for name, before in received.items():
+        place = job.result.deltas[name][client].data
+        torch.sub(leaves[name].detach(), before, out=place[: len(before)] if before.dim() else place)
+    for name in job.private:
+        job.result.private[name][client] = leaves[name].detach()
+    job.result.losses[client] = loss
 
 
 def _channels_last(value: Tensor) -> Tensor:

@@ -68,7 +68,8 @@ def evaluate(
     subsets = {name: _choose(recording, limit, seed) for name, limit in (limits or {}).items()}
     roc: dict[str, list[Tensor]] = defaultdict(list)
     names = [attack.name for attack in attacks]
-    total = len(recording.rounds) * (len(chosen) if chosen is not None else 0) or None
+    taking_part = [set(recording.pseudonyms(number)) for number in recording.rounds]
+    total = sum(len(clients if chosen is None else clients & chosen) for clients in taking_part)
     with tqdm(total=total, desc="attack " + ", ".join(names), unit="victim", disable=not progress) as bar:
         for view in recording.views(victims_per_view=victims_per_view, pseudonyms=chosen, learner=learner):
             truth = recording.truth(view)["labels"]

@@ -37,7 +37,7 @@ def ncf_loss_gradients(
         activations.append(torch.baddbmm(bias[:, None], activations[-1], weight.transpose(1, 2)).relu_())
     last, bias = layers[-1]
     logits = torch.baddbmm(bias[:, None], activations[-1], last.transpose(1, 2)).squeeze(2)
-    share = mask / mask.sum(1, keepdim=True).clamp(min=1)
+    share = mask.to(labels.dtype) / mask.sum(1, keepdim=True).clamp(min=1)
     losses = (functional.binary_cross_entropy_with_logits(logits, labels, reduction="none") * share).sum(1)
 
     error = (torch.sigmoid(logits) - labels).mul_(share)[..., None]

@@ -1,0 +1,61 @@
+"""Memory while attacking a recording: it must not grow with the number of rounds."""
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from lightning import Trainer
+
+from attacks.interactions.direction import Direction
+from bench.measure import Measure
+from callbacks.delta_recorder import DeltaRecorder
+from datamodules.deltas import Recording
+from datamodules.synthetic import SyntheticRecommender
+from modules.fncf import FNCF
+from modules.local_optimizers import LocalTraining
+from reports.evaluation import evaluate
+
+CLIENTS = 20
+
+
+def memory_while_attacking(rounds: tuple[int, ...] = (50, 500)) -> list[Measure]:
+    """Peak resident memory of a process that attacks every client of every round, by number of rounds."""
+    measures = []
+    for number in rounds:
+        with tempfile.TemporaryDirectory() as folder:
+            _record(number, Path(folder))
+            command = [sys.executable, "-m", "bench.memory", folder]
+            peak = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.split()[-1]
+        measures.append(Measure("memory while attacking", f"{number} rounds", float(peak), "MiB"))
+    return measures
+
+
+def _record(rounds: int, folder: Path) -> None:
+    source = SyntheticRecommender(clients_per_round=CLIENTS)
+    local = LocalTraining(optimizer="adam", learning_rate=0.001, epochs=1)
+    Trainer(
+        max_steps=rounds,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_model_summary=False,
+        limit_val_batches=0,
+        default_root_dir=folder,
+        callbacks=[DeltaRecorder(directory=str(folder / "deltas"))],
+    ).fit(FNCF(num_items=source.num_items, num_clients=source.num_clients, local=local), datamodule=source)
+
+
+def _attack(folder: Path) -> float:
+    evaluate(Recording(str(folder / "deltas")), [Direction()], seed=0, setting={}, progress=False)
+    return _peak_mib()
+
+
+def _peak_mib() -> float:
+    """Peak resident memory of this program; getrusage would give a child at least its parent's."""
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 1024
+
+
+if __name__ == "__main__":
+    print(_attack(Path(sys.argv[1])))
