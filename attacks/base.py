@@ -7,7 +7,7 @@ import abc
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol, final
+from typing import ClassVar, Protocol, final, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -78,6 +78,39 @@ class Learner(Protocol):
         """
 
 
+@runtime_checkable
+class RankingLearner(Protocol):
+    """The clients' local algorithm where they click in ranked lists."""
+
+    click_model: str
+    grade_law: Tensor
+
+    @property
+    def learning_rate(self) -> float:
+        """Local learning rate."""
+
+    def simulate_lists(
+        self,
+        model: Mapping[str, Tensor],
+        features: Tensor,
+        mask: Tensor,
+        clicks: Tensor,
+        order: Tensor | None = None,
+    ) -> dict[str, Tensor]:
+        """Trains simulated clients as the real ones train, list after list; gradients reach `clicks`.
+
+        Args:
+            model: the global model before the round, one tensor per public parameter.
+            features: ``(B, Q, L, F)`` features as served, in displayed order.
+            mask: ``(B, Q, L)`` True for documents; padding comes last.
+            clicks: ``(B, Q, L)`` in [0, 1], zero where padded.
+            order: ``(B, Q)`` in which the lists are worked through, None for the order in which they are given.
+
+        Returns:
+            Deltas by parameter name, ``(B, *shape)``.
+        """
+
+
 @dataclass(frozen=True, kw_only=True)
 class Release:
     """What the clients publicly do to their deltas before sending (a defence's parameters are not secret).
@@ -106,6 +139,9 @@ class ServerView:
         row_parameters: parameters of which only the rows of the served items are kept.
         served: ``(V, R)`` int64, items the server showed to each client, in an order that says nothing about the
             interactions; padded with -1. None where the server shows nothing.
+        lists: ``(V, R)`` int64, which of the client's ranked lists a served item stands in, list after list and in
+            displayed order within each; padded with -1. None where nothing is ranked.
+        features: ``(V, R, F)`` features of the served items as the server sent them, zero where padded, or None.
         model: the global model before the round, by parameter.
         releases: what the clients publicly do to their deltas before sending.
         learner: the clients' algorithm, None where it is unknown.
@@ -119,8 +155,10 @@ class ServerView:
     model: Mapping[str, Tensor]
     row_parameters: frozenset[str] = frozenset()
     served: Tensor | None = None
+    lists: Tensor | None = None
+    features: Tensor | None = None
     releases: tuple[Release, ...] = ()
-    learner: Learner | None = None
+    learner: Learner | RankingLearner | None = None
     auxiliary: Mapping[str, Tensor] = field(default_factory=dict)
 
     @property
@@ -134,6 +172,26 @@ class ServerView:
         if self.served is None:
             raise ViewError("this recording does not say which items the server served")
         return self.served >= 0
+
+    def recommender(self) -> Learner:
+        """The clients' algorithm where they learn to recommend.
+
+        Raises:
+            ViewError: it is unknown, or of another kind.
+        """
+        if self.learner is None or isinstance(self.learner, RankingLearner):
+            raise ViewError("expected the learner of a recommender, got none or another kind of learner")
+        return self.learner
+
+    def ranker(self) -> RankingLearner:
+        """The clients' algorithm where they learn to rank.
+
+        Raises:
+            ViewError: it is unknown, or of another kind.
+        """
+        if not isinstance(self.learner, RankingLearner):
+            raise ViewError("expected the learner of a ranker, got none or another kind of learner")
+        return self.learner
 
     def noise_scale(self, parameter: str) -> float:
         """Standard deviation of the Gaussian noise that clients add to `parameter` (0 where there is none)."""

@@ -1,8 +1,10 @@
 """Records what the server sees in every round, and apart from it the truth."""
 
+import contextlib
 import errno
 import fnmatch
 import subprocess
+from concurrent.futures import Future, ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
@@ -22,6 +24,7 @@ from datamodules.recording_format import (
     read_journal,
     read_manifest,
     rewrite_journal,
+    shard_bytes,
     shard_name,
     write_manifest,
     write_shard,
@@ -33,7 +36,7 @@ _PACKAGES = ("torch", "lightning", "numpy", "safetensors")
 
 
 class DeltaRecorder(Callback):
-    """Writes one shard per round and rank, when the round is over and before a checkpoint of it is made.
+    """Writes one shard per round and rank, while the next round trains and before a checkpoint of it is made.
 
     Resumed training continues the recording: shards of rounds that the checkpoint does not hold are written again.
 
@@ -61,6 +64,8 @@ class DeltaRecorder(Callback):
         self.dtype = dtype
         self.every_n_rounds = every_n_rounds
         self._pseudonyms: dict[int, int] = {}
+        self._thread: ThreadPoolExecutor | None = None
+        self._writing: tuple[int, Future[None]] | None = None
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Begins the recording, or continues it where the checkpoint was made."""
@@ -88,6 +93,23 @@ class DeltaRecorder(Callback):
             self._write(self._directory(trainer), record, trainer.global_rank, int(pl_module.seed))  # type: ignore[arg-type]
         except OSError as error:
             raise self._disk_error(error, record.round) from error
+
+    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        """A checkpoint of a round is made only when the round is recorded."""
+        self._wait()
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """What is measured of a round stands beside its recording."""
+        self._wait()
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """The last round is written."""
+        self._wait()
+
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+        """What was handed over before is still written; a second error must not hide the first."""
+        with contextlib.suppress(InputError):
+            self._wait()
 
     def _directory(self, trainer: Trainer) -> Path:
         return self.directory or Path(trainer.default_root_dir) / "deltas"
@@ -128,29 +150,47 @@ class DeltaRecorder(Callback):
     def _write(self, directory: Path, record: RoundRecord, rank: int, seed: int) -> None:
         if not len(record.cohort):
             return
-        rows = next(iter(record.cohort.rows.values()), None)
-        real = None if rows is None else rows >= 0
+        real = record.served["served"] >= 0 if record.served else None
         pseudonyms = torch.tensor([self._pseudonym(seed, int(c)) for c in record.cohort.clients])
         seen: dict[str, Tensor] = {"clients": pseudonyms, "counts": record.cohort.counts}
         truth: dict[str, Tensor] = {"clients": record.cohort.clients}
-        if rows is not None and real is not None:
-            seen |= {"offsets": _offsets(real), "served": rows[real]}
-            truth["offsets"] = seen["offsets"]
-        truth |= {name: value[record.cohort.mask] for name, value in record.truth.items()}
+        if real is not None:
+            seen |= {"offsets": _offsets(real), **{name: value[real] for name, value in record.served.items()}}
+            truth |= {"offsets": seen["offsets"], **{name: value[real] for name, value in record.truth.items()}}
         for name, delta in record.update.deltas.items():
             if self._wanted(name):
                 kept = delta[record.update.rows[name] >= 0] if name in record.update.rows else delta
                 kind = "rows" if name in record.update.rows else "deltas"
                 seen[f"{kind}/{name}"] = self._stored(kept, name, record.round)
         seen |= {f"model/{name}": value for name, value in record.model.items()}
-        lines = [
-            write_shard(directory, shard_name("truth", record.round, rank), truth),
-            write_shard(directory, shard_name("rounds", record.round, rank), seen),
-        ]
-        append_journal(directory, rank, lines)
+        shards = {
+            shard_name("truth", record.round, rank): shard_bytes(truth),
+            shard_name("rounds", record.round, rank): shard_bytes(seen),
+        }
+        self._wait()
+        self._writing = record.round, self._writer().submit(_write_shards, directory, rank, shards)
+
+    def _writer(self) -> ThreadPoolExecutor:
+        """One thread that writes while the next round trains."""
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="recorder")
+        return self._thread
+
+    def _wait(self) -> None:
+        """Until what was handed over is written and journalled; raises what went wrong."""
+        if self._writing is None:
+            return
+        number, future = self._writing
+        self._writing = None
+        try:
+            future.result()
+        except OSError as error:
+            raise self._disk_error(error, number) from error
 
     def _stored(self, value: Tensor, name: str, round_number: int) -> Tensor:
         stored = value.to(dtype_of(self.dtype))
+        if stored.dtype == value.dtype:
+            return stored
         if bool(torch.isfinite(value).all()) and not bool(torch.isfinite(stored).all()):
             raise InputError(
                 expected=f"deltas that fit into {self.dtype}",
@@ -173,6 +213,10 @@ class DeltaRecorder(Callback):
             found=f"{reason} in round {round_number}",
             way_out=f"Rounds before {round_number} are whole. Make room and resume with --ckpt_path.",
         )
+
+
+def _write_shards(directory: Path, rank: int, shards: dict[str, bytes]) -> None:
+    append_journal(directory, rank, [write_shard(directory, name, content) for name, content in shards.items()])
 
 
 def _continue(directory: Path, manifest: Manifest, next_round: int) -> None:

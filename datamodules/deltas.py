@@ -9,10 +9,12 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from attacks.base import Learner, Release, ServerView
+from attacks.base import Learner, RankingLearner, Release, ServerView
 from datamodules.recording_format import JOURNALS, JournalLine, Manifest, dtype_of, read_journal, read_manifest
 from errors import InputError
 
+_SHOWN = {"served": -1, "lists": -1, "features": 0}
+"""What a server may have shown, and how it is padded."""
 _NUMBERS_PER_VIEW = 2**25
 """Bound on the padded delta numbers of one view: 128 MiB of float32."""
 
@@ -55,7 +57,7 @@ class Recording:
         victims_per_view: int = 64,
         rounds: Sequence[int] | None = None,
         pseudonyms: set[int] | None = None,
-        learner: Learner | None = None,
+        learner: Learner | RankingLearner | None = None,
     ) -> Iterator[ServerView]:
         """Server views of a few victims each, of like size, so that little is padded; memory does not grow with rounds.
 
@@ -136,12 +138,12 @@ class Recording:
         )
 
     def _shard_views(
-        self, name: str, victims_per_view: int, pseudonyms: set[int] | None, learner: Learner | None
+        self, name: str, victims_per_view: int, pseudonyms: set[int] | None, learner: Learner | RankingLearner | None
     ) -> Iterator[ServerView]:
         with self._open(name) as shard:
             self._check_shapes(name, shard)
             clients = shard.get_tensor("clients")
-            offsets = shard.get_tensor("offsets") if self.manifest.row_parameters else torch.zeros(len(clients) + 1)
+            offsets = shard.get_tensor("offsets") if "served" in set(shard.keys()) else torch.zeros(len(clients) + 1)
             model = {
                 k.removeprefix("model/"): shard.get_tensor(k) for k in list(shard.keys()) if k.startswith("model/")
             }
@@ -170,7 +172,13 @@ class Recording:
             yield torch.tensor(chunk)
 
     def _view(
-        self, name: str, shard: Any, model: dict[str, Tensor], chunk: Tensor, offsets: Tensor, learner: Learner | None
+        self,
+        name: str,
+        shard: Any,
+        model: dict[str, Tensor],
+        chunk: Tensor,
+        offsets: Tensor,
+        learner: Learner | RankingLearner | None,
     ) -> ServerView:
         deltas = {}
         for parameter in self.manifest.parameters:
@@ -182,7 +190,11 @@ class Recording:
             if not bool(torch.isfinite(value).all()):
                 raise self._damaged(name, f"NaN or infinity in the deltas of {parameter!r}")
             deltas[parameter] = value.float()
-        served = _ragged(shard.get_slice("served"), chunk, offsets, -1) if self.manifest.row_parameters else None
+        shown = {
+            kind: _ragged(shard.get_slice(kind), chunk, offsets, padding)
+            for kind, padding in _SHOWN.items()
+            if kind in set(shard.keys())
+        }
         return ServerView(
             round=self._lines[name].round,
             pseudonyms=shard.get_tensor("clients")[chunk],
@@ -190,7 +202,9 @@ class Recording:
             deltas=deltas,
             model=model,
             row_parameters=frozenset(self.manifest.row_parameters),
-            served=served,
+            served=shown.get("served"),
+            lists=shown.get("lists"),
+            features=shown.get("features"),
             releases=tuple(
                 Release(clip=r["clip"], noise_scale=r["noise_scale"], parameters=tuple(r["parameters"]))
                 for r in self.manifest.releases
@@ -200,12 +214,17 @@ class Recording:
 
     def _check_shapes(self, name: str, shard: Any) -> None:
         keys = set(shard.keys())
-        needed = {"clients", "counts"} | ({"offsets", "served"} if self.manifest.row_parameters else set())
+        needs_items = bool(self.manifest.row_parameters) or bool(keys & set(_SHOWN))
+        needed = {"clients", "counts"} | ({"offsets", "served"} if needs_items else set())
         if needed - keys:
             raise self._damaged(name, f"no tensor {sorted(needed - keys)[0]!r}")
         clients = shard.get_slice("clients").get_shape()[0]
-        rows = shard.get_slice("served").get_shape()[0] if self.manifest.row_parameters else 0
-        self._check_offsets(name, shard, clients, rows)
+        rows = shard.get_slice("served").get_shape()[0] if needs_items else 0
+        if needs_items:
+            self._check_offsets(name, shard, clients, rows)
+        for kind in keys & set(_SHOWN):
+            if shard.get_slice(kind).get_shape()[0] != rows:
+                raise self._damaged(name, f"{kind!r} of {shard.get_slice(kind).get_shape()[0]} rows, not {rows}")
         for parameter, value in self.manifest.parameters.items():
             ragged = parameter in self.manifest.row_parameters
             key = f"rows/{parameter}" if ragged else f"deltas/{parameter}"
@@ -218,8 +237,6 @@ class Recording:
                 raise self._damaged(name, f"{key!r} of another type than {value['dtype']}")
 
     def _check_offsets(self, name: str, shard: Any, clients: int, rows: int) -> None:
-        if not self.manifest.row_parameters:
-            return
         offsets = shard.get_tensor("offsets")
         ends = [int(offsets[0]), int(offsets[-1])] if len(offsets) else []
         if len(offsets) != clients + 1 or ends != [0, rows] or bool((offsets.diff() < 0).any()):

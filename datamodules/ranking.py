@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from datamodules.base import FederatedDataModule
+from datamodules.base import FederatedDataModule, participants_per_round
 from datamodules.cohort import Cohort
 from datamodules.keys import PERSISTENT, generator_for
 from datamodules.letor_file import Queries
@@ -30,6 +30,8 @@ class RankingDataModule(FederatedDataModule):
         seed: see `FederatedDataModule`.
         num_workers: see `FederatedDataModule`.
         queries_per_client: queries of each client (RAIFLE, Table VII: 4, 8, 16 for MQ2007, 12, 24, 48 for MSLR).
+        shuffles: how often the queries are dealt out to clients anew. Clients of one shuffle share no query; a round
+            has the clients of one shuffle only, and the shuffles take turns.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class RankingDataModule(FederatedDataModule):
         seed: int = 0,
         num_workers: int = 0,
         queries_per_client: int = 4,
+        shuffles: int = 1,
     ) -> None:
         super().__init__(root=root, clients_per_round=clients_per_round, seed=seed, num_workers=num_workers)
         if queries_per_client < 1:
@@ -48,7 +51,10 @@ class RankingDataModule(FederatedDataModule):
                 found=str(queries_per_client),
                 way_out="The paper uses 4, 8 and 16.",
             )
+        if shuffles < 1:
+            raise InputError(expected="shuffles of at least 1", found=str(shuffles), way_out="1 deals out once.")
         self.queries_per_client = queries_per_client
+        self.shuffles = shuffles
 
     @abc.abstractmethod
     def read_train(self) -> Queries:
@@ -98,8 +104,26 @@ class RankingDataModule(FederatedDataModule):
                 found=str(self.queries_per_client),
                 way_out="Give each client fewer queries.",
             )
-        order = torch.randperm(len(queries), generator=generator_for(self.seed, "users", PERSISTENT))
-        return queries[order[: clients * self.queries_per_client]].reshape(clients, self.queries_per_client)
+        size = clients * self.queries_per_client
+        orders = [
+            torch.randperm(len(queries), generator=generator_for(self.seed, "users", PERSISTENT, shuffle))[:size]
+            for shuffle in range(self.shuffles)
+        ]
+        return queries[torch.cat(orders)].reshape(self.shuffles * clients, self.queries_per_client)
+
+    def participants(self, round_number: int) -> Tensor:
+        """See `FederatedDataModule.participants`; drawn among the clients of one shuffle."""
+        everyone = self.num_clients // self.shuffles
+        size = participants_per_round(self.clients_per_round, everyone)
+        generator = generator_for(self.seed, "cohort", round_number)
+        chosen = torch.randperm(everyone, generator=generator)[:size].sort().values
+        return chosen + everyone * (round_number % self.shuffles)
+
+    @property
+    def grade_law(self) -> list[float]:
+        """How often each grade occurs among the training documents."""
+        counts = np.bincount(self._train.grades, minlength=self.num_grades)
+        return [float(count) for count in counts / counts.sum()]
 
     def build_cohort(self, round_number: int, clients: Tensor) -> Cohort:
         """See `FederatedDataModule.build_cohort`; example q of a client is its query q.

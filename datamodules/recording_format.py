@@ -106,9 +106,14 @@ def write_whole(path: Path, content: bytes) -> None:
         raise
 
 
-def write_shard(directory: Path, name: str, tensors: Mapping[str, Tensor]) -> JournalLine:
-    """Writes tensors as one file and says what to journal."""
-    content = save({key: value.detach().cpu().contiguous() for key, value in tensors.items()})
+def shard_bytes(tensors: Mapping[str, Tensor]) -> bytes:
+    """The content of a shard; the tensors may change afterwards."""
+    content: bytes = save({key: value.detach().cpu().contiguous() for key, value in tensors.items()})
+    return content
+
+
+def write_shard(directory: Path, name: str, content: bytes) -> JournalLine:
+    """Writes a shard as one file and says what to journal."""
     write_whole(directory / name, content)
     return JournalLine(name, len(content), hashlib.sha256(content).hexdigest())
 

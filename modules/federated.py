@@ -33,13 +33,16 @@ class RoundRecord:
         cohort: this rank's clients.
         update: what they sent.
         model: the public parameters before the round.
-        truth: ``(C, N)`` tensors that only an evaluation may open.
+        served: ``(C, R, ...)`` tensors of what the server showed each client; ``served`` ``(C, R)`` numbers the items,
+            padded with -1. Empty where it shows nothing.
+        truth: ``(C, R)`` tensors that only an evaluation may open.
     """
 
     round: int
     cohort: Cohort
     update: Update
     model: Parameters
+    served: dict[str, Tensor]
     truth: dict[str, Tensor]
 
 
@@ -87,8 +90,17 @@ class FederatedModule(LightningModule):
         """Adds a validation batch to the task's metrics and returns them by name."""
         return {}
 
+    def interact(self, cohort: Cohort, model: Parameters) -> Cohort:
+        """What happens between broadcast and training: the server shows, the clients choose."""
+        return cohort
+
+    def served(self, cohort: Cohort) -> dict[str, Tensor]:
+        """What the server showed each client; see `RoundRecord`."""
+        rows = next(iter(cohort.rows.values()), None)
+        return {} if rows is None else {"served": rows}
+
     def truth(self, cohort: Cohort) -> dict[str, Tensor]:
-        """What an evaluation may know of the cohort, ``(C, N)`` each."""
+        """What an evaluation may know of the cohort, ``(C, R)`` each, as `served` has it."""
         return {}
 
     def learner_description(self) -> dict[str, Any] | None:
@@ -128,6 +140,7 @@ class FederatedModule(LightningModule):
         """One communication round."""
         number = cohort.round
         model = {name: value.clone() for name, value in self.public_parameters().items()}
+        cohort = self.interact(cohort, model)
         update, loss = self._client_updates(cohort, model)
         weights = self._weights(cohort)
         total = self._over_ranks(weighted_sum(update, weights, model))
@@ -137,7 +150,7 @@ class FederatedModule(LightningModule):
         optimizer = self.optimizers()
         assert not isinstance(optimizer, list)
         optimizer.step()
-        self.round_record = RoundRecord(number, cohort, update, model, self.truth(cohort))
+        self.round_record = RoundRecord(number, cohort, update, model, self.served(cohort), self.truth(cohort))
         self.log("train/local_loss", loss, prog_bar=True, batch_size=max(len(cohort), 1), sync_dist=True)
         self.log("train/clients", float(len(cohort)), reduce_fx="sum", batch_size=1, sync_dist=True)
 

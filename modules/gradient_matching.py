@@ -59,7 +59,7 @@ class GradientMatching(LightningModule):
         super().__init__()
         if view.learner is None or view.served is None:
             raise ViewError("expected a learner and the served items, got a view that lacks one; attack by direction")
-        self.learner, self.solver, self.max_iter = view.learner, solver, max_iter
+        self.learner, self.solver, self.max_iter = view.recommender(), solver, max_iter
         shape = view.served.shape
         self.logits = torch.nn.Parameter(torch.rand(shape, generator=generator) * 2 - 1)
         start = torch.rand(1, self.learner.user_dim, generator=generator).expand(shape[0], -1).clone()

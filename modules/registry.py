@@ -3,14 +3,15 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from attacks.base import Learner
+from attacks.base import Learner, RankingLearner
 from defenses.update_l1 import UpdateL1
 from errors import InputError
 from modules.fncf_learner import FNCFLearner
+from modules.fpdgd_learner import FPDGDLearner
 from modules.local_optimizers import LocalTraining
 
 
-def learner_from(description: Mapping[str, Any] | None) -> Learner | None:
+def learner_from(description: Mapping[str, Any] | None) -> Learner | RankingLearner | None:
     """Builds the clients' algorithm that a recording names, for the server to simulate.
 
     Args:
@@ -44,4 +45,4 @@ def _fncf(*, user_dim: int, local: Mapping[str, Any], update_l1: Mapping[str, An
     return FNCFLearner(user_dim=user_dim, local=LocalTraining(**options), defenses=defenses)
 
 
-LEARNERS: dict[str, Callable[..., Learner]] = {"fncf": _fncf}
+LEARNERS: dict[str, Callable[..., Learner | RankingLearner]] = {"fncf": _fncf, "fpdgd": FPDGDLearner}

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from attacks.base import Attack, InteractionEstimate, Learner, ServerView
+from attacks.base import Attack, InteractionEstimate, Learner, RankingLearner, ServerView
 from attacks.interactions.popularity import POPULARITY
 from attacks.metrics import auc_per_victim, bootstrap, f1_per_victim, roc_per_victim
 from datamodules.deltas import Recording
@@ -43,7 +43,7 @@ def evaluate(
     *,
     seed: int,
     setting: Mapping[str, Any],
-    learner: Learner | None = None,
+    learner: Learner | RankingLearner | None = None,
     victims: int | None = None,
     limits: Mapping[str, int] | None = None,
     victims_per_view: int = 64,
@@ -66,7 +66,7 @@ def evaluate(
     chosen = _choose(recording, victims, seed)
     counts = _popularity(recording) if any(_reads_popularity(attack) for attack in attacks) else {}
     subsets = {name: _choose(recording, limit, seed) for name, limit in (limits or {}).items()}
-    roc: dict[str, list[Tensor]] = defaultdict(list)
+    roc = {attack.name: _Mean(len(ROC_GRID)) for attack in attacks}
     names = [attack.name for attack in attacks]
     taking_part = [set(recording.pseudonyms(number)) for number in recording.rounds]
     total = sum(len(clients if chosen is None else clients & chosen) for clients in taking_part)
@@ -78,7 +78,7 @@ def evaluate(
                 if len(kept):
                     _attack(attack, _part(view, kept), truth[kept], counts, seed, setting, result, roc)
             bar.update(view.victims)
-    result.roc = {name: torch.cat(rates).mean(0) for name, rates in roc.items()}
+    result.roc = {name: mean.value() for name, mean in roc.items() if mean.count}
     return result
 
 
@@ -123,7 +123,7 @@ def _attack(
     seed: int,
     setting: Mapping[str, Any],
     result: Evaluation,
-    roc: dict[str, list[Tensor]],
+    roc: Mapping[str, "_Mean"],
 ) -> None:
     if _reads_popularity(attack):
         view = dataclasses.replace(view, auxiliary={POPULARITY: _others(view, labels, counts)})
@@ -140,7 +140,7 @@ def _attack(
     labels = labels[:, : mask.shape[1]]
     auc = auc_per_victim(estimate.scores, labels, mask)
     scores = {"auc": auc, "f1": f1_per_victim(estimate.decisions, labels, mask)}
-    roc[attack.name].append(roc_per_victim(estimate.scores, labels, mask, ROC_GRID)[~auc.isnan()])
+    roc[attack.name].add(roc_per_victim(estimate.scores, labels, mask, ROC_GRID)[~auc.isnan()])
     items, positives = mask.sum(1).tolist(), ((labels > 0.5) & mask).sum(1).tolist()
     for metric, values in scores.items():
         result.rows += [
@@ -149,6 +149,23 @@ def _attack(
             )
             for i, (p, value) in enumerate(zip(view.pseudonyms, values.tolist(), strict=True))
         ]
+
+
+class _Mean:
+    """A running mean of vectors: nothing is kept of a round, so that memory does not grow with rounds."""
+
+    def __init__(self, length: int) -> None:
+        self.total = torch.zeros(length, dtype=torch.float64)
+        self.count = 0
+
+    def add(self, values: Tensor) -> None:
+        """Adds vectors ``(V, length)``."""
+        self.total += values.sum(0)
+        self.count += len(values)
+
+    def value(self) -> Tensor:
+        """The mean, ``(length,)``."""
+        return self.total / self.count
 
 
 def _choose(recording: Recording, victims: int | None, seed: int) -> set[int] | None:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from attacks.base import ITEM_EMBEDDING, Attack, InteractionEstimate, ServerView, ThreatModel
+from attacks.base import ITEM_EMBEDDING, Attack, InteractionEstimate, ServerView, ThreatModel, ViewError
 
 
 class IMIA(Attack):
@@ -54,9 +54,9 @@ class IMIA(Attack):
         return InteractionEstimate(scores=labels, decisions=labels > 0)
 
     def _distance(self, view: ServerView, labels: Tensor, generator: torch.Generator) -> Tensor:
-        learner, served = view.learner, view.served
-        if learner is None or served is None:
-            raise ValueError("expected a view with a learner and served items")
+        learner, served = view.recommender(), view.served
+        if served is None:
+            raise ViewError("expected a view with served items")
         users = torch.randn(view.victims, learner.user_dim, generator=generator)
         shadow = learner.simulate(view.model, served, labels, users)[ITEM_EMBEDDING]
         distance: Tensor = torch.linalg.vector_norm(shadow - view.deltas[ITEM_EMBEDDING], dim=2)

@@ -116,8 +116,7 @@ class MatchedFilter(Attack):
         self, view: ServerView, victims: Tensor, labels: Tensor, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:
         """Item deltas of shadows and the factor by which the defence would shrink them."""
-        learner = view.learner
-        assert learner is not None  # `Attack.__call__` has checked the needs
+        learner = view.recommender()
         assert view.served is not None
         users = torch.randn(len(victims), learner.user_dim, generator=generator)
         deltas = learner.simulate(view.model, view.served[victims], labels, users)

@@ -119,9 +119,10 @@ def test_loss_equals_a_plain_reference(match: str) -> None:
     for victim, size in enumerate(SIZES):
         alone = some_victims(view, slice(victim, victim + 1))
         assert alone.served is not None
-        assert alone.learner is not None
         labels = torch.sigmoid(module.logits[victim : victim + 1].detach())
-        simulated = alone.learner.simulate(view.model, alone.served, labels, module.users[victim : victim + 1].detach())
+        simulated = alone.recommender().simulate(
+            view.model, alone.served, labels, module.users[victim : victim + 1].detach()
+        )
         gaps = {name: (simulated[name] - delta) / LOCAL.learning_rate for name, delta in alone.deltas.items()}
         rows = [float(gaps[ITEM_EMBEDDING][0, item].norm()) for item in range(size)]
         expected = sum(rows) / size

@@ -1,0 +1,128 @@
+"""All click patterns of a short list, and their law under a cascade model.
+
+A list of n documents has ``2^n - 2`` patterns: clients send no list of which nothing or everything was clicked.
+"""
+
+import functools
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+LONGEST = 10
+"""Documents of a list, at most; the patterns are enumerated."""
+CLICK_MODELS: dict[tuple[str, int], tuple[tuple[float, ...], tuple[float, ...]]] = {
+    ("perfect", 3): ((0.0, 0.5, 1.0), (0.0, 0.0, 0.0)),
+    ("navigational", 3): ((0.05, 0.5, 0.95), (0.2, 0.5, 0.9)),
+    ("informational", 3): ((0.4, 0.7, 0.9), (0.1, 0.3, 0.5)),
+    ("perfect", 5): ((0.0, 0.2, 0.4, 0.8, 1.0), (0.0, 0.0, 0.0, 0.0, 0.0)),
+    ("navigational", 5): ((0.05, 0.3, 0.5, 0.7, 0.95), (0.2, 0.3, 0.5, 0.7, 0.9)),
+    ("informational", 5): ((0.4, 0.6, 0.7, 0.8, 0.9), (0.1, 0.2, 0.3, 0.4, 0.5)),
+}
+"""P(click) and P(stop after a click) by grade, for 3 and 5 grades (Hofmann et al. 2013; RAIFLE, section V.B.2)."""
+
+
+@dataclass(frozen=True)
+class CascadeStep:
+    """What a cascade does at each position, ``(..., L)`` each.
+
+    Attributes:
+        passed: not clicked.
+        clicked_on: clicked, and the user reads on.
+        clicked_stop: clicked, and the user leaves.
+    """
+
+    passed: Tensor
+    clicked_on: Tensor
+    clicked_stop: Tensor
+
+
+@functools.cache
+def patterns(length: int) -> Tensor:
+    """``(2^L, L)`` every pattern as zeros and ones, float32; row r is the binary form of r."""
+    return (torch.arange(2**length)[:, None] >> torch.arange(length) & 1).float()
+
+
+def possible(mask: Tensor) -> Tensor:
+    """Which patterns a list can send: ``(..., L)`` -> ``(..., 2^L)``; some document clicked, not all, no padding."""
+    codes = patterns(mask.shape[-1]).to(mask.device)
+    real = mask.float()
+    clicked = real @ codes.T
+    return (codes.sum(1) == clicked) & (clicked > 0) & (clicked < real.sum(-1, keepdim=True))
+
+
+def steps_for_grades(click_model: str, grades: Tensor, num_grades: int) -> CascadeStep:
+    """The cascade at documents of known grades ``(..., L)``."""
+    click, stop = (torch.tensor(law, device=grades.device) for law in CLICK_MODELS[click_model, num_grades])
+    p, q = click[grades], stop[grades]
+    return CascadeStep(1 - p, p * (1 - q), p * q)
+
+
+def steps_for_law(click_model: str, law: Tensor, length: int) -> CascadeStep:
+    """The cascade at documents whose grades are drawn independently from `law` ``(G,)``; ``(L,)`` each."""
+    click, stop = (torch.tensor(values, dtype=law.dtype) for values in CLICK_MODELS[click_model, len(law)])
+    averages = ((1 - click) @ law, (click * (1 - stop)) @ law, (click * stop) @ law)
+    return CascadeStep(*(value.expand(length) for value in averages))
+
+
+def cascade_log_law(steps: CascadeStep, mask: Tensor) -> Tensor:
+    """Log probability of every pattern of a list, given that it can be sent at all.
+
+    The user goes down the list: passes or clicks, and after a click may leave.
+
+    Args:
+        steps: the cascade, ``(..., L)`` or ``(L,)``.
+        mask: ``(..., L)`` True for documents; padding comes last.
+
+    Returns:
+        ``(..., 2^L)``, ``-inf`` where impossible; all ``-inf`` where the list can send nothing.
+    """
+    length = mask.shape[-1]
+    codes = patterns(length).to(mask.device)
+    passed, on, stop = (
+        value.expand(mask.shape).masked_fill(~mask, fill).clamp(min=1e-38).log() for value, fill in _at_padding(steps)
+    )
+    # Log probability of positions before k by going on, and, at the last click, of those after k by passing.
+    going = codes * on[..., None, :] + (1 - codes) * passed[..., None, :]
+    before = going.cumsum(-1) - going
+    after = ((1 - codes) * passed[..., None, :]).flip(-1).cumsum(-1).flip(-1)
+    final = (codes > 0) & (codes.flip(-1).cumsum(-1).flip(-1) == 1)
+    ends = torch.logaddexp(stop[..., None, :].expand(after.shape), on[..., None, :] + after)
+    total = ((before + ends) * final).sum(-1)
+    total = total.masked_fill(~possible(mask) | (total < -80), -torch.inf)
+    return total - _log_sum(total)
+
+
+def uniform_log_law(mask: Tensor) -> Tensor:
+    """Every pattern that can be sent is as likely as any other: ``(..., L)`` -> ``(..., 2^L)``."""
+    total = torch.zeros(*mask.shape[:-1], 2 ** mask.shape[-1]).masked_fill(~possible(mask), -torch.inf)
+    return total - _log_sum(total)
+
+
+def count_log_law(steps: CascadeStep, mask: Tensor) -> Tensor:
+    """Only the number of clicks has the cascade's law; which documents were clicked is uniform."""
+    law = cascade_log_law(steps, mask).exp()
+    count = patterns(mask.shape[-1]).sum(1).long().to(mask.device)
+    size = torch.zeros(*mask.shape[:-1], mask.shape[-1] + 1, device=mask.device)
+    index = count.expand(law.shape)
+    mass = size.scatter_add(-1, index, law)
+    members = size.scatter_add(-1, index, possible(mask).float())
+    return (mass / members.clamp(min=1)).gather(-1, index).masked_fill(~possible(mask), 0.0).log()
+
+
+def sample_patterns(log_law: Tensor, generator: torch.Generator) -> Tensor:
+    """Draws a pattern from each law: ``(..., 2^L)`` -> ``(..., L)``; nothing clicked where the law is empty."""
+    # Gumbel's trick; the exponential draws are at least a tiny number, so that no score is infinite.
+    draws = torch.empty(log_law.shape).exponential_(generator=generator).clamp(min=1e-30)
+    best = (log_law - draws.log()).argmax(-1)
+    chosen: Tensor = patterns(int(log_law.shape[-1]).bit_length() - 1)[best]
+    return chosen * torch.isfinite(log_law).any(-1, keepdim=True)
+
+
+def _at_padding(steps: CascadeStep) -> tuple[tuple[Tensor, float], ...]:
+    """At padding the user passes."""
+    return (steps.passed, 1.0), (steps.clicked_on, 0.0), (steps.clicked_stop, 0.0)
+
+
+def _log_sum(values: Tensor) -> Tensor:
+    return values.logsumexp(-1, keepdim=True).nan_to_num(neginf=0.0)

@@ -1,0 +1,34 @@
+"""Adversarial data manipulation: what the server sends instead of the real features (RAIFLE, section III.C)."""
+
+import abc
+from collections.abc import Mapping
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+
+class Manipulation(abc.ABC):
+    """A way of the server to choose the features that clients train on.
+
+    Attributes:
+        name: the name under which it is recorded.
+    """
+
+    name: ClassVar[str]
+
+    @abc.abstractmethod
+    def features(
+        self, model: Mapping[str, Tensor], features: Tensor, mask: Tensor, *, generator: torch.Generator
+    ) -> Tensor:
+        """The features sent.
+
+        Args:
+            model: the global model that is sent with them, ``shape`` each.
+            features: ``(C, Q, L, F)`` real features of the shown documents.
+            mask: ``(C, Q, L)`` True for documents; padding comes last.
+            generator: source of randomness.
+
+        Returns:
+            ``(C, Q, L, F)``, zero where padded.
+        """

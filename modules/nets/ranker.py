@@ -1,0 +1,53 @@
+"""The rankers of online learning to rank: linear, or one hidden ReLU layer; without biases (RAIFLE, section V.B.1)."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+LINEAR = "ranker.weight"
+HIDDEN = "hidden.weight"
+OUTPUT = "output.weight"
+
+
+def ranker_parameters(num_features: int, hidden: int, generator: torch.Generator) -> dict[str, Tensor]:
+    """A fresh ranker, U(-1, 1) as published: ``(F,)``, or ``(H, F)`` and ``(H,)`` with hidden units."""
+    shapes: dict[str, tuple[int, ...]] = (
+        {HIDDEN: (hidden, num_features), OUTPUT: (hidden,)} if hidden else {LINEAR: (num_features,)}
+    )
+    return {name: torch.rand(shape, generator=generator) * 2 - 1 for name, shape in shapes.items()}
+
+
+def rank_scores(parameters: Mapping[str, Tensor], features: Tensor) -> Tensor:
+    """Scores ``(C, ..., L)`` of documents ``(C, ..., L, F)`` under stacked rankers ``(C, *shape)``."""
+    if LINEAR in parameters:
+        return (features * _between(parameters[LINEAR], features)).sum(-1)
+    return (hidden_units(parameters, features) * _between(parameters[OUTPUT], features)).sum(-1)
+
+
+def score_gradients(parameters: Mapping[str, Tensor], features: Tensor, coefficients: Tensor) -> dict[str, Tensor]:
+    """``sum_i c_i grad s_i`` over all documents of a client, by parameter.
+
+    Args:
+        parameters: stacked rankers.
+        features: ``(C, ..., L, F)``.
+        coefficients: ``(C, ..., L)``.
+    """
+    flat, weights = features.flatten(1, -2), coefficients.flatten(1)
+    if LINEAR in parameters:
+        return {LINEAR: (weights[:, None] @ flat).squeeze(1)}
+    units = hidden_units(parameters, features).flatten(1, -2)
+    through = (units > 0) * weights[..., None] * parameters[OUTPUT][:, None]
+    return {HIDDEN: through.transpose(1, 2) @ flat, OUTPUT: (weights[:, None] @ units).squeeze(1)}
+
+
+def hidden_units(parameters: Mapping[str, Tensor], features: Tensor) -> Tensor:
+    """``(C, ..., L, H)`` outputs of the hidden layer."""
+    weight = parameters[HIDDEN]
+    flat = torch.relu(features.flatten(1, -2) @ weight.transpose(1, 2))
+    return flat.reshape(*features.shape[:-1], weight.shape[1])
+
+
+def _between(value: Tensor, features: Tensor) -> Tensor:
+    """``(C, W)`` with as many ones between as `features` has dimensions there."""
+    return value.reshape(value.shape[0], *[1] * (features.dim() - 2), value.shape[-1])

@@ -1,0 +1,42 @@
+"""The local step of FPDGD, federated pairwise differentiable gradient descent (Wang et al. 2021; RAIFLE, V.B)."""
+
+import torch
+from torch import Tensor
+
+from attacks.interactions.pair_weights import click_coefficients, pair_weights, position_bias_ratio
+from modules.local_training import Parameters
+from modules.nets.ranker import rank_scores, score_gradients
+
+
+class RankingTask:
+    """Rewards a clicked document's score over an unclicked one's, pair by pair, each pair by its weight.
+
+    An example is a list: ``features (L, F)`` in displayed order, ``click (L,)``, ``shown (L,)`` True for documents.
+    """
+
+    batched_by_hand = True
+
+    def client_losses(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
+        """See `modules.local_training.Task`; the mean over the lists of a batch, which FPDGD has one by one."""
+        shown = examples["shown"] & mask[..., None]
+        scores = rank_scores(parameters, examples["features"])
+        clicks = examples["click"].to(scores.dtype)
+        ratio = position_bias_ratio(scores.detach(), shown)
+        preferred = torch.sigmoid(scores[..., :, None] - scores[..., None, :])
+        pairs = clicks[..., :, None] * (1 - clicks[..., None, :]) * (shown[..., :, None] & shown[..., None, :])
+        return -(preferred * ratio * pairs).sum((-1, -2, -3)) / mask.sum(1).clamp(min=1)
+
+    def client_loss(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
+        """See `modules.local_training.Task`."""
+        stacked = {name: value[None] for name, value in parameters.items()}
+        return self.client_losses(stacked, {name: value[None] for name, value in examples.items()}, mask[None])[0]
+
+    def client_gradients(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> tuple[Tensor, Parameters]:
+        """See `modules.local_training.Task`: linear in the clicks, so it is short."""
+        shown = examples["shown"] & mask[..., None]
+        scores = rank_scores(parameters, examples["features"])
+        clicks = examples["click"].to(scores.dtype) * shown
+        lists = mask.sum(1).clamp(min=1)
+        coefficients = -click_coefficients(pair_weights(scores, shown), clicks) / lists[:, None, None]
+        losses = self.client_losses(parameters, examples, mask)
+        return losses, score_gradients(parameters, examples["features"], coefficients)
