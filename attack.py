@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from jsonargparse import ArgumentParser
+from tqdm import tqdm
 
 from attacks.base import Attack, ViewError
 from datamodules.deltas import Recording
 from errors import InputError
-from experiment import ALL_ATTACKS, Experiment, Scale, make_data, run_cell
+from experiments import read_experiment
+from experiments.base import RECOMMENDER_ATTACKS, Choice, Scale
 from modules.registry import learner_from
 from reports.evaluation import Evaluation, evaluate, summarise
 from reports.outcome import combine, finish, join_runs
@@ -46,7 +48,7 @@ def audit(
         victims: attack only so many victims, drawn at random.
         gate: by metric, the highest mean that passes, e.g. ``{"auc": 0.6}``; exit status 3 when an attack exceeds it.
     """
-    attacks = [kind() for name, kind in ALL_ATTACKS.items() if name != "raifle"]
+    attacks = [kind() for name, kind in RECOMMENDER_ATTACKS.items() if not name.startswith("raifle")]
     status, evaluation = _attack_recording(attacks, deltas, out, seed, victims)
     for name, lacking in evaluation.missing.items():
         print(f"{name} could not run: the recording lacks {lacking}")
@@ -74,22 +76,20 @@ def reproduce(
         out: where the results go; None for runs/NAME.
     """
     start = time.perf_counter()
-    experiment = Experiment.read(Path(config))
+    experiment = read_experiment(Path(config))
     directory = Path(out or f"runs/{experiment.experiment}")
-    names = experiment.choose(data)
+    choice = Choice(root=root, data=data, scale=scale, seeds=seeds, victims=victims)
     evaluations: list[Evaluation] = []
-    for name in names:
-        for cell in experiment.cells:
-            for seed in range(seeds):
-                key = f"{name}-{scale}-eps{cell.epsilon:g}-l1{cell.defence:g}-seed{seed}-victims{victims or 'all'}"
-                folder = directory / "cells" / key
-                print(f"{key}", file=sys.stderr)
-                found, seconds = run_cell(
-                    experiment, cell, data=name, root=root, seed=seed, scale=scale, victims=victims, directory=folder
-                )
-                print(f"  trained in {seconds['train']:.1f} s, attacked in {seconds['attack']:.1f} s", file=sys.stderr)
-                evaluations.append(found)
-    fingerprints = [make_data(name, root=root).fingerprint for name in names]
+    with tqdm(list(experiment.cells(choice)), desc=experiment.experiment, unit="cell") as bar:
+        for cell in bar:
+            bar.set_postfix_str(cell.key)
+            found, seconds = cell.run(directory / "cells" / cell.key)
+            bar.write(
+                f"{cell.key}: trained in {seconds['train']:.1f} s, attacked in {seconds['attack']:.1f} s",
+                file=sys.stderr,
+            )
+            evaluations.append(found)
+    fingerprints = [experiment.source(name, root).fingerprint for name in experiment.names(choice)]
     source = {key: " ".join(print_[key] for print_ in fingerprints) for key in ("name", "sha256")}
     finish(
         combine(evaluations),
@@ -99,7 +99,7 @@ def reproduce(
         seed=0,
         seconds=time.perf_counter() - start,
         metrics=experiment.metrics,
-        threat_models={name: ALL_ATTACKS[name].threat_model for name in experiment.attacks},
+        threat_models={name: experiment.known_attacks[name].threat_model for name in experiment.attacks},
     )
     return 0
 
@@ -111,7 +111,9 @@ def report(directories: list[str], out: str = "runs/report") -> int:
         directories: folders that hold a results.json.
         out: where the page goes.
     """
-    join_runs([Path(d) for d in directories], Path(out), {n: kind.threat_model for n, kind in ALL_ATTACKS.items()})
+    join_runs(
+        [Path(d) for d in directories], Path(out), {n: kind.threat_model for n, kind in RECOMMENDER_ATTACKS.items()}
+    )
     return 0
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from reports.results import Paper
+from reports.tables import BASELINES
 
 _FOLDER = Path(__file__).parent / "paper_values"
 
@@ -16,6 +17,14 @@ _FOLDER = Path(__file__).parent / "paper_values"
 def raifle_values() -> pd.DataFrame:
     """RAIFLE's tables V, VI and XIII; table IX's FNCF rows are table XIII's, rounded."""
     return pd.read_csv(_FOLDER / "raifle.csv", dtype={"epsilon": str, "defence": int})
+
+
+@functools.cache
+def raifle_ranking_values() -> pd.DataFrame:
+    """RAIFLE's tables VII, IX, X, XI and XIV on FPDGD; of XIV the rows that can be read for certain, first."""
+    values = pd.read_csv(_FOLDER / "raifle_fpdgd.csv", dtype={"epsilon": str, "attack": str})
+    order = {"XIV": 0, "VII": 1, "IX": 2}
+    return values.sort_values("table", key=lambda table: table.map(order), kind="stable")
 
 
 def paper_value(attack: str, metric: str, setting: Mapping[str, Any]) -> Paper | None:
@@ -28,8 +37,10 @@ def paper_value(attack: str, metric: str, setting: Mapping[str, Any]) -> Paper |
         metric: lower-case name.
         setting: holds ``data``, and ``epsilon`` and ``defence`` where they are columns.
     """
-    if attack in {"chance", "popularity"}:
+    if attack in BASELINES:
         return None
+    if "ranker" in setting:
+        return _ranking_value(attack, metric, setting)
     values = raifle_values()
     found = values[
         (values["attack"] == ("imia" if attack == "imia" else "raifle"))
@@ -43,3 +54,23 @@ def paper_value(attack: str, metric: str, setting: Mapping[str, Any]) -> Paper |
         return None
     row = found.iloc[0]
     return Paper(float(row["value"]), f"RAIFLE Table {row['table']}")
+
+
+def _ranking_value(attack: str, metric: str, setting: Mapping[str, Any]) -> Paper | None:
+    values = raifle_ranking_values()
+    key = {
+        "attack": "raifle-none" if attack == "raifle-none" else "raifle",
+        "metric": metric,
+        "statistic": "mean",
+        "data": setting["data"],
+        "ranker": setting["ranker"],
+        "click_model": setting["click_model"],
+        "queries": setting["queries"],
+        "epsilon": str(setting["epsilon"]),
+    }
+    found = values[
+        functools.reduce(lambda kept, name: kept & (values[name] == key[name]), key, values["table"] != "XI")
+    ]
+    if found.empty:
+        return None
+    return Paper(float(found.iloc[0]["value"]), f"RAIFLE Table {found.iloc[0]['table']}")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from reports.results import Result
 
-BASELINES = frozenset({"chance", "popularity"})
+BASELINES = frozenset({"chance", "popularity", "prior-only"})
 """Lines that read no update; they stand beside a table, and in no attack's number."""
 HEADER = ("attack", "setting", "metric", "mean", "95% interval", "n", "paper", "difference", "ms per victim")
 

@@ -1,0 +1,34 @@
+"""The papers' tables as experiments, read from configs/paper."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from errors import InputError
+from experiments.base import PaperExperiment, check_names
+from experiments.ranking import RankingExperiment
+from experiments.recommendation import RecommendationExperiment
+
+_KINDS: dict[str, Callable[[dict[str, Any]], PaperExperiment]] = {
+    "recommendation": RecommendationExperiment.parse,
+    "ranking": RankingExperiment.parse,
+}
+
+
+def read_experiment(path: Path) -> PaperExperiment:
+    """Reads a configuration of configs/paper.
+
+    Raises:
+        InputError: it is missing, no YAML, or has an unknown key, attack or data set.
+    """
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        kind = content.pop("kind")
+        check_names("kind", [kind], list(_KINDS))
+        return _KINDS[kind](content)
+    except (OSError, yaml.YAMLError, TypeError, KeyError, AttributeError) as error:
+        raise InputError(
+            expected="an experiment as in configs/paper", found=f"{error} in {path}", way_out="Mend that key."
+        ) from None

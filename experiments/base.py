@@ -1,0 +1,250 @@
+"""What every paper's table has in common as an experiment: cells, each trained, recorded and attacked once."""
+
+import abc
+import dataclasses
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from lightning import Trainer
+
+from attacks.base import Attack
+from attacks.registry import ATTACKS
+from callbacks.delta_recorder import DeltaRecorder
+from datamodules.base import FederatedDataModule
+from datamodules.deltas import Recording
+from datamodules.recording_format import write_whole
+from errors import InputError
+from modules.federated import FederatedModule
+from modules.list_matching import ListMatching, ManipulatedListMatching
+from modules.raifle import Raifle
+from modules.registry import learner_from
+from reports.evaluation import Evaluation, evaluate
+from reports.results import VictimRow
+
+Scale = Literal["small", "paper"]
+RECOMMENDER_ATTACKS: dict[str, type[Attack]] = {**ATTACKS, Raifle.name: Raifle}
+RANKING_ATTACKS: dict[str, type[Attack]] = {
+    **ATTACKS,
+    **{kind.name: kind for kind in (ListMatching, ManipulatedListMatching)},
+}
+"""RAIFLE is another program on rankings than on recommendations, under one name."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the command line asks of an experiment.
+
+    Attributes:
+        root: folder of the data sets.
+        data: only this data set, None for all.
+        scale: ``small`` or ``paper``.
+        seeds: number of trainings, from seed 0 on.
+        victims: most victims of a recording, None for all.
+    """
+
+    root: str | None = None
+    data: str | None = None
+    scale: Scale = "small"
+    seeds: int = 1
+    victims: int | None = None
+
+
+class PaperExperiment(abc.ABC):
+    """A table.
+
+    Attributes:
+        experiment: its name.
+        metrics: the metrics it reports.
+        data: data sets by folder name.
+        attacks: what is run, by name, with constructor arguments.
+        limits: by slow attack, how many victims of each recording it attacks, drawn at random.
+    """
+
+    experiment: str
+    metrics: list[str]
+    data: list[str]
+    attacks: dict[str, dict[str, Any]]
+    limits: dict[str, int]
+
+    @property
+    @abc.abstractmethod
+    def known_attacks(self) -> Mapping[str, type[Attack]]:
+        """Every attack that the table may name."""
+
+    @abc.abstractmethod
+    def cells(self, choice: Choice) -> "Iterator[PaperCell]":
+        """Every cell to run."""
+
+    @abc.abstractmethod
+    def source(self, data: str, root: str | None) -> FederatedDataModule:
+        """A data set by its folder name."""
+
+    def names(self, choice: Choice) -> list[str]:
+        """The data sets to run: all of the table's, or the one that is asked for."""
+        if choice.data is None:
+            return self.data
+        check_names("data set", [choice.data], self.data)
+        return [choice.data]
+
+    def make_attacks(self, names: Sequence[str] | None = None) -> list[Attack]:
+        """The attacks, built; of those named, or all.
+
+        Raises:
+            InputError: an argument is unknown or impossible.
+        """
+        try:
+            return [
+                self.known_attacks[name](**arguments)
+                for name, arguments in self.attacks.items()
+                if names is None or name in names
+            ]
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                expected="arguments that the attack takes", found=str(error), way_out="Mend `attacks` in the table."
+            ) from None
+
+
+@dataclass(frozen=True)
+class PaperCell(abc.ABC):
+    """One training, and the attacks on its recording.
+
+    Attributes:
+        experiment: the table it belongs to.
+        data: folder name of the data set.
+        choice: what the command line asks.
+        seed: seed of the training.
+    """
+
+    experiment: PaperExperiment
+    data: str
+    choice: Choice
+    seed: int
+
+    @property
+    @abc.abstractmethod
+    def key(self) -> str:
+        """A folder name that no other cell has."""
+
+    @property
+    @abc.abstractmethod
+    def setting(self) -> dict[str, Any]:
+        """The cell's keys in results.json."""
+
+    @abc.abstractmethod
+    def build(self) -> tuple[FederatedModule, FederatedDataModule]:
+        """The clients' learner and their data."""
+
+    @property
+    def rounds(self) -> int:
+        """Rounds to train and record."""
+        return 1
+
+    @property
+    def recorded(self) -> list[str] | None:
+        """Patterns of the parameters to record, None for all."""
+        return None
+
+    @property
+    def victims_per_view(self) -> int:
+        """Most victims attacked at once."""
+        return 64
+
+    @property
+    def attacks(self) -> list[str] | None:
+        """Names of the attacks to run on this cell, None for all of the table's."""
+        return None
+
+    def run(self, directory: Path) -> tuple[Evaluation, dict[str, float]]:
+        """Trains, records and attacks; a cell that was finished before is read back.
+
+        Returns:
+            The scores, and seconds by stage: ``train`` and ``attack``.
+        """
+        done = directory / "cell.json"
+        if done.exists():
+            content = json.loads(done.read_text(encoding="utf-8"))
+            return _evaluation(content), content["seconds"]
+        start = time.perf_counter()
+        recording = Recording(self._record(directory))
+        middle = time.perf_counter()
+        evaluation = evaluate(
+            recording,
+            self.experiment.make_attacks(self.attacks),
+            seed=self.seed,
+            setting=self.setting,
+            learner=learner_from(recording.manifest.learner),
+            victims=self.choice.victims,
+            limits=self.experiment.limits,
+            victims_per_view=self.victims_per_view,
+        )
+        seconds = {"train": middle - start, "attack": time.perf_counter() - middle}
+        content = {
+            "rows": [dataclasses.asdict(row) for row in evaluation.rows],
+            "roc": {name: rate.tolist() for name, rate in evaluation.roc.items()},
+            "missing": evaluation.missing,
+            "seconds": seconds,
+        }
+        write_whole(done, json.dumps(content).encode())
+        return evaluation, seconds
+
+    def _record(self, directory: Path) -> Path:
+        module, source = self.build()
+        recorded = directory / "deltas"
+        (recorded / "manifest.json").unlink(missing_ok=True)
+        (recorded / "journal.jsonl").unlink(missing_ok=True)
+        Trainer(
+            max_steps=self.rounds,
+            accelerator="auto",
+            devices=1,
+            logger=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            limit_val_batches=0,
+            use_distributed_sampler=False,
+            default_root_dir=directory,
+            callbacks=[DeltaRecorder(directory=str(recorded), parameters=self.recorded)],
+        ).fit(module, datamodule=source)
+        return recorded
+
+
+def check_names(kind: str, given: Sequence[str], known: Sequence[str]) -> None:
+    """Refuses a name that is not known.
+
+    Raises:
+        InputError: one of `given` is not in `known`.
+    """
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        raise InputError(
+            expected=f"{kind}s among {', '.join(known)}", found=unknown[0], way_out=f"Mend the name of the {kind}."
+        )
+
+
+def as_number(name: str, value: Any) -> float:
+    """A number from a configuration; a budget written as ``inf`` in YAML is text.
+
+    Raises:
+        InputError: it is none.
+    """
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise InputError(expected=f"a number as {name}", found=repr(value), way_out="Mend the cell.") from None
+
+
+def plain_number(value: float) -> float | int | str:
+    """As results.json has it: whole numbers whole, infinity as ``inf``."""
+    if value == float("inf"):
+        return "inf"
+    return int(value) if float(value).is_integer() else value
+
+
+def _evaluation(content: Mapping[str, Any]) -> Evaluation:
+    rows = [VictimRow(**row) for row in content["rows"]]
+    return Evaluation(rows, {name: torch.tensor(rate) for name, rate in content["roc"].items()}, content["missing"])

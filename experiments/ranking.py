@@ -1,0 +1,164 @@
+"""RAIFLE's federated online learning to rank, tables VII, IX and XIV, as an experiment."""
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from attacks.base import Attack
+from attacks.manipulation.base import Manipulation
+from attacks.manipulation.codebook import Codebook
+from attacks.manipulation.noise import NoiseInjection
+from datamodules.base import FederatedDataModule
+from datamodules.letor import LETOR
+from datamodules.mslr import MSLR
+from datamodules.ranking import RankingDataModule
+from datamodules.synthetic_ranking import SyntheticRanking
+from defenses.local_dp import LocalDP
+from errors import InputError
+from experiments.base import RANKING_ATTACKS, Choice, PaperCell, PaperExperiment, as_number, check_names, plain_number
+from modules.federated import FederatedModule
+from modules.fpdgd import FPDGD
+
+_DATA = ("MQ2007", "MQ2008", "MSLR-WEB10K", "MSLR-WEB30K", "synthetic-mslr", "synthetic-letor")
+_MANIPULATIONS: dict[str, type[Manipulation] | None] = {"none": None, "noise": NoiseInjection, "codebook": Codebook}
+_RANKERS = {"linear": 0, "neural-4": 4, "neural-8": 8, "neural-16": 16}
+
+
+def ranking_data(name: str, root: str | None, **options: Any) -> RankingDataModule:
+    """A ranking set by its folder name."""
+    if name.startswith("MQ"):
+        return LETOR(root=root, name=name, **options)  # type: ignore[arg-type]
+    if name.startswith("MSLR"):
+        return MSLR(root=root, name=name, **options)  # type: ignore[arg-type]
+    return SyntheticRanking(shape="mslr" if name == "synthetic-mslr" else "letor", queries=600, **options)
+
+
+@dataclass(frozen=True)
+class RankingExperiment(PaperExperiment):
+    """A table: every ranker with every click model, number of queries, budget and manipulation.
+
+    Attributes:
+        experiment: its name.
+        metrics: the metrics it reports.
+        data: data sets by folder name.
+        rankers: ``linear`` or ``neural-UNITS``.
+        click_models: how clients click.
+        queries: queries of a client.
+        epsilons: privacy budgets of local DP.
+        manipulations: by what the server sends (``none``, ``noise``, ``codebook``), the attacks on it.
+        attacks: constructor arguments of the attacks, by name.
+        limits: by slow attack, how many victims of each recording it attacks, drawn at random.
+        users: least number of users in a cell; the queries are dealt out as often as that takes.
+        clip: L2 norm to which an update is clipped under local DP.
+        delta: delta of local DP.
+    """
+
+    experiment: str
+    metrics: list[str]
+    data: list[str]
+    rankers: list[str]
+    click_models: list[str]
+    queries: list[int]
+    epsilons: list[float]
+    manipulations: dict[str, list[str]]
+    attacks: dict[str, dict[str, Any]]
+    limits: dict[str, int] = field(default_factory=dict)
+    users: int = 100
+    clip: float = 0.25
+    delta: float = 1e-8
+
+    @classmethod
+    def parse(cls, content: dict[str, Any]) -> "RankingExperiment":
+        """From a configuration."""
+        made = cls(**{**content, "epsilons": [as_number("epsilon", value) for value in content["epsilons"]]})
+        check_names("attack", list(made.attacks), list(RANKING_ATTACKS))
+        check_names("data set", made.data, _DATA)
+        check_names("ranker", made.rankers, list(_RANKERS))
+        check_names("manipulation", list(made.manipulations), list(_MANIPULATIONS))
+        for names in made.manipulations.values():
+            check_names("attack", names, list(made.attacks))
+        if min(made.epsilons) <= 0:
+            raise InputError(expected="epsilons > 0", found=str(min(made.epsilons)), way_out="inf means no noise.")
+        return made
+
+    @property
+    def known_attacks(self) -> Mapping[str, type[Attack]]:
+        """See `PaperExperiment.known_attacks`."""
+        return RANKING_ATTACKS
+
+    def cells(self, choice: Choice) -> Iterator[PaperCell]:
+        """See `PaperExperiment.cells`."""
+        columns = itertools.product(
+            self.names(choice), self.rankers, self.click_models, self.queries, self.epsilons, self.manipulations
+        )
+        for data, ranker, click_model, queries, epsilon, manipulation in columns:
+            for seed in range(choice.seeds):
+                yield _Cell(self, data, choice, seed, self, ranker, click_model, queries, epsilon, manipulation)
+
+    def source(self, data: str, root: str | None) -> FederatedDataModule:
+        """See `PaperExperiment.source`."""
+        return ranking_data(data, root)
+
+
+@dataclass(frozen=True)
+class _Cell(PaperCell):
+    table: RankingExperiment
+    ranker: str
+    click_model: str
+    queries: int
+    epsilon: float
+    manipulation: str
+
+    @property
+    def victims_per_view(self) -> int:
+        return 256
+
+    @property
+    def key(self) -> str:
+        cell = f"{self.data}-{self.ranker}-{self.click_model}-q{self.queries}-eps{self.epsilon:g}-{self.manipulation}"
+        return f"{cell}-seed{self.seed}-victims{self.choice.victims or 'all'}"
+
+    @property
+    def setting(self) -> dict[str, Any]:
+        return {
+            "data": self.data,
+            "ranker": self.ranker,
+            "click_model": self.click_model,
+            "queries": self.queries,
+            "epsilon": plain_number(self.epsilon),
+            "manipulation": self.manipulation,
+        }
+
+    @property
+    def attacks(self) -> list[str]:
+        return self.table.manipulations[self.manipulation]
+
+    @property
+    def rounds(self) -> int:
+        """One for every time that the queries are dealt out."""
+        users = ranking_data(self.data, self.choice.root, queries_per_client=self.queries).num_clients
+        return math.ceil(self.table.users / users)
+
+    def build(self) -> tuple[FederatedModule, FederatedDataModule]:
+        source = ranking_data(
+            self.data, self.choice.root, queries_per_client=self.queries, shuffles=self.rounds, seed=self.seed
+        )
+        private = math.isfinite(self.epsilon)
+        table = self.table
+        kind = _MANIPULATIONS[self.manipulation]
+        module = FPDGD(
+            num_features=source.num_features,
+            num_grades=source.num_grades,
+            num_clients=source.num_clients,
+            grade_law=source.grade_law,
+            hidden=_RANKERS[self.ranker],
+            click_model=self.click_model,  # type: ignore[arg-type]
+            manipulation=None if kind is None else kind(),
+            # A fresh ranker for every user, says the paper; here for every time the queries are dealt out.
+            new_model_every_round=True,
+            defenses=[LocalDP(clip=table.clip, epsilon=self.epsilon, delta=table.delta)] if private else [],
+            seed=self.seed,
+        )
+        return module, source

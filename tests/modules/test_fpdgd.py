@@ -1,0 +1,197 @@
+"""FPDGD: the engine's step is autograd's, the simulation is the engine's, the round keeps its promises."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import torch
+from lightning import Trainer
+
+from attacks.base import InteractionEstimate, ServerView, ViewError
+from attacks.interactions.codebook import Codebook as CodebookAttack
+from attacks.interactions.lists import ranked_lists
+from attacks.manipulation.base import Manipulation
+from attacks.manipulation.codebook import Codebook
+from attacks.manipulation.fingerprint import Fingerprint
+from attacks.manipulation.noise import NoiseInjection
+from attacks.metrics import auc_per_victim
+from callbacks.delta_recorder import DeltaRecorder
+from datamodules.deltas import Recording
+from datamodules.keys import generator_for
+from datamodules.synthetic_ranking import SyntheticRanking
+from defenses.local_dp import LocalDP
+from errors import InputError
+from modules.batches import batch_schedule
+from modules.fpdgd import FPDGD
+from modules.local_optimizers import Engine
+from modules.local_training import train_clients
+from modules.nets.ranker import rank_scores
+from modules.ranking import RankingTask
+from modules.registry import learner_from
+
+
+def source(queries_per_client: int = 4, **options: object) -> SyntheticRanking:
+    return SyntheticRanking(
+        shape="letor",
+        queries=60,
+        test_queries=10,
+        fewest_documents=2,
+        most_documents=30,
+        queries_per_client=queries_per_client,
+        **options,
+    )
+
+
+def ranker(data: SyntheticRanking, **options: object) -> FPDGD:
+    return FPDGD(
+        num_features=data.num_features,
+        num_grades=data.num_grades,
+        num_clients=data.num_clients,
+        grade_law=data.grade_law,
+        **options,  # type: ignore[arg-type]
+    )
+
+
+def record(folder: Path, data: SyntheticRanking, module: FPDGD, rounds: int = 1) -> Recording:
+    Trainer(
+        max_steps=rounds,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        limit_val_batches=0,
+        default_root_dir=folder,
+        callbacks=[DeltaRecorder()],
+    ).fit(module, datamodule=data)
+    return Recording(folder / "deltas")
+
+
+def first_view(recording: Recording) -> ServerView:
+    learner = learner_from(recording.manifest.learner)
+    return next(recording.views(victims_per_view=1000, learner=learner))
+
+
+@pytest.mark.parametrize("hidden", [0, 3])
+def test_written_gradient_is_autograds(hidden: int) -> None:
+    data = source()
+    module = ranker(data, hidden=hidden)
+    cohort = module.interact(data.cohort(0), module.public_parameters())
+    parameters = {
+        name: value.double().expand(len(cohort), *value.shape).clone().requires_grad_()
+        for name, value in module.public_parameters().items()
+    }
+    examples = {name: value.double() if value.is_floating_point() else value for name, value in cohort.examples.items()}
+    losses = RankingTask().client_losses(parameters, examples, cohort.mask)
+    expected = dict(zip(parameters, torch.autograd.grad(losses.sum(), list(parameters.values())), strict=True))
+    with torch.no_grad():
+        found, gradients = RankingTask().client_gradients(parameters, examples, cohort.mask)
+    torch.testing.assert_close(found, losses.detach())
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(gradient, expected[name])
+
+
+@pytest.mark.parametrize("hidden", [0, 3])
+@pytest.mark.parametrize("engine", ["vectorized", "sequential"])
+def test_simulation_in_the_clients_order_equals_the_engine(hidden: int, engine: Engine) -> None:
+    data = source()
+    module = ranker(data, hidden=hidden)
+    public = module.public_parameters()
+    cohort = module.interact(data.cohort(0), public)
+    local = dataclasses.replace(module.local, engine=engine)
+    trained = train_clients(module.task, public, {}, cohort, local, seed=0).deltas
+    schedule = batch_schedule(cohort, batch_size=1, epochs=1, seed=0)
+    learner = learner_from(module.learner_description())
+    for client, plan in enumerate(schedule):
+        lists = len(plan)
+        own = {name: value[client : client + 1, :lists] for name, value in cohort.examples.items()}
+        simulated = learner.simulate_lists(  # type: ignore[union-attr]
+            public, own["features"], own["shown"], own["click"], plan.T
+        )
+        for name, delta in trained.items():
+            torch.testing.assert_close(simulated[name][0], delta[client], atol=1e-5, rtol=1e-4)
+
+
+def test_lists_of_a_recording_are_the_lists_shown(tmp_path: Path) -> None:
+    data = source()
+    module = ranker(data)
+    view = first_view(record(tmp_path, data, module))
+    lists = ranked_lists(view)
+    cohort = module.round_record.cohort
+    assert view.served is not None
+    order = torch.argsort(torch.tensor([int(c) for c in cohort.clients]))
+    assert len(order) == view.victims
+    served = {tuple(row[row >= 0].tolist()) for row in view.served}
+    shown = cohort.examples["document"]
+    expected = {tuple(row[row >= 0].tolist()) for row in shown.where(cohort.mask[..., None], -1).flatten(1)}
+    assert served == expected
+    back = lists.of_items(lists.mask.float(), view.served_mask)
+    assert torch.equal(back.bool(), view.served_mask)
+
+
+@pytest.mark.parametrize("hidden", [0, 4])
+@pytest.mark.parametrize("epsilon", ["inf", 500])
+def test_codebook_reads_the_clicks_and_shuffled_updates_give_chance(
+    tmp_path: Path, hidden: int, epsilon: object
+) -> None:
+    data = source()
+    defenses = [] if epsilon == "inf" else [LocalDP(clip=0.25, epsilon=float(str(epsilon)), delta=1e-8)]
+    recording = record(tmp_path, data, ranker(data, hidden=hidden, manipulation=Codebook(), defenses=defenses))
+    view = first_view(recording)
+    labels = recording.truth(view)["labels"]
+    estimate = CodebookAttack()(view, generator=generator_for(0, "attack"))
+    assert isinstance(estimate, InteractionEstimate)
+    assert float(auc_per_victim(estimate.scores, labels, view.served_mask).nanmean()) > 0.99
+    turned = {name: value.roll(1, 0) for name, value in view.deltas.items()}
+    wrong = CodebookAttack()(dataclasses.replace(view, deltas=turned), generator=generator_for(0, "attack"))
+    assert isinstance(wrong, InteractionEstimate)
+    assert abs(float(auc_per_victim(wrong.scores, labels, view.served_mask).nanmean()) - 0.5) < 0.12
+
+
+def test_codebook_refuses_features_that_are_none(tmp_path: Path) -> None:
+    data = source()
+    view = first_view(record(tmp_path, data, ranker(data)))
+    with pytest.raises(ViewError, match="overlap"):
+        CodebookAttack()(view, generator=generator_for(0, "attack"))
+
+
+@pytest.mark.parametrize(
+    "manipulation", [NoiseInjection(), NoiseInjection(share_of_features=0.5), Fingerprint(), Codebook()]
+)
+def test_manipulation_keeps_padding_zero(manipulation: Manipulation) -> None:
+    data = source()
+    module = ranker(data, manipulation=manipulation)
+    cohort = module.interact(data.cohort(0), module.public_parameters())
+    assert float(cohort.examples["features"][~cohort.examples["shown"]].abs().sum()) == 0
+
+
+def test_codebook_scores_are_equal_within_a_list() -> None:
+    data = source()
+    module = ranker(data, hidden=4, manipulation=Codebook())
+    cohort = module.interact(data.cohort(0), module.public_parameters())
+    stacked = {name: value.expand(len(cohort), *value.shape) for name, value in module.public_parameters().items()}
+    scores = rank_scores(stacked, cohort.examples["features"])
+    shown = cohort.examples["shown"]
+    spread = scores.masked_fill(~shown, -torch.inf).amax(2) - scores.masked_fill(~shown, torch.inf).amin(2)
+    assert float(spread.max()) < 1e-3
+
+
+def test_training_improves_the_ranking(tmp_path: Path) -> None:
+    data = SyntheticRanking(shape="letor", queries=300, test_queries=60, queries_per_client=2, clients_per_round=50)
+    module = ranker(data, click_model="perfect")
+
+    def ndcg(trained: FPDGD) -> float:
+        trained.on_validation_epoch_start()
+        trained.ndcg.reset()
+        for batch in data.val_dataloader():
+            trained.update_metrics(batch)
+        return float(trained.ndcg.compute())
+
+    before = ndcg(module)
+    record(tmp_path, data, module, rounds=30)
+    assert ndcg(module) > before + 0.05
+
+
+def test_an_impossible_click_model_is_refused() -> None:
+    with pytest.raises(InputError, match="click model"):
+        FPDGD(num_features=4, num_grades=4, num_clients=2, grade_law=[0.25] * 4)
