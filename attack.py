@@ -33,7 +33,10 @@ def run(attack: Attack, deltas: str, out: str | None = None, seed: int = 0, vict
         seed: seed of the attack's draws.
         victims: attack only so many victims, drawn at random.
     """
-    return _attack_recording([attack], deltas, out, seed, victims)[0]
+    status, evaluation = _attack_recording([attack], deltas, out, seed, victims)
+    if not evaluation.rows:
+        raise ViewError(f"attack {attack.name!r} could not run: {evaluation.missing.get(attack.name, 'no victims')}")
+    return status
 
 
 def audit(
@@ -51,7 +54,7 @@ def audit(
     attacks = [kind() for name, kind in RECOMMENDER_ATTACKS.items() if not name.startswith("raifle")]
     status, evaluation = _attack_recording(attacks, deltas, out, seed, victims)
     for name, lacking in evaluation.missing.items():
-        print(f"{name} could not run: the recording lacks {lacking}")
+        print(f"{name} could not run: {lacking}")
     return GATE_PASSED if status == 0 and _exceeds(evaluation, gate or {}) else status
 
 

@@ -1,7 +1,7 @@
 """Federated training: ``python train.py fit --config configs/train/fncf_movielens.yaml --data.root DIR``."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from lightning import LightningModule, Trainer
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
@@ -10,15 +10,28 @@ from callbacks.delta_recorder import DeltaRecorder
 from callbacks.privacy_budget import PrivacyBudget
 from callbacks.run_config import RunConfig
 from datamodules.base import FederatedDataModule
+from datamodules.letor import LETOR
 from datamodules.movielens import MovieLens
+from datamodules.mslr import MSLR
 from datamodules.steam import Steam
 from datamodules.synthetic import SyntheticRecommender
+from datamodules.synthetic_ranking import SyntheticRanking
 from errors import InputError
 from modules.central import CentralFNCF
 from modules.fncf import FNCF
+from modules.fpdgd import FPDGD
 
-SHORT_NAMES = (DeltaRecorder, PrivacyBudget, MovieLens, Steam, SyntheticRecommender, FNCF, CentralFNCF)
+SHORT_NAMES = (
+    *(DeltaRecorder, PrivacyBudget),
+    *(MovieLens, Steam, SyntheticRecommender, LETOR, MSLR, SyntheticRanking),
+    *(FNCF, CentralFNCF, FPDGD),
+)
 """Classes that a config may name without their module: jsonargparse finds what was imported."""
+
+
+def attrgetter_or_none(name: str) -> Callable[[object], object]:
+    """What the data say of themselves under a name; None where they say nothing."""
+    return lambda data: getattr(data, name, None)
 
 
 class FederatedCLI(LightningCLI):
@@ -28,8 +41,10 @@ class FederatedCLI(LightningCLI):
         """Links what model and data must agree on."""
         parser.link_arguments("data.init_args.seed", "model.init_args.seed")
         parser.link_arguments("trainer.default_root_dir", "trainer.logger.init_args.save_dir")
-        for name in ("num_items", "num_clients"):
-            parser.link_arguments(f"data.{name}", f"model.init_args.{name}", apply_on="instantiate")
+        for name in ("num_items", "num_clients", "num_features", "num_grades", "grade_law"):
+            parser.link_arguments(
+                "data", f"model.init_args.{name}", compute_fn=attrgetter_or_none(name), apply_on="instantiate"
+            )
 
 
 def main(args: ArgsType = None) -> FederatedCLI:

@@ -5,11 +5,13 @@ from attacks.interactions.chance import Chance
 from attacks.interactions.codebook import Codebook
 from attacks.interactions.direction import Direction
 from attacks.interactions.imia import IMIA
+from attacks.interactions.list_posterior import ListPosterior
 from attacks.interactions.list_prior_only import PriorOnly
 from attacks.interactions.matched_filter import MatchedFilter
 from attacks.interactions.popularity import Popularity
 from attacks.interactions.row_norm import RowNorm
 
 ATTACKS: dict[str, type[Attack]] = {
-    attack.name: attack for attack in (Chance, Codebook, Direction, IMIA, MatchedFilter, Popularity, PriorOnly, RowNorm)
+    attack.name: attack
+    for attack in (Chance, Codebook, Direction, IMIA, ListPosterior, MatchedFilter, Popularity, PriorOnly, RowNorm)
 }

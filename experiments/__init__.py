@@ -10,10 +10,12 @@ from errors import InputError
 from experiments.base import PaperExperiment, check_names
 from experiments.ranking import RankingExperiment
 from experiments.recommendation import RecommendationExperiment
+from experiments.utility import UtilityExperiment
 
 _KINDS: dict[str, Callable[[dict[str, Any]], PaperExperiment]] = {
     "recommendation": RecommendationExperiment.parse,
     "ranking": RankingExperiment.parse,
+    "ranking-utility": UtilityExperiment.parse,
 }
 
 

@@ -169,6 +169,18 @@ class PaperCell(abc.ABC):
         if done.exists():
             content = json.loads(done.read_text(encoding="utf-8"))
             return _evaluation(content), content["seconds"]
+        evaluation, seconds = self.evaluate(directory)
+        content = {
+            "rows": [dataclasses.asdict(row) for row in evaluation.rows],
+            "roc": {name: rate.tolist() for name, rate in evaluation.roc.items()},
+            "missing": evaluation.missing,
+            "seconds": seconds,
+        }
+        write_whole(done, json.dumps(content).encode())
+        return evaluation, seconds
+
+    def evaluate(self, directory: Path) -> tuple[Evaluation, dict[str, float]]:
+        """What `run` does where the cell is new."""
         start = time.perf_counter()
         recording = Recording(self._record(directory))
         middle = time.perf_counter()
@@ -182,15 +194,7 @@ class PaperCell(abc.ABC):
             limits=self.experiment.limits,
             victims_per_view=self.victims_per_view,
         )
-        seconds = {"train": middle - start, "attack": time.perf_counter() - middle}
-        content = {
-            "rows": [dataclasses.asdict(row) for row in evaluation.rows],
-            "roc": {name: rate.tolist() for name, rate in evaluation.roc.items()},
-            "missing": evaluation.missing,
-            "seconds": seconds,
-        }
-        write_whole(done, json.dumps(content).encode())
-        return evaluation, seconds
+        return evaluation, {"train": middle - start, "attack": time.perf_counter() - middle}
 
     def _record(self, directory: Path) -> Path:
         module, source = self.build()

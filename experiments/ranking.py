@@ -1,4 +1,4 @@
-"""RAIFLE's federated online learning to rank, tables VII, IX and XIV, as an experiment."""
+"""RAIFLE's federated online learning to rank, tables VII, IX, XI and XIV, as an experiment."""
 
 import itertools
 import math
@@ -15,15 +15,17 @@ from datamodules.letor import LETOR
 from datamodules.mslr import MSLR
 from datamodules.ranking import RankingDataModule
 from datamodules.synthetic_ranking import SyntheticRanking
+from defenses.base import Defense
 from defenses.local_dp import LocalDP
+from defenses.secure_aggregation import SecureAggregation
 from errors import InputError
 from experiments.base import RANKING_ATTACKS, Choice, PaperCell, PaperExperiment, as_number, check_names, plain_number
 from modules.federated import FederatedModule
 from modules.fpdgd import FPDGD
 
-_DATA = ("MQ2007", "MQ2008", "MSLR-WEB10K", "MSLR-WEB30K", "synthetic-mslr", "synthetic-letor")
+RANKING_DATA = ("MQ2007", "MQ2008", "MSLR-WEB10K", "MSLR-WEB30K", "synthetic-mslr", "synthetic-letor")
 _MANIPULATIONS: dict[str, type[Manipulation] | None] = {"none": None, "noise": NoiseInjection, "codebook": Codebook}
-_RANKERS = {"linear": 0, "neural-4": 4, "neural-8": 8, "neural-16": 16}
+RANKERS = {"linear": 0, "neural-4": 4, "neural-8": 8, "neural-16": 16}
 
 
 def ranking_data(name: str, root: str | None, **options: Any) -> RankingDataModule:
@@ -51,6 +53,7 @@ class RankingExperiment(PaperExperiment):
         attacks: constructor arguments of the attacks, by name.
         limits: by slow attack, how many victims of each recording it attacks, drawn at random.
         users: least number of users in a cell; the queries are dealt out as often as that takes.
+        participants: clients in a secure aggregate; 1 for none.
         clip: L2 norm to which an update is clipped under local DP.
         delta: delta of local DP.
     """
@@ -66,6 +69,7 @@ class RankingExperiment(PaperExperiment):
     attacks: dict[str, dict[str, Any]]
     limits: dict[str, int] = field(default_factory=dict)
     users: int = 100
+    participants: list[int] = field(default_factory=lambda: [1])
     clip: float = 0.25
     delta: float = 1e-8
 
@@ -74,8 +78,8 @@ class RankingExperiment(PaperExperiment):
         """From a configuration."""
         made = cls(**{**content, "epsilons": [as_number("epsilon", value) for value in content["epsilons"]]})
         check_names("attack", list(made.attacks), list(RANKING_ATTACKS))
-        check_names("data set", made.data, _DATA)
-        check_names("ranker", made.rankers, list(_RANKERS))
+        check_names("data set", made.data, RANKING_DATA)
+        check_names("ranker", made.rankers, list(RANKERS))
         check_names("manipulation", list(made.manipulations), list(_MANIPULATIONS))
         for names in made.manipulations.values():
             check_names("attack", names, list(made.attacks))
@@ -91,11 +95,10 @@ class RankingExperiment(PaperExperiment):
     def cells(self, choice: Choice) -> Iterator[PaperCell]:
         """See `PaperExperiment.cells`."""
         columns = itertools.product(
-            self.names(choice), self.rankers, self.click_models, self.queries, self.epsilons, self.manipulations
+            self.rankers, self.click_models, self.queries, self.epsilons, self.participants, self.manipulations
         )
-        for data, ranker, click_model, queries, epsilon, manipulation in columns:
-            for seed in range(choice.seeds):
-                yield _Cell(self, data, choice, seed, self, ranker, click_model, queries, epsilon, manipulation)
+        for data, column, seed in itertools.product(self.names(choice), list(columns), range(choice.seeds)):
+            yield _Cell(self, data, choice, seed, self, *column)
 
     def source(self, data: str, root: str | None) -> FederatedDataModule:
         """See `PaperExperiment.source`."""
@@ -109,6 +112,7 @@ class _Cell(PaperCell):
     click_model: str
     queries: int
     epsilon: float
+    participants: int
     manipulation: str
 
     @property
@@ -118,6 +122,7 @@ class _Cell(PaperCell):
     @property
     def key(self) -> str:
         cell = f"{self.data}-{self.ranker}-{self.click_model}-q{self.queries}-eps{self.epsilon:g}-{self.manipulation}"
+        cell += f"-of{self.participants}" if self.participants > 1 else ""
         return f"{cell}-seed{self.seed}-victims{self.choice.victims or 'all'}"
 
     @property
@@ -129,6 +134,7 @@ class _Cell(PaperCell):
             "queries": self.queries,
             "epsilon": plain_number(self.epsilon),
             "manipulation": self.manipulation,
+            **({"participants": self.participants} if self.participants > 1 else {}),
         }
 
     @property
@@ -145,20 +151,26 @@ class _Cell(PaperCell):
         source = ranking_data(
             self.data, self.choice.root, queries_per_client=self.queries, shuffles=self.rounds, seed=self.seed
         )
-        private = math.isfinite(self.epsilon)
-        table = self.table
         kind = _MANIPULATIONS[self.manipulation]
         module = FPDGD(
             num_features=source.num_features,
             num_grades=source.num_grades,
             num_clients=source.num_clients,
             grade_law=source.grade_law,
-            hidden=_RANKERS[self.ranker],
+            hidden=RANKERS[self.ranker],
             click_model=self.click_model,  # type: ignore[arg-type]
             manipulation=None if kind is None else kind(),
             # A fresh ranker for every user, says the paper; here for every time the queries are dealt out.
             new_model_every_round=True,
-            defenses=[LocalDP(clip=table.clip, epsilon=self.epsilon, delta=table.delta)] if private else [],
+            defenses=self._defenses(),
             seed=self.seed,
         )
         return module, source
+
+    def _defenses(self) -> list[Defense]:
+        if math.isinf(self.epsilon):
+            return []
+        private = LocalDP(clip=self.table.clip, epsilon=self.epsilon, delta=self.table.delta)
+        if self.participants == 1:
+            return [private]
+        return [private, SecureAggregation(participants=self.participants, noise_scale=private.noise_scale)]

@@ -18,13 +18,14 @@ from torch import Tensor
 from datamodules.cohort import Cohort
 from defenses.base import Defense
 from modules.batches import batch_schedule
+from modules.freed_memory import keep_freed_memory
 from modules.local_optimizers import LocalTraining, build_optimizer
 
 Parameters = dict[str, Tensor]
 POSITION = "position"
 """Field the engine adds to a mini-batch: each example's place in the client's list; absent in full batches."""
 
-_CHUNK_NUMBERS = {"cpu": 2**20, "cuda": 2**28}
+_CHUNK_NUMBERS = {"cpu": 2**19, "cuda": 2**28}
 
 
 class Task(Protocol):
@@ -140,6 +141,8 @@ def _empty_result(
 def _run(job: _Job, train: Callable[[_Job, Tensor], None], parts: list[Tensor], device: torch.device) -> None:
     """Trains the parts, side by side on a CPU: torch releases the interpreter's lock, so threads are enough."""
     threads = min(job.local.threads or torch.get_num_threads() or os.cpu_count() or 1, len(parts))
+    if device.type == "cpu":
+        keep_freed_memory()
     if device.type != "cpu" or threads <= 1:
         for part in parts:
             train(job, part)

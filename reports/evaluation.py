@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from attacks.base import Attack, InteractionEstimate, Learner, RankingLearner, ServerView
+from attacks.base import Attack, InteractionEstimate, Learner, RankingLearner, ServerView, ViewError
 from attacks.interactions.popularity import POPULARITY
 from attacks.metrics import auc_per_victim, bootstrap, f1_per_victim, roc_per_victim
 from datamodules.deltas import Recording
@@ -58,14 +58,15 @@ def evaluate(
         setting: the cell that the rows belong to.
         learner: the clients' algorithm, where it is known.
         victims: attack only so many, drawn at random; None for all.
-        limits: by attack, the most victims to attack in the recording, for attacks too slow for all of them.
+        limits: by attack, the most victims to attack in the recording, for attacks too slow for all of them; they are
+            drawn at random from the first rounds.
         victims_per_view: most victims attacked at once.
         progress: show a bar with the time left.
     """
     result = Evaluation()
     chosen = _choose(recording, victims, seed)
     counts = _popularity(recording) if any(_reads_popularity(attack) for attack in attacks) else {}
-    subsets = {name: _choose(recording, limit, seed) for name, limit in (limits or {}).items()}
+    subsets = {name: _few(recording, limit, seed) for name, limit in (limits or {}).items()}
     roc = {attack.name: _Mean(len(ROC_GRID)) for attack in attacks}
     names = [attack.name for attack in attacks]
     taking_part = [set(recording.pseudonyms(number)) for number in recording.rounds]
@@ -129,11 +130,15 @@ def _attack(
         view = dataclasses.replace(view, auxiliary={POPULARITY: _others(view, labels, counts)})
     lacking = view.missing(attack.threat_model.needs)
     if lacking:
-        result.missing[attack.name] = ", ".join(lacking)
+        result.missing[attack.name] = f"the recording lacks {', '.join(lacking)}"
         return
     start = time.perf_counter()
     generator = generator_for(seed, attack.name, view.round, int(view.pseudonyms[0]) % 2**31)
-    estimate = attack(view, generator=generator)
+    try:
+        estimate = attack(view, generator=generator)
+    except ViewError as error:
+        result.missing[attack.name] = str(error)
+        return
     seconds = (time.perf_counter() - start) / view.victims
     assert isinstance(estimate, InteractionEstimate)
     mask = view.served_mask
@@ -176,6 +181,18 @@ def _choose(recording: Recording, victims: int | None, seed: int) -> set[int] | 
     return {everyone[int(position)] for position in order[:victims]}
 
 
+def _few(recording: Recording, victims: int, seed: int) -> set[int]:
+    """Victims of the first rounds, drawn at random within a round: in few views, because slow attacks batch."""
+    chosen: list[int] = []
+    for number in recording.rounds:
+        clients = recording.pseudonyms(number)
+        order = torch.randperm(len(clients), generator=generator_for(seed, "victims", number))
+        chosen += [clients[int(position)] for position in order if clients[int(position)] not in chosen]
+        if len(chosen) >= victims:
+            break
+    return set(chosen[:victims])
+
+
 def _positions(view: ServerView, subset: set[int] | None) -> Tensor:
     everyone = view.pseudonyms.tolist()
     return torch.tensor([i for i, p in enumerate(everyone) if subset is None or p in subset], dtype=torch.int64)
@@ -190,6 +207,8 @@ def _part(view: ServerView, kept: Tensor) -> ServerView:
         example_counts=view.example_counts[kept],
         deltas={name: value[kept] for name, value in view.deltas.items()},
         served=None if view.served is None else view.served[kept],
+        lists=None if view.lists is None else view.lists[kept],
+        features=None if view.features is None else view.features[kept],
     )
 
 

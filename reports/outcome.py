@@ -43,7 +43,7 @@ def finish(
     run.write(directory)
     if evaluation.rows:
         write_victims(directory / "victims.csv", evaluation.rows)
-    notes = [f"{name} could not run: the recording lacks {what}." for name, what in evaluation.missing.items()]
+    notes = [f"{name} could not run: {what}." for name, what in evaluation.missing.items()]
     drawn = _figures(evaluation, results, metrics[0])
     page = write_report(directory, run, threat_models=threat_models, figures=drawn, notes=notes)
     print(text_table(results))

@@ -8,7 +8,7 @@ from torch import Tensor
 from attacks.base import Attack, InteractionEstimate, ServerView, ThreatModel, ViewError
 from attacks.interactions.click_patterns import patterns
 from attacks.interactions.list_priors import ListPrior, log_prior
-from attacks.interactions.list_update import click_map
+from attacks.interactions.list_update import click_map, stack_model
 from attacks.interactions.lists import Lists, ranked_lists
 
 _OVERLAP = 0.05
@@ -64,7 +64,7 @@ class Codebook(Attack):
         if lists.features is None:
             raise ViewError("expected the features that were served, got a view without them")
         mask = lists.mask[chunk]
-        model = {name: value.double() for name, value in view.model.items()}
+        model = stack_model({name: value.double() for name, value in view.model.items()}, len(chunk))
         maps = click_map(model, lists.features[chunk].double(), mask, learner.learning_rate)
         channel = _channel(view, chunk, maps)
         prior = log_prior(self.prior, mask, learner).double()

@@ -10,28 +10,35 @@ from attacks.interactions.pair_weights import laplacian, pair_weights
 LINEAR, HIDDEN, OUTPUT = "ranker.weight", "hidden.weight", "output.weight"
 
 
+def stack_model(model: Mapping[str, Tensor], victims: int) -> dict[str, Tensor]:
+    """The same ranker for every victim, ``(V, *shape)``."""
+    return {name: value.expand(victims, *value.shape) for name, value in model.items()}
+
+
 def ranker_outputs(model: Mapping[str, Tensor], features: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
     """Scores of documents and their gradients by the ranker's parameters.
 
     Args:
-        model: a linear ranker ``(F,)``, or hidden layer ``(H, F)`` and output ``(H,)``.
-        features: ``(..., F)``.
+        model: for each victim a linear ranker ``(V, F)``, or hidden layer ``(V, H, F)`` and output ``(V, H)``.
+        features: ``(V, Q, L, F)``.
 
     Returns:
-        Scores ``(...)`` and, by parameter, gradients ``(..., *shape)``.
+        Scores ``(V, Q, L)`` and, by parameter, gradients ``(V, Q, L, *shape)``.
     """
     if LINEAR in model:
-        return features @ model[LINEAR], {LINEAR: features}
-    units = torch.relu(features @ model[HIDDEN].T)
-    through = (units > 0) * model[OUTPUT]
-    return units @ model[OUTPUT], {HIDDEN: through[..., None] * features[..., None, :], OUTPUT: units}
+        return (features * model[LINEAR][:, None, None]).sum(-1), {LINEAR: features}
+    units = torch.relu(features @ model[HIDDEN][:, None].transpose(2, 3))
+    output = model[OUTPUT][:, None, None]
+    through = (units > 0) * output
+    gradients = {HIDDEN: through[..., None] * features[..., None, :], OUTPUT: units}
+    return (units * output).sum(-1), gradients
 
 
 def click_map(model: Mapping[str, Tensor], features: Tensor, mask: Tensor, learning_rate: float) -> dict[str, Tensor]:
-    """What one click adds to the update, at the given model.
+    """What one click adds to the update, with pair weights as they are at the given model.
 
     Args:
-        model: the ranker before the step.
+        model: each victim's ranker; see `ranker_outputs`.
         features: ``(V, Q, L, F)`` as served, in displayed order.
         mask: ``(V, Q, L)`` True for documents.
         learning_rate: local learning rate.

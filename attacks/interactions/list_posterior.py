@@ -1,0 +1,135 @@
+"""Reading clicks out of an honest update: the discrete posterior over the patterns of all lists, ours."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from attacks.base import Attack, InteractionEstimate, RankingLearner, ServerView, ThreatModel, ViewError
+from attacks.interactions.click_patterns import sample_patterns
+from attacks.interactions.list_priors import ListPrior, log_prior
+from attacks.interactions.list_update import click_map, stack_model
+from attacks.interactions.lists import Lists, ranked_lists
+from attacks.interactions.pattern_sampler import sample_lists
+
+_SHRINKAGE = 0.1
+_RIDGE = 0.02
+"""Of the estimated covariance of the model's error: how much is given up, and what share of its mean is added."""
+
+
+class ListPosterior(Attack):
+    """The posterior over click patterns, in place of the paper's relaxed optimisation.
+
+    The update is nearly linear in the clicks if the pair weights are taken in the middle of the local path, both ends
+    of which the server knows; the order of the queries then hardly matters. What the line misses is estimated from
+    simulated clients, first with clicks from the prior, then with clicks from the posterior found so far.
+
+    Threat model: a passive server. It knows what it served, in which order it was displayed, the learning algorithm,
+    and as much of the clicks as `prior` says.
+
+    Args:
+        prior: see `list_priors.log_prior`.
+        chains: Gibbs chains of each victim.
+        sweeps: passes over a victim's lists.
+        simulated: simulated clients of each victim.
+        victims_at_once: bounds the memory.
+    """
+
+    name = "list-posterior"
+    threat_model = ThreatModel(
+        sees="each client's update and the documents it was served",
+        knows="the learning algorithm, the displayed order, and how many clicks a list gets (count prior)",
+        needs=("served", "lists", "features", "learner", "deltas"),
+    )
+
+    def __init__(
+        self,
+        *,
+        prior: ListPrior = "count",
+        chains: int = 4,
+        sweeps: int = 90,
+        simulated: int = 48,
+        victims_at_once: int = 32,
+    ) -> None:
+        least = min(chains, sweeps, simulated - 1, victims_at_once)
+        if least < 1:
+            raise ValueError("expected chains, sweeps and victims_at_once >= 1, and simulated >= 2")
+        self.prior: ListPrior = prior
+        self.chains, self.sweeps = chains, sweeps
+        self.simulated = simulated
+        self.victims_at_once = victims_at_once
+
+    def run(self, view: ServerView, *, generator: torch.Generator) -> InteractionEstimate:
+        """See `Attack.run`."""
+        lists = ranked_lists(view)
+        chunks = torch.split(torch.arange(view.victims), self.victims_at_once)
+        marginals = torch.cat([self._marginals(view, lists, chunk, generator) for chunk in chunks])
+        scores = lists.of_items(marginals.float(), view.served_mask)
+        return InteractionEstimate(scores=scores, decisions=(scores > 0.5) & view.served_mask)
+
+    def _marginals(self, view: ServerView, lists: Lists, chunk: Tensor, generator: torch.Generator) -> Tensor:
+        if lists.features is None:
+            raise ViewError("expected the features that were served, got a view without them")
+        problem = _Problem(
+            view.ranker(),
+            {name: value.double() for name, value in view.model.items()},
+            lists.features[chunk].double(),
+            lists.mask[chunk],
+        )
+        deltas = {name: view.deltas[name][chunk].double() for name in view.model}
+        prior = log_prior(self.prior, problem.mask, problem.learner).double()
+        clicks = sample_patterns(prior[:, None].expand(-1, self.simulated, -1, -1), generator).double()
+        whitening = _whitening(problem.errors(clicks, generator), view.noise_scale(next(iter(deltas))))
+        return sample_lists(
+            problem.midpoint_map(deltas) @ whitening[:, None],
+            (_flat(deltas)[:, None] @ whitening).squeeze(1),
+            prior,
+            chains=self.chains,
+            sweeps=self.sweeps,
+            annealed=self.sweeps * 3 // 5,
+            generator=generator,
+        )
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """Some victims' lists and the algorithm that worked through them."""
+
+    learner: RankingLearner
+    model: Mapping[str, Tensor]
+    features: Tensor
+    mask: Tensor
+
+    def midpoint_map(self, deltas: Mapping[str, Tensor]) -> Tensor:
+        """``(V, Q, L, P)`` what a click adds, with the pair weights in the middle of the path."""
+        victims = len(self.mask)
+        middle = {name: value + deltas[name] / 2 for name, value in stack_model(self.model, victims).items()}
+        found = click_map(middle, self.features, self.mask, self.learner.learning_rate)
+        return torch.cat([found[name] for name in deltas], dim=3)
+
+    def errors(self, clicks: Tensor, generator: torch.Generator) -> Tensor:
+        """``(V, R, P)`` what the midpoint map misses of clients with ``clicks (V, R, Q, L)``, in random order."""
+        victims, simulated, lists = clicks.shape[:3]
+        features = self.features.repeat_interleave(simulated, 0)
+        mask = self.mask.repeat_interleave(simulated, 0)
+        order = torch.rand(victims * simulated, lists, generator=generator).argsort(1)
+        many = _Problem(self.learner, self.model, features, mask)
+        deltas = self.learner.simulate_lists(self.model, features, mask, clicks.flatten(0, 1), order)
+        line = torch.einsum("bql,bqlp->bp", clicks.flatten(0, 1), many.midpoint_map(deltas))
+        return (_flat(deltas) - line).reshape(victims, simulated, -1)
+
+
+def _flat(deltas: Mapping[str, Tensor]) -> Tensor:
+    return torch.cat([value.flatten(1) for value in deltas.values()], dim=1)
+
+
+def _whitening(errors: Tensor, noise: float) -> Tensor:
+    """``(V, P, P)`` W with ``W W^T`` the inverse of the errors' covariance, shrunk, and of the noise."""
+    numbers = errors.shape[2]
+    covariance = (1 - _SHRINKAGE) * errors.transpose(1, 2) @ errors / errors.shape[1]
+    mean = covariance.diagonal(dim1=1, dim2=2).mean(1)
+    ridge = _RIDGE * mean + noise**2 + 1e-14
+    inverse = torch.linalg.inv(covariance + ridge[:, None, None] * torch.eye(numbers, dtype=errors.dtype))
+    factor: Tensor = torch.linalg.cholesky((inverse + inverse.transpose(1, 2)) / 2)
+    return factor
