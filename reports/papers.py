@@ -64,7 +64,7 @@ def _ranking_value(attack: str, metric: str, setting: Mapping[str, Any]) -> Pape
     # Table XI was made on MQ2007, whose results are, says the paper, very similar to those on MQ2008.
     data = "MQ2007" if participants > 1 and setting["data"] == "MQ2008" else setting["data"]
     key = {
-        "attack": "raifle-none" if attack == "raifle-none" else "raifle",
+        "attack": "raifle-none" if setting.get("manipulation") == "none" else "raifle",
         "metric": metric,
         "statistic": "mean",
         "data": data,

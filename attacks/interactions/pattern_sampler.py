@@ -54,13 +54,21 @@ def sample_lists(
             fit = (residual @ own.transpose(1, 2)) @ codes.T - energy[:, None, number]
             law = log_prior[:, None, number] + heat * fit
             law = torch.where(torch.isfinite(law).any(-1, keepdim=True), law, torch.where(empty, 0.0, -torch.inf))
-            draws = torch.empty_like(law).exponential_(generator=generator).clamp(min=1e-30).log()
-            chosen[:, :, number] = codes[(law - draws).argmax(-1)]
+            law = law.softmax(-1)
+            chosen[:, :, number] = codes[_draw(law, generator)]
             residual -= chosen[:, :, number] @ own
             if sweep >= annealed:
-                marginals[:, :, number] += law.softmax(-1) @ codes
+                marginals[:, :, number] += law @ codes
         if sweep >= annealed:
             best = torch.minimum(best, residual.square().sum(-1) / 2)
     weights = (-best).softmax(1)
     averaged: Tensor = (marginals * weights[..., None, None]).sum(1) / max(sweeps - annealed, 1)
     return averaged
+
+
+def _draw(law: Tensor, generator: torch.Generator) -> Tensor:
+    """One index from each law ``(..., S)``, by its distribution function."""
+    reached = law.cumsum(-1)
+    level = torch.rand(law.shape[:-1], generator=generator, dtype=law.dtype) * reached[..., -1]
+    # Rounding may put the level on the last step, beyond which there is nothing.
+    return torch.searchsorted(reached, level[..., None], right=True).squeeze(-1).clamp(max=law.shape[-1] - 1)
