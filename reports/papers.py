@@ -43,7 +43,7 @@ def paper_value(attack: str, metric: str, setting: Mapping[str, Any]) -> Paper |
     if metric == "ndcg@10":
         return None  # table X is on MSLR: other data, other queries
     if "ranker" in setting:
-        return _ranking_value(attack, metric, setting)
+        return _ranking_value(metric, setting)
     values = raifle_values()
     found = values[
         (values["attack"] == ("imia" if attack == "imia" else "raifle"))
@@ -59,7 +59,7 @@ def paper_value(attack: str, metric: str, setting: Mapping[str, Any]) -> Paper |
     return Paper(float(row["value"]), f"RAIFLE Table {row['table']}")
 
 
-def _ranking_value(attack: str, metric: str, setting: Mapping[str, Any]) -> Paper | None:
+def _ranking_value(metric: str, setting: Mapping[str, Any]) -> Paper | None:
     participants = setting.get("participants", 1)
     # Table XI was made on MQ2007, whose results are, says the paper, very similar to those on MQ2008.
     data = "MQ2007" if participants > 1 and setting["data"] == "MQ2008" else setting["data"]
