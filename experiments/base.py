@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import torch
 from lightning import Trainer
+from lightning.pytorch.callbacks import Callback
 
 from attacks.base import Attack
 from attacks.registry import ATTACKS
@@ -201,20 +202,26 @@ class PaperCell(abc.ABC):
         recorded = directory / "deltas"
         (recorded / "manifest.json").unlink(missing_ok=True)
         (recorded / "journal.jsonl").unlink(missing_ok=True)
-        Trainer(
-            max_steps=self.rounds,
-            accelerator="auto",
-            devices=1,
-            logger=False,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            limit_val_batches=0,
-            use_distributed_sampler=False,
-            default_root_dir=directory,
-            callbacks=[DeltaRecorder(directory=str(recorded), parameters=self.recorded)],
-        ).fit(module, datamodule=source)
+        recorder = DeltaRecorder(directory=str(recorded), parameters=self.recorded)
+        cell_trainer(self.rounds, directory, recorder).fit(module, datamodule=source)
         return recorded
+
+
+def cell_trainer(rounds: int, directory: Path, *callbacks: Callback) -> Trainer:
+    """Trains one cell on one device, saying nothing: the table has a bar of its own."""
+    return Trainer(
+        max_steps=rounds,
+        accelerator="auto",
+        devices=1,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        limit_val_batches=0,
+        use_distributed_sampler=False,
+        default_root_dir=directory,
+        callbacks=list(callbacks),
+    )
 
 
 def check_names(kind: str, given: Sequence[str], known: Sequence[str]) -> None:

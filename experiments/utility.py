@@ -8,12 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lightning import Trainer
-
 from attacks.base import Attack
 from datamodules.base import FederatedDataModule
 from defenses.local_dp import LocalDP
-from experiments.base import Choice, PaperCell, PaperExperiment, as_number, check_names, plain_number
+from experiments.base import Choice, PaperCell, PaperExperiment, as_number, cell_trainer, check_names, plain_number
 from experiments.ranking import RANKERS, RANKING_DATA, ranking_data
 from modules.federated import FederatedModule
 from modules.fpdgd import FPDGD
@@ -124,19 +122,7 @@ class _Cell(PaperCell):
         """Trains, and ranks the test queries."""
         module, source = self.build()
         start = time.perf_counter()
-        trainer = Trainer(
-            max_steps=self.table.rounds_per_training,
-            accelerator="auto",
-            devices=1,
-            logger=False,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            limit_val_batches=0,
-            use_distributed_sampler=False,
-            default_root_dir=directory,
-        )
-        trainer.fit(module, datamodule=source)
+        cell_trainer(self.table.rounds_per_training, directory).fit(module, datamodule=source)
         middle = time.perf_counter()
         for batch in source.val_dataloader():
             module.update_metrics(batch)

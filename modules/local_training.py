@@ -148,8 +148,8 @@ def _run(job: _Job, train: Callable[[_Job, Tensor], None], parts: list[Tensor], 
             train(job, part)
         return
     with _one_thread_each(), ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        for _ in pool.map(lambda part: train(job, part), parts):
-            pass
+        # Asking for the results raises what a thread raised.
+        list(pool.map(lambda part: train(job, part), parts))
 
 
 @contextmanager
