@@ -16,6 +16,7 @@ from torch import Tensor
 
 from datamodules.keys import PERSISTENT, generator_for
 from datamodules.recording_format import (
+    CLIENT,
     JOURNALS,
     MANIFEST,
     Manifest,
@@ -154,6 +155,7 @@ class DeltaRecorder(Callback):
         pseudonyms = torch.tensor([self._pseudonym(seed, int(c)) for c in record.cohort.clients])
         seen: dict[str, Tensor] = {"clients": pseudonyms, "counts": record.cohort.counts}
         truth: dict[str, Tensor] = {"clients": record.cohort.clients}
+        truth |= {f"{CLIENT}{name}": value for name, value in record.client_truth.items()}
         if real is not None:
             seen |= {"offsets": _offsets(real), **{name: value[real] for name, value in record.served.items()}}
             truth |= {"offsets": seen["offsets"], **{name: value[real] for name, value in record.truth.items()}}

@@ -10,7 +10,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from attacks.base import Learner, RankingLearner, Release, ServerView
-from datamodules.recording_format import JOURNALS, JournalLine, Manifest, dtype_of, read_journal, read_manifest
+from datamodules.recording_format import CLIENT, JOURNALS, JournalLine, Manifest, dtype_of, read_journal, read_manifest
 from errors import InputError
 
 _SHOWN = {"served": -1, "lists": -1, "features": 0}
@@ -73,30 +73,38 @@ class Recording:
                 yield from self._shard_views(name, victims_per_view, pseudonyms, learner)
 
     def truth(self, view: ServerView) -> dict[str, Tensor]:
-        """Opens the truth of a view: ``clients (V,)`` and ``(V, R)`` tensors such as ``labels``, padded with 0.
+        """Opens the truth of a view. Only a place that computes a score may call this.
 
-        Only a place that computes a score may call this.
+        Returns:
+            ``clients (V,)``; of the served items ``(V, R)`` such as ``labels``, padded with 0; of the clients
+            themselves ``(V, ...)``.
         """
-        found: dict[int, tuple[str, int]] = {}
-        for name in sorted(name for name in self._lines if name.startswith("truth/")):
-            if self._lines[name].round == view.round:
-                with self._open(name.replace("truth/", "rounds/")) as shard:
-                    found |= {int(p): (name, i) for i, p in enumerate(shard.get_tensor("clients"))}
-        rows = [self._truth_of(*found[int(pseudonym)]) for pseudonym in view.pseudonyms]
         width = 0 if view.served is None else view.served.shape[1]
-        truth = {"clients": torch.tensor([int(row.pop("clients")) for row in rows])}
-        for field in rows[0]:
-            padded = torch.zeros(len(rows), width)
-            for position, row in enumerate(rows):
-                padded[position, : len(row[field])] = row[field]
-            truth[field] = padded
-        return truth
+        of_victim = {
+            pseudonym: values
+            for name in sorted(name for name in self._lines if name.startswith("truth/"))
+            if self._lines[name].round == view.round
+            for pseudonym, values in self._truth_of(name, set(view.pseudonyms.tolist()), width).items()
+        }
+        rows = [of_victim[pseudonym] for pseudonym in view.pseudonyms.tolist()]
+        return {field: torch.stack([row[field] for row in rows]) for field in rows[0]}
 
-    def _truth_of(self, name: str, position: int) -> dict[str, Tensor]:
+    def _truth_of(self, name: str, wanted: set[int], width: int) -> dict[int, dict[str, Tensor]]:
+        """By pseudonym; items' values are padded to `width`."""
+        with self._open(name.replace("truth/", "rounds/")) as shard:
+            positions = {p: i for i, p in enumerate(shard.get_tensor("clients").tolist()) if p in wanted}
         with self._open(name) as shard:
-            start, end = shard.get_slice("offsets")[position : position + 2].tolist()
-            ragged = {k: shard.get_slice(k)[start:end] for k in list(shard.keys()) if k not in {"clients", "offsets"}}
-            return {"clients": shard.get_slice("clients")[position : position + 1], **ragged}
+            of_clients = {key: shard.get_slice(key) for key in shard.keys() if _of_client(key)}  # noqa: SIM118
+            of_items = {key: shard.get_slice(key) for key in shard.keys() if not _of_client(key)}  # noqa: SIM118
+            offsets = of_items.pop("offsets")[:] if of_items else torch.zeros(0)
+            found = {}
+            for pseudonym, i in positions.items():
+                values = {key.removeprefix(CLIENT): table[i : i + 1][0] for key, table in of_clients.items()}
+                for key, table in of_items.items():
+                    own = table[int(offsets[i]) : int(offsets[i + 1])]
+                    values[key] = torch.nn.functional.pad(own.float(), (0, width - len(own)))
+                found[pseudonym] = values
+            return found
 
     def _journalled(self) -> dict[str, JournalLine]:
         journals = sorted(self.directory.glob(JOURNALS))
@@ -241,6 +249,10 @@ class Recording:
         ends = [int(offsets[0]), int(offsets[-1])] if len(offsets) else []
         if len(offsets) != clients + 1 or ends != [0, rows] or bool((offsets.diff() < 0).any()):
             raise self._damaged(name, "offsets that do not fit the clients and rows")
+
+
+def _of_client(key: str) -> bool:
+    return key == "clients" or key.startswith(CLIENT)
 
 
 def _ragged(table: Any, chunk: Tensor, offsets: Tensor, padding: int) -> Tensor:

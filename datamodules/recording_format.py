@@ -23,6 +23,8 @@ from errors import InputError
 FORMAT = 1
 MANIFEST = "manifest.json"
 JOURNALS = "journal*.jsonl"
+CLIENT = "client/"
+"""Begins the names of what is true of a client itself; other names in truth/ speak of its served items."""
 
 
 @dataclass(frozen=True)

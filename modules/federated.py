@@ -6,7 +6,7 @@ once, so ``global_step`` is the number of rounds, and ``max_steps``, checkpoints
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
@@ -35,7 +35,8 @@ class RoundRecord:
         model: the public parameters before the round.
         served: ``(C, R, ...)`` tensors of what the server showed each client; ``served`` ``(C, R)`` numbers the items,
             padded with -1. Empty where it shows nothing.
-        truth: ``(C, R)`` tensors that only an evaluation may open.
+        truth: ``(C, R)`` tensors that only an evaluation may open, of the served items.
+        client_truth: ``(C, ...)`` tensors that only an evaluation may open, of the clients themselves.
     """
 
     round: int
@@ -44,6 +45,7 @@ class RoundRecord:
     model: Parameters
     served: dict[str, Tensor]
     truth: dict[str, Tensor]
+    client_truth: dict[str, Tensor] = field(default_factory=dict)
 
 
 class FederatedModule(LightningModule):
@@ -103,6 +105,10 @@ class FederatedModule(LightningModule):
         """What an evaluation may know of the cohort, ``(C, R)`` each, as `served` has it."""
         return {}
 
+    def client_truth(self, cohort: Cohort) -> dict[str, Tensor]:
+        """What an evaluation may know of the clients themselves, ``(C, ...)`` each, e.g. their class counts."""
+        return {}
+
     def learner_description(self) -> dict[str, Any] | None:
         """Name and arguments of the public algorithm, for `modules.registry`."""
         return None
@@ -150,7 +156,9 @@ class FederatedModule(LightningModule):
         optimizer = self.optimizers()
         assert not isinstance(optimizer, list)
         optimizer.step()
-        self.round_record = RoundRecord(number, cohort, update, model, self.served(cohort), self.truth(cohort))
+        self.round_record = RoundRecord(
+            number, cohort, update, model, self.served(cohort), self.truth(cohort), self.client_truth(cohort)
+        )
         self.log("train/local_loss", loss, prog_bar=True, batch_size=max(len(cohort), 1), sync_dist=True)
         self.log("train/clients", float(len(cohort)), reduce_fx="sum", batch_size=1, sync_dist=True)
 

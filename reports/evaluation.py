@@ -11,15 +11,14 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from attacks.base import Attack, InteractionEstimate, Learner, RankingLearner, ServerView, ViewError
+from attacks.base import Attack, Learner, RankingLearner, ServerView, ViewError
 from attacks.interactions.popularity import POPULARITY
-from attacks.metrics import auc_per_victim, bootstrap, f1_per_victim, roc_per_victim
+from attacks.metrics import bootstrap
 from datamodules.deltas import Recording
 from datamodules.keys import generator_for
 from reports.papers import paper_value
 from reports.results import Result, VictimRow
-
-ROC_GRID = torch.linspace(0, 1, 101)
+from reports.scoring import ROC_GRID, score
 
 
 @dataclass
@@ -73,11 +72,12 @@ def evaluate(
     total = sum(len(clients if chosen is None else clients & chosen) for clients in taking_part)
     with tqdm(total=total, desc="attack " + ", ".join(names), unit="victim", disable=not progress) as bar:
         for view in recording.views(victims_per_view=victims_per_view, pseudonyms=chosen, learner=learner):
-            truth = recording.truth(view)["labels"]
+            truth = recording.truth(view)
             for attack in attacks:
                 kept = _positions(view, subsets.get(attack.name))
                 if len(kept):
-                    _attack(attack, _part(view, kept), truth[kept], counts, seed, setting, result, roc)
+                    of_kept = {name: value[kept] for name, value in truth.items()}
+                    _attack(attack, _part(view, kept), of_kept, counts, seed, setting, result, roc)
             bar.update(view.victims)
     result.roc = {name: mean.value() for name, mean in roc.items() if mean.count}
     return result
@@ -119,7 +119,7 @@ def _summary(cell: Sequence[VictimRow], seed: int) -> Result:
 def _attack(
     attack: Attack,
     view: ServerView,
-    labels: Tensor,
+    truth: Mapping[str, Tensor],
     counts: Mapping[int, int],
     seed: int,
     setting: Mapping[str, Any],
@@ -127,7 +127,7 @@ def _attack(
     roc: Mapping[str, "_Mean"],
 ) -> None:
     if _reads_popularity(attack):
-        view = dataclasses.replace(view, auxiliary={POPULARITY: _others(view, labels, counts)})
+        view = dataclasses.replace(view, auxiliary={POPULARITY: _others(view, truth["labels"], counts)})
     lacking = view.missing(attack.threat_model.needs)
     if lacking:
         result.missing[attack.name] = f"the recording lacks {', '.join(lacking)}"
@@ -140,14 +140,11 @@ def _attack(
         result.missing[attack.name] = str(error)
         return
     seconds = (time.perf_counter() - start) / view.victims
-    assert isinstance(estimate, InteractionEstimate)
-    mask = view.served_mask
-    labels = labels[:, : mask.shape[1]]
-    auc = auc_per_victim(estimate.scores, labels, mask)
-    scores = {"auc": auc, "f1": f1_per_victim(estimate.decisions, labels, mask)}
-    roc[attack.name].add(roc_per_victim(estimate.scores, labels, mask, ROC_GRID)[~auc.isnan()])
-    items, positives = mask.sum(1).tolist(), ((labels > 0.5) & mask).sum(1).tolist()
-    for metric, values in scores.items():
+    scores = score(estimate, view, truth)
+    if scores.roc is not None:
+        roc[attack.name].add(scores.roc)
+    items, positives = scores.items.tolist(), scores.positives.tolist()
+    for metric, values in scores.metrics.items():
         result.rows += [
             VictimRow(
                 attack.name, dict(setting), seed, view.round, int(p), items[i], positives[i], metric, value, seconds

@@ -8,10 +8,11 @@ import torch
 
 from attacks.base import ThreatModel
 from reports import figures
-from reports.evaluation import ROC_GRID, Evaluation, summarise
+from reports.evaluation import Evaluation, summarise
 from reports.html import write_report
 from reports.provenance import command, commit, hardware, versions
 from reports.results import Result, Run, VictimRow, write_victims
+from reports.scoring import ROC_GRID
 from reports.tables import BASELINES, text_table
 
 

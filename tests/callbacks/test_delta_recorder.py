@@ -7,13 +7,18 @@ from pathlib import Path
 
 import pytest
 import torch
+from lightning import Trainer
 from safetensors.torch import load_file, save
+from torch import Tensor
+from torch.utils.data import DataLoader
 
 from attacks.base import ITEM_EMBEDDING
 from callbacks.delta_recorder import DeltaRecorder
 from datamodules import recording_format
+from datamodules.cohort import Cohort
 from datamodules.deltas import Recording
 from errors import InputError
+from tests.callbacks.toy import Rounds, Toy
 from tests.toys import train
 
 
@@ -57,6 +62,30 @@ def test_views_hold_what_was_sent_and_the_truth_lies_apart(tmp_path: Path) -> No
     assert set(by_pseudonym) == set(recording.pseudonyms())
     for path in (tmp_path / "deltas" / "rounds").iterdir():
         assert not {key for key in load_file(path) if "label" in key}
+
+
+class ToyWithTruth(Toy):
+    def client_truth(self, cohort: Cohort) -> dict[str, Tensor]:
+        return {"pair": torch.stack([cohort.clients, -cohort.clients], 1).float()}
+
+
+def test_what_is_true_of_the_clients_themselves_is_recorded(tmp_path: Path) -> None:
+    trainer = Trainer(
+        max_steps=2,
+        accelerator="cpu",
+        logger=False,
+        enable_progress_bar=False,
+        enable_checkpointing=False,
+        enable_model_summary=False,
+        default_root_dir=tmp_path,
+        callbacks=[DeltaRecorder()],
+    )
+    trainer.fit(ToyWithTruth(), DataLoader(Rounds(), batch_size=None))
+    recording = Recording(tmp_path / "deltas")
+    for view in recording.views():
+        truth = recording.truth(view)
+        assert torch.equal(truth["clients"].sort().values, torch.tensor([view.round, view.round + 1]))
+        assert torch.equal(truth["pair"], torch.stack([truth["clients"], -truth["clients"]], 1).float())
 
 
 def test_layers_and_storage_type_can_be_chosen(tmp_path: Path) -> None:
