@@ -137,7 +137,7 @@ def _attack_recording(
         data=manifest.data,
         seed=seed,
         seconds=time.perf_counter() - start,
-        metrics=["auc", "f1"],
+        metrics=["auc", "f1", "error"],
         threat_models={attack.name: attack.threat_model for attack in attacks if attack.name not in evaluation.missing},
     )
     return 0, evaluation

@@ -16,15 +16,18 @@ from datamodules.mslr import MSLR
 from datamodules.steam import Steam
 from datamodules.synthetic import SyntheticRecommender
 from datamodules.synthetic_ranking import SyntheticRanking
+from defenses.row_noise import RowNoise
 from errors import InputError
 from modules.central import CentralFNCF
 from modules.fncf import FNCF
 from modules.fpdgd import FPDGD
+from modules.mf import FederatedMF
 
 SHORT_NAMES = (
     *(DeltaRecorder, PrivacyBudget),
     *(MovieLens, Steam, SyntheticRecommender, LETOR, MSLR, SyntheticRanking),
     *(FNCF, CentralFNCF, FPDGD),
+    *(FederatedMF, RowNoise),
 )
 """Classes that a config may name without their module: jsonargparse finds what was imported."""
 

@@ -111,6 +111,19 @@ class RankingLearner(Protocol):
         """
 
 
+@runtime_checkable
+class MarginLearner(Protocol):
+    """The clients' local algorithm where the loss of an item is a function of the margin, ``l(y u.v)``."""
+
+    @property
+    def slope_at_zero(self) -> float:
+        """Derivative of the loss at margin 0."""
+
+    @property
+    def learning_rate(self) -> float:
+        """Local learning rate."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Release:
     """What the clients publicly do to their deltas before sending (a defence's parameters are not secret).
@@ -135,7 +148,8 @@ class ServerView:
         pseudonyms: ``(V,)`` int64, the names under which the clients sent.
         example_counts: ``(V,)`` number of local examples as reported by the clients.
         deltas: by parameter; ``(V, *shape)``, or ``(V, R, *row_shape)`` for the names in `row_parameters`, whose
-            rows are aligned with `served` and zero where padded.
+            rows are aligned with `served` and zero where padded. Where the server called the clients more than once,
+            the sum of the messages; see `updates`.
         row_parameters: parameters of which only the rows of the served items are kept.
         served: ``(V, R)`` int64, items the server showed to each client, in an order that says nothing about the
             interactions; padded with -1. None where the server shows nothing.
@@ -145,6 +159,7 @@ class ServerView:
         model: the global model before the round, by parameter.
         releases: what the clients publicly do to their deltas before sending.
         learner: the clients' algorithm, None where it is unknown.
+        updates: ``(V, R)`` in how many of the messages that `deltas` sums up each row was sent; None for one message.
         auxiliary: further knowledge of the adversary, by name; every use is stated in the threat model.
     """
 
@@ -159,6 +174,7 @@ class ServerView:
     features: Tensor | None = None
     releases: tuple[Release, ...] = ()
     learner: Learner | RankingLearner | None = None
+    updates: Tensor | None = None
     auxiliary: Mapping[str, Tensor] = field(default_factory=dict)
 
     @property
@@ -191,6 +207,16 @@ class ServerView:
         """
         if not isinstance(self.learner, RankingLearner):
             raise ViewError("expected the learner of a ranker, got none or another kind of learner")
+        return self.learner
+
+    def margin_learner(self) -> MarginLearner:
+        """The clients' algorithm where they learn from margins, as in matrix factorisation.
+
+        Raises:
+            ViewError: it is unknown, or of another kind.
+        """
+        if not isinstance(self.learner, MarginLearner):
+            raise ViewError("expected the learner of matrix factorisation, got none or another kind of learner")
         return self.learner
 
     def noise_scale(self, parameter: str) -> float:
@@ -244,6 +270,25 @@ class InteractionEstimate(Estimate):
             raise EstimateError(f"decisions: expected torch.bool, got {self.decisions.dtype}")
         if not bool(torch.isfinite(self.scores[mask]).all()):
             raise EstimateError("scores: expected finite numbers for every served item")
+
+
+@dataclass(frozen=True, kw_only=True)
+class VectorEstimate(Estimate):
+    """The private vector of each client, up to a positive factor.
+
+    Attributes:
+        vectors: ``(V, d)``, of the length of an item vector.
+    """
+
+    vectors: Tensor
+
+    def check(self, view: ServerView) -> None:
+        """See `Estimate.check`."""
+        expected = (view.victims, view.deltas[ITEM_EMBEDDING].shape[-1])
+        if self.vectors.shape != expected:
+            raise EstimateError(f"vectors: expected shape {expected}, got {tuple(self.vectors.shape)}")
+        if not bool(torch.isfinite(self.vectors).all()):
+            raise EstimateError("vectors: expected finite numbers")
 
 
 class Attack(abc.ABC):

@@ -1,6 +1,10 @@
 """Every attack by the name under which its results are written."""
 
 from attacks.base import Attack
+from attacks.identifiability.baselines import MeanItem
+from attacks.identifiability.likelihood import PACLikelihood
+from attacks.identifiability.pac import PAC
+from attacks.identifiability.spectral import PACSpectral
 from attacks.interactions.chance import Chance
 from attacks.interactions.codebook import Codebook
 from attacks.interactions.direction import Direction
@@ -13,5 +17,8 @@ from attacks.interactions.row_norm import RowNorm
 
 ATTACKS: dict[str, type[Attack]] = {
     attack.name: attack
-    for attack in (Chance, Codebook, Direction, IMIA, ListPosterior, MatchedFilter, Popularity, PriorOnly, RowNorm)
+    for attack in (
+        *(Chance, Codebook, Direction, IMIA, ListPosterior, MatchedFilter, Popularity, PriorOnly, RowNorm),
+        *(PAC, PACSpectral, PACLikelihood, MeanItem),
+    )
 }

@@ -1,5 +1,7 @@
 """Who interacted with what, and the examples and held-out items that come of it."""
 
+import dataclasses
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,23 +12,26 @@ from datamodules.keys import generator_for
 from errors import InputError
 
 Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Interactions:
-    """Positive interactions, sorted by user and within a user by time.
+    """Interactions, sorted by user and within a user by time.
 
     Attributes:
         users: ``(P,)`` user numbers from 0.
         items: ``(P,)`` item numbers from 0.
         num_users: users, each with at least one interaction.
         num_items: items in the catalogue.
+        liked: ``(P,)`` whether the user liked the item, None where every interaction counts as liked.
     """
 
     users: Ints
     items: Ints
     num_users: int
     num_items: int
+    liked: Bools | None = None
 
     @property
     def offsets(self) -> Ints:
@@ -39,22 +44,31 @@ class Interactions:
         return self.items[offsets[user] : offsets[user + 1]]
 
     def hold_out_last(self) -> tuple["Interactions", Ints]:
-        """Takes every user's last item away; a user with a single interaction keeps it.
+        """Takes every user's last liked item away; a user with a single liked item keeps it.
 
         Returns:
             The rest, and ``(num_users,)`` held-out items, -1 where there is none.
         """
-        offsets = self.offsets
-        several = np.diff(offsets) > 1
-        last = offsets[1:][several] - 1
+        position = np.arange(len(self.items)) if self.liked is None else np.flatnonzero(self.liked)
+        owner = self.users[position]
+        several = np.bincount(owner, minlength=self.num_users) > 1
+        is_last = np.append(owner[1:] != owner[:-1], True)
+        last = position[is_last & several[owner]]
         held = np.full(self.num_users, -1, dtype=np.int64)
         held[several] = self.items[last]
         keep = np.ones(len(self.items), dtype=bool)
         keep[last] = False
-        return Interactions(self.users[keep], self.items[keep], self.num_users, self.num_items), held
+        return self.select(keep), held
+
+    def select(self, keep: Bools) -> "Interactions":
+        """Those of the interactions for which `keep` ``(P,)`` is true."""
+        liked = None if self.liked is None else self.liked[keep]
+        return Interactions(self.users[keep], self.items[keep], self.num_users, self.num_items, liked)
 
 
-def unique_interactions(users: Ints, items: Ints, times: Ints, *, num_users: int, num_items: int) -> Interactions:
+def unique_interactions(
+    users: Ints, items: Ints, times: Ints, *, num_users: int, num_items: int, liked: Bools | None = None
+) -> Interactions:
     """Sorts by user and time and merges repetitions, of which the first counts.
 
     Args:
@@ -63,12 +77,14 @@ def unique_interactions(users: Ints, items: Ints, times: Ints, *, num_users: int
         times: ``(P,)``, ties are broken by item.
         num_users: users.
         num_items: items.
+        liked: ``(P,)`` whether the user liked the item, None where every interaction counts as liked.
     """
     order = np.lexsort((items, times, users))
     pairs = users[order] * num_items + items[order]
     first = np.sort(np.unique(pairs, return_index=True)[1])
     chosen = order[first]
-    return Interactions(users[chosen], items[chosen], num_users, num_items)
+    kept = None if liked is None else liked[chosen]
+    return Interactions(users[chosen], items[chosen], num_users, num_items, kept)
 
 
 def sample_unseen(positives: Ints, size: int, num_items: int, generator: torch.Generator) -> Ints:
@@ -82,16 +98,20 @@ def sample_unseen(positives: Ints, size: int, num_items: int, generator: torch.G
 
 
 def labelled_items(
-    positives: Ints, *, per_positive: int, num_items: int, seed: int, key: tuple[int, ...]
+    positives: Ints, *, per_positive: float, num_items: int, seed: int, key: tuple[int, ...]
 ) -> tuple[Ints, npt.NDArray[np.float32]]:
     """One client's examples: its positives and sampled negatives, ordered by item, an order that says nothing.
 
     Returns:
         Items ``(N,)`` ascending and labels ``(N,)``.
     """
-    negatives = sample_unseen(
-        positives, per_positive * len(positives), num_items, generator_for(seed, "negatives", *key)
-    )
+    size = math.ceil(per_positive * len(positives))
+    negatives = sample_unseen(positives, size, num_items, generator_for(seed, "negatives", *key))
+    return in_item_order(positives, negatives)
+
+
+def in_item_order(positives: Ints, negatives: Ints) -> tuple[Ints, npt.NDArray[np.float32]]:
+    """Items ``(N,)`` ascending and their labels ``(N,)``."""
     items = np.concatenate([positives, negatives])
     labels = np.concatenate([np.ones(len(positives), np.float32), np.zeros(len(negatives), np.float32)])
     order = np.argsort(items)
@@ -99,12 +119,13 @@ def labelled_items(
 
 
 def refuse_degenerate(interactions: Interactions, *, drop: bool, source: str) -> Interactions:
-    """Handles users from whom nothing can be learned: with no item, or with all items and so no negative.
+    """Handles users from whom nothing can be learned: with no liked item, or with all items and so no negative.
 
     Raises:
         InputError: there is such a user and `drop` is false.
     """
-    counts = np.bincount(interactions.users, minlength=interactions.num_users)
+    users = interactions.users if interactions.liked is None else interactions.users[interactions.liked]
+    counts = np.bincount(users, minlength=interactions.num_users)
     bad = np.flatnonzero((counts == 0) | (counts >= interactions.num_items))
     if not len(bad):
         return interactions
@@ -115,8 +136,12 @@ def refuse_degenerate(interactions: Interactions, *, drop: bool, source: str) ->
             f" ({len(bad)} such users)",
             way_out="Set degenerate_users to drop to leave them out.",
         )
-    kept = np.setdiff1d(np.arange(interactions.num_users), bad)
+    return keep_users(interactions, np.setdiff1d(np.arange(interactions.num_users), bad))
+
+
+def keep_users(interactions: Interactions, kept: Ints) -> Interactions:
+    """The interactions of some users, given in ascending order and numbered anew from 0."""
     number = np.full(interactions.num_users, -1, dtype=np.int64)
     number[kept] = np.arange(len(kept))
-    mask = number[interactions.users] >= 0
-    return Interactions(number[interactions.users[mask]], interactions.items[mask], len(kept), interactions.num_items)
+    rest = interactions.select(number[interactions.users] >= 0)
+    return dataclasses.replace(rest, users=number[rest.users], num_users=len(kept))

@@ -1,4 +1,4 @@
-"""MovieLens (Harper and Konstan 2015): 100K, 1M and latest-small, binarised: any rating is an interaction."""
+"""MovieLens (Harper and Konstan 2015): 100K, 1M and latest-small, as interactions or as likes and dislikes."""
 
 import functools
 from dataclasses import dataclass
@@ -13,6 +13,9 @@ from datamodules.ratings_file import read_ratings, sha256_of
 from datamodules.recommendation import RecommenderDataModule
 
 Variant = Literal["ml-100k", "ml-1m", "ml-latest-small"]
+Preferences = Literal["interacted", "liked"]
+LIKED = 4.0
+"""Stars from which a rating says that a user liked the film."""
 _PAGE = "https://grouplens.org/datasets/movielens/"
 
 
@@ -50,10 +53,20 @@ class MovieLens(RecommenderDataModule):
     Args:
         variant: which of the sets; also the name of its folder under `root`.
         download: fetch it where it is missing and its origin allows that.
+        preferences: ``interacted``: a rated film is liked, and negatives are drawn among the others; ``liked``: a film
+            rated with four stars or more is liked, one rated with fewer is not, and no other film is labelled.
     """
 
-    def __init__(self, *, variant: Variant = "ml-100k", download: bool = False, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        variant: Variant = "ml-100k",
+        download: bool = False,
+        preferences: Preferences = "interacted",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
+        self.preferences = preferences
         self.variant = variant
         self.download = download
 
@@ -81,7 +94,8 @@ class MovieLens(RecommenderDataModule):
         users, user = np.unique(frame["user"].to_numpy(dtype=np.int64), return_inverse=True)
         items, item = np.unique(frame["item"].to_numpy(dtype=np.int64), return_inverse=True)
         time = frame["time"].to_numpy(dtype=np.int64)
-        return unique_interactions(user, item, time, num_users=len(users), num_items=len(items))
+        liked = frame["rating"].to_numpy(dtype=float) >= LIKED if self.preferences == "liked" else None
+        return unique_interactions(user, item, time, num_users=len(users), num_items=len(items), liked=liked)
 
     def _fetch(self) -> None:
         if not self.download or self._path.exists():

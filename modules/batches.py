@@ -5,24 +5,46 @@ from torch import Tensor
 
 from datamodules.cohort import Cohort
 from datamodules.keys import generator_for
+from errors import InputError
 
 
-def batch_schedule(cohort: Cohort, *, batch_size: int, epochs: int, seed: int) -> list[Tensor]:
-    """The mini-batches of every client, shuffled anew in every epoch by the client's own key.
+def batch_schedule(
+    cohort: Cohort, *, batch_size: int, epochs: int, seed: int, updates: int | None = None
+) -> list[Tensor]:
+    """The mini-batches of every client, drawn by the client's own key: shuffled anew in every epoch, or independently.
 
     Args:
         cohort: the clients.
         batch_size: examples in a batch; the last batch of an epoch may be smaller.
         epochs: passes over the examples.
         seed: the run's seed; the order depends on (seed, round, client) only.
+        updates: instead of epochs, so many batches: without replacement within a batch, with it between batches.
 
     Returns:
         For each client ``(steps, batch_size)`` int64 positions of examples, padded with -1.
+
+    Raises:
+        InputError: with `updates`, a client has fewer examples than a batch.
     """
-    return [
-        _client_schedule(int(count), batch_size, epochs, generator_for(seed, "batches", cohort.round, int(client)))
-        for client, count in zip(cohort.clients, cohort.counts, strict=True)
-    ]
+    plans = []
+    for client, count in zip(cohort.clients.tolist(), cohort.counts.tolist(), strict=True):
+        generator = generator_for(seed, "batches", cohort.round, client)
+        if updates is None:
+            plans.append(_client_schedule(count, batch_size, epochs, generator))
+        else:
+            plans.append(_independent_batches(client, count, batch_size, updates, generator))
+    return plans
+
+
+def _independent_batches(client: int, count: int, batch_size: int, updates: int, generator: torch.Generator) -> Tensor:
+    if batch_size > count:
+        raise InputError(
+            expected=f"clients of at least batch_size = {batch_size} examples",
+            found=f"client {client} with {count}",
+            way_out="Set a smaller local.batch_size, or leave such clients out.",
+        )
+    keys = torch.rand(updates, count, generator=generator)
+    return keys.topk(batch_size, dim=1).indices
 
 
 def _client_schedule(count: int, batch_size: int, epochs: int, generator: torch.Generator) -> Tensor:

@@ -6,8 +6,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torchmetrics import Metric
-from torchmetrics.retrieval import RetrievalHitRate, RetrievalNormalizedDCG
 
 from attacks.base import ITEM_EMBEDDING
 from datamodules.cohort import Cohort
@@ -15,6 +13,7 @@ from datamodules.keys import PERSISTENT, generator_for
 from defenses.base import Defense
 from defenses.update_l1 import UpdateL1
 from modules.federated import FederatedModule, Weighting
+from modules.held_out_ranking import HeldOutRanking
 from modules.local_optimizers import LocalTraining
 from modules.local_training import Parameters
 from modules.nets.ncf import ncf_logits, ncf_mlp
@@ -24,7 +23,7 @@ from modules.server import ServerOptimizer
 PAPER_LOCAL = LocalTraining(optimizer="adam", learning_rate=0.001, epochs=20, eps_root=1e-8)
 
 
-class FNCF(FederatedModule):
+class FNCF(HeldOutRanking, FederatedModule):
     """A recommender whose item embeddings and network are public, and whose user vectors never leave the clients.
 
     Args:
@@ -65,9 +64,7 @@ class FNCF(FederatedModule):
         _initialise(self.item_embedding, self.mlp, generator)
         users = generator_for(seed, "users", PERSISTENT)
         self.private = {USER_EMBEDDING: initial_users(num_clients, user_dim, users)}
-        self.hit_rate = RetrievalHitRate(top_k=top_k)
-        self.ndcg = RetrievalNormalizedDCG(top_k=top_k)
-        self.top_k = top_k
+        self.rank_at(top_k)
 
     @property
     def task(self) -> InteractionTask:
@@ -102,23 +99,6 @@ class FNCF(FederatedModule):
         batch = users.shape[0]
         public: Parameters = {n: p.expand(batch, *p.shape) for n, p in self.named_parameters() if n != ITEM_EMBEDDING}
         return ncf_logits(public, users, self.item_embedding(items))
-
-    def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
-        """HR@k and NDCG@k of held-out items."""
-        for name, metric in self.update_metrics(batch).items():
-            self.log(name, metric, on_epoch=True, prog_bar=True, batch_size=len(batch["clients"]))
-
-    def update_metrics(self, batch: dict[str, Tensor]) -> dict[str, Metric]:
-        """Adds a batch of users to the metrics and returns them by name; padded candidates (-1) are left out."""
-        clients, items = batch["clients"], batch["items"]
-        mask = items >= 0
-        users = self.private[USER_EMBEDDING][clients.cpu()].to(self.device)
-        scores = self(users, items.clamp(min=0))
-        index = clients[:, None].expand(items.shape)
-        metrics: dict[str, Metric] = {f"val/hr@{self.top_k}": self.hit_rate, f"val/ndcg@{self.top_k}": self.ndcg}
-        for metric in metrics.values():
-            metric.update(scores[mask], batch["target"][mask], indexes=index[mask])
-        return metrics
 
 
 @torch.no_grad()

@@ -29,6 +29,8 @@ class LocalTraining:
         weight_decay: L2 regularisation of every trained number.
         epochs: passes over the client's examples.
         batch_size: examples in a batch, None for all of them.
+        updates: steps on batches that are each drawn anew from all of the client's examples, instead of epochs; None
+            for epochs.
         engine: how the engine trains a cohort; `auto` chooses by task and device.
         clients_per_chunk: clients trained at once by the vectorized engine, None to choose by size.
         threads: chunks or clients trained side by side on a CPU, None for as many as torch has threads.
@@ -44,6 +46,7 @@ class LocalTraining:
     weight_decay: float = 0.0
     epochs: int = 1
     batch_size: int | None = None
+    updates: int | None = None
     engine: Engine = "auto"
     clients_per_chunk: int | None = None
     threads: int | None = None
@@ -56,10 +59,17 @@ class LocalTraining:
                 found=f"{self.optimizer}, weight decay {self.weight_decay}",
                 way_out="Set local.eps_root to 0.",
             )
+        if self.updates is not None and self.batch_size is None:
+            raise InputError(
+                expected="a batch_size with updates",
+                found="none",
+                way_out="Set local.batch_size, or leave updates out.",
+            )
         positive = {
             "learning_rate": self.learning_rate,
             "epochs": self.epochs,
             "batch_size": self.batch_size,
+            "updates": self.updates,
             "clients_per_chunk": self.clients_per_chunk,
             "threads": self.threads,
         }

@@ -103,7 +103,9 @@ def train_clients(
     """
     schedule = None
     if local.batch_size is not None:
-        schedule = batch_schedule(cohort, batch_size=local.batch_size, epochs=local.epochs, seed=seed)
+        schedule = batch_schedule(
+            cohort, batch_size=local.batch_size, epochs=local.epochs, seed=seed, updates=local.updates
+        )
     elements = {name: value.numel() for name, value in public.items()}
     result = _empty_result(public, private, cohort, spent)
     job = _Job(task, public, private, cohort, local, defenses, schedule, result, elements)

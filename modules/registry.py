@@ -9,6 +9,8 @@ from errors import InputError
 from modules.fncf_learner import FNCFLearner
 from modules.fpdgd_learner import FPDGDLearner
 from modules.local_optimizers import LocalTraining
+from modules.margin_losses import LossName
+from modules.mf_learner import MFLearner
 
 
 def learner_from(description: Mapping[str, Any] | None) -> Learner | RankingLearner | None:
@@ -40,9 +42,17 @@ def learner_from(description: Mapping[str, Any] | None) -> Learner | RankingLear
 
 
 def _fncf(*, user_dim: int, local: Mapping[str, Any], update_l1: Mapping[str, Any] | None) -> Learner:
-    options: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in local.items()}
     defenses = () if update_l1 is None else (UpdateL1(**update_l1),)
-    return FNCFLearner(user_dim=user_dim, local=LocalTraining(**options), defenses=defenses)
+    return FNCFLearner(user_dim=user_dim, local=_local(local), defenses=defenses)
 
 
-LEARNERS: dict[str, Callable[..., Learner | RankingLearner]] = {"fncf": _fncf, "fpdgd": FPDGDLearner}
+def _mf(*, dim: int, loss: LossName, clip: float | None, local: Mapping[str, Any]) -> Learner:
+    return MFLearner(dim=dim, loss=loss, clip=clip, local=_local(local))
+
+
+def _local(options: Mapping[str, Any]) -> LocalTraining:
+    given: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
+    return LocalTraining(**given)
+
+
+LEARNERS: dict[str, Callable[..., Learner | RankingLearner]] = {"fncf": _fncf, "fpdgd": FPDGDLearner, "mf": _mf}

@@ -18,7 +18,7 @@ from datamodules.deltas import Recording
 from datamodules.keys import generator_for
 from reports.papers import paper_value
 from reports.results import Result, VictimRow
-from reports.scoring import ROC_GRID, score
+from reports.scoring import ROC_GRID, Scores, score
 
 
 @dataclass
@@ -132,25 +132,46 @@ def _attack(
     if lacking:
         result.missing[attack.name] = f"the recording lacks {', '.join(lacking)}"
         return
-    start = time.perf_counter()
-    generator = generator_for(seed, attack.name, view.round, int(view.pseudonyms[0]) % 2**31)
     try:
-        estimate = attack(view, generator=generator)
+        rows, scores = attack_view(attack, view, truth, seed=seed, setting=setting)
     except ViewError as error:
         result.missing[attack.name] = str(error)
         return
-    seconds = (time.perf_counter() - start) / view.victims
-    scores = score(estimate, view, truth)
     if scores.roc is not None:
         roc[attack.name].add(scores.roc)
+    result.rows += rows
+
+
+def attack_view(
+    attack: Attack, view: ServerView, truth: Mapping[str, Tensor], *, seed: int, setting: Mapping[str, Any]
+) -> tuple[list[VictimRow], Scores]:
+    """Attacks one view and scores it.
+
+    Args:
+        attack: what to run.
+        view: what the server saw.
+        truth: of the same victims.
+        seed: seed of the attack's draws.
+        setting: the cell that the rows belong to.
+
+    Returns:
+        One row per victim and metric, and the scores.
+
+    Raises:
+        ViewError: the view lacks what the attack needs.
+    """
+    start = time.perf_counter()
+    generator = generator_for(seed, attack.name, view.round, int(view.pseudonyms[0]) % 2**31)
+    estimate = attack(view, generator=generator)
+    seconds = (time.perf_counter() - start) / view.victims
+    scores = score(estimate, view, truth)
     items, positives = scores.items.tolist(), scores.positives.tolist()
-    for metric, values in scores.metrics.items():
-        result.rows += [
-            VictimRow(
-                attack.name, dict(setting), seed, view.round, int(p), items[i], positives[i], metric, value, seconds
-            )
-            for i, (p, value) in enumerate(zip(view.pseudonyms, values.tolist(), strict=True))
-        ]
+    rows = [
+        VictimRow(attack.name, dict(setting), seed, view.round, int(p), items[i], positives[i], metric, value, seconds)
+        for metric, values in scores.metrics.items()
+        for i, (p, value) in enumerate(zip(view.pseudonyms, values.tolist(), strict=True))
+    ]
+    return rows, scores
 
 
 class _Mean:
@@ -206,6 +227,7 @@ def _part(view: ServerView, kept: Tensor) -> ServerView:
         served=None if view.served is None else view.served[kept],
         lists=None if view.lists is None else view.lists[kept],
         features=None if view.features is None else view.features[kept],
+        updates=None if view.updates is None else view.updates[kept],
     )
 
 

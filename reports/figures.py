@@ -8,25 +8,25 @@ from matplotlib.figure import Figure
 
 from reports.results import Result
 
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 """Okabe and Ito's palette, told apart by colour-blind readers."""
 
 
 def roc(grid: Sequence[float], rates: Mapping[str, Sequence[float]]) -> str:
     """Mean ROC curve of each attack: false-positive rates ``(G,)`` against true-positive rates ``(G,)``."""
-    figure, axes = _figure("false-positive rate", "true-positive rate")
-    for colour, (name, values) in zip(_COLOURS * 2, rates.items(), strict=False):
+    figure, axes = new_figure("false-positive rate", "true-positive rate")
+    for colour, (name, values) in zip(COLOURS * 2, rates.items(), strict=False):
         axes.plot(grid, values, label=name, color=colour, lw=2)
     axes.plot([0, 1], [0, 1], color="#888888", ls=":", label="guessing")
     axes.legend(frameon=False, loc="lower right")
-    return _svg(figure)
+    return as_svg(figure)
 
 
 def auc_against_epsilon(results: Sequence[Result]) -> str:
     """AUC of each attack against the privacy budget, with intervals and the paper's points."""
-    figure, axes = _figure("privacy budget epsilon", "AUC")
+    figure, axes = new_figure("privacy budget epsilon", "AUC")
     names = list(dict.fromkeys(result.attack for result in results))
-    for colour, name in zip(_COLOURS * 2, names, strict=False):
+    for colour, name in zip(COLOURS * 2, names, strict=False):
         cells = sorted((r for r in results if r.attack == name), key=lambda r: float(r.setting["epsilon"]))
         budgets = [float(r.setting["epsilon"]) for r in cells]
         below = [r.mean - r.ci95[0] for r in cells]
@@ -39,23 +39,24 @@ def auc_against_epsilon(results: Sequence[Result]) -> str:
     axes.axhline(0.5, color="#888888", ls=":", label="guessing")
     axes.set_xscale("log")
     axes.legend(frameon=False)
-    return _svg(figure)
+    return as_svg(figure)
 
 
 def victim_distribution(values: Mapping[str, Sequence[float]], metric: str) -> str:
     """Every victim's score, sorted, one curve per attack: how many victims are how exposed."""
-    figure, axes = _figure("share of victims", metric)
-    for colour, (name, scores) in zip(_COLOURS * 2, values.items(), strict=False):
+    figure, axes = new_figure("share of victims", metric)
+    for colour, (name, scores) in zip(COLOURS * 2, values.items(), strict=False):
         ordered = sorted(scores)
         shares = [(index + 1) / len(ordered) for index in range(len(ordered))]
         axes.plot(shares, ordered, label=name, color=colour, lw=2, drawstyle="steps-post")
     axes.axhline(0.5, color="#888888", ls=":", label="guessing")
     axes.set_ylim(-0.03, 1.03)
     axes.legend(frameon=False, loc="lower right")
-    return _svg(figure)
+    return as_svg(figure)
 
 
-def _figure(horizontal: str, vertical: str) -> tuple[Figure, mpl.axes.Axes]:
+def new_figure(horizontal: str, vertical: str) -> tuple[Figure, mpl.axes.Axes]:
+    """An empty figure with its axes named."""
     figure = Figure(figsize=(6, 4), layout="constrained")
     axes = figure.subplots()
     axes.set_xlabel(horizontal)
@@ -65,7 +66,8 @@ def _figure(horizontal: str, vertical: str) -> tuple[Figure, mpl.axes.Axes]:
     return figure, axes
 
 
-def _svg(figure: Figure) -> str:
+def as_svg(figure: Figure) -> str:
+    """A figure as the text of an SVG element."""
     buffer = io.StringIO()
     # A fixed salt and no date: the same results give the same file.
     with mpl.rc_context({"svg.hashsalt": "fedleak"}):

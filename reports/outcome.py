@@ -8,6 +8,7 @@ import torch
 
 from attacks.base import ThreatModel
 from reports import figures
+from reports.curves import axis_of, curve_figures, interactions_needed
 from reports.evaluation import Evaluation, summarise
 from reports.html import write_report
 from reports.provenance import command, commit, hardware, versions
@@ -39,13 +40,14 @@ def finish(
         metrics: the metrics to report.
         threat_models: by attack.
     """
-    results = [result for result in summarise(evaluation.rows) if result.metric in metrics]
+    everything = summarise(evaluation.rows) + interactions_needed(evaluation.rows)
+    results = [result for result in everything if result.metric in metrics]
     run = Run(experiment, command(), seed, commit(), versions(), dict(data), hardware(), seconds, results)
     run.write(directory)
     if evaluation.rows:
         write_victims(directory / "victims.csv", evaluation.rows)
     notes = [f"{name} could not run: {what}." for name, what in evaluation.missing.items()]
-    drawn = _figures(evaluation, results, metrics[0])
+    drawn = _figures(evaluation, results, metrics[0]) + curve_figures(everything, metrics)
     page = write_report(directory, run, threat_models=threat_models, figures=drawn, notes=notes)
     print(text_table(results))
     print(f"report: {page}")
@@ -95,6 +97,7 @@ def join_runs(directories: Sequence[Path], out: Path, threat_models: Mapping[str
 def _figures(evaluation: Evaluation, results: Sequence[Result], metric: str) -> list[tuple[str, str]]:
     drawn = []
     rows = [row for row in evaluation.rows if row.metric == metric and row.value == row.value]
+    rows = [row for row in rows if axis_of(row.setting) is None]
     by_data: dict[str, list[VictimRow]] = defaultdict(list)
     for row in rows:
         by_data[str(row.setting.get("data"))].append(row)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attacks.base import Estimate, InteractionEstimate, ServerView
+from attacks.base import ITEM_EMBEDDING, Estimate, InteractionEstimate, ServerView, VectorEstimate
 from attacks.metrics import auc_per_victim, f1_per_victim, roc_per_victim
 
 ROC_GRID = torch.linspace(0, 1, 101)
@@ -54,4 +54,22 @@ def score_interactions(estimate: InteractionEstimate, view: ServerView, truth: M
     return Scores(metrics, mask.sum(1), ((labels > 0.5) & mask).sum(1), roc)
 
 
-_SCORERS: dict[type[Estimate], Scorer] = {InteractionEstimate: score_interactions}
+def score_vectors(estimate: VectorEstimate, view: ServerView, truth: Mapping[str, Tensor]) -> Scores:
+    """How well estimated private vectors predict as the clients' own do (London 2020, Definition 1, Proposition 1).
+
+    ``error`` is the share of the catalogue on which ``sgn(u.v)`` differs, ``label-error`` the share of the client's
+    labelled items on which the estimate contradicts the label, ``cosine`` that with the client's vector, ``flipped``
+    1 where it is negative.
+    """
+    table, mask = view.model[ITEM_EMBEDDING].double(), view.served_mask
+    guess, own = estimate.vectors.double(), truth["user_vector"].double()
+    error = ((guess @ table.T).sign() != (own @ table.T).sign()).double().mean(1)
+    labels = truth["labels"][:, : mask.shape[1]] > 0.5
+    told = torch.einsum("vd,vrd->vr", guess, table[view.served.clamp(min=0)]) > 0  # type: ignore[union-attr]
+    wrong = ((told != labels) & mask).sum(1) / mask.sum(1)
+    cosine = torch.nn.functional.cosine_similarity(guess, own, dim=1)
+    metrics = {"error": error, "label-error": wrong, "cosine": cosine, "flipped": (cosine < 0).double()}
+    return Scores(metrics, mask.sum(1), (labels & mask).sum(1))
+
+
+_SCORERS: dict[type[Estimate], Scorer] = {InteractionEstimate: score_interactions, VectorEstimate: score_vectors}

@@ -1,0 +1,70 @@
+"""Maximum likelihood over the user's vector and its rate of likes, the labels summed out; ours."""
+
+import torch
+from torch import Tensor
+
+from attacks.base import ITEM_EMBEDDING, Attack, ServerView, VectorEstimate
+from attacks.identifiability.messages import THREAT_MODEL, Messages, facing, messages_of
+from attacks.identifiability.spectral import leading_axis
+
+
+class PACLikelihood(Attack):
+    """Expectation-maximisation over the signs of the items.
+
+    With ``m = -alpha l'(0) u``, the sum s_i of n_i messages is N(n_i y_i m, n_i sigma^2 I), and y_i is +1 with the
+    unknown rate q. Given m and q, the expected label is ``tanh(s_i.m / sigma^2 + logit(q) / 2)``; given the expected
+    labels, m is ``sum_i E[y_i] s_i / sum_i n_i`` and q their mean share. It starts from the singular vector and from
+    the published sum, and keeps the likelier end: a client whose labels are nearly all alike is better told by the sum.
+
+    Threat model: as of `PAC`, and it uses the scale of the noise; without noise the expected labels are signs.
+
+    Args:
+        iterations: rounds of expectation-maximisation from either start.
+
+    Raises:
+        ViewError: the loss breaks Assumption 2, or a client sent nothing.
+    """
+
+    name = "pac-likelihood"
+    threat_model = THREAT_MODEL
+    estimates = VectorEstimate
+
+    def __init__(self, *, iterations: int = 30) -> None:
+        if iterations < 1:
+            raise ValueError(f"expected iterations of at least 1, got {iterations}")
+        self.iterations = iterations
+
+    def run(self, view: ServerView, *, generator: torch.Generator) -> VectorEstimate:
+        """See `Attack.run`."""
+        messages = messages_of(view)
+        scale = view.noise_scale(ITEM_EMBEDDING)
+        # Without noise the likelihood has no width; a sliver of the messages' own size stands for it.
+        size = messages.sums.norm(dim=2).sum(1) / messages.updates.sum(1)
+        variance = torch.full_like(size, scale**2) if scale else (1e-6 * size).square().clamp(min=1e-300)
+        mean = messages.sums.sum(1) / messages.updates.sum(1, keepdim=True)
+        ends = [_climb(messages, start, variance, self.iterations) for start in (leading_axis(messages), mean)]
+        better = (ends[0][2] >= ends[1][2])[:, None]
+        vectors = torch.where(better, ends[0][0], ends[1][0])
+        votes = torch.where(better[:, 0], ends[0][1], ends[1][1])
+        return VectorEstimate(vectors=facing(vectors, votes, messages.leaning) / abs(messages.factor))
+
+
+def _climb(messages: Messages, start: Tensor, variance: Tensor, iterations: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Vectors ``(V, d)``, sums of expected labels ``(V,)`` and log-likelihoods ``(V,)`` after the iterations."""
+    vectors, rate = start, torch.full_like(variance, 0.5)
+    items, sent = messages.sent.sum(1), messages.sent
+    labels = torch.zeros_like(messages.updates)
+    for _ in range(iterations):
+        labels = torch.tanh(_evidence(messages, vectors, variance) + 0.5 * torch.logit(rate)[:, None]) * sent
+        vectors = torch.einsum("vr,vrd->vd", labels, messages.sums) / messages.updates.sum(1, keepdim=True)
+        # One item more on either side: a rate of exactly 0 or 1 could never be left again.
+        rate = ((labels + 1) * sent / 2).sum(1).add(1) / (items + 2)
+    evidence = _evidence(messages, vectors, variance)
+    either = torch.logaddexp(torch.log(rate)[:, None] + evidence, torch.log(1 - rate)[:, None] - evidence)
+    fit = (either * sent).sum(1) - messages.updates.sum(1) * vectors.square().sum(1) / (2 * variance)
+    return vectors, labels.sum(1), fit
+
+
+def _evidence(messages: Messages, vectors: Tensor, variance: Tensor) -> Tensor:
+    """``(V, R)`` half the log-odds that each item is liked."""
+    return torch.einsum("vrd,vd->vr", messages.sums, vectors) / variance[:, None]

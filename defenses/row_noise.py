@@ -1,0 +1,43 @@
+"""The noisy message of federated personalisation: noise on what changed, and only there (London 2020, Equation 3)."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from attacks.base import ITEM_EMBEDDING, Release
+from defenses.base import Defense, Update
+from errors import InputError
+
+
+class RowNoise(Defense):
+    """Adds N(0, scale^2) to every number of the rows that a client changed; other rows are sent as zero.
+
+    What changed and what did not stays visible, so this is no differential privacy of *which* items a client has, and
+    with the gradients' clipping (`modules.mf.FederatedMF`) a mechanism for the changed rows alone.
+
+    Args:
+        scale: standard deviation of the noise on each number, >= 0.
+        parameter: the row parameter.
+    """
+
+    def __init__(self, *, scale: float, parameter: str = ITEM_EMBEDDING) -> None:
+        if not scale >= 0:
+            raise InputError(expected="RowNoise.scale of 0 or more", found=f"{scale:g}", way_out="Give 0 for no noise.")
+        self.scale = scale
+        self.parameter = parameter
+
+    def protect(self, update: Update, generators: Callable[[int], torch.Generator]) -> Update:
+        """See `Defense.protect`."""
+        if self.scale == 0:
+            return update
+        noisy = update.deltas[self.parameter].clone()
+        for client, delta in enumerate(noisy):
+            changed = delta.abs().sum(1) > 0
+            draw: Tensor = torch.randn(int(changed.sum()), delta.shape[1], generator=generators(client))
+            delta[changed] += self.scale * draw.to(delta)
+        return Update({**update.deltas, self.parameter: noisy}, update.rows, update.background_scale)
+
+    def releases(self, parameters: tuple[str, ...]) -> tuple[Release, ...]:
+        """See `Defense.releases`."""
+        return (Release(noise_scale=self.scale, parameters=(self.parameter,)),) if self.scale else ()

@@ -1,0 +1,69 @@
+"""Losses of the margin ``z = y u.v`` (London 2020, Assumption 2)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from errors import InputError
+
+LossName = Literal["margin", "hinge", "log", "perceptron"]
+
+
+@dataclass(frozen=True)
+class MarginLoss:
+    """A loss and its derivative, elementwise.
+
+    Attributes:
+        value: ``l(z)``.
+        slope: ``l'(z)``; of a kink the derivative that torch takes.
+    """
+
+    value: Callable[[Tensor], Tensor]
+    slope: Callable[[Tensor], Tensor]
+
+    @property
+    def slope_at_zero(self) -> float:
+        """``l'(0)``."""
+        return float(self.slope(torch.zeros((), dtype=torch.float64)))
+
+
+LOSSES: dict[str, MarginLoss] = {
+    "margin": MarginLoss(lambda z: -z, lambda z: torch.full_like(z, -1.0)),
+    "hinge": MarginLoss(lambda z: functional.relu(1 - z), lambda z: -(z < 1).to(z.dtype)),
+    "log": MarginLoss(lambda z: functional.softplus(-z), lambda z: -torch.sigmoid(-z)),
+    "perceptron": MarginLoss(lambda z: functional.relu(-z), lambda z: -(z < 0).to(z.dtype)),
+}
+"""Negative margin, hinge and log loss satisfy Assumption 2; the perceptron's loss is flat at 0 and does not."""
+
+
+def margin_loss(name: str) -> MarginLoss:
+    """A loss by its name.
+
+    Raises:
+        InputError: there is none of this name.
+    """
+    if name not in LOSSES:
+        raise InputError(
+            expected=f"a loss among {', '.join(LOSSES)}", found=repr(name), way_out="Mend the name of the loss."
+        )
+    return LOSSES[name]
+
+
+def check_assumption_2(name: str) -> float:
+    """The slope at 0 of a loss by its name.
+
+    Raises:
+        InputError: it is 0, so that Assumption 2 does not hold.
+    """
+    slope = margin_loss(name).slope_at_zero
+    if slope == 0:
+        raise InputError(
+            expected="a loss whose derivative at 0 is not zero (Assumption 2)",
+            found=f"loss {name!r}, which is flat there: clients with all-zero items learn nothing and send nothing",
+            way_out="Choose margin, hinge or log.",
+        )
+    return slope

@@ -1,0 +1,64 @@
+"""The public algorithm of federated matrix factorisation: what the server can simulate, knowing no client."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from attacks.base import ITEM_EMBEDDING
+from datamodules.cohort import Cohort
+from modules.differentiable_training import train_differentiably
+from modules.local_optimizers import LocalTraining
+from modules.local_training import Parameters, train_clients
+from modules.margin_losses import LossName
+from modules.preferences import PreferenceTask
+from modules.recommendation import USER_EMBEDDING
+
+
+class MFLearner:
+    """Simulates clients of `modules.mf.FederatedMF`; see `attacks.base.Learner` and `attacks.base.MarginLearner`.
+
+    Args:
+        dim: length of user and item vectors.
+        loss: loss of the margin.
+        clip: L2 norm to which the gradient of each item's vector is clipped, None for no clipping.
+        local: how a client trains.
+    """
+
+    def __init__(self, *, dim: int, loss: LossName, local: LocalTraining, clip: float | None = None) -> None:
+        self.user_dim = dim
+        self.local = local
+        self.task = PreferenceTask(loss=loss, clip=clip)
+
+    @property
+    def learning_rate(self) -> float:
+        """Local learning rate."""
+        return self.local.learning_rate
+
+    @property
+    def slope_at_zero(self) -> float:
+        """Derivative of the loss at margin 0."""
+        return self.task.loss.slope_at_zero
+
+    def simulate(
+        self,
+        model: Mapping[str, Tensor],
+        items: Tensor,
+        labels: Tensor,
+        users: Tensor,
+        *,
+        differentiable: bool = False,
+    ) -> dict[str, Tensor]:
+        """See `attacks.base.Learner.simulate`."""
+        mask = items >= 0
+        if differentiable:
+            received: Parameters = {ITEM_EMBEDDING: model[ITEM_EMBEDDING][items.clamp(min=0)]}
+            trained = train_differentiably(
+                {**received, USER_EMBEDDING: users},
+                lambda current: self.task.client_losses(current, {"label": labels}, mask).sum(),
+                self.local,
+            )
+            return {name: trained[name] - value for name, value in received.items()}
+        cohort = Cohort(0, torch.arange(items.shape[0]), {"label": labels}, mask, {ITEM_EMBEDDING: items})
+        public = {ITEM_EMBEDDING: model[ITEM_EMBEDDING]}
+        return train_clients(self.task, public, {USER_EMBEDDING: users}, cohort, self.local, seed=0).deltas
