@@ -1,7 +1,6 @@
 """Who interacted with what, and the examples and held-out items that come of it."""
 
 import dataclasses
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -105,9 +104,14 @@ def labelled_items(
     Returns:
         Items ``(N,)`` ascending and labels ``(N,)``.
     """
-    size = math.ceil(per_positive * len(positives))
+    size = int(negatives_for(len(positives), per_positive))
     negatives = sample_unseen(positives, size, num_items, generator_for(seed, "negatives", *key))
     return in_item_order(positives, negatives)
+
+
+def negatives_for(positives: int | Ints, per_positive: float) -> Ints:
+    """Negatives beside so many positives, rounded up; a hair below, so that 11/9 of 9 are 11."""
+    return np.ceil(per_positive * np.asarray(positives) - 1e-9).astype(np.int64)
 
 
 def in_item_order(positives: Ints, negatives: Ints) -> tuple[Ints, npt.NDArray[np.float32]]:

@@ -20,6 +20,7 @@ from datamodules.interactions import (
     in_item_order,
     keep_users,
     labelled_items,
+    negatives_for,
     refuse_degenerate,
     sample_unseen,
 )
@@ -95,7 +96,7 @@ class RecommenderDataModule(FederatedDataModule):
         counts = np.bincount(interactions.users, minlength=interactions.num_users)
         if interactions.liked is not None:
             return counts
-        negatives = np.ceil(self.negatives_per_positive * counts).astype(np.int64)
+        negatives = negatives_for(counts, self.negatives_per_positive)
         return np.asarray(counts + np.minimum(negatives, interactions.num_items - counts))
 
     @functools.cached_property

@@ -8,6 +8,8 @@ import yaml
 
 from errors import InputError
 from experiments.base import PaperExperiment, check_names
+from experiments.identifiability import IdentifiabilityExperiment
+from experiments.identifiability_passive import PassiveExperiment
 from experiments.ranking import RankingExperiment
 from experiments.recommendation import RecommendationExperiment
 from experiments.utility import UtilityExperiment
@@ -15,6 +17,8 @@ from experiments.utility import UtilityExperiment
 _KINDS: dict[str, Callable[[dict[str, Any]], PaperExperiment]] = {
     "recommendation": RecommendationExperiment.parse,
     "ranking": RankingExperiment.parse,
+    "identifiability": IdentifiabilityExperiment.parse,
+    "identifiability-passive": PassiveExperiment.parse,
     "ranking-utility": UtilityExperiment.parse,
 }
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from datamodules.keys import generator_for
 from reports.figures import COLOURS, as_svg, new_figure
 from reports.results import Result, VictimRow
-from reports.tables import describe_setting
+from reports.tables import BASELINES, describe_setting
 
 AXES = {
     "interactions": "interactions T",
@@ -49,8 +49,8 @@ def curve_figures(results: Sequence[Result], metrics: Sequence[str]) -> list[tup
     drawn = []
     for (axis, metric, rest), cells in groups.items():
         if len({cell.setting[axis] for cell in cells}) > 1:
-            bounds = [r.mean for r in results if r.metric == "bound" and _rest(r.setting, None) == rest]
-            lines = [1.0] if axis == "of_bound" else bounds if axis == "interactions" else []
+            bounds = [r.mean for r in results if r.metric == "bound-of-all" and _rest(r.setting, None) == rest]
+            lines = {"of_bound": [1.0], "interactions": bounds}.get(axis, [])
             caption = describe_setting(cells[0], [key for key in cells[0].setting if key != axis])
             drawn.append(
                 (f"{metric} against {AXES[axis]}; {caption}. Bands: 95% intervals.", _draw(cells, axis, lines))
@@ -74,7 +74,7 @@ def interactions_needed(rows: Sequence[VictimRow], *, metric: str = "error") -> 
     """
     groups: dict[str, list[VictimRow]] = defaultdict(list)
     for row in rows:
-        if row.metric == metric and "interactions" in row.setting:
+        if row.metric == metric and "interactions" in row.setting and row.attack not in BASELINES:
             groups[_rest(row.setting, "interactions")].append(row)
     return [result for group in groups.values() for result in _crossings(group)]
 
@@ -149,9 +149,14 @@ def _draw(cells: Sequence[Result], axis: str, lines: Sequence[float]) -> str:
     for colour, name in zip(COLOURS * 2, names, strict=False):
         curve = sorted((c for c in cells if c.attack == name), key=lambda c: float(c.setting[axis]))
         places = [float(c.setting[axis]) for c in curve]
+        if name in BASELINES:
+            axes.axhline(curve[-1].mean, color=colour, ls="-.", lw=1, label=name)
+            continue
         axes.plot(places, [c.mean for c in curve], label=name, color=colour, lw=2, marker=".")
         axes.fill_between(places, [c.ci95[0] for c in curve], [c.ci95[1] for c in curve], color=colour, alpha=0.2, lw=0)
-    for line in lines:
+    last = max(float(cell.setting[axis]) for cell in cells)
+    # A bound far beyond what was tried would leave no room for the curves; the table has its number.
+    for line in (line for line in lines if line <= 10 * last):
         axes.axvline(line, color="#000000", ls="--", label="the theorem's T")
     promised = {c.setting["delta"] for c in cells if c.metric == "success" and "delta" in c.setting}
     for delta in promised:

@@ -42,6 +42,8 @@ def paper_value(attack: str, metric: str, setting: Mapping[str, Any]) -> Paper |
         return None
     if metric == "ndcg@10":
         return None  # table X is on MSLR: other data, other queries
+    if "theorem" in setting:
+        return _promise(attack, metric, setting)
     if "ranker" in setting:
         return _ranking_value(metric, setting)
     values = raifle_values()
@@ -57,6 +59,13 @@ def paper_value(attack: str, metric: str, setting: Mapping[str, Any]) -> Paper |
         return None
     row = found.iloc[0]
     return Paper(float(row["value"]), f"RAIFLE Table {row['table']}")
+
+
+def _promise(attack: str, metric: str, setting: Mapping[str, Any]) -> Paper | None:
+    """What a theorem guarantees of its own attack at its own number of interactions: success with 1 - delta."""
+    if attack != "pac" or metric != "success" or setting.get("of_bound") != 1:
+        return None
+    return Paper(1 - setting["delta"], f"PAC identifiability, Theorem {setting['theorem']}, at least")
 
 
 def _ranking_value(metric: str, setting: Mapping[str, Any]) -> Paper | None:

@@ -1,0 +1,211 @@
+"""PAC identifiability without any change of the protocol: a server that adds up what clients send in honest rounds."""
+
+import dataclasses
+import itertools
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning import LightningModule, Trainer
+from lightning.pytorch.callbacks import Callback
+from torch import Tensor
+
+from attacks.base import ITEM_EMBEDDING, Attack, Release, ServerView
+from attacks.identifiability.messages import LEANING
+from datamodules.base import FederatedDataModule
+from datamodules.keys import generator_for
+from datamodules.recommendation import RecommenderDataModule
+from experiments.base import Choice, PaperCell, PaperExperiment, as_number, cell_trainer, check_names, plain_number
+from experiments.federated_mf import Federation, Labels, People, check_labels, everybody
+from experiments.identifiability import IDENTIFIABILITY_ATTACKS
+from modules.federated import RoundRecord
+from modules.mf import FederatedMF
+from modules.recommendation import USER_EMBEDDING
+from modules.registry import learner_from
+from reports.evaluation import Evaluation, attack_view
+from reports.results import VictimRow
+
+
+def passive(kind: type[Attack]) -> type[Attack]:
+    """The same attack by a server that changes nothing."""
+    model = dataclasses.replace(kind.threat_model, active=False)
+    return type(kind.__name__, (kind,), {"threat_model": model, "__doc__": kind.__doc__})
+
+
+PASSIVE_ATTACKS = {name: passive(kind) for name, kind in IDENTIFIABILITY_ATTACKS.items()}
+
+
+@dataclass(frozen=True)
+class PassiveExperiment(PaperExperiment):
+    """Error against the number of honest rounds in which a client took part.
+
+    Attributes:
+        experiment: its name.
+        metrics: the metrics it reports.
+        data: data sets by folder name.
+        labels: by data set, whose labels clients have: ``liked``, or a rate of likes.
+        attacks: what is run, by name, with constructor arguments.
+        federation: how clients train.
+        rounds: after how many of its rounds a client is attacked.
+        noises: scales of the noise of Equation 3.
+        rounds_per_training: rounds of the federation.
+        users: clients attacked, drawn at random.
+        limits: none.
+    """
+
+    experiment: str
+    metrics: list[str]
+    data: list[str]
+    labels: dict[str, list[Labels]]
+    attacks: dict[str, dict[str, Any]]
+    federation: Federation
+    rounds: list[int]
+    noises: list[float] = field(default_factory=lambda: [0.0])
+    rounds_per_training: int = 500
+    users: int = 300
+    limits: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, content: dict[str, Any]) -> "PassiveExperiment":
+        """From a configuration."""
+        federation = Federation(**content.pop("federation", {}))
+        noises = [as_number("a noise", value) for value in content.pop("noises", [0.0])]
+        made = cls(data=list(content["labels"]), federation=federation, noises=noises, **content)
+        check_names("attack", list(made.attacks), list(made.known_attacks))
+        check_labels(made.labels)
+        return made
+
+    @property
+    def known_attacks(self) -> Mapping[str, type[Attack]]:
+        """See `PaperExperiment.known_attacks`."""
+        return PASSIVE_ATTACKS
+
+    def cells(self, choice: Choice) -> Iterator[PaperCell]:
+        """See `PaperExperiment.cells`."""
+        for data in self.names(choice):
+            for labels, noise in itertools.product(self.labels[data], self.noises):
+                for seed in range(choice.seeds):
+                    yield _Cell(self, data, choice, seed, self, labels, noise)
+
+    def source(self, data: str, root: str | None) -> FederatedDataModule:
+        """See `PaperExperiment.source`."""
+        return self.federation.source(data, self.labels[data][0], root=root, seed=0)
+
+
+class HonestMessages(Callback):
+    """Adds up what each of some clients sends, and attacks it after given numbers of its rounds.
+
+    Args:
+        people: the clients.
+        rounds: after how many rounds.
+        attacks: what to run.
+        releases: what clients publicly do to their messages.
+        seed: seed of the attacks' draws.
+        setting: keys of the results.
+    """
+
+    def __init__(
+        self,
+        *,
+        people: People,
+        rounds: list[int],
+        attacks: list[Attack],
+        releases: tuple[Release, ...],
+        seed: int,
+        setting: Mapping[str, Any],
+    ) -> None:
+        self.people, self.rounds, self.attacks = people, rounds, attacks
+        self.releases, self.seed, self.setting = releases, seed, setting
+        self.position = {client: place for place, client in enumerate(people.clients.tolist())}
+        self.sums: Tensor | None = None
+        self.updates = torch.zeros(people.items.shape)
+        self.seen = torch.zeros(len(people.clients), dtype=torch.int64)
+        self.rows: list[VictimRow] = []
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Adds the round's messages; attacks the clients for whom it is time."""
+        assert isinstance(pl_module, FederatedMF)
+        record: RoundRecord = pl_module.round_record
+        clients = record.cohort.clients.tolist()
+        here = [place for place, client in enumerate(clients) if client in self.position]
+        ours = torch.tensor([self.position[clients[place]] for place in here], dtype=torch.int64)
+        messages = record.update.deltas[ITEM_EMBEDDING][here].detach().cpu().double()
+        width = min(messages.shape[1], self.people.items.shape[1])
+        if self.sums is None:
+            self.sums = torch.zeros(*self.people.items.shape, messages.shape[2], dtype=torch.float64)
+        self.sums[ours, :width] += messages[:, :width]
+        self.updates[ours, :width] += (messages[:, :width].abs().sum(2) > 0).float()
+        self.seen[ours] += 1
+        for number in self.rounds:
+            due = ours[self.seen[ours] == number]
+            if len(due):
+                self._attack(pl_module, record, due, number)
+
+    def _attack(self, module: FederatedMF, record: RoundRecord, due: Tensor, number: int) -> None:
+        assert self.sums is not None
+        part = self.people.select(due)
+        width = part.items.shape[1]
+        updates = self.updates[due, :width]
+        view = ServerView(
+            round=record.round,
+            pseudonyms=part.clients,
+            example_counts=part.counts,
+            deltas={ITEM_EMBEDDING: self.sums[due, :width]},
+            model={ITEM_EMBEDDING: record.model[ITEM_EMBEDDING].cpu()},
+            row_parameters=frozenset([ITEM_EMBEDDING]),
+            served=torch.where(updates > 0, part.items, -1),
+            updates=updates,
+            releases=self.releases,
+            learner=learner_from(module.learner_description()),
+            auxiliary={LEANING: torch.where(part.rates > 0.5, 1.0, -1.0)},
+        )
+        truth = {"labels": part.labels.float(), "user_vector": module.private[USER_EMBEDDING][part.clients]}
+        for attack in self.attacks:
+            rows, _ = attack_view(attack, view, truth, seed=self.seed, setting={**self.setting, "rounds": number})
+            # A client's own rounds are the axis, so the federation's number of the round says nothing more.
+            self.rows += [dataclasses.replace(row, round=number) for row in rows]
+
+
+@dataclass(frozen=True)
+class _Cell(PaperCell):
+    table: PassiveExperiment
+    labels: Labels
+    noise: float
+
+    @property
+    def key(self) -> str:
+        return f"{self.data}-{self.labels}-noise{self.noise:g}-seed{self.seed}-victims{self.choice.victims or 'all'}"
+
+    @property
+    def setting(self) -> dict[str, Any]:
+        return {"data": self.data, "labels": self.labels, "noise": plain_number(self.noise)}
+
+    def build(self) -> tuple[FederatedMF, RecommenderDataModule]:
+        federation = self.table.federation
+        source = federation.source(self.data, self.labels, root=self.choice.root, seed=self.seed)
+        return federation.module(source, noise=self.noise, seed=self.seed), source
+
+    def evaluate(self, directory: Path) -> tuple[Evaluation, dict[str, float]]:
+        """Trains, and attacks on the way."""
+        start = time.perf_counter()
+        module, source = self.build()
+        people = everybody(source)
+        fits = torch.nonzero(people.rates != 0.5).flatten()
+        drawn = torch.randperm(len(fits), generator=generator_for(self.seed, "victims"))
+        chosen = fits[drawn[: self.choice.victims or self.table.users]].sort().values
+        messages = HonestMessages(
+            people=people.select(chosen),
+            rounds=self.table.rounds,
+            attacks=self.experiment.make_attacks(),
+            releases=(Release(noise_scale=self.noise, parameters=(ITEM_EMBEDDING,)),) if self.noise else (),
+            seed=self.seed,
+            setting=self.setting,
+        )
+        cell_trainer(self.table.rounds_per_training, directory, messages).fit(module, datamodule=source)
+        rows = [row for row in messages.rows if row.metric in self.table.metrics]
+        return Evaluation(rows), {"train": time.perf_counter() - start, "attack": 0.0}
