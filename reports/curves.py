@@ -97,10 +97,10 @@ def _crossings(rows: Sequence[VictimRow]) -> list[Result]:
             needed = _needed(values.mean(0)[None], curves[REFERENCE].mean(0)[None, at], points)
             again = _needed(values[draws].mean(1), curves[REFERENCE][draws].mean(1)[:, at], points)
             setting = {**base, "as_pac_after": reference}
-            found.append(_result(attack, setting, "interactions", float(needed[0]), again, victims))
-            found.append(
-                _result(attack, setting, "times-fewer", reference / float(needed[0]), reference / again, victims)
-            )
+            found += [
+                _result(attack, setting, "interactions", needed[0], again, victims),
+                _result(attack, setting, "times-fewer", reference / needed[0], reference / again, victims),
+            ]
     return found
 
 
@@ -132,10 +132,11 @@ def _needed(curves: Tensor, goals: Tensor, points: Tensor) -> Tensor:
     return torch.where(reached.any(1), value, torch.inf)
 
 
-def _result(attack: str, setting: dict[str, Any], metric: str, value: float, again: Tensor, victims: int) -> Result:
+def _result(attack: str, setting: dict[str, Any], metric: str, value: Tensor, again: Tensor, victims: int) -> Result:
+    """A cell; what is infinitely much, or no times fewer, was never reached and is no number."""
     ends = again.sort().values[[int(0.025 * len(again)), int(0.975 * len(again)) - 1]].tolist()
-    low, high = (end if math.isfinite(end) else math.nan for end in ends)
-    mean = value if math.isfinite(value) else math.nan
+    low, high = (end if 0 < end < math.inf else math.nan for end in ends)
+    mean = float(value) if 0 < value < math.inf else math.nan
     return Result(attack, setting, metric, mean, float(again.std()), (low, high), victims, 0.0)
 
 

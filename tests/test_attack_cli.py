@@ -81,6 +81,9 @@ def test_paper_configs_parse_and_have_numbers_to_compare_with(path: Path) -> Non
         return
     found = [paper_value("raifle", experiment.metrics[0], cell.setting) is not None for cell in cells]
     # Some rows of table XIV cannot be read for certain in the text that we have, those without manipulation none.
+    # PAC identifiability has theorems and no measurements.
+    if path.stem.startswith("pac_"):
+        return
     least = {"raifle_table14": len(found) / 3, "raifle_table14_passive": 0}.get(path.stem, len(found) - 4)
     assert sum(found) >= least
 
@@ -136,3 +139,7 @@ def test_paper_values_are_the_papers() -> None:
     assert (value.value, value.source) == (0.739, "RAIFLE Table XIII")
     assert paper_value("imia", "f1", {"data": "steam-200k", "defence": 1}).value == 0.206  # type: ignore[union-attr]
     assert paper_value("popularity", "auc", {"data": "ml-100k"}) is None
+    promise = paper_value("pac", "success", {"data": "ml-100k", "theorem": 1, "delta": 0.05, "of_bound": 1})
+    assert promise is not None
+    assert promise.value == 0.95
+    assert paper_value("pac", "success", {"data": "ml-100k", "theorem": 1, "delta": 0.05, "of_bound": 0.5}) is None

@@ -42,7 +42,9 @@ def test_one_answer_is_the_engines(loss: LossName, clip: float | None) -> None:
     )  # fmt: skip
     local = LocalTraining(learning_rate=how.learning_rate, batch_size=6, updates=1)
     task = PreferenceTask(loss=loss, clip=clip)
-    result = train_clients(task, {ITEM_EMBEDDING: table.float()}, {USER_EMBEDDING: before[:1].float()}, first, local, seed=0)
+    result = train_clients(
+        task, {ITEM_EMBEDDING: table.float()}, {USER_EMBEDDING: before[:1].float()}, first, local, seed=0
+    )
     torch.testing.assert_close(probed.sums[0, :6].float(), result.deltas[ITEM_EMBEDDING][0])
     torch.testing.assert_close(probed.users[:1].float(), result.private[USER_EMBEDDING])
     # Hinge loss is flat beyond a margin of 1: such an item does not change, and nothing is sent about it.
@@ -60,7 +62,7 @@ def test_zeros_leave_the_private_vector_where_it_is() -> None:
 def test_zeros_have_the_law_of_the_answers_one_by_one() -> None:
     how = Answering(batch=5, noise=0.2)
     repetitions, calls = 1500, 3
-    slow, fast = ([], [])  # type: ignore[var-annotated]
+    slow, fast = ([], [])
     generator = generator_for(0, "laws")
     for _ in range(repetitions):
         one, _ = clients()
