@@ -2,6 +2,7 @@
 
 from attacks.base import Attack
 from attacks.identifiability.baselines import MeanItem
+from attacks.identifiability.catalogue import PACCatalogue
 from attacks.identifiability.likelihood import PACLikelihood
 from attacks.identifiability.pac import PAC
 from attacks.identifiability.spectral import PACSpectral
@@ -19,6 +20,6 @@ ATTACKS: dict[str, type[Attack]] = {
     attack.name: attack
     for attack in (
         *(Chance, Codebook, Direction, IMIA, ListPosterior, MatchedFilter, Popularity, PriorOnly, RowNorm),
-        *(PAC, PACSpectral, PACLikelihood, MeanItem),
+        *(PAC, PACSpectral, PACLikelihood, PACCatalogue, MeanItem),
     )
 }

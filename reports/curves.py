@@ -11,7 +11,7 @@ from torch import Tensor
 from datamodules.keys import generator_for
 from reports.figures import COLOURS, as_svg, new_figure
 from reports.results import Result, VictimRow
-from reports.tables import BASELINES, describe_setting
+from reports.tables import BASELINES, attacks_then_baselines, describe_setting
 
 AXES = {
     "interactions": "interactions T",
@@ -56,6 +56,21 @@ def curve_figures(results: Sequence[Result], metrics: Sequence[str]) -> list[tup
                 (f"{metric} against {AXES[axis]}; {caption}. Bands: 95% intervals.", _draw(cells, axis, lines))
             )
     return drawn
+
+
+def vector_headline(results: Sequence[Result]) -> str | None:
+    """What a server learned of private vectors, in a sentence; None where nothing speaks of them."""
+    attacks, baselines = attacks_then_baselines([r for r in results if r.metric == "error"])
+    if not attacks:
+        return None
+    best = min(attacks, key=lambda r: r.mean)
+    own = [r.mean for r in baselines if r.attack == "mean-item" and r.setting["data"] == best.setting["data"]]
+    beside = f"; its own model alone gives {min(own):.3f}" if own else ""
+    return (
+        f"On {describe_setting(best)}, what the server made of a client's messages disagrees with the client's own"
+        f" model, which never left it, on a share {best.mean:.3f} of the items ({best.attack}, 95% interval"
+        f" {best.ci95[0]:.3f} to {best.ci95[1]:.3f}, n = {best.n} users; guessing gives 0.5{beside})."
+    )
 
 
 def interactions_needed(rows: Sequence[VictimRow], *, metric: str = "error") -> list[Result]:

@@ -7,6 +7,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from attacks.base import ThreatModel
 from datamodules.recording_format import write_whole
+from reports.curves import vector_headline
 from reports.results import Result, Run
 from reports.tables import HEADER, attacks_then_baselines, describe_setting, table_rows
 
@@ -57,7 +58,7 @@ def headline(results: Sequence[Result]) -> str:
     """What leaked, in a sentence."""
     attacks, baselines = attacks_then_baselines([r for r in results if r.metric == "auc"])
     if not attacks:
-        return "No attack could be scored on this recording."
+        return vector_headline(results) or "No attack could be scored on this recording."
     best = max(attacks, key=lambda r: r.mean)
     certainty = f"AUC {best.mean:.3f}, 95% interval {best.ci95[0]:.3f} to {best.ci95[1]:.3f}, n = {best.n} users"
     prior = next((b for b in baselines if b.attack == "popularity" and b.setting == best.setting), None)

@@ -7,6 +7,7 @@ import torch
 
 from attacks.base import ITEM_EMBEDDING, Attack, Release, ServerView, VectorEstimate, ViewError
 from attacks.identifiability.baselines import MeanItem, RandomVector
+from attacks.identifiability.catalogue import PACCatalogue
 from attacks.identifiability.likelihood import PACLikelihood
 from attacks.identifiability.messages import LEANING
 from attacks.identifiability.pac import PAC
@@ -101,6 +102,22 @@ def test_likelihood_learns_that_nearly_all_labels_agree() -> None:
     errors = {attack.name: float(metrics_of(attack, victims)["error"].mean()) for attack in ON_MESSAGES}
     assert errors["pac-spectral"] > 1.2 * errors["pac"]
     assert errors["pac-likelihood"] < 1.05 * errors["pac"]
+
+
+def test_the_catalogue_tells_the_sign_that_few_labels_cannot() -> None:
+    view, truth = campaign(rate=0.48, interactions=2, noise=0.01, victims=64)
+    # Users of a trained recommender dislike most items: item vectors with a mean against which all of them lie.
+    users = truth["user_vector"]
+    away = users.mean(0) + 1
+    shift = torch.where((users @ away < 0)[:, None], -1.0, 1.0)
+    lean = dataclasses.replace(view, model={ITEM_EMBEDDING: view.model[ITEM_EMBEDDING] - 3 * away})
+    turned = {**truth, "user_vector": users * shift}
+    deltas = {ITEM_EMBEDDING: view.deltas[ITEM_EMBEDDING] * shift[:, None]}
+    lean = dataclasses.replace(lean, deltas=deltas)
+    by_labels = metrics_of(PACLikelihood(), (lean, turned))["flipped"].mean()
+    by_catalogue = metrics_of(PACCatalogue(), (lean, turned))["flipped"].mean()
+    assert float(by_labels) > 0.2
+    assert float(by_catalogue) < 0.1
 
 
 @pytest.mark.parametrize("attack", ON_MESSAGES, ids=lambda attack: attack.name)

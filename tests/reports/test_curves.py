@@ -4,10 +4,11 @@ import math
 
 import pytest
 
-from reports.curves import curve_figures, interactions_needed
+from reports.curves import curve_figures, interactions_needed, vector_headline
 from reports.evaluation import summarise
 from reports.results import VictimRow
 
+SCORES = (("pac", 0.2), ("pac-spectral", 0.1), ("mean-item", 0.3))
 POINTS = [1, 3, 10, 32, 100, 316, 1000]
 
 
@@ -45,6 +46,15 @@ def test_without_the_published_attack_or_an_axis_there_is_nothing_to_say() -> No
     plain = [VictimRow("pac", {"data": "d"}, 0, 0, 0, 0, 0, "error", 0.5, 0.0)]
     assert interactions_needed(plain) == []
     assert curve_figures(summarise(plain), ["error"]) == []
+
+
+def test_the_headline_tells_the_best_error_and_what_guessing_gives() -> None:
+    plain = [VictimRow(name, {"data": "d"}, 0, 0, v, 0, 0, "error", e, 0.0) for name, e in SCORES for v in range(5)]
+    sentence = vector_headline(summarise(plain))
+    assert sentence is not None
+    assert "0.100" in sentence
+    assert "its own model alone gives 0.300" in sentence
+    assert vector_headline([]) is None
 
 
 def test_one_figure_shows_both_curves_and_the_theorems_line() -> None:
