@@ -8,6 +8,10 @@ from attacks.identifiability.messages import THREAT_MODEL, Messages, facing, mes
 from attacks.identifiability.spectral import leading_axis
 
 
+_STILL = 1e-4
+"""Relative change of every client's vector below which the climb is over."""
+
+
 class PACLikelihood(Attack):
     """Expectation-maximisation over the signs of the items.
 
@@ -19,7 +23,7 @@ class PACLikelihood(Attack):
     Threat model: as of `PAC`, and it uses the scale of the noise; without noise the expected labels are signs.
 
     Args:
-        iterations: rounds of expectation-maximisation from either start.
+        iterations: most rounds of expectation-maximisation from either start.
 
     Raises:
         ViewError: the loss breaks Assumption 2, or a client sent nothing.
@@ -55,10 +59,13 @@ def _climb(messages: Messages, start: Tensor, variance: Tensor, iterations: int)
     items, sent = messages.sent.sum(1), messages.sent
     labels = torch.zeros_like(messages.updates)
     for _ in range(iterations):
+        before = vectors
         labels = torch.tanh(_evidence(messages, vectors, variance) + 0.5 * torch.logit(rate)[:, None]) * sent
         vectors = torch.einsum("vr,vrd->vd", labels, messages.sums) / messages.updates.sum(1, keepdim=True)
         # One item more on either side: a rate of exactly 0 or 1 could never be left again.
         rate = ((labels + 1) * sent / 2).sum(1).add(1) / (items + 2)
+        if bool(((vectors - before).norm(dim=1) <= _STILL * vectors.norm(dim=1)).all()):
+            break
     evidence = _evidence(messages, vectors, variance)
     either = torch.logaddexp(torch.log(rate)[:, None] + evidence, torch.log(1 - rate)[:, None] - evidence)
     fit = (either * sent).sum(1) - messages.updates.sum(1) * vectors.square().sum(1) / (2 * variance)
