@@ -73,7 +73,7 @@ class IdentifiabilityExperiment(PaperExperiment):
     multiples: list[float] = field(default_factory=list)
     tolerance: float = 0.0
     delta: float = 0.05
-    users: int = 300
+    users: int = 200
     campaigns: int = 1
     rounds_per_training: int = 200
     limits: dict[str, int] = field(default_factory=dict)

@@ -65,7 +65,7 @@ class PassiveExperiment(PaperExperiment):
     rounds: list[int]
     noises: list[float] = field(default_factory=lambda: [0.0])
     rounds_per_training: int = 500
-    users: int = 300
+    users: int = 200
     limits: dict[str, int] = field(default_factory=dict)
 
     @classmethod
