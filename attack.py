@@ -128,6 +128,8 @@ def _attack_recording(
     manifest = recording.manifest
     directory = Path(out) if out else Path(deltas).parent
     setting = {"data": manifest.data["name"]}
+    if manifest.learner is not None and manifest.learner["name"] != "fncf":
+        setting["learner"] = manifest.learner["name"]
     learner = learner_from(manifest.learner)
     evaluation = evaluate(recording, attacks, seed=seed, setting=setting, learner=learner, victims=victims)
     finish(

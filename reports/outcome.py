@@ -47,7 +47,7 @@ def finish(
     if evaluation.rows:
         write_victims(directory / "victims.csv", evaluation.rows)
     notes = [f"{name} could not run: {what}." for name, what in evaluation.missing.items()]
-    drawn = _figures(evaluation, results, metrics[0]) + curve_figures(everything, metrics)
+    drawn = _figures(evaluation, results, metrics[0]) + curve_figures(everything, metrics[:2])
     page = write_report(directory, run, threat_models=threat_models, figures=drawn, notes=notes)
     print(text_table(results))
     print(f"report: {page}")
