@@ -7,7 +7,6 @@ from attacks.base import ITEM_EMBEDDING, Attack, ServerView, VectorEstimate
 from attacks.identifiability.messages import THREAT_MODEL, Messages, facing, messages_of
 from attacks.identifiability.spectral import leading_axis
 
-
 _STILL = 1e-4
 """Relative change of every client's vector below which the climb is over."""
 

@@ -4,11 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 
 import attack
 from errors import InputError
 from experiments import read_experiment
+from experiments.federated_mf import Federation, held_out_hits
+from modules.recommendation import USER_EMBEDDING
 from reports.results import Result, Run
 
 SMALL: dict[str, Any] = {
@@ -78,6 +81,18 @@ def test_a_passive_server_learns_from_honest_rounds(tmp_path: Path) -> None:
     assert value(results, "pac-spectral", "error", rounds=2) < 0.3
     assert abs(value(results, "chance", "error", rounds=2) - 0.5) < 0.15
     assert "passive server" in (tmp_path / "out/report.html").read_text()
+
+
+def test_the_hits_are_those_of_the_modules_own_metric() -> None:
+    federation = Federation(clients=30, dim=6)
+    source = federation.source("synthetic", 0.3, root=None, seed=0)
+    module = federation.module(source, noise=0.0, seed=0)
+    for batch in source.val_dataloader():
+        module.update_metrics(batch)
+    hits = held_out_hits(source, module.item_embedding.weight.detach(), module.private[USER_EMBEDDING])
+    assert float(hits.nanmean()) == pytest.approx(float(module.hit_rate.compute()))
+    nothing = torch.zeros_like(module.item_embedding.weight)
+    assert float(held_out_hits(source, nothing, module.private[USER_EMBEDDING]).nanmean()) == 0
 
 
 @pytest.mark.parametrize(
