@@ -21,7 +21,7 @@ def view() -> ServerView:
 
 def test_error_and_label_error_by_hand() -> None:
     truth = {"user_vector": torch.tensor([[1.0, -2.0]]), "labels": torch.tensor([[1.0, 1.0, 0.0, 0.0]])}
-    # Own signs + - - -; those of the guess + + - +: two of four differ. The labels of items 0, 1, 2 are + + -: none does.
+    # Own signs + - - -; those of the guess + + - +: two of four differ. The labels are + + -: none does.
     found = score(VectorEstimate(vectors=torch.tensor([[2.0, 1.0]])), view(), truth)
     assert {name: value.item() for name, value in found.metrics.items()} == {
         "error": 0.5,
