@@ -49,7 +49,7 @@ class PassiveExperiment(PaperExperiment):
         labels: by data set, whose labels clients have: ``liked``, or a rate of likes.
         attacks: what is run, by name, with constructor arguments.
         federation: how clients train.
-        rounds: after how many of its rounds a client is attacked.
+        rounds: after how many of its rounds a client is attacked; numbers that fewer than half reach are left out.
         noises: scales of the noise of Equation 3.
         rounds_per_training: rounds of the federation.
         users: clients attacked, drawn at random.
@@ -207,5 +207,8 @@ class _Cell(PaperCell):
             setting=self.setting,
         )
         cell_trainer(self.table.rounds_per_training, directory, messages).fit(module, datamodule=source)
-        rows = [row for row in messages.rows if row.metric in self.table.metrics]
+        # A number of rounds that few clients reached would be a number about those few.
+        reached = {number: int((messages.seen >= number).sum()) for number in self.table.rounds}
+        most = {number for number, clients in reached.items() if 2 * clients >= len(chosen)}
+        rows = [row for row in messages.rows if row.metric in self.table.metrics and row.round in most]
         return Evaluation(rows), {"train": time.perf_counter() - start, "attack": 0.0}
