@@ -155,10 +155,9 @@ class PaperCell(abc.ABC):
         """Most victims attacked at once."""
         return 64
 
-    @property
-    def attacks(self) -> list[str] | None:
-        """Names of the attacks to run on this cell, None for all of the table's."""
-        return None
+    def make_attacks(self) -> list[Attack]:
+        """The attacks to run on this cell: all of the table's."""
+        return self.experiment.make_attacks()
 
     def run(self, directory: Path) -> tuple[Evaluation, dict[str, float]]:
         """Trains, records and attacks; a cell that was finished before is read back.
@@ -187,7 +186,7 @@ class PaperCell(abc.ABC):
         middle = time.perf_counter()
         evaluation = evaluate(
             recording,
-            self.experiment.make_attacks(self.attacks),
+            self.make_attacks(),
             seed=self.seed,
             setting=self.setting,
             learner=learner_from(recording.manifest.learner),

@@ -1,16 +1,20 @@
 """RAIFLE's federated online learning to rank, tables VII, IX, XI and XIV, as an experiment."""
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from attacks.base import Attack
+from attacks.interactions.list_priors import ListPrior
 from attacks.manipulation.base import Manipulation
 from attacks.manipulation.codebook import Codebook
 from attacks.manipulation.noise import NoiseInjection
 from datamodules.base import FederatedDataModule
+from datamodules.deltas import Recording
 from datamodules.letor import LETOR
 from datamodules.mslr import MSLR
 from datamodules.ranking import RankingDataModule
@@ -20,8 +24,10 @@ from defenses.local_dp import LocalDP
 from defenses.secure_aggregation import SecureAggregation
 from errors import InputError
 from experiments.base import RANKING_ATTACKS, Choice, PaperCell, PaperExperiment, as_number, check_names, plain_number
+from experiments.ranking_bounds import bound_rows
 from modules.federated import FederatedModule
 from modules.fpdgd import FPDGD
+from reports.evaluation import Evaluation
 
 RANKING_DATA = ("MQ2007", "MQ2008", "MSLR-WEB10K", "MSLR-WEB30K", "synthetic-mslr", "synthetic-letor")
 _MANIPULATIONS: dict[str, type[Manipulation] | None] = {"none": None, "noise": NoiseInjection, "codebook": Codebook}
@@ -54,6 +60,9 @@ class RankingExperiment(PaperExperiment):
         limits: by slow attack, how many victims of each recording it attacks, drawn at random.
         users: least number of users in a cell; the queries are dealt out as often as that takes.
         participants: clients in a secure aggregate; 1 for none.
+        priors: what the attacks that take a prior believe of the clicks, each in a cell of its own; none for what
+            `attacks` says of each.
+        bounds: manipulations beside which stand the bits that a noisy update can carry and those of the clicks.
         clip: L2 norm to which an update is clipped under local DP.
         delta: delta of local DP.
     """
@@ -70,6 +79,8 @@ class RankingExperiment(PaperExperiment):
     limits: dict[str, int] = field(default_factory=dict)
     users: int = 100
     participants: list[int] = field(default_factory=lambda: [1])
+    priors: list[ListPrior | None] = field(default_factory=lambda: [None])
+    bounds: list[str] = field(default_factory=list)
     clip: float = 0.25
     delta: float = 1e-8
 
@@ -95,7 +106,13 @@ class RankingExperiment(PaperExperiment):
     def cells(self, choice: Choice) -> Iterator[PaperCell]:
         """See `PaperExperiment.cells`."""
         columns = itertools.product(
-            self.rankers, self.click_models, self.queries, self.epsilons, self.participants, self.manipulations
+            self.rankers,
+            self.click_models,
+            self.queries,
+            self.epsilons,
+            self.participants,
+            self.manipulations,
+            self.priors,
         )
         for data, column, seed in itertools.product(self.names(choice), list(columns), range(choice.seeds)):
             yield _Cell(self, data, choice, seed, self, *column)
@@ -114,6 +131,7 @@ class _Cell(PaperCell):
     epsilon: float
     participants: int
     manipulation: str
+    prior: ListPrior | None
 
     @property
     def victims_per_view(self) -> int:
@@ -123,6 +141,7 @@ class _Cell(PaperCell):
     def key(self) -> str:
         cell = f"{self.data}-{self.ranker}-{self.click_model}-q{self.queries}-eps{self.epsilon:g}-{self.manipulation}"
         cell += f"-of{self.participants}" if self.participants > 1 else ""
+        cell += f"-{self.prior}" if self.prior else ""
         return f"{cell}-seed{self.seed}-victims{self.choice.victims or 'all'}"
 
     @property
@@ -135,11 +154,15 @@ class _Cell(PaperCell):
             "epsilon": plain_number(self.epsilon),
             "manipulation": self.manipulation,
             **({"participants": self.participants} if self.participants > 1 else {}),
+            **({"prior": self.prior} if self.prior else {}),
         }
 
-    @property
-    def attacks(self) -> list[str]:
-        return self.table.manipulations[self.manipulation]
+    def make_attacks(self) -> list[Attack]:
+        names = self.table.manipulations[self.manipulation]
+        if self.prior is None:
+            return self.experiment.make_attacks(names)
+        believing = {name: {**self.table.attacks[name], "prior": self.prior} for name in names}
+        return dataclasses.replace(self.table, attacks=believing).make_attacks()
 
     @property
     def rounds(self) -> int:
@@ -166,6 +189,13 @@ class _Cell(PaperCell):
             seed=self.seed,
         )
         return module, source
+
+    def evaluate(self, directory: Path) -> tuple[Evaluation, dict[str, float]]:
+        """With the bounds beside, where the table asks for them."""
+        evaluation, seconds = super().evaluate(directory)
+        if self.manipulation in self.table.bounds:
+            evaluation.rows += bound_rows(Recording(directory / "deltas"), setting=self.setting, seed=self.seed)
+        return evaluation, seconds
 
     def _defenses(self) -> list[Defense]:
         if math.isinf(self.epsilon):

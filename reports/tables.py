@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 
 from reports.results import Result
 
-BASELINES = frozenset({"chance", "popularity", "prior-only"})
+BASELINES = frozenset({"chance", "popularity", "prior-only", "click-entropy", "capacity-bound"})
 """Lines that read no update; they stand beside a table, and in no attack's number."""
 _SPEAKING = frozenset({"data", "ranker", "click_model"})
 """Keys of a setting whose values need no name."""
