@@ -59,6 +59,18 @@ class Defense:
         """
         return update
 
+    def seen(self, update: Update) -> tuple[Update, Tensor | None]:
+        """What the server sees of what is sent; what it learns from stays the same.
+
+        Args:
+            update: the clients' deltas as sent.
+
+        Returns:
+            The update seen, and the positions in the cohort ``(V,)`` of the clients that its rows are about; None for
+            all clients.
+        """
+        return update, None
+
     def releases(self, parameters: tuple[str, ...]) -> tuple[Release, ...]:
         """What is public about this defence, given the names of the public parameters."""
         return ()

@@ -1,4 +1,4 @@
-"""What local DP costs: NDCG@10 of a federated ranker against epsilon (RAIFLE, table X)."""
+"""What local DP and manipulation cost: NDCG@10 of a federated ranker (RAIFLE, table X and section VIII.A)."""
 
 import itertools
 import math
@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from attacks.base import Attack
+from attacks.manipulation.some_clients import SomeClients
 from datamodules.base import FederatedDataModule
 from defenses.local_dp import LocalDP
 from experiments.base import Choice, PaperCell, PaperExperiment, as_number, cell_trainer, check_names, plain_number
-from experiments.ranking import RANKERS, RANKING_DATA, ranking_data
+from experiments.ranking import MANIPULATIONS, RANKERS, RANKING_DATA, ranking_data
 from modules.federated import FederatedModule
 from modules.fpdgd import FPDGD
 from reports.evaluation import Evaluation
@@ -30,11 +31,14 @@ class UtilityExperiment(PaperExperiment):
         rankers: ``linear`` or ``neural-UNITS``.
         click_models: how clients click.
         epsilons: privacy budgets of local DP.
+        manipulations: what the server sends to the manipulated users: ``none``, ``noise`` or ``codebook``.
+        manipulated_users: how many users of each round get it.
         repetitions: trainings of each cell.
         rounds_per_training: rounds of each.
         clients_per_round: clients of a round, of one query each.
         clip: L2 norm to which an update is clipped under local DP.
         delta: delta of local DP.
+        also: further parts of the table, each with what differs in it.
     """
 
     experiment: str
@@ -43,6 +47,8 @@ class UtilityExperiment(PaperExperiment):
     rankers: list[str]
     click_models: list[str]
     epsilons: list[float]
+    manipulations: list[str] = field(default_factory=lambda: ["none"])
+    manipulated_users: list[int] = field(default_factory=lambda: [0])
     repetitions: int = 10
     rounds_per_training: int = 25
     clients_per_round: int = 100
@@ -50,11 +56,16 @@ class UtilityExperiment(PaperExperiment):
     delta: float = 1e-8
     attacks: dict[str, dict[str, Any]] = field(default_factory=dict)
     limits: dict[str, int] = field(default_factory=dict)
+    also: list["UtilityExperiment"] = field(default_factory=list)
 
     @classmethod
     def parse(cls, content: dict[str, Any]) -> "UtilityExperiment":
         """From a configuration."""
-        made = cls(**{**content, "epsilons": [as_number("epsilon", value) for value in content["epsilons"]]})
+        own = {key: value for key, value in content.items() if key != "also"}
+        parts = [cls.parse({**own, **part}) for part in content.get("also", [])]
+        epsilons = [as_number("epsilon", value) for value in own["epsilons"]]
+        made = cls(**{**own, "epsilons": epsilons, "also": parts})
+        check_names("manipulation", made.manipulations, list(MANIPULATIONS))
         check_names("data set", made.data, RANKING_DATA)
         check_names("ranker", made.rankers, list(RANKERS))
         return made
@@ -66,10 +77,16 @@ class UtilityExperiment(PaperExperiment):
 
     def cells(self, choice: Choice) -> Iterator[PaperCell]:
         """See `PaperExperiment.cells`."""
-        columns = itertools.product(self.names(choice), self.rankers, self.click_models, self.epsilons)
-        for data, ranker, click_model, epsilon in columns:
-            for seed in range(max(self.repetitions, choice.seeds)):
-                yield _Cell(self, data, choice, seed, self, ranker, click_model, epsilon)
+        columns = list(
+            itertools.product(
+                self.rankers, self.click_models, self.epsilons, self.manipulations, self.manipulated_users
+            )
+        )
+        seeds = range(max(self.repetitions, choice.seeds))
+        for data, column, seed in itertools.product(self.names(choice), columns, seeds):
+            yield _Cell(self, data, choice, seed, self, *column)
+        for part in self.also:
+            yield from part.cells(choice)
 
     def source(self, data: str, root: str | None) -> FederatedDataModule:
         """See `PaperExperiment.source`."""
@@ -82,10 +99,14 @@ class _Cell(PaperCell):
     ranker: str
     click_model: str
     epsilon: float
+    manipulation: str
+    manipulated_users: int
 
     @property
     def key(self) -> str:
-        return f"{self.data}-{self.ranker}-{self.click_model}-eps{self.epsilon:g}-seed{self.seed}"
+        cell = f"{self.data}-{self.ranker}-{self.click_model}-eps{self.epsilon:g}"
+        cell += f"-{self.manipulated_users}-{self.manipulation}" if self.manipulated_users else ""
+        return f"{cell}-seed{self.seed}"
 
     @property
     def setting(self) -> dict[str, Any]:
@@ -94,6 +115,8 @@ class _Cell(PaperCell):
             "ranker": self.ranker,
             "click_model": self.click_model,
             "epsilon": plain_number(self.epsilon),
+            "manipulation": self.manipulation if self.manipulated_users else "none",
+            "manipulated_users": self.manipulated_users,
         }
 
     def build(self) -> tuple[FederatedModule, FederatedDataModule]:
@@ -106,6 +129,7 @@ class _Cell(PaperCell):
             seed=self.seed,
         )
         private = math.isfinite(self.epsilon)
+        kind = MANIPULATIONS[self.manipulation]
         module = FPDGD(
             num_features=source.num_features,
             num_grades=source.num_grades,
@@ -113,6 +137,7 @@ class _Cell(PaperCell):
             grade_law=source.grade_law,
             hidden=RANKERS[self.ranker],
             click_model=self.click_model,  # type: ignore[arg-type]
+            manipulation=None if kind is None else SomeClients(kind(), clients=self.manipulated_users),
             defenses=[LocalDP(clip=table.clip, epsilon=self.epsilon, delta=table.delta)] if private else [],
             seed=self.seed,
         )

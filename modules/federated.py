@@ -156,11 +156,9 @@ class FederatedModule(LightningModule):
         optimizer = self.optimizers()
         assert not isinstance(optimizer, list)
         optimizer.step()
-        self.round_record = RoundRecord(
-            number, cohort, update, model, self.served(cohort), self.truth(cohort), self.client_truth(cohort)
-        )
         self.log("train/local_loss", loss, prog_bar=True, batch_size=max(len(cohort), 1), sync_dist=True)
         self.log("train/clients", float(len(cohort)), reduce_fx="sum", batch_size=1, sync_dist=True)
+        self.round_record = self._record(cohort, update, model)
 
     def _client_updates(self, cohort: Cohort, model: Parameters) -> tuple[Update, Tensor]:
         if len(cohort) == 0:
@@ -181,6 +179,13 @@ class FederatedModule(LightningModule):
         for defense in self.defenses:
             update = defense.protect(update, generators)
         return update, result.losses.mean()
+
+    def _record(self, cohort: Cohort, update: Update, model: Parameters) -> RoundRecord:
+        for defense in self.defenses:
+            update, positions = defense.seen(update)
+            cohort = cohort if positions is None else cohort.select(positions)
+        truth = self.truth(cohort), self.client_truth(cohort)
+        return RoundRecord(cohort.round, cohort, update, model, self.served(cohort), *truth)
 
     def _no_update(self, model: Parameters) -> Update:
         """What a rank sends that has no client in this round."""

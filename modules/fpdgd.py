@@ -139,7 +139,10 @@ class FPDGD(FederatedModule):
         candidates = cohort.examples["document"].clamp(min=0).gather(2, position)
         grades = cohort.examples["grade"].gather(2, position)
         real = pool[candidates] * shown[..., None]
-        sent = real if self.manipulation is None else self._manipulate(cohort, model, real, shown)
+        sent = real
+        if self.manipulation is not None:
+            generators = self._generators("manipulation", cohort)
+            sent = self.manipulation.of_cohort(model, real, shown, generators=generators)
         clicks = self._click(cohort, grades, shown)
         order = (~_teaches(clicks, shown)).long().argsort(dim=1, stable=True)
         lists = {
@@ -207,14 +210,6 @@ class FPDGD(FederatedModule):
         best = keys.topk(min(self.shown, keys.shape[2]), dim=2)
         padding = self.shown - best.indices.shape[2]
         return nn.functional.pad(best.indices.where(torch.isfinite(best.values), -1), (0, padding), value=-1)
-
-    def _manipulate(self, cohort: Cohort, model: Parameters, real: Tensor, shown: Tensor) -> Tensor:
-        assert self.manipulation is not None
-        sent = [
-            self.manipulation.features(model, real[i : i + 1], shown[i : i + 1], generator=generator)
-            for i, generator in enumerate(self._generators("manipulation", cohort))
-        ]
-        return torch.cat(sent) if sent else real
 
     def _click(self, cohort: Cohort, grades: Tensor, shown: Tensor) -> Tensor:
         law = cascade_log_law(steps_for_grades(self.click_model, grades, self.num_grades), shown)
