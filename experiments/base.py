@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from lightning import Trainer
@@ -46,6 +46,7 @@ class Choice:
         scale: ``small`` or ``paper``.
         seeds: number of trainings, from seed 0 on.
         victims: most victims of a recording, None for all.
+        progress: show a bar in each cell.
     """
 
     root: str | None = None
@@ -53,6 +54,7 @@ class Choice:
     scale: Scale = "small"
     seeds: int = 1
     victims: int | None = None
+    progress: bool = True
 
 
 class PaperExperiment(abc.ABC):
@@ -64,8 +66,10 @@ class PaperExperiment(abc.ABC):
         data: data sets by folder name.
         attacks: what is run, by name, with constructor arguments.
         limits: by slow attack, how many victims of each recording it attacks, drawn at random.
+        small_cells: whether a cell keeps no more than one core busy, so that several are better run at once.
     """
 
+    small_cells: ClassVar[bool] = False
     experiment: str
     metrics: list[str]
     data: list[str]
@@ -193,6 +197,7 @@ class PaperCell(abc.ABC):
             victims=self.choice.victims,
             limits=self.experiment.limits,
             victims_per_view=self.victims_per_view,
+            progress=self.choice.progress,
         )
         return evaluation, {"train": middle - start, "attack": time.perf_counter() - middle}
 

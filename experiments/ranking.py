@@ -70,6 +70,7 @@ class RankingExperiment(PaperExperiment):
         delta: delta of local DP.
     """
 
+    small_cells = True
     experiment: str
     metrics: list[str]
     data: list[str]

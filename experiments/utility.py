@@ -41,6 +41,7 @@ class UtilityExperiment(PaperExperiment):
         also: further parts of the table, each with what differs in it.
     """
 
+    small_cells = True
     experiment: str
     metrics: list[str]
     data: list[str]

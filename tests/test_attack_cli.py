@@ -4,6 +4,7 @@ import csv
 import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 import attack
@@ -69,6 +70,22 @@ def test_reproduce_goes_on_where_it_stopped(tmp_path: Path, capsys: pytest.Captu
     assert Run.read(tmp_path / "out/results.json").results == first
     assert attack.main(["report", str(tmp_path / "out"), "--out", str(tmp_path / "page")]) == 0
     assert (tmp_path / "page/report.html").exists()
+
+
+def test_cells_in_processes_of_their_own_give_the_same(tmp_path: Path) -> None:
+    config = tmp_path / "table.yaml"
+    columns = "rankers: [linear]\nclick_models: [informational]\nqueries: [4]\nepsilons: [inf, 100]\nusers: 10\n"
+    text = f"kind: ranking\nexperiment: t\nmetrics: [auc]\ndata: [synthetic-letor]\n{columns}"
+    config.write_text(text + "manipulations: {codebook: [codebook]}\nattacks: {codebook: {}}\n")
+    for jobs in ("1", "2"):
+        assert attack.main(["reproduce", str(config), "--jobs", jobs, "--out", str(tmp_path / jobs)]) == 0
+    alone, together = (pd.read_csv(tmp_path / jobs / "victims.csv") for jobs in ("1", "2"))
+    pd.testing.assert_frame_equal(alone.drop(columns="seconds"), together.drop(columns="seconds"))
+
+
+def test_no_jobs_at_all_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert attack.main(["reproduce", str(CONFIGS / "paper/raifle_table11.yaml"), "--jobs", "0"]) == 2
+    assert "--jobs of at least 1" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("path", sorted((CONFIGS / "paper").glob("*.yaml")), ids=lambda path: path.stem)
