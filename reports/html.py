@@ -7,6 +7,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from attacks.base import ThreatModel
 from datamodules.recording_format import write_whole
+from reports.pivot import pivot
 from reports.results import Result, Run
 from reports.tables import HEADER, attacks_then_baselines, describe_setting, table_rows
 
@@ -43,6 +44,7 @@ def write_report(
         headline=headline(run.results),
         notes=[*generated, *notes],
         header=HEADER,
+        wide=pivot(run.results),
         attacks=table_rows(attacks),
         baselines=table_rows(baselines),
         figures=figures,
