@@ -44,7 +44,7 @@ def finish(
         metrics: the metrics to report.
         threat_models: by attack.
     """
-    results = [result for result in summarise(evaluation.rows) if result.metric in metrics]
+    results = summarise([row for row in evaluation.rows if row.metric in metrics])
     run = Run(experiment, command(), seed, commit(), versions(), dict(data), hardware(), seconds, results)
     run.write(directory)
     if evaluation.rows:
