@@ -60,6 +60,8 @@ def paper_value(attack: str, metric: str, setting: Mapping[str, Any]) -> Paper |
 
 
 def _ranking_value(metric: str, setting: Mapping[str, Any]) -> Paper | None:
+    if "aggregate" in setting:
+        return None  # in table XI all but the target send only noise
     participants = setting.get("participants", 1)
     # Table XI was made on MQ2007, whose results are, says the paper, very similar to those on MQ2008.
     data = "MQ2007" if participants > 1 and setting["data"] == "MQ2008" else setting["data"]
