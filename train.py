@@ -19,12 +19,13 @@ from datamodules.synthetic_ranking import SyntheticRanking
 from errors import InputError
 from modules.central import CentralFNCF
 from modules.fncf import FNCF
+from modules.foltr_es import FOLtRES
 from modules.fpdgd import FPDGD
 
 SHORT_NAMES = (
     *(DeltaRecorder, PrivacyBudget),
     *(MovieLens, Steam, SyntheticRecommender, LETOR, MSLR, SyntheticRanking),
-    *(FNCF, CentralFNCF, FPDGD),
+    *(FNCF, CentralFNCF, FOLtRES, FPDGD),
 )
 """Classes that a config may name without their module: jsonargparse finds what was imported."""
 

@@ -10,12 +10,14 @@ from errors import InputError
 from experiments.base import PaperExperiment, check_names
 from experiments.ranking import RankingExperiment
 from experiments.recommendation import RecommendationExperiment
+from experiments.shared_metric import SharedMetricExperiment
 from experiments.utility import UtilityExperiment
 
 _KINDS: dict[str, Callable[[dict[str, Any]], PaperExperiment]] = {
     "recommendation": RecommendationExperiment.parse,
     "ranking": RankingExperiment.parse,
     "ranking-utility": UtilityExperiment.parse,
+    "shared-metric": SharedMetricExperiment.parse,
 }
 
 

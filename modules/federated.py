@@ -147,9 +147,9 @@ class FederatedModule(LightningModule):
         number = cohort.round
         model = {name: value.clone() for name, value in self.public_parameters().items()}
         cohort = self.interact(cohort, model)
-        update, loss = self._client_updates(cohort, model)
+        update, loss = self.client_updates(cohort, model)
         weights = self._weights(cohort)
-        total = self._over_ranks(weighted_sum(update, weights, model))
+        total = self._over_ranks(weighted_sum(self.as_deltas(update, cohort, model), weights, model))
         add_background_noise(total, update.background_scale, seed=self.seed, round_number=number)
         for name, parameter in self.named_parameters():
             parameter.grad = -total.deltas[name] / total.weight.clamp(min=1e-12)
@@ -160,7 +160,8 @@ class FederatedModule(LightningModule):
         self.log("train/clients", float(len(cohort)), reduce_fx="sum", batch_size=1, sync_dist=True)
         self.round_record = self._record(cohort, update, model)
 
-    def _client_updates(self, cohort: Cohort, model: Parameters) -> tuple[Update, Tensor]:
+    def client_updates(self, cohort: Cohort, model: Parameters) -> tuple[Update, Tensor]:
+        """What the clients send, and the mean of their losses."""
         if len(cohort) == 0:
             return self._no_update(model), torch.zeros((), device=self.device)
         own = {name: table[cohort.clients.cpu()].to(self.device) for name, table in self.private.items()}
@@ -179,6 +180,10 @@ class FederatedModule(LightningModule):
         for defense in self.defenses:
             update = defense.protect(update, generators)
         return update, result.losses.mean()
+
+    def as_deltas(self, update: Update, cohort: Cohort, model: Parameters) -> Update:
+        """What the server averages: what was sent, but where clients send something else than deltas of the model."""
+        return update
 
     def _record(self, cohort: Cohort, update: Update, model: Parameters) -> RoundRecord:
         for defense in self.defenses:

@@ -7,6 +7,7 @@ from attacks.base import Learner, RankingLearner
 from defenses.update_l1 import UpdateL1
 from errors import InputError
 from modules.fncf_learner import FNCFLearner
+from modules.foltr_es_learner import FOLtRESLearner
 from modules.fpdgd_learner import FPDGDLearner
 from modules.local_optimizers import LocalTraining
 
@@ -45,4 +46,8 @@ def _fncf(*, user_dim: int, local: Mapping[str, Any], update_l1: Mapping[str, An
     return FNCFLearner(user_dim=user_dim, local=LocalTraining(**options), defenses=defenses)
 
 
-LEARNERS: dict[str, Callable[..., Learner | RankingLearner]] = {"fncf": _fncf, "fpdgd": FPDGDLearner}
+LEARNERS: dict[str, Callable[..., Learner | RankingLearner]] = {
+    "fncf": _fncf,
+    "foltr-es": FOLtRESLearner,
+    "fpdgd": FPDGDLearner,
+}

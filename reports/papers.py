@@ -42,6 +42,8 @@ def paper_value(attack: str, metric: str, setting: Mapping[str, Any]) -> Paper |
         return None
     if metric == "ndcg@10":
         return None  # table X is on MSLR: other data, other queries
+    if setting.get("learner", "fpdgd") != "fpdgd":
+        return None  # the paper attacks no other ranker
     if "ranker" in setting:
         return _ranking_value(metric, setting)
     values = raifle_values()

@@ -8,7 +8,7 @@ from torch import Tensor
 from attacks.base import Attack, InteractionEstimate, ServerView, ThreatModel, ViewError
 from attacks.interactions.click_patterns import patterns
 from attacks.interactions.list_priors import ListPrior, log_prior
-from attacks.interactions.list_update import click_map, stack_model
+from attacks.interactions.list_update import click_map, model_deltas, stack_model
 from attacks.interactions.lists import Lists, ranked_lists
 
 _OVERLAP = 0.05
@@ -100,7 +100,8 @@ class _Channel:
 
 def _channel(view: ServerView, chunk: Tensor, maps: dict[str, Tensor]) -> _Channel:
     codes = torch.cat(list(maps.values()), dim=3)
-    update = torch.cat([view.deltas[name][chunk].double().flatten(1) for name in maps], dim=1)
+    sent = model_deltas(view)
+    update = torch.cat([sent[name][chunk].double().flatten(1) for name in maps], dim=1)
     _refuse_overlap(codes)
     name = next(iter(maps))
     noise = view.noise_scale(name)
