@@ -8,6 +8,7 @@ import yaml
 
 from errors import InputError
 from experiments.base import PaperExperiment, check_names
+from experiments.noise_search import NoiseSearch
 from experiments.ranking import RankingExperiment
 from experiments.recommendation import RecommendationExperiment
 from experiments.shared_metric import SharedMetricExperiment
@@ -17,6 +18,7 @@ _KINDS: dict[str, Callable[[dict[str, Any]], PaperExperiment]] = {
     "recommendation": RecommendationExperiment.parse,
     "ranking": RankingExperiment.parse,
     "ranking-utility": UtilityExperiment.parse,
+    "noise-search": NoiseSearch.parse,
     "shared-metric": SharedMetricExperiment.parse,
 }
 

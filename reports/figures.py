@@ -20,6 +20,28 @@ def roc(grid: Sequence[float], rates: Mapping[str, Sequence[float]]) -> str:
     return svg(figure)
 
 
+def auc_against_scale(results: Sequence[Result]) -> str:
+    """AUC against the scale of the injected noise, a curve per ranker and budget; a star is what a search found."""
+    figure, axes = _figure("scale of the injected noise", "AUC")
+    names = list(dict.fromkeys(_ranker_and_budget(result) for result in results))
+    for colour, name in zip(_COLOURS * 2, names, strict=False):
+        own = [result for result in results if _ranker_and_budget(result) == name]
+        grid = sorted((r for r in own if r.setting["search"] == "grid"), key=lambda r: float(r.setting["scale"]))
+        errors = [[r.mean - r.ci95[0] for r in grid], [r.ci95[1] - r.mean for r in grid]]
+        scales = [r.setting["scale"] for r in grid]
+        axes.errorbar(scales, [r.mean for r in grid], yerr=errors, marker="o", capsize=3, color=colour, label=name)
+        found = [r for r in own if r.setting["search"] != "grid"]
+        axes.plot([r.setting["scale"] for r in found], [r.mean for r in found], "*", ms=13, color=colour, ls="")
+    axes.axhline(0.5, color="#888888", ls=":", label="guessing")
+    axes.set_xscale("log")
+    axes.legend(frameon=False)
+    return _svg(figure)
+
+
+def _ranker_and_budget(result: Result) -> str:
+    return f"{result.setting['ranker']}, epsilon {result.setting['epsilon']}"
+
+
 def victim_distribution(values: Mapping[str, Sequence[float]], metric: str) -> str:
     """Every victim's score, sorted, one curve per attack: how many victims are how exposed."""
     figure, axes = _figure("share of victims", metric)

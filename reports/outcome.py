@@ -113,7 +113,10 @@ def _figures(evaluation: Evaluation, results: Sequence[Result], metric: str) -> 
     for data, some in by_data.items():
         cells = [r for r in results if r.setting.get("data") == data and r.metric == metric]
         key = across(cells)
-        if key is not None:
+        if key == "scale":
+            caption = f"{data}: {metric} against the scale of the injected noise, stars: found by search."
+            drawn.append((caption, figures.auc_against_scale(cells)))
+        elif key is not None:
             caption = f"{data}: {metric} against {key}, 95% intervals; stars are the paper's."
             drawn.append((caption, against(cells, key, metric)))
         values = _per_victim(some)

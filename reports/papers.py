@@ -11,6 +11,8 @@ from reports.results import Paper
 from reports.tables import BASELINES
 
 _FOLDER = Path(__file__).parent / "paper_values"
+_NOISE = 0.1
+"""Scale of the noise that RAIFLE injects into features of documents (section IV.C)."""
 
 
 @functools.cache
@@ -44,6 +46,8 @@ def paper_value(attack: str, metric: str, setting: Mapping[str, Any]) -> Paper |
         return None  # table X is on MSLR: other data, other queries
     if setting.get("learner", "fpdgd") != "fpdgd":
         return None  # the paper attacks no other ranker
+    if setting.get("scale", _NOISE) != _NOISE:
+        return None  # the paper's tables are of this noise
     if "ranker" in setting:
         return _ranking_value(metric, setting)
     values = raifle_values()

@@ -98,10 +98,9 @@ def test_paper_configs_parse_and_have_numbers_to_compare_with(path: Path) -> Non
         return
     found = [paper_value("raifle", experiment.metrics[0], cell.setting) is not None for cell in cells]
     # Some rows of table XIV cannot be read for certain in the text that we have, those without manipulation none.
-    # Of sharing less the paper has no numbers.
-    least = {"raifle_table14": len(found) / 3, "raifle_table14_passive": 0, "raifle_foltr_es": 0}.get(
-        path.stem, len(found) - 4
-    )
+    # Of sharing less, and of retrieval, the paper has no numbers.
+    none = {"raifle_table14_passive": 0, "raifle_foltr_es": 0, "raifle_pir": 0}
+    least = {"raifle_table14": len(found) / 3, **none}.get(path.stem, len(found) - 4)
     assert sum(found) >= least
 
 
