@@ -83,6 +83,21 @@ def _share_at(values: Tensor, chosen: Tensor, thresholds: Tensor) -> Tensor:
     return at.sum(2) / chosen.sum(1, keepdim=True).clamp(min=1)
 
 
+def wins_over_negatives(scores: Tensor, labels: Tensor) -> Tensor:
+    """Of each positive, the share of the negatives that it outranks, ties half: their mean is the AUC.
+
+    Args:
+        scores: ``(V,)``, higher means more likely positive.
+        labels: ``(V,)`` bool.
+
+    Returns:
+        ``(P,)`` float64, one for each positive.
+    """
+    positive, negative = scores[labels].double(), scores[~labels].double()
+    gaps = (positive[:, None] - negative).sign()
+    return (gaps + 1).mean(1) / 2
+
+
 @dataclass(frozen=True)
 class Summary:
     """What a sample of per-victim values says.

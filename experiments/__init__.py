@@ -11,6 +11,7 @@ from experiments.base import PaperExperiment, check_names
 from experiments.noise_search import NoiseSearch
 from experiments.ranking import RankingExperiment
 from experiments.recommendation import RecommendationExperiment
+from experiments.retrieval import RetrievalExperiment
 from experiments.shared_metric import SharedMetricExperiment
 from experiments.utility import UtilityExperiment
 
@@ -19,6 +20,7 @@ _KINDS: dict[str, Callable[[dict[str, Any]], PaperExperiment]] = {
     "ranking": RankingExperiment.parse,
     "ranking-utility": UtilityExperiment.parse,
     "noise-search": NoiseSearch.parse,
+    "retrieval": RetrievalExperiment.parse,
     "shared-metric": SharedMetricExperiment.parse,
 }
 

@@ -24,7 +24,7 @@ def auc_against_scale(results: Sequence[Result]) -> str:
     """AUC against the scale of the injected noise, a curve per ranker and budget; a star is what a search found."""
     figure, axes = _figure("scale of the injected noise", "AUC")
     names = list(dict.fromkeys(_ranker_and_budget(result) for result in results))
-    for colour, name in zip(_COLOURS * 2, names, strict=False):
+    for colour, name in zip(COLOURS * 2, names, strict=False):
         own = [result for result in results if _ranker_and_budget(result) == name]
         grid = sorted((r for r in own if r.setting["search"] == "grid"), key=lambda r: float(r.setting["scale"]))
         errors = [[r.mean - r.ci95[0] for r in grid], [r.ci95[1] - r.mean for r in grid]]
@@ -35,7 +35,7 @@ def auc_against_scale(results: Sequence[Result]) -> str:
     axes.axhline(0.5, color="#888888", ls=":", label="guessing")
     axes.set_xscale("log")
     axes.legend(frameon=False)
-    return _svg(figure)
+    return svg(figure)
 
 
 def _ranker_and_budget(result: Result) -> str:

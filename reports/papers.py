@@ -11,6 +11,8 @@ from reports.results import Paper
 from reports.tables import BASELINES
 
 _FOLDER = Path(__file__).parent / "paper_values"
+_WITHOUT_NUMBERS = frozenset({"pir-fingerprint"})
+"""What RAIFLE argues for and does not measure (section VII.C)."""
 _NOISE = 0.1
 """Scale of the noise that RAIFLE injects into features of documents (section IV.C)."""
 
@@ -40,7 +42,7 @@ def paper_value(attack: str, metric: str, setting: Mapping[str, Any]) -> Paper |
         metric: lower-case name.
         setting: holds ``data``, and ``epsilon`` and ``defence`` where they are columns.
     """
-    if attack in BASELINES:
+    if attack in BASELINES or attack in _WITHOUT_NUMBERS:
         return None
     if metric == "ndcg@10":
         return None  # table X is on MSLR: other data, other queries
