@@ -157,7 +157,7 @@ class FOLtRES(OnlineRanker):
             told = zip(level, self._generators("response", cohort), strict=True)
             level = torch.stack([respond(own, self.truthful, g) for own, g in told])
         steps, one = units(self.metric)
-        of_ranker = steps[level].double().unflatten(1, (len(self.signs), -1))
+        of_ranker = steps[level].double().reshape(len(cohort), len(self.signs), level.shape[1] // len(self.signs))
         utility = (of_ranker.mean(2) / one).float()
         return Update({UTILITY: utility}), -utility.mean() if len(cohort) else utility.new_zeros(())
 

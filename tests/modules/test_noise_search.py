@@ -1,13 +1,12 @@
 """The search for a noise scale: the same made-up clients at every scale, and CMA-ES finds a known maximum."""
 
 import math
-from dataclasses import dataclass
 
 import pytest
 import torch
 from torch import Tensor
 
-from attacks.base import InteractionEstimate, RankingLearner
+from attacks.base import Attack, InteractionEstimate, RankingLearner, ServerView, ThreatModel
 from attacks.interactions.chance import Chance
 from attacks.interactions.lists import ranked_lists
 from attacks.metrics import auc_per_victim
@@ -34,26 +33,28 @@ def made_up(**options: object) -> MadeUpClients:
     )
 
 
-@dataclass
-class Seen:
-    """An attack that keeps what it was given."""
+class Seen(Attack):
+    """Guesses, and keeps what it was given."""
 
-    name: str = "seen"
+    name = "seen"
+    threat_model = ThreatModel(sees="everything", knows="nothing", needs=("features",))
+    view: ServerView
 
-    def __call__(self, view: object, *, generator: torch.Generator) -> InteractionEstimate:
+    def run(self, view: ServerView, *, generator: torch.Generator) -> InteractionEstimate:
         self.view = view
-        return Chance()(view, generator=generator)  # type: ignore[arg-type,return-value]
+        return Chance().run(view, generator=generator)
 
 
 def test_a_scale_changes_the_noise_and_nothing_else() -> None:
     clients, small, large = made_up(), Seen(), Seen()
-    one = clients.attacked(0.1, small, seed=3)  # type: ignore[arg-type]
-    two = clients.attacked(0.4, large, seed=3)  # type: ignore[arg-type]
+    one = clients.attacked(0.1, small, seed=3)
+    two = clients.attacked(0.4, large, seed=3)
     assert torch.equal(one, two)  # guesses against the same clicks
-    torch.testing.assert_close(large.view.features, 4 * small.view.features)  # type: ignore[attr-defined]
-    lists = ranked_lists(small.view)  # type: ignore[attr-defined]
-    assert torch.equal(lists.mask, clients.mask)
-    assert not torch.equal(one, clients.attacked(0.1, small, seed=4))  # type: ignore[arg-type]
+    assert small.view.features is not None
+    assert large.view.features is not None
+    torch.testing.assert_close(large.view.features, 4 * small.view.features)
+    assert torch.equal(ranked_lists(small.view).mask, clients.mask)
+    assert not torch.equal(one, clients.attacked(0.1, small, seed=4))
 
 
 def test_noise_of_a_good_scale_is_read_and_local_dp_hides_it() -> None:
