@@ -27,7 +27,7 @@ from modules.online_ranker import ClickModel, OnlineRanker
 from modules.server import ServerOptimizer
 
 _CLIENTS_AT_ONCE = 64
-PAPER_SERVER = ServerOptimizer(name="fedadam", learning_rate=0.001, betas=(0.9, 0.999), eps=1e-8)
+_ADAM = ServerOptimizer(name="fedadam", learning_rate=0.001, betas=(0.9, 0.999), eps=1e-8)
 
 
 class FOLtRES(OnlineRanker):
@@ -53,7 +53,7 @@ class FOLtRES(OnlineRanker):
         metric: ``max-rr`` or ``dcg``; see `attacks.interactions.list_metrics.levels`.
         antithetic: whether every query is ranked by both signs of the noise.
         noise_scale: standard deviation of the noise on each number of the model.
-        epsilon: budget of local DP for the metric of one list, by randomised response (Kharitonov 2019, section 5);
+        epsilon: budget of local DP for the metric of one list, by randomised response (Kharitonov 2019);
             a client spends it on every list.
         server: what the server does with the estimated gradient (published: Adam).
         seed: seed of every draw.
@@ -76,7 +76,7 @@ class FOLtRES(OnlineRanker):
         antithetic: bool = True,
         noise_scale: float = 0.01,
         epsilon: float | Literal["inf"] = "inf",
-        server: ServerOptimizer = PAPER_SERVER,
+        server: ServerOptimizer = _ADAM,
         seed: int = 0,
     ) -> None:
         super().__init__(
