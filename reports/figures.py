@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from reports.results import Result
+
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 """Okabe and Ito's palette, told apart by colour-blind readers."""
 
