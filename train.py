@@ -16,6 +16,7 @@ from datamodules.mslr import MSLR
 from datamodules.steam import Steam
 from datamodules.synthetic import SyntheticRecommender
 from datamodules.synthetic_ranking import SyntheticRanking
+from defenses.guardrail import Guardrail
 from errors import InputError
 from modules.central import CentralFNCF
 from modules.fncf import FNCF
@@ -26,6 +27,7 @@ SHORT_NAMES = (
     *(DeltaRecorder, PrivacyBudget),
     *(MovieLens, Steam, SyntheticRecommender, LETOR, MSLR, SyntheticRanking),
     *(FNCF, CentralFNCF, FOLtRES, FPDGD),
+    Guardrail,
 )
 """Classes that a config may name without their module: jsonargparse finds what was imported."""
 

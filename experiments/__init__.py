@@ -8,6 +8,8 @@ import yaml
 
 from errors import InputError
 from experiments.base import PaperExperiment, check_names
+from experiments.guardrail import GuardrailExperiment
+from experiments.manipulation_checks import ChecksExperiment
 from experiments.noise_search import NoiseSearch
 from experiments.ranking import RankingExperiment
 from experiments.recommendation import RecommendationExperiment
@@ -22,6 +24,8 @@ _KINDS: dict[str, Callable[[dict[str, Any]], PaperExperiment]] = {
     "noise-search": NoiseSearch.parse,
     "retrieval": RetrievalExperiment.parse,
     "shared-metric": SharedMetricExperiment.parse,
+    "manipulation-checks": ChecksExperiment.parse,
+    "guardrail": GuardrailExperiment.parse,
 }
 
 

@@ -178,6 +178,7 @@ class PaperCell(abc.ABC):
             "rows": [dataclasses.asdict(row) for row in evaluation.rows],
             "roc": {name: rate.tolist() for name, rate in evaluation.roc.items()},
             "missing": evaluation.missing,
+            "figures": evaluation.figures,
             "seconds": seconds,
         }
         write_whole(done, json.dumps(content).encode())
@@ -262,4 +263,5 @@ def plain_number(value: float) -> float | int | str:
 
 def _evaluation(content: Mapping[str, Any]) -> Evaluation:
     rows = [VictimRow(**row) for row in content["rows"]]
-    return Evaluation(rows, {name: torch.tensor(rate) for name, rate in content["roc"].items()}, content["missing"])
+    roc = {name: torch.tensor(rate) for name, rate in content["roc"].items()}
+    return Evaluation(rows, roc, content["missing"], [(caption, svg) for caption, svg in content["figures"]])

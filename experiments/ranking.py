@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,9 @@ from attacks.base import Attack
 from attacks.interactions.list_priors import ListPrior
 from attacks.manipulation.base import Manipulation
 from attacks.manipulation.codebook import Codebook
+from attacks.manipulation.fingerprint import Fingerprint
 from attacks.manipulation.noise import NoiseInjection
+from attacks.manipulation.permutation import Permutation
 from datamodules.base import FederatedDataModule
 from datamodules.deltas import Recording
 from datamodules.letor import LETOR
@@ -31,7 +33,17 @@ from modules.fpdgd import FPDGD
 from reports.evaluation import Evaluation
 
 RANKING_DATA = ("MQ2007", "MQ2008", "MSLR-WEB10K", "MSLR-WEB30K", "synthetic-mslr", "synthetic-letor")
-MANIPULATIONS: dict[str, type[Manipulation] | None] = {"none": None, "noise": NoiseInjection, "codebook": Codebook}
+MANIPULATIONS: dict[str, Callable[[], Manipulation] | None] = {
+    "none": None,
+    "noise": NoiseInjection,
+    "noise-in-30-percent": functools.partial(NoiseInjection, share_of_features=0.3),
+    "half-noise": functools.partial(NoiseInjection, share_of_real=0.5),
+    "tenth-noise": functools.partial(NoiseInjection, share_of_real=0.9),
+    "fingerprint": Fingerprint,
+    "permutation": Permutation,
+    "permutation-over-lists": functools.partial(Permutation, among="client"),
+    "codebook": Codebook,
+}
 RANKERS = {"linear": 0, "neural-4": 4, "neural-8": 8, "neural-16": 16}
 
 
@@ -56,7 +68,7 @@ class RankingExperiment(PaperExperiment):
         click_models: how clients click.
         queries: queries of a client.
         epsilons: privacy budgets of local DP.
-        manipulations: by what the server sends (``none``, ``noise``, ``codebook``), the attacks on it.
+        manipulations: by what the server sends (``none``, ``noise``, ``codebook`` ...), the attacks on it.
         attacks: constructor arguments of the attacks, by name.
         limits: by slow attack, how many victims of each recording it attacks, drawn at random.
         users: least number of users in a cell; the queries are dealt out as often as that takes.
@@ -126,7 +138,7 @@ class RankingExperiment(PaperExperiment):
             self.priors,
         )
         for data, column, seed in itertools.product(self.names(choice), list(columns), range(choice.seeds)):
-            yield _Cell(self, data, choice, seed, self, *column)
+            yield RankingCell(self, data, choice, seed, self, *column)
         for part in self.also:
             yield from part.cells(choice)
 
@@ -136,7 +148,9 @@ class RankingExperiment(PaperExperiment):
 
 
 @dataclass(frozen=True)
-class _Cell(PaperCell):
+class RankingCell(PaperCell):
+    """A cell of a table on rankings."""
+
     table: RankingExperiment
     ranker: str
     click_model: str
@@ -149,10 +163,12 @@ class _Cell(PaperCell):
 
     @property
     def victims_per_view(self) -> int:
+        """See `PaperCell.victims_per_view`."""
         return 256
 
     @property
     def key(self) -> str:
+        """See `PaperCell.key`."""
         cell = f"{self.data}-{self.ranker}-{self.click_model}-q{self.queries}-eps{self.epsilon:g}-{self.manipulation}"
         cell += f"-of{self.participants}" if self.participants > 1 else ""
         cell += f"-{self.aggregate}" if self._targets else ""
@@ -161,6 +177,7 @@ class _Cell(PaperCell):
 
     @property
     def setting(self) -> dict[str, Any]:
+        """See `PaperCell.setting`."""
         return {
             "data": self.data,
             "ranker": self.ranker,
@@ -207,6 +224,7 @@ class _Cell(PaperCell):
         return math.ceil(self.table.users / victims)
 
     def build(self) -> tuple[FederatedModule, FederatedDataModule]:
+        """See `PaperCell.build`."""
         source = ranking_data(
             self.data,
             self.choice.root,
@@ -227,7 +245,7 @@ class _Cell(PaperCell):
             manipulation=AGGREGATES[self.aggregate].manipulation(manipulation, self.participants),
             # A fresh ranker for every user, says the paper; here for every time the queries are dealt out.
             new_model_every_round=True,
-            defenses=self._defenses(),
+            defenses=self.defenses(),
             seed=self.seed,
         )
         return module, source
@@ -239,7 +257,8 @@ class _Cell(PaperCell):
             evaluation.rows += bound_rows(Recording(directory / "deltas"), setting=self.setting, seed=self.seed)
         return evaluation, seconds
 
-    def _defenses(self) -> list[Defense]:
+    def defenses(self) -> list[Defense]:
+        """What the clients do to protect themselves."""
         private = LocalDP(clip=self.table.clip, epsilon=self.epsilon, delta=self.table.delta)
         noisy: list[Defense] = [] if math.isinf(self.epsilon) else [private]
         if self.participants == 1:

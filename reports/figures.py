@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
+from torch import Tensor
 
 from reports.results import Result
 
@@ -54,6 +55,18 @@ def victim_distribution(values: Mapping[str, Sequence[float]], metric: str) -> s
     axes.axhline(0.5, color="#888888", ls=":", label="guessing")
     axes.set_ylim(-0.03, 1.03)
     axes.legend(frameon=False, loc="lower right")
+    return svg(figure)
+
+
+def update_maps(maps: Mapping[str, tuple[Tensor, Tensor]]) -> str:
+    """Maps of updates, one panel for each title: places ``(N, 2)`` of the honest ones and of the manipulated ones."""
+    figure = Figure(figsize=(6, 3.2), layout="constrained")
+    panels = figure.subplots(1, len(maps), squeeze=False)[0]
+    for axes, (title, places) in zip(panels, maps.items(), strict=True):
+        for points, name, marker, colour in zip(places, ("honest", "manipulated"), "ox", COLOURS, strict=False):
+            axes.scatter(*points.T.tolist(), s=9, marker=marker, lw=0.7, color=colour, label=name)
+        axes.set(title=title, xticks=[], yticks=[])
+    panels[0].legend(frameon=False)
     return svg(figure)
 
 

@@ -50,7 +50,7 @@ def finish(
     if evaluation.rows:
         write_victims(directory / "victims.csv", evaluation.rows)
     notes = [f"{name} could not run: {what}." for name, what in evaluation.missing.items()]
-    drawn = _figures(evaluation, results, metrics[0])
+    drawn = _figures(evaluation, results, metrics[0]) + evaluation.figures
     page = write_report(directory, run, threat_models=threat_models, figures=drawn, notes=notes)
     _print(results, page)
     return run
@@ -62,6 +62,7 @@ def combine(evaluations: Sequence[Evaluation]) -> Evaluation:
     for evaluation in evaluations:
         whole.rows += evaluation.rows
         whole.missing |= evaluation.missing
+        whole.figures += evaluation.figures
         for name, rate in evaluation.roc.items():
             row = next(r for r in evaluation.rows if r.attack == name)
             detail = ", ".join(f"{value}" for key, value in row.setting.items() if key == "data")
@@ -120,7 +121,8 @@ def _figures(evaluation: Evaluation, results: Sequence[Result], metric: str) -> 
             caption = f"{data}: {metric} against {key}, 95% intervals; stars are the paper's."
             drawn.append((caption, against(cells, key, metric)))
         values = _per_victim(some)
-        if len(values) <= _MOST_LINES:
+        # A yes or no has no distribution worth drawing.
+        if len(values) <= _MOST_LINES and {row.value for row in some} - {0.0, 1.0}:
             caption = f"{data}: {metric} of every victim, sorted."
             drawn.append((caption, figures.victim_distribution(values, metric)))
     return drawn
