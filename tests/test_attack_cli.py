@@ -104,7 +104,9 @@ def test_paper_configs_parse_and_have_numbers_to_compare_with(path: Path) -> Non
         paper_value("none", metric, cell.setting)  # a cell without a number is no error
     if not experiment.attacks:
         return
-    found = [paper_value("raifle", experiment.metrics[0], cell.setting) is not None for cell in cells]
+    # In secure aggregates with real signal from all the paper has no numbers either.
+    papers = [cell.setting for cell in cells if "aggregate" not in cell.setting]
+    found = [paper_value("raifle", experiment.metrics[0], setting) is not None for setting in papers]
     # Some rows of table XIV cannot be read for certain in the text that we have, those without manipulation none.
     least = {"raifle_table14": len(found) / 3, **dict.fromkeys(WITHOUT_NUMBERS, 0)}.get(path.stem, len(found) - 4)
     assert sum(found) >= least
