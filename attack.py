@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from jsonargparse import ArgumentParser
+from jsonargparse import ArgumentParser, Namespace
 
 from attacks.base import Attack, ViewError
 from datamodules.deltas import Recording
@@ -168,15 +168,22 @@ def _plain_names(args: Sequence[str]) -> list[str]:
     return [re.sub(r"^--data\.root(?==|$)", "--root", argument) for argument in args]
 
 
+def _built(parser: ArgumentParser, chosen: Namespace) -> Namespace:
+    """The arguments with the attack in place of its description."""
+    try:
+        built: Namespace = parser.instantiate(chosen)
+    except ValueError as error:
+        raise InputError(expected="arguments that the attack takes", found=str(error), way_out="Mend them.") from None
+    return built
+
+
 def main(args: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status: 2 with one message for what a person can mend."""
     parser = _parser()
     try:
         chosen = parser.parse_args(_plain_names(sys.argv[1:] if args is None else args))
         name = chosen["command"]
-        values = {
-            k: v for k, v in vars(parser.instantiate(chosen)[name]).items() if not (name == "run" and k == "config")
-        }
+        values = {k: v for k, v in vars(_built(parser, chosen)[name]).items() if not (name == "run" and k == "config")}
         return COMMANDS[name](**values)
     except (InputError, ViewError) as error:
         print(f"attack.py: {error}", file=sys.stderr)

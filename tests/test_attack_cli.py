@@ -89,6 +89,12 @@ def test_cells_in_processes_of_their_own_give_the_same(tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(alone.drop(columns="seconds"), together.drop(columns="seconds"))
 
 
+def test_what_an_attack_refuses_is_one_message(deltas: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kind = "attacks.interactions.codebook.Codebook"
+    assert attack.main(["run", "--attack", kind, "--attack.victims_at_once", "0", "--deltas", str(deltas)]) == 2
+    assert "victims_at_once of at least 1, got 0" in capsys.readouterr().err
+
+
 def test_no_jobs_at_all_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert attack.main(["reproduce", str(CONFIGS / "paper/raifle_table11.yaml"), "--jobs", "0"]) == 2
     assert "--jobs of at least 1" in capsys.readouterr().err
