@@ -43,6 +43,14 @@ def patterns(length: int) -> Tensor:
     return (torch.arange(2**length)[:, None] >> torch.arange(length) & 1).float()
 
 
+@functools.cache
+def pattern_pairs(length: int) -> tuple[Tensor, Tensor]:
+    """Positions ``(2, P)`` of every pair ``i <= j``, and ``(P, 2^L)`` which patterns click both, float64."""
+    positions = torch.triu_indices(length, length)
+    codes = patterns(length).double().T
+    return positions, codes[positions[0]] * codes[positions[1]]
+
+
 def possible(mask: Tensor, *, every: bool = False) -> Tensor:
     """Which patterns a list can send: ``(..., L)`` -> ``(..., 2^L)``; some document clicked, not all, no padding.
 

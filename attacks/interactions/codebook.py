@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from attacks.base import Attack, InteractionEstimate, ServerView, ThreatModel, ViewError
-from attacks.interactions.click_patterns import patterns
+from attacks.interactions.click_patterns import pattern_pairs, patterns
 from attacks.interactions.list_priors import ListPrior, log_prior
 from attacks.interactions.list_update import click_map, model_deltas, stack_model
 from attacks.interactions.lists import Lists, ranked_lists
@@ -45,7 +45,7 @@ class Codebook(Attack):
         needs=("served", "lists", "features", "learner", "deltas"),
     )
 
-    def __init__(self, *, prior: ListPrior = "uniform", victims_at_once: int = 32) -> None:
+    def __init__(self, *, prior: ListPrior = "uniform", victims_at_once: int = 8) -> None:
         if victims_at_once < 1:
             raise ValueError(f"expected victims_at_once of at least 1, got {victims_at_once}")
         self.prior: ListPrior = prior
@@ -129,13 +129,16 @@ def _log_likelihood(channel: _Channel, energy: Tensor, factors: Tensor) -> Tenso
     linear = channel.projected @ patterns(channel.projected.shape[-1]).double().T
     factor = factors[..., None, None]
     precision = 1 / channel.sigma[:, None, None, None] ** 2
-    return (factor * precision) * linear[:, None] - (factor**2 * precision / 2) * energy[:, None]
+    likelihood: Tensor = (factor * precision) * linear[:, None]
+    return likelihood.addcmul_(factor**2 * precision / 2, energy[:, None], value=-1)
 
 
 def _energies(channel: _Channel) -> Tensor:
     """``(V, Q, 2^L)`` squared norm of what each pattern of a list sends."""
-    codes = patterns(channel.projected.shape[-1]).double()
-    return ((codes @ channel.gram) * codes).sum(-1)
+    (first, second), both = pattern_pairs(channel.projected.shape[-1])
+    # Products off the diagonal count twice.
+    products = channel.gram[..., first, second] * torch.where(first == second, 1.0, 2.0)
+    return products @ both
 
 
 def _clip_factors(
