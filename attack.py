@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from jsonargparse import ArgumentParser
-from tqdm import tqdm
+from jsonargparse import ArgumentParser, Namespace
 
 from attacks.base import Attack, ViewError
 from datamodules.deltas import Recording
 from errors import InputError
 from experiments import read_experiment
 from experiments.base import RECOMMENDER_ATTACKS, Choice, Scale
+from experiments.running import default_jobs, run_cells
 from modules.registry import learner_from
 from reports.evaluation import Evaluation, evaluate, summarise
 from reports.outcome import combine, finish, join_runs
@@ -66,6 +66,7 @@ def reproduce(
     seeds: int = 1,
     scale: Scale = "small",
     out: str | None = None,
+    jobs: int | None = None,
 ) -> int:
     """Fills a paper's table; finished cells are kept, so a run that was stopped goes on.
 
@@ -77,21 +78,17 @@ def reproduce(
         seeds: number of trainings, from seed 0 on.
         scale: ``paper`` for all clients of every data set.
         out: where the results go; None for runs/NAME.
+        jobs: cells run at once, each in a process with one thread; by default one per core where cells are small.
     """
     start = time.perf_counter()
     experiment = read_experiment(Path(config))
     directory = Path(out or f"runs/{experiment.experiment}")
-    choice = Choice(root=root, data=data, scale=scale, seeds=seeds, victims=victims)
-    evaluations: list[Evaluation] = []
-    with tqdm(list(experiment.cells(choice)), desc=experiment.experiment, unit="cell") as bar:
-        for cell in bar:
-            bar.set_postfix_str(cell.key)
-            found, seconds = cell.run(directory / "cells" / cell.key)
-            bar.write(
-                f"{cell.key}: trained in {seconds['train']:.1f} s, attacked in {seconds['attack']:.1f} s",
-                file=sys.stderr,
-            )
-            evaluations.append(found)
+    if jobs is None:
+        jobs = default_jobs(small_cells=experiment.small_cells)
+    if jobs < 1:
+        raise InputError(expected="--jobs of at least 1", found=str(jobs), way_out="Leave it out to use every core.")
+    choice = Choice(root=root, data=data, scale=scale, seeds=seeds, victims=victims, progress=jobs == 1)
+    evaluations = run_cells(list(experiment.cells(choice)), directory, jobs=jobs, name=experiment.experiment)
     fingerprints = [experiment.source(name, root).fingerprint for name in experiment.names(choice)]
     source = {key: " ".join(print_[key] for print_ in fingerprints) for key in ("name", "sha256")}
     finish(
@@ -173,15 +170,22 @@ def _plain_names(args: Sequence[str]) -> list[str]:
     return [re.sub(r"^--data\.root(?==|$)", "--root", argument) for argument in args]
 
 
+def _built(parser: ArgumentParser, chosen: Namespace) -> Namespace:
+    """The arguments with the attack in place of its description."""
+    try:
+        built: Namespace = parser.instantiate(chosen)
+    except ValueError as error:
+        raise InputError(expected="arguments that the attack takes", found=str(error), way_out="Mend them.") from None
+    return built
+
+
 def main(args: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status: 2 with one message for what a person can mend."""
     parser = _parser()
     try:
         chosen = parser.parse_args(_plain_names(sys.argv[1:] if args is None else args))
         name = chosen["command"]
-        values = {
-            k: v for k, v in vars(parser.instantiate(chosen)[name]).items() if not (name == "run" and k == "config")
-        }
+        values = {k: v for k, v in vars(_built(parser, chosen)[name]).items() if not (name == "run" and k == "config")}
         return COMMANDS[name](**values)
     except (InputError, ViewError) as error:
         print(f"attack.py: {error}", file=sys.stderr)

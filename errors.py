@@ -22,3 +22,10 @@ class InputError(Exception):
 
 def _rebuild(expected: str, found: str, way_out: str) -> InputError:
     return InputError(expected=expected, found=found, way_out=way_out)
+
+
+def input_error_in(error: BaseException | None) -> InputError | None:
+    """The person's error that a library wrapped in errors of its own, None where there is none."""
+    while error is not None and not isinstance(error, InputError):
+        error = error.__cause__ or error.__context__
+    return error

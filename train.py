@@ -16,18 +16,20 @@ from datamodules.mslr import MSLR
 from datamodules.steam import Steam
 from datamodules.synthetic import SyntheticRecommender
 from datamodules.synthetic_ranking import SyntheticRanking
+from defenses.guardrail import Guardrail
 from defenses.row_noise import RowNoise
-from errors import InputError
+from errors import input_error_in
 from modules.central import CentralFNCF
 from modules.fncf import FNCF
+from modules.foltr_es import FOLtRES
 from modules.fpdgd import FPDGD
 from modules.mf import FederatedMF
 
 SHORT_NAMES = (
     *(DeltaRecorder, PrivacyBudget),
     *(MovieLens, Steam, SyntheticRecommender, LETOR, MSLR, SyntheticRanking),
-    *(FNCF, CentralFNCF, FPDGD),
-    *(FederatedMF, RowNoise),
+    *(FNCF, CentralFNCF, FOLtRES, FPDGD, FederatedMF),
+    *(RowNoise, Guardrail),
 )
 """Classes that a config may name without their module: jsonargparse finds what was imported."""
 
@@ -70,8 +72,12 @@ def run(args: Sequence[str] | None = None) -> int:
     """The command: a clear message and exit status 2 for what a person can mend."""
     try:
         main(None if args is None else list(args))
-    except InputError as error:
-        print(f"train.py: {error}", file=sys.stderr)
+    except Exception as error:
+        # What a constructor refuses comes out of jsonargparse as a ValueError.
+        mendable = input_error_in(error)
+        if mendable is None:
+            raise
+        print(f"train.py: {mendable}", file=sys.stderr)
         return 2
     return 0
 

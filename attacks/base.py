@@ -291,6 +291,29 @@ class VectorEstimate(Estimate):
             raise EstimateError("vectors: expected finite numbers")
 
 
+@dataclass(frozen=True, kw_only=True)
+class MembershipEstimate(Estimate):
+    """Whether something that the server has in mind was among a client's data.
+
+    Attributes:
+        scores: ``(V,)``, higher means more likely.
+        decisions: ``(V,)`` bool, the attack's own decision (threshold found without the truth).
+    """
+
+    scores: Tensor
+    decisions: Tensor
+
+    def check(self, view: ServerView) -> None:
+        """See `Estimate.check`."""
+        for name, tensor in (("scores", self.scores), ("decisions", self.decisions)):
+            if tensor.shape != (view.victims,):
+                raise EstimateError(f"{name}: expected shape ({view.victims},), got {tuple(tensor.shape)}")
+        if self.decisions.dtype != torch.bool:
+            raise EstimateError(f"decisions: expected torch.bool, got {self.decisions.dtype}")
+        if not bool(torch.isfinite(self.scores).all()):
+            raise EstimateError("scores: expected a finite number for every client")
+
+
 class Attack(abc.ABC):
     """An attack: hyper-parameters in the constructor, a server view in, an estimate out.
 

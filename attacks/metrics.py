@@ -83,6 +83,21 @@ def _share_at(values: Tensor, chosen: Tensor, thresholds: Tensor) -> Tensor:
     return at.sum(2) / chosen.sum(1, keepdim=True).clamp(min=1)
 
 
+def wins_over_negatives(scores: Tensor, labels: Tensor) -> Tensor:
+    """Of each positive, the share of the negatives that it outranks, ties half: their mean is the AUC.
+
+    Args:
+        scores: ``(V,)``, higher means more likely positive.
+        labels: ``(V,)`` bool.
+
+    Returns:
+        ``(P,)`` float64, one for each positive.
+    """
+    positive, negative = scores[labels].double(), scores[~labels].double()
+    gaps = (positive[:, None] - negative).sign()
+    return (gaps + 1).mean(1) / 2
+
+
 @dataclass(frozen=True)
 class Summary:
     """What a sample of per-victim values says.
@@ -102,6 +117,10 @@ class Summary:
     n: int
 
 
+_NUMBERS_AT_ONCE = 2**20
+"""Bounds the memory of the resamples."""
+
+
 def bootstrap(values: Tensor, *, generator: torch.Generator, resamples: int = 2000, level: float = 0.95) -> Summary:
     """Mean with a percentile bootstrap interval over victims (Efron and Tibshirani 1993); NaN values are left out.
 
@@ -114,9 +133,10 @@ def bootstrap(values: Tensor, *, generator: torch.Generator, resamples: int = 20
     kept = values[~values.isnan()].double()
     if not len(kept):
         return Summary(torch.nan, torch.nan, torch.nan, torch.nan, 0)
-    means = torch.stack(
-        [kept[torch.randint(len(kept), (len(kept),), generator=generator)].mean() for _ in range(resamples)]
-    )
+    drawn_at_once = max(1, _NUMBERS_AT_ONCE // len(kept))
+    sizes = [min(drawn_at_once, resamples - start) for start in range(0, resamples, drawn_at_once)]
+    draws = (torch.randint(len(kept), (size, len(kept)), generator=generator) for size in sizes)
+    means = torch.cat([kept[drawn].mean(1) for drawn in draws])
     tail = (1 - level) / 2
     low, high = means.quantile(torch.tensor([tail, 1 - tail], dtype=torch.float64)).tolist()
     std = float(kept.std()) if len(kept) > 1 else 0.0

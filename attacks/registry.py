@@ -15,11 +15,13 @@ from attacks.interactions.list_prior_only import PriorOnly
 from attacks.interactions.matched_filter import MatchedFilter
 from attacks.interactions.popularity import Popularity
 from attacks.interactions.row_norm import RowNorm
+from attacks.interactions.shared_metric import MetricPosterior
 
 ATTACKS: dict[str, type[Attack]] = {
     attack.name: attack
     for attack in (
-        *(Chance, Codebook, Direction, IMIA, ListPosterior, MatchedFilter, Popularity, PriorOnly, RowNorm),
+        *(Chance, Codebook, Direction, IMIA, ListPosterior, MatchedFilter, MetricPosterior),
+        *(Popularity, PriorOnly, RowNorm),
         *(PAC, PACSpectral, PACLikelihood, PACCatalogue, MeanItem),
     )
 }

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from attacks.base import Release
+from attacks.base import Release, ServerView
 
 
 @dataclass
@@ -19,16 +19,22 @@ class Update:
         background_scale: by row parameter, standard deviation of the noise on every number of the rows that are *not*
             in `rows`. That noise is independent of everything, so it is drawn once for the cohort's weighted sum, with
             exactly the law of the sum of the clients' draws.
+        sent: ``(C,)`` True for the clients that send, None for all; who does not has a zero update and no weight.
     """
 
     deltas: dict[str, Tensor]
     rows: dict[str, Tensor] = field(default_factory=dict)
     background_scale: dict[str, float] = field(default_factory=dict)
+    sent: Tensor | None = None
 
     def row_mask(self, parameter: str) -> Tensor:
         """Mask of the real rows, shaped to multiply ``deltas[parameter]``."""
         delta = self.deltas[parameter]
         return (self.rows[parameter] >= 0).reshape(*delta.shape[:2], *[1] * (delta.dim() - 2))
+
+
+OwnView = Callable[[Update], tuple[ServerView, Tensor]]
+"""What the server will see of an update, and ``(C, R)`` the clients' own interactions with what they were served."""
 
 
 class Defense:
@@ -55,6 +61,28 @@ class Defense:
 
         Args:
             update: the clients' deltas.
+            generators: the random generator of the client at a position in the cohort.
+        """
+        return update
+
+    def seen(self, update: Update) -> tuple[Update, Tensor | None]:
+        """What the server sees of what is sent; what it learns from stays the same.
+
+        Args:
+            update: the clients' deltas as sent.
+
+        Returns:
+            The update seen, and the positions in the cohort ``(V,)`` of the clients that its rows are about; None for
+            all clients.
+        """
+        return update, None
+
+    def review(self, update: Update, own_view: OwnView, generators: Callable[[int], torch.Generator]) -> Update:
+        """Decides whether to send, once all defences have protected the update.
+
+        Args:
+            update: what would be sent.
+            own_view: what the clients know, made when it is asked for.
             generators: the random generator of the client at a position in the cohort.
         """
         return update

@@ -8,10 +8,15 @@ import yaml
 
 from errors import InputError
 from experiments.base import PaperExperiment, check_names
+from experiments.guardrail import GuardrailExperiment
 from experiments.identifiability import IdentifiabilityExperiment
 from experiments.identifiability_passive import PassiveExperiment
+from experiments.manipulation_checks import ChecksExperiment
+from experiments.noise_search import NoiseSearch
 from experiments.ranking import RankingExperiment
 from experiments.recommendation import RecommendationExperiment
+from experiments.retrieval import RetrievalExperiment
+from experiments.shared_metric import SharedMetricExperiment
 from experiments.utility import UtilityExperiment
 
 _KINDS: dict[str, Callable[[dict[str, Any]], PaperExperiment]] = {
@@ -20,6 +25,11 @@ _KINDS: dict[str, Callable[[dict[str, Any]], PaperExperiment]] = {
     "identifiability": IdentifiabilityExperiment.parse,
     "identifiability-passive": PassiveExperiment.parse,
     "ranking-utility": UtilityExperiment.parse,
+    "noise-search": NoiseSearch.parse,
+    "retrieval": RetrievalExperiment.parse,
+    "shared-metric": SharedMetricExperiment.parse,
+    "manipulation-checks": ChecksExperiment.parse,
+    "guardrail": GuardrailExperiment.parse,
 }
 
 

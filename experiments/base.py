@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from lightning import Trainer
@@ -46,6 +46,7 @@ class Choice:
         scale: ``small`` or ``paper``.
         seeds: number of trainings, from seed 0 on.
         victims: most victims of a recording, None for all.
+        progress: show a bar in each cell.
     """
 
     root: str | None = None
@@ -53,6 +54,7 @@ class Choice:
     scale: Scale = "small"
     seeds: int = 1
     victims: int | None = None
+    progress: bool = True
 
 
 class PaperExperiment(abc.ABC):
@@ -64,8 +66,10 @@ class PaperExperiment(abc.ABC):
         data: data sets by folder name.
         attacks: what is run, by name, with constructor arguments.
         limits: by slow attack, how many victims of each recording it attacks, drawn at random.
+        small_cells: whether a cell keeps no more than one core busy, so that several are better run at once.
     """
 
+    small_cells: ClassVar[bool] = False
     experiment: str
     metrics: list[str]
     data: list[str]
@@ -155,10 +159,9 @@ class PaperCell(abc.ABC):
         """Most victims attacked at once."""
         return 64
 
-    @property
-    def attacks(self) -> list[str] | None:
-        """Names of the attacks to run on this cell, None for all of the table's."""
-        return None
+    def make_attacks(self) -> list[Attack]:
+        """The attacks to run on this cell: all of the table's."""
+        return self.experiment.make_attacks()
 
     def run(self, directory: Path) -> tuple[Evaluation, dict[str, float]]:
         """Trains, records and attacks; a cell that was finished before is read back.
@@ -175,6 +178,7 @@ class PaperCell(abc.ABC):
             "rows": [dataclasses.asdict(row) for row in evaluation.rows],
             "roc": {name: rate.tolist() for name, rate in evaluation.roc.items()},
             "missing": evaluation.missing,
+            "figures": evaluation.figures,
             "seconds": seconds,
         }
         write_whole(done, json.dumps(content).encode())
@@ -187,13 +191,14 @@ class PaperCell(abc.ABC):
         middle = time.perf_counter()
         evaluation = evaluate(
             recording,
-            self.experiment.make_attacks(self.attacks),
+            self.make_attacks(),
             seed=self.seed,
             setting=self.setting,
             learner=learner_from(recording.manifest.learner),
             victims=self.choice.victims,
             limits=self.experiment.limits,
             victims_per_view=self.victims_per_view,
+            progress=self.choice.progress,
         )
         return evaluation, {"train": middle - start, "attack": time.perf_counter() - middle}
 
@@ -258,4 +263,5 @@ def plain_number(value: float) -> float | int | str:
 
 def _evaluation(content: Mapping[str, Any]) -> Evaluation:
     rows = [VictimRow(**row) for row in content["rows"]]
-    return Evaluation(rows, {name: torch.tensor(rate) for name, rate in content["roc"].items()}, content["missing"])
+    roc = {name: torch.tensor(rate) for name, rate in content["roc"].items()}
+    return Evaluation(rows, roc, content["missing"], [(caption, svg) for caption, svg in content["figures"]])

@@ -14,11 +14,13 @@ from lightning import LightningModule
 from torch import Tensor
 from torchmetrics import Metric
 
+from attacks.base import Release, ServerView
 from datamodules.cohort import Cohort
 from datamodules.keys import generator_for
 from defenses.base import Defense, Update
 from modules.local_optimizers import LocalTraining
 from modules.local_training import LocalResult, Parameters, Task, train_clients
+from modules.registry import learner_from
 from modules.server import ServerOptimizer, WeightedSum, add_background_noise, weighted_sum
 
 Weighting = Literal["examples", "uniform"]
@@ -125,11 +127,11 @@ class FederatedModule(LightningModule):
     def public_description(self) -> dict[str, Any]:
         """What everybody may know of this training; the recording keeps it."""
         public = self.public_parameters()
-        releases = [release for defense in self.defenses for release in defense.releases(tuple(public))]
         return {
             "learner": self.learner_description(),
             "releases": [
-                {"clip": r.clip, "noise_scale": r.noise_scale, "parameters": list(r.parameters)} for r in releases
+                {"clip": r.clip, "noise_scale": r.noise_scale, "parameters": list(r.parameters)}
+                for r in self._releases()
             ],
             "row_parameters": list(self.row_parameters),
             "parameters": {
@@ -147,22 +149,23 @@ class FederatedModule(LightningModule):
         number = cohort.round
         model = {name: value.clone() for name, value in self.public_parameters().items()}
         cohort = self.interact(cohort, model)
-        update, loss = self._client_updates(cohort, model)
+        update, loss = self.client_updates(cohort, model)
         weights = self._weights(cohort)
-        total = self._over_ranks(weighted_sum(update, weights, model))
+        if update.sent is not None:
+            weights = weights * update.sent
+        total = self._over_ranks(weighted_sum(self.as_deltas(update, cohort, model), weights, model))
         add_background_noise(total, update.background_scale, seed=self.seed, round_number=number)
         for name, parameter in self.named_parameters():
             parameter.grad = -total.deltas[name] / total.weight.clamp(min=1e-12)
         optimizer = self.optimizers()
         assert not isinstance(optimizer, list)
         optimizer.step()
-        self.round_record = RoundRecord(
-            number, cohort, update, model, self.served(cohort), self.truth(cohort), self.client_truth(cohort)
-        )
         self.log("train/local_loss", loss, prog_bar=True, batch_size=max(len(cohort), 1), sync_dist=True)
         self.log("train/clients", float(len(cohort)), reduce_fx="sum", batch_size=1, sync_dist=True)
+        self.round_record = self._record(cohort, update, model)
 
-    def _client_updates(self, cohort: Cohort, model: Parameters) -> tuple[Update, Tensor]:
+    def client_updates(self, cohort: Cohort, model: Parameters) -> tuple[Update, Tensor]:
+        """What the clients send, and the mean of their losses."""
         if len(cohort) == 0:
             return self._no_update(model), torch.zeros((), device=self.device)
         own = {name: table[cohort.clients.cpu()].to(self.device) for name, table in self.private.items()}
@@ -180,7 +183,43 @@ class FederatedModule(LightningModule):
 
         for defense in self.defenses:
             update = defense.protect(update, generators)
+        own_view = functools.partial(self._own_view, cohort, model)
+        for defense in self.defenses:
+            update = defense.review(update, own_view, generators)
         return update, result.losses.mean()
+
+    def as_deltas(self, update: Update, cohort: Cohort, model: Parameters) -> Update:
+        """What the server averages: what was sent, but where clients send something else than deltas of the model."""
+        return update
+
+    def _record(self, cohort: Cohort, update: Update, model: Parameters) -> RoundRecord:
+        for defense in self.defenses:
+            update, positions = defense.seen(update)
+            cohort = cohort if positions is None else cohort.select(positions)
+        truth = self.truth(cohort), self.client_truth(cohort)
+        return RoundRecord(cohort.round, cohort, update, model, self.served(cohort), *truth)
+
+    def _own_view(self, cohort: Cohort, model: Parameters, update: Update) -> tuple[ServerView, Tensor]:
+        """What the server will see of the clients, and what they know themselves; see `defenses.base.OwnView`."""
+        shown = self.served(cohort)
+        view = ServerView(
+            round=cohort.round,
+            pseudonyms=cohort.clients,
+            example_counts=cohort.counts,
+            deltas=update.deltas,
+            model=model,
+            row_parameters=frozenset(self.row_parameters),
+            served=shown.get("served"),
+            lists=shown.get("lists"),
+            features=shown.get("features"),
+            releases=self._releases(),
+            learner=learner_from(self.learner_description()),
+        )
+        return view, self.truth(cohort).get("labels", torch.zeros(len(cohort), 0))
+
+    def _releases(self) -> tuple[Release, ...]:
+        public = tuple(self.public_parameters())
+        return tuple(release for defense in self.defenses for release in defense.releases(public))
 
     def _no_update(self, model: Parameters) -> Update:
         """What a rank sends that has no client in this round."""

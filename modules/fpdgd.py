@@ -6,34 +6,24 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torchmetrics import Metric
-from torchmetrics.retrieval import RetrievalNormalizedDCG
 
-from attacks.interactions.click_patterns import (
-    CLICK_MODELS,
-    LONGEST,
-    cascade_log_law,
-    sample_patterns,
-    steps_for_grades,
-)
+from attacks.interactions.click_patterns import LONGEST
 from attacks.manipulation.base import Manipulation
 from datamodules.cohort import Cohort
-from datamodules.keys import PERSISTENT, generator_for
 from defenses.base import Defense
-from errors import InputError
-from modules.federated import FederatedModule, Weighting
+from modules.federated import Weighting
 from modules.local_optimizers import LocalTraining
 from modules.local_training import Parameters
-from modules.nets.ranker import rank_scores, ranker_parameters
+from modules.nets.ranker import rank_scores
+from modules.online_ranker import ClickModel, OnlineRanker
 from modules.ranking import RankingTask
 from modules.server import ServerOptimizer
 
-ClickModel = Literal["perfect", "navigational", "informational"]
 Ranking = Literal["plackett-luce", "shifted-scores"]
 PAPER_LOCAL = LocalTraining(optimizer="sgd", learning_rate=0.1, batch_size=1)
 
 
-class FPDGD(FederatedModule):
+class FPDGD(OnlineRanker):
     """A ranker that learns from clicks on lists of ten.
 
     In a round each client ranks the documents of its queries with the global model, clicks as its click model says,
@@ -78,27 +68,23 @@ class FPDGD(FederatedModule):
         weighting: Weighting = "examples",
         seed: int = 0,
     ) -> None:
-        super().__init__(local=local, server=server, defenses=defenses, weighting=weighting, seed=seed)
-        if (click_model, num_grades) not in CLICK_MODELS:
-            raise InputError(
-                expected="a click model for 3 or 5 grades",
-                found=f"{click_model!r} for {num_grades}",
-                way_out=f"Known: {', '.join(f'{name} ({grades})' for name, grades in CLICK_MODELS)}.",
-            )
-        if not 2 <= shown <= LONGEST:
-            raise InputError(
-                expected=f"shown from 2 to {LONGEST}", found=str(shown), way_out="The papers show 10 documents."
-            )
+        super().__init__(
+            num_features=num_features,
+            num_grades=num_grades,
+            grade_law=grade_law,
+            hidden=hidden,
+            click_model=click_model,
+            shown=shown,
+            local=local,
+            server=server,
+            defenses=defenses,
+            weighting=weighting,
+            seed=seed,
+        )
         self._task = RankingTask()
-        self.num_features, self.num_grades, self.hidden_units = num_features, num_grades, hidden
-        self.grade_law = [float(share) for share in grade_law]
-        self.click_model, self.ranking, self.shown = click_model, ranking, shown
+        self.ranking: Ranking = ranking
         self.manipulation = manipulation
         self.new_model_every_round = new_model_every_round
-        for name, value in self._fresh(PERSISTENT).items():
-            layer, _, kind = name.partition(".")
-            self.register_module(layer, nn.ParameterDict({kind: nn.Parameter(value)}))
-        self.ndcg = RetrievalNormalizedDCG(top_k=10)
 
     @property
     def task(self) -> RankingTask:
@@ -139,7 +125,10 @@ class FPDGD(FederatedModule):
         candidates = cohort.examples["document"].clamp(min=0).gather(2, position)
         grades = cohort.examples["grade"].gather(2, position)
         real = pool[candidates] * shown[..., None]
-        sent = real if self.manipulation is None else self._manipulate(cohort, model, real, shown)
+        sent = real
+        if self.manipulation is not None:
+            generators = self._generators("manipulation", cohort)
+            sent = self.manipulation.of_cohort(model, real, shown, generators=generators)
         clicks = self._click(cohort, grades, shown)
         order = (~_teaches(clicks, shown)).long().argsort(dim=1, stable=True)
         lists = {
@@ -164,37 +153,6 @@ class FPDGD(FederatedModule):
             "features": cohort.examples["features"].flatten(1, 2),
         }
 
-    def truth(self, cohort: Cohort) -> dict[str, Tensor]:
-        """What each client clicked."""
-        return {"labels": cohort.examples["click"].flatten(1)}
-
-    def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
-        """NDCG@10 on test queries."""
-        for name, metric in self.update_metrics(batch).items():
-            self.log(name, metric, on_epoch=True, prog_bar=True, batch_size=len(batch["grade"]))
-
-    def update_metrics(self, batch: dict[str, Tensor]) -> dict[str, Metric]:
-        """Adds a batch of test queries to the metrics and returns them by name."""
-        parameters = {name: value[None] for name, value in self.public_parameters().items()}
-        mask = batch["mask"]
-        scores = rank_scores(parameters, batch["features"][None])[0]
-        first = self._queries_seen
-        index = (torch.arange(len(mask)) + first)[:, None].expand(mask.shape)
-        self._queries_seen += len(mask)
-        self.ndcg.update(scores[mask], batch["grade"][mask], indexes=index[mask])
-        return {"val/ndcg@10": self.ndcg}
-
-    def on_validation_epoch_start(self) -> None:
-        """Queries are numbered anew."""
-        self._queries_seen = 0
-
-    _queries_seen = 0
-
-    def _fresh(self, round_number: int) -> Parameters:
-        return ranker_parameters(
-            self.num_features, self.hidden_units, generator_for(self.seed, "global-model", round_number)
-        )
-
     def _rank(self, cohort: Cohort, scores: Tensor) -> Tensor:
         """``(C, Q, L)`` places of the shown documents among a query's own, best first, padded with -1."""
         document = cohort.examples["document"]
@@ -207,23 +165,6 @@ class FPDGD(FederatedModule):
         best = keys.topk(min(self.shown, keys.shape[2]), dim=2)
         padding = self.shown - best.indices.shape[2]
         return nn.functional.pad(best.indices.where(torch.isfinite(best.values), -1), (0, padding), value=-1)
-
-    def _manipulate(self, cohort: Cohort, model: Parameters, real: Tensor, shown: Tensor) -> Tensor:
-        assert self.manipulation is not None
-        sent = [
-            self.manipulation.features(model, real[i : i + 1], shown[i : i + 1], generator=generator)
-            for i, generator in enumerate(self._generators("manipulation", cohort))
-        ]
-        return torch.cat(sent) if sent else real
-
-    def _click(self, cohort: Cohort, grades: Tensor, shown: Tensor) -> Tensor:
-        law = cascade_log_law(steps_for_grades(self.click_model, grades, self.num_grades), shown)
-        return torch.stack(
-            [sample_patterns(own, g) for own, g in zip(law, self._generators("clicks", cohort), strict=True)]
-        )
-
-    def _generators(self, purpose: str, cohort: Cohort) -> list[torch.Generator]:
-        return [generator_for(self.seed, purpose, cohort.round, client) for client in cohort.clients.tolist()]
 
 
 def _gumbel(shape: torch.Size, generator: torch.Generator) -> Tensor:

@@ -72,7 +72,7 @@ class _Loss:
         self.learner = view.ranker()
         self.mask, self.features = lists.mask, lists.features
         self.model = dict(view.model)
-        self.received = {name: view.deltas[name] / self.learner.learning_rate for name in self.model}
+        self.received = {name: value / self.learner.learning_rate for name, value in view.deltas.items()}
         self.numbers = sum(value[0].numel() for value in self.received.values())
 
     def __call__(self, point: Tensor) -> tuple[Tensor, Tensor]:

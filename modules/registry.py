@@ -7,6 +7,7 @@ from attacks.base import Learner, RankingLearner
 from defenses.update_l1 import UpdateL1
 from errors import InputError
 from modules.fncf_learner import FNCFLearner
+from modules.foltr_es_learner import FOLtRESLearner
 from modules.fpdgd_learner import FPDGDLearner
 from modules.local_optimizers import LocalTraining
 from modules.margin_losses import LossName
@@ -55,4 +56,9 @@ def _local(options: Mapping[str, Any]) -> LocalTraining:
     return LocalTraining(**given)
 
 
-LEARNERS: dict[str, Callable[..., Learner | RankingLearner]] = {"fncf": _fncf, "fpdgd": FPDGDLearner, "mf": _mf}
+LEARNERS: dict[str, Callable[..., Learner | RankingLearner]] = {
+    "fncf": _fncf,
+    "foltr-es": FOLtRESLearner,
+    "fpdgd": FPDGDLearner,
+    "mf": _mf,
+}

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from datamodules.keys import generator_for
-from reports.figures import COLOURS, as_svg, new_figure
+from reports.figures import COLOURS, new_figure, svg
 from reports.results import Result, VictimRow
 from reports.tables import BASELINES, attacks_then_baselines, describe_setting
 
@@ -187,4 +187,4 @@ def _draw(cells: Sequence[Result], axis: str, lines: Sequence[float]) -> str:
         axes.axhline(1 - delta, color="#888888", ls=":", label="promised from there on")
     axes.set_xscale("log")
     axes.legend(frameon=False)
-    return as_svg(figure)
+    return svg(figure)

@@ -29,11 +29,13 @@ class Evaluation:
         rows: one per victim, round, attack and metric.
         roc: by attack, ``(G,)`` mean true-positive rate over the victims at `ROC_GRID`.
         missing: by attack that could not run, what it lacks.
+        figures: captions and SVG texts that a cell has beside those of every report.
     """
 
     rows: list[VictimRow] = field(default_factory=list)
     roc: dict[str, Tensor] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
+    figures: list[tuple[str, str]] = field(default_factory=list)
 
 
 def evaluate(

@@ -8,12 +8,16 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from attacks.base import ThreatModel
 from datamodules.recording_format import write_whole
 from reports.curves import vector_headline
+from reports.pivot import pivot
 from reports.results import Result, Run
 from reports.tables import HEADER, attacks_then_baselines, describe_setting, table_rows
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _LEAK = 0.6
 """AUC from which the headline speaks of a leak; the interval must lie above guessing as well."""
+_TOLD = {"pir-fingerprint": "whether a certain document was among those that the user retrieved"}
+"""What an attack tells of a user, where it is not what the user interacted with."""
+_INTERACTIONS = "which of the items it was shown the user interacted with"
 GENERATED = (
     "These data are generated: the numbers prove that the machinery works, and nothing about real people's data."
 )
@@ -44,6 +48,7 @@ def write_report(
         headline=headline(run.results),
         notes=[*generated, *notes],
         header=HEADER,
+        wide=pivot(run.results),
         attacks=table_rows(attacks),
         baselines=table_rows(baselines),
         figures=figures,
@@ -65,10 +70,9 @@ def headline(results: Sequence[Result]) -> str:
     beside = "" if prior is None else f"; knowing only what others like gives {prior.mean:.3f}"
     where = describe_setting(best)
     if best.mean < _LEAK or best.ci95[0] <= 0.5:
-        return (
-            f"On {where}, no attack told much better than by guessing what users interacted with ({certainty}{beside})."
-        )
+        what = _TOLD.get(best.attack, "what users interacted with")
+        return f"On {where}, no attack told much better than by guessing {what} ({certainty}{beside})."
     return (
-        f"On {where}, the server can tell from a user's update which of the items it was shown the user interacted with"
+        f"On {where}, the server can tell from a user's update {_TOLD.get(best.attack, _INTERACTIONS)}"
         f" ({best.attack}: {certainty}; guessing gives 0.5{beside})."
     )

@@ -10,11 +10,16 @@ from attacks.base import ThreatModel
 from reports import figures
 from reports.curves import axis_of, curve_figures, interactions_needed
 from reports.evaluation import Evaluation, summarise
+from reports.facets import against
 from reports.html import write_report
+from reports.pivot import across, pivot
 from reports.provenance import command, commit, hardware, versions
 from reports.results import Result, Run, VictimRow, write_victims
 from reports.scoring import ROC_GRID
-from reports.tables import BASELINES, text_table
+from reports.tables import BASELINES, aligned, text_table
+
+_MOST_LINES = 14
+"""Curves that one figure can hold."""
 
 
 def finish(
@@ -40,17 +45,17 @@ def finish(
         metrics: the metrics to report.
         threat_models: by attack.
     """
-    everything = summarise(evaluation.rows) + interactions_needed(evaluation.rows)
+    everything = summarise([row for row in evaluation.rows if row.metric in metrics])
+    everything += interactions_needed(evaluation.rows)
     results = [result for result in everything if result.metric in metrics]
     run = Run(experiment, command(), seed, commit(), versions(), dict(data), hardware(), seconds, results)
     run.write(directory)
     if evaluation.rows:
         write_victims(directory / "victims.csv", evaluation.rows)
     notes = [f"{name} could not run: {what}." for name, what in evaluation.missing.items()]
-    drawn = _figures(evaluation, results, metrics[0]) + curve_figures(everything, metrics[:2])
+    drawn = _figures(evaluation, results, metrics[0]) + curve_figures(everything, metrics[:2]) + evaluation.figures
     page = write_report(directory, run, threat_models=threat_models, figures=drawn, notes=notes)
-    print(text_table(results))
-    print(f"report: {page}")
+    _print(results, page)
     return run
 
 
@@ -60,6 +65,7 @@ def combine(evaluations: Sequence[Evaluation]) -> Evaluation:
     for evaluation in evaluations:
         whole.rows += evaluation.rows
         whole.missing |= evaluation.missing
+        whole.figures += evaluation.figures
         for name, rate in evaluation.roc.items():
             row = next(r for r in evaluation.rows if r.attack == name)
             detail = ", ".join(f"{value}" for key, value in row.setting.items() if key == "data")
@@ -89,9 +95,14 @@ def join_runs(directories: Sequence[Path], out: Path, threat_models: Mapping[str
     used = {result.attack for result in joined.results}
     models = {name: model for name, model in threat_models.items() if name in used}
     page = write_report(out, joined, threat_models=models)
-    print(text_table(joined.results))
-    print(f"report: {page}")
+    _print(joined.results, page)
     return joined
+
+
+def _print(results: Sequence[Result], page: Path) -> None:
+    wide = pivot(results)
+    print(text_table(results) if wide is None else "\n".join(aligned(wide.header, wide.rows)))
+    print(f"report: {page}")
 
 
 def _figures(evaluation: Evaluation, results: Sequence[Result], metric: str) -> list[tuple[str, str]]:
@@ -102,28 +113,31 @@ def _figures(evaluation: Evaluation, results: Sequence[Result], metric: str) -> 
     for row in rows:
         by_data[str(row.setting.get("data"))].append(row)
     curves = {n: r.tolist() for n, r in evaluation.roc.items() if bool(torch.isfinite(r).all())}
-    if 0 < len(curves) <= 14:
+    if 0 < len(curves) <= _MOST_LINES:
         drawn.append(("ROC curve, mean over victims.", figures.roc(ROC_GRID.tolist(), curves)))
     for data, some in by_data.items():
-        budgets = {row.setting.get("epsilon", "inf") for row in some} - {"inf"}
-        if len(budgets) > 1:
-            cells = [
-                r for r in results if r.setting["data"] == data and r.metric == metric and r.setting["epsilon"] != "inf"
-            ]
-            drawn.append(
-                (f"{data}: {metric} against the privacy budget, 95% intervals.", figures.auc_against_epsilon(cells))
-            )
-        drawn.append(_distribution(data, some, metric))
+        cells = [r for r in results if r.setting.get("data") == data and r.metric == metric]
+        key = across(cells)
+        if key == "scale":
+            caption = f"{data}: {metric} against the scale of the injected noise, stars: found by search."
+            drawn.append((caption, figures.auc_against_scale(cells)))
+        elif key is not None:
+            caption = f"{data}: {metric} against {key}, 95% intervals; stars are the paper's."
+            drawn.append((caption, against(cells, key, metric)))
+        values = _per_victim(some)
+        # A yes or no has no distribution worth drawing.
+        if len(values) <= _MOST_LINES and {row.value for row in some} - {0.0, 1.0}:
+            caption = f"{data}: {metric} of every victim, sorted."
+            drawn.append((caption, figures.victim_distribution(values, metric)))
     return drawn
 
 
-def _distribution(data: str, rows: Sequence[VictimRow], metric: str) -> tuple[str, str]:
+def _per_victim(rows: Sequence[VictimRow]) -> dict[str, list[float]]:
+    """Scores by attack and by what differs between the settings; lines that read no update only where none differs."""
+    keys = {key for row in rows for key in row.setting if row.setting[key] != rows[0].setting.get(key)}
     values: dict[str, list[float]] = defaultdict(list)
-    settings = {repr(row.setting): row.setting for row in rows}
     for row in rows:
-        name = row.attack
-        if len(settings) > 1:
-            name += f", epsilon {row.setting.get('epsilon')}, L1 {row.setting.get('defence')}"
-        if len(settings) == 1 or row.attack not in BASELINES:
-            values[name].append(row.value)
-    return f"{data}: {metric} of every victim, sorted.", figures.victim_distribution(values, metric)
+        if not keys or row.attack not in BASELINES:
+            detail = [f"{key} {row.setting[key]}" for key in row.setting if key in keys]
+            values[", ".join([row.attack, *detail])].append(row.value)
+    return values

@@ -10,7 +10,13 @@ import pandas as pd
 from reports.results import Paper
 from reports.tables import BASELINES
 
+_SERVED_IN_PAPER = frozenset({"none", "noise", "codebook"})
+"""What a server may send in a cell that is set beside the paper's: our codebook is, a masked noise is not."""
 _FOLDER = Path(__file__).parent / "paper_values"
+_WITHOUT_NUMBERS = frozenset({"pir-fingerprint"})
+"""What RAIFLE argues for and does not measure (section VII.C)."""
+_NOISE = 0.1
+"""Scale of the noise that RAIFLE injects into features of documents (section IV.C)."""
 
 
 @functools.cache
@@ -38,10 +44,14 @@ def paper_value(attack: str, metric: str, setting: Mapping[str, Any]) -> Paper |
         metric: lower-case name.
         setting: holds ``data``, and ``epsilon`` and ``defence`` where they are columns.
     """
-    if attack in BASELINES or "learner" in setting:
-        return None  # nobody has published numbers on another learner than FNCF and FPDGD
-    if metric == "ndcg@10":
-        return None  # table X is on MSLR: other data, other queries
+    if attack in BASELINES or attack in _WITHOUT_NUMBERS:
+        return None
+    if metric in ("ndcg@10", "held-back"):
+        return None  # table X is on MSLR: other data, other queries; the guardrail is ours
+    if setting.get("learner", "fpdgd") != "fpdgd":
+        return None  # the paper attacks no other ranker
+    if setting.get("scale", _NOISE) != _NOISE:
+        return None  # the paper's tables are of this noise
     if "theorem" in setting:
         return _promise(attack, metric, setting)
     if "ranker" in setting:
@@ -69,6 +79,10 @@ def _promise(attack: str, metric: str, setting: Mapping[str, Any]) -> Paper | No
 
 
 def _ranking_value(metric: str, setting: Mapping[str, Any]) -> Paper | None:
+    if "aggregate" in setting:
+        return None  # in table XI all but the target send only noise
+    if setting.get("manipulation", "none") not in _SERVED_IN_PAPER or setting.get("guardrail", "inf") != "inf":
+        return None
     participants = setting.get("participants", 1)
     # Table XI was made on MQ2007, whose results are, says the paper, very similar to those on MQ2008.
     data = "MQ2007" if participants > 1 and setting["data"] == "MQ2008" else setting["data"]

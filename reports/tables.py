@@ -4,7 +4,9 @@ from collections.abc import Collection, Sequence
 
 from reports.results import Result
 
-BASELINES = frozenset({"chance", "popularity", "prior-only", "mean-item", "own-vector"})
+BASELINES = frozenset(
+    {"chance", "popularity", "prior-only", "click-entropy", "capacity-bound", "mean-item", "own-vector"}
+)
 """Lines that read no update; they stand beside a table, and in no attack's number."""
 _SPEAKING = frozenset({"data", "ranker", "click_model"})
 """Keys of a setting whose values need no name."""
@@ -30,13 +32,20 @@ def attacks_then_baselines(results: Sequence[Result]) -> tuple[list[Result], lis
 def text_table(results: Sequence[Result]) -> str:
     """The table for a terminal."""
     attacks, baselines = attacks_then_baselines(results)
-    rows = [HEADER, *table_rows(attacks), *table_rows(baselines)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADER))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    lines.insert(1, "-" * max(len(line) for line in lines))
+    lines = aligned(HEADER, [*table_rows(attacks), *table_rows(baselines)])
     if baselines:
         lines.insert(2 + len(attacks), "without reading any update:")
     return "\n".join(lines)
+
+
+def aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of text with columns under one another and a rule below the header."""
+    widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in (header, *rows)
+    ]
+    return [lines[0], "-" * max(len(line) for line in lines), *lines[1:]]
 
 
 def describe_setting(result: Result, keys: Collection[str] | None = None) -> str:

@@ -62,3 +62,14 @@ def test_an_unknown_key_is_refused(capsys: pytest.CaptureFixture[str], monkeypat
         train.main(["fit", "--config", config, "--model.init_args.not_there", "1", "--print_config"])
     assert exit_status.value.code == 2
     assert "not_there" in capsys.readouterr().err
+
+
+def test_what_a_constructor_refuses_is_one_message(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["train.py"])
+    config = str(CONFIGS / "train" / "fncf_synthetic.yaml")
+    assert train.run(["fit", "--config", config, "--data.init_args.negatives_per_positive", "0"]) == 2
+    message = capsys.readouterr().err
+    assert "train.py: expected negatives_per_positive of at least 1; found 0" in message
+    assert "Traceback" not in message

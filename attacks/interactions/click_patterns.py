@@ -43,12 +43,26 @@ def patterns(length: int) -> Tensor:
     return (torch.arange(2**length)[:, None] >> torch.arange(length) & 1).float()
 
 
-def possible(mask: Tensor) -> Tensor:
-    """Which patterns a list can send: ``(..., L)`` -> ``(..., 2^L)``; some document clicked, not all, no padding."""
+@functools.cache
+def pattern_pairs(length: int) -> tuple[Tensor, Tensor]:
+    """Positions ``(2, P)`` of every pair ``i <= j``, and ``(P, 2^L)`` which patterns click both, float64."""
+    positions = torch.triu_indices(length, length)
+    codes = patterns(length).double().T
+    return positions, codes[positions[0]] * codes[positions[1]]
+
+
+def possible(mask: Tensor, *, every: bool = False) -> Tensor:
+    """Which patterns a list can send: ``(..., L)`` -> ``(..., 2^L)``; some document clicked, not all, no padding.
+
+    Args:
+        mask: ``(..., L)`` True for documents.
+        every: also none or all of them clicked.
+    """
     codes = patterns(mask.shape[-1]).to(mask.device)
     real = mask.float()
     clicked = real @ codes.T
-    return (codes.sum(1) == clicked) & (clicked > 0) & (clicked < real.sum(-1, keepdim=True))
+    inside = codes.sum(1) == clicked
+    return inside if every else inside & (clicked > 0) & (clicked < real.sum(-1, keepdim=True))
 
 
 def steps_for_grades(click_model: str, grades: Tensor, num_grades: int) -> CascadeStep:
@@ -65,7 +79,7 @@ def steps_for_law(click_model: str, law: Tensor, length: int) -> CascadeStep:
     return CascadeStep(*(value.expand(length) for value in averages))
 
 
-def cascade_log_law(steps: CascadeStep, mask: Tensor) -> Tensor:
+def cascade_log_law(steps: CascadeStep, mask: Tensor, *, every: bool = False) -> Tensor:
     """Log probability of every pattern of a list, given that it can be sent at all.
 
     The user goes down the list: passes or clicks, and after a click may leave.
@@ -73,6 +87,7 @@ def cascade_log_law(steps: CascadeStep, mask: Tensor) -> Tensor:
     Args:
         steps: the cascade, ``(..., L)`` or ``(L,)``.
         mask: ``(..., L)`` True for documents; padding comes last.
+        every: lists of which nothing or everything was clicked are sent too.
 
     Returns:
         ``(..., 2^L)``, ``-inf`` where impossible; all ``-inf`` where the list can send nothing.
@@ -89,25 +104,27 @@ def cascade_log_law(steps: CascadeStep, mask: Tensor) -> Tensor:
     final = (codes > 0) & (codes.flip(-1).cumsum(-1).flip(-1) == 1)
     ends = torch.logaddexp(stop[..., None, :].expand(after.shape), on[..., None, :] + after)
     total = ((before + ends) * final).sum(-1)
-    total = total.masked_fill(~possible(mask) | (total < -80), -torch.inf)
+    total[..., 0] = passed.sum(-1)
+    total = total.masked_fill(~possible(mask, every=every) | (total < -80), -torch.inf)
     return total - _log_sum(total)
 
 
-def uniform_log_law(mask: Tensor) -> Tensor:
+def uniform_log_law(mask: Tensor, *, every: bool = False) -> Tensor:
     """Every pattern that can be sent is as likely as any other: ``(..., L)`` -> ``(..., 2^L)``."""
-    total = torch.zeros(*mask.shape[:-1], 2 ** mask.shape[-1]).masked_fill(~possible(mask), -torch.inf)
+    total = torch.zeros(*mask.shape[:-1], 2 ** mask.shape[-1]).masked_fill(~possible(mask, every=every), -torch.inf)
     return total - _log_sum(total)
 
 
-def count_log_law(steps: CascadeStep, mask: Tensor) -> Tensor:
+def count_log_law(steps: CascadeStep, mask: Tensor, *, every: bool = False) -> Tensor:
     """Only the number of clicks has the cascade's law; which documents were clicked is uniform."""
-    law = cascade_log_law(steps, mask).exp()
+    law = cascade_log_law(steps, mask, every=every).exp()
     count = patterns(mask.shape[-1]).sum(1).long().to(mask.device)
     size = torch.zeros(*mask.shape[:-1], mask.shape[-1] + 1, device=mask.device)
     index = count.expand(law.shape)
     mass = size.scatter_add(-1, index, law)
-    members = size.scatter_add(-1, index, possible(mask).float())
-    return (mass / members.clamp(min=1)).gather(-1, index).masked_fill(~possible(mask), 0.0).log()
+    inside = possible(mask, every=every)
+    members = size.scatter_add(-1, index, inside.float())
+    return (mass / members.clamp(min=1)).gather(-1, index).masked_fill(~inside, 0.0).log()
 
 
 def sample_patterns(log_law: Tensor, generator: torch.Generator) -> Tensor:

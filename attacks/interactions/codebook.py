@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from attacks.base import Attack, InteractionEstimate, ServerView, ThreatModel, ViewError
-from attacks.interactions.click_patterns import patterns
+from attacks.interactions.click_patterns import pattern_pairs, patterns
 from attacks.interactions.list_priors import ListPrior, log_prior
-from attacks.interactions.list_update import click_map, stack_model
+from attacks.interactions.list_update import click_map, model_deltas, stack_model
 from attacks.interactions.lists import Lists, ranked_lists
 
 _OVERLAP = 0.05
@@ -45,7 +45,7 @@ class Codebook(Attack):
         needs=("served", "lists", "features", "learner", "deltas"),
     )
 
-    def __init__(self, *, prior: ListPrior = "uniform", victims_at_once: int = 32) -> None:
+    def __init__(self, *, prior: ListPrior = "uniform", victims_at_once: int = 8) -> None:
         if victims_at_once < 1:
             raise ValueError(f"expected victims_at_once of at least 1, got {victims_at_once}")
         self.prior: ListPrior = prior
@@ -68,13 +68,17 @@ class Codebook(Attack):
         maps = click_map(model, lists.features[chunk].double(), mask, learner.learning_rate)
         channel = _channel(view, chunk, maps)
         prior = log_prior(self.prior, mask, learner).double()
-        factors, weights = _clip_factors(channel, prior, generator)
-        evidence = _log_likelihood(channel, factors) + prior[:, None]
-        per_list = evidence.logsumexp(-1, keepdim=True)
-        factor = (per_list.squeeze(-1).nan_to_num(neginf=0.0).sum(-1) + weights).softmax(1)
-        posterior = (evidence - per_list).exp().nan_to_num(nan=0.0)
-        mixed = (posterior * factor[..., None, None]).sum(1)
-        return mixed @ patterns(mask.shape[-1]).double()
+        energy = _energies(channel)
+        factors, weights = _clip_factors(channel, energy, prior, generator)
+        evidence = _log_likelihood(channel, energy, factors).add_(prior[:, None])
+        # One pass of exponentials gives both each list's evidence and its marginals.
+        highest = evidence.amax(-1, keepdim=True).nan_to_num(neginf=0.0)
+        chances = evidence.sub_(highest).exp_()
+        total = chances.sum(-1)
+        evidence_of_list = (highest.squeeze(-1) + total.log()).masked_fill(total == 0, 0.0)
+        factor = (evidence_of_list.sum(-1) + weights).softmax(1)
+        marginals = (chances @ patterns(mask.shape[-1]).double()) / total.clamp(min=1e-300)[..., None]
+        return (marginals * factor[..., None, None]).sum(1)
 
 
 @dataclass(frozen=True)
@@ -96,7 +100,8 @@ class _Channel:
 
 def _channel(view: ServerView, chunk: Tensor, maps: dict[str, Tensor]) -> _Channel:
     codes = torch.cat(list(maps.values()), dim=3)
-    update = torch.cat([view.deltas[name][chunk].double().flatten(1) for name in maps], dim=1)
+    sent = model_deltas(view)
+    update = torch.cat([sent[name][chunk].double().flatten(1) for name in maps], dim=1)
     _refuse_overlap(codes)
     name = next(iter(maps))
     noise = view.noise_scale(name)
@@ -119,21 +124,26 @@ def _refuse_overlap(codes: Tensor) -> None:
         )
 
 
-def _log_likelihood(channel: _Channel, factors: Tensor) -> Tensor:
-    """``(V, S, Q, 2^L)`` for factors ``(V, S)``, up to a constant."""
+def _log_likelihood(channel: _Channel, energy: Tensor, factors: Tensor) -> Tensor:
+    """``(V, S, Q, 2^L)`` for energies ``(V, Q, 2^L)`` and factors ``(V, S)``, up to a constant."""
     linear = channel.projected @ patterns(channel.projected.shape[-1]).double().T
     factor = factors[..., None, None]
-    energy = _energies(channel)[:, None]
-    return (factor * linear[:, None] - factor**2 * energy / 2) / channel.sigma[:, None, None, None] ** 2
+    precision = 1 / channel.sigma[:, None, None, None] ** 2
+    likelihood: Tensor = (factor * precision) * linear[:, None]
+    return likelihood.addcmul_(factor**2 * precision / 2, energy[:, None], value=-1)
 
 
 def _energies(channel: _Channel) -> Tensor:
     """``(V, Q, 2^L)`` squared norm of what each pattern of a list sends."""
-    codes = patterns(channel.projected.shape[-1]).double()
-    return ((codes @ channel.gram) * codes).sum(-1)
+    (first, second), both = pattern_pairs(channel.projected.shape[-1])
+    # Products off the diagonal count twice.
+    products = channel.gram[..., first, second] * torch.where(first == second, 1.0, 2.0)
+    return products @ both
 
 
-def _clip_factors(channel: _Channel, prior: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def _clip_factors(
+    channel: _Channel, energy: Tensor, prior: Tensor, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
     """Factors by which clipping may have shrunk the update, ``(V, S)``, and their log weights.
 
     The law of the factor comes of patterns drawn from the prior.
@@ -145,8 +155,8 @@ def _clip_factors(channel: _Channel, prior: Tensor, generator: torch.Generator) 
     # A list that can send nothing has an empty law, and no code: any pattern of it adds nothing.
     chances[chances.sum(1) == 0] = 1
     drawn = torch.multinomial(chances, _DRAWS, replacement=True, generator=generator).reshape(*prior.shape[:2], _DRAWS)
-    energy = _energies(channel).gather(2, drawn).sum(1)
-    logs = (channel.clip / energy.sqrt().clamp(min=1e-12)).clamp(max=1).log()
+    sent = energy.gather(2, drawn).sum(1)
+    logs = (channel.clip / sent.sqrt().clamp(min=1e-12)).clamp(max=1).log()
     centre, spread = logs.mean(1, keepdim=True), logs.std(1, keepdim=True).clamp(min=1e-3)
     steps = torch.linspace(-2.5, 2.5, _GRID, dtype=torch.float64)
     return (centre + spread * steps).clamp(max=0).exp(), (-(steps**2) / 2).expand(len(prior), -1)

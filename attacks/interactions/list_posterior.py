@@ -9,7 +9,7 @@ from torch import Tensor
 from attacks.base import Attack, InteractionEstimate, RankingLearner, ServerView, ThreatModel, ViewError
 from attacks.interactions.click_patterns import sample_patterns
 from attacks.interactions.list_priors import ListPrior, log_prior
-from attacks.interactions.list_update import click_map, stack_model
+from attacks.interactions.list_update import click_map, model_deltas, stack_model
 from attacks.interactions.lists import Lists, ranked_lists
 from attacks.interactions.pattern_sampler import sample_lists
 
@@ -77,7 +77,7 @@ class ListPosterior(Attack):
             lists.features[chunk].double(),
             lists.mask[chunk],
         )
-        deltas = {name: view.deltas[name][chunk].double() for name in view.model}
+        deltas = {name: value[chunk].double() for name, value in model_deltas(view).items()}
         prior = log_prior(self.prior, problem.mask, problem.learner).double()
         clicks = sample_patterns(prior[:, None].expand(-1, self.simulated, -1, -1), generator).double()
         whitening = _whitening(problem.errors(clicks, generator), view.noise_scale(next(iter(deltas))))

@@ -30,6 +30,8 @@ class PriorOnly(Attack):
     def run(self, view: ServerView, *, generator: torch.Generator) -> InteractionEstimate:
         """See `Attack.run`."""
         lists = ranked_lists(view)
-        law = log_prior(self.prior, lists.mask, view.ranker()).exp()
-        scores = lists.of_items(law @ patterns(lists.mask.shape[-1]), view.served_mask)
+        # In float64, so that what is equal stays equal: rounding would rank lists by their length.
+        law = log_prior(self.prior, lists.mask, view.ranker()).double().softmax(-1).nan_to_num()
+        marginals = (law @ patterns(lists.mask.shape[-1]).double()).float()
+        scores = lists.of_items(marginals, view.served_mask)
         return InteractionEstimate(scores=scores, decisions=(scores > 0.5) & view.served_mask)

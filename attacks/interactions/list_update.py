@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from attacks.base import ServerView, ViewError
 from attacks.interactions.pair_weights import laplacian, pair_weights
 
 LINEAR, HIDDEN, OUTPUT = "ranker.weight", "hidden.weight", "output.weight"
@@ -13,6 +14,20 @@ LINEAR, HIDDEN, OUTPUT = "ranker.weight", "hidden.weight", "output.weight"
 def stack_model(model: Mapping[str, Tensor], victims: int) -> dict[str, Tensor]:
     """The same ranker for every victim, ``(V, *shape)``."""
     return {name: value.expand(victims, *value.shape) for name, value in model.items()}
+
+
+def model_deltas(view: ServerView) -> dict[str, Tensor]:
+    """Deltas of all of the ranker's parameters, ``(V, *shape)`` each.
+
+    Raises:
+        ViewError: clients sent something else, or some were not recorded.
+    """
+    missing = [name for name in view.model if name not in view.deltas]
+    if missing:
+        raise ViewError(
+            f"expected the deltas of {', '.join(missing)}, got {', '.join(view.deltas)}; record all of them"
+        )
+    return {name: view.deltas[name] for name in view.model}
 
 
 def ranker_outputs(model: Mapping[str, Tensor], features: Tensor) -> tuple[Tensor, dict[str, Tensor]]:

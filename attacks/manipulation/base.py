@@ -1,7 +1,7 @@
 """Adversarial data manipulation: what the server sends instead of the real features (RAIFLE, section III.C)."""
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import torch
@@ -32,3 +32,13 @@ class Manipulation(abc.ABC):
         Returns:
             ``(C, Q, L, F)``, zero where padded.
         """
+
+    def of_cohort(
+        self, model: Mapping[str, Tensor], features: Tensor, mask: Tensor, *, generators: Sequence[torch.Generator]
+    ) -> Tensor:
+        """The features sent to the clients of a cohort, each drawn with a generator of its own; see `features`."""
+        sent = [
+            self.features(model, features[client : client + 1], mask[client : client + 1], generator=generator)
+            for client, generator in enumerate(generators)
+        ]
+        return torch.cat(sent) if sent else features

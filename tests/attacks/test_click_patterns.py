@@ -79,3 +79,13 @@ def test_priors_know_no_more_than_they_say() -> None:
         of_that_count = (clicks == number) & possible(mask)
         assert float(count[of_that_count].std()) < 1e-6
         torch.testing.assert_close(count[of_that_count].sum(), cascade.exp()[of_that_count].sum())
+
+
+@pytest.mark.parametrize("click_model", ["perfect", "navigational", "informational"])
+def test_with_every_list_sent_the_law_is_the_walks_own(click_model: str) -> None:
+    grades = [1, 2, 0, 1]
+    mask = torch.tensor([True] * 4)
+    law = cascade_log_law(steps_for_grades(click_model, torch.tensor(grades), 3), mask, every=True).exp()
+    expected = torch.tensor([walked(click_model, grades, tuple(p), 3) for p in patterns(4).int().tolist()])
+    torch.testing.assert_close(law, expected)
+    assert float(uniform_log_law(mask, every=True).exp().min()) == 1 / 16

@@ -84,3 +84,11 @@ def test_uniform_priors_say_nothing(tmp_path: Path) -> None:
     estimate = PriorOnly(prior="uniform")(view, generator=torch.Generator())
     assert isinstance(estimate, InteractionEstimate)
     assert float(estimate.scores[view.served_mask].std()) < 1e-3
+
+
+def test_who_knows_nothing_of_the_clicks_ranks_no_list_over_another(tmp_path: Path) -> None:
+    data = source()
+    view = first_view(record(tmp_path, data, ranker(data)))
+    estimate = PriorOnly(prior="uniform")(view, generator=generator_for(0, "attack"))
+    assert isinstance(estimate, InteractionEstimate)
+    assert set(estimate.scores[view.served_mask].tolist()) == {0.5}

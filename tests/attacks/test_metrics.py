@@ -73,3 +73,10 @@ def test_two_means_finds_the_gap() -> None:
     values = torch.tensor([[0.1, 0.2, 5.0, 0.15, 9.0], [1.0, 1.0, 1.0, 1.0, 1.0]])
     mask = torch.tensor([[True, True, True, True, False], [True] * 5])
     assert two_means(values, mask).tolist() == [[False, False, True, False, False], [False] * 5]
+
+
+def test_the_bootstrap_of_many_victims_is_drawn_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = torch.rand(50, generator=torch.Generator().manual_seed(0))
+    whole = bootstrap(values, generator=torch.Generator().manual_seed(1))
+    monkeypatch.setattr("attacks.metrics._NUMBERS_AT_ONCE", 333)
+    assert bootstrap(values, generator=torch.Generator().manual_seed(1)) == whole

@@ -9,11 +9,13 @@ from lightning import Trainer
 
 from attacks.base import InteractionEstimate, ServerView, ViewError
 from attacks.interactions.codebook import Codebook as CodebookAttack
+from attacks.interactions.list_posterior import ListPosterior
 from attacks.interactions.lists import ranked_lists
 from attacks.manipulation.base import Manipulation
 from attacks.manipulation.codebook import Codebook
 from attacks.manipulation.fingerprint import Fingerprint
 from attacks.manipulation.noise import NoiseInjection
+from attacks.manipulation.permutation import Permutation
 from attacks.metrics import auc_per_victim
 from callbacks.delta_recorder import DeltaRecorder
 from datamodules.deltas import Recording
@@ -156,13 +158,37 @@ def test_codebook_refuses_features_that_are_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "manipulation", [NoiseInjection(), NoiseInjection(share_of_features=0.5), Fingerprint(), Codebook()]
+    "manipulation",
+    [
+        NoiseInjection(),
+        NoiseInjection(share_of_features=0.5),
+        Fingerprint(),
+        Permutation(),
+        Permutation(among="client"),
+        Codebook(),
+    ],
 )
 def test_manipulation_keeps_padding_zero(manipulation: Manipulation) -> None:
     data = source()
     module = ranker(data, manipulation=manipulation)
     cohort = module.interact(data.cohort(0), module.public_parameters())
     assert float(cohort.examples["features"][~cohort.examples["shown"]].abs().sum()) == 0
+
+
+def test_permuted_features_are_read_and_shuffled_updates_give_chance(tmp_path: Path) -> None:
+    data = source(queries_per_client=2)
+    recording = record(tmp_path, data, ranker(data, manipulation=Permutation()))
+    view = first_view(recording)
+    labels = recording.truth(view)["labels"]
+    attack = ListPosterior(prior="uniform", sweeps=30, simulated=16, chains=2)
+    turned = {name: value.roll(1, 0) for name, value in view.deltas.items()}
+    means = []
+    for seen in (view, dataclasses.replace(view, deltas=turned)):
+        estimate = attack(seen, generator=generator_for(0, "attack"))
+        assert isinstance(estimate, InteractionEstimate)
+        means.append(float(auc_per_victim(estimate.scores, labels, view.served_mask).nanmean()))
+    assert means[0] > 0.95
+    assert abs(means[1] - 0.5) < 0.12
 
 
 def test_codebook_scores_are_equal_within_a_list() -> None:

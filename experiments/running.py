@@ -1,0 +1,55 @@
+"""Runs the cells of a table, one after the other or several at once."""
+
+import logging
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import joblib
+import torch
+from tqdm import tqdm
+
+from experiments.base import PaperCell
+from reports.evaluation import Evaluation
+
+Finished = tuple[Evaluation, dict[str, float]]
+
+
+def default_jobs(*, small_cells: bool) -> int:
+    """How many cells to run at once: as many as there are cores where each keeps one core busy."""
+    return len(os.sched_getaffinity(0)) if small_cells else 1
+
+
+def run_cells(cells: Sequence[PaperCell], directory: Path, *, jobs: int, name: str) -> list[Evaluation]:
+    """Runs every cell, those finished before excepted, with a bar and the time left.
+
+    Args:
+        cells: what to run.
+        directory: where each cell keeps its recording and scores, in ``cells/KEY``.
+        jobs: cells at once, each in a process of its own with one thread; 1 for this process with all threads.
+        name: what the bar is called.
+    """
+    evaluations = []
+    with tqdm(_results(cells, directory, jobs), total=len(cells), desc=name, unit="cell") as bar:
+        for cell, (found, seconds) in zip(cells, bar, strict=True):
+            spent = f"trained in {seconds['train']:.1f} s, attacked in {seconds['attack']:.1f} s"
+            bar.write(f"{cell.key}: {spent}", file=sys.stderr)
+            evaluations.append(found)
+    return evaluations
+
+
+def _results(cells: Sequence[PaperCell], directory: Path, jobs: int) -> Iterator[Finished]:
+    folders = [directory / "cells" / cell.key for cell in cells]
+    if jobs == 1:
+        yield from (cell.run(folder) for cell, folder in zip(cells, folders, strict=True))
+        return
+    with joblib.parallel_config("loky", inner_max_num_threads=1):
+        parallel = joblib.Parallel(n_jobs=jobs, return_as="generator", pre_dispatch=jobs)
+        yield from parallel(joblib.delayed(_in_process)(cell, at) for cell, at in zip(cells, folders, strict=True))
+
+
+def _in_process(cell: PaperCell, folder: Path) -> Finished:
+    torch.set_num_threads(1)
+    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
+    return cell.run(folder)

@@ -1,0 +1,117 @@
+"""The search for the noise that is best read (RAIFLE, section IV.C): on clients that the server makes up itself."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from cmaes import CMA
+from torch import Tensor
+
+from attacks.base import Attack, InteractionEstimate, RankingLearner, ServerView
+from attacks.interactions.click_patterns import cascade_log_law, sample_patterns, steps_for_law
+from attacks.manipulation.noise import NoiseInjection
+from attacks.metrics import auc_per_victim
+from datamodules.keys import generator_for
+from defenses.base import Defense, Update
+
+
+@dataclass(frozen=True, kw_only=True)
+class MadeUpClients:
+    """Clients that the server simulates: real lists of its own documents, clicks drawn from the public click model.
+
+    Attributes:
+        model: the ranker that is sent, by parameter.
+        features: ``(B, Q, L, F)`` real features of the lists.
+        mask: ``(B, Q, L)`` True for documents; padding comes last.
+        learner: the clients' algorithm.
+        defenses: what clients publicly do to their updates.
+    """
+
+    model: Mapping[str, Tensor]
+    features: Tensor
+    mask: Tensor
+    learner: RankingLearner
+    defenses: Sequence[Defense] = ()
+
+    def attacked(self, scale: float, attack: Attack, *, seed: int) -> Tensor:
+        """AUC ``(B,)`` of the attack on each client where noise of this scale was injected; NaN where there is none.
+
+        The clicks, the orders of the lists and the draws of the noise depend on the seed alone: scales are compared on
+        the same clients.
+        """
+        draws = generator_for(seed, "made-up clients")
+        clicks = self._clicks(draws)
+        order = torch.rand(self.mask.shape[:2], generator=draws).argsort(1)
+        sent = NoiseInjection(scale=scale).features(self.model, self.features, self.mask, generator=draws)
+        update = Update(self.learner.simulate_lists(self.model, sent, self.mask, clicks, order))
+        for defense in self.defenses:
+            update = defense.protect(update, lambda client: generator_for(seed, "made-up defence", client))
+        view = self._view(sent, update)
+        estimate = attack(view, generator=generator_for(seed, attack.name))
+        assert isinstance(estimate, InteractionEstimate)
+        return auc_per_victim(estimate.scores, clicks.flatten(1), view.served_mask)
+
+    def _clicks(self, draws: torch.Generator) -> Tensor:
+        steps = steps_for_law(self.learner.click_model, self.learner.grade_law, self.mask.shape[2])
+        return sample_patterns(cascade_log_law(steps, self.mask), draws)
+
+    def _view(self, sent: Tensor, update: Update) -> ServerView:
+        clients, lists, length = self.mask.shape
+        shown = self.mask.flatten(1)
+        number = torch.arange(lists).repeat_interleave(length).expand(clients, -1)
+        return ServerView(
+            round=0,
+            pseudonyms=torch.arange(clients),
+            example_counts=self.mask.any(2).sum(1),
+            deltas=update.deltas,
+            model=self.model,
+            served=torch.arange(lists * length).expand(clients, -1).where(shown, -1),
+            lists=number.where(shown, -1),
+            features=sent.flatten(1, 2),
+            releases=tuple(r for d in self.defenses for r in d.releases(tuple(self.model))),
+            learner=self.learner,
+        )
+
+
+def evolve_scale(
+    objective: Callable[[float], float],
+    *,
+    lowest: float,
+    highest: float,
+    generations: int = 4,
+    population: int = 5,
+    seed: int = 0,
+) -> float:
+    """The scale that CMA-ES ends at, searched on a logarithmic axis (Hansen and Ostermeier 2001, by `cmaes`).
+
+    Args:
+        objective: of a scale; the larger the better.
+        lowest: smallest scale.
+        highest: largest scale.
+        generations: how often scales are drawn.
+        population: scales in a generation.
+        seed: seed of the draws.
+
+    Returns:
+        The mean of the last distribution: a single best draw would be the luckiest.
+
+    Raises:
+        ValueError: the range is empty.
+    """
+    if not 0 < lowest < highest:
+        raise ValueError(f"expected 0 < lowest < highest, got {lowest} and {highest}")
+    ends = np.log10([[lowest, highest]])
+    search = CMA(mean=ends.mean(1), sigma=float(np.ptp(ends)) / 4, bounds=ends, seed=seed, population_size=population)
+    for _ in range(generations):
+        points = [search.ask() for _ in range(population)]
+        # The library minimises.
+        search.tell([(point, -objective(10 ** float(point[0]))) for point in points])
+    return min(max(10 ** float(search.mean[0]), lowest), highest)
+
+
+def mean_auc(values: Tensor) -> float:
+    """The mean over clients that have an AUC; a half where none has."""
+    found = float(values.nanmean())
+    return found if math.isfinite(found) else 0.5

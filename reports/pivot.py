@@ -1,0 +1,76 @@
+"""A long table made wide: one column for each value of a key, e.g. of the privacy budget."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reports.results import Result
+from reports.tables import describe_setting
+
+_ACROSS = ("epsilon", "participants", "manipulated_users", "scale", "queries", "rounds")
+"""Keys whose values may become columns, the first that varies most."""
+_LONG = 24
+"""Cells from which a table is better read wide."""
+
+
+@dataclass(frozen=True)
+class Pivot:
+    """A wide table.
+
+    Attributes:
+        header: names of the columns.
+        rows: as many texts each.
+    """
+
+    header: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+
+
+def pivot(results: Sequence[Result]) -> Pivot | None:
+    """The results as a wide table; None where they are few or no key varies.
+
+    A cell reads ``mean±half the interval (paper)``.
+    """
+    key = across(results)
+    if key is None or len(results) < _LONG:
+        return None
+    columns = list(dict.fromkeys(str(r.setting[key]) for r in results if key in r.setting))
+    named = varying(results) - {key}
+    lines: dict[tuple[str, str, str], dict[str, Result]] = {}
+    for result in results:
+        where = describe_setting(result, named)
+        line = lines.setdefault((where, result.attack, result.metric), {})
+        line[str(result.setting.get(key, columns[0]))] = result
+    several_metrics = len({r.metric for r in results}) > 1
+    rows = [_row(name, line, columns, several_metrics) for name, line in lines.items()]
+    metric = ("metric",) if several_metrics else ()
+    return Pivot(("setting", "attack", *metric, *(f"{key} {value}" for value in columns), "n"), rows)
+
+
+def across(results: Sequence[Result]) -> str | None:
+    """The key whose values become columns."""
+    counts = {key: len({str(r.setting[key]) for r in results if key in r.setting}) for key in _ACROSS}
+    best = max(_ACROSS, key=lambda key: counts[key])
+    return best if counts[best] > 1 else None
+
+
+def varying(results: Sequence[Result]) -> set[str]:
+    """Keys of the settings that do not have one value throughout."""
+    keys = {key for result in results for key in result.setting}
+    return {key for key in keys if len({repr(result.setting.get(key)) for result in results}) > 1}
+
+
+def _row(
+    name: tuple[str, str, str], line: Mapping[str, Result], columns: Sequence[str], with_metric: bool
+) -> tuple[str, ...]:
+    where, attack, metric = name
+    sizes = sorted({result.n for result in line.values()})
+    size = str(sizes[0]) if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
+    cells = (_cell(line[column]) if column in line else "" for column in columns)
+    return (where, attack, *((metric,) if with_metric else ()), *cells, size)
+
+
+def _cell(result: Result) -> str:
+    half = (result.ci95[1] - result.ci95[0]) / 2
+    paper: Any = "" if result.paper is None else f" ({result.paper.value:.2f})"
+    return f"{result.mean:.3f}±{half:.3f}{paper}"

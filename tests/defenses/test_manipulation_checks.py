@@ -1,0 +1,161 @@
+"""Checks of features: each statistic against a slow reference, what each finds, and what it cannot."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from attacks.manipulation.base import Manipulation
+from attacks.manipulation.codebook import LINEAR, Codebook
+from attacks.manipulation.fingerprint import Fingerprint
+from attacks.manipulation.noise import NoiseInjection
+from attacks.manipulation.permutation import Permutation
+from defenses.manipulation_checks.base import Received, threshold
+from defenses.manipulation_checks.constant_columns import constant_share
+from defenses.manipulation_checks.correlation import list_correlations
+from defenses.manipulation_checks.distribution import Distribution, kolmogorov_smirnov
+from defenses.manipulation_checks.entropy import Entropy, column_entropy
+from defenses.manipulation_checks.equal_scores import score_spread
+from defenses.manipulation_checks.registry import CHECKS
+from errors import InputError
+
+FEATURES = 30
+
+
+def clients(count: int, seed: int) -> Received:
+    """Ragged lists of documents whose features depend on one another, with exact zeros, in [0, 1]."""
+    generator = torch.Generator().manual_seed(seed)
+    model = {LINEAR: torch.rand(FEATURES, generator=torch.Generator().manual_seed(9)) * 2 - 1}
+    quality = torch.rand(count, 3, 8, 1, generator=generator)
+    own = torch.rand(count, 3, 8, FEATURES, generator=generator)
+    features = (quality + own - 0.5).clamp(0, 1)
+    mask = torch.arange(8) < torch.randint(4, 9, (count, 3, 1), generator=generator)
+    return Received(features=features * mask[..., None], mask=mask, model=model)
+
+
+def manipulated(honest: Received, manipulation: Manipulation) -> Received:
+    generator = torch.Generator().manual_seed(5)
+    sent = manipulation.features(honest.model, honest.features, honest.mask, generator=generator)
+    return dataclasses.replace(honest, features=sent)
+
+
+def flagged(name: str, judged: Received) -> float:
+    check, reference = CHECKS[name](), clients(40, seed=1)
+    limit = threshold(check(clients(200, seed=2), reference))
+    return float((check(judged, reference) > limit).double().mean())
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_honest_clients_are_rarely_flagged(name: str) -> None:
+    assert flagged(name, clients(400, seed=3)) < 0.1
+
+
+@pytest.mark.parametrize(
+    ("name", "manipulation"),
+    [
+        ("constant-columns", Fingerprint()),
+        ("entropy", NoiseInjection()),
+        ("distribution", NoiseInjection(share_of_real=0.5)),
+        ("range", NoiseInjection(share_of_features=0.3)),
+        ("equal-scores", Codebook()),
+        ("correlation", Permutation()),
+    ],
+)
+def test_a_check_finds_what_it_is_for(name: str, manipulation: Manipulation) -> None:
+    assert flagged(name, manipulated(clients(100, seed=4), manipulation)) > 0.95
+
+
+@pytest.mark.parametrize("name", ["constant-columns", "entropy", "distribution", "range"])
+def test_no_check_of_single_columns_sees_a_permutation(name: str) -> None:
+    honest, reference = clients(20, seed=4), clients(10, seed=1)
+    check = CHECKS[name]()
+    torch.testing.assert_close(check(manipulated(honest, Permutation()), reference), check(honest, reference))
+
+
+def test_kolmogorov_smirnov_is_scipys() -> None:
+    received, reference = clients(6, seed=6), clients(5, seed=7).documents()
+    found = kolmogorov_smirnov(received, reference)
+    for client in range(6):
+        own = received.of(torch.tensor([client])).documents()
+        for column in range(FEATURES):
+            expected = stats.ks_2samp(own[:, column].numpy(), reference[:, column].numpy()).statistic
+            assert float(found[client, column]) == pytest.approx(expected, abs=1e-12)
+
+
+def test_largest_distribution_statistic_is_that_of_the_smallest_asymptotic_p_value() -> None:
+    received, reference = clients(4, seed=6), clients(5, seed=7)
+    found = Distribution(combined="largest")(received, reference)
+    documents = reference.documents()
+    for client in range(4):
+        own = received.of(torch.tensor([client])).documents()
+        distances = [stats.ks_2samp(own[:, f].numpy(), documents[:, f].numpy()).statistic for f in range(FEATURES)]
+        scale = np.sqrt(len(own) * len(documents) / (len(own) + len(documents)))
+        least = min(stats.kstwobign.sf(scale * d) for d in distances)
+        assert stats.kstwobign.sf(float(found[client])) == pytest.approx(least)
+
+
+def test_entropy_is_scipys_of_a_histogram() -> None:
+    received = manipulated(clients(4, seed=6), NoiseInjection(scale=2.0))
+    low, high = torch.linspace(-0.5, 0, FEATURES), torch.linspace(0.5, 2, FEATURES)
+    found = column_entropy(received, low, high, 7)
+    for client in range(4):
+        own = received.of(torch.tensor([client])).documents().numpy()
+        for column in range(FEATURES):
+            inside = np.linspace(float(low[column]), float(high[column]), 8)
+            counts = np.histogram(own[:, column], np.concatenate([[-np.inf], inside, [np.inf]]))[0]
+            assert float(found[client, column]) == pytest.approx(stats.entropy(counts), abs=1e-6)
+
+
+def test_correlations_are_numpys() -> None:
+    received = clients(2, seed=6)
+    received.features[1, :, :, 0] = 0.3
+    found = list_correlations(received.features, received.mask * 1 > 0)
+    for client in range(2):
+        lists = [received.features[client, q][received.mask[client, q]].double().numpy() for q in range(3)]
+        centred = np.concatenate([rows - rows.mean(0) for rows in lists])
+        norms = np.linalg.norm(centred, axis=0)
+        norms[norms < 1e-6] = np.inf
+        expected = (centred / norms).T @ (centred / norms)
+        np.fill_diagonal(expected, 0)
+        np.testing.assert_allclose(found[client].numpy(), expected, atol=1e-9)
+
+
+def test_constant_columns_and_spread_by_hand() -> None:
+    features = torch.tensor([[[[1.0, 2.0], [1.0, 3.0], [0.0, 0.0]], [[4.0, 4.0], [5.0, 5.0], [6.0, 9.0]]]])
+    mask = torch.tensor([[[True, True, False], [True, True, True]]])
+    assert constant_share(features, mask).tolist() == [[0.5, 0.0]]
+    received = Received(features=features, mask=mask, model={LINEAR: torch.tensor([1.0, 0.0])})
+    torch.testing.assert_close(score_spread(received), torch.tensor([[0.0, (2 / 3) ** 0.5]], dtype=torch.float64))
+
+
+def test_a_threshold_keeps_its_promise_on_average() -> None:
+    generator = torch.Generator().manual_seed(0)
+    draws = torch.randn(4000, 40, generator=generator).exp()
+    rates = [float(row[-1] > threshold(row[:-1], 0.05)) for row in draws]
+    assert np.mean(rates) == pytest.approx(0.05, abs=4 * np.sqrt(0.05 * 0.95 / 4000))
+    assert threshold(torch.arange(19), 0.05) == 18
+
+
+def test_a_client_without_documents_is_never_flagged() -> None:
+    received = clients(2, seed=3)
+    empty = Received(features=received.features * 0, mask=torch.zeros_like(received.mask), model=received.model)
+    for kind in CHECKS.values():
+        assert kind()(empty, clients(5, seed=1)).tolist() == [torch.finfo(torch.float64).min] * 2
+
+
+def test_what_makes_no_sense_is_refused() -> None:
+    with pytest.raises(InputError, match="at least 19 honest clients"):
+        threshold(torch.arange(18), 0.05)
+    with pytest.raises(InputError, match="between 0 and 1"):
+        threshold(torch.arange(18), 0)
+    received = clients(2, seed=3)
+    with pytest.raises(InputError, match="a reference of documents"):
+        Entropy()(received, Received(features=received.features[..., :3], mask=received.mask, model={}))
+    with pytest.raises(InputError, match="features \\(C, Q, L, F\\)"):
+        Received(features=received.features[0], mask=received.mask, model={})
+    with pytest.raises(ValueError, match="bins"):
+        Entropy(bins=0)
+    with pytest.raises(ValueError, match="combined"):
+        Distribution(combined="median")  # type: ignore[arg-type]

@@ -1,0 +1,50 @@
+"""Long tables made wide, and the figure of many panels."""
+
+from reports.facets import against
+from reports.pivot import across, pivot
+from reports.results import Paper, Result
+
+
+def cell(epsilon: float | str, queries: int, ranker: str, attack: str = "codebook") -> Result:
+    setting = {"data": "MQ2008", "ranker": ranker, "queries": queries, "epsilon": epsilon}
+    mean = 0.9 if epsilon == "inf" else 0.6
+    return Result(
+        attack, setting, "auc", mean, 0.1, (mean - 0.02, mean + 0.04), 116, 0.1, Paper(0.77, "RAIFLE Table VII")
+    )
+
+
+TABLE = [
+    cell(epsilon, queries, ranker)
+    for ranker in ("linear", "neural-4")
+    for queries in (4, 8, 16)
+    for epsilon in (1, 20, 100, 500, "inf")
+]
+
+
+def test_a_long_table_gets_a_column_for_each_budget() -> None:
+    wide = pivot(TABLE)
+    assert wide is not None
+    assert wide.header == (
+        *("setting", "attack"), "epsilon 1", "epsilon 20", "epsilon 100", "epsilon 500", "epsilon inf", "n",
+    )  # fmt: skip
+    assert len(wide.rows) == 6
+    assert wide.rows[1] == (
+        *("linear, queries 8", "codebook"), *["0.600±0.030 (0.77)"] * 4, "0.900±0.030 (0.77)", "116",
+    )  # fmt: skip
+
+
+def test_a_line_that_lacks_a_cell_leaves_it_empty() -> None:
+    wide = pivot([*TABLE, cell(20, 4, "linear", attack="raifle")])
+    assert wide is not None
+    assert wide.rows[-1][2:4] == ("", "0.600±0.030 (0.77)")
+
+
+def test_a_short_table_and_one_of_a_single_setting_stay_as_they_are() -> None:
+    assert pivot(TABLE[:10]) is None
+    assert across([cell(20, 4, "linear")]) is None
+
+
+def test_the_figure_has_a_panel_for_each_ranker_and_a_line_for_each_number_of_queries() -> None:
+    drawn = against(TABLE, "epsilon", "auc")
+    for text in ("linear", "neural-4", "codebook, queries 16", "inf"):
+        assert f"<!-- {text} -->" in drawn
