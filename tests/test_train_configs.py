@@ -71,5 +71,5 @@ def test_what_a_constructor_refuses_is_one_message(
     config = str(CONFIGS / "train" / "fncf_synthetic.yaml")
     assert train.run(["fit", "--config", config, "--data.init_args.negatives_per_positive", "0"]) == 2
     message = capsys.readouterr().err
-    assert "train.py: expected negatives_per_positive of at least 1; found 0" in message
+    assert "train.py: expected negatives_per_positive" in message
     assert "Traceback" not in message
