@@ -6,8 +6,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import joblib
 import torch
+from joblib import Parallel, delayed, parallel_config
 from tqdm import tqdm
 
 from experiments.base import PaperCell
@@ -44,9 +44,9 @@ def _results(cells: Sequence[PaperCell], directory: Path, jobs: int) -> Iterator
     if jobs == 1:
         yield from (cell.run(folder) for cell, folder in zip(cells, folders, strict=True))
         return
-    with joblib.parallel_config("loky", inner_max_num_threads=1):
-        parallel = joblib.Parallel(n_jobs=jobs, return_as="generator", pre_dispatch=jobs)
-        yield from parallel(joblib.delayed(_in_process)(cell, at) for cell, at in zip(cells, folders, strict=True))
+    with parallel_config("loky", inner_max_num_threads=1):
+        parallel = Parallel(n_jobs=jobs, return_as="generator", pre_dispatch=jobs)
+        yield from parallel(delayed(_in_process)(cell, at) for cell, at in zip(cells, folders, strict=True))
 
 
 def _in_process(cell: PaperCell, folder: Path) -> Finished:
