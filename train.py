@@ -17,6 +17,7 @@ from datamodules.steam import Steam
 from datamodules.synthetic import SyntheticRecommender
 from datamodules.synthetic_ranking import SyntheticRanking
 from defenses.guardrail import Guardrail
+from defenses.refusal import RefuseProbes
 from defenses.row_noise import RowNoise
 from errors import input_error_in
 from modules.central import CentralFNCF
@@ -29,7 +30,7 @@ SHORT_NAMES = (
     *(DeltaRecorder, PrivacyBudget),
     *(MovieLens, Steam, SyntheticRecommender, LETOR, MSLR, SyntheticRanking),
     *(FNCF, CentralFNCF, FOLtRES, FPDGD, FederatedMF),
-    *(RowNoise, Guardrail),
+    *(RowNoise, RefuseProbes, Guardrail),
 )
 """Classes that a config may name without their module: jsonargparse finds what was imported."""
 

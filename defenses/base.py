@@ -33,6 +33,21 @@ class Update:
         return (self.rows[parameter] >= 0).reshape(*delta.shape[:2], *[1] * (delta.dim() - 2))
 
 
+def hold_back(update: Update, sent: Tensor) -> Update:
+    """The update with nothing of the clients that do not send.
+
+    Args:
+        update: what would be sent.
+        sent: ``(C,)`` True for the clients that send, if they did so before.
+    """
+    if update.sent is not None:
+        sent = sent & update.sent
+    deltas = {
+        name: value * sent.reshape(-1, *[1] * (value.dim() - 1)).to(value) for name, value in update.deltas.items()
+    }
+    return Update(deltas, update.rows, update.background_scale, sent)
+
+
 OwnView = Callable[[Update], tuple[ServerView, Tensor]]
 """What the server will see of an update, and ``(C, R)`` the clients' own interactions with what they were served."""
 
@@ -53,6 +68,18 @@ class Defense:
 
         Returns:
             ``(C,)`` penalties, or None for none.
+        """
+        return None
+
+    def willing(self, received: Mapping[str, Tensor], clients: Tensor) -> Tensor | None:
+        """Which clients train at all on what the server sent; the others send nothing, and nothing of theirs changes.
+
+        Args:
+            received: the public parameters as the server sent them.
+            clients: ``(C,)`` their numbers.
+
+        Returns:
+            ``(C,)`` bool, or None for all.
         """
         return None
 

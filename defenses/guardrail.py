@@ -7,7 +7,7 @@ from torch import Tensor
 
 from attacks.base import Attack, InteractionEstimate, ServerView, ViewError
 from attacks.metrics import auc_per_victim
-from defenses.base import Defense, OwnView, Update
+from defenses.base import Defense, OwnView, Update, hold_back
 from errors import InputError
 
 
@@ -51,13 +51,7 @@ class Guardrail(Defense):
         if not view.victims:
             return update
         # A client whose interactions are all alike has no AUC: there is nothing to tell apart.
-        sent = ~(self.exposure(view, labels, generators(0)) > self.limit)
-        if update.sent is not None:
-            sent &= update.sent
-        deltas = {
-            name: value * sent.reshape(-1, *[1] * (value.dim() - 1)).to(value) for name, value in update.deltas.items()
-        }
-        return Update(deltas, update.rows, update.background_scale, sent)
+        return hold_back(update, ~(self.exposure(view, labels, generators(0)) > self.limit))
 
     def exposure(self, view: ServerView, labels: Tensor, generator: torch.Generator) -> Tensor:
         """The largest AUC that an attack has on each client.

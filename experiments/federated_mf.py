@@ -13,6 +13,7 @@ from datamodules.movielens import MovieLens
 from datamodules.recommendation import RecommenderDataModule
 from datamodules.steam import Steam
 from datamodules.synthetic import SyntheticRecommender
+from defenses.refusal import RefuseProbes
 from defenses.row_noise import RowNoise
 from errors import InputError
 from experiments.base import check_names
@@ -41,6 +42,7 @@ class Federation:
         protocol: ``batches`` (Protocol 1) or ``epochs`` (Protocol 3).
         clip: L2 norm to which the gradient of each item's vector is clipped, None for no clipping.
         clients: clients of a round; the server adds their messages.
+        refuse: whether clients check the item table and refuse one that looks made up.
     """
 
     dim: int = 16
@@ -51,6 +53,7 @@ class Federation:
     protocol: Protocol = "batches"
     clip: float | None = None
     clients: int = 100
+    refuse: bool = False
 
     def source(self, data: str, labels: Labels, *, root: str | None, seed: int) -> RecommenderDataModule:
         """The clients who can fill a batch, one item of each held out."""
@@ -82,7 +85,7 @@ class Federation:
                 learning_rate=self.learning_rate, batch_size=self.batch, updates=None if epochs else self.updates
             ),
             server=ServerOptimizer(learning_rate=float(self.clients)),
-            defenses=[RowNoise(scale=noise)],
+            defenses=[RowNoise(scale=noise), *([RefuseProbes()] if self.refuse else [])],
             seed=seed,
         )
 

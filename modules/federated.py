@@ -17,7 +17,7 @@ from torchmetrics import Metric
 from attacks.base import Release, ServerView
 from datamodules.cohort import Cohort
 from datamodules.keys import generator_for
-from defenses.base import Defense, Update
+from defenses.base import Defense, Update, hold_back
 from modules.local_optimizers import LocalTraining
 from modules.local_training import LocalResult, Parameters, Task, train_clients
 from modules.registry import learner_from
@@ -173,8 +173,10 @@ class FederatedModule(LightningModule):
             self.task, model, own, cohort, self.local, seed=self.seed, defenses=self.defenses, spent=self._spent
         )
         self._spent = result
+        willing = self._willing(cohort, model)
         for name, table in self.private.items():
-            table[cohort.clients.cpu()] = result.private[name].to(table.device)
+            trained = cohort.clients[willing].cpu()
+            table[trained] = result.private[name][willing].to(table.device)
         update = Update(result.deltas, dict(cohort.rows))
 
         @functools.cache
@@ -186,7 +188,13 @@ class FederatedModule(LightningModule):
         own_view = functools.partial(self._own_view, cohort, model)
         for defense in self.defenses:
             update = defense.review(update, own_view, generators)
-        return update, result.losses.mean()
+        return (update if bool(willing.all()) else hold_back(update, willing)), result.losses.mean()
+
+    def _willing(self, cohort: Cohort, model: Parameters) -> Tensor:
+        """``(C,)`` the clients that train on what they were sent."""
+        answers = [defense.willing(model, cohort.clients) for defense in self.defenses]
+        everyone = torch.ones(len(cohort), dtype=torch.bool, device=self.device)
+        return functools.reduce(torch.logical_and, [a.to(self.device) for a in answers if a is not None], everyone)
 
     def as_deltas(self, update: Update, cohort: Cohort, model: Parameters) -> Update:
         """What the server averages: what was sent, but where clients send something else than deltas of the model."""

@@ -1,0 +1,72 @@
+"""Clients that refuse a made-up item table: nothing is sent, and nothing of theirs changes."""
+
+from pathlib import Path
+
+import torch
+from lightning import LightningModule, Trainer
+from lightning.pytorch.callbacks import Callback
+
+from attacks.base import ITEM_EMBEDDING
+from datamodules.keys import generator_for
+from datamodules.synthetic import SyntheticRecommender
+from defenses.refusal import RefuseProbes
+from modules.mf import FederatedMF
+from modules.recommendation import USER_EMBEDDING
+
+
+def table(purpose: str = "honest-table") -> torch.Tensor:
+    return torch.randn(200, 8, generator=generator_for(0, purpose))
+
+
+def test_a_client_compares_with_the_last_table_that_it_accepted() -> None:
+    refusal = RefuseProbes()
+    clients = torch.tensor([3, 5])
+    honest = {ITEM_EMBEDDING: table()}
+    assert refusal.willing(honest, clients).tolist() == [True, True]
+    assert refusal.willing({ITEM_EMBEDDING: table("another-model")}, clients[:1]).tolist() == [False]
+    assert refusal.willing({ITEM_EMBEDDING: table() + 0.01}, clients).tolist() == [True, True]
+    # Who has seen nothing yet has nothing to compare with.
+    newcomer = torch.tensor([5, 9])
+    assert refusal.willing({ITEM_EMBEDDING: table("another-model")}, newcomer).tolist() == [False, True]
+
+
+def test_tables_that_nobody_remembers_are_let_go() -> None:
+    refusal = RefuseProbes()
+    for step in range(5):
+        refusal.willing({ITEM_EMBEDDING: table() + 0.01 * step}, torch.arange(4))
+    assert len(refusal._tables) == 1
+
+
+class Probe(Callback):
+    """A server that sends zeros from the second round on."""
+
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: object, batch_idx: int) -> None:
+        if trainer.global_step == 1:
+            assert isinstance(pl_module, FederatedMF)
+            self.before = pl_module.private[USER_EMBEDDING].clone()
+            with torch.no_grad():
+                pl_module.item_embedding.weight.zero_()
+
+
+def test_a_probe_gets_nothing_and_changes_nothing(tmp_path: Path) -> None:
+    source = SyntheticRecommender(
+        users=20, items=60, mean_interactions=15, fewest_interactions=10, clients_per_round=1.0, fewest_labels=10
+    )
+    module = FederatedMF(num_items=source.num_items, num_clients=source.num_clients, dim=4, defenses=[RefuseProbes()])
+    probe = Probe()
+    Trainer(
+        max_steps=2,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        limit_val_batches=0,
+        default_root_dir=tmp_path,
+        callbacks=[probe],
+    ).fit(module, datamodule=source)
+    assert not module.round_record.update.deltas[ITEM_EMBEDDING].any()
+    assert module.round_record.update.sent is not None
+    assert not module.round_record.update.sent.any()
+    assert torch.equal(module.private[USER_EMBEDDING], probe.before)
+    assert not module.item_embedding.weight.any()
