@@ -121,9 +121,9 @@ def _figures(evaluation: Evaluation, results: Sequence[Result], metric: str) -> 
         if key == "scale":
             caption = f"{data}: {metric} against the scale of the injected noise, stars: found by search."
             drawn.append((caption, figures.auc_against_scale(cells)))
-        elif key is not None:
+        elif key is not None and key != "interactions":  # `reports.curves` draws those
             caption = f"{data}: {metric} against {key}, 95% intervals; stars are the paper's."
-            drawn.append((caption, against(cells, key, metric)))
+            drawn.append((caption, against([r for r in cells if key in r.setting], key, metric)))
         values = _per_victim(some)
         # A yes or no has no distribution worth drawing.
         if len(values) <= _MOST_LINES and {row.value for row in some} - {0.0, 1.0}:

@@ -1,5 +1,6 @@
 """A long table made wide: one column for each value of a key, e.g. of the privacy budget."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 from reports.results import Result
 from reports.tables import describe_setting
 
-_ACROSS = ("epsilon", "participants", "manipulated_users", "scale", "queries", "rounds")
+_ACROSS = ("epsilon", "participants", "manipulated_users", "scale", "queries", "rounds", "interactions")
 """Keys whose values may become columns, the first that varies most."""
 _LONG = 24
 """Cells from which a table is better read wide."""
@@ -34,17 +35,21 @@ def pivot(results: Sequence[Result]) -> Pivot | None:
     key = across(results)
     if key is None or len(results) < _LONG:
         return None
-    columns = list(dict.fromkeys(str(r.setting[key]) for r in results if key in r.setting))
+    columns = list(dict.fromkeys(_column(r, key) for r in results))
     named = varying(results) - {key}
     lines: dict[tuple[str, str, str], dict[str, Result]] = {}
     for result in results:
         where = describe_setting(result, named)
         line = lines.setdefault((where, result.attack, result.metric), {})
-        line[str(result.setting.get(key, columns[0]))] = result
+        line[_column(result, key)] = result
     several_metrics = len({r.metric for r in results}) > 1
     rows = [_row(name, line, columns, several_metrics) for name, line in lines.items()]
     metric = ("metric",) if several_metrics else ()
-    return Pivot(("setting", "attack", *metric, *(f"{key} {value}" for value in columns), "n"), rows)
+    return Pivot(("setting", "attack", *metric, *columns, "n"), rows)
+
+
+def _column(result: Result, key: str) -> str:
+    return f"{key} {result.setting[key]}" if key in result.setting else f"any {key}"
 
 
 def across(results: Sequence[Result]) -> str | None:
@@ -71,6 +76,8 @@ def _row(
 
 
 def _cell(result: Result) -> str:
+    if math.isnan(result.mean):
+        return "-"
     half = (result.ci95[1] - result.ci95[0]) / 2
     paper: Any = "" if result.paper is None else f" ({result.paper.value:.2f})"
     return f"{result.mean:.3f}±{half:.3f}{paper}"

@@ -48,3 +48,11 @@ def test_the_figure_has_a_panel_for_each_ranker_and_a_line_for_each_number_of_qu
     drawn = against(TABLE, "epsilon", "auc")
     for text in ("linear", "neural-4", "codebook, queries 16", "inf"):
         assert f"<!-- {text} -->" in drawn
+
+
+def test_what_holds_for_every_budget_has_a_column_of_its_own() -> None:
+    bound = Result("bound", {"data": "MQ2008", "ranker": "linear", "queries": 4}, "auc", 0.7, 0, (0.7, 0.7), 116, 0.0)
+    wide = pivot([*TABLE, bound])
+    assert wide is not None
+    assert wide.header[-2:] == ("any epsilon", "n")
+    assert wide.rows[-1][-2:] == ("0.700±0.000", "116")
