@@ -11,7 +11,8 @@ from torch import Tensor
 from datamodules.keys import generator_for
 from reports.figures import COLOURS, new_figure, svg
 from reports.results import Result, VictimRow
-from reports.tables import BASELINES, attacks_then_baselines, describe_setting
+from reports.settings import describe
+from reports.tables import BASELINES, attacks_then_baselines
 
 AXES = {
     "interactions": "interactions T",
@@ -53,7 +54,7 @@ def curve_figures(results: Sequence[Result], metrics: Sequence[str]) -> list[tup
         if len({cell.setting[axis] for cell in cells}) > 1:
             bounds = [r.mean for r in results if r.metric == "bound-of-all" and _rest(r.setting, None) == rest]
             lines = {"of_bound": [1.0], "interactions": bounds}.get(axis, [])
-            caption = describe_setting(cells[0], [key for key in cells[0].setting if key != axis])
+            caption = describe(cells[0].setting, [key for key in cells[0].setting if key != axis])
             drawn.append(
                 (f"{metric} against {AXES[axis]}; {caption}. Bands: 95% intervals.", _draw(cells, axis, lines))
             )
@@ -70,7 +71,7 @@ def vector_headline(results: Sequence[Result]) -> str | None:
     own = [r.mean for r in baselines if r.attack == "mean-item" and r.setting["data"] == best.setting["data"]]
     beside = f"; its own model alone gives {min(own):.3f}" if own else ""
     return (
-        f"On {describe_setting(best)}, what the server made of a client's messages disagrees with the client's own"
+        f"On {describe(best.setting)}, what the server made of a client's messages disagrees with the client's own"
         f" model, which never left it, on a share {best.mean:.3f} of the items ({best.attack}, 95% interval"
         f" {best.ci95[0]:.3f} to {best.ci95[1]:.3f}, n = {best.n} users; guessing gives 0.5{beside})."
     )

@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from reports.figures import COLOURS, svg
-from reports.pivot import varying
 from reports.results import Result
+from reports.settings import differing
 
 _PANEL = 4
 """Most values that a key may have to be laid out in panels."""
@@ -57,7 +57,7 @@ class _Lines:
 
 
 def _lines(results: Sequence[Result], told: set[str | None]) -> _Lines:
-    keys = varying(results) - told - {"manipulation"}
+    keys = differing([r.setting for r in results]) - told - {"manipulation"}
     pairs = list(dict.fromkeys((r.attack, _rest(r, keys)) for r in results))
     attacks = list(dict.fromkeys(attack for attack, _ in pairs))
     rests = list(dict.fromkeys(rest for _, rest in pairs))
@@ -85,7 +85,7 @@ def _draw(axes: Axes, results: Sequence[Result], key: str, ticks: Sequence[str],
 
 
 def _panel_keys(results: Sequence[Result], key: str) -> tuple[str | None, str | None]:
-    free = varying(results) - {key, "manipulation", "data"}
+    free = differing([r.setting for r in results]) - {key, "manipulation", "data"}
     free = {k for k in free if len({repr(r.setting.get(k)) for r in results}) <= _PANEL}
     words = [k for k in results[0].setting if k in free and isinstance(results[0].setting[k], str)]
     first, second, *_ = [*words, None, None]

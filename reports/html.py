@@ -10,7 +10,8 @@ from datamodules.recording_format import write_whole
 from reports.curves import vector_headline
 from reports.pivot import pivot
 from reports.results import Result, Run
-from reports.tables import HEADER, attacks_then_baselines, describe_setting, table_rows
+from reports.settings import describe
+from reports.tables import HEADER, attacks_then_baselines, table_rows
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _LEAK = 0.6
@@ -68,7 +69,7 @@ def headline(results: Sequence[Result]) -> str:
     certainty = f"AUC {best.mean:.3f}, 95% interval {best.ci95[0]:.3f} to {best.ci95[1]:.3f}, n = {best.n} users"
     prior = next((b for b in baselines if b.attack == "popularity" and b.setting == best.setting), None)
     beside = "" if prior is None else f"; knowing only what others like gives {prior.mean:.3f}"
-    where = describe_setting(best)
+    where = describe(best.setting)
     if best.mean < _LEAK or best.ci95[0] <= 0.5:
         what = _TOLD.get(best.attack, "what users interacted with")
         return f"On {where}, no attack told much better than by guessing {what} ({certainty}{beside})."

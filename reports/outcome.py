@@ -16,6 +16,7 @@ from reports.pivot import across, pivot
 from reports.provenance import command, commit, hardware, versions
 from reports.results import Result, Run, VictimRow, write_victims
 from reports.scoring import ROC_GRID
+from reports.settings import describe, differing
 from reports.tables import BASELINES, aligned, text_table
 
 _MOST_LINES = 14
@@ -62,17 +63,13 @@ def finish(
 def combine(evaluations: Sequence[Evaluation]) -> Evaluation:
     """Joins the cells of a table; ROC curves are kept apart by setting."""
     whole = Evaluation()
+    keys = differing([evaluation.rows[0].setting for evaluation in evaluations if evaluation.rows]) | {"data"}
     for evaluation in evaluations:
         whole.rows += evaluation.rows
         whole.missing |= evaluation.missing
         whole.figures += evaluation.figures
         for name, rate in evaluation.roc.items():
-            row = next(r for r in evaluation.rows if r.attack == name)
-            detail = ", ".join(f"{value}" for key, value in row.setting.items() if key == "data")
-            budget = row.setting.get("epsilon", "inf")
-            detail += "" if budget == "inf" else f", epsilon {budget}"
-            detail += ", L1 defence" if row.setting.get("defence") else ""
-            whole.roc[f"{name} ({detail})"] = rate
+            whole.roc[f"{name} ({describe(evaluation.rows[0].setting, keys)})"] = rate
     return whole
 
 
@@ -134,10 +131,9 @@ def _figures(evaluation: Evaluation, results: Sequence[Result], metric: str) -> 
 
 def _per_victim(rows: Sequence[VictimRow]) -> dict[str, list[float]]:
     """Scores by attack and by what differs between the settings; lines that read no update only where none differs."""
-    keys = {key for row in rows for key in row.setting if row.setting[key] != rows[0].setting.get(key)}
+    keys = differing([row.setting for row in rows])
     values: dict[str, list[float]] = defaultdict(list)
     for row in rows:
         if not keys or row.attack not in BASELINES:
-            detail = [f"{key} {row.setting[key]}" for key in row.setting if key in keys]
-            values[", ".join([row.attack, *detail])].append(row.value)
+            values[", ".join(part for part in (row.attack, describe(row.setting, keys)) if part)].append(row.value)
     return values

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reports.results import Result
-from reports.tables import describe_setting
+from reports.settings import describe, differing
 
 _ACROSS = ("epsilon", "participants", "manipulated_users", "scale", "queries", "rounds", "interactions")
 """Keys whose values may become columns, the first that varies most."""
@@ -36,10 +36,10 @@ def pivot(results: Sequence[Result]) -> Pivot | None:
     if key is None or len(results) < _LONG:
         return None
     columns = list(dict.fromkeys(_column(r, key) for r in results))
-    named = varying(results) - {key}
+    named = differing([result.setting for result in results]) - {key}
     lines: dict[tuple[str, str, str], dict[str, Result]] = {}
     for result in results:
-        where = describe_setting(result, named)
+        where = describe(result.setting, named)
         line = lines.setdefault((where, result.attack, result.metric), {})
         line[_column(result, key)] = result
     several_metrics = len({r.metric for r in results}) > 1
@@ -57,12 +57,6 @@ def across(results: Sequence[Result]) -> str | None:
     counts = {key: len({str(r.setting[key]) for r in results if key in r.setting}) for key in _ACROSS}
     best = max(_ACROSS, key=lambda key: counts[key])
     return best if counts[best] > 1 else None
-
-
-def varying(results: Sequence[Result]) -> set[str]:
-    """Keys of the settings that do not have one value throughout."""
-    keys = {key for result in results for key in result.setting}
-    return {key for key in keys if len({repr(result.setting.get(key)) for result in results}) > 1}
 
 
 def _row(

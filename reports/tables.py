@@ -3,24 +3,19 @@
 from collections.abc import Collection, Sequence
 
 from reports.results import Result
+from reports.settings import describe, differing
 
 BASELINES = frozenset(
     {"chance", "popularity", "prior-only", "click-entropy", "capacity-bound", "mean-item", "own-vector"}
 )
 """Lines that read no update; they stand beside a table, and in no attack's number."""
-_SPEAKING = frozenset({"data", "ranker", "click_model"})
-"""Keys of a setting whose values need no name."""
 HEADER = ("attack", "setting", "metric", "mean", "95% interval", "n", "paper", "difference", "ms per victim")
 
 
 def table_rows(results: Sequence[Result]) -> list[tuple[str, ...]]:
     """One row of text per cell, in the order of `HEADER`; of the setting, the data and what differs between cells."""
-    values: dict[str, set[str]] = {}
-    for result in results:
-        for key, value in result.setting.items():
-            values.setdefault(key, set()).add(repr(value))
-    differing = {key for key, found in values.items() if len(found) > 1 or key == "data"}
-    return [_row(result, differing) for result in results]
+    keys = differing([result.setting for result in results]) | {"data"}
+    return [_row(result, keys) for result in results]
 
 
 def attacks_then_baselines(results: Sequence[Result]) -> tuple[list[Result], list[Result]]:
@@ -48,17 +43,11 @@ def aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     return [lines[0], "-" * max(len(line) for line in lines), *lines[1:]]
 
 
-def describe_setting(result: Result, keys: Collection[str] | None = None) -> str:
-    """The setting in a few words: all of it, or only some keys."""
-    kept = {key: value for key, value in result.setting.items() if keys is None or key in keys}
-    return ", ".join(str(value) if key in _SPEAKING else f"{key} {value}" for key, value in kept.items())
-
-
 def _row(result: Result, keys: Collection[str]) -> tuple[str, ...]:
     paper = result.paper
     return (
         result.attack,
-        describe_setting(result, keys),
+        describe(result.setting, keys),
         result.metric,
         f"{result.mean:.3f}",
         f"{result.ci95[0]:.3f} to {result.ci95[1]:.3f}",
