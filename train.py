@@ -10,11 +10,17 @@ from callbacks.delta_recorder import DeltaRecorder
 from callbacks.privacy_budget import PrivacyBudget
 from callbacks.run_config import RunConfig
 from datamodules.base import FederatedDataModule
+from datamodules.cifar10 import CIFAR10
+from datamodules.digits import Digits
+from datamodules.fer import FER
 from datamodules.letor import LETOR
+from datamodules.mnist import MNIST, FashionMNIST
 from datamodules.movielens import MovieLens
 from datamodules.mslr import MSLR
+from datamodules.skin_cancer import SkinCancer
 from datamodules.steam import Steam
 from datamodules.synthetic import SyntheticRecommender
+from datamodules.synthetic_images import SyntheticImages
 from datamodules.synthetic_ranking import SyntheticRanking
 from errors import InputError
 from modules.central import CentralFNCF
@@ -25,6 +31,7 @@ from modules.fpdgd import FPDGD
 SHORT_NAMES = (
     *(DeltaRecorder, PrivacyBudget),
     *(MovieLens, Steam, SyntheticRecommender, LETOR, MSLR, SyntheticRanking),
+    *(MNIST, FashionMNIST, CIFAR10, FER, SkinCancer, Digits, SyntheticImages),
     *(FNCF, CentralFNCF, FOLtRES, FPDGD),
 )
 """Classes that a config may name without their module: jsonargparse finds what was imported."""

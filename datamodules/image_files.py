@@ -1,0 +1,129 @@
+"""Image files -> arrays: decoded by torchvision, brought to one shape, cached by their content."""
+
+import hashlib
+import io
+import zipfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torchvision.io import ImageReadMode, decode_image
+from torchvision.transforms.v2.functional import resize
+from tqdm import tqdm
+
+from datamodules.array_cache import load_arrays, store_arrays
+from errors import InputError
+
+SUFFIXES = (".jpg", ".jpeg", ".png")
+_MODES = {1: ImageReadMode.GRAY, 3: ImageReadMode.RGB}
+
+
+def trees(folder: Path) -> list[Traversable]:
+    """The folder itself and every zip file in it, in the order of their names: an archive need not be unpacked.
+
+    Raises:
+        InputError: a zip file is damaged.
+    """
+    found: list[Traversable] = [folder]
+    for path in sorted(folder.glob("*.zip")):
+        try:
+            found.append(zipfile.Path(path))
+        except (OSError, zipfile.BadZipFile) as error:
+            raise InputError(
+                expected=f"a whole zip file {path.name}", found=f"{error} at {path}", way_out="Fetch it again."
+            ) from error
+    return found
+
+
+def image_files(folder: Traversable) -> list[Traversable]:
+    """The image files directly in a folder, in the order of their names."""
+    files = (file for file in folder.iterdir() if file.name.lower().endswith(SUFFIXES))
+    return sorted(files, key=lambda file: file.name)
+
+
+def files_by_class(part: Traversable, class_names: Sequence[str]) -> tuple[list[Traversable], Tensor]:
+    """The image files of ``part/CLASS/``, class after class, and their classes ``(N,)``.
+
+    Raises:
+        InputError: a class has no folder or no image.
+    """
+    files, labels = list[Traversable](), list[int]()
+    for number, name in enumerate(class_names):
+        folder = part.joinpath(name)
+        own = image_files(folder) if folder.is_dir() else []
+        if not own:
+            raise InputError(
+                expected=f"images of the class {name}", found=f"none in {folder}", way_out="Fetch the data set again."
+            )
+        files += own
+        labels += [number] * len(own)
+    return files, torch.tensor(labels)
+
+
+def read_images(files: Sequence[Traversable], shape: tuple[int, int, int], *, resized: bool, name: str) -> Tensor:
+    """Decodes images, once: afterwards they come from a cache that is keyed by the files' content.
+
+    Args:
+        files: what to read.
+        shape: channels (1 grey, 3 colours), height and width of the result.
+        resized: bring every image to that height and width; otherwise another size is an error.
+        name: of the data set, for the progress bar.
+
+    Returns:
+        ``(N, channels, height, width)`` uint8.
+
+    Raises:
+        InputError: a file is damaged, or of another size; it is named.
+    """
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(hashlib.sha256(_bytes(file)).digest())
+    key = "images1-" + "x".join(map(str, shape)) + f"-{'resized' if resized else 'exact'}-{digest.hexdigest()}"
+    arrays = load_arrays(key)
+    if arrays is not None and arrays.keys() == {"images"} and arrays["images"].shape == (len(files), *shape):
+        return torch.from_numpy(arrays["images"])
+    images = torch.empty((len(files), *shape), dtype=torch.uint8)
+
+    def read(number: int) -> None:
+        images[number] = _decode(files[number], shape, resized=resized)
+
+    with ThreadPoolExecutor() as pool:
+        done = pool.map(read, range(len(files)))
+        list(tqdm(done, total=len(files), unit="image", desc=name, delay=2, leave=False, disable=None))
+    store_arrays(key, {"images": images.numpy()})
+    return images
+
+
+def _decode(file: Traversable, shape: tuple[int, int, int], *, resized: bool) -> Tensor:
+    channels, *size = shape
+    content = _bytes(file)
+    try:
+        image: Tensor = decode_image(torch.frombuffer(bytearray(content), dtype=torch.uint8), _MODES[channels])
+    except (RuntimeError, ValueError) as error:
+        raise InputError(
+            expected="a whole JPEG or PNG image",
+            found=f"{len(content)} bytes that are none at {file}",
+            way_out="Fetch it again.",
+        ) from error
+    if list(image.shape[1:]) == size:
+        return image
+    if not resized:
+        raise InputError(
+            expected=f"an image of {size[0]} x {size[1]} pixels",
+            found=f"{image.shape[1]} x {image.shape[2]} at {file}",
+            way_out="Fetch the data set as its owners lay it out.",
+        )
+    small: Tensor = resize(image, size, antialias=True)
+    return small
+
+
+def _bytes(file: Traversable) -> bytes:
+    try:
+        return file.read_bytes()
+    except (OSError, zipfile.BadZipFile, EOFError, io.UnsupportedOperation) as error:
+        raise InputError(
+            expected=f"a readable file {file.name}", found=f"{error} at {file}", way_out="Fetch it again."
+        ) from error
