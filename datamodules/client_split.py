@@ -9,7 +9,7 @@ from torch import Tensor
 
 from datamodules.composition import composition_counts, decaf_composition
 from datamodules.keys import PERSISTENT, generator_for
-from datamodules.partition import deal_by_counts, deal_dirichlet, deal_evenly, deal_shards, dirichlet_table
+from datamodules.partition import FEWEST, deal_by_counts, deal_dirichlet, deal_evenly, deal_shards, dirichlet_table
 from datamodules.pool import Pool
 from errors import InputError
 
@@ -48,6 +48,7 @@ class ClientSplit:
                 raise InputError(
                     expected=f"{name} of at least 1", found=str(getattr(self, name)), way_out="Give a larger number."
                 )
+        self._check_sizes()
         if self.scheme == "composition" and (self.composition is None or self.examples_per_client is None):
             raise InputError(
                 expected="composition and examples_per_client for the scheme composition",
@@ -55,13 +56,22 @@ class ClientSplit:
                 way_out="Name one of Decaf's data sets, or give proportions. Decaf prints no sizes; those of its users "
                 "on MNIST are multiples of 120 if their proportions are exact.",
             )
-        if self.scheme == "shards" and self.examples_per_client is not None:
+
+    def _check_sizes(self) -> None:
+        sizes = self.examples_per_client
+        if sizes is not None and min([sizes] if isinstance(sizes, int) else sizes, default=0) < FEWEST:
+            raise InputError(
+                expected=f"examples_per_client of at least {FEWEST}",
+                found=str(sizes),
+                way_out="Give each client more examples.",
+            )
+        if self.scheme == "shards" and sizes is not None:
             raise InputError(
                 expected="no examples_per_client for shards",
-                found=str(self.examples_per_client),
+                found=str(sizes),
                 way_out="Shards deal everything out: leave it empty, or choose another scheme.",
             )
-        if self.scheme == "iid" and not isinstance(self.examples_per_client, int | None):
+        if self.scheme == "iid" and not isinstance(sizes, int | None):
             raise InputError(
                 expected="one number of examples_per_client for the scheme iid",
                 found="a list",
@@ -103,10 +113,13 @@ def _given(composition: str | Sequence[Sequence[float]] | None) -> Tensor:
     if isinstance(composition, str):
         return decaf_composition(composition)
     try:
-        return torch.tensor(composition, dtype=torch.float64)
-    except (TypeError, ValueError) as error:
+        table = torch.tensor(composition, dtype=torch.float64)
+    except (TypeError, ValueError):
+        table = torch.empty(0)
+    if table.dim() != 2 or not table.numel():
         raise InputError(
             expected="a composition with as many proportions in every row",
-            found=str(error),
+            found=str(composition),
             way_out="Give one row per client and one column per class.",
-        ) from None
+        )
+    return table

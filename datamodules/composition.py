@@ -36,7 +36,7 @@ def decaf_composition(data: str) -> Tensor:
             way_out="Name one of them, or give the proportions as a list with one row per client.",
         )
     table = chosen.pivot_table(index="user", columns="class", values="proportion")
-    return torch.from_numpy(table.to_numpy(dtype="float64"))
+    return torch.tensor(table.to_numpy(dtype="float64"))
 
 
 def composition_counts(proportions: Tensor, sizes: int | Sequence[int]) -> Tensor:
