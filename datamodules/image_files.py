@@ -1,4 +1,4 @@
-"""Image files -> arrays: decoded by torchvision, brought to one shape, cached by their content."""
+"""Image files -> arrays: decoded by Pillow, brought to one shape, cached by their content."""
 
 import hashlib
 import io
@@ -8,17 +8,18 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import torch
+from PIL import Image
 from torch import Tensor
-from torchvision.io import ImageReadMode, decode_image
-from torchvision.transforms.v2.functional import resize
 from tqdm import tqdm
 
 from datamodules.array_cache import load_arrays, store_arrays
 from errors import InputError
 
 SUFFIXES = (".jpg", ".jpeg", ".png")
-_MODES = {1: ImageReadMode.GRAY, 3: ImageReadMode.RGB}
+_MODES = {1: "L", 3: "RGB"}
 
 
 def trees(folder: Path) -> list[Traversable]:
@@ -85,7 +86,7 @@ def read_images(files: Sequence[Traversable], shape: tuple[int, int, int], *, re
     arrays = load_arrays(key)
     if arrays is not None and arrays.keys() == {"images"} and arrays["images"].shape == (len(files), *shape):
         return torch.from_numpy(arrays["images"])
-    images = torch.empty((len(files), *shape), dtype=torch.uint8)
+    images = np.empty((len(files), *shape), dtype=np.uint8)
 
     def read(number: int) -> None:
         images[number] = _decode(files[number], shape, resized=resized)
@@ -93,31 +94,31 @@ def read_images(files: Sequence[Traversable], shape: tuple[int, int, int], *, re
     with ThreadPoolExecutor() as pool:
         done = pool.map(read, range(len(files)))
         list(tqdm(done, total=len(files), unit="image", desc=name, delay=2, leave=False, disable=None))
-    store_arrays(key, {"images": images.numpy()})
-    return images
+    store_arrays(key, {"images": images})
+    return torch.from_numpy(images)
 
 
-def _decode(file: Traversable, shape: tuple[int, int, int], *, resized: bool) -> Tensor:
-    channels, *size = shape
+def _decode(file: Traversable, shape: tuple[int, int, int], *, resized: bool) -> npt.NDArray[np.uint8]:
+    channels, height, width = shape
     content = _bytes(file)
     try:
-        image: Tensor = decode_image(torch.frombuffer(bytearray(content), dtype=torch.uint8), _MODES[channels])
-    except (RuntimeError, ValueError) as error:
+        with Image.open(io.BytesIO(content), formats=("JPEG", "PNG")) as opened:
+            image = opened.convert(_MODES[channels])
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise InputError(
             expected="a whole JPEG or PNG image",
             found=f"{len(content)} bytes that are none at {file}",
             way_out="Fetch it again.",
         ) from error
-    if list(image.shape[1:]) == size:
-        return image
-    if not resized:
-        raise InputError(
-            expected=f"an image of {size[0]} x {size[1]} pixels",
-            found=f"{image.shape[1]} x {image.shape[2]} at {file}",
-            way_out="Fetch the data set as its owners lay it out.",
-        )
-    small: Tensor = resize(image, size, antialias=True)
-    return small
+    if image.size != (width, height):
+        if not resized:
+            raise InputError(
+                expected=f"an image of {height} x {width} pixels",
+                found=f"{image.height} x {image.width} at {file}",
+                way_out="Fetch the data set as its owners lay it out.",
+            )
+        image = image.resize((width, height), Image.Resampling.BILINEAR)
+    return np.asarray(image, np.uint8).reshape(height, width, channels).transpose(2, 0, 1)
 
 
 def _bytes(file: Traversable) -> bytes:

@@ -1,6 +1,7 @@
 """Tiny files in every image set's real layout."""
 
 import csv
+import io
 import pickle
 import struct
 import zipfile
@@ -8,8 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torchvision.io import encode_jpeg
+from PIL import Image
 
 from datamodules.fer import FER
 from datamodules.skin_cancer import SkinCancer
@@ -23,7 +23,9 @@ def noise(count: int, *shape: int, seed: int = 0) -> Bytes:
 
 
 def jpeg(image: Bytes) -> bytes:
-    return bytes(encode_jpeg(torch.from_numpy(image), quality=100).numpy())
+    content = io.BytesIO()
+    Image.fromarray(image[0] if len(image) == 1 else image.transpose(1, 2, 0)).save(content, "JPEG", quality=100)
+    return content.getvalue()
 
 
 def write_idx(root: Path, *, name: str = "MNIST", per_class: int = 12) -> None:
