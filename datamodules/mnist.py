@@ -13,6 +13,7 @@ from errors import InputError
 
 CLASSES = 10
 _SIZE = 28
+_FILES = tuple(f"{part}-{kind}-ubyte" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1"))
 _DAMAGED = (OSError, ValueError, TypeError, RuntimeError, AssertionError, KeyError, IndexError)
 """What torchvision's readers raise on a file of another form."""
 
@@ -81,6 +82,8 @@ class _IdxDataModule(ClassificationDataModule):
             ) from error
 
     def _fetch(self) -> None:
+        if all((self._folder / name).is_file() for name in _FILES):
+            return
         try:
             self._source(root=self.data_root(), download=True)
         except (OSError, RuntimeError) as error:

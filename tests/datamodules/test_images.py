@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 import torch
 import torchvision.datasets
+from jsonargparse import ArgumentParser
 from sklearn.neighbors import KNeighborsClassifier
-from torch import Tensor
+from torch import Tensor, nn
 
 from datamodules import image_files
+from datamodules.base import FederatedDataModule
 from datamodules.cifar10 import CIFAR10
 from datamodules.classification import ClassificationDataModule
 from datamodules.client_split import ClientSplit
@@ -22,6 +24,9 @@ from datamodules.mnist import MNIST, FashionMNIST
 from datamodules.skin_cancer import SkinCancer
 from datamodules.synthetic_images import SyntheticImages
 from errors import InputError
+from modules.classification import ClassificationTask
+from modules.local_optimizers import LocalTraining
+from modules.local_training import train_clients
 from tests.datamodules import image_trees as trees
 
 REAL = Path(os.environ.get("FEDLEAK_DATA", Path(__file__).parents[2].parent / "shared" / "data"))
@@ -185,6 +190,49 @@ def test_classes_can_be_learned_and_shuffled_ones_cannot(data: ClassificationDat
 def test_an_impossible_generated_set_is_refused(arguments: dict[str, float]) -> None:
     with pytest.raises(InputError, match="two classes"):
         SyntheticImages(**arguments)  # type: ignore[arg-type]
+
+
+def test_an_update_shows_the_classes_that_a_client_lacks() -> None:
+    """Decaf, section III-D, with images as the inputs of the last layer: the cohort is what the engine expects."""
+    split = ClientSplit(scheme="composition", composition="MNIST", examples_per_client=60)
+    data = SyntheticImages(split=split, train_per_class=150, auxiliary_per_class=10)
+    network = nn.Sequential(nn.Flatten(), nn.Linear(144, 10))
+    public = {name: torch.zeros_like(value) for name, value in network.named_parameters()}
+    local = LocalTraining(learning_rate=0.1, epochs=3)
+    result = train_clients(ClassificationTask(network), public, {}, data.cohort(0), local, seed=0)
+    shown = (result.deltas["1.weight"] > 0).any(2)
+    counts = data.class_counts()
+    assert not shown[counts == 0].any()
+    # An untrained model gives every class .1, so what a client has twice of outweighs that.
+    assert shown[counts >= 12].all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "split"),
+    [
+        (
+            [
+                *("--data.split.scheme", "composition", "--data.split.composition", "MNIST"),
+                *("--data.split.examples_per_client", "60"),
+            ],
+            ClientSplit(scheme="composition", composition="MNIST", examples_per_client=60),
+        ),
+        (
+            [
+                "--data.split",
+                '{"scheme": "composition", "composition": [[0.5, 0.5], [0, 1]], "examples_per_client": [4, 6]}',
+            ],
+            ClientSplit(scheme="composition", composition=[[0.5, 0.5], [0.0, 1.0]], examples_per_client=[4, 6]),
+        ),
+    ],
+    ids=["named", "given"],
+)
+def test_a_command_line_says_who_holds_what(arguments: list[str], split: ClientSplit) -> None:
+    parser = ArgumentParser()
+    parser.add_subclass_arguments(FederatedDataModule, "data")
+    data = parser.instantiate(parser.parse_args(["--data", "datamodules.digits.Digits", *arguments])).data
+    assert isinstance(data, Digits)
+    assert data.split == split
 
 
 def test_what_no_attacker_has_is_refused() -> None:
