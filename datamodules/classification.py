@@ -49,7 +49,7 @@ class ClassificationDataModule(FederatedDataModule):
         num_workers: see `FederatedDataModule`.
         split: how the training images are dealt out to clients.
         auxiliary_per_class: training images of each class that the attacker has and no client (Decaf, section IV-C: 2
-            to 100). Where clients have a given number of images, they are the same for every such number.
+            to 100). Clients of a given number of images are the same for every such number, where enough are left.
 
     Attributes:
         name: of the data set: its folder's.

@@ -17,7 +17,7 @@ class FER(ClassificationDataModule):
 
     Reads ``root/fer2013/``, in this order: ``fer2013.csv``, ``icml_face_data.csv``, ``train.csv`` (the challenge's test
     has no labels, so an eighth of this becomes the test), ``{train,test}/CLASS/*.jpg``, a zip file of that form.
-    Some faces are in it more than once: copies can be with two clients, and 3 % of the test images are in the training.
+    Some faces are in it more than once, also in training and test: copies of one can be with two clients.
     Classes are in the folders' order in every form, not in the CSV files'. The arguments are those of
     `ClassificationDataModule`.
     """
