@@ -1,7 +1,6 @@
 """Image sets in their real layouts: read exactly, dealt out apart, and refused with a name where they are damaged."""
 
 import os
-import pickle
 from collections.abc import Callable
 from pathlib import Path
 
@@ -312,28 +311,22 @@ def test_cifars_original_files_are_read_as_they_are(tmp_path: Path, own_hashes: 
     assert data.num_clients == 3
 
 
-class _Bomb:
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> tuple[Callable[[Path], None], tuple[Path]]:
-        return Path.touch, (self.path,)
-
-
 @pytest.mark.parametrize("file", ["data_batch_1", "data_batch_4", "test_batch", "batches.meta"])
 def test_a_strangers_pickle_is_never_opened(tmp_path: Path, own_hashes: Callable[[Path], None], file: str) -> None:
     trees.write_cifar(tmp_path)
     own_hashes(tmp_path)
     path = tmp_path / "cifar-10-batches-py" / file
-    bomb = pickle.dumps(_Bomb(tmp_path / "it ran"))
-    path.write_bytes(bomb)
+    path.write_bytes(trees.bomb(tmp_path / "it ran"))
     for read in (CIFAR10.read_train, CIFAR10.read_test):
         with pytest.raises(InputError, match="It is not opened") as caught:
             read(CIFAR10(root=str(tmp_path)))
         assert str(path) in caught.value.found
     assert not (tmp_path / "it ran").exists()
-    # And it would have run.
-    pickle.loads(bomb)
+    # And it would have run, had the hash been the right one.
+    own_hashes(tmp_path)
+    read = CIFAR10.read_test if file == "test_batch" else CIFAR10.read_train
+    with pytest.raises(TypeError):
+        read(CIFAR10(root=str(tmp_path)))
     assert (tmp_path / "it ran").exists()
     path.unlink()
     with pytest.raises(InputError, match="nothing at"):
