@@ -24,6 +24,7 @@ from datamodules.synthetic_images import SyntheticImages
 from datamodules.synthetic_ranking import SyntheticRanking
 from errors import InputError
 from modules.central import CentralFNCF
+from modules.classifier import FederatedClassifier
 from modules.fncf import FNCF
 from modules.foltr_es import FOLtRES
 from modules.fpdgd import FPDGD
@@ -32,7 +33,7 @@ SHORT_NAMES = (
     *(DeltaRecorder, PrivacyBudget),
     *(MovieLens, Steam, SyntheticRecommender, LETOR, MSLR, SyntheticRanking),
     *(MNIST, FashionMNIST, CIFAR10, FER, SkinCancer, Digits, SyntheticImages),
-    *(FNCF, CentralFNCF, FOLtRES, FPDGD),
+    *(FNCF, CentralFNCF, FOLtRES, FPDGD, FederatedClassifier),
 )
 """Classes that a config may name without their module: jsonargparse finds what was imported."""
 
@@ -42,6 +43,13 @@ def attrgetter_or_none(name: str) -> Callable[[object], object]:
     return lambda data: getattr(data, name, None)
 
 
+_FROM_DATA = (
+    *("num_items", "num_clients", "num_features", "num_grades", "grade_law"),
+    *("num_classes", "image_shape"),
+)
+"""What a model takes from its data, where both have it."""
+
+
 class FederatedCLI(LightningCLI):
     """Joins model and data: who they are, how many items and clients there are, one seed for both."""
 
@@ -49,7 +57,7 @@ class FederatedCLI(LightningCLI):
         """Links what model and data must agree on."""
         parser.link_arguments("data.init_args.seed", "model.init_args.seed")
         parser.link_arguments("trainer.default_root_dir", "trainer.logger.init_args.save_dir")
-        for name in ("num_items", "num_clients", "num_features", "num_grades", "grade_law"):
+        for name in _FROM_DATA:
             parser.link_arguments(
                 "data", f"model.init_args.{name}", compute_fn=attrgetter_or_none(name), apply_on="instantiate"
             )

@@ -1,6 +1,9 @@
 """Every attack by the name under which its results are written."""
 
 from attacks.base import Attack
+from attacks.composition.baselines import RandomGuess, UniformPresent
+from attacks.composition.decaf import Decaf, DecafEarlyStopped
+from attacks.composition.decaf_match import DecafMatch
 from attacks.interactions.chance import Chance
 from attacks.interactions.codebook import Codebook
 from attacks.interactions.direction import Direction
@@ -17,5 +20,6 @@ ATTACKS: dict[str, type[Attack]] = {
     for attack in (
         *(Chance, Codebook, Direction, IMIA, ListPosterior, MatchedFilter, MetricPosterior),
         *(Popularity, PriorOnly, RowNorm),
+        *(Decaf, DecafEarlyStopped, DecafMatch, RandomGuess, UniformPresent),
     )
 }

@@ -8,6 +8,7 @@ import yaml
 
 from errors import InputError
 from experiments.base import PaperExperiment, check_names
+from experiments.composition import CompositionExperiment
 from experiments.noise_search import NoiseSearch
 from experiments.ranking import RankingExperiment
 from experiments.recommendation import RecommendationExperiment
@@ -16,6 +17,7 @@ from experiments.shared_metric import SharedMetricExperiment
 from experiments.utility import UtilityExperiment
 
 _KINDS: dict[str, Callable[[dict[str, Any]], PaperExperiment]] = {
+    "composition": CompositionExperiment.parse,
     "recommendation": RecommendationExperiment.parse,
     "ranking": RankingExperiment.parse,
     "ranking-utility": UtilityExperiment.parse,

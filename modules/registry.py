@@ -3,16 +3,18 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from attacks.base import Learner, RankingLearner
+from attacks.base import Learner, LocalLearner
 from defenses.update_l1 import UpdateL1
 from errors import InputError
+from modules.classifier_learner import ImageLearner
 from modules.fncf_learner import FNCFLearner
 from modules.foltr_es_learner import FOLtRESLearner
 from modules.fpdgd_learner import FPDGDLearner
 from modules.local_optimizers import LocalTraining
+from modules.nets.classifiers import Network
 
 
-def learner_from(description: Mapping[str, Any] | None) -> Learner | RankingLearner | None:
+def learner_from(description: Mapping[str, Any] | None) -> LocalLearner | None:
     """Builds the clients' algorithm that a recording names, for the server to simulate.
 
     Args:
@@ -41,12 +43,29 @@ def learner_from(description: Mapping[str, Any] | None) -> Learner | RankingLear
 
 
 def _fncf(*, user_dim: int, local: Mapping[str, Any], update_l1: Mapping[str, Any] | None) -> Learner:
-    options: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in local.items()}
     defenses = () if update_l1 is None else (UpdateL1(**update_l1),)
-    return FNCFLearner(user_dim=user_dim, local=LocalTraining(**options), defenses=defenses)
+    return FNCFLearner(user_dim=user_dim, local=_local(local), defenses=defenses)
 
 
-LEARNERS: dict[str, Callable[..., Learner | RankingLearner]] = {
+def _classifier(
+    *, network: Mapping[str, Any], image_shape: list[int], num_classes: int, local: Mapping[str, Any]
+) -> LocalLearner:
+    channels, height, width = image_shape
+    return ImageLearner(
+        network=Network(**network),
+        image_shape=(channels, height, width),
+        num_classes=num_classes,
+        local=_local(local),
+    )
+
+
+def _local(options: Mapping[str, Any]) -> LocalTraining:
+    made: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
+    return LocalTraining(**made)
+
+
+LEARNERS: dict[str, Callable[..., LocalLearner]] = {
+    "classifier": _classifier,
     "fncf": _fncf,
     "foltr-es": FOLtRESLearner,
     "fpdgd": FPDGDLearner,

@@ -8,6 +8,7 @@ import torch
 
 from attacks.base import ThreatModel
 from reports import figures
+from reports.compositions import composition_figures, write_compositions
 from reports.evaluation import Evaluation, summarise
 from reports.facets import against
 from reports.html import write_report
@@ -49,6 +50,8 @@ def finish(
     run.write(directory)
     if evaluation.rows:
         write_victims(directory / "victims.csv", evaluation.rows)
+    if evaluation.profiles:
+        write_compositions(directory / "compositions.csv", evaluation.profiles)
     notes = [f"{name} could not run: {what}." for name, what in evaluation.missing.items()]
     drawn = _figures(evaluation, results, metrics[0])
     page = write_report(directory, run, threat_models=threat_models, figures=drawn, notes=notes)
@@ -62,6 +65,7 @@ def combine(evaluations: Sequence[Evaluation]) -> Evaluation:
     for evaluation in evaluations:
         whole.rows += evaluation.rows
         whole.missing |= evaluation.missing
+        whole.profiles += evaluation.profiles
         for name, rate in evaluation.roc.items():
             row = next(r for r in evaluation.rows if r.attack == name)
             detail = ", ".join(f"{value}" for key, value in row.setting.items() if key == "data")
@@ -102,7 +106,7 @@ def _print(results: Sequence[Result], page: Path) -> None:
 
 
 def _figures(evaluation: Evaluation, results: Sequence[Result], metric: str) -> list[tuple[str, str]]:
-    drawn = []
+    drawn = composition_figures(evaluation.profiles)
     rows = [row for row in evaluation.rows if row.metric == metric and row.value == row.value]
     by_data: dict[str, list[VictimRow]] = defaultdict(list)
     for row in rows:
@@ -120,7 +124,7 @@ def _figures(evaluation: Evaluation, results: Sequence[Result], metric: str) -> 
             caption = f"{data}: {metric} against {key}, 95% intervals; stars are the paper's."
             drawn.append((caption, against(cells, key, metric)))
         values = _per_victim(some)
-        if len(values) <= _MOST_LINES:
+        if len(values) <= _MOST_LINES and not evaluation.profiles:
             caption = f"{data}: {metric} of every victim, sorted."
             drawn.append((caption, figures.victim_distribution(values, metric)))
     return drawn

@@ -7,10 +7,14 @@ from typing import Any
 
 import pandas as pd
 
+from reports.decaf_values import decaf_distances
 from reports.results import Paper
 from reports.tables import BASELINES
 
 _FOLDER = Path(__file__).parent / "paper_values"
+_DISTANCES = frozenset({"l1", "l2", "linf"})
+_TABLES_3_TO_7 = frozenset({"paper-level", "adadelta"})
+"""Settings beside which Decaf's tables III to VII stand: the paper names the optimizer, and no rate or batch."""
 _WITHOUT_NUMBERS = frozenset({"pir-fingerprint"})
 """What RAIFLE argues for and does not measure (section VII.C)."""
 _NOISE = 0.1
@@ -44,6 +48,8 @@ def paper_value(attack: str, metric: str, setting: Mapping[str, Any]) -> Paper |
     """
     if attack in BASELINES or attack in _WITHOUT_NUMBERS:
         return None
+    if metric in _DISTANCES:
+        return _decaf_value(attack, metric, setting)
     if metric == "ndcg@10":
         return None  # table X is on MSLR: other data, other queries
     if setting.get("learner", "fpdgd") != "fpdgd":
@@ -65,6 +71,18 @@ def paper_value(attack: str, metric: str, setting: Mapping[str, Any]) -> Paper |
         return None
     row = found.iloc[0]
     return Paper(float(row["value"]), f"RAIFLE Table {row['table']}")
+
+
+def _decaf_value(attack: str, metric: str, setting: Mapping[str, Any]) -> Paper | None:
+    """The mean over users of the distances of tables III to VII, for the network and users of those tables."""
+    if attack == "uniform-present" or setting.get("variant") not in _TABLES_3_TO_7:
+        return None
+    values = decaf_distances()
+    kept = (values["data"] == setting["data"]) & values["table"].isin(["III", "IV", "V", "VI", "VII"])
+    found = values[kept]
+    if found.empty:
+        return None
+    return Paper(float(found[metric].mean()), f"Decaf Table {found.iloc[0]['table']}")
 
 
 def _ranking_value(metric: str, setting: Mapping[str, Any]) -> Paper | None:

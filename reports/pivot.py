@@ -7,7 +7,7 @@ from typing import Any
 from reports.results import Result
 from reports.tables import describe_setting
 
-_ACROSS = ("epsilon", "participants", "manipulated_users", "scale", "queries", "rounds")
+_ACROSS = ("epsilon", "participants", "manipulated_users", "scale", "queries", "rounds", "round")
 """Keys whose values may become columns, the first that varies most."""
 _LONG = 24
 """Cells from which a table is better read wide."""

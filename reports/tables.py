@@ -4,7 +4,9 @@ from collections.abc import Collection, Sequence
 
 from reports.results import Result
 
-BASELINES = frozenset({"chance", "popularity", "prior-only", "click-entropy", "capacity-bound"})
+BASELINES = frozenset(
+    {"chance", "popularity", "prior-only", "click-entropy", "capacity-bound", "random-guess", "global-model"}
+)
 """Lines that read no update; they stand beside a table, and in no attack's number."""
 _SPEAKING = frozenset({"data", "ranker", "click_model"})
 """Keys of a setting whose values need no name."""
