@@ -75,6 +75,7 @@ class Variant:
         auxiliary: images of each class that the attacker has, None for as many as the data set's clients say.
         epsilon: budget of local DP for one send of the whole update, infinite for none.
         arguments: by attack, what differs in its constructor's arguments.
+        only: data sets to which it is confined, None for all of the table's.
     """
 
     name: str
@@ -83,6 +84,7 @@ class Variant:
     auxiliary: int | None = None
     epsilon: float = math.inf
     arguments: dict[str, dict[str, Any]] = field(default_factory=dict)
+    only: list[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,7 @@ class CompositionExperiment(PaperExperiment):
         check_names("data set", list(made.clients), list(IMAGE_DATA))
         for variant in made.variants:
             check_names("attack", list(variant.arguments), list(made.attacks))
+            check_names("data set", variant.only or [], list(made.clients))
         if made.attacked is not None and not set(made.attacked) <= set(range(1, made.rounds + 1)):
             raise InputError(
                 expected=f"attacked rounds from 1 to {made.rounds}",
@@ -148,7 +151,8 @@ class CompositionExperiment(PaperExperiment):
     def cells(self, choice: Choice) -> Iterator[PaperCell]:
         """See `PaperExperiment.cells`."""
         for data, variant, seed in itertools.product(self.names(choice), self.variants, range(choice.seeds)):
-            yield _Cell(self, data, choice, seed, self, variant)
+            if variant.only is None or data in variant.only:
+                yield _Cell(self, data, choice, seed, self, variant)
 
     def source(self, data: str, root: str | None) -> FederatedDataModule:
         """See `PaperExperiment.source`."""

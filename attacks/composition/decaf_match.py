@@ -26,8 +26,8 @@ _FAR, _REACH, _LEAST = 0.3, 0.5, 1e-4
 """Weight of a shared simulation beside a local one: at the victim's own estimate, the L1 distance at which it has
 fallen to 1/e, and the least."""
 _WIDTH = 1.96
-_CERTAIN = 3.0
-"""Standard errors above zero from which a share is no chance."""
+_LIKELY, _CERTAIN = 2.0, 3.0
+"""Standard errors above zero from which a share may not be, and from which it is not, a chance."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,9 @@ class DecafMatch(CompositionAttack):
         probes: auxiliary images of each class on which a changed model is tried.
         variants: copies of the auxiliary set, moved by a pixel; 1 for the set alone.
         null_classes: ``published``; ``corrected``: known decay removed and a threshold calibrated on the shared
-            simulations; ``tested``: what the published rule calls null is so only if its estimated share is within
-            three standard errors of zero, because that rule misses rare classes; ``none`` to leave the step out.
+            simulations; ``tested``: what the published rule calls null is present all the same if its share is two
+            standard errors above zero in the first estimate and three in the last, because that rule misses rare
+            classes; ``none`` to leave the step out.
         threshold: of the published rule.
         auxiliary_per_class: use only so many auxiliary images of each class, None for all.
         rounds: see `CompositionAttack`.
@@ -84,7 +85,7 @@ class DecafMatch(CompositionAttack):
         *,
         shared: int = 40,
         local: int = 12,
-        passes: int = 1,
+        passes: int = 2,
         spread: float = 0.042,
         probes: int = 20,
         variants: int = 4,
@@ -121,19 +122,18 @@ class DecafMatch(CompositionAttack):
         compositions = random_compositions(self.shared, len(known.by_class), generator=generator)
         far = work.simulate(compositions, sizes)
         present = self._present(view, far, sizes)
-        allowed = torch.ones_like(present) if self.null_classes == "tested" else present
         own = change_features(view, dict(view.deltas), work.probes)
         scales = block_scales(far.blocks)
         told = _regress(far, own, scales)
+        allowed = present | self._significant(told, _LIKELY)
         centre = _as_shares(told.value, allowed)
         near: list[Simulations] = []
         for _ in range(self.passes):
             near.append(work.around(centre, allowed, self.local, self.spread))
             told = _regress_nearby(far, near, own, scales, centre)
             centre = _as_shares(told.value, allowed)
-        if self.null_classes == "tested":
-            present = present | (told.value > _CERTAIN * told.error)
-            centre = _as_shares(told.value, present)
+        present = present | (allowed & self._significant(told, _CERTAIN))
+        centre = _as_shares(told.value, present)
         half = _WIDTH * told.error * (present & (present.sum(1, keepdim=True) > 1))
         return CompositionEstimate(
             proportions=centre, low=(centre - half).clamp(0, 1), high=(centre + half).clamp(0, 1), present=present
@@ -142,6 +142,11 @@ class DecafMatch(CompositionAttack):
     def combine(self, estimates: Sequence[CompositionEstimate]) -> CompositionEstimate:
         """Rounds weighted by their information."""
         return by_information(estimates)
+
+    def _significant(self, told: Prediction, errors: float) -> Tensor:
+        if self.null_classes != "tested":
+            return torch.zeros(told.value.shape, dtype=torch.bool)
+        return told.value > errors * told.error
 
     def _present(self, view: ServerView, far: Simulations, sizes: Tensor) -> Tensor:
         if self.null_classes != "corrected":
