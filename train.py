@@ -10,17 +10,24 @@ from callbacks.delta_recorder import DeltaRecorder
 from callbacks.privacy_budget import PrivacyBudget
 from callbacks.run_config import RunConfig
 from datamodules.base import FederatedDataModule
+from datamodules.cifar10 import CIFAR10
+from datamodules.digits import Digits
+from datamodules.fer import FER
 from datamodules.letor import LETOR
+from datamodules.mnist import MNIST, FashionMNIST
 from datamodules.movielens import MovieLens
 from datamodules.mslr import MSLR
+from datamodules.skin_cancer import SkinCancer
 from datamodules.steam import Steam
 from datamodules.synthetic import SyntheticRecommender
+from datamodules.synthetic_images import SyntheticImages
 from datamodules.synthetic_ranking import SyntheticRanking
 from defenses.guardrail import Guardrail
 from defenses.refusal import RefuseProbes
 from defenses.row_noise import RowNoise
 from errors import input_error_in
 from modules.central import CentralFNCF
+from modules.classifier import FederatedClassifier
 from modules.fncf import FNCF
 from modules.foltr_es import FOLtRES
 from modules.fpdgd import FPDGD
@@ -29,7 +36,8 @@ from modules.mf import FederatedMF
 SHORT_NAMES = (
     *(DeltaRecorder, PrivacyBudget),
     *(MovieLens, Steam, SyntheticRecommender, LETOR, MSLR, SyntheticRanking),
-    *(FNCF, CentralFNCF, FOLtRES, FPDGD, FederatedMF),
+    *(MNIST, FashionMNIST, CIFAR10, FER, SkinCancer, Digits, SyntheticImages),
+    *(FNCF, CentralFNCF, FOLtRES, FPDGD, FederatedMF, FederatedClassifier),
     *(RowNoise, RefuseProbes, Guardrail),
 )
 """Classes that a config may name without their module: jsonargparse finds what was imported."""
@@ -40,6 +48,13 @@ def attrgetter_or_none(name: str) -> Callable[[object], object]:
     return lambda data: getattr(data, name, None)
 
 
+_FROM_DATA = (
+    *("num_items", "num_clients", "num_features", "num_grades", "grade_law"),
+    *("num_classes", "image_shape"),
+)
+"""What a model takes from its data, where both have it."""
+
+
 class FederatedCLI(LightningCLI):
     """Joins model and data: who they are, how many items and clients there are, one seed for both."""
 
@@ -47,7 +62,7 @@ class FederatedCLI(LightningCLI):
         """Links what model and data must agree on."""
         parser.link_arguments("data.init_args.seed", "model.init_args.seed")
         parser.link_arguments("trainer.default_root_dir", "trainer.logger.init_args.save_dir")
-        for name in ("num_items", "num_clients", "num_features", "num_grades", "grade_law"):
+        for name in _FROM_DATA:
             parser.link_arguments(
                 "data", f"model.init_args.{name}", compute_fn=attrgetter_or_none(name), apply_on="instantiate"
             )

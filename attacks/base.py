@@ -16,6 +16,10 @@ ITEM_EMBEDDING = "item_embedding.weight"
 """Name of the public item table in every recommender's parameters."""
 
 
+_SUM_TOLERANCE = 1e-4
+"""Rounding of proportions in float32."""
+
+
 class ViewError(Exception):
     """A server view lacks what an attack needs, or holds something no attack can use."""
 
@@ -124,6 +128,62 @@ class MarginLearner(Protocol):
         """Local learning rate."""
 
 
+@runtime_checkable
+class ClassifierLearner(Protocol):
+    """The clients' local algorithm where they learn to classify; the network ends in one linear layer."""
+
+    @property
+    def output_layer(self) -> str:
+        """Name of the last layer: its parameters are ``NAME.weight (K, F)`` and ``NAME.bias (K,)``."""
+
+    def simulate_examples(
+        self,
+        model: Mapping[str, Tensor],
+        images: Tensor,
+        labels: Tensor,
+        examples: Tensor,
+        *,
+        generator: torch.Generator,
+    ) -> dict[str, Tensor]:
+        """Trains simulated clients as the real ones train, all from the same global model.
+
+        Args:
+            model: the global model before the round, one tensor per public parameter.
+            images: a pool ``(M, channels, height, width)``.
+            labels: their classes ``(M,)``.
+            examples: ``(B, N)`` int64, what each client holds of the pool, padded with -1 at the end.
+            generator: source of the order of mini-batches.
+
+        Returns:
+            Deltas by parameter name, ``(B, *shape)``.
+        """
+
+    def outputs(self, models: Mapping[str, Tensor], images: Tensor) -> tuple[Tensor, Tensor]:
+        """What several models make of the same images.
+
+        Args:
+            models: by parameter ``(B, *shape)``.
+            images: ``(M, channels, height, width)``.
+
+        Returns:
+            What enters the last layer ``(B, M, F)``, and the logits ``(B, M, K)``.
+        """
+
+    def decay_change(self, model: Mapping[str, Tensor], example_counts: Tensor) -> dict[str, Tensor]:
+        """What weight decay alone changes, where the optimizer keeps it apart from the gradients: plain SGD.
+
+        Args:
+            model: the global model before the round.
+            example_counts: ``(V,)`` examples of each client.
+
+        Returns:
+            By parameter ``(V, *shape)``; zero where there is no decay, or it cannot be told apart.
+        """
+
+
+LocalLearner = Learner | RankingLearner | ClassifierLearner
+
+
 @dataclass(frozen=True, kw_only=True)
 class Release:
     """What the clients publicly do to their deltas before sending (a defence's parameters are not secret).
@@ -161,6 +221,7 @@ class ServerView:
         learner: the clients' algorithm, None where it is unknown.
         updates: ``(V, R)`` in how many of the messages that `deltas` sums up each row was sent; None for one message.
         auxiliary: further knowledge of the adversary, by name; every use is stated in the threat model.
+        earlier: what the server saw of the same victims, in the same order, in earlier rounds, the first first.
     """
 
     round: int
@@ -173,9 +234,10 @@ class ServerView:
     lists: Tensor | None = None
     features: Tensor | None = None
     releases: tuple[Release, ...] = ()
-    learner: Learner | RankingLearner | None = None
+    learner: LocalLearner | None = None
     updates: Tensor | None = None
     auxiliary: Mapping[str, Tensor] = field(default_factory=dict)
+    earlier: tuple["ServerView", ...] = ()
 
     @property
     def victims(self) -> int:
@@ -195,7 +257,7 @@ class ServerView:
         Raises:
             ViewError: it is unknown, or of another kind.
         """
-        if self.learner is None or isinstance(self.learner, RankingLearner):
+        if self.learner is None or isinstance(self.learner, RankingLearner | ClassifierLearner):
             raise ViewError("expected the learner of a recommender, got none or another kind of learner")
         return self.learner
 
@@ -217,6 +279,16 @@ class ServerView:
         """
         if not isinstance(self.learner, MarginLearner):
             raise ViewError("expected the learner of matrix factorisation, got none or another kind of learner")
+        return self.learner
+
+    def classifier(self) -> ClassifierLearner:
+        """The clients' algorithm where they learn to classify.
+
+        Raises:
+            ViewError: it is unknown, or of another kind.
+        """
+        if not isinstance(self.learner, ClassifierLearner):
+            raise ViewError("expected the learner of a classifier, got none or another kind of learner")
         return self.learner
 
     def noise_scale(self, parameter: str) -> float:
@@ -312,6 +384,42 @@ class MembershipEstimate(Estimate):
             raise EstimateError(f"decisions: expected torch.bool, got {self.decisions.dtype}")
         if not bool(torch.isfinite(self.scores).all()):
             raise EstimateError("scores: expected a finite number for every client")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompositionEstimate(Estimate):
+    """What share of a client's examples is of each class.
+
+    Attributes:
+        proportions: ``(V, K)``, at least 0, each row summing to one.
+        low: ``(V, K)`` lower ends of the intervals of the proportions, NaN where the attack gives none.
+        high: ``(V, K)`` upper ends.
+        present: ``(V, K)`` bool, which classes the client has at all, says the attack.
+    """
+
+    proportions: Tensor
+    low: Tensor
+    high: Tensor
+    present: Tensor
+
+    def check(self, view: ServerView) -> None:
+        """See `Estimate.check`."""
+        shape = self.proportions.shape
+        if len(shape) != 2 or shape[0] != view.victims:
+            raise EstimateError(f"proportions: expected shape ({view.victims}, K), got {tuple(shape)}")
+        for name, tensor in (("low", self.low), ("high", self.high), ("present", self.present)):
+            if tensor.shape != shape:
+                raise EstimateError(f"{name}: expected shape {tuple(shape)}, got {tuple(tensor.shape)}")
+        if self.present.dtype != torch.bool:
+            raise EstimateError(f"present: expected torch.bool, got {self.present.dtype}")
+        sums = self.proportions.double().sum(1)
+        if not bool(((sums - 1).abs() < _SUM_TOLERANCE).all() and (self.proportions >= 0).all()):
+            raise EstimateError(
+                f"proportions: expected numbers of at least 0 that sum to one, got sums {sums.tolist()}"
+            )
+        outside = (self.low > self.proportions + _SUM_TOLERANCE) | (self.high < self.proportions - _SUM_TOLERANCE)
+        if bool(outside.any()):
+            raise EstimateError("low and high: expected an interval about every proportion")
 
 
 class Attack(abc.ABC):

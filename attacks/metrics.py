@@ -98,6 +98,31 @@ def wins_over_negatives(scores: Tensor, labels: Tensor) -> Tensor:
     return (gaps + 1).mean(1) / 2
 
 
+def composition_errors(inferred: Tensor, true: Tensor) -> dict[str, Tensor]:
+    """``l1``, ``l2`` and ``linf`` distance ``(V,)`` of proportions ``(V, K)`` (Decaf, equation 3)."""
+    gap = (inferred - true).abs()
+    return {"l1": gap.sum(1), "l2": gap.square().sum(1).sqrt(), "linf": gap.amax(1)}
+
+
+def null_class_errors(present: Tensor, held: Tensor) -> dict[str, Tensor]:
+    """Errors about the classes that a client does not have, apart by kind.
+
+    Args:
+        present: ``(V, K)`` bool, what is called present.
+        held: ``(V, K)`` bool, what the client holds.
+
+    Returns:
+        ``null_false_positive`` ``(V,)``: share of the classes not held that are called present, NaN where all are held;
+        ``null_false_negative``: share of the classes held that are called null.
+    """
+    raised, missed = (present & ~held).sum(1).double(), (~present & held).sum(1).double()
+    lacking, holding = (~held).sum(1).double(), held.sum(1).double()
+    return {
+        "null_false_positive": raised / lacking.masked_fill(lacking == 0, torch.nan),
+        "null_false_negative": missed / holding.masked_fill(holding == 0, torch.nan),
+    }
+
+
 @dataclass(frozen=True)
 class Summary:
     """What a sample of per-victim values says.

@@ -1,6 +1,9 @@
 """Every attack by the name under which its results are written."""
 
 from attacks.base import Attack
+from attacks.composition.baselines import RandomGuess, UniformPresent
+from attacks.composition.decaf import Decaf, DecafEarlyStopped
+from attacks.composition.decaf_match import DecafMatch
 from attacks.identifiability.baselines import MeanItem
 from attacks.identifiability.catalogue import PACCatalogue
 from attacks.identifiability.likelihood import PACLikelihood
@@ -23,5 +26,6 @@ ATTACKS: dict[str, type[Attack]] = {
         *(Chance, Codebook, Direction, IMIA, ListPosterior, MatchedFilter, MetricPosterior),
         *(Popularity, PriorOnly, RowNorm),
         *(PAC, PACSpectral, PACLikelihood, PACCatalogue, MeanItem),
+        *(Decaf, DecafEarlyStopped, DecafMatch, RandomGuess, UniformPresent),
     )
 }

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from datamodules.keys import PERSISTENT, generator_for
 from datamodules.recording_format import (
+    AUXILIARY,
     CLIENT,
     JOURNALS,
     MANIFEST,
@@ -29,6 +30,7 @@ from datamodules.recording_format import (
     shard_name,
     write_manifest,
     write_shard,
+    write_whole,
 )
 from errors import InputError
 from modules.federated import FederatedModule, RoundRecord
@@ -79,6 +81,7 @@ class DeltaRecorder(Callback):
             try:
                 directory.mkdir(parents=True, exist_ok=True)
                 write_manifest(directory, manifest)
+                _write_auxiliary(directory, getattr(trainer, "datamodule", None))
             except OSError as error:
                 raise self._disk_error(error, trainer.global_step) from error
         trainer.strategy.barrier("recording begun")
@@ -215,6 +218,14 @@ class DeltaRecorder(Callback):
             found=f"{reason} in round {round_number}",
             way_out=f"Rounds before {round_number} are whole. Make room and resume with --ckpt_path.",
         )
+
+
+def _write_auxiliary(directory: Path, data: Any) -> None:
+    """The labelled images that a data set leaves to the server, where it does."""
+    held = getattr(data, "auxiliary", None)
+    if held is not None:
+        examples = held()
+        write_whole(directory / AUXILIARY, shard_bytes({"images": examples["image"], "labels": examples["label"]}))
 
 
 def _write_shards(directory: Path, rank: int, shards: dict[str, bytes]) -> None:

@@ -1,5 +1,6 @@
 """A recording, read lazily: server views for attacks, and apart from them the truth for an evaluation."""
 
+import dataclasses
 import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -9,8 +10,17 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from attacks.base import Learner, RankingLearner, Release, ServerView
-from datamodules.recording_format import CLIENT, JOURNALS, JournalLine, Manifest, dtype_of, read_journal, read_manifest
+from attacks.base import LocalLearner, Release, ServerView
+from datamodules.recording_format import (
+    AUXILIARY,
+    CLIENT,
+    JOURNALS,
+    JournalLine,
+    Manifest,
+    dtype_of,
+    read_journal,
+    read_manifest,
+)
 from errors import InputError
 
 _SHOWN = {"served": -1, "lists": -1, "features": 0}
@@ -36,6 +46,7 @@ class Recording:
         self.manifest: Manifest = read_manifest(self.directory)
         self._lines = self._journalled()
         self._verified: set[str] = set()
+        self._auxiliary = self.auxiliary()
 
     @property
     def rounds(self) -> list[int]:
@@ -57,7 +68,8 @@ class Recording:
         victims_per_view: int = 64,
         rounds: Sequence[int] | None = None,
         pseudonyms: set[int] | None = None,
-        learner: Learner | RankingLearner | None = None,
+        learner: LocalLearner | None = None,
+        history: bool = False,
     ) -> Iterator[ServerView]:
         """Server views of a few victims each, of like size, so that little is padded; memory does not grow with rounds.
 
@@ -66,11 +78,43 @@ class Recording:
             rounds: which rounds, None for all.
             pseudonyms: which victims, None for all.
             learner: the clients' algorithm, where it is known.
+            history: fill ``earlier`` from the recorded rounds before, in which all the victims of a view took part;
+                memory then grows with rounds.
         """
         wanted = None if rounds is None else set(rounds)
         for name in sorted(name for name in self._lines if name.startswith("rounds/")):
             if wanted is None or self._lines[name].round in wanted:
-                yield from self._shard_views(name, victims_per_view, pseudonyms, learner)
+                for view in self._shard_views(name, victims_per_view, pseudonyms, learner):
+                    yield dataclasses.replace(view, earlier=self._earlier(view)) if history else view
+
+    def _earlier(self, view: ServerView) -> tuple[ServerView, ...]:
+        """What the server saw of the same victims in the rounds before, in the view's order."""
+        found = []
+        for name in sorted(name for name, line in self._lines.items() if name.startswith("rounds/")):
+            if self._lines[name].round >= view.round:
+                continue
+            with self._open(name) as shard:
+                place = {pseudonym: i for i, pseudonym in enumerate(shard.get_tensor("clients").tolist())}
+                if all(pseudonym in place for pseudonym in view.pseudonyms.tolist()):
+                    chunk = torch.tensor([place[pseudonym] for pseudonym in view.pseudonyms.tolist()])
+                    found.append(self._of_shard(name, shard, chunk, view.learner))
+        return tuple(found)
+
+    def _of_shard(self, name: str, shard: Any, chunk: Tensor, learner: LocalLearner | None) -> ServerView:
+        """A view of the clients at some positions of a shard."""
+        self._check_shapes(name, shard)
+        return self._view(name, shard, _model(shard), chunk, _item_offsets(shard), learner)
+
+    def auxiliary(self) -> dict[str, Tensor]:
+        """What the server holds beside the clients' updates, e.g. labelled images; empty where nothing is recorded."""
+        path = self.directory / AUXILIARY
+        if not path.is_file():
+            return {}
+        try:
+            with safe_open(path, framework="pt") as file:
+                return {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+        except SafetensorError as error:
+            raise self._damaged(AUXILIARY, str(error)) from None
 
     def truth(self, view: ServerView) -> dict[str, Tensor]:
         """Opens the truth of a view. Only a place that computes a score may call this.
@@ -146,15 +190,12 @@ class Recording:
         )
 
     def _shard_views(
-        self, name: str, victims_per_view: int, pseudonyms: set[int] | None, learner: Learner | RankingLearner | None
+        self, name: str, victims_per_view: int, pseudonyms: set[int] | None, learner: LocalLearner | None
     ) -> Iterator[ServerView]:
         with self._open(name) as shard:
             self._check_shapes(name, shard)
             clients = shard.get_tensor("clients")
-            offsets = shard.get_tensor("offsets") if "served" in set(shard.keys()) else torch.zeros(len(clients) + 1)
-            model = {
-                k.removeprefix("model/"): shard.get_tensor(k) for k in list(shard.keys()) if k.startswith("model/")
-            }
+            offsets, model = _item_offsets(shard), _model(shard)
             order = torch.argsort(offsets.diff(), stable=True)
             if pseudonyms is not None:
                 order = order[[int(clients[i]) in pseudonyms for i in order]]
@@ -186,7 +227,7 @@ class Recording:
         model: dict[str, Tensor],
         chunk: Tensor,
         offsets: Tensor,
-        learner: Learner | RankingLearner | None,
+        learner: LocalLearner | None,
     ) -> ServerView:
         deltas = {}
         for parameter in self.manifest.parameters:
@@ -218,6 +259,7 @@ class Recording:
                 for r in self.manifest.releases
             ),
             learner=learner,
+            auxiliary=self._auxiliary,
         )
 
     def _check_shapes(self, name: str, shard: Any) -> None:
@@ -249,6 +291,20 @@ class Recording:
         ends = [int(offsets[0]), int(offsets[-1])] if len(offsets) else []
         if len(offsets) != clients + 1 or ends != [0, rows] or bool((offsets.diff() < 0).any()):
             raise self._damaged(name, "offsets that do not fit the clients and rows")
+
+
+def _model(shard: Any) -> dict[str, Tensor]:
+    return {key.removeprefix("model/"): shard.get_tensor(key) for key in list(shard.keys()) if key.startswith("model/")}
+
+
+def _item_offsets(shard: Any) -> Tensor:
+    """Where each client's items begin; all zero where the server served nothing."""
+    offsets: Tensor
+    if "served" in set(shard.keys()):
+        offsets = shard.get_tensor("offsets")
+    else:
+        offsets = torch.zeros(shard.get_slice("clients").get_shape()[0] + 1)
+    return offsets
 
 
 def _of_client(key: str) -> bool:

@@ -23,6 +23,8 @@ from errors import InputError
 FORMAT = 1
 MANIFEST = "manifest.json"
 JOURNALS = "journal*.jsonl"
+AUXILIARY = "auxiliary.safetensors"
+"""What the server holds beside what clients send; it is the same for every round, and no client's."""
 CLIENT = "client/"
 """Begins the names of what is true of a client itself; other names in truth/ speak of its served items."""
 

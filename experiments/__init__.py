@@ -8,6 +8,7 @@ import yaml
 
 from errors import InputError
 from experiments.base import PaperExperiment, check_names
+from experiments.composition import CompositionExperiment
 from experiments.guardrail import GuardrailExperiment
 from experiments.identifiability import IdentifiabilityExperiment
 from experiments.identifiability_passive import PassiveExperiment
@@ -20,6 +21,7 @@ from experiments.shared_metric import SharedMetricExperiment
 from experiments.utility import UtilityExperiment
 
 _KINDS: dict[str, Callable[[dict[str, Any]], PaperExperiment]] = {
+    "composition": CompositionExperiment.parse,
     "recommendation": RecommendationExperiment.parse,
     "ranking": RankingExperiment.parse,
     "identifiability": IdentifiabilityExperiment.parse,

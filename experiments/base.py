@@ -25,7 +25,7 @@ from modules.list_matching import ListMatching, ManipulatedListMatching
 from modules.raifle import Raifle
 from modules.registry import learner_from
 from reports.evaluation import Evaluation, evaluate
-from reports.results import VictimRow
+from reports.results import Profile, VictimRow
 
 Scale = Literal["small", "paper"]
 RECOMMENDER_ATTACKS: dict[str, type[Attack]] = {**ATTACKS, Raifle.name: Raifle}
@@ -159,6 +159,16 @@ class PaperCell(abc.ABC):
         """Most victims attacked at once."""
         return 64
 
+    @property
+    def attacked(self) -> list[int] | None:
+        """Numbers of the rounds to attack, None for all."""
+        return None
+
+    @property
+    def history(self) -> bool:
+        """Whether an attack on a round is given the earlier ones too."""
+        return False
+
     def make_attacks(self) -> list[Attack]:
         """The attacks to run on this cell: all of the table's."""
         return self.experiment.make_attacks()
@@ -179,6 +189,7 @@ class PaperCell(abc.ABC):
             "roc": {name: rate.tolist() for name, rate in evaluation.roc.items()},
             "missing": evaluation.missing,
             "figures": evaluation.figures,
+            "profiles": [dataclasses.asdict(profile) for profile in evaluation.profiles],
             "seconds": seconds,
         }
         write_whole(done, json.dumps(content).encode())
@@ -198,6 +209,8 @@ class PaperCell(abc.ABC):
             victims=self.choice.victims,
             limits=self.experiment.limits,
             victims_per_view=self.victims_per_view,
+            rounds=self.attacked,
+            history=self.history,
             progress=self.choice.progress,
         )
         return evaluation, {"train": middle - start, "attack": time.perf_counter() - middle}
@@ -264,4 +277,6 @@ def plain_number(value: float) -> float | int | str:
 def _evaluation(content: Mapping[str, Any]) -> Evaluation:
     rows = [VictimRow(**row) for row in content["rows"]]
     roc = {name: torch.tensor(rate) for name, rate in content["roc"].items()}
-    return Evaluation(rows, roc, content["missing"], [(caption, svg) for caption, svg in content["figures"]])
+    figures = [(caption, svg) for caption, svg in content["figures"]]
+    profiles = [Profile(**profile) for profile in content.get("profiles", [])]
+    return Evaluation(rows, roc, content["missing"], figures, profiles)

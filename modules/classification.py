@@ -9,6 +9,7 @@ from torch.func import functional_call
 from torch.nn import functional
 
 from modules.local_training import Parameters
+from modules.nets.batch_norm import mask_batches
 
 
 class ClassificationTask:
@@ -34,7 +35,9 @@ class ClassificationTask:
 
     def client_loss(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
         """See `modules.local_training.Task`."""
-        logits = functional_call(self._own_network, parameters, (examples["image"],))
+        network = self._own_network
+        mask_batches(network, mask)
+        logits = functional_call(network, parameters, (examples["image"],))
         losses = functional.cross_entropy(logits, examples["label"], reduction="none")
         return (losses * mask).sum() / mask.sum().clamp(min=1)
 

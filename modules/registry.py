@@ -3,18 +3,20 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from attacks.base import Learner, RankingLearner
+from attacks.base import Learner, LocalLearner
 from defenses.update_l1 import UpdateL1
 from errors import InputError
+from modules.classifier_learner import ImageLearner
 from modules.fncf_learner import FNCFLearner
 from modules.foltr_es_learner import FOLtRESLearner
 from modules.fpdgd_learner import FPDGDLearner
 from modules.local_optimizers import LocalTraining
 from modules.margin_losses import LossName
 from modules.mf_learner import MFLearner
+from modules.nets.classifiers import Network
 
 
-def learner_from(description: Mapping[str, Any] | None) -> Learner | RankingLearner | None:
+def learner_from(description: Mapping[str, Any] | None) -> LocalLearner | None:
     """Builds the clients' algorithm that a recording names, for the server to simulate.
 
     Args:
@@ -51,12 +53,25 @@ def _mf(*, dim: int, loss: LossName, clip: float | None, local: Mapping[str, Any
     return MFLearner(dim=dim, loss=loss, clip=clip, local=_local(local))
 
 
+def _classifier(
+    *, network: Mapping[str, Any], image_shape: list[int], num_classes: int, local: Mapping[str, Any]
+) -> LocalLearner:
+    channels, height, width = image_shape
+    return ImageLearner(
+        network=Network(**network),
+        image_shape=(channels, height, width),
+        num_classes=num_classes,
+        local=_local(local),
+    )
+
+
 def _local(options: Mapping[str, Any]) -> LocalTraining:
-    given: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
-    return LocalTraining(**given)
+    made: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
+    return LocalTraining(**made)
 
 
-LEARNERS: dict[str, Callable[..., Learner | RankingLearner]] = {
+LEARNERS: dict[str, Callable[..., LocalLearner]] = {
+    "classifier": _classifier,
     "fncf": _fncf,
     "foltr-es": FOLtRESLearner,
     "fpdgd": FPDGDLearner,

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from attacks.base import Attack, Learner, RankingLearner, ServerView, ViewError
+from attacks.base import Attack, LocalLearner, ServerView, ViewError
 from attacks.interactions.popularity import POPULARITY
 from attacks.metrics import bootstrap
 from datamodules.deltas import Recording
 from datamodules.keys import generator_for
 from reports.papers import paper_value
-from reports.results import Result, VictimRow
+from reports.results import Profile, Result, VictimRow
 from reports.scoring import ROC_GRID, Scores, score
 
 
@@ -30,12 +30,14 @@ class Evaluation:
         roc: by attack, ``(G,)`` mean true-positive rate over the victims at `ROC_GRID`.
         missing: by attack that could not run, what it lacks.
         figures: captions and SVG texts that a cell has beside those of every report.
+        profiles: one per victim, round and attack that infers compositions.
     """
 
     rows: list[VictimRow] = field(default_factory=list)
     roc: dict[str, Tensor] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
     figures: list[tuple[str, str]] = field(default_factory=list)
+    profiles: list[Profile] = field(default_factory=list)
 
 
 def evaluate(
@@ -44,10 +46,12 @@ def evaluate(
     *,
     seed: int,
     setting: Mapping[str, Any],
-    learner: Learner | RankingLearner | None = None,
+    learner: LocalLearner | None = None,
     victims: int | None = None,
     limits: Mapping[str, int] | None = None,
     victims_per_view: int = 64,
+    rounds: Sequence[int] | None = None,
+    history: bool = False,
     progress: bool = True,
 ) -> Evaluation:
     """Attacks every view of a recording, one view in memory at a time.
@@ -62,6 +66,8 @@ def evaluate(
         limits: by attack, the most victims to attack in the recording, for attacks too slow for all of them; they are
             drawn at random from the first rounds.
         victims_per_view: most victims attacked at once.
+        rounds: which rounds to attack, None for all.
+        history: give the attacks what the server saw of the same victims in earlier rounds.
         progress: show a bar with the time left.
     """
     result = Evaluation()
@@ -70,10 +76,14 @@ def evaluate(
     subsets = {name: _few(recording, limit, seed) for name, limit in (limits or {}).items()}
     roc = {attack.name: _Mean(len(ROC_GRID)) for attack in attacks}
     names = [attack.name for attack in attacks]
-    taking_part = [set(recording.pseudonyms(number)) for number in recording.rounds]
+    attacked = recording.rounds if rounds is None else rounds
+    taking_part = [set(recording.pseudonyms(number)) for number in attacked]
     total = sum(len(clients if chosen is None else clients & chosen) for clients in taking_part)
     with tqdm(total=total, desc="attack " + ", ".join(names), unit="victim", disable=not progress) as bar:
-        for view in recording.views(victims_per_view=victims_per_view, pseudonyms=chosen, learner=learner):
+        views = recording.views(
+            victims_per_view=victims_per_view, rounds=attacked, pseudonyms=chosen, learner=learner, history=history
+        )
+        for view in views:
             truth = recording.truth(view)
             for attack in attacks:
                 kept = _positions(view, subsets.get(attack.name))
@@ -141,6 +151,11 @@ def _attack(
         return
     if scores.roc is not None:
         roc[attack.name].add(scores.roc)
+    if scores.profiles is not None:
+        result.profiles += [
+            Profile(attack.name, dict(setting), seed, view.round, int(p), classes)
+            for p, classes in zip(view.pseudonyms, scores.profiles.tolist(), strict=True)
+        ]
     result.rows += rows
 
 
@@ -230,6 +245,7 @@ def _part(view: ServerView, kept: Tensor) -> ServerView:
         lists=None if view.lists is None else view.lists[kept],
         features=None if view.features is None else view.features[kept],
         updates=None if view.updates is None else view.updates[kept],
+        earlier=tuple(_part(earlier, kept) for earlier in view.earlier),
     )
 
 

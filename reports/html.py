@@ -19,6 +19,7 @@ _LEAK = 0.6
 _TOLD = {"pir-fingerprint": "whether a certain document was among those that the user retrieved"}
 """What an attack tells of a user, where it is not what the user interacted with."""
 _INTERACTIONS = "which of the items it was shown the user interacted with"
+_EQUAL_SHARES = "uniform-present"
 GENERATED = (
     "These data are generated: the numbers prove that the machinery works, and nothing about real people's data."
 )
@@ -43,7 +44,7 @@ def write_report(
     """
     environment = Environment(loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined)
     attacks, baselines = attacks_then_baselines(run.results)
-    generated = [GENERATED] if any(r.setting.get("data") == "synthetic" for r in run.results) else []
+    generated = [GENERATED] if any(str(r.setting.get("data")).startswith("synthetic") for r in run.results) else []
     page = environment.get_template("report.html.j2").render(
         run=run,
         headline=headline(run.results),
@@ -62,6 +63,8 @@ def write_report(
 
 def headline(results: Sequence[Result]) -> str:
     """What leaked, in a sentence."""
+    if any(r.metric == "l1" for r in results):
+        return _composition_headline([r for r in results if r.metric == "l1"])
     attacks, baselines = attacks_then_baselines([r for r in results if r.metric == "auc"])
     if not attacks:
         return vector_headline(results) or "No attack could be scored on this recording."
@@ -76,4 +79,20 @@ def headline(results: Sequence[Result]) -> str:
     return (
         f"On {where}, the server can tell from a user's update {_TOLD.get(best.attack, _INTERACTIONS)}"
         f" ({best.attack}: {certainty}; guessing gives 0.5{beside})."
+    )
+
+
+def _composition_headline(results: Sequence[Result]) -> str:
+    """The attack with the smallest distance, beside equal shares of the present classes in its own setting."""
+    attacks, _ = attacks_then_baselines([r for r in results if r.attack != _EQUAL_SHARES])
+    if not attacks:
+        return "No attack could be scored on this recording."
+    best = min(attacks, key=lambda r: r.mean)
+    equal = next((r for r in results if r.attack == _EQUAL_SHARES and r.setting == best.setting), None)
+    beside = "" if equal is None else f"; calling all classes that it has equal, {equal.mean:.3f}"
+    told = "can tell" if equal is None or best.ci95[1] < equal.mean else "can hardly tell"
+    return (
+        f"On {describe(best.setting)}, the server {told} from a user's update what share of its examples each class "
+        f"has ({best.attack}: mean L1 distance {best.mean:.3f}, 95% interval {best.ci95[0]:.3f} to {best.ci95[1]:.3f}, "
+        f"n = {best.n} users{beside})."
     )

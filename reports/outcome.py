@@ -8,6 +8,7 @@ import torch
 
 from attacks.base import ThreatModel
 from reports import figures
+from reports.compositions import composition_figures, write_compositions
 from reports.curves import axis_of, curve_figures, interactions_needed
 from reports.evaluation import Evaluation, summarise
 from reports.facets import against
@@ -53,6 +54,8 @@ def finish(
     run.write(directory)
     if evaluation.rows:
         write_victims(directory / "victims.csv", evaluation.rows)
+    if evaluation.profiles:
+        write_compositions(directory / "compositions.csv", evaluation.profiles)
     notes = [f"{name} could not run: {what}." for name, what in evaluation.missing.items()]
     drawn = _figures(evaluation, results, metrics[0]) + curve_figures(everything, metrics[:2]) + evaluation.figures
     page = write_report(directory, run, threat_models=threat_models, figures=drawn, notes=notes)
@@ -68,6 +71,7 @@ def combine(evaluations: Sequence[Evaluation]) -> Evaluation:
         whole.rows += evaluation.rows
         whole.missing |= evaluation.missing
         whole.figures += evaluation.figures
+        whole.profiles += evaluation.profiles
         for name, rate in evaluation.roc.items():
             whole.roc[f"{name} ({describe(evaluation.rows[0].setting, keys)})"] = rate
     return whole
@@ -103,7 +107,7 @@ def _print(results: Sequence[Result], page: Path) -> None:
 
 
 def _figures(evaluation: Evaluation, results: Sequence[Result], metric: str) -> list[tuple[str, str]]:
-    drawn = []
+    drawn = composition_figures(evaluation.profiles)
     rows = [row for row in evaluation.rows if row.metric == metric and row.value == row.value]
     rows = [row for row in rows if axis_of(row.setting) is None]
     by_data: dict[str, list[VictimRow]] = defaultdict(list)
@@ -122,8 +126,9 @@ def _figures(evaluation: Evaluation, results: Sequence[Result], metric: str) -> 
             caption = f"{data}: {metric} against {key}, 95% intervals; stars are the paper's."
             drawn.append((caption, against([r for r in cells if key in r.setting], key, metric)))
         values = _per_victim(some)
-        # A yes or no has no distribution worth drawing.
-        if len(values) <= _MOST_LINES and {row.value for row in some} - {0.0, 1.0}:
+        # A yes or no has no distribution worth drawing, and compositions have figures of their own.
+        telling = {row.value for row in some} - {0.0, 1.0} and not evaluation.profiles
+        if len(values) <= _MOST_LINES and telling:
             caption = f"{data}: {metric} of every victim, sorted."
             drawn.append((caption, figures.victim_distribution(values, metric)))
     return drawn

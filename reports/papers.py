@@ -7,12 +7,16 @@ from typing import Any
 
 import pandas as pd
 
+from reports.decaf_values import decaf_distances
 from reports.results import Paper
 from reports.tables import BASELINES
 
 _SERVED_IN_PAPER = frozenset({"none", "noise", "codebook"})
 """What a server may send in a cell that is set beside the paper's: our codebook is, a masked noise is not."""
 _FOLDER = Path(__file__).parent / "paper_values"
+_DISTANCES = frozenset({"l1", "l2", "linf"})
+_TABLES_3_TO_7 = frozenset({"paper-level", "adadelta"})
+"""Settings beside which Decaf's tables III to VII stand: the paper names the optimizer, and no rate or batch."""
 _WITHOUT_NUMBERS = frozenset({"pir-fingerprint"})
 """What RAIFLE argues for and does not measure (section VII.C)."""
 _NOISE = 0.1
@@ -46,6 +50,8 @@ def paper_value(attack: str, metric: str, setting: Mapping[str, Any]) -> Paper |
     """
     if attack in BASELINES or attack in _WITHOUT_NUMBERS:
         return None
+    if metric in _DISTANCES:
+        return _decaf_value(attack, metric, setting)
     if metric in ("ndcg@10", "held-back"):
         return None  # table X is on MSLR: other data, other queries; the guardrail is ours
     if setting.get("learner", "fpdgd") != "fpdgd":
@@ -76,6 +82,18 @@ def _promise(attack: str, metric: str, setting: Mapping[str, Any]) -> Paper | No
     if attack != "pac" or metric != "success" or setting.get("of_bound") != 1:
         return None
     return Paper(1 - setting["delta"], f"PAC identifiability, Theorem {setting['theorem']}, at least")
+
+
+def _decaf_value(attack: str, metric: str, setting: Mapping[str, Any]) -> Paper | None:
+    """The mean over users of the distances of tables III to VII, for the network and users of those tables."""
+    if attack == "uniform-present" or setting.get("variant") not in _TABLES_3_TO_7:
+        return None
+    values = decaf_distances()
+    kept = (values["data"] == setting["data"]) & values["table"].isin(["III", "IV", "V", "VI", "VII"])
+    found = values[kept]
+    if found.empty:
+        return None
+    return Paper(float(found[metric].mean()), f"Decaf Table {found.iloc[0]['table']}")
 
 
 def _ranking_value(metric: str, setting: Mapping[str, Any]) -> Paper | None:

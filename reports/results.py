@@ -85,6 +85,27 @@ class VictimRow:
 
 
 @dataclass(frozen=True)
+class Profile:
+    """One victim's composition, true and inferred.
+
+    Attributes:
+        attack: name of the attack.
+        setting: the cell's setting.
+        seed: seed of the training.
+        round: communication round.
+        victim: pseudonym.
+        classes: true share, inferred share and both ends of its interval (NaN for none) of every class.
+    """
+
+    attack: str
+    setting: dict[str, Any]
+    seed: int
+    round: int
+    victim: int
+    classes: list[list[float]]
+
+
+@dataclass(frozen=True)
 class Run:
     """Everything about one experiment.
 

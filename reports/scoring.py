@@ -7,9 +7,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attacks.base import ITEM_EMBEDDING, Estimate, InteractionEstimate, ServerView, VectorEstimate
-from attacks.metrics import auc_per_victim, f1_per_victim, roc_per_victim
+from attacks.base import (
+    ITEM_EMBEDDING,
+    CompositionEstimate,
+    Estimate,
+    InteractionEstimate,
+    ServerView,
+    VectorEstimate,
+)
+from attacks.metrics import auc_per_victim, composition_errors, f1_per_victim, null_class_errors, roc_per_victim
 
+_ROUNDING = 1e-6
+"""Of float32 shares, e.g. of a client of one class."""
 ROC_GRID = torch.linspace(0, 1, 101)
 
 
@@ -22,12 +31,15 @@ class Scores:
         items: ``(V,)`` how much was to be told of each victim, e.g. the number of its items.
         positives: ``(V,)`` how many of them were true.
         roc: ``(K, G)`` true-positive rates at `ROC_GRID` of the victims that have one, None where that means nothing.
+        profiles: ``(V, K, 4)`` true share, inferred share and the ends of its interval of every class, None where the
+            attack infers no composition.
     """
 
     metrics: dict[str, Tensor]
     items: Tensor
     positives: Tensor
     roc: Tensor | None = None
+    profiles: Tensor | None = None
 
 
 Scorer = Callable[[Any, ServerView, Mapping[str, Tensor]], Scores]
@@ -72,4 +84,22 @@ def score_vectors(estimate: VectorEstimate, view: ServerView, truth: Mapping[str
     return Scores(metrics, mask.sum(1), (labels & mask).sum(1))
 
 
-_SCORERS: dict[type[Estimate], Scorer] = {InteractionEstimate: score_interactions, VectorEstimate: score_vectors}
+def score_compositions(estimate: CompositionEstimate, _: ServerView, truth: Mapping[str, Tensor]) -> Scores:
+    """Distances of proportions (Decaf, equation 3), errors about null classes, and whether intervals hold the truth."""
+    counts = truth["class_counts"].double()
+    shares = counts / counts.sum(1, keepdim=True)
+    inferred = estimate.proportions.double()
+    held = counts > 0
+    metrics = composition_errors(inferred, shares) | null_class_errors(estimate.present, held)
+    inside = (shares >= estimate.low - _ROUNDING) & (shares <= estimate.high + _ROUNDING)
+    told = (held | estimate.present) & estimate.low.isfinite()
+    metrics["coverage"] = (inside & told).sum(1) / told.sum(1).double().masked_fill(~told.any(1), torch.nan)
+    profiles = torch.stack([shares, inferred, estimate.low.double(), estimate.high.double()], dim=2)
+    return Scores(metrics, torch.full((len(counts),), counts.shape[1]), held.sum(1), profiles=profiles)
+
+
+_SCORERS: dict[type[Estimate], Scorer] = {
+    CompositionEstimate: score_compositions,
+    InteractionEstimate: score_interactions,
+    VectorEstimate: score_vectors,
+}

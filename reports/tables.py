@@ -6,7 +6,10 @@ from reports.results import Result
 from reports.settings import describe, differing
 
 BASELINES = frozenset(
-    {"chance", "popularity", "prior-only", "click-entropy", "capacity-bound", "mean-item", "own-vector"}
+    {
+        *("chance", "popularity", "prior-only", "click-entropy", "capacity-bound", "mean-item", "own-vector"),
+        *("random-guess", "global-model"),
+    }
 )
 """Lines that read no update; they stand beside a table, and in no attack's number."""
 HEADER = ("attack", "setting", "metric", "mean", "95% interval", "n", "paper", "difference", "ms per victim")

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.base import ITEM_EMBEDDING
+from attacks.base import ITEM_EMBEDDING, MarginLearner
 from datamodules.cohort import Cohort
 from datamodules.deltas import Recording
 from datamodules.keys import generator_for
@@ -130,9 +130,9 @@ def test_a_recording_has_the_private_vector_in_its_truth_and_its_learner(tmp_pat
     assert torch.equal(truth["user_vector"], vectors)
     assert view.noise_scale(ITEM_EMBEDDING) == pytest.approx(0.1)
     learner = learner_from(recording.manifest.learner)
-    assert learner is not None
+    assert isinstance(learner, MarginLearner)
     assert learner.learning_rate == 0.1
-    assert learner.slope_at_zero == -0.5  # type: ignore[union-attr]
+    assert learner.slope_at_zero == -0.5
 
 
 def test_the_learner_simulates_its_clients(tmp_path: Path) -> None:

@@ -1,0 +1,88 @@
+"""What every attack on class compositions reads from a view: the last layer's change and the auxiliary images."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from attacks.base import ServerView, ViewError
+
+IMAGES, LABELS = "images", "labels"
+NEEDS = ("learner", "deltas")
+AUXILIARY = (f"auxiliary:{IMAGES}", f"auxiliary:{LABELS}")
+
+
+@dataclass(frozen=True)
+class LayerChange:
+    """Decaf's first step, gradient change extraction (equation 4), for the last linear layer.
+
+    The paper divides local minus global weights by the learning rate. That factor is common to the clients and to the
+    gradient bases, so it cancels from the proportions and from the sign of an entry, and is left out.
+
+    Attributes:
+        weight: ``(V, K, F)`` row c belongs to class c.
+        bias: ``(V, K)``.
+    """
+
+    weight: Tensor
+    bias: Tensor
+
+    @property
+    def flat(self) -> Tensor:
+        """``(V, K * (F + 1))``."""
+        return torch.cat([self.weight.flatten(1), self.bias], dim=1)
+
+
+def layer_change(view: ServerView, deltas: dict[str, Tensor] | None = None) -> LayerChange:
+    """The change of the last layer, of the view's victims or of given deltas.
+
+    Raises:
+        ViewError: the recording does not hold the last layer.
+    """
+    name = view.classifier().output_layer
+    source = view.deltas if deltas is None else deltas
+    for parameter in (f"{name}.weight", f"{name}.bias"):
+        if parameter not in source:
+            raise ViewError(f"expected the deltas of the last layer, got a recording without {parameter!r}")
+    return LayerChange(source[f"{name}.weight"], source[f"{name}.bias"])
+
+
+@dataclass(frozen=True)
+class Auxiliary:
+    """The attacker's own images.
+
+    Attributes:
+        images: ``(M, channels, height, width)``.
+        labels: ``(M,)``.
+        by_class: ``(K, k)`` numbers of the images of every class, padded with -1.
+    """
+
+    images: Tensor
+    labels: Tensor
+    by_class: Tensor
+
+    @property
+    def per_class(self) -> Tensor:
+        """``(K,)`` images of every class."""
+        return (self.by_class >= 0).sum(1)
+
+
+def auxiliary(view: ServerView, classes: int, most: int | None = None) -> Auxiliary:
+    """The auxiliary images of a view.
+
+    Args:
+        view: what the server has.
+        classes: K.
+        most: take only the first so many of each class.
+
+    Raises:
+        ViewError: a class has no image, or a label is of no class.
+    """
+    images, labels = view.auxiliary[IMAGES], view.auxiliary[LABELS]
+    if len(images) != len(labels) or (len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < classes):
+        raise ViewError(f"expected auxiliary images with a label below {classes} each, got others")
+    numbers = [(labels == c).nonzero().flatten()[:most] for c in range(classes)]
+    missing = [c for c, own in enumerate(numbers) if not len(own)]
+    if missing:
+        raise ViewError(f"expected auxiliary images of every class, got none of class {missing[0]}")
+    return Auxiliary(images, labels, torch.nn.utils.rnn.pad_sequence(numbers, batch_first=True, padding_value=-1))

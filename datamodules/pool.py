@@ -1,0 +1,120 @@
+"""Examples that can be dealt to clients, held back or split off, each whole group to one side.
+
+An example belongs to a group, by default one of its own: the photographs of one skin lesion. A pool is shuffled once,
+dealt from its front and held back from its end, so that a deal with given sizes does not depend on what is held back.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from errors import InputError
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Examples that can be dealt, in the order in which they are.
+
+    Attributes:
+        examples: ``(n,)`` int64 numbers of the examples.
+        labels: ``(n,)`` int64 their classes.
+        groups: ``(n,)`` int64 their groups, those of one group consecutive.
+        class_names: name of every class.
+    """
+
+    examples: Tensor
+    labels: Tensor
+    groups: Tensor
+    class_names: Sequence[str]
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    def select(self, kept: Tensor) -> "Pool":
+        """The examples at ``kept``, positions or a mask."""
+        return Pool(self.examples[kept], self.labels[kept], self.groups[kept], self.class_names)
+
+
+def shuffled_pool(
+    labels: Tensor, *, class_names: Sequence[str], generator: torch.Generator, groups: Tensor | None = None
+) -> Pool:
+    """Every example, group after group in random order.
+
+    Args:
+        labels: ``(n,)`` int64 classes.
+        class_names: name of every class.
+        generator: of the order.
+        groups: ``(n,)`` int64; None where every example is its own.
+
+    Raises:
+        InputError: a group has examples of two classes.
+    """
+    member = torch.arange(len(labels)) if groups is None else torch.unique(groups, return_inverse=True)[1]
+    count = int(member.max()) + 1 if len(member) else 0
+    class_of_group = torch.zeros(count, dtype=torch.int64).scatter_(0, member, labels)
+    if not torch.equal(class_of_group[member], labels):
+        raise InputError(
+            expected="groups of one class each",
+            found=f"a group with example {int((class_of_group[member] != labels).nonzero()[0])} of another class",
+            way_out="Group examples that share a label.",
+        )
+    order = torch.randperm(count, generator=generator)[member].argsort(stable=True)
+    return Pool(order, labels[order], member[order], class_names)
+
+
+def hold_back(pool: Pool, per_class: int, *, purpose: str) -> tuple[Tensor, Pool]:
+    """Takes examples of every class from the end of the pool, and leaves their whole groups out of it.
+
+    Args:
+        pool: what there is.
+        per_class: examples k of each of the K classes.
+        purpose: what they are for, in an error.
+
+    Returns:
+        ``(K, k)`` numbers of the examples, the first j columns the same for every k, and the rest of the pool.
+
+    Raises:
+        InputError: a class has fewer.
+    """
+    classes = range(len(pool.class_names))
+    chosen = [(pool.labels == number).nonzero().flatten().flip(0)[:per_class] for number in classes]
+    for number, positions in enumerate(chosen):
+        if len(positions) < per_class:
+            raise too_few(pool, number, needed=per_class, there=len(positions), purpose=purpose)
+    taken = torch.stack(chosen)
+    rest = pool.select(~torch.isin(pool.groups, pool.groups[taken.flatten()]))
+    return pool.examples[taken], rest
+
+
+def split_off(pool: Pool, fraction: float) -> tuple[Tensor, Tensor]:
+    """Two parts of a pool with the same proportions of classes, up to whole groups.
+
+    Args:
+        pool: what there is.
+        fraction: of every class, that goes to the second part.
+
+    Returns:
+        Ascending numbers of the examples of the first part and of the second.
+    """
+    second = torch.zeros(len(pool), dtype=torch.bool)
+    for number in range(len(pool.class_names)):
+        positions = (pool.labels == number).nonzero().flatten()
+        second[positions] = group_begins(pool.groups[positions]) < fraction * len(positions)
+    return pool.examples[~second].sort().values, pool.examples[second].sort().values
+
+
+def group_begins(groups: Tensor) -> Tensor:
+    """``(n,)`` position at which each example's group begins."""
+    begins = groups.diff(prepend=groups[:1] - 1) != 0
+    return torch.where(begins, torch.arange(len(groups)), 0).cummax(0).values
+
+
+def too_few(pool: Pool, number: int, *, needed: int, there: int, purpose: str) -> InputError:
+    """The error for a class of which more is needed than there is."""
+    return InputError(
+        expected=f"{needed} examples of class {number} ({pool.class_names[number]}) for {purpose}",
+        found=f"{there}",
+        way_out="Give clients fewer examples, or set fewer apart.",
+    )

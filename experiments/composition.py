@@ -1,0 +1,251 @@
+"""Decaf: what classes a client holds and in what proportion, tables III to VII and figures 7 to 14, as experiments."""
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from attacks.base import Attack
+from attacks.registry import ATTACKS
+from datamodules.base import FederatedDataModule
+from datamodules.cifar10 import CIFAR10
+from datamodules.classification import ClassificationDataModule
+from datamodules.client_split import ClientSplit
+from datamodules.composition import decaf_compositions
+from datamodules.deltas import Recording
+from datamodules.digits import Digits
+from datamodules.fer import FER
+from datamodules.mnist import MNIST, FashionMNIST
+from datamodules.skin_cancer import SkinCancer
+from datamodules.synthetic_images import SyntheticImages
+from defenses.base import Defense
+from defenses.local_dp import LocalDP
+from errors import InputError
+from experiments.base import Choice, PaperCell, PaperExperiment, as_number, check_names, plain_number
+from modules.classifier import FederatedClassifier
+from modules.federated import FederatedModule
+from modules.local_optimizers import LocalTraining
+from modules.nets.classifiers import Network
+from reports.evaluation import Evaluation
+from reports.results import VictimRow
+
+IMAGE_DATA: dict[str, type[ClassificationDataModule]] = {
+    "MNIST": MNIST,
+    "FashionMNIST": FashionMNIST,
+    "cifar10": CIFAR10,
+    "fer2013": FER,
+    "ham10000": SkinCancer,
+    "digits": Digits,
+    "synthetic-images": SyntheticImages,
+}
+MODEL = "global-model"
+"""Under which the accuracy of the global model stands."""
+_TEN_CLASSES = "MNIST"
+"""Whose users' compositions data sets of ten classes take that the paper does not have."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clients:
+    """The clients of a data set.
+
+    Attributes:
+        examples: images of each client; the paper prints none.
+        auxiliary: images of each class that the attacker has.
+        network: which classifier they train, by the paper's table II.
+    """
+
+    examples: int
+    auxiliary: int = 100
+    network: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """What differs from one column of a table to the next.
+
+    Attributes:
+        name: how results call it.
+        local: options of `LocalTraining`.
+        network: options of `Network`, beside those of the data set.
+        auxiliary: images of each class that the attacker has, None for as many as the data set's clients say.
+        epsilon: budget of local DP for one send of the whole update, infinite for none.
+        arguments: by attack, what differs in its constructor's arguments.
+        only: data sets to which it is confined, None for all of the table's.
+    """
+
+    name: str
+    local: dict[str, Any] = field(default_factory=dict)
+    network: dict[str, Any] = field(default_factory=dict)
+    auxiliary: int | None = None
+    epsilon: float = math.inf
+    arguments: dict[str, dict[str, Any]] = field(default_factory=dict)
+    only: list[str] | None = None
+
+
+@dataclass(frozen=True)
+class CompositionExperiment(PaperExperiment):
+    """A table: every data set with every variant, round by round.
+
+    Attributes:
+        experiment: its name.
+        metrics: the metrics it reports.
+        clients: by data set, its clients.
+        attacks: what is run, by name, with constructor arguments.
+        variants: the columns.
+        rounds: rounds to train.
+        attacked: which of them to attack, from 1; None for all.
+        together: attack the last round with all the earlier ones, in place of each by itself.
+        limits: see `PaperExperiment`.
+        clip: L2 norm to which an update is clipped under local DP.
+        delta: delta of local DP.
+    """
+
+    small_cells = True
+    experiment: str
+    metrics: list[str]
+    clients: dict[str, Clients]
+    attacks: dict[str, dict[str, Any]]
+    variants: list[Variant]
+    rounds: int = 3
+    attacked: list[int] | None = None
+    together: bool = False
+    limits: dict[str, int] = field(default_factory=dict)
+    clip: float = 1.0
+    delta: float = 1e-5
+
+    @classmethod
+    def parse(cls, content: dict[str, Any]) -> "CompositionExperiment":
+        """From a configuration; ``local`` holds for all variants that do not say otherwise."""
+        common = content.pop("local", {})
+        variants = [_variant(entry, common) for entry in content.pop("variants")]
+        clients = {name: Clients(**options) for name, options in content.pop("clients").items()}
+        made = cls(clients=clients, variants=variants, **content)
+        check_names("attack", list(made.attacks), list(ATTACKS))
+        check_names("data set", list(made.clients), list(IMAGE_DATA))
+        for variant in made.variants:
+            check_names("attack", list(variant.arguments), list(made.attacks))
+            check_names("data set", variant.only or [], list(made.clients))
+        if made.attacked is not None and not set(made.attacked) <= set(range(1, made.rounds + 1)):
+            raise InputError(
+                expected=f"attacked rounds from 1 to {made.rounds}",
+                found=str(made.attacked),
+                way_out="Mend `attacked`.",
+            )
+        return made
+
+    @property
+    def data(self) -> list[str]:  # type: ignore[override]
+        """See `PaperExperiment.data`."""
+        return list(self.clients)
+
+    @property
+    def known_attacks(self) -> Mapping[str, type[Attack]]:
+        """See `PaperExperiment.known_attacks`."""
+        return ATTACKS
+
+    def cells(self, choice: Choice) -> Iterator[PaperCell]:
+        """See `PaperExperiment.cells`."""
+        for data, variant, seed in itertools.product(self.names(choice), self.variants, range(choice.seeds)):
+            if variant.only is None or data in variant.only:
+                yield _Cell(self, data, choice, seed, self, variant)
+
+    def source(self, data: str, root: str | None) -> FederatedDataModule:
+        """See `PaperExperiment.source`."""
+        return IMAGE_DATA[data](root=root)
+
+
+@dataclass(frozen=True)
+class _Cell(PaperCell):
+    table: CompositionExperiment
+    variant: Variant
+
+    @property
+    def key(self) -> str:
+        return f"{self.data}-{self.variant.name}-seed{self.seed}-victims{self.choice.victims or 'all'}"
+
+    @property
+    def setting(self) -> dict[str, Any]:
+        budget = {} if math.isinf(self.variant.epsilon) else {"epsilon": plain_number(self.variant.epsilon)}
+        return {"data": self.data, "variant": self.variant.name, **budget}
+
+    @property
+    def rounds(self) -> int:
+        return self.table.rounds
+
+    def make_attacks(self) -> list[Attack]:
+        changed = {name: {**own, **self.variant.arguments.get(name, {})} for name, own in self.table.attacks.items()}
+        return dataclasses.replace(self.table, attacks=changed).make_attacks()
+
+    def build(self) -> tuple[FederatedModule, FederatedDataModule]:
+        clients = self.table.clients[self.data]
+        known = decaf_compositions()["data"].unique()
+        split = ClientSplit(
+            scheme="composition",
+            composition=self.data if self.data in known else _TEN_CLASSES,
+            examples_per_client=clients.examples,
+        )
+        auxiliary = clients.auxiliary if self.variant.auxiliary is None else self.variant.auxiliary
+        source = IMAGE_DATA[self.data](
+            root=self.choice.root, seed=self.seed, split=split, auxiliary_per_class=auxiliary
+        )
+        module = FederatedClassifier(
+            num_classes=source.num_classes,
+            image_shape=source.image_shape,
+            network=Network(**{**clients.network, **self.variant.network}),
+            local=LocalTraining(**self.variant.local),
+            defenses=self._defenses(),
+            seed=self.seed,
+        )
+        return module, source
+
+    @property
+    def attacked(self) -> list[int] | None:
+        if self.table.together:
+            return [self.table.rounds - 1]
+        return None if self.table.attacked is None else [number - 1 for number in self.table.attacked]
+
+    @property
+    def history(self) -> bool:
+        return self.table.together
+
+    def evaluate(self, directory: Path) -> tuple[Evaluation, dict[str, float]]:
+        """Every round in a row of its own, the accuracy of the global model that it began with beside."""
+        evaluation, seconds = super().evaluate(directory)
+        for row in evaluation.rows:
+            row.setting["round"] = row.round + 1
+        for profile in evaluation.profiles:
+            profile.setting["round"] = profile.round + 1
+        evaluation.rows += self._accuracy(Recording(directory / "deltas"))
+        return evaluation, seconds
+
+    def _accuracy(self, recording: Recording) -> list[VictimRow]:
+        """Of the global model before every attacked round, on the test images."""
+        module, source = self.build()
+        rows: list[VictimRow] = []
+        for view in recording.views(victims_per_view=1, rounds=self.attacked, pseudonyms=None):
+            if any(row.round == view.round for row in rows):
+                continue
+            module.load_state_dict(dict(view.model), strict=False)
+            with torch.no_grad():
+                hits = [(module(b["image"]).argmax(1) == b["label"]).float() for b in source.val_dataloader()]
+            correct = torch.cat(hits)
+            setting = {**self.setting, "round": view.round + 1}
+            counted = len(correct), int(correct.sum())
+            value = float(correct.mean())
+            rows.append(VictimRow(MODEL, setting, self.seed, view.round, 0, *counted, "accuracy", value, 0.0))
+        return rows
+
+    def _defenses(self) -> list[Defense]:
+        if math.isinf(self.variant.epsilon):
+            return []
+        return [LocalDP(clip=self.table.clip, epsilon=self.variant.epsilon, delta=self.table.delta)]
+
+
+def _variant(entry: dict[str, Any], common: dict[str, Any]) -> Variant:
+    epsilon = as_number("epsilon", entry.get("epsilon", math.inf))
+    return Variant(**{**entry, "local": {**common, **entry.get("local", {})}, "epsilon": epsilon})

@@ -1,0 +1,168 @@
+"""Classifiers by name: a body that gives features, and one linear layer from features to logits."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torchvision.models.resnet import BasicBlock, ResNet
+from torchvision.models.vgg import cfgs, make_layers
+
+from errors import InputError
+from modules.nets.batch_norm import BatchNorm
+
+NetworkName = Literal["two-convolutions", "three-modules", "four-modules", "resnet18", "vgg16"]
+Activation = Literal["relu", "leaky-relu", "gelu", "sigmoid", "tanh"]
+Norm = Literal["none", "before-activation", "after-activation"]
+
+OUTPUT = "output"
+"""Name of the last layer in every classifier."""
+_ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
+    "relu": nn.ReLU,
+    "leaky-relu": lambda: nn.LeakyReLU(0.1),
+    "gelu": nn.GELU,
+    "sigmoid": nn.Sigmoid,
+    "tanh": nn.Tanh,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Network:
+    """Which classifier.
+
+    Attributes:
+        name: Decaf's table II: ``two-convolutions`` and a pooling, ``three-modules`` or ``four-modules`` of a
+            convolution and a pooling, each with two linear layers; or ``resnet18`` (with batch norm) and ``vgg16``
+            (without), both with a stem for small images and 512 features.
+        hidden: neurons that enter the last layer of the first three; the paper prints no width.
+        channels: channels of their first convolution; each further one has twice as many, as far as four times.
+        activation: of the first three.
+        norm: batch norm of the features that enter the last layer of the first three.
+    """
+
+    name: NetworkName = "two-convolutions"
+    hidden: int = 64
+    channels: int = 8
+    activation: Activation = "relu"
+    norm: Norm = "none"
+
+    def __post_init__(self) -> None:
+        """Refuses impossible values."""
+        if min(self.hidden, self.channels) < 1 or self.activation not in _ACTIVATIONS:
+            raise InputError(
+                expected=f"hidden and channels above 0 and an activation among {', '.join(_ACTIVATIONS)}",
+                found=f"hidden {self.hidden}, channels {self.channels}, {self.activation}",
+                way_out="Mend the network.",
+            )
+
+
+class Classifier(nn.Module):
+    """A body and a last layer.
+
+    Args:
+        body: maps ``(N, channels, height, width)`` to features ``(N, F)``.
+        features: F.
+        classes: number of classes.
+    """
+
+    def __init__(self, body: nn.Module, features: int, classes: int) -> None:
+        super().__init__()
+        self.body = body
+        self.output = nn.Linear(features, classes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """``(N, channels, height, width)`` -> logits ``(N, K)``."""
+        logits: Tensor = self.output(self.body(images))
+        return logits
+
+
+def build_classifier(
+    network: Network, *, image_shape: tuple[int, int, int], classes: int, generator: torch.Generator
+) -> Classifier:
+    """A classifier with torch's default law of the initial weights, drawn from one generator.
+
+    Args:
+        network: which one.
+        image_shape: channels, height and width.
+        classes: number of classes.
+        generator: source of the initial weights.
+
+    Raises:
+        InputError: the images are too small for so many poolings.
+    """
+    body, features = _BODIES[network.name](network, image_shape)
+    made = Classifier(body, features, classes)
+    for layer in made.modules():
+        if isinstance(layer, nn.Linear | nn.Conv2d):
+            _initialise(layer, generator)
+    return made
+
+
+@torch.no_grad()
+def _initialise(layer: nn.Linear | nn.Conv2d, generator: torch.Generator) -> None:
+    bound = layer.weight[0].numel() ** -0.5
+    layer.weight.uniform_(-bound, bound, generator=generator)
+    if layer.bias is not None:
+        layer.bias.uniform_(-bound, bound, generator=generator)
+
+
+def _two_convolutions(network: Network, shape: tuple[int, int, int]) -> tuple[nn.Module, int]:
+    act = _ACTIVATIONS[network.activation]
+    channels = network.channels
+    layers = [
+        *(nn.Conv2d(shape[0], channels, 3, stride=2, padding=1), act()),
+        *(nn.Conv2d(channels, 2 * channels, 3, stride=2, padding=1), act(), nn.MaxPool2d(2)),
+    ]
+    height, width = (-(-size // 4) // 2 for size in shape[1:])
+    return _with_head(layers, 2 * channels * height * width, network, shape)
+
+
+def _modules(number: int) -> Callable[[Network, tuple[int, int, int]], tuple[nn.Module, int]]:
+    def build(network: Network, shape: tuple[int, int, int]) -> tuple[nn.Module, int]:
+        layers: list[nn.Module] = []
+        before, after = shape[0], network.channels
+        for place in range(number):
+            after = network.channels * min(2**place, 4)
+            layers += [nn.Conv2d(before, after, 3, padding=1), _ACTIVATIONS[network.activation](), nn.MaxPool2d(2)]
+            before = after
+        return _with_head(layers, after * (shape[1] // 2**number) * (shape[2] // 2**number), network, shape)
+
+    return build
+
+
+def _with_head(
+    layers: list[nn.Module], flat: int, network: Network, shape: tuple[int, int, int]
+) -> tuple[nn.Module, int]:
+    if flat < 1:
+        raise InputError(
+            expected=f"images that {network.name} can pool", found=f"{shape}", way_out="Take two-convolutions."
+        )
+    head: list[nn.Module] = [nn.Flatten(), nn.Linear(flat, network.hidden), _ACTIVATIONS[network.activation]()]
+    if network.norm != "none":
+        head.insert(2 if network.norm == "before-activation" else 3, BatchNorm(network.hidden))
+    return nn.Sequential(*layers, *head), network.hidden
+
+
+def _resnet18(_: Network, shape: tuple[int, int, int]) -> tuple[nn.Module, int]:
+    body = ResNet(BasicBlock, [2, 2, 2, 2], norm_layer=BatchNorm)
+    body.conv1 = nn.Conv2d(shape[0], 64, 3, padding=1, bias=False)
+    body.maxpool = nn.Identity()
+    features = body.fc.in_features
+    body.fc = nn.Identity()
+    return body, features
+
+
+def _vgg16(_: Network, shape: tuple[int, int, int]) -> tuple[nn.Module, int]:
+    features = make_layers(cfgs["D"])
+    features[0] = nn.Conv2d(shape[0], 64, 3, padding=1)
+    return nn.Sequential(features, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 512), nn.ReLU()), 512
+
+
+_BODIES: dict[str, Callable[[Network, tuple[int, int, int]], tuple[nn.Module, int]]] = {
+    "two-convolutions": _two_convolutions,
+    "three-modules": _modules(3),
+    "four-modules": _modules(4),
+    "resnet18": _resnet18,
+    "vgg16": _vgg16,
+}
