@@ -114,8 +114,8 @@ def test_paper_configs_parse_and_have_numbers_to_compare_with(path: Path) -> Non
     papers = [cell.setting for cell in cells if "aggregate" not in cell.setting]
     found = [paper_value("raifle", experiment.metrics[0], setting) is not None for setting in papers]
     # Some rows of table XIV cannot be read for certain in the text that we have, those without manipulation none.
-    # PAC identifiability has theorems and no measurements.
-    if path.stem.startswith("pac_"):
+    # PAC identifiability has theorems and no measurements; Decaf's figures are not told in numbers.
+    if path.stem.startswith(("pac_", "decaf_")):
         return
     least = {"raifle_table14": len(found) / 3, **dict.fromkeys(WITHOUT_NUMBERS, 0)}.get(path.stem, len(found) - 4)
     assert sum(found) >= least
