@@ -9,7 +9,7 @@ import torch
 from attacks.base import ThreatModel
 from reports import figures
 from reports.curves import axis_of, curve_figures, interactions_needed
-from reports.evaluation import Evaluation, summarise
+from reports.evaluation import Evaluation, summarise, told_missing
 from reports.facets import against
 from reports.html import write_report
 from reports.pivot import across, pivot
@@ -53,9 +53,10 @@ def finish(
     run.write(directory)
     if evaluation.rows:
         write_victims(directory / "victims.csv", evaluation.rows)
-    notes = [f"{name} could not run: {what}." for name, what in evaluation.missing.items()]
     drawn = _figures(evaluation, results, metrics[0]) + curve_figures(everything, metrics[:2]) + evaluation.figures
-    page = write_report(directory, run, threat_models=threat_models, figures=drawn, notes=notes)
+    page = write_report(
+        directory, run, threat_models=threat_models, figures=drawn, missing=told_missing(evaluation.missing)
+    )
     _print(results, page)
     return run
 
