@@ -16,7 +16,7 @@ from experiments import read_experiment
 from experiments.base import RECOMMENDER_ATTACKS, Choice, Scale
 from experiments.running import default_jobs, run_cells
 from modules.registry import learner_from
-from reports.evaluation import Evaluation, evaluate, summarise
+from reports.evaluation import Evaluation, evaluate, summarise, told_missing
 from reports.outcome import combine, finish, join_runs
 from reports.tables import attacks_then_baselines
 
@@ -53,8 +53,7 @@ def audit(
     """
     attacks = [kind() for name, kind in RECOMMENDER_ATTACKS.items() if not name.startswith("raifle")]
     status, evaluation = _attack_recording(attacks, deltas, out, seed, victims)
-    for name, lacking in evaluation.missing.items():
-        print(f"{name} could not run: {lacking}")
+    print("\n".join(told_missing(evaluation.missing)))
     return GATE_PASSED if status == 0 and _exceeds(evaluation, gate or {}) else status
 
 

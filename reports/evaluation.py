@@ -40,6 +40,14 @@ class Evaluation:
     profiles: list[Profile] = field(default_factory=list)
 
 
+def told_missing(missing: Mapping[str, str]) -> list[str]:
+    """Which attacks could not run and why, a sentence for each reason."""
+    names: dict[str, list[str]] = defaultdict(list)
+    for name, reason in missing.items():
+        names[reason].append(name)
+    return [f"{', '.join(of_reason)} could not run: {reason}." for reason, of_reason in names.items()]
+
+
 def evaluate(
     recording: Recording,
     attacks: Sequence[Attack],

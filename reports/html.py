@@ -31,7 +31,7 @@ def write_report(
     *,
     threat_models: Mapping[str, ThreatModel],
     figures: Sequence[tuple[str, str]] = (),
-    notes: Sequence[str] = (),
+    missing: Sequence[str] = (),
 ) -> Path:
     """Writes report.html.
 
@@ -40,7 +40,7 @@ def write_report(
         run: the results.
         threat_models: by attack.
         figures: captions and SVG texts, made by `reports.figures`.
-        notes: sentences a reader must see, e.g. which attacks could not run.
+        missing: sentences on what could not run.
     """
     environment = Environment(loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined)
     attacks, baselines = attacks_then_baselines(run.results)
@@ -48,7 +48,8 @@ def write_report(
     page = environment.get_template("report.html.j2").render(
         run=run,
         headline=headline(run.results),
-        notes=[*generated, *notes],
+        notes=generated,
+        missing=missing,
         header=HEADER,
         wide=pivot(run.results),
         attacks=table_rows(attacks),

@@ -10,7 +10,7 @@ from attacks.base import ThreatModel
 from reports import figures
 from reports.compositions import composition_figures, write_compositions
 from reports.curves import axis_of, curve_figures, interactions_needed
-from reports.evaluation import Evaluation, summarise
+from reports.evaluation import Evaluation, summarise, told_missing
 from reports.facets import against
 from reports.html import write_report
 from reports.pivot import across, pivot
@@ -56,9 +56,10 @@ def finish(
         write_victims(directory / "victims.csv", evaluation.rows)
     if evaluation.profiles:
         write_compositions(directory / "compositions.csv", evaluation.profiles)
-    notes = [f"{name} could not run: {what}." for name, what in evaluation.missing.items()]
     drawn = _figures(evaluation, results, metrics[0]) + curve_figures(everything, metrics[:2]) + evaluation.figures
-    page = write_report(directory, run, threat_models=threat_models, figures=drawn, notes=notes)
+    page = write_report(
+        directory, run, threat_models=threat_models, figures=drawn, missing=told_missing(evaluation.missing)
+    )
     _print(results, page)
     return run
 
