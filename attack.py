@@ -21,6 +21,8 @@ from reports.outcome import combine, finish, join_runs
 from reports.tables import attacks_then_baselines
 
 GATE_PASSED = 3
+AUDITED = ["auc", "f1", "l1", "l2", "linf", "null_false_positive", "null_false_negative", "coverage"]
+"""What is reported of a recording, as far as its attacks can be scored so."""
 
 
 def run(attack: Attack, deltas: str, out: str | None = None, seed: int = 0, victims: int | None = None) -> int:
@@ -134,7 +136,7 @@ def _attack_recording(
         data=manifest.data,
         seed=seed,
         seconds=time.perf_counter() - start,
-        metrics=["auc", "f1"],
+        metrics=AUDITED,
         threat_models={attack.name: attack.threat_model for attack in attacks if attack.name not in evaluation.missing},
     )
     return 0, evaluation

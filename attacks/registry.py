@@ -2,6 +2,7 @@
 
 from attacks.base import Attack
 from attacks.composition.baselines import RandomGuess, UniformPresent
+from attacks.composition.corrected import UniformCorrected
 from attacks.composition.decaf import Decaf, DecafEarlyStopped
 from attacks.composition.decaf_match import DecafMatch
 from attacks.interactions.chance import Chance
@@ -20,6 +21,6 @@ ATTACKS: dict[str, type[Attack]] = {
     for attack in (
         *(Chance, Codebook, Direction, IMIA, ListPosterior, MatchedFilter, MetricPosterior),
         *(Popularity, PriorOnly, RowNorm),
-        *(Decaf, DecafEarlyStopped, DecafMatch, RandomGuess, UniformPresent),
+        *(Decaf, DecafEarlyStopped, DecafMatch, RandomGuess, UniformCorrected, UniformPresent),
     )
 }

@@ -96,6 +96,11 @@ def test_paper_configs_parse_and_have_numbers_to_compare_with(path: Path) -> Non
     assert len({cell.key for cell in cells}) == len(cells)
     if not experiment.attacks:
         return
+    if path.stem.startswith("decaf"):
+        # Of Decaf's figures only those stand as numbers in the text that are tables too.
+        told = [paper_value("decaf", "l1", cell.setting) is not None for cell in cells]
+        assert all(told) == (path.stem in {"decaf_tables3to7"})
+        return
     found = [paper_value("raifle", experiment.metrics[0], cell.setting) is not None for cell in cells]
     # Some rows of table XIV cannot be read for certain in the text that we have, those without manipulation none.
     # Of sharing less, and of retrieval, the paper has no numbers.
