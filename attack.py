@@ -21,6 +21,8 @@ from reports.outcome import combine, finish, join_runs
 from reports.tables import attacks_then_baselines
 
 GATE_PASSED = 3
+AUDITED = ["auc", "f1", "error", "l1", "l2", "linf", "null_false_positive", "null_false_negative", "coverage"]
+"""What is reported of a recording, as far as its attacks can be scored so."""
 
 
 def run(attack: Attack, deltas: str, out: str | None = None, seed: int = 0, victims: int | None = None) -> int:
@@ -135,7 +137,7 @@ def _attack_recording(
         data=manifest.data,
         seed=seed,
         seconds=time.perf_counter() - start,
-        metrics=["auc", "f1", "error"],
+        metrics=AUDITED,
         threat_models={attack.name: attack.threat_model for attack in attacks if attack.name not in evaluation.missing},
     )
     return 0, evaluation

@@ -2,6 +2,7 @@
 
 from attacks.base import Attack
 from attacks.composition.baselines import RandomGuess, UniformPresent
+from attacks.composition.corrected import UniformCorrected
 from attacks.composition.decaf import Decaf, DecafEarlyStopped
 from attacks.composition.decaf_match import DecafMatch
 from attacks.identifiability.baselines import MeanItem
@@ -26,6 +27,6 @@ ATTACKS: dict[str, type[Attack]] = {
         *(Chance, Codebook, Direction, IMIA, ListPosterior, MatchedFilter, MetricPosterior),
         *(Popularity, PriorOnly, RowNorm),
         *(PAC, PACSpectral, PACLikelihood, PACCatalogue, MeanItem),
-        *(Decaf, DecafEarlyStopped, DecafMatch, RandomGuess, UniformPresent),
+        *(Decaf, DecafEarlyStopped, DecafMatch, RandomGuess, UniformCorrected, UniformPresent),
     )
 }

@@ -146,7 +146,7 @@ def _attack(
     result: Evaluation,
     roc: Mapping[str, "_Mean"],
 ) -> None:
-    if _reads_popularity(attack):
+    if _reads_popularity(attack) and view.served is not None:
         view = dataclasses.replace(view, auxiliary={POPULARITY: _others(view, truth["labels"], counts)})
     lacking = view.missing(attack.threat_model.needs)
     if lacking:
@@ -265,8 +265,9 @@ def _popularity(recording: Recording) -> dict[int, int]:
     """How many users of the first round interacted with each item."""
     counts: dict[int, int] = defaultdict(int)
     for view in recording.views(rounds=recording.rounds[:1]):
+        if view.served is None:
+            return {}
         labels = recording.truth(view)["labels"]
-        assert view.served is not None
         for item in view.served[labels > 0.5].tolist():
             counts[item] += 1
     return counts

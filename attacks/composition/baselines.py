@@ -5,7 +5,6 @@ import torch
 from attacks.base import Attack, CompositionEstimate, ServerView, ThreatModel
 from attacks.composition.null_classes import published_present
 from attacks.composition.rounds import certain
-from attacks.composition.view import layer_change
 
 
 class RandomGuess(Attack):
@@ -46,4 +45,4 @@ class UniformPresent(Attack):
     def run(self, view: ServerView, *, generator: torch.Generator) -> CompositionEstimate:
         """See `Attack.run`."""
         present = published_present(view, "published", self.threshold)
-        return certain(present.to(layer_change(view).bias.dtype).double(), present)
+        return certain(present.double(), present)

@@ -1,0 +1,132 @@
+"""Decaf's tables as an experiment: what it leaves, its null classes, and what it refuses."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+import attack
+import train
+from attacks.composition.corrected import UniformCorrected
+from experiments import read_experiment
+from experiments.base import Choice
+from modules.local_optimizers import LocalTraining
+from reports.papers import paper_value
+from reports.results import Run
+from tests.attacks.test_composition_attacks import estimate
+from tests.composition_toys import views
+
+TABLE = """
+kind: composition
+experiment: small
+metrics: [l1, linf, null_false_positive, coverage, accuracy]
+clients: {{digits: {{examples: {examples}, auxiliary: 8, network: {{hidden: 16, channels: 4}}}}}}
+rounds: 2
+together: {together}
+local: {{learning_rate: 0.1, batch_size: 24}}
+variants: [{{name: paper-level}}, {{name: noisy, epsilon: 500, arguments: {{decaf: {{calibrator: false}}}}}}]
+attacks: {{decaf-match: {{shared: 10, local: 3, passes: 1, probes: 4, rounds: {rounds}}}, decaf: {{}},
+  uniform-present: {{}}, random-guess: {{}}}}
+"""
+
+
+def reproduce(folder: Path, examples: int = 72, together: bool = False) -> int:
+    rounds = "all" if together else "last"
+    text = TABLE.format(examples=examples, together=str(together).lower(), rounds=rounds)
+    (folder / "table.yaml").write_text(text)
+    return attack.main(["reproduce", str(folder / "table.yaml"), "--jobs", "1", "--out", str(folder / "out")])
+
+
+def test_a_table_leaves_distances_compositions_and_a_figure_of_every_client(tmp_path: Path) -> None:
+    assert reproduce(tmp_path) == 0
+    results = Run.read(tmp_path / "out" / "results.json").results
+    found = {(r.attack, r.metric, r.setting["variant"], r.setting["round"]): r for r in results}
+    for number in (1, 2):
+        guess = found["random-guess", "l1", "paper-level", number]
+        assert found["decaf-match", "l1", "paper-level", number].mean < 0.5 * guess.mean
+        assert guess.n == 10
+        assert 0 <= found["global-model", "accuracy", "paper-level", number].mean <= 1
+    assert found["random-guess", "null_false_positive", "paper-level", 1].mean == 1
+    assert found["decaf", "coverage", "paper-level", 1].n == 0
+    lines = pd.read_csv(tmp_path / "out" / "compositions.csv")
+    kept = lines[(lines["attack"] == "decaf-match") & (lines["round"] == 0)]
+    sums = kept.groupby(["setting", "victim"])[["true", "inferred"]].sum()
+    assert len(sums) == 20
+    assert ((sums - 1).abs() < 1e-6).all().all()
+    assert ((kept["low"] <= kept["inferred"] + 1e-9) & (kept["inferred"] <= kept["high"] + 1e-9)).all()
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "what share of its examples each class" in page
+    assert "True (bars) and inferred class shares of every client" in page
+    again = (tmp_path / "out" / "results.json").read_text()
+    assert reproduce(tmp_path) == 0  # cells are read back
+    assert json.loads((tmp_path / "out" / "results.json").read_text())["results"] == json.loads(again)["results"]
+
+
+def test_rounds_together_are_the_last_with_all_before(tmp_path: Path) -> None:
+    assert reproduce(tmp_path, together=True) == 0
+    rounds = {r.setting["round"] for r in Run.read(tmp_path / "out" / "results.json").results}
+    assert rounds == {2}
+
+
+def test_more_images_than_there_are_is_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert reproduce(tmp_path, examples=1200) == 2
+    assert "expected" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("digits:", "CIFAR-100:", "CIFAR-100"),
+        ("decaf: {{calibrator", "nonsense: {{calibrator", "nonsense"),
+        ("rounds: 2", "rounds: 2\nattacked: [3]", "from 1 to 2"),
+        ("epsilon: 500", "only: [MNIST]", "MNIST"),
+        ("hidden: 16", "hidden: 0", "hidden"),
+        ("examples: {examples}", "examples: 1", "examples_per_client"),
+    ],
+)
+def test_a_wrong_table_is_refused(
+    tmp_path: Path, old: str, new: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert old in TABLE
+    text = TABLE.replace(old, new).format(examples=72, together="false", rounds="last")
+    (tmp_path / "table.yaml").write_text(text)
+    assert attack.main(["reproduce", str(tmp_path / "table.yaml"), "--jobs", "1", "--out", str(tmp_path)]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_the_papers_means_stand_beside_its_own_tables_only() -> None:
+    setting = {"data": "MNIST", "variant": "paper-level", "round": 1}
+    value = paper_value("decaf", "l1", setting)
+    assert value is not None
+    assert (round(value.value, 3), value.source) == (0.185, "Decaf Table III")
+    assert paper_value("uniform-present", "l1", setting) is None
+    assert paper_value("decaf", "l1", {**setting, "variant": "auxiliary-2"}) is None
+    assert paper_value("decaf", "l1", {**setting, "data": "digits"}) is None
+
+
+def test_cells_of_a_variant_are_confined_to_its_data() -> None:
+    table = read_experiment(Path(__file__).parents[2] / "configs" / "paper" / "decaf_tables3to7.yaml")
+    data = [cell.data for cell in table.cells(Choice(seeds=3)) if cell.setting["variant"] == "adadelta"]
+    assert data == ["MNIST"] * 3 + ["cifar10"] * 3
+
+
+def test_the_corrected_rule_mends_what_weight_decay_breaks() -> None:
+    local = LocalTraining(learning_rate=0.1, momentum=0.5, weight_decay=0.01, batch_size=20)
+    (view,), true = views(local)
+    present = estimate(UniformCorrected(shared=30), view).present
+    assert float((present == (true > 0)).double().mean()) > 0.9
+    assert not bool(torch.all(present))
+
+
+def test_the_digits_are_trained_recorded_and_audited_without_a_download(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = str(Path(__file__).parents[2] / "configs" / "train" / "decaf_digits.yaml")
+    folder = str(tmp_path)
+    status = train.run(["fit", "--config", config, "--trainer.default_root_dir", folder, "--trainer.max_steps", "1"])
+    assert status == 0
+    assert attack.main(["audit", "--deltas", f"{folder}/deltas", "--out", folder]) == 0
+    found = {(r.attack, r.metric): r.mean for r in Run.read(tmp_path / "results.json").results}
+    assert found["decaf-match", "l1"] < 0.5 * found["uniform-present", "l1"]
