@@ -23,21 +23,25 @@ _WITHOUT = ("random-guess", "uniform-present")
 
 
 def composition_figures(profiles: Sequence[Profile], settings: int = 8) -> list[tuple[str, str]]:
-    """Captions and SVG texts, one for each of the first settings.
+    """Captions and SVG texts, one for each of the first settings: of its first seed and round.
 
     Args:
         profiles: what was inferred.
         settings: most figures.
     """
     drawn: list[tuple[str, str]] = []
-    for setting in list(dict.fromkeys(json.dumps(profile.setting) for profile in profiles))[:settings]:
-        inside = [p for p in profiles if json.dumps(p.setting) == setting]
+    for setting in list(dict.fromkeys(_without_round(profile) for profile in profiles))[:settings]:
+        inside = [p for p in profiles if _without_round(p) == setting]
         first = [p for p in inside if (p.seed, p.round) == (inside[0].seed, inside[0].round)]
         kept = [p for p in first if p.attack not in _WITHOUT] or first
         words = ", ".join(f"{key} {value}" for key, value in kept[0].setting.items())
         caption = f"True (bars) and inferred class shares of every client with 95% intervals: {words}."
         drawn.append((caption, composition_figure(kept)))
     return drawn
+
+
+def _without_round(profile: Profile) -> str:
+    return json.dumps({key: value for key, value in profile.setting.items() if key != "round"})
 
 
 def composition_figure(profiles: Sequence[Profile]) -> str:

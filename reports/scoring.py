@@ -93,7 +93,8 @@ def score_compositions(estimate: CompositionEstimate, _: ServerView, truth: Mapp
     metrics = composition_errors(inferred, shares) | null_class_errors(estimate.present, held)
     inside = (shares >= estimate.low - _ROUNDING) & (shares <= estimate.high + _ROUNDING)
     told = (held | estimate.present) & estimate.low.isfinite()
-    metrics["coverage"] = (inside & told).sum(1) / told.sum(1).double().masked_fill(~told.any(1), torch.nan)
+    if bool(told.any()):
+        metrics["coverage"] = (inside & told).sum(1) / told.sum(1).double().masked_fill(~told.any(1), torch.nan)
     profiles = torch.stack([shares, inferred, estimate.low.double(), estimate.high.double()], dim=2)
     return Scores(metrics, torch.full((len(counts),), counts.shape[1]), held.sum(1), profiles=profiles)
 

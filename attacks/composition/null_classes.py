@@ -43,7 +43,7 @@ class CalibratedRule:
     Attributes:
         statistic: which one told null classes best.
         threshold: present above it.
-        errors: share of the simulated classes that it gets wrong.
+        errors: mean of the shares of null and of present simulated classes that it gets wrong.
     """
 
     statistic: Statistic
@@ -56,7 +56,9 @@ class CalibratedRule:
 
 
 def calibrate(weight: Tensor, present: Tensor) -> CalibratedRule:
-    """The corrected rule: the statistic and threshold that make the fewest errors on simulated clients.
+    """The corrected rule: the statistic and threshold with the smallest errors of both kinds on simulated clients.
+
+    Null and present classes count alike, however many of each were simulated.
 
     Args:
         weight: ``(B, K, F)`` changes of simulated clients, with known decay removed.
@@ -73,13 +75,13 @@ def _best_threshold(values: Tensor, present: Tensor) -> tuple[float, float]:
     """The middle of the best gap between sorted values, the widest where several are as good."""
     ordered, order = values.double().sort()
     truth = present[order].double()
-    missed = torch.cat([truth.new_zeros(1), truth.cumsum(0)])
-    raised = (1 - truth).sum() - torch.cat([truth.new_zeros(1), (1 - truth).cumsum(0)])
-    errors = missed + raised
+    below = torch.stack([truth, 1 - truth]).cumsum(1)
+    missed, dropped = torch.nn.functional.pad(below, (1, 0)) / below[:, -1:].clamp(min=1)
+    errors = (missed + 1 - dropped) / 2
     edges = torch.cat([ordered[:1] - 1, ordered, ordered[-1:] + 1])
     best = (errors == errors.min()).nonzero().flatten()
     widest = best[edges.diff()[best].argmax()]
-    return float((edges[widest] + edges[widest + 1]) / 2), float(errors.min() / len(values))
+    return float((edges[widest] + edges[widest + 1]) / 2), float(errors.min())
 
 
 def without_decay(view: ServerView, weight: Tensor, example_counts: Tensor | None = None) -> Tensor:

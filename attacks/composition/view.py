@@ -8,7 +8,6 @@ from torch import Tensor
 from attacks.base import ServerView, ViewError
 
 IMAGES, LABELS = "images", "labels"
-NEEDS = ("learner", "deltas")
 AUXILIARY = (f"auxiliary:{IMAGES}", f"auxiliary:{LABELS}")
 
 

@@ -8,7 +8,7 @@ from scipy.optimize import lsq_linear
 
 from attacks.base import Release
 from attacks.composition.decomposition import decompose
-from attacks.composition.null_classes import calibrate, published_rule, without_decay
+from attacks.composition.null_classes import _best_threshold, calibrate, published_rule, without_decay
 from attacks.composition.regression import STRENGTHS, ridge
 from attacks.composition.simulation import (
     as_released,
@@ -120,6 +120,15 @@ def test_calibration_finds_the_statistic_that_tells() -> None:
     rule = calibrate(weight, present)
     assert (rule.statistic, rule.errors) == ("mean", 0.0)
     assert torch.equal(rule(weight), present)
+
+
+def test_calibration_counts_both_kinds_of_error_alike_however_rare_one_is() -> None:
+    values = torch.tensor([0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0])
+    present = torch.tensor([1, 1, 0, 0, 1, 1, 1, 1, 1, 1]).bool()
+    # Above 3 two of eight present classes are missed (1/8 in the mean), which beats raising both null ones (1/2).
+    threshold, errors = _best_threshold(values, present)
+    assert 3 < threshold < 4
+    assert errors == pytest.approx(1 / 8)
 
 
 def test_ridge_is_weighted_ridge_with_one_left_out() -> None:

@@ -49,7 +49,8 @@ def test_a_table_leaves_distances_compositions_and_a_figure_of_every_client(tmp_
         assert guess.n == 10
         assert 0 <= found["global-model", "accuracy", "paper-level", number].mean <= 1
     assert found["random-guess", "null_false_positive", "paper-level", 1].mean == 1
-    assert found["decaf", "coverage", "paper-level", 1].n == 0
+    assert found["decaf-match", "coverage", "paper-level", 1].n == 10
+    assert ("decaf", "coverage", "paper-level", 1) not in found
     lines = pd.read_csv(tmp_path / "out" / "compositions.csv")
     kept = lines[(lines["attack"] == "decaf-match") & (lines["round"] == 0)]
     sums = kept.groupby(["setting", "victim"])[["true", "inferred"]].sum()
