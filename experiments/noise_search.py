@@ -15,8 +15,8 @@ from attacks.base import Attack, RankingLearner
 from datamodules.base import FederatedDataModule
 from datamodules.ranking import RankingDataModule
 from defenses.local_dp import LocalDP
-from experiments.base import RANKING_ATTACKS, Choice, PaperCell, PaperExperiment, as_number, check_names, plain_number
-from experiments.ranking import RANKERS, RANKING_DATA, ranking_data
+from experiments.base import RANKING_ATTACKS, Choice, PaperCell, as_number, plain_number
+from experiments.ranking_table import RANKERS, RankingTable, ranking_data
 from modules.federated import FederatedModule
 from modules.fpdgd import FPDGD
 from modules.noise_search import MadeUpClients, evolve_scale, mean_auc
@@ -29,7 +29,7 @@ _SEARCHED_ON = 1_000_000
 
 
 @dataclass(frozen=True)
-class NoiseSearch(PaperExperiment):
+class NoiseSearch(RankingTable):
     """A table: every ranker and budget at every scale of a grid, and at the scale that CMA-ES finds.
 
     Attributes:
@@ -71,9 +71,7 @@ class NoiseSearch(PaperExperiment):
         """From a configuration."""
         numbers = {key: [as_number(key, value) for value in content[key]] for key in ("epsilons", "scales")}
         made = cls(**{**content, **numbers})
-        check_names("attack", list(made.attacks), list(RANKING_ATTACKS))
-        check_names("data set", made.data, RANKING_DATA)
-        check_names("ranker", made.rankers, list(RANKERS))
+        made.check_columns(RANKING_ATTACKS)
         return made
 
     @property
@@ -86,10 +84,6 @@ class NoiseSearch(PaperExperiment):
         columns = itertools.product(self.rankers, self.click_models, self.queries, self.epsilons)
         for data, column, seed in itertools.product(self.names(choice), list(columns), range(choice.seeds)):
             yield _Cell(self, data, choice, seed, self, *column)
-
-    def source(self, data: str, root: str | None) -> FederatedDataModule:
-        """See `PaperExperiment.source`."""
-        return ranking_data(data, root)
 
 
 @dataclass(frozen=True)

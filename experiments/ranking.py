@@ -18,21 +18,17 @@ from attacks.manipulation.noise import NoiseInjection
 from attacks.manipulation.permutation import Permutation
 from datamodules.base import FederatedDataModule
 from datamodules.deltas import Recording
-from datamodules.letor import LETOR
-from datamodules.mslr import MSLR
-from datamodules.ranking import RankingDataModule
-from datamodules.synthetic_ranking import SyntheticRanking
 from defenses.base import Defense
 from defenses.local_dp import LocalDP
 from errors import InputError
 from experiments.aggregates import AGGREGATES
-from experiments.base import RANKING_ATTACKS, Choice, PaperCell, PaperExperiment, as_number, check_names, plain_number
+from experiments.base import RANKING_ATTACKS, Choice, PaperCell, as_number, check_names, plain_number
 from experiments.ranking_bounds import bound_rows
+from experiments.ranking_table import RANKERS, RankingTable, ranking_data
 from modules.federated import FederatedModule
 from modules.fpdgd import FPDGD
 from reports.evaluation import Evaluation
 
-RANKING_DATA = ("MQ2007", "MQ2008", "MSLR-WEB10K", "MSLR-WEB30K", "synthetic-mslr", "synthetic-letor")
 MANIPULATIONS: dict[str, Callable[[], Manipulation] | None] = {
     "none": None,
     "noise": NoiseInjection,
@@ -44,20 +40,10 @@ MANIPULATIONS: dict[str, Callable[[], Manipulation] | None] = {
     "permutation-over-lists": functools.partial(Permutation, among="client"),
     "codebook": Codebook,
 }
-RANKERS = {"linear": 0, "neural-4": 4, "neural-8": 8, "neural-16": 16}
-
-
-def ranking_data(name: str, root: str | None, **options: Any) -> RankingDataModule:
-    """A ranking set by its folder name."""
-    if name.startswith("MQ"):
-        return LETOR(root=root, name=name, **options)  # type: ignore[arg-type]
-    if name.startswith("MSLR"):
-        return MSLR(root=root, name=name, **options)  # type: ignore[arg-type]
-    return SyntheticRanking(shape="mslr" if name == "synthetic-mslr" else "letor", queries=600, **options)
 
 
 @dataclass(frozen=True)
-class RankingExperiment(PaperExperiment):
+class RankingExperiment(RankingTable):
     """A table: every ranker with every click model, number of queries, budget and manipulation.
 
     Attributes:
@@ -110,9 +96,7 @@ class RankingExperiment(PaperExperiment):
         epsilons = [as_number("epsilon", value) for value in own["epsilons"]]
         made = cls(**{**own, "epsilons": epsilons, "also": parts})
         check_names("aggregate", made.aggregates, list(AGGREGATES))
-        check_names("attack", list(made.attacks), list(RANKING_ATTACKS))
-        check_names("data set", made.data, RANKING_DATA)
-        check_names("ranker", made.rankers, list(RANKERS))
+        made.check_columns(RANKING_ATTACKS)
         check_names("manipulation", list(made.manipulations), list(MANIPULATIONS))
         for names in made.manipulations.values():
             check_names("attack", names, list(made.attacks))
@@ -141,10 +125,6 @@ class RankingExperiment(PaperExperiment):
             yield RankingCell(self, data, choice, seed, self, *column)
         for part in self.also:
             yield from part.cells(choice)
-
-    def source(self, data: str, root: str | None) -> FederatedDataModule:
-        """See `PaperExperiment.source`."""
-        return ranking_data(data, root)
 
 
 @dataclass(frozen=True)

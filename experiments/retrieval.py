@@ -15,21 +15,20 @@ from attacks.base import Attack, MembershipEstimate, ServerView
 from attacks.interactions.membership_fingerprint import RetrievalFingerprint
 from attacks.manipulation.marked import MarkedDocument
 from attacks.metrics import wins_over_negatives
-from datamodules.base import FederatedDataModule
 from datamodules.cohort import Cohort
 from datamodules.keys import generator_for
 from datamodules.ranking import RankingDataModule
 from defenses.local_dp import LocalDP
 from errors import InputError
-from experiments.base import Choice, PaperCell, PaperExperiment, as_number, check_names, plain_number
-from experiments.ranking import RANKERS, RANKING_DATA, ranking_data
+from experiments.base import Choice, PaperCell, as_number, plain_number
+from experiments.ranking_table import RANKERS, RankingTable, ranking_data
 from modules.fpdgd import FPDGD
 from reports.evaluation import Evaluation
 from reports.results import VictimRow
 
 
 @dataclass(frozen=True)
-class RetrievalExperiment(PaperExperiment):
+class RetrievalExperiment(RankingTable):
     """A table: every ranker with every click model and budget; half of the clients retrieved the marked document.
 
     Attributes:
@@ -66,9 +65,7 @@ class RetrievalExperiment(PaperExperiment):
     def parse(cls, content: dict[str, Any]) -> "RetrievalExperiment":
         """From a configuration."""
         made = cls(**{**content, "epsilons": [as_number("epsilon", value) for value in content["epsilons"]]})
-        check_names("attack", list(made.attacks), [RetrievalFingerprint.name])
-        check_names("data set", made.data, RANKING_DATA)
-        check_names("ranker", made.rankers, list(RANKERS))
+        made.check_columns([RetrievalFingerprint.name])
         return made
 
     @property
@@ -81,10 +78,6 @@ class RetrievalExperiment(PaperExperiment):
         columns = itertools.product(self.rankers, self.click_models, self.queries, self.epsilons)
         for data, column, seed in itertools.product(self.names(choice), list(columns), range(choice.seeds)):
             yield _Cell(self, data, choice, seed, self, *column)
-
-    def source(self, data: str, root: str | None) -> FederatedDataModule:
-        """See `PaperExperiment.source`."""
-        return ranking_data(data, root)
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,14 @@ from typing import Any
 from attacks.base import Attack
 from attacks.interactions.list_metrics import UTILITY
 from datamodules.base import FederatedDataModule
-from experiments.base import RANKING_ATTACKS, Choice, PaperCell, PaperExperiment, as_number, check_names, plain_number
-from experiments.ranking import RANKERS, RANKING_DATA, ranking_data
+from experiments.base import RANKING_ATTACKS, Choice, PaperCell, as_number, check_names, plain_number
+from experiments.ranking_table import RANKERS, RankingTable, ranking_data
 from modules.federated import FederatedModule
 from modules.foltr_es import FOLtRES
 
 
 @dataclass(frozen=True)
-class SharedMetricExperiment(PaperExperiment):
+class SharedMetricExperiment(RankingTable):
     """A table: every ranker with every click model, number of queries, budget and prior.
 
     Attributes:
@@ -52,9 +52,7 @@ class SharedMetricExperiment(PaperExperiment):
     def parse(cls, content: dict[str, Any]) -> "SharedMetricExperiment":
         """From a configuration."""
         made = cls(**{**content, "epsilons": [as_number("epsilon", value) for value in content["epsilons"]]})
-        check_names("attack", list(made.attacks), list(RANKING_ATTACKS))
-        check_names("data set", made.data, RANKING_DATA)
-        check_names("ranker", made.rankers, list(RANKERS))
+        made.check_columns(RANKING_ATTACKS)
         for names in made.priors.values():
             check_names("attack", names, list(made.attacks))
         return made
@@ -76,10 +74,6 @@ class SharedMetricExperiment(PaperExperiment):
         for name in attacks.keys() & {"metric-posterior", "prior-only"}:
             attacks[name]["prior"] = prior
         return dataclasses.replace(self, attacks=attacks)
-
-    def source(self, data: str, root: str | None) -> FederatedDataModule:
-        """See `PaperExperiment.source`."""
-        return ranking_data(data, root)
 
 
 @dataclass(frozen=True)

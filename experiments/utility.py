@@ -19,14 +19,14 @@ from experiments.base import (
     RANKING_ATTACKS,
     Choice,
     PaperCell,
-    PaperExperiment,
     as_number,
     cell_trainer,
     check_names,
     plain_number,
 )
 from experiments.guardrail import guardrail
-from experiments.ranking import MANIPULATIONS, RANKERS, RANKING_DATA, ranking_data
+from experiments.ranking import MANIPULATIONS
+from experiments.ranking_table import RANKERS, RankingTable, ranking_data
 from modules.federated import RoundRecord
 from modules.fpdgd import FPDGD
 from reports.evaluation import Evaluation
@@ -34,7 +34,7 @@ from reports.results import VictimRow
 
 
 @dataclass(frozen=True)
-class UtilityExperiment(PaperExperiment):
+class UtilityExperiment(RankingTable):
     """A table of rankers that nobody attacks.
 
     Attributes:
@@ -87,9 +87,7 @@ class UtilityExperiment(PaperExperiment):
         parts = [cls.parse({**own, **part}) for part in content.get("also", [])]
         made = cls(**{**own, **numbers, "also": parts})
         check_names("manipulation", made.manipulations, list(MANIPULATIONS))
-        check_names("attack", list(made.attacks), list(RANKING_ATTACKS))
-        check_names("data set", made.data, RANKING_DATA)
-        check_names("ranker", made.rankers, list(RANKERS))
+        made.check_columns(RANKING_ATTACKS)
         return made
 
     @property
@@ -119,10 +117,6 @@ class UtilityExperiment(PaperExperiment):
             yield _Cell(self, data, choice, seed, self, *column)
         for part in self.also:
             yield from part.cells(choice)
-
-    def source(self, data: str, root: str | None) -> FederatedDataModule:
-        """See `PaperExperiment.source`."""
-        return ranking_data(data, root)
 
 
 @dataclass(frozen=True)

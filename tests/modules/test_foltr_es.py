@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from lightning import Trainer
 from torch import Tensor
 
 from attacks.base import InteractionEstimate, ServerView, ViewError
@@ -16,7 +15,6 @@ from attacks.interactions.list_priors import ListPrior
 from attacks.interactions.lists import ranked_lists
 from attacks.interactions.shared_metric import MetricPosterior
 from attacks.metrics import auc_per_victim
-from callbacks.delta_recorder import DeltaRecorder
 from datamodules.deltas import Recording
 from datamodules.keys import generator_for
 from datamodules.synthetic_ranking import SyntheticRanking
@@ -27,6 +25,7 @@ from modules.list_matching import ListMatching
 from modules.nets.ranker import rank_scores
 from modules.registry import learner_from
 from modules.server import ServerOptimizer
+from tests.modules.test_fpdgd import record as record_parameters
 from tests.modules.test_fpdgd import source
 
 
@@ -41,18 +40,7 @@ def ranker(data: SyntheticRanking, **options: object) -> FOLtRES:
 
 
 def record(folder: Path, data: SyntheticRanking, module: FOLtRES, rounds: int = 1) -> Recording:
-    Trainer(
-        max_steps=rounds,
-        accelerator="cpu",
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        limit_val_batches=0,
-        default_root_dir=folder,
-        callbacks=[DeltaRecorder(parameters=[UTILITY])],
-    ).fit(module, datamodule=data)
-    return Recording(folder / "deltas")
+    return record_parameters(folder, data, module, rounds, [UTILITY])
 
 
 def first_view(recording: Recording) -> ServerView:

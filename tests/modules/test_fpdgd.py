@@ -24,6 +24,7 @@ from datamodules.synthetic_ranking import SyntheticRanking
 from defenses.local_dp import LocalDP
 from errors import InputError
 from modules.batches import batch_schedule
+from modules.federated import FederatedModule
 from modules.fpdgd import FPDGD
 from modules.local_optimizers import Engine
 from modules.local_training import train_clients
@@ -54,7 +55,13 @@ def ranker(data: SyntheticRanking, **options: object) -> FPDGD:
     )
 
 
-def record(folder: Path, data: SyntheticRanking, module: FPDGD, rounds: int = 1) -> Recording:
+def record(
+    folder: Path,
+    data: SyntheticRanking,
+    module: FederatedModule,
+    rounds: int = 1,
+    parameters: list[str] | None = None,
+) -> Recording:
     Trainer(
         max_steps=rounds,
         accelerator="cpu",
@@ -64,7 +71,7 @@ def record(folder: Path, data: SyntheticRanking, module: FPDGD, rounds: int = 1)
         enable_model_summary=False,
         limit_val_batches=0,
         default_root_dir=folder,
-        callbacks=[DeltaRecorder()],
+        callbacks=[DeltaRecorder(parameters=parameters)],
     ).fit(module, datamodule=data)
     return Recording(folder / "deltas")
 
