@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import fnmatch
+import hashlib
 import subprocess
 from concurrent.futures import Future, ThreadPoolExecutor
 from importlib.metadata import version
@@ -73,7 +74,8 @@ class DeltaRecorder(Callback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Begins the recording, or continues it where the checkpoint was made."""
         directory = self._directory(trainer)
-        manifest = self._manifest(trainer, pl_module)
+        auxiliary = _auxiliary_bytes(getattr(trainer, "datamodule", None))
+        manifest = self._manifest(trainer, pl_module, auxiliary)
         if trainer.is_global_zero and (directory / MANIFEST).exists():
             _continue(directory, manifest, trainer.global_step)
         trainer.strategy.barrier("recording checked")
@@ -81,7 +83,8 @@ class DeltaRecorder(Callback):
             try:
                 directory.mkdir(parents=True, exist_ok=True)
                 write_manifest(directory, manifest)
-                _write_auxiliary(directory, getattr(trainer, "datamodule", None))
+                if auxiliary is not None:
+                    write_whole(directory / AUXILIARY, auxiliary)
             except OSError as error:
                 raise self._disk_error(error, trainer.global_step) from error
         trainer.strategy.barrier("recording begun")
@@ -118,7 +121,7 @@ class DeltaRecorder(Callback):
     def _directory(self, trainer: Trainer) -> Path:
         return self.directory or Path(trainer.default_root_dir) / "deltas"
 
-    def _manifest(self, trainer: Trainer, module: LightningModule) -> Manifest:
+    def _manifest(self, trainer: Trainer, module: LightningModule, auxiliary: bytes | None) -> Manifest:
         if not isinstance(module, FederatedModule):
             raise InputError(
                 expected="a federated module",
@@ -146,6 +149,7 @@ class DeltaRecorder(Callback):
             config={"every_n_rounds": self.every_n_rounds, "model": type(module).__name__},
             versions={name: version(name) for name in _PACKAGES},
             commit=_commit(),
+            auxiliary=None if auxiliary is None else hashlib.sha256(auxiliary).hexdigest(),
         )
 
     def _wanted(self, name: str) -> bool:
@@ -220,12 +224,13 @@ class DeltaRecorder(Callback):
         )
 
 
-def _write_auxiliary(directory: Path, data: Any) -> None:
+def _auxiliary_bytes(data: Any) -> bytes | None:
     """The labelled images that a data set leaves to the server, where it does."""
     held = getattr(data, "auxiliary", None)
-    if held is not None:
-        examples = held()
-        write_whole(directory / AUXILIARY, shard_bytes({"images": examples["image"], "labels": examples["label"]}))
+    if held is None:
+        return None
+    examples = held()
+    return shard_bytes({"images": examples["image"], "labels": examples["label"]})
 
 
 def _write_shards(directory: Path, rank: int, shards: dict[str, bytes]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
+from safetensors.torch import load
 from torch import Tensor
 
 from attacks.base import LocalLearner, Release, ServerView
@@ -108,13 +109,19 @@ class Recording:
     def auxiliary(self) -> dict[str, Tensor]:
         """What the server holds beside the clients' updates, e.g. labelled images; empty where nothing is recorded."""
         path = self.directory / AUXILIARY
+        expected = self.manifest.auxiliary
         if not path.is_file():
+            if expected is not None:
+                raise self._damaged(AUXILIARY, "no such file")
             return {}
+        content = path.read_bytes()
+        if self.verify and expected is not None and hashlib.sha256(content).hexdigest() != expected:
+            raise self._damaged(AUXILIARY, "other bytes (its checksum differs)")
         try:
-            with safe_open(path, framework="pt") as file:
-                return {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+            held: dict[str, Tensor] = load(content)
         except SafetensorError as error:
             raise self._damaged(AUXILIARY, str(error)) from None
+        return held
 
     def truth(self, view: ServerView) -> dict[str, Tensor]:
         """Opens the truth of a view. Only a place that computes a score may call this.

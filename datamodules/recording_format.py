@@ -43,6 +43,7 @@ class Manifest:
         config: the run's configuration.
         versions: versions of packages.
         commit: the commit of the code, None outside a checkout.
+        auxiliary: hash of what the server holds beside the updates, None where it holds nothing.
         format: version of the format.
     """
 
@@ -55,14 +56,14 @@ class Manifest:
     config: dict[str, Any]
     versions: dict[str, str]
     commit: str | None
+    auxiliary: str | None = None
     format: int = FORMAT
 
     def same_run(self, other: "Manifest") -> bool:
         """Whether shards of both may lie in one recording."""
         ours, theirs = (json.loads(json.dumps(dataclasses.asdict(m))) for m in (self, other))
-        return all(
-            ours[key] == theirs[key] for key in ("parameters", "row_parameters", "learner", "releases", "seed", "data")
-        )
+        same = ("parameters", "row_parameters", "learner", "releases", "seed", "data", "auxiliary")
+        return all(ours[key] == theirs[key] for key in same)
 
 
 @dataclass(frozen=True)

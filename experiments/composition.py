@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from attacks.base import Attack
 from attacks.registry import ATTACKS
 from datamodules.base import FederatedDataModule
@@ -27,12 +25,12 @@ from defenses.base import Defense
 from defenses.local_dp import LocalDP
 from errors import InputError
 from experiments.base import Choice, PaperCell, PaperExperiment, as_number, check_names, plain_number
+from experiments.global_model import global_rows, left_alone, of_recording
 from modules.classifier import FederatedClassifier
 from modules.federated import FederatedModule
 from modules.local_optimizers import LocalTraining
 from modules.nets.classifiers import Network
 from reports.evaluation import Evaluation
-from reports.results import VictimRow
 
 IMAGE_DATA: dict[str, type[ClassificationDataModule]] = {
     "MNIST": MNIST,
@@ -43,8 +41,6 @@ IMAGE_DATA: dict[str, type[ClassificationDataModule]] = {
     "digits": Digits,
     "synthetic-images": SyntheticImages,
 }
-MODEL = "global-model"
-"""Under which the accuracy of the global model stands."""
 _TEN_CLASSES = "MNIST"
 """Whose users' compositions data sets of ten classes take that the paper does not have."""
 
@@ -99,6 +95,7 @@ class CompositionExperiment(PaperExperiment):
         variants: the columns.
         rounds: rounds to train.
         attacked: which of them to attack, from 1; None for all.
+        unrecorded: also train without recorder and attack, for the accuracy and the wall time of a round beside.
         together: attack the last round with all the earlier ones, in place of each by itself.
         limits: see `PaperExperiment`.
         clip: L2 norm to which an update is clipped under local DP.
@@ -113,6 +110,7 @@ class CompositionExperiment(PaperExperiment):
     variants: list[Variant]
     rounds: int = 3
     attacked: list[int] | None = None
+    unrecorded: bool = False
     together: bool = False
     limits: dict[str, int] = field(default_factory=dict)
     clip: float = 1.0
@@ -220,25 +218,15 @@ class _Cell(PaperCell):
             row.setting["round"] = row.round + 1
         for profile in evaluation.profiles:
             profile.setting["round"] = profile.round + 1
-        evaluation.rows += self._accuracy(Recording(directory / "deltas"))
+        recording = Recording(directory / "deltas")
+        trained = [of_recording(recording, self.attacked, round_seconds=seconds["train"] / self.rounds)]
+        if self.table.unrecorded:
+            trained.append(left_alone(*self.build(), self.rounds, directory, self.attacked))
+        for models in trained:
+            evaluation.rows += global_rows(
+                models, *self.build(), setting=self.setting, seed=self.seed, timed=self.table.unrecorded
+            )
         return evaluation, seconds
-
-    def _accuracy(self, recording: Recording) -> list[VictimRow]:
-        """Of the global model before every attacked round, on the test images."""
-        module, source = self.build()
-        rows: list[VictimRow] = []
-        for view in recording.views(victims_per_view=1, rounds=self.attacked, pseudonyms=None):
-            if any(row.round == view.round for row in rows):
-                continue
-            module.load_state_dict(dict(view.model), strict=False)
-            with torch.no_grad():
-                hits = [(module(b["image"]).argmax(1) == b["label"]).float() for b in source.val_dataloader()]
-            correct = torch.cat(hits)
-            setting = {**self.setting, "round": view.round + 1}
-            counted = len(correct), int(correct.sum())
-            value = float(correct.mean())
-            rows.append(VictimRow(MODEL, setting, self.seed, view.round, 0, *counted, "accuracy", value, 0.0))
-        return rows
 
     def _defenses(self) -> list[Defense]:
         if math.isinf(self.variant.epsilon):

@@ -1,4 +1,4 @@
-"""Which examples a client takes in which step."""
+"""Which examples a client takes in which step, and what a random loss draws for them."""
 
 import torch
 from torch import Tensor
@@ -6,6 +6,9 @@ from torch import Tensor
 from datamodules.cohort import Cohort
 from datamodules.keys import generator_for
 from errors import InputError
+
+DRAWS = "draws"
+"""Field that a random loss is given: an int64 number of its own for each example in each step."""
 
 
 def batch_schedule(
@@ -53,3 +56,24 @@ def _client_schedule(count: int, batch_size: int, epochs: int, generator: torch.
     for epoch in range(epochs):
         schedule[epoch, :count] = torch.randperm(count, generator=generator)
     return schedule.view(epochs * steps, batch_size)
+
+
+def client_draws(cohort: Cohort, *, seed: int) -> Tensor:
+    """``(C,)`` int64 numbers from which each client's draws of the round follow, by the client's own key."""
+    generators = [generator_for(seed, "draws", cohort.round, client) for client in cohort.clients.tolist()]
+    numbers = [int(torch.randint(2**62, (), generator=generator)) for generator in generators]
+    return torch.tensor(numbers, device=cohort.mask.device)
+
+
+def step_draws(draws: Tensor | None, step: int, mask: Tensor) -> dict[str, Tensor]:
+    """`DRAWS` of one step ``(C, N)``; nothing where the loss is not random.
+
+    Args:
+        draws: ``(C,)``, see `client_draws`.
+        step: its number in the round.
+        mask: ``(C, N)`` of the mini-batch.
+    """
+    if draws is None:
+        return {}
+    place = torch.arange(mask.shape[1], device=mask.device) + step * 2**32
+    return {DRAWS: draws[:, None] + place}

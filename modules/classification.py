@@ -8,12 +8,14 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional
 
+from modules.batches import DRAWS
 from modules.local_training import Parameters
 from modules.nets.batch_norm import mask_batches
+from modules.nets.dropout import Dropout, draw_dropout
 
 
 class ClassificationTask:
-    """Mean cross-entropy of a network over a client's examples ``image`` and ``label``.
+    """Mean cross-entropy of a network over a client's examples ``image`` and ``label``; random where it drops out.
 
     Args:
         network: maps ``(N, ...)`` inputs to ``(N, classes)`` logits; its own parameters are only a template.
@@ -23,6 +25,7 @@ class ClassificationTask:
 
     def __init__(self, network: nn.Module) -> None:
         self.network = network
+        self.random = any(isinstance(layer, Dropout) and layer.probability > 0 for layer in network.modules())
         self._local = threading.local()
 
     @property
@@ -37,6 +40,7 @@ class ClassificationTask:
         """See `modules.local_training.Task`."""
         network = self._own_network
         mask_batches(network, mask)
+        draw_dropout(network, examples[DRAWS] if self.random else None)
         logits = functional_call(network, parameters, (examples["image"],))
         losses = functional.cross_entropy(logits, examples["label"], reduction="none")
         return (losses * mask).sum() / mask.sum().clamp(min=1)

@@ -107,4 +107,5 @@ class _PooledTask(ClassificationTask):
     def client_loss(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
         """See `modules.local_training.Task`."""
         number = examples[_NUMBER]
-        return super().client_loss(parameters, {"image": self.images[number], "label": self.labels[number]}, mask)
+        taken = {**examples, "image": self.images[number], "label": self.labels[number]}
+        return super().client_loss(parameters, taken, mask)

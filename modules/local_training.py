@@ -17,7 +17,7 @@ from torch import Tensor
 
 from datamodules.cohort import Cohort
 from defenses.base import Defense
-from modules.batches import batch_schedule
+from modules.batches import batch_schedule, client_draws, step_draws
 from modules.freed_memory import keep_freed_memory
 from modules.local_optimizers import LocalTraining, build_optimizer
 
@@ -34,6 +34,10 @@ class Task(Protocol):
     @property
     def batched_by_hand(self) -> bool:
         """Whether `client_losses` is faster than vmap over `client_loss`; `auto` takes the vectorized engine then."""
+
+    @property
+    def random(self) -> bool:
+        """Whether the loss draws at random, as dropout does: it is given `DRAWS` then, and must use no others."""
 
     def client_loss(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
         """Mean loss of one client: parameters ``shape``, examples ``(N, ...)``, mask ``(N,)`` -> scalar."""
@@ -73,6 +77,7 @@ class _Job:
     local: LocalTraining
     defenses: Sequence[Defense]
     schedule: list[Tensor] | None
+    draws: Tensor | None
     result: LocalResult
     elements: dict[str, int] = field(default_factory=dict)
 
@@ -108,7 +113,8 @@ def train_clients(
         )
     elements = {name: value.numel() for name, value in public.items()}
     result = _empty_result(public, private, cohort, spent)
-    job = _Job(task, public, private, cohort, local, defenses, schedule, result, elements)
+    draws = client_draws(cohort, seed=seed) if task.random else None
+    job = _Job(task, public, private, cohort, local, defenses, schedule, draws, result, elements)
     device = next(iter(public.values())).device
     if _vectorized(job, device):
         _run(job, _train_stacked, _chunks(job, device), device)
@@ -195,7 +201,7 @@ def _train_stacked(job: _Job, positions: Tensor) -> None:
     leaves = {**public, **private}
     optimizer = build_optimizer(job.local, leaves.values())
     schedule = None if job.schedule is None else [job.schedule[i] for i in positions.tolist()]
-    for examples, mask, finished in _steps(part, job.local, schedule):
+    for examples, mask, finished in _steps(part, job.local, schedule, _chosen(job.draws, positions)):
         losses, grads = _gradients(job, leaves, received, examples, mask)
         for name, grad in grads.items():
             leaves[name].grad = grad
@@ -213,14 +219,19 @@ def _received(job: _Job, part: Cohort) -> Parameters:
     }
 
 
+def _chosen(draws: Tensor | None, positions: Tensor) -> Tensor | None:
+    return None if draws is None else draws[positions]
+
+
 def _steps(
-    part: Cohort, local: LocalTraining, schedule: list[Tensor] | None
+    part: Cohort, local: LocalTraining, schedule: list[Tensor] | None, draws: Tensor | None
 ) -> Iterator[tuple[Parameters, Tensor, list[int]]]:
     """Examples and mask of every step, and the clients for whom the step is the last."""
     everyone = list(range(len(part)))
     if schedule is None:
         for epoch in range(local.epochs):
-            yield part.examples, part.mask, everyone if epoch == local.epochs - 1 else []
+            drawn = step_draws(draws, epoch, part.mask)
+            yield {**part.examples, **drawn}, part.mask, everyone if epoch == local.epochs - 1 else []
         return
     last = [plan.shape[0] - 1 for plan in schedule]
     for step in range(max(last) + 1):
@@ -230,7 +241,8 @@ def _steps(
         mask, index = index >= 0, index.clamp(min=0)
         client = torch.arange(len(part), device=index.device)[:, None]
         examples = {name: value[client, index] for name, value in part.examples.items()}
-        yield {**examples, POSITION: index}, mask, [i for i in everyone if last[i] == step]
+        examples |= {POSITION: index, **step_draws(draws, step, mask)}
+        yield examples, mask, [i for i in everyone if last[i] == step]
 
 
 def _gradients(
@@ -291,7 +303,7 @@ def _train_one(job: _Job, position: Tensor) -> None:
     optimizer = build_optimizer(job.local, leaves.values())
     schedule = None if job.schedule is None else [job.schedule[int(position[0])]]
     loss = torch.zeros(())
-    for examples, mask, _ in _steps(part, job.local, schedule):
+    for examples, mask, _ in _steps(part, job.local, schedule, _chosen(job.draws, position)):
         own = {name: _channels_last(value[0]) for name, value in examples.items()}
         loss = job.task.client_loss(leaves, own, mask[0])
         if job.defenses:

@@ -20,6 +20,7 @@ class PreferenceTask:
     """
 
     batched_by_hand = True
+    random = False
 
     def __init__(self, *, loss: LossName = "log", clip: float | None = None) -> None:
         self.loss = margin_loss(loss)

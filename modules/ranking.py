@@ -15,6 +15,7 @@ class RankingTask:
     """
 
     batched_by_hand = True
+    random = False
 
     def client_losses(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
         """See `modules.local_training.Task`; the mean over the lists of a batch, which FPDGD has one by one."""

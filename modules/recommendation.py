@@ -17,6 +17,7 @@ class InteractionTask:
     """Mean binary cross-entropy over a client's items (RAIFLE, section V.A; labels may be soft)."""
 
     batched_by_hand = True
+    random = False
 
     def client_losses(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
         """See `modules.local_training.Task`; example k is row k of the client's item table unless in a mini-batch."""

@@ -9,7 +9,7 @@ from attacks.base import CompositionEstimate, ServerView, ThreatModel
 from attacks.composition.decomposition import Solver, decompose
 from attacks.composition.null_classes import published_present
 from attacks.composition.rounds import CompositionAttack, Rounds, certain
-from attacks.composition.view import AUXILIARY, Auxiliary, auxiliary, layer_change
+from attacks.composition.view import AUXILIARY, Auxiliary, auxiliary, flat_change
 
 
 class Decaf(CompositionAttack):
@@ -25,6 +25,8 @@ class Decaf(CompositionAttack):
         null_classes: the published rule, or ``none`` to leave this step out (section IV-E).
         threshold: of the rule.
         calibrator: whether the united base takes part (section IV-F).
+        layer: the layer whose change is decomposed, such as ``body.0``; None for the last one. Only in the last one do
+            rows belong to classes (section V-A), so null classes are always looked for there.
         auxiliary_per_class: use only so many auxiliary images of each class, None for all.
         rounds: see `CompositionAttack`.
     """
@@ -43,6 +45,7 @@ class Decaf(CompositionAttack):
         null_classes: Literal["published", "none"] = "published",
         threshold: float = 0.0,
         calibrator: bool = True,
+        layer: str | None = None,
         auxiliary_per_class: int | None = None,
         rounds: Rounds = "last",
     ) -> None:
@@ -54,15 +57,16 @@ class Decaf(CompositionAttack):
         self.null_classes: Literal["published", "none"] = null_classes
         self.threshold = threshold
         self.calibrator = calibrator
+        self.layer = layer
         self.auxiliary_per_class = auxiliary_per_class
 
     def estimate(self, view: ServerView, *, generator: torch.Generator) -> CompositionEstimate:
         """See `CompositionAttack.estimate`."""
-        change = layer_change(view)
+        change = flat_change(view, self.layer)
         present = published_present(view, self.null_classes, self.threshold)
-        known = auxiliary(view, change.bias.shape[1], self.auxiliary_per_class)
-        bases, united = gradient_bases(view, known, present, generator=generator)
-        proportions = decompose(change.flat, bases, united if self.calibrator else None, present, solver=self.solver)
+        known = auxiliary(view, present.shape[1], self.auxiliary_per_class)
+        bases, united = gradient_bases(view, known, present, layer=self.layer, generator=generator)
+        proportions = decompose(change, bases, united if self.calibrator else None, present, solver=self.solver)
         return certain(proportions, present)
 
 
@@ -78,7 +82,7 @@ class DecafEarlyStopped(Decaf):
 
 
 def gradient_bases(
-    view: ServerView, known: Auxiliary, present: Tensor, *, generator: torch.Generator
+    view: ServerView, known: Auxiliary, present: Tensor, *, layer: str | None = None, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
     """Algorithm 2 for all victims at once; a set of present classes that several victims share is trained on once.
 
@@ -86,10 +90,11 @@ def gradient_bases(
         view: what the server has.
         known: its images.
         present: ``(V, K)`` bool.
+        layer: the layer in question, None for the last one.
         generator: source of the order of mini-batches.
 
     Returns:
-        ``(K, D)`` change of the last layer by class, and ``(V, D)`` by the union of each victim's classes.
+        ``(K, D)`` change of the layer by class, and ``(V, D)`` by the union of each victim's classes.
     """
     sets, own = torch.unique(present, dim=0, return_inverse=True)
     classes, width = known.by_class.shape
@@ -100,5 +105,5 @@ def gradient_bases(
     # Padding goes last; the order of what is real stays.
     examples = examples.gather(1, (examples < 0).long().argsort(dim=1, stable=True))
     deltas = view.classifier().simulate_examples(view.model, known.images, known.labels, examples, generator=generator)
-    flat = layer_change(view, deltas).flat
+    flat = flat_change(view, layer, deltas)
     return flat[:classes], flat[classes:][own]

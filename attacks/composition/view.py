@@ -46,6 +46,27 @@ def layer_change(view: ServerView, deltas: dict[str, Tensor] | None = None) -> L
     return LayerChange(source[f"{name}.weight"], source[f"{name}.bias"])
 
 
+def flat_change(view: ServerView, layer: str | None = None, deltas: dict[str, Tensor] | None = None) -> Tensor:
+    """``(V, D)`` the change of one layer's parameters side by side, of the view's victims or of given deltas.
+
+    Args:
+        view: what the server has.
+        layer: its name, such as ``body.0``; None for the last layer.
+        deltas: ``(V, *shape)`` by parameter, None for the view's.
+
+    Raises:
+        ViewError: the recording does not hold the layer.
+    """
+    if layer is None:
+        return layer_change(view, deltas).flat
+    source = view.deltas if deltas is None else deltas
+    parts = [value.flatten(1) for name, value in source.items() if name.rpartition(".")[0] == layer]
+    if not parts:
+        held = ", ".join(sorted({name.rpartition(".")[0] for name in source}))
+        raise ViewError(f"expected deltas of the layer {layer!r}, got a recording of {held}")
+    return torch.cat(parts, dim=1)
+
+
 @dataclass(frozen=True)
 class Auxiliary:
     """The attacker's own images.

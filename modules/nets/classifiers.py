@@ -11,6 +11,7 @@ from torchvision.models.vgg import cfgs, make_layers
 
 from errors import InputError
 from modules.nets.batch_norm import BatchNorm
+from modules.nets.dropout import Dropout
 
 NetworkName = Literal["two-convolutions", "three-modules", "four-modules", "resnet18", "vgg16"]
 Activation = Literal["relu", "leaky-relu", "gelu", "sigmoid", "tanh"]
@@ -39,6 +40,7 @@ class Network:
         channels: channels of their first convolution; each further one has twice as many, as far as four times.
         activation: of the first three.
         norm: batch norm of the features that enter the last layer of the first three.
+        dropout: share of the features that enter the last layer which training drops.
     """
 
     name: NetworkName = "two-convolutions"
@@ -46,6 +48,7 @@ class Network:
     channels: int = 8
     activation: Activation = "relu"
     norm: Norm = "none"
+    dropout: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuses impossible values."""
@@ -55,25 +58,31 @@ class Network:
                 found=f"hidden {self.hidden}, channels {self.channels}, {self.activation}",
                 way_out="Mend the network.",
             )
+        if not 0 <= self.dropout < 1:
+            raise InputError(
+                expected="a dropout from 0 to below 1", found=str(self.dropout), way_out="Mend the network."
+            )
 
 
 class Classifier(nn.Module):
-    """A body and a last layer.
+    """A body, dropout and a last layer.
 
     Args:
         body: maps ``(N, channels, height, width)`` to features ``(N, F)``.
         features: F.
         classes: number of classes.
+        dropout: share of the features that training drops.
     """
 
-    def __init__(self, body: nn.Module, features: int, classes: int) -> None:
+    def __init__(self, body: nn.Module, features: int, classes: int, dropout: float = 0.0) -> None:
         super().__init__()
         self.body = body
+        self.dropout = Dropout(dropout)
         self.output = nn.Linear(features, classes)
 
     def forward(self, images: Tensor) -> Tensor:
         """``(N, channels, height, width)`` -> logits ``(N, K)``."""
-        logits: Tensor = self.output(self.body(images))
+        logits: Tensor = self.output(self.dropout(self.body(images)))
         return logits
 
 
@@ -92,7 +101,7 @@ def build_classifier(
         InputError: the images are too small for so many poolings.
     """
     body, features = _BODIES[network.name](network, image_shape)
-    made = Classifier(body, features, classes)
+    made = Classifier(body, features, classes, network.dropout)
     for layer in made.modules():
         if isinstance(layer, nn.Linear | nn.Conv2d):
             _initialise(layer, generator)

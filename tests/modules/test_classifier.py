@@ -14,12 +14,14 @@ from datamodules.digits import Digits
 from datamodules.keys import generator_for
 from errors import InputError
 from experiments.base import cell_trainer
+from modules.batches import DRAWS, client_draws, step_draws
 from modules.classification import ClassificationTask
 from modules.classifier import FederatedClassifier
 from modules.local_optimizers import LocalTraining
 from modules.local_training import train_clients
 from modules.nets.batch_norm import BatchNorm
 from modules.nets.classifiers import Network, NetworkName, build_classifier
+from modules.nets.dropout import Dropout
 from modules.registry import learner_from
 from tests.composition_toys import SHAPE, learner, source, views
 
@@ -35,7 +37,7 @@ def cohort(sizes: tuple[int, ...] = (7, 4), shape: tuple[int, int, int] = SHAPE)
 @pytest.mark.parametrize("norm", ["none", "before-activation", "after-activation"])
 @pytest.mark.parametrize("optimizer", ["sgd", "adadelta"])
 def test_both_engines_give_the_same_deltas(norm: str, optimizer: str) -> None:
-    network = Network(hidden=8, channels=2, norm=norm)  # type: ignore[arg-type]
+    network = Network(hidden=8, channels=2, norm=norm, dropout=0.3)  # type: ignore[arg-type]
     module = FederatedClassifier(num_classes=10, image_shape=SHAPE, network=network)
     results = []
     for engine in ("vectorized", "sequential"):
@@ -59,6 +61,45 @@ def test_batch_norm_is_torchs_on_the_real_examples_of_a_batch() -> None:
     torch.testing.assert_close(layer(values)[:4], expected, atol=1e-5, rtol=1e-5)
     layer.mask = None
     torch.testing.assert_close(layer(values[:4]), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_dropout_zeroes_its_share_and_keeps_the_mean() -> None:
+    layer = Dropout(0.3)
+    values = torch.ones(400, 50)
+    assert torch.equal(layer(values), values)
+    layer.draws = torch.arange(400)
+    dropped = layer(values)
+    assert abs(float((dropped == 0).double().mean()) - 0.3) < 0.01
+    assert abs(float(dropped.mean()) - 1) < 0.02
+    ups = (dropped > 0).double()
+    assert float(torch.corrcoef(ups.T).fill_diagonal_(0).abs().max()) < 0.25
+    assert float(torch.corrcoef(ups).fill_diagonal_(0).abs().mean()) < 0.15
+
+
+def test_a_random_loss_draws_anew_for_every_step_client_and_round() -> None:
+    mask = torch.ones(2, 3).bool()
+    seen = []
+    for number in (0, 1):
+        drawn = client_draws(Cohort(number, torch.tensor([4, 7]), {}, mask), seed=0)
+        seen += [step_draws(drawn, step, mask)[DRAWS] for step in (0, 1)]
+    assert len(torch.unique(torch.stack(seen))) == 2 * 2 * 2 * 3
+    assert step_draws(None, 0, mask) == {}
+
+
+def test_dropout_takes_part_in_training_and_in_full_batches_alike() -> None:
+    task = ClassificationTask(
+        build_classifier(
+            Network(hidden=8, dropout=0.5), image_shape=SHAPE, classes=10, generator=generator_for(0, "template")
+        )
+    )
+    parameters = {name: value.detach() for name, value in task.network.named_parameters()}
+    found = {}
+    for engine in ("vectorized", "sequential"):
+        local = LocalTraining(learning_rate=0.1, epochs=2, engine=engine)
+        found[engine] = train_clients(task, parameters, {}, cohort(), local, seed=0).deltas["output.weight"]
+    torch.testing.assert_close(found["vectorized"], found["sequential"], atol=2e-6, rtol=1e-4)
+    other = train_clients(task, parameters, {}, cohort(), LocalTraining(learning_rate=0.1, epochs=2), seed=1)
+    assert not torch.allclose(other.deltas["output.weight"], found["sequential"], atol=1e-5)
 
 
 def test_batch_norm_shares_scale_and_shift_and_nothing_else() -> None:
@@ -96,9 +137,9 @@ def test_images_too_small_to_pool_are_refused() -> None:
         build_classifier(Network(name="four-modules"), image_shape=(1, 8, 8), classes=2, generator=torch.Generator())
 
 
-@pytest.mark.parametrize("options", [{"hidden": 0}, {"activation": "none"}])
+@pytest.mark.parametrize("options", [{"hidden": 0}, {"activation": "none"}, {"dropout": 1.0}])
 def test_impossible_networks_are_refused(options: dict[str, object]) -> None:
-    with pytest.raises(InputError, match="activation"):
+    with pytest.raises(InputError, match="network"):
         Network(**options)  # type: ignore[arg-type]
 
 
@@ -148,7 +189,12 @@ def test_a_recording_holds_counts_as_truth_and_the_servers_own_images(tmp_path: 
     first = dict(zip(seen[0].pseudonyms.tolist(), seen[0].deltas["output.bias"], strict=True))
     expected = torch.stack([first[p] for p in seen[1].pseudonyms.tolist()])
     assert torch.equal(seen[1].earlier[0].deltas["output.bias"], expected)
-    (tmp_path / "deltas" / "auxiliary.safetensors").write_bytes(b"no file")
+    held = tmp_path / "deltas" / "auxiliary.safetensors"
+    content = held.read_bytes()
+    held.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(InputError, match="checksum"):
+        Recording(tmp_path / "deltas")
+    held.unlink()
     with pytest.raises(InputError, match="auxiliary"):
         Recording(tmp_path / "deltas")
 
