@@ -13,11 +13,13 @@ DEMO := runs/demo
 help:  ## list the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 
-demo: $(READY)  ## train, record and audit on generated data: no download, no account, minutes
+demo: $(READY)  ## train, record and audit on generated data and handwritten digits: no download, no account, minutes
 	@rm -rf $(DEMO)
-	$(BIN)/python train.py fit --config configs/train/fncf_synthetic.yaml --trainer.default_root_dir $(DEMO)
-	$(BIN)/python attack.py audit --deltas $(DEMO)/deltas --out $(DEMO)
-	@echo "what leaked: $(DEMO)/report.html"
+	$(BIN)/python train.py fit --config configs/train/fncf_synthetic.yaml --trainer.default_root_dir $(DEMO)/clicks
+	$(BIN)/python attack.py audit --deltas $(DEMO)/clicks/deltas --out $(DEMO)/clicks
+	$(BIN)/python train.py fit --config configs/train/decaf_digits.yaml --trainer.default_root_dir $(DEMO)/classes
+	$(BIN)/python attack.py audit --deltas $(DEMO)/classes/deltas --out $(DEMO)/classes
+	@echo "what leaked of clicks: $(DEMO)/clicks/report.html, of class shares: $(DEMO)/classes/report.html"
 
 test: lint  ## lint, types, import walls, tests
 	$(BIN)/pytest
