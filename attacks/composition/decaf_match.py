@@ -9,7 +9,14 @@ from torch import Tensor
 
 from attacks.base import CompositionEstimate, ServerView, ThreatModel
 from attacks.composition.features import Blocks, Probes, block_scales, change_features, joined, make_probes
-from attacks.composition.null_classes import NullRule, calibrate, never_empty, published_present, without_decay
+from attacks.composition.null_classes import (
+    NullRule,
+    calibrate,
+    never_empty,
+    published_present,
+    published_rule,
+    without_decay,
+)
 from attacks.composition.regression import Prediction, ridge
 from attacks.composition.rounds import CompositionAttack, Rounds, by_information
 from attacks.composition.simulation import (
@@ -66,8 +73,9 @@ class DecafMatch(CompositionAttack):
         variants: copies of the auxiliary set, moved by a pixel; 1 for the set alone.
         null_classes: ``published``; ``corrected``: known decay removed and a threshold calibrated on the shared
             simulations; ``tested``: what the published rule calls null is present all the same if its share is two
-            standard errors above zero in the first estimate and three in the last, because that rule misses rare
-            classes; ``none`` to leave the step out.
+            standard errors above zero in an earlier estimate and three in the last, because that rule misses rare
+            classes; nearby clients hold it too where the rule misses such shares of simulated clients as the first
+            estimate cannot tell from zero; ``none`` to leave the step out.
         threshold: of the published rule.
         auxiliary_per_class: use only so many auxiliary images of each class, None for all.
         rounds: see `CompositionAttack`.
@@ -126,11 +134,13 @@ class DecafMatch(CompositionAttack):
         scales = block_scales(far.blocks)
         told = _regress(far, own, scales)
         allowed = present | self._significant(told, _LIKELY)
+        tried = allowed | self._doubtful(far, told)
         centre = _as_shares(told.value, allowed)
         near: list[Simulations] = []
         for _ in range(self.passes):
-            near.append(work.around(centre, allowed, self.local, self.spread))
+            near.append(work.around(centre, tried, self.local, self.spread))
             told = _regress_nearby(far, near, own, scales, centre)
+            tried = allowed = present | (tried & self._significant(told, _LIKELY))
             centre = _as_shares(told.value, allowed)
         present = present | (allowed & self._significant(told, _CERTAIN))
         centre = _as_shares(told.value, present)
@@ -147,6 +157,14 @@ class DecafMatch(CompositionAttack):
         if self.null_classes != "tested":
             return torch.zeros(told.value.shape, dtype=torch.bool)
         return told.value > errors * told.error
+
+    def _doubtful(self, far: Simulations, told: Prediction) -> Tensor:
+        """``(V, K)`` where the published rule misses larger simulated shares than the first estimate errs by."""
+        if self.null_classes != "tested":
+            return torch.zeros(told.value.shape, dtype=torch.bool)
+        changes = far.blocks["weight"].reshape(*far.compositions.shape, -1)
+        missed = far.compositions * ~published_rule(changes, self.threshold)
+        return missed.amax() > told.error
 
     def _present(self, view: ServerView, far: Simulations, sizes: Tensor) -> Tensor:
         if self.null_classes != "corrected":
