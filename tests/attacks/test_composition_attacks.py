@@ -89,6 +89,18 @@ def test_leaves_its_view_as_it_was_and_repeats_itself(attack: Attack) -> None:
         assert torch.equal(value, before[name])
 
 
+def test_earlier_layers_tell_less_than_the_last_and_other_layers_are_refused() -> None:
+    (view,), true = views()
+    last, hidden = (
+        l1(estimate(Decaf(null_classes="none", layer=layer), view).proportions, true) for layer in (None, "body.6")
+    )
+    named = estimate(Decaf(null_classes="none", layer="output"), view)
+    torch.testing.assert_close(named.proportions, estimate(Decaf(null_classes="none"), view).proportions)
+    assert last < hidden
+    with pytest.raises(ViewError, match=r"'body.3'.* got a recording of body.0, body.2, body.6, output"):
+        Decaf(layer="body.3").run(view, generator=generator_for(0, "attack"))
+
+
 def test_several_rounds_of_decaf_are_the_normalised_mean() -> None:
     rounds, _ = views(rounds=2)
     alone = [estimate(Decaf(), view).proportions for view in rounds]

@@ -12,6 +12,8 @@ import train
 from attacks.composition.corrected import UniformCorrected
 from experiments import read_experiment
 from experiments.base import Choice
+from experiments.global_model import RECORDED
+from experiments.global_model import UNRECORDED as UNRECORDED_MODEL
 from modules.local_optimizers import LocalTraining
 from reports.papers import paper_value
 from reports.results import Run
@@ -30,6 +32,9 @@ variants: [{{name: paper-level}}, {{name: noisy, epsilon: 500, arguments: {{deca
 attacks: {{decaf-match: {{shared: 10, local: 3, passes: 1, probes: 4, rounds: {rounds}}}, decaf: {{}},
   uniform-present: {{}}, random-guess: {{}}}}
 """
+
+
+UNRECORDED = TABLE.replace("accuracy]", "accuracy, round_seconds]").replace("rounds: 2", "rounds: 2\nunrecorded: true")
 
 
 def reproduce(folder: Path, examples: int = 72, together: bool = False) -> int:
@@ -69,6 +74,20 @@ def test_rounds_together_are_the_last_with_all_before(tmp_path: Path) -> None:
     assert reproduce(tmp_path, together=True) == 0
     rounds = {r.setting["round"] for r in Run.read(tmp_path / "out" / "results.json").results}
     assert rounds == {2}
+
+
+def test_recording_and_attacking_leave_the_global_model_as_it_would_be(tmp_path: Path) -> None:
+    text = UNRECORDED.format(examples=72, together="false", rounds="last")
+    (tmp_path / "table.yaml").write_text(text)
+    assert attack.main(["reproduce", str(tmp_path / "table.yaml"), "--jobs", "1", "--out", str(tmp_path)]) == 0
+    results = Run.read(tmp_path / "results.json").results
+    found = {(r.attack, r.metric, r.setting["variant"], r.setting["round"]): r for r in results}
+    for variant in ("paper-level", "noisy"):
+        for number in (1, 2):
+            recorded, alone = (found[name, "accuracy", variant, number] for name in (RECORDED, UNRECORDED_MODEL))
+            assert recorded.mean == alone.mean
+        assert found[UNRECORDED_MODEL, "round_seconds", variant, 2].mean > 0
+    assert found[RECORDED, "accuracy", "paper-level", 2].mean != found[RECORDED, "accuracy", "paper-level", 1].mean
 
 
 def test_more_images_than_there_are_is_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
