@@ -15,8 +15,15 @@ _SERVED_IN_PAPER = frozenset({"none", "noise", "codebook"})
 """What a server may send in a cell that is set beside the paper's: our codebook is, a masked noise is not."""
 _FOLDER = Path(__file__).parent / "paper_values"
 _DISTANCES = frozenset({"l1", "l2", "linf"})
-_TABLES_3_TO_7 = frozenset({"paper-level", "adadelta"})
-"""Settings beside which Decaf's tables III to VII stand: the paper names the optimizer, and no rate or batch."""
+_DECAF_COLUMNS = {
+    **dict.fromkeys(
+        ("paper-level", "adadelta", "convolutional", "null-classes-removed", "calibrator"), ("convolutional", "")
+    ),
+    **{name: ("convolutional", name) for name in ("null-classes-kept", "no-calibrator")},
+    **{name: (name, "") for name in ("resnet18", "vgg16")},
+}
+"""By variant the network and step of Decaf's tables III to VII, IX, X, XII to XV; it names the optimizer, but no rate or
+batch."""
 _WITHOUT_NUMBERS = frozenset({"pir-fingerprint"})
 """What RAIFLE argues for and does not measure (section VII.C)."""
 _NOISE = 0.1
@@ -85,11 +92,12 @@ def _promise(attack: str, metric: str, setting: Mapping[str, Any]) -> Paper | No
 
 
 def _decaf_value(attack: str, metric: str, setting: Mapping[str, Any]) -> Paper | None:
-    """The mean over users of the distances of tables III to VII, for the network and users of those tables."""
-    if attack == "uniform-present" or setting.get("variant") not in _TABLES_3_TO_7:
+    """The mean over users of the distances of a table, for its network and users."""
+    if attack == "uniform-present" or setting.get("variant") not in _DECAF_COLUMNS:
         return None
+    network, variant = _DECAF_COLUMNS[setting["variant"]]
     values = decaf_distances()
-    kept = (values["data"] == setting["data"]) & values["table"].isin(["III", "IV", "V", "VI", "VII"])
+    kept = (values["data"] == setting["data"]) & (values["network"] == network) & (values["variant"] == variant)
     found = values[kept]
     if found.empty:
         return None

@@ -121,6 +121,13 @@ def test_the_papers_means_stand_beside_its_own_tables_only() -> None:
     value = paper_value("decaf", "l1", setting)
     assert value is not None
     assert (round(value.value, 3), value.source) == (0.185, "Decaf Table III")
+    kept = paper_value("decaf", "l1", {**setting, "variant": "null-classes-kept"})
+    larger = paper_value("decaf", "l1", {**setting, "data": "cifar10", "variant": "vgg16"})
+    assert kept is not None
+    assert larger is not None
+    assert (round(kept.value, 3), kept.source) == (0.463, "Decaf Table XIV")
+    assert (round(larger.value, 3), larger.source) == (0.228, "Decaf Table XIII")
+    assert paper_value("decaf", "l1", {**setting, "variant": "vgg16"}) is None
     assert paper_value("uniform-present", "l1", setting) is None
     assert paper_value("decaf", "l1", {**setting, "variant": "auxiliary-2"}) is None
     assert paper_value("decaf", "l1", {**setting, "data": "digits"}) is None
