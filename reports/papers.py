@@ -22,7 +22,7 @@ _DECAF_COLUMNS = {
     **{name: ("convolutional", name) for name in ("null-classes-kept", "no-calibrator")},
     **{name: (name, "") for name in ("resnet18", "vgg16")},
 }
-"""By variant the network and step of Decaf's tables III to VII, IX, X, XII to XV, which tell the optimizer, and no rate."""
+"""By variant the network and step of Decaf's tables III to VII, IX, X and XII to XV."""
 _WITHOUT_NUMBERS = frozenset({"pir-fingerprint"})
 """What RAIFLE argues for and does not measure (section VII.C)."""
 _NOISE = 0.1
