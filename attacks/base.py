@@ -230,7 +230,7 @@ class ServerView:
             displayed order within each; padded with -1. None where nothing is ranked.
         features: ``(V, R, F)`` features of the served items as the server sent them, zero where padded, or None.
         model: the global model before the round, by parameter.
-        models: by parameter ``(V, *shape)``, where every client was sent a model of its own; None where all got `model`.
+        models: by parameter ``(V, *shape)``, where each client was sent a model of its own; None where all got `model`.
         releases: what the clients publicly do to their deltas before sending.
         learner: the clients' algorithm, None where it is unknown.
         updates: ``(V, R)`` in how many of the messages that `deltas` sums up each row was sent; None for one message.
