@@ -2,9 +2,12 @@
 
 import abc
 import hashlib
+import io
+import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -13,6 +16,8 @@ from torch import Tensor
 from torch.utils.data import Dataset
 from torchvision.transforms import functional as transforms
 
+from datamodules.image_files import open_image
+from datamodules.recording_format import write_whole
 from errors import InputError
 
 
@@ -138,3 +143,53 @@ class GeneratedImages(ImageSet):
         """See `ImageSet.fingerprint`."""
         described = f"{self.name} {self.count} {self.size} {self.seed}"
         return {"name": self.name, "sha256": hashlib.sha256(described.encode()).hexdigest()}
+
+
+class StoredImages(ImageSet):
+    """Images that were written one by one, each in a file with its number.
+
+    Args:
+        folder: where they are.
+        name: of the set that they were made of.
+    """
+
+    def __init__(self, folder: Path, *, name: str) -> None:
+        self.folder, self.name = folder, name
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self.folder.glob("*.png"))
+
+    def image(self, number: int) -> Image.Image:
+        """See `ImageSet.image`."""
+        return open_image(self.path(number))
+
+    def path(self, number: int) -> Path:
+        """The file of an image."""
+        return self.folder / f"{number:08}.png"
+
+    def write(self, number: int, pixels: Tensor, *, round_trip: float) -> None:
+        """Writes an image as PNG, whole or not at all.
+
+        Args:
+            number: of the image.
+            pixels: ``(3, h, w)`` uint8.
+            round_trip: mean squared change of the normalised pixels by rounding them to eight bits.
+        """
+        content = io.BytesIO()
+        transforms.to_pil_image(pixels).save(content, "PNG")
+        # First the note: an image that is there has one.
+        write_whole(self._note(number), json.dumps({"round_trip": round_trip}).encode())
+        write_whole(self.path(number), content.getvalue())
+
+    def round_trip(self, number: int) -> float:
+        """What rounding changed in an image; see `write`."""
+        return float(json.loads(self._note(number).read_text(encoding="utf-8"))["round_trip"])
+
+    def _note(self, number: int) -> Path:
+        return self.path(number).with_suffix(".json")
+
+    @property
+    def fingerprint(self) -> dict[str, str]:
+        """See `ImageSet.fingerprint`."""
+        names = "\n".join(sorted(path.name for path in self.folder.glob("*.png")))
+        return {"name": self.name, "sha256": hashlib.sha256(names.encode()).hexdigest()}

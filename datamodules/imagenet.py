@@ -35,6 +35,10 @@ class ImageNet(ImageSet):
     def __init__(self, *, root: str | None = None) -> None:
         self.root = root
 
+    def __getstate__(self) -> dict[str, str | None]:
+        """For another process: an open zip file cannot go there."""
+        return {"root": self.root}
+
     def __len__(self) -> int:
         return len(self._files)
 

@@ -27,7 +27,7 @@ def fast_gradient_sign(extractor: FeatureExtractor, pixels: Tensor, *, epsilon: 
     Args:
         extractor: the network; it must have a classifier.
         pixels: ``(N, 3, h, w)`` in [0, 1].
-        epsilon: change of every pixel, in [0, 1]. The published code has 0.1 of normalised pixels, some 0.0225 of these.
+        epsilon: change of every pixel, in [0, 1]. Published: 0.1 of normalised pixels, some 0.0225 here.
 
     Returns:
         ``(N, 3, h, w)`` in [0, 1].

@@ -82,12 +82,13 @@ def manipulate(extractor: FeatureExtractor, pixels: Tensor, targets: Tensor, sea
         with torch.enable_grad():
             gaps = (extractor.of_inputs(inputs) - targets).square().mean(1)
             losses = gaps + _unlikeness(extractor.restore(inputs), pixels, search)
+            total = losses.sum()
         better = losses.detach() < least
         least = torch.where(better, losses.detach(), least)
         best = torch.where(better[:, None, None, None], inputs.detach(), best)
         if step == search.steps or bool((gaps <= search.enough).all()):
             break
-        (inputs.grad,) = torch.autograd.grad(losses.sum(), inputs)
+        (inputs.grad,) = torch.autograd.grad(total, inputs)
         optimizer.step()
         with torch.no_grad():
             inputs.clamp_(lowest, highest)
