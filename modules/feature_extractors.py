@@ -96,7 +96,8 @@ def _from_torchvision(name: str, *, pretrained: bool, seed: int) -> tuple[nn.Mod
 
 
 def _from_timm(name: str, *, pretrained: bool, seed: int) -> tuple[nn.Module, Transform]:
-    if not timm.is_model(name):
+    architecture, _, tag = name.partition(".")
+    if not timm.is_model(architecture) or (tag and name not in timm.list_pretrained(f"{architecture}.*")):
         raise _unknown(name)
     if pretrained:
         network = _fetched(lambda: timm.create_model(name, pretrained=True), name)

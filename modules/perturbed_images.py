@@ -10,7 +10,7 @@ from typing import Any, Literal
 import torch
 from lightning import LightningModule, Trainer
 from torch import Tensor
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Subset
 
 from attacks.manipulation.partitions import partitioned_noise
 from datamodules.image_set import Crop, CroppedImages, ImageSet, StoredImages
@@ -67,16 +67,33 @@ class Perturber(LightningModule):
     """Perturbs batches of images and writes them as 8-bit PNG; `lightning.Trainer.predict` deals out the batches.
 
     Args:
+        images: what is perturbed; every device takes its share.
         extractor: what clients extract features with.
         perturbation: what is done.
         target: where the images go.
+        batch_size: images at once on each device.
     """
 
-    def __init__(self, extractor: FeatureExtractor, perturbation: Perturbation, target: StoredImages) -> None:
+    def __init__(
+        self,
+        images: CroppedImages,
+        extractor: FeatureExtractor,
+        perturbation: Perturbation,
+        target: StoredImages,
+        *,
+        batch_size: int,
+    ) -> None:
         super().__init__()
+        self.images = images
         self.extractor = extractor
         self.perturbation = perturbation
         self.target = target
+        self.batch_size = batch_size
+
+    def predict_dataloader(self) -> DataLoader[tuple[int, Tensor]]:
+        """This device's share of the images."""
+        share = range(self.trainer.global_rank, len(self.images), self.trainer.world_size)
+        return DataLoader(Subset(self.images, share), batch_size=self.batch_size)
 
     def predict_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Perturbs and writes one batch; returns its numbers."""
@@ -125,9 +142,9 @@ def perturb(
     todo = [number for number in numbers if not target.path(number).is_file()]
     if todo:
         count = devices or max(1, torch.cuda.device_count() if accelerator in ("auto", "cuda", "gpu") else 1)
-        loader = DataLoader(CroppedImages(source, todo, extractor.transform.crop), batch_size=batch_size)
-        trainer = _trainer(accelerator, count, progress=progress)
-        trainer.predict(Perturber(extractor, perturbation, target), loader, return_predictions=False)
+        images = CroppedImages(source, todo, extractor.transform.crop)
+        module = Perturber(images, extractor, perturbation, target, batch_size=batch_size)
+        _trainer(accelerator, count, progress=progress).predict(module, return_predictions=False)
     return target
 
 
@@ -142,6 +159,7 @@ def _trainer(accelerator: str, devices: int, *, progress: bool) -> Trainer:
         enable_progress_bar=progress,
         enable_model_summary=False,
         inference_mode=False,
+        use_distributed_sampler=False,
         **options,
     )
 

