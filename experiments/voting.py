@@ -33,6 +33,8 @@ VOTE_ATTACKS: dict[str, type[Attack]] = {
 }
 UNITS = {"linear": 0, "neural-2": 2, "neural-4": 4, "neural-8": 8}
 """Hidden units by a ranker's name."""
+_LITTLE = 2**22
+"""Numbers in the features of all users up to which a set of items need not be shared to be fast."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,35 +158,48 @@ class VotingCell(PaperCell):
         return self.experiment.make_attacks(self.table.attacks_on(self.manipulation, self.extractor))
 
     def evaluate(self, directory: Path) -> tuple[Evaluation, dict[str, float]]:
-        """Simulates users and attacks them, those of one set of items at once."""
+        """Simulates users and attacks them, as many at once as are best."""
         result, seconds = Evaluation(), {"train": 0.0, "attack": 0.0}
         users = min(self.choice.victims or self.table.simulations, self.table.simulations)
         attacks = self.make_attacks()
-        left = {attack.name: self.table.limits.get(attack.name, users) for attack in attacks}
-        sets = min(self.table.item_sets, users)
-        for item_set in range(sets):
-            start = time.perf_counter()
-            numbers = range(item_set * users // sets, (item_set + 1) * users // sets)
-            view, votes = self.vote(self.features(directory, item_set), numbers)
+        limits = {attack.name: self.table.limits.get(attack.name, users) for attack in attacks}
+        start = time.perf_counter()
+        for numbers, features in self._served(directory, users):
+            view, votes = self.vote(features, numbers)
             middle = time.perf_counter()
             for attack in attacks:
-                share = math.ceil(left[attack.name] / (sets - item_set))
-                left[attack.name] -= min(share, len(numbers))
-                result.rows += self._attacked(attack, first_clients(view, share), votes[:share])
+                kept = sum(number < limits[attack.name] for number in numbers)
+                result.rows += self._attacked(attack, first_clients(view, kept), votes[:kept])
+            end = time.perf_counter()
             seconds["train"] += middle - start
-            seconds["attack"] += time.perf_counter() - middle
+            seconds["attack"] += end - middle
+            start = end
         return result, seconds
 
-    def vote(self, features: Tensor, numbers: range) -> tuple[ServerView, Tensor]:
+    def _served(self, directory: Path, users: int) -> Iterator[tuple[list[int], Tensor]]:
+        """Users, dealt out to the sets of items in turn, with the features of what they are served.
+
+        Either the users of one set, ``(R, F)``, or where that is little all users, ``(V, R, F)``.
+        """
+        sets = min(self.table.item_sets, users)
+        drawn = (self.features(directory, item_set) for item_set in range(sets))
+        first = next(drawn)
+        if users * first.numel() <= _LITTLE:
+            yield list(range(users)), torch.stack([first, *drawn])[torch.arange(users) % sets]
+            return
+        for item_set, features in enumerate(itertools.chain([first], drawn)):
+            yield list(range(item_set, users, sets)), features
+
+    def vote(self, features: Tensor, numbers: Sequence[int]) -> tuple[ServerView, Tensor]:
         """What the server sees of some users, and their votes ``(V, R)``; the same whatever is done to the items."""
-        units, width = UNITS[self.ranker], features.shape[1]
+        units, width = UNITS[self.ranker], features.shape[-1]
         keys = [(units, self.ratio, user) for user in numbers]
         drawn = [
             ranker_parameters(width, units, generator_for(self.seed, "voters-model", *key), scaled=True) for key in keys
         ]
         models = {name: torch.stack([model[name] for model in drawn]) for name in drawn[0]}
         sources = [generator_for(self.seed, "votes", *key) for key in keys]
-        votes = torch.stack([torch.rand(len(features), generator=source).round() for source in sources])
+        votes = torch.stack([torch.rand(features.shape[-2], generator=source).round() for source in sources])
         view = voting_round(
             models,
             features,
@@ -192,7 +207,7 @@ class VotingCell(PaperCell):
             ImageRankerLearner(),
             defenses=self._defenses(),
             generators=lambda client: generator_for(self.seed, "defense", *keys[client]),
-            first=numbers.start,
+            pseudonyms=torch.tensor(numbers),
         )
         return view, votes
 
@@ -208,7 +223,7 @@ class VotingCell(PaperCell):
 
 
 def first_clients(view: ServerView, count: int) -> ServerView:
-    """The first clients of a view who voted on the same items."""
+    """The first clients of a view; those who were served the same items still share them."""
     assert view.models is not None
     assert view.served is not None
     assert view.features is not None

@@ -49,33 +49,33 @@ def voting_round(
     *,
     defenses: Sequence[Defense] = (),
     generators: Callable[[int], torch.Generator],
-    first: int = 0,
+    pseudonyms: Tensor | None = None,
 ) -> ServerView:
-    """What the server sees of clients that were all served the same images.
+    """What the server sees of clients who vote on images.
 
     Args:
         models: what each was sent, by parameter ``(V, *shape)``.
-        features: ``(R, F)`` of the images.
+        features: ``(R, F)`` of images that all were served, or ``(V, R, F)``.
         votes: ``(V, R)``, 1 for an upvote and 0 for a downvote.
         learner: how they train.
         defenses: what they do to their updates.
         generators: source of randomness of each client's defences, by its place.
-        first: number of the first client.
+        pseudonyms: ``(V,)`` names of the clients, None for their places.
     """
     clients, items = votes.shape
-    expanded = features.expand(clients, *features.shape)
-    update = Update(learner.simulate_votes(models, expanded, votes))
+    served = features if features.dim() == 3 else features.expand(clients, *features.shape)
+    update = Update(learner.simulate_votes(models, served, votes))
     for defense in defenses:
         update = defense.protect(update, generators)
     return ServerView(
         round=0,
-        pseudonyms=torch.arange(clients) + first,
+        pseudonyms=torch.arange(clients) if pseudonyms is None else pseudonyms,
         example_counts=torch.full((clients,), items),
         deltas=update.deltas,
         model={},
         models=models,
         served=torch.arange(items).expand(clients, -1),
-        features=expanded,
+        features=served,
         releases=tuple(release for defense in defenses for release in defense.releases(tuple(models))),
         learner=learner,
     )

@@ -69,7 +69,7 @@ def literal_training(model: dict[str, Tensor], features: Tensor, votes: Tensor) 
         else:
             scores = torch.relu(features @ parameters[HIDDEN].T) @ parameters[OUTPUT]
         optimizer.zero_grad()
-        torch.nn.functional.binary_cross_entropy_with_logits(scores, votes).backward()
+        torch.nn.functional.binary_cross_entropy_with_logits(scores, votes).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     return {name: value.detach() for name, value in parameters.items()}
 

@@ -58,7 +58,7 @@ def archive(folder: Path) -> None:
     kinds = [(number + 1, synset, f"thing {number}, other", "gloss", 0) for number, synset in enumerate(SYNSETS)]
     fields = [("ILSVRC2012_ID", "O"), ("WNID", "O"), ("words", "O"), ("gloss", "O"), ("num_children", "O")]
     meta = io.BytesIO()
-    scipy.io.savemat(meta, {"synsets": np.array(kinds, dtype=fields)})
+    scipy.io.savemat(meta, {"synsets": np.array(kinds, dtype=fields)})  # type: ignore[arg-type]
     truth = "\n".join(str(number % 3 + 1) for number in range(6))
     kit = {"data/meta.mat": meta.getvalue(), "data/ILSVRC2012_validation_ground_truth.txt": truth.encode()}
     with tarfile.open(folder / "ILSVRC2012_devkit_t12.tar.gz", "w:gz") as file:

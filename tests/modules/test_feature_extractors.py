@@ -130,7 +130,8 @@ class TwoHeads(nn.Module):
         self.first, self.second = nn.Linear(12, 5), nn.Linear(12, 5)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        return (self.first(images.flatten(1)) + self.second(images.flatten(1))) / 2
+        both: torch.Tensor = self.first(images.flatten(1)) + self.second(images.flatten(1))
+        return both / 2
 
 
 class EarlyLayer(nn.Module):
@@ -141,7 +142,8 @@ class EarlyLayer(nn.Module):
         self.layer, self.after = nn.Linear(12, 6), nn.Conv1d(1, 3, 2)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        return self.after(self.layer(images.flatten(1))[:, None]).flatten(1)
+        said: torch.Tensor = self.after(self.layer(images.flatten(1))[:, None])
+        return said.flatten(1)
 
 
 @pytest.mark.parametrize("network", [TwoHeads(), EarlyLayer(), nn.Conv2d(3, 4, 2)])

@@ -51,11 +51,13 @@ def images(count: int = 6) -> Tensor:
 
 def targets(count: int = 6) -> Tensor:
     """Features that some images have: those of others, darker."""
-    return toy()(0.6 * GeneratedImages(count=count, size=24, seed=1).pixels(range(count), CROP) / 255)
+    found: Tensor = toy()(0.6 * GeneratedImages(count=count, size=24, seed=1).pixels(range(count), CROP) / 255)
+    return found
 
 
 def gap(extractor: FeatureExtractor, pixels: Tensor) -> Tensor:
-    return (extractor(pixels) - targets(len(pixels))).square().mean(1)
+    gaps: Tensor = (extractor(pixels) - targets(len(pixels))).square().mean(1)
+    return gaps
 
 
 def test_features_approach_their_targets_within_valid_pixels() -> None:
@@ -139,7 +141,7 @@ def test_fast_gradient_sign_is_one_step_along_the_sign() -> None:
     extractor = toy()
     pixels = (0.2 + 0.6 * images()).requires_grad_()
     logits = extractor.logits(pixels)
-    nn.functional.cross_entropy(logits, logits.argmax(1), reduction="sum").backward()
+    nn.functional.cross_entropy(logits, logits.argmax(1), reduction="sum").backward()  # type: ignore[no-untyped-call]
     assert pixels.grad is not None
     expected = (pixels + 0.1 * pixels.grad.sign()).detach()
     found = fast_gradient_sign(extractor, pixels.detach(), epsilon=0.1)
@@ -189,7 +191,8 @@ def test_what_is_sent_is_eight_bits_and_goes_on_where_it_stopped(tmp_path: Path)
 
 
 def _decoded(content: bytes) -> Tensor:
-    return pil_to_tensor(Image.open(io.BytesIO(content)))[None]
+    image: Tensor = pil_to_tensor(Image.open(io.BytesIO(content)))
+    return image[None]
 
 
 @pytest.mark.parametrize("world", [1, 3])
