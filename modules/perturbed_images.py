@@ -1,9 +1,7 @@
 """Manipulates a whole set of images: in batches, on every device there is, and from where it was stopped."""
 
-import dataclasses
-import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -39,7 +37,7 @@ class Perturbation:
     kind: Literal["noise", "fgsm"] = "noise"
     partitions: int = 2
     scale: float = 4.0
-    search: PixelSearch = dataclasses.field(default_factory=PixelSearch)
+    search: PixelSearch = field(default_factory=PixelSearch)
     epsilon: float = 0.1
     seed: int = 0
 
@@ -56,11 +54,6 @@ class Perturbation:
             for number in numbers
         ]
         return torch.cat(drawn)
-
-    def folder(self, of: str) -> str:
-        """A name that no other perturbation of these images has, `of` naming images and extractor."""
-        described = f"{of} {dataclasses.asdict(self)}"
-        return f"{self.kind}-{hashlib.sha256(described.encode()).hexdigest()[:12]}"
 
 
 class Perturber(LightningModule):

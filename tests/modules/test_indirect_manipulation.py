@@ -212,7 +212,6 @@ def test_targets_depend_on_the_images_number_alone() -> None:
     assert torch.equal(recipe.targets([3, 8], 10)[1], recipe.targets([8], 10)[0])
     assert bool((recipe.targets([8], 10)[0, 5:] == 0).all())
     assert bool((recipe.targets([3], 10)[0, :5] == 0).all())
-    assert recipe.folder("a") != recipe.folder("b")
 
 
 def test_bytes_are_rounded_and_clamped() -> None:
