@@ -181,7 +181,20 @@ class ClassifierLearner(Protocol):
         """
 
 
-LocalLearner = Learner | RankingLearner | ClassifierLearner
+@runtime_checkable
+class PointwiseLearner(Protocol):
+    """The clients' local algorithm where they learn a score of each item by itself, in full-batch steps."""
+
+    @property
+    def learning_rate(self) -> float:
+        """Local learning rate."""
+
+    @property
+    def full_batch_steps(self) -> int:
+        """Steps, each over all items."""
+
+
+LocalLearner = Learner | RankingLearner | ClassifierLearner | PointwiseLearner
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,6 +230,7 @@ class ServerView:
             displayed order within each; padded with -1. None where nothing is ranked.
         features: ``(V, R, F)`` features of the served items as the server sent them, zero where padded, or None.
         model: the global model before the round, by parameter.
+        models: by parameter ``(V, *shape)``, where each client was sent a model of its own; None where all got `model`.
         releases: what the clients publicly do to their deltas before sending.
         learner: the clients' algorithm, None where it is unknown.
         updates: ``(V, R)`` in how many of the messages that `deltas` sums up each row was sent; None for one message.
@@ -233,6 +247,7 @@ class ServerView:
     served: Tensor | None = None
     lists: Tensor | None = None
     features: Tensor | None = None
+    models: Mapping[str, Tensor] | None = None
     releases: tuple[Release, ...] = ()
     learner: LocalLearner | None = None
     updates: Tensor | None = None
@@ -257,7 +272,7 @@ class ServerView:
         Raises:
             ViewError: it is unknown, or of another kind.
         """
-        if self.learner is None or isinstance(self.learner, RankingLearner | ClassifierLearner):
+        if self.learner is None or isinstance(self.learner, RankingLearner | ClassifierLearner | PointwiseLearner):
             raise ViewError("expected the learner of a recommender, got none or another kind of learner")
         return self.learner
 
@@ -270,6 +285,22 @@ class ServerView:
         if not isinstance(self.learner, RankingLearner):
             raise ViewError("expected the learner of a ranker, got none or another kind of learner")
         return self.learner
+
+    def pointwise_learner(self) -> PointwiseLearner:
+        """The clients' algorithm where they learn a score of each item by itself.
+
+        Raises:
+            ViewError: it is unknown, or of another kind.
+        """
+        if not isinstance(self.learner, PointwiseLearner):
+            raise ViewError("expected the learner of a pointwise ranker, got none or another kind of learner")
+        return self.learner
+
+    def sent_models(self) -> Mapping[str, Tensor]:
+        """The model that each client was sent, by parameter ``(V, *shape)``."""
+        if self.models is not None:
+            return self.models
+        return {name: value.expand(self.victims, *value.shape) for name, value in self.model.items()}
 
     def margin_learner(self) -> MarginLearner:
         """The clients' algorithm where they learn from margins, as in matrix factorisation.

@@ -9,6 +9,7 @@ import pandas as pd
 from bench.attacks import attack_times
 from bench.engine import job_j2, job_j3
 from bench.figure import draw_ratios
+from bench.manipulation import manipulation_times
 from bench.measure import Measure
 from bench.memory import memory_while_attacking
 from bench.recording import recording_times
@@ -29,6 +30,7 @@ def main() -> None:
         "attack": lambda: attack_times(8),
         "recording": lambda: recording_times(options.repeats),
         "memory": memory_while_attacking,
+        "manipulation": manipulation_times,
     }
     rows: list[dict[str, object]] = []
     for name in options.jobs:

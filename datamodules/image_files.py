@@ -98,18 +98,27 @@ def read_images(files: Sequence[Traversable], shape: tuple[int, int, int], *, re
     return torch.from_numpy(images)
 
 
-def _decode(file: Traversable, shape: tuple[int, int, int], *, resized: bool) -> npt.NDArray[np.uint8]:
-    channels, height, width = shape
+def open_image(file: Traversable, channels: int = 3) -> Image.Image:
+    """Decodes a whole image; grey and CMYK ones become colours, colours grey where one channel is asked for.
+
+    Raises:
+        InputError: the file is damaged; it is named.
+    """
     content = _bytes(file)
     try:
         with Image.open(io.BytesIO(content), formats=("JPEG", "PNG")) as opened:
-            image = opened.convert(_MODES[channels])
+            return opened.convert(_MODES[channels])
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise InputError(
             expected="a whole JPEG or PNG image",
             found=f"{len(content)} bytes that are none at {file}",
             way_out="Fetch it again.",
         ) from error
+
+
+def _decode(file: Traversable, shape: tuple[int, int, int], *, resized: bool) -> npt.NDArray[np.uint8]:
+    channels, height, width = shape
+    image = open_image(file, channels)
     if image.size != (width, height):
         if not resized:
             raise InputError(

@@ -9,9 +9,11 @@ import yaml
 from errors import InputError
 from experiments.base import PaperExperiment, check_names
 from experiments.composition import CompositionExperiment
+from experiments.drawn_features import DrawnFeatures
 from experiments.guardrail import GuardrailExperiment
 from experiments.identifiability import IdentifiabilityExperiment
 from experiments.identifiability_passive import PassiveExperiment
+from experiments.image_ranking import ImageRanking
 from experiments.manipulation_checks import ChecksExperiment
 from experiments.noise_search import NoiseSearch
 from experiments.ranking import RankingExperiment
@@ -32,6 +34,8 @@ _KINDS: dict[str, Callable[[dict[str, Any]], PaperExperiment]] = {
     "shared-metric": SharedMetricExperiment.parse,
     "manipulation-checks": ChecksExperiment.parse,
     "guardrail": GuardrailExperiment.parse,
+    "image-ranking": ImageRanking.parse,
+    "drawn-features": DrawnFeatures.parse,
 }
 
 

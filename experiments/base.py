@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Protocol
 
 import torch
 from lightning import Trainer
@@ -57,6 +57,14 @@ class Choice:
     progress: bool = True
 
 
+class Source(Protocol):
+    """A data set: at least, it says what was read."""
+
+    @property
+    def fingerprint(self) -> dict[str, str]:
+        """Name of the data set and the sha256 of what was read."""
+
+
 class PaperExperiment(abc.ABC):
     """A table.
 
@@ -86,7 +94,7 @@ class PaperExperiment(abc.ABC):
         """Every cell to run."""
 
     @abc.abstractmethod
-    def source(self, data: str, root: str | None) -> FederatedDataModule:
+    def source(self, data: str, root: str | None) -> Source:
         """A data set by its folder name."""
 
     def names(self, choice: Choice) -> list[str]:

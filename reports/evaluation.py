@@ -252,6 +252,7 @@ def _part(view: ServerView, kept: Tensor) -> ServerView:
         served=None if view.served is None else view.served[kept],
         lists=None if view.lists is None else view.lists[kept],
         features=None if view.features is None else view.features[kept],
+        models=None if view.models is None else {name: value[kept] for name, value in view.models.items()},
         updates=None if view.updates is None else view.updates[kept],
         earlier=tuple(_part(earlier, kept) for earlier in view.earlier),
     )

@@ -44,6 +44,12 @@ def raifle_ranking_values() -> pd.DataFrame:
     return values.sort_values("table", key=lambda table: table.map(order), kind="stable")
 
 
+@functools.cache
+def raifle_image_values() -> pd.DataFrame:
+    """RAIFLE's tables VIII, XII and XV on images."""
+    return pd.read_csv(_FOLDER / "raifle_images.csv", dtype={"epsilon": str, "ranker": str})
+
+
 def paper_value(attack: str, metric: str, setting: Mapping[str, Any]) -> Paper | None:
     """The number to set beside a cell, None where the paper has none.
 
@@ -56,6 +62,8 @@ def paper_value(attack: str, metric: str, setting: Mapping[str, Any]) -> Paper |
     """
     if attack in BASELINES or attack in _WITHOUT_NUMBERS:
         return None
+    if "extractor" in setting:
+        return _image_value(metric, setting)
     if metric in _DISTANCES:
         return _decaf_value(attack, metric, setting)
     if metric in ("ndcg@10", "held-back"):
@@ -101,6 +109,25 @@ def _decaf_value(attack: str, metric: str, setting: Mapping[str, Any]) -> Paper 
     if found.empty:
         return None
     return Paper(float(found[metric].mean()), f"Decaf Table {found.iloc[0]['table']}")
+
+
+def _image_value(metric: str, setting: Mapping[str, Any]) -> Paper | None:
+    """Of the same network, ranker and ratio; where the features are other than the paper's, the source says which."""
+    key = {"extractor": setting["extractor"], "metric": metric, "statistic": "mean"}
+    key["manipulation"] = setting["manipulation"]
+    if "ranker" in setting:
+        key |= {"ranker": setting["ranker"], "ratio": setting["ratio"], "epsilon": str(setting["epsilon"])}
+    values = raifle_image_values()
+    kept = values["value"].notna()
+    for name, value in key.items():
+        kept &= values[name] == value
+    # A cell of both stands in table VIII; XV has it once more.
+    found = values[kept].sort_values("table")
+    if found.empty:
+        return None
+    where = "" if "weights" not in setting else ", trained weights"
+    where += "" if "features" not in setting or setting["data"].startswith("synthetic") else ", all features"
+    return Paper(float(found.iloc[0]["value"]), f"RAIFLE Table {found.iloc[0]['table']}{where}")
 
 
 def _ranking_value(metric: str, setting: Mapping[str, Any]) -> Paper | None:

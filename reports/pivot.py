@@ -8,7 +8,17 @@ from typing import Any
 from reports.results import Result
 from reports.settings import describe, differing
 
-_ACROSS = ("epsilon", "participants", "manipulated_users", "scale", "queries", "rounds", "round", "interactions")
+_ACROSS = (
+    "epsilon",
+    "participants",
+    "manipulated_users",
+    "scale",
+    "queries",
+    "ratio",
+    "rounds",
+    "round",
+    "interactions",
+)
 """Keys whose values may become columns, the first that varies most."""
 _LONG = 24
 """Cells from which a table is better read wide."""

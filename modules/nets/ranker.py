@@ -10,12 +10,23 @@ HIDDEN = "hidden.weight"
 OUTPUT = "output.weight"
 
 
-def ranker_parameters(num_features: int, hidden: int, generator: torch.Generator) -> dict[str, Tensor]:
-    """A fresh ranker, U(-1, 1) as published: ``(F,)``, or ``(H, F)`` and ``(H,)`` with hidden units."""
+def ranker_parameters(
+    num_features: int, hidden: int, generator: torch.Generator, *, scaled: bool = False
+) -> dict[str, Tensor]:
+    """A fresh ranker: ``(F,)``, or ``(H, F)`` and ``(H,)`` with hidden units.
+
+    Args:
+        num_features: number F of features.
+        hidden: number H of hidden units, 0 for a linear ranker.
+        generator: source of the weights.
+        scaled: divide the weights that are U(-1, 1) as published for documents by the root of the inputs of their
+            layer, as torch draws them and as published for images.
+    """
     shapes: dict[str, tuple[int, ...]] = (
         {HIDDEN: (hidden, num_features), OUTPUT: (hidden,)} if hidden else {LINEAR: (num_features,)}
     )
-    return {name: torch.rand(shape, generator=generator) * 2 - 1 for name, shape in shapes.items()}
+    drawn = {name: torch.rand(shape, generator=generator) * 2 - 1 for name, shape in shapes.items()}
+    return {name: value / value.shape[-1] ** 0.5 for name, value in drawn.items()} if scaled else drawn
 
 
 def rank_scores(parameters: Mapping[str, Tensor], features: Tensor) -> Tensor:
