@@ -15,6 +15,7 @@ from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 
 from datamodules.keys import PERSISTENT, generator_for
+from datamodules.prior_knowledge import prior_knowledge
 from datamodules.recording_format import (
     AUXILIARY,
     CLIENT,
@@ -36,6 +37,7 @@ from errors import InputError
 from modules.federated import FederatedModule, RoundRecord
 
 _PACKAGES = ("torch", "lightning", "numpy", "safetensors")
+_AUXILIARY_NAMES = {"image": "images", "label": "labels"}
 
 
 class DeltaRecorder(Callback):
@@ -81,7 +83,7 @@ class DeltaRecorder(Callback):
             try:
                 directory.mkdir(parents=True, exist_ok=True)
                 write_manifest(directory, manifest)
-                _write_auxiliary(directory, getattr(trainer, "datamodule", None))
+                self._write_auxiliary(directory, getattr(trainer, "datamodule", None), int(pl_module.seed))  # type: ignore[arg-type]
             except OSError as error:
                 raise self._disk_error(error, trainer.global_step) from error
         trainer.strategy.barrier("recording begun")
@@ -93,6 +95,9 @@ class DeltaRecorder(Callback):
         record: RoundRecord = pl_module.round_record  # type: ignore[assignment]
         if record.round % self.every_n_rounds:
             return
+        users = getattr(getattr(trainer, "datamodule", None), "client_users", None)
+        if users is not None:
+            record.client_truth["user"] = users[record.cohort.clients.cpu()]
         try:
             self._write(self._directory(trainer), record, trainer.global_rank, int(pl_module.seed))  # type: ignore[arg-type]
         except OSError as error:
@@ -211,6 +216,15 @@ class DeltaRecorder(Callback):
             self._pseudonyms[client] = int(torch.randint(2**62, (), generator=generator))
         return self._pseudonyms[client]
 
+    def _write_auxiliary(self, directory: Path, data: Any, seed: int) -> None:
+        """What a data set leaves to the server: labelled images, or devices of its own and what they hold."""
+        held = dict(data.auxiliary()) if hasattr(data, "auxiliary") else {}
+        if hasattr(data, "client_known"):
+            held |= prior_knowledge(data, lambda client: self._pseudonym(seed, client))
+        if held:
+            named = {_AUXILIARY_NAMES.get(name, name): value for name, value in held.items()}
+            write_whole(directory / AUXILIARY, shard_bytes(named))
+
     def _disk_error(self, error: OSError, round_number: int) -> InputError:
         reason = "the disk is full" if error.errno == errno.ENOSPC else str(error)
         return InputError(
@@ -218,14 +232,6 @@ class DeltaRecorder(Callback):
             found=f"{reason} in round {round_number}",
             way_out=f"Rounds before {round_number} are whole. Make room and resume with --ckpt_path.",
         )
-
-
-def _write_auxiliary(directory: Path, data: Any) -> None:
-    """The labelled images that a data set leaves to the server, where it does."""
-    held = getattr(data, "auxiliary", None)
-    if held is not None:
-        examples = held()
-        write_whole(directory / AUXILIARY, shard_bytes({"images": examples["image"], "labels": examples["label"]}))
 
 
 def _write_shards(directory: Path, rank: int, shards: dict[str, bytes]) -> None:

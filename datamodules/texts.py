@@ -1,5 +1,7 @@
 """Texts as the engine trains on them: each device with its own words' rows of the table."""
 
+import dataclasses
+
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
@@ -11,24 +13,39 @@ WORDS = "embedding.weight"
 
 
 def text_cohort(round_number: int, clients: Tensor, features: Tensor, labels: Tensor, examples: Tensor) -> Cohort:
-    """Devices with texts.
+    """Devices with texts of a pool.
 
     Args:
         round_number: number of the round.
         clients: ``(C,)`` numbers of the devices.
-        features: ``(M, L)`` int64 token numbers of a pool of texts, padded with 0.
+        features: ``(M, L)`` int64 token numbers, padded with 0.
         labels: ``(M,)`` ratings.
         examples: ``(C, N)`` int64, what each device holds of the pool, padded with -1 at the end.
-
-    Returns:
-        ``examples["token"]`` ``(C, N, L)``; ``examples["place"]`` the same words as places in the device's rows, the
-        padding's included; ``examples["label"]`` ``(C, N)``.
     """
     mask = examples >= 0
-    token = features[examples.clamp(min=0)] * mask[..., None]
-    longest = int((token > 0).sum(2).max()) if token.numel() else 0
-    token = token[..., :longest]
-    tables, places = zip(*(torch.unique(own, return_inverse=True) for own in token), strict=True)
-    rows = pad_sequence(list(tables), batch_first=True, padding_value=-1)
-    fields = {"token": token, "place": torch.stack(places), "label": labels[examples.clamp(min=0)].float()}
-    return Cohort(round_number, clients, fields, mask, {WORDS: rows})
+    tokens = features[examples.clamp(min=0)] * mask[..., None]
+    fields = {"tokens": tokens, "label": labels[examples.clamp(min=0)].float()}
+    return with_word_rows(Cohort(round_number, clients, fields, mask))
+
+
+def with_word_rows(cohort: Cohort) -> Cohort:
+    """The cohort with each device's words as rows of the table.
+
+    Args:
+        cohort: of devices whose ``examples["tokens"]`` ``(C, N, L)`` are token numbers, padded with 0.
+
+    Returns:
+        Besides, ``examples["place"]`` ``(C, N, L)``: the same words as places among the device's rows, padding's
+        included. Places behind the longest text are cut off.
+    """
+    tokens = cohort.examples["tokens"]
+    longest = int((tokens > 0).sum(2).max()) if tokens.numel() else 0
+    tokens = tokens[..., :longest].contiguous()
+    tables, places = [], []
+    for own in tokens:
+        table, place = torch.unique(own, return_inverse=True)
+        tables.append(table)
+        places.append(place)
+    rows = pad_sequence(tables, batch_first=True, padding_value=-1) if tables else tokens.new_zeros(0, 0)
+    fields = {**cohort.examples, "tokens": tokens, "place": torch.stack(places) if places else tokens}
+    return dataclasses.replace(cohort, examples=fields, rows={**cohort.rows, WORDS: rows})

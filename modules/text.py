@@ -19,7 +19,7 @@ EMBEDDING = WORDS
 """Table of the words; a client trains the rows of the words that it has."""
 OUTPUT = "output"
 """Name of the last layer."""
-PLACE, TOKEN, LABEL = "place", "token", "label"
+PLACE, TOKEN, LABEL = "place", "tokens", "label"
 """Fields of an example: ``(L,)`` each word's row in the client's part of the table, ``(L,)`` its number, padded with 0;
 and a rating."""
 TextTaskName = Literal["next-word", "rating"]

@@ -1,4 +1,4 @@
-"""Federated learning from texts: a language model (NNLM) or a sentiment regressor (NNSA), deanonymization, section 5."""
+"""Federated learning from texts: a language model (NNLM) or a sentiment regressor (NNSA), section 5 of its paper."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -10,9 +10,11 @@ from torchmetrics import MeanMetric, Metric
 
 from datamodules.cohort import Cohort
 from datamodules.keys import PERSISTENT, generator_for
+from datamodules.texts import with_word_rows
 from defenses.base import Defense
 from modules.federated import FederatedModule, Weighting
 from modules.local_optimizers import LocalTraining
+from modules.local_training import Parameters
 from modules.server import ServerOptimizer
 from modules.text import EMBEDDING, TextNetwork, TextTask, last_states
 
@@ -68,9 +70,9 @@ class FederatedText(FederatedModule):
         """What `update_metrics` measures: higher is better of ``top5``, lower of ``mae``."""
         return "mae" if self.options.task == "rating" else "top5"
 
-    def client_truth(self, cohort: Cohort) -> dict[str, Tensor]:
-        """Whose device it is."""
-        return {"user": cohort.shared["user"][cohort.clients]} if "user" in cohort.shared else {}
+    def interact(self, cohort: Cohort, model: Parameters) -> Cohort:
+        """Each device looks up which rows of the table are of its words."""
+        return with_word_rows(cohort)
 
     def learner_description(self) -> dict[str, Any]:
         """See `FederatedModule.learner_description`."""
@@ -92,15 +94,15 @@ class FederatedText(FederatedModule):
     def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
         """Top-5 accuracy of the next word, or mean absolute error of the rating, on held-out texts."""
         for name, metric in self.update_metrics(batch).items():
-            self.log(name, metric, on_epoch=True, prog_bar=True, batch_size=len(batch["features"]))
+            self.log(name, metric, on_epoch=True, prog_bar=True, batch_size=len(batch["tokens"]))
 
     def update_metrics(self, batch: dict[str, Tensor]) -> dict[str, Metric]:
         """Adds a batch of held-out texts."""
-        told = self(batch["features"])
+        told = self(batch["tokens"])
         if self.options.task == "rating":
-            self.quality.update((told - batch["labels"]).abs())
+            self.quality.update((told - batch["label"]).abs())
         else:
-            following = batch["features"][:, 1:]
+            following = batch["tokens"][:, 1:]
             real = following > 0
             hits = (told[real].topk(TOP, dim=1).indices == following[real][:, None]).any(1)
             self.quality.update(hits.float())
