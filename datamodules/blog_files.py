@@ -69,8 +69,7 @@ def read_blog_xml(folder: Path, *, bad_rows: BadRows) -> Posts:
             dates.append(date)
             texts.append(text)
         unparsable.refuse(path, "a whole post after every date", bad_rows)
-        total.count += unparsable.count
-        total.lines += unparsable.lines
+        total.merge(unparsable)
     return _posts(ids, dates, texts, total)
 
 
@@ -100,5 +99,5 @@ def _posts(ids: list[str], dates: list[str], texts: list[str], unparsable: Unpar
         days=days_of(reversed(dates), blog_day),
         labels=np.zeros(len(texts), np.float32),
         unparsable=unparsable.count,
-        lines=tuple(unparsable.lines[:5]),
+        lines=tuple(unparsable.lines),
     )

@@ -15,7 +15,7 @@ from datamodules.cohort import Cohort
 from datamodules.keys import PERSISTENT, generator_for
 from datamodules.owned_examples import OwnedExamples
 from datamodules.posts import UserFilter
-from datamodules.priors import Devices, DeviceSplit, split_devices
+from datamodules.priors import Devices, DeviceSplit, split_devices, without_poor_users
 from errors import InputError
 
 
@@ -105,7 +105,8 @@ class OwnedDataModule(FederatedDataModule):
     @functools.cached_property
     def examples(self) -> OwnedExamples:
         """All examples of the users that take part."""
-        return self.read()
+        examples = self.read()
+        return without_poor_users(examples, self.devices) if self.devices.too_few == "drop" else examples
 
     @functools.cached_property
     def background(self) -> Background:

@@ -96,4 +96,6 @@ class OwnedTextDataModule(OwnedDataModule):
         kept, left_out = kept_posts(
             posts.owners, posts.days, self.users, dated_only=self.dated_only, seed=self.seed, name=self.name
         )
-        return encode_posts(posts.select(kept), self.unit, self.text, users_left_out=left_out)
+        return encode_posts(
+            posts.select(kept), self.unit, self.text, wordless=self.devices.too_few, users_left_out=left_out
+        )

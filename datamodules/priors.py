@@ -20,6 +20,8 @@ from errors import InputError
 
 Prior = Literal["random", "chrono", "photoset", "profile"]
 _UNIT = {"random": "examples", "profile": "examples", "chrono": "posts", "photoset": "photosets"}
+LEAST = 2
+"""Units of a user that can be dealt out: one for each side."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +37,7 @@ class Devices:
         world: None for the closed world, where the adversary has data of all users.
         iid: the control: examples change places among all devices at random, whose sizes stay.
         profiles: kinds of examples, for the prior ``profile``.
+        too_few: refuse users with fewer than two examples, posts or photosets to deal out, or leave them out.
         undated: under ``chrono``: refuse undated examples, or leave them out (before it is asked who has enough).
     """
 
@@ -43,6 +46,7 @@ class Devices:
     world: OpenWorld | None = None
     iid: bool = False
     profiles: Sequence[Profile] = ()
+    too_few: Literal["error", "drop"] = "error"
     undated: Literal["error", "drop"] = "error"
 
     def __post_init__(self) -> None:
@@ -120,6 +124,24 @@ def split_devices(examples: OwnedExamples, devices: Devices, *, seed: int, membe
     return _shuffled(split, seed) if devices.iid else split
 
 
+def without_poor_users(examples: OwnedExamples, devices: Devices) -> OwnedExamples:
+    """The examples of users who have two units of what the prior deals out."""
+    units = units_of(examples, devices.prior)
+    counts = in_order(examples.owners, units, units).units_per_user(examples.num_users)
+    rich = counts >= LEAST
+    if rich.all():
+        return examples
+    dropped = replace(examples.dropped, users=examples.dropped.users + int((~rich).sum()))
+    kept = rich[examples.owners].nonzero().flatten()
+    if not len(kept):
+        raise InputError(
+            expected=f"a user with at least {LEAST} {_UNIT[devices.prior]} for the prior {devices.prior}",
+            found=f"none among {examples.num_users}",
+            way_out="Take more data, or choose another prior.",
+        )
+    return replace(examples.select(kept), dropped=dropped)
+
+
 def _check_dates(examples: OwnedExamples) -> None:
     undated = examples.days == UNDATED
     if undated.any():
@@ -138,7 +160,7 @@ def _thirds(examples: OwnedExamples, devices: Devices, seed: int) -> tuple[Tenso
     test = torch.zeros(len(examples), dtype=torch.bool)
     if devices.test_fraction:
         shuffled = in_order(examples.owners, units, torch.rand(len(examples), generator=generator))
-        test[shuffled.numbers[cut_points(shuffled, devices.test_fraction, left_after=2)]] = True
+        test[shuffled.numbers[cut_points(shuffled, devices.test_fraction, left_after=LEAST)]] = True
     rest = (~test).nonzero().flatten()
     chrono = devices.prior == "chrono"
     keys = examples.days.double() if chrono else torch.rand(len(examples), generator=generator)
@@ -151,15 +173,15 @@ def _thirds(examples: OwnedExamples, devices: Devices, seed: int) -> tuple[Tenso
 
 
 def _enough(examples: OwnedExamples, units: Tensor, devices: Devices) -> None:
-    short = (units < 2).nonzero().flatten()
+    short = (units < LEAST).nonzero().flatten()
     if len(short):
         number = int(short[0])
         there = int(examples.counts()[number])
         raise InputError(
-            expected=f"at least 2 {_UNIT[devices.prior]} of every user for the prior {devices.prior}",
+            expected=f"at least {LEAST} {_UNIT[devices.prior]} of every user for the prior {devices.prior}",
             found=f"{int(units[number])} of user {int(examples.owner_ids[number])} with {there} examples "
             f"({len(short)} such users)",
-            way_out="Set users.fewest higher, or choose another prior.",
+            way_out="Set devices.too_few: drop to leave them out, or choose another prior.",
         )
 
 

@@ -23,8 +23,9 @@ _POSITIVE = {0: 0.0, 1: 1.0, 4: 1.0}
 class Sentiment140(OwnedTextDataModule):
     """Tweets by user, their label 0 sad or 1 happy.
 
-    Reads ``root/sent140/all_data.json``, which LEAF's scripts write. The paper has no such data: a stand-in for many
-    users with little each. The background is Amazon's reviews, those of four and five stars happy. The other arguments are those of `OwnedTextDataModule`.
+    Reads ``root/sent140/all_data.json``, which LEAF's scripts write. The paper has no such data: many users with little
+    each. The background is Amazon's reviews, those of four and five stars happy. The other arguments are those of
+    `OwnedTextDataModule`.
 
     Args:
         users: see `OwnedDataModule`.

@@ -82,7 +82,12 @@ def tokens_of(texts: Sequence[str], unit: Literal["sentence", "text"], *, fewest
 
 
 def encode_posts(
-    posts: Posts, unit: Literal["sentence", "text"], options: TextOptions, *, users_left_out: int = 0
+    posts: Posts,
+    unit: Literal["sentence", "text"],
+    options: TextOptions,
+    *,
+    wordless: Literal["error", "drop"] = "error",
+    users_left_out: int = 0,
 ) -> tuple[OwnedExamples, Vocabulary]:
     """Examples of the users that take part, and the vocabulary made of them.
 
@@ -90,25 +95,26 @@ def encode_posts(
         posts: what they wrote.
         unit: see `tokens_of`.
         options: see `TextOptions`.
+        wordless: what to do with users who have no example.
         users_left_out: goes into the counts.
 
     Returns:
         Examples whose groups are the posts, and the vocabulary.
 
     Raises:
-        InputError: a user has no example, or the texts have no words.
+        InputError: a user has no example.
     """
     tokens = tokens_of(posts.texts, unit, fewest_words=options.fewest_words)
     vocabulary = Vocabulary.most_frequent(tokens.words, options.vocabulary)
     features = vocabulary.encode(tokens.words, options.words)
     owners = posts.owners[tokens.sources]
     owner_ids, numbers = np.unique(owners, return_inverse=True)
-    wordless = np.setdiff1d(posts.owners, owner_ids)
-    if len(wordless):
+    silent = np.setdiff1d(posts.owners, owner_ids)
+    if len(silent) and (wordless == "error" or not len(owner_ids)):
         raise InputError(
             expected=f"an example of {options.fewest_words} words of every user",
-            found=f"none of user {wordless[0]} ({len(wordless)} such users)",
-            way_out="Set text.fewest_words lower, or users.fewest higher.",
+            found=f"none of user {silent[0]} ({len(silent)} such users)",
+            way_out="Set text.fewest_words lower, or devices.too_few: drop to leave them out.",
         )
     first = _first_of_each(features, numbers) if options.repeats == "drop" else np.arange(len(owners))
     days = posts.days[tokens.sources][first]
@@ -126,7 +132,7 @@ def encode_posts(
             short=tokens.short,
             cut=sum(len(tokens.words[number]) > options.words for number in first.tolist()),
             repeated=len(owners) - len(first),
-            users=users_left_out,
+            users=users_left_out + len(silent),
         ),
     )
     return examples, vocabulary

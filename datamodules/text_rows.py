@@ -36,6 +36,11 @@ class Unparsable:
         if len(self.lines) < _NAMED:
             self.lines.append(line)
 
+    def merge(self, other: "Unparsable") -> None:
+        """Those of another file besides."""
+        self.count += other.count
+        self.lines = [*self.lines, *other.lines][:_NAMED]
+
     def refuse(self, path: Path, expected: str, bad_rows: BadRows) -> None:
         """Ends the reading where there are any and they are not to be dropped.
 
@@ -58,6 +63,7 @@ def read_csv(
     page: str,
     bad_rows: BadRows = "error",
     keep: Callable[[list[str]], bool] | None = None,
+    headless: bool = False,
 ) -> tuple[dict[str, list[str]], Unparsable]:
     """Some columns of a CSV file whose first line names them; fields may be quoted and hold line ends.
 
@@ -66,6 +72,7 @@ def read_csv(
         columns: their names, and for each a regular expression that its fields match whole; None for any text.
         page: where the file is to be had.
         bad_rows: what to do with rows that cannot be read.
+        headless: the first line may be a row: where it does not name the columns, they are the file's in order.
         keep: of the chosen fields of a row, whether to keep it; None keeps all. Others take no memory.
 
     Returns:
@@ -83,6 +90,9 @@ def read_csv(
     with path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.reader(file, strict=True)
         header = next(reader, [])
+        if headless and len(header) == len(columns) and not set(columns) & set(header):
+            found.append(header)
+            header = list(columns)
         places = _places(header, list(columns), path, page)
         for line, row in _rows(reader):
             if row is None or len(row) != len(header):
