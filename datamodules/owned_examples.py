@@ -20,6 +20,7 @@ class Dropped:
         lines: numbers, from 1, of the first of their lines.
         undated: examples whose date could not be read; they are kept, with day -1.
         short: sentences, posts or reviews of too few words to learn from.
+        cut: examples of more words than are kept; they are among the examples, with their first words.
         repeated: examples that the same user has already, to the last token.
         users: users left out because they have too few examples.
     """
@@ -28,6 +29,7 @@ class Dropped:
     lines: tuple[int, ...] = ()
     undated: int = 0
     short: int = 0
+    cut: int = 0
     repeated: int = 0
     users: int = 0
 
