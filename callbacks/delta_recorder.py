@@ -218,7 +218,7 @@ class DeltaRecorder(Callback):
 
     def _write_auxiliary(self, directory: Path, data: Any, seed: int) -> None:
         """What a data set leaves to the server: labelled images, or devices of its own and what they hold."""
-        held = dict(data.auxiliary()) if hasattr(data, "auxiliary") else {}
+        held: dict[str, Tensor] = dict(data.auxiliary()) if hasattr(data, "auxiliary") else {}
         if hasattr(data, "client_known"):
             held |= prior_knowledge(data, lambda client: self._pseudonym(seed, client))
         if held:

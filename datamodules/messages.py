@@ -62,12 +62,12 @@ def joined_view(
     _check_distinct(parts)
     view = dataclasses.replace(_join(parts), models=RoundModels(recording, numbers), learner=learner)
     own = torch.isin(view.pseudonyms, auxiliary[PSEUDONYMS])
-    known = _part(view, own.nonzero().flatten())
+    known = part_of(view, own.nonzero().flatten())
     order = auxiliary[PSEUDONYMS].argsort()
     place = torch.searchsorted(auxiliary[PSEUDONYMS][order], known.pseudonyms)
     users = auxiliary[PSEUDONYM_USERS][order][place]
     return dataclasses.replace(
-        _part(view, (~own).nonzero().flatten()), known=dataclasses.replace(known, auxiliary={USERS: users})
+        part_of(view, (~own).nonzero().flatten()), known=dataclasses.replace(known, auxiliary={USERS: users})
     )
 
 
@@ -75,9 +75,9 @@ def message_users(recording: Recording, view: ServerView) -> Tensor:
     """``(V,)`` whose message each is. Opens the truth: only a place that computes a score may call this."""
     assert view.sent_in is not None
     users = torch.empty_like(view.pseudonyms)
-    for number in view.sent_in.unique().tolist():
+    for number in torch.unique(view.sent_in).tolist():
         inside = (view.sent_in == number).nonzero().flatten()
-        of_round = dataclasses.replace(_part(view, inside), round=number, served=None)
+        of_round = dataclasses.replace(part_of(view, inside), round=number, served=None)
         users[inside] = recording.truth(of_round)["user"]
     return users
 
@@ -86,7 +86,7 @@ def _check_distinct(parts: Sequence[ServerView]) -> None:
     seen: dict[int, Tensor] = {}
     for part in parts:
         together = torch.cat([seen.get(part.round, part.pseudonyms[:0]), part.pseudonyms])
-        names, counts = together.unique(return_counts=True)
+        names, counts = torch.unique(together, return_counts=True)
         if bool((counts > 1).any()):
             raise InputError(
                 expected="each pseudonym once in a round",
@@ -126,7 +126,8 @@ def _stacked(values: Sequence[Tensor], width: int | None, padding: float = 0) ->
     return joined
 
 
-def _part(view: ServerView, kept: Tensor) -> ServerView:
+def part_of(view: ServerView, kept: Tensor) -> ServerView:
+    """Some messages of a joined view, by their positions."""
     assert view.sent_in is not None
     return dataclasses.replace(
         view,

@@ -3,6 +3,7 @@
 import abc
 import functools
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -10,9 +11,11 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader
 
+from datamodules.background_modes import background_modes
 from datamodules.base import FederatedDataModule
 from datamodules.cohort import Cohort
 from datamodules.keys import PERSISTENT, generator_for
+from datamodules.mitigation import Mitigation, mixed_in
 from datamodules.owned_examples import OwnedExamples
 from datamodules.posts import UserFilter
 from datamodules.priors import Devices, DeviceSplit, split_devices, without_poor_users
@@ -54,6 +57,9 @@ class OwnedDataModule(FederatedDataModule):
         users: which users take part.
         devices: what of them is on which device.
         most_background: background examples that are drawn; None for all.
+        mitigation: what the anonymous devices mix into their examples; None for nothing. The known devices are the
+            adversary's and mix in nothing.
+        known_examples: examples of each known device, drawn at random; None for all that it has.
 
     Attributes:
         name: of the data set: its folder's.
@@ -71,12 +77,20 @@ class OwnedDataModule(FederatedDataModule):
         users: UserFilter = UserFilter(),  # noqa: B008 - frozen
         devices: Devices = Devices(),  # noqa: B008 - frozen
         most_background: int | None = None,
+        mitigation: Mitigation | None = None,
+        known_examples: int | None = None,
     ) -> None:
         super().__init__(root=root, clients_per_round=clients_per_round, seed=seed, num_workers=num_workers)
         if most_background is not None and most_background < 1:
             raise InputError(
                 expected="most_background of at least 1", found=str(most_background), way_out="Leave it out for all."
             )
+        if known_examples is not None and known_examples < 1:
+            raise InputError(
+                expected="known_examples of at least 1", found=str(known_examples), way_out="Leave it out for all."
+            )
+        self.mitigation = mitigation
+        self.known_examples = known_examples
         self.users = users
         self.devices = devices
         self.most_background = most_background
@@ -168,11 +182,46 @@ class OwnedDataModule(FederatedDataModule):
         return self._fields(torch.tensor(numbers))
 
     def _fields(self, numbers: Tensor) -> dict[str, Tensor]:
-        return self.batch(self.examples.features[numbers], self.examples.labels[numbers])
+        """Of examples, and by higher numbers of background examples."""
+        of_users = numbers.clamp(max=len(self.examples) - 1)
+        features, labels = self.examples.features[of_users], self.examples.labels[of_users]
+        mixed = numbers >= len(self.examples)
+        if mixed.any():
+            crowd = numbers[mixed] - len(self.examples)
+            features[mixed], labels[mixed] = self.background.features[crowd], self.background.labels[crowd]
+        return self.batch(features, labels)
 
     @functools.cached_property
     def _clients(self) -> list[tuple[int, bool, Tensor]]:
         """User or profile, whether known, and examples of every device that holds something."""
         split = self.device_split
-        sides = ((False, split.anonymous), (True, split.known))
+        sides = ((False, self._with_crowd(split.anonymous)), (True, self._few(split.known)))
         return [(user, known, part) for known, parts in sides for user, part in enumerate(parts) if len(part)]
+
+    def _with_crowd(self, parts: Sequence[Tensor]) -> list[Tensor]:
+        """The anonymous devices' examples with what they mix in."""
+        if self.mitigation is None:
+            return list(parts)
+        numbers = len(self.examples) + torch.arange(len(self.background.features))
+        modes = None
+        if self.mitigation.kind == "mm-aug":
+            draw = generator_for(self.seed, "background modes", PERSISTENT)
+            modes = background_modes(self.background.features, self.mitigation.modes, generator=draw)
+        return [
+            mixed_in(
+                part,
+                self.mitigation,
+                background=numbers,
+                modes=modes,
+                generator=generator_for(self.seed, "mitigation", PERSISTENT, user),
+            )
+            for user, part in enumerate(parts)
+        ]
+
+    def _few(self, parts: Sequence[Tensor]) -> list[Tensor]:
+        """So many examples of each known device; those of fewer are among those of more."""
+        if self.known_examples is None:
+            return list(parts)
+        generators = (generator_for(self.seed, "known examples", PERSISTENT, user) for user in range(len(parts)))
+        draws = [torch.randperm(len(part), generator=g) for part, g in zip(parts, generators, strict=True)]
+        return [part[d[: self.known_examples]].sort().values for part, d in zip(parts, draws, strict=True)]

@@ -1,4 +1,4 @@
-"""What the adversary knows of users beforehand, as it goes into a recording: beside the rounds, apart from the truth."""
+"""What the adversary knows of users beforehand, as a recording has it: beside the rounds, apart from the truth."""
 
 from collections.abc import Callable
 from typing import Protocol

@@ -1,10 +1,13 @@
 """Generated posts of users with words of their own: they prove the machinery, not a leak in anybody's writing."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
 from datamodules.keys import PERSISTENT, generator_for
+from datamodules.owned import Background, OwnedDataModule
 from datamodules.owned_examples import UNGROUPED, OwnedExamples
 from errors import InputError
 
@@ -12,6 +15,8 @@ _FIRST_DAY = 731_000
 """Of the first post; a day in 2002."""
 _FIRST_WORD = 2
 """0 pads, 1 is the unknown word, as in the vocabularies of real text."""
+_OTHERS = 20
+"""Writers of the background."""
 _FOLLOWERS = 4
 """Words that may follow a word, in every user's language."""
 
@@ -94,3 +99,71 @@ def _ratings(tokens: Tensor, vocabulary: int, generator: torch.Generator) -> Ten
     worth[0] = 0
     mean = worth[tokens].sum(1) / (tokens > 0).sum(1)
     return 1 + (5 * mean.argsort().argsort() // len(mean)).float()
+
+
+class SyntheticPosts(OwnedDataModule):
+    """Devices of generated writers; the background are other writers of the same language. Needs no files.
+
+    The other arguments are those of `OwnedDataModule`.
+
+    Args:
+        writers: number of users.
+        posts: of each.
+        vocabulary: see `synthetic_posts`.
+        length: see `synthetic_posts`.
+        habit: see `synthetic_posts`.
+        drift: see `synthetic_posts`.
+    """
+
+    name = "synthetic-posts"
+    rated = False
+
+    def __init__(
+        self,
+        *,
+        writers: int = 20,
+        posts: int = 40,
+        vocabulary: int = 60,
+        length: int = 10,
+        habit: float = 2.0,
+        drift: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.writers = writers
+        self.posts = posts
+        self.vocabulary_size = vocabulary
+        self.length = length
+        self.habit = habit
+        self.drift = drift
+
+    def read(self) -> OwnedExamples:
+        """See `OwnedDataModule.read`."""
+        return self._write(self.writers + _OTHERS).select(torch.arange(self.writers * self.posts))
+
+    def read_background(self) -> Background:
+        """See `OwnedDataModule.read_background`."""
+        everyone = self._write(self.writers + _OTHERS)
+        others = slice(self.writers * self.posts, None)
+        return Background(everyone.features[others], everyone.labels[others])
+
+    def batch(self, features: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        """See `OwnedDataModule.batch`."""
+        return {"tokens": features, "label": labels}
+
+    def profile_members(self) -> Tensor:
+        """See `OwnedDataModule.profile_members`; a term is a token number."""
+        features = self.examples.features
+        wanted = [torch.tensor([int(term) for term in profile.terms]) for profile in self.devices.profiles]
+        return torch.stack([torch.isin(features, terms).any(1) for terms in wanted])
+
+    def _write(self, users: int) -> OwnedExamples:
+        return synthetic_posts(
+            users=users,
+            posts=self.posts,
+            vocabulary=self.vocabulary_size,
+            length=self.length,
+            habit=self.habit,
+            drift=self.drift,
+            seed=self.seed,
+        )

@@ -9,6 +9,7 @@ import yaml
 from errors import InputError
 from experiments.base import PaperExperiment, check_names
 from experiments.composition import CompositionExperiment
+from experiments.deanonymization import DeanonymizationExperiment
 from experiments.guardrail import GuardrailExperiment
 from experiments.identifiability import IdentifiabilityExperiment
 from experiments.identifiability_passive import PassiveExperiment
@@ -32,6 +33,7 @@ _KINDS: dict[str, Callable[[dict[str, Any]], PaperExperiment]] = {
     "shared-metric": SharedMetricExperiment.parse,
     "manipulation-checks": ChecksExperiment.parse,
     "guardrail": GuardrailExperiment.parse,
+    "deanonymization": DeanonymizationExperiment.parse,
 }
 
 

@@ -19,7 +19,7 @@ class IdentityChance(Attack):
 
     def run(self, view: ServerView, *, generator: torch.Generator) -> IdentityEstimate:
         """See `Attack.run`."""
-        users = known_view(view).auxiliary[USERS].unique()
+        users = torch.unique(known_view(view).auxiliary[USERS])
         return IdentityEstimate(scores=torch.rand(view.victims, len(users), generator=generator), users=users)
 
 

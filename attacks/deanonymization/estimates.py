@@ -31,7 +31,7 @@ class IdentityEstimate(Estimate):
         expected = (view.victims, len(self.users))
         if self.scores.shape != expected:
             raise EstimateError(f"scores: expected shape {expected}, got {tuple(self.scores.shape)}")
-        if len(self.users.unique()) != len(self.users):
+        if len(torch.unique(self.users)) != len(self.users):
             raise EstimateError("users: expected each once")
         if not bool(torch.isfinite(self.scores).all()):
             raise EstimateError("scores: expected finite numbers")

@@ -10,8 +10,9 @@ from torch.nn.functional import normalize
 from attacks.base import ServerView, ViewError
 from attacks.deanonymization.estimates import UNSEEN
 
-USERS = "users"
-"""Name in the known devices' auxiliary data of the user of each message."""
+USERS, HOLDOUT = "users", "holdout"
+"""Names in the known devices' auxiliary data of the user of each message, and of whether that user is one whose
+messages teach the adversary what strangers are like (section 6.1.2); without the latter none is."""
 
 
 @dataclass(frozen=True)
@@ -23,12 +24,14 @@ class Messages:
         known: ``(P, D)`` vectors of the messages of known devices.
         labels: ``(P,)`` which column of `users` each known message is of.
         users: ``(U,)`` ascending numbers of the known users; `UNSEEN`, first, where the view has a hold-out.
+        whole: numbers of a message as it was sent, where the vectors are coordinates in a smaller space; else D.
     """
 
     anonymous: Tensor
     known: Tensor
     labels: Tensor
     users: Tensor
+    whole: int
 
 
 def known_view(view: ServerView) -> ServerView:
@@ -43,15 +46,19 @@ def known_view(view: ServerView) -> ServerView:
 
 
 def read_messages(view: ServerView, layers: Sequence[str] | None) -> Messages:
-    """The vectors of a view, as they are.
+    """The vectors of a view, as they are; the hold-out's messages are those of `UNSEEN`.
 
     Args:
         view: what the server has.
         layers: see `layer_vectors`.
     """
     known = known_view(view)
-    users, labels = torch.unique(known.auxiliary[USERS], return_inverse=True)
-    return Messages(layer_vectors(view, layers), layer_vectors(known, layers), labels, users)
+    owners = known.auxiliary[USERS]
+    if HOLDOUT in known.auxiliary:
+        owners = torch.where(known.auxiliary[HOLDOUT], UNSEEN, owners)
+    users, labels = torch.unique(owners, return_inverse=True)
+    anonymous = layer_vectors(view, layers)
+    return Messages(anonymous, layer_vectors(known, layers), labels, users, anonymous.shape[1])
 
 
 def unit(vectors: Tensor) -> Tensor:
@@ -100,4 +107,6 @@ def seen_only(messages: Messages) -> Messages:
     if int(messages.users[0]) != UNSEEN:
         return messages
     kept = messages.labels > 0
-    return Messages(messages.anonymous, messages.known[kept], messages.labels[kept] - 1, messages.users[1:])
+    return Messages(
+        messages.anonymous, messages.known[kept], messages.labels[kept] - 1, messages.users[1:], messages.whole
+    )

@@ -1,5 +1,6 @@
 """The published re-identification by a linear support vector machine and by nearest neighbours (section 4.4)."""
 
+import dataclasses
 from collections.abc import Sequence
 
 import torch
@@ -45,7 +46,7 @@ class Reidentification(Attack):
     def prepared(self, view: ServerView, messages: Messages) -> Messages:
         """What the classifier is given: vectors of length one, in coordinates of the known ones' span."""
         known, anonymous = in_span(unit(messages.known), unit(messages.anonymous))
-        return Messages(anonymous, known, messages.labels, messages.users)
+        return dataclasses.replace(messages, anonymous=anonymous, known=known)
 
     def scores(self, messages: Messages, *, generator: torch.Generator) -> Tensor:
         """``(V, U)`` scores of the anonymous messages."""
