@@ -14,6 +14,8 @@ from modules.local_optimizers import LocalTraining
 from modules.margin_losses import LossName
 from modules.mf_learner import MFLearner
 from modules.nets.classifiers import Network
+from modules.nets.tagger import TaggerNetwork
+from modules.tagger_learner import TaggerLearner
 from modules.text import TextNetwork
 from modules.text_learner import TextLearner
 
@@ -67,6 +69,10 @@ def _classifier(
     )
 
 
+def _tagger(*, network: Mapping[str, Any], num_classes: int, local: Mapping[str, Any]) -> LocalLearner:
+    return TaggerLearner(network=TaggerNetwork(**network), num_classes=num_classes, local=_local(local))
+
+
 def _text(*, network: Mapping[str, Any], local: Mapping[str, Any]) -> LocalLearner:
     return TextLearner(network=TextNetwork(**network), local=_local(local))
 
@@ -82,5 +88,6 @@ LEARNERS: dict[str, Callable[..., LocalLearner]] = {
     "foltr-es": FOLtRESLearner,
     "fpdgd": FPDGDLearner,
     "mf": _mf,
+    "tagger": _tagger,
     "text": _text,
 }
