@@ -166,7 +166,7 @@ class OwnedDataModule(FederatedDataModule):
         parts = [self._clients[client][2] for client in clients.tolist()]
         numbers = pad_sequence(parts, batch_first=True, padding_value=-1)
         mask = numbers >= 0
-        flat = self._fields(numbers.clamp(min=0).flatten())
+        flat = self.fields(numbers.clamp(min=0).flatten())
         examples = {name: values.reshape(*numbers.shape, *values.shape[1:]) for name, values in flat.items()}
         for values in examples.values():
             values[~mask] = 0
@@ -179,10 +179,10 @@ class OwnedDataModule(FederatedDataModule):
         return DataLoader(numbers, batch_size=256, collate_fn=self._test_batch)  # type: ignore[arg-type]
 
     def _test_batch(self, numbers: list[int]) -> dict[str, Tensor]:
-        return self._fields(torch.tensor(numbers))
+        return self.fields(torch.tensor(numbers))
 
-    def _fields(self, numbers: Tensor) -> dict[str, Tensor]:
-        """Of examples, and by higher numbers of background examples."""
+    def fields(self, numbers: Tensor) -> dict[str, Tensor]:
+        """What a learner is given of examples ``(n,)``, and by higher numbers of background examples."""
         of_users = numbers.clamp(max=len(self.examples) - 1)
         features, labels = self.examples.features[of_users], self.examples.labels[of_users]
         mixed = numbers >= len(self.examples)

@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,22 +15,29 @@ from attacks.registry import ATTACKS
 from datamodules.deltas import Recording
 from datamodules.messages import joined_view, message_users
 from datamodules.owned import OwnedDataModule
+from datamodules.owned_photos import PhotoDataModule
+from datamodules.pooled import Pooled
+from defenses.base import Defense
 from errors import InputError
-from experiments.base import Choice, PaperCell, PaperExperiment, check_names
+from experiments.base import Choice, PaperCell, PaperExperiment, cell_trainer, check_names
 from experiments.device_data import DEVICE_DATA, Mitigated, make_devices
 from experiments.identity_attacks import IDENTITY_ATTACKS
 from experiments.identity_looks import Look, look_at
 from modules.federated import FederatedModule
 from modules.local_optimizers import LocalTraining
+from modules.nets.tagger import TaggerNetwork
 from modules.registry import learner_from
+from modules.tagger import FederatedTagger
 from modules.text import TextNetwork
 from modules.text_model import FederatedText
+from reports.anonymity import MODEL
 from reports.evaluation import Evaluation
 from reports.identities import evaluate_identities
 from reports.results import VictimRow
 
-MODEL = "global-model"
-"""Under which the quality of the global model stands."""
+CENTRAL = "central-model"
+"""Under which the quality of the model stands that was trained in one place."""
+_TESTED_AT_ONCE = 256
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +69,7 @@ class Variant:
         local: options of `LocalTraining`.
         mitigation: options of `experiments.device_data.Mitigated`, None for none.
         known_examples: examples that the adversary has of each user, None for half of them.
+        central: epochs of training on all devices' examples in one place, beside; None for none (table 2).
         only: data sets to which it is confined, None for all.
     """
 
@@ -70,6 +78,7 @@ class Variant:
     local: dict[str, Any] = field(default_factory=dict)
     mitigation: Mitigated | None = None
     known_examples: int | None = None
+    central: int | None = None
     only: list[str] | None = None
 
 
@@ -179,20 +188,26 @@ class DeviceCell(PaperCell):
             mitigation=self.variant.mitigation,
             known_examples=self.variant.known_examples,
         )
-        module = FederatedText(
-            network=TextNetwork(**self._source.network),
-            local=LocalTraining(**self.variant.local),
-            defenses=[] if self.variant.mitigation is None else self.variant.mitigation.defenses(source),
-            seed=self.seed,
-        )
-        return module, source
+        defenses = [] if self.variant.mitigation is None else self.variant.mitigation.defenses(source)
+        return self._module(source, defenses), source
+
+    def _module(self, source: OwnedDataModule, defenses: Sequence[Defense] = ()) -> FederatedText | FederatedTagger:
+        common: dict[str, Any] = {
+            "local": LocalTraining(**self.variant.local),
+            "defenses": defenses,
+            "seed": self.seed,
+        }
+        if isinstance(source, PhotoDataModule):
+            network = TaggerNetwork(**self._source.network)
+            return FederatedTagger(num_classes=source.num_classes, network=network, **common)
+        return FederatedText(network=TextNetwork(**self._source.network), **common)
 
     def evaluate(self, directory: Path) -> tuple[Evaluation, dict[str, float]]:
         """Trains and records, then runs every attack at every look."""
         start = time.perf_counter()
         recording = Recording(self._record(directory))
         middle = time.perf_counter()
-        found = Evaluation(rows=self._quality(recording))
+        found = Evaluation(rows=self._qualities(recording, directory))
         learner = learner_from(recording.manifest.learner)
         view = joined_view(recording, learner=learner)
         assert view.known is not None
@@ -223,29 +238,32 @@ class DeviceCell(PaperCell):
     def _source(self) -> Source:
         return self.table.sources[self.data]
 
-    def _quality(self, recording: Recording) -> list[VictimRow]:
-        """Of the global model before the last round, on every user's test examples: a row for each user."""
-        module, source = self.build()
-        assert isinstance(module, FederatedText)
-        module.load_state_dict(recording.model(recording.rounds[-1]))
+    def _qualities(self, recording: Recording, directory: Path) -> list[VictimRow]:
+        """Of the global model before the last round, and of the central one where it is asked for."""
+        _, source = self.build()
+        module = self._module(source)
+        module.load_state_dict(recording.model(recording.rounds[-1]), strict=False)
+        rows = self._quality(MODEL, module, source)
+        if self.variant.central is not None:
+            central = self._module(source)
+            cell_trainer(self.variant.central, directory).fit(central, datamodule=Pooled(source))
+            rows += self._quality(CENTRAL, central, source)
+        return rows
+
+    def _quality(self, name: str, module: FederatedText | FederatedTagger, source: OwnedDataModule) -> list[VictimRow]:
+        """A row for each user: the model's own metric on its test examples."""
         module.eval()
         rows = []
         for user, numbers in enumerate(source.device_split.test):
             if len(numbers):
-                value = test_quality(module, source, numbers)
-                counted = recording.rounds[-1], user, len(numbers), 0
-                rows.append(VictimRow(MODEL, self.setting, self.seed, *counted, module.metric, value, 0.0))
+                module.quality.reset()
+                with torch.no_grad():
+                    for part in torch.split(numbers, _TESTED_AT_ONCE):
+                        module.update_metrics(source.fields(part))
+                counted = self.rounds - 1, user, len(numbers), 0
+                value = float(module.quality.compute())
+                rows.append(VictimRow(name, self.setting, self.seed, *counted, module.metric, value, 0.0))
         return rows
-
-
-def test_quality(module: FederatedText, source: OwnedDataModule, numbers: torch.Tensor) -> float:
-    """The model's own metric on some examples."""
-    module.quality.reset()
-    with torch.no_grad():
-        for part in torch.split(numbers, 256):
-            fields = source.batch(source.examples.features[part], source.examples.labels[part])
-            module.update_metrics(fields)
-    return float(module.quality.compute())
 
 
 def _takes_layers(kind: type[Attack]) -> bool:

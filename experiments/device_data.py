@@ -6,8 +6,10 @@ from typing import Any, Literal
 
 from datamodules.blog import Blog
 from datamodules.mitigation import Mitigation
+from datamodules.open_images import OpenImages
 from datamodules.open_world import OpenWorld
 from datamodules.owned import OwnedDataModule
+from datamodules.pipa import PIPA
 from datamodules.posts import UserFilter
 from datamodules.priors import Devices
 from datamodules.profiles import Profile
@@ -19,7 +21,8 @@ from defenses.base import Defense
 from defenses.device_noise import DeviceNoise
 from errors import InputError
 
-DEVICE_DATA: dict[str, type[OwnedDataModule]] = {kind.name: kind for kind in (Blog, Yelp, Sentiment140, SyntheticPosts)}
+_KINDS: tuple[type[OwnedDataModule], ...] = (Blog, Yelp, Sentiment140, OpenImages, PIPA, SyntheticPosts)
+DEVICE_DATA: dict[str, type[OwnedDataModule]] = {kind.name: kind for kind in _KINDS}
 
 
 @dataclass(frozen=True, kw_only=True)

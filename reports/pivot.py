@@ -8,7 +8,10 @@ from typing import Any
 from reports.results import Result
 from reports.settings import describe, differing
 
-_ACROSS = ("epsilon", "participants", "manipulated_users", "scale", "queries", "rounds", "round", "interactions")
+_ACROSS = (
+    *("epsilon", "participants", "manipulated_users", "scale", "queries", "rounds", "round", "interactions"),
+    *("known_examples", "known_messages", "seen", "amount", "asked_from", "examples_in_a_set"),
+)
 """Keys whose values may become columns, the first that varies most."""
 _LONG = 24
 """Cells from which a table is better read wide."""
