@@ -43,7 +43,7 @@ class ReidentificationNet(LightningModule):
     def __init__(self, vectors: Tensor, labels: Tensor, *, users: int, whole: int, generator: torch.Generator) -> None:
         super().__init__()
         self.data, self.generator = TensorDataset(vectors, labels), generator
-        self.hidden, self.output = nn.Linear(vectors.shape[1], HIDDEN), nn.Linear(HIDDEN, users)
+        self.hidden, self.output = empty_linear(vectors.shape[1], HIDDEN), empty_linear(HIDDEN, users)
         glorot_(self.hidden, whole, generator)
         glorot_(self.output, HIDDEN, generator)
 
@@ -136,6 +136,12 @@ def user_probabilities(
     with torch.no_grad():
         probabilities: Tensor = net(asked).softmax(1)
     return probabilities
+
+
+def empty_linear(inputs: int, outputs: int) -> nn.Linear:
+    """A layer whose weights are to be drawn: torch's own drawing would take from the global generator."""
+    layer: nn.Linear = nn.utils.skip_init(nn.Linear, inputs, outputs)
+    return layer
 
 
 @torch.no_grad()

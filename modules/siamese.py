@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import torch
 from lightning import LightningModule
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 from torch.utils.data import DataLoader
 
@@ -14,7 +14,7 @@ from attacks.deanonymization.messages import USERS, known_view, read_messages, u
 from attacks.deanonymization.published import REIDENTIFICATION
 from modules.attack_trainer import fit_quietly
 from modules.random_batches import dropped
-from modules.reidentification import HIDDEN, glorot_
+from modules.reidentification import HIDDEN, empty_linear, glorot_
 
 _DROPOUT = 0.1
 _LEARNING_RATE, _DECAY, _EPS = 1e-3, 0.9, 1e-7
@@ -37,8 +37,8 @@ class SiameseNet(LightningModule):
     def __init__(self, vectors: Tensor, labels: Tensor, *, steps: int, generator: torch.Generator) -> None:
         super().__init__()
         self.vectors, self.labels, self.steps, self.generator = vectors, labels, steps, generator
-        self.first, self.second = nn.Linear(vectors.shape[1], HIDDEN), nn.Linear(HIDDEN, HIDDEN)
-        self.output = nn.Linear(HIDDEN, 1)
+        self.first, self.second = empty_linear(vectors.shape[1], HIDDEN), empty_linear(HIDDEN, HIDDEN)
+        self.output = empty_linear(HIDDEN, 1)
         for layer in (self.first, self.second, self.output):
             glorot_(layer, layer.in_features, generator)
         self.same = labels[:, None] == labels

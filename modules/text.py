@@ -82,7 +82,9 @@ class TextTask:
     def _lstm(self) -> nn.LSTM:
         """The calling thread's: `functional_call` puts the parameters into the module while it runs."""
         if not hasattr(self._local, "lstm"):
-            self._local.lstm = nn.LSTM(self.network.embedding, self.network.hidden)
+            # Empty: drawing weights, which are never used, would take from the global generator.
+            empty = nn.LSTM(self.network.embedding, self.network.hidden, device="meta")
+            self._local.lstm = empty.to_empty(device="cpu")
         lstm: nn.LSTM = self._local.lstm
         return lstm
 

@@ -23,12 +23,12 @@ WRITERS = 20
 
 
 @functools.cache
-def source(habit: float = 2.0, posts: int = 60) -> SyntheticPosts:
+def source(habit: float = 0.8, posts: int = 60) -> SyntheticPosts:
     return SyntheticPosts(writers=WRITERS, posts=posts, vocabulary=40, length=8, habit=habit, clients_per_round=0.5)
 
 
 @functools.cache
-def joined(rounds: int = 10, habit: float = 2.0) -> tuple[ServerView, torch.Tensor]:
+def joined(rounds: int = 10, habit: float = 0.8) -> tuple[ServerView, torch.Tensor]:
     """What a server sees over some rounds, and the users of the anonymous messages, then of the known ones."""
     data = source(habit)
     module = FederatedText(network=NETWORK, local=LOCAL)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from attacks.base import Attack, ServerView, ThreatModel
-from attacks.deanonymization.estimates import PAIRS, IdentityEstimate, MatchingEstimate, asked_pairs
+from attacks.deanonymization.estimates import PAIRS, UNSEEN, IdentityEstimate, MatchingEstimate, asked_pairs
 from attacks.deanonymization.messages import Messages, read_messages, seen_only, unit
 from attacks.deanonymization.published import REIDENTIFICATION, svm_scores
 from attacks.deanonymization.shared_part import standardised
@@ -23,9 +23,10 @@ class Fingerprint(Attack):
 
     (1) What all messages share names nobody and is taken out: of the known messages their mean, of simulated ones the
     mean of their round. (2) The server need not wait until a device of its own is sampled: it trains on parts of every
-    user's data from recorded global models. Parts of one user's data differ as its two devices' data do, so a machine
-    that tells users apart across parts has learned to overlook what differs by chance. (3) Distances are made
-    probabilities message by message, so that messages compare.
+    user's data from recorded global models. Parts of one user's data differ as its two devices' data do, which the
+    messages of one device in several rounds do not. (3) Directions in which the parts of a user differ are shortened
+    (whitening), so that a machine which is learned from known and simulated messages relies on the others. (4)
+    Distances are made probabilities message by message, so that messages compare.
 
     Threat model: passive server, all rounds; it has data of users and knows how devices train.
 
@@ -34,6 +35,7 @@ class Fingerprint(Attack):
         rounds: recorded rounds from whose global models is simulated.
         parts: into which each user's data are cut for it.
         penalty: C of the machine.
+        floor: added to the variance of every direction before whitening, as a multiple of their mean.
         sharpness: see `CentredSVM`.
     """
 
@@ -45,18 +47,23 @@ class Fingerprint(Attack):
         self,
         *,
         layers: Sequence[str] | None = None,
-        rounds: int = 3,
+        rounds: int = 2,
         parts: int = 4,
         penalty: float = 1.0,
+        floor: float = 0.3,
         sharpness: float = 3.0,
     ) -> None:
-        for name, value in {"rounds": rounds, "parts": parts, "penalty": penalty, "sharpness": sharpness}.items():
+        positive = {"rounds": rounds, "penalty": penalty, "floor": floor, "sharpness": sharpness}
+        for name, value in positive.items():
             if value <= 0:
                 raise ValueError(f"expected {name} > 0, got {value}")
+        if parts < 2:
+            raise ValueError(f"expected parts of at least 2, got {parts}")
         self.layers = layers
         self.rounds = rounds
         self.parts = parts
         self.penalty = penalty
+        self.floor = floor
         self.sharpness = sharpness
 
     def run(self, view: ServerView, *, generator: torch.Generator) -> IdentityEstimate:
@@ -70,9 +77,14 @@ class Fingerprint(Attack):
     ) -> Tensor:
         """``(A, U)`` of the users of `messages`, for vectors ``(A, D)``."""
         simulated = simulated_parts(view, self.layers, rounds=self.rounds, parts=self.parts, generator=generator)
-        learned = _with_simulated(messages, simulated)
-        known, others = in_span(unit(learned.known), unit(asked - messages.known.mean(0)))
-        ready = dataclasses.replace(learned, known=known, anonymous=others)
+        mean = unit(messages.known).mean(0)
+        learned, labels = _with_simulated(messages, simulated, mean)
+        training, others = in_span(learned, unit(unit(asked) - mean))
+        own = training[len(messages.known) :]
+        shorter = whitening(own, labels[len(messages.known) :], self.floor)
+        ready = dataclasses.replace(
+            messages, known=unit(training @ shorter), anonymous=unit(others @ shorter), labels=labels
+        )
         return standardised(svm_scores(ready, self.penalty, generator), self.sharpness)
 
 
@@ -108,7 +120,7 @@ class MatchingFingerprint(Attack):
     threat_model = ThreatModel(sees=_SEES, knows=_KNOWS, needs=(*Fingerprint.threat_model.needs, f"auxiliary:{PAIRS}"))
     estimates = MatchingEstimate
 
-    def __init__(self, *, layers: Sequence[str] | None = None, rounds: int = 3, parts: int = 4) -> None:
+    def __init__(self, *, layers: Sequence[str] | None = None, rounds: int = 2, parts: int = 4) -> None:
         self.machine = Fingerprint(layers=layers, rounds=rounds, parts=parts)
 
     def run(self, view: ServerView, *, generator: torch.Generator) -> MatchingEstimate:
@@ -132,19 +144,33 @@ def over_pseudonyms(log_probabilities: Tensor, pseudonyms: Tensor) -> Tensor:
     return total.index_add_(0, place, log_probabilities).softmax(1)[place]
 
 
-def _with_simulated(messages: Messages, simulated: Simulated) -> Messages:
-    """The known messages without their shared part, and the simulated ones of the same users; of a hold-out as well.
+def whitening(vectors: Tensor, labels: Tensor, floor: float) -> Tensor:
+    """The inverse root of how vectors of one label vary about their mean.
 
-    Users of the hold-out stand under one name among the messages, and under their own among what is simulated.
+    Args:
+        vectors: ``(S, R)``.
+        labels: ``(S,)`` int64.
+        floor: see `Fingerprint`.
+
+    Returns:
+        ``(R, R)``, to multiply vectors with.
+    """
+    _, place, counts = torch.unique(labels, return_inverse=True, return_counts=True)
+    means = vectors.new_zeros(len(counts), vectors.shape[1]).index_add_(0, place, vectors) / counts[:, None]
+    rest = (vectors - means[place]).double()
+    variances, directions = torch.linalg.eigh(rest.T @ rest / len(rest))
+    scales = (variances.clamp(min=0) + floor * variances.mean()).rsqrt()
+    return (directions * scales @ directions.T).to(vectors)
+
+
+def _with_simulated(messages: Messages, simulated: Simulated, mean: Tensor) -> tuple[Tensor, Tensor]:
+    """Known messages without their shared part, then the simulated ones of the same users; and whose they are.
+
+    Users of the hold-out stand under one name, the first; without a hold-out, a user without messages is left out.
     """
     place = torch.searchsorted(messages.users, simulated.users).clamp(max=len(messages.users) - 1)
     found = messages.users[place] == simulated.users
-    # The first name is `UNSEEN` where there is a hold-out; without one, a user without messages is left out.
-    unseen = int(messages.users[0]) < 0
-    labels = torch.where(found, place, 0)
-    kept = found | unseen
-    return dataclasses.replace(
-        messages,
-        known=torch.cat([messages.known - messages.known.mean(0), simulated.vectors[kept]]),
-        labels=torch.cat([messages.labels, labels[kept]]),
-    )
+    kept = found | (messages.users[0] == UNSEEN)
+    labels = torch.where(found, place, 0)[kept]
+    vectors = torch.cat([unit(unit(messages.known) - mean), simulated.vectors[kept]])
+    return vectors, torch.cat([messages.labels, labels])

@@ -17,8 +17,9 @@ class CentredSVM(Reidentification):
 
     All deltas of a training point the same way, towards what all users write. That part names nobody, and because
     vectors are brought to length one it takes room from the part that does. It is estimated as the mean of the known
-    messages. Then each message's distances from the users' planes are standardised and made probabilities, so that a
-    message which is far from all planes does not go before one that is near one and far from the others.
+    messages, each of length one first, because it grows with the number of a device's examples. Then each message's
+    distances from the users' planes are standardised and made probabilities, so that a message which is far from all
+    planes does not go before one that is near one and far from the others.
 
     Args:
         layers: see `Reidentification`.
@@ -38,8 +39,8 @@ class CentredSVM(Reidentification):
 
     def prepared(self, view: ServerView, messages: Messages) -> Messages:
         """See `Reidentification.prepared`."""
-        mean = messages.known.mean(0)
-        known, anonymous = in_span(unit(messages.known - mean), unit(messages.anonymous - mean))
+        mean = unit(messages.known).mean(0)
+        known, anonymous = in_span(unit(unit(messages.known) - mean), unit(unit(messages.anonymous) - mean))
         return dataclasses.replace(messages, anonymous=anonymous, known=known)
 
     def scores(self, messages: Messages, *, generator: torch.Generator) -> Tensor:

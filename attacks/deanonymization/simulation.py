@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from attacks.base import ServerView, ViewError
-from attacks.deanonymization.messages import layer_vectors
+from attacks.deanonymization.messages import layer_vectors, unit
 
 FEATURES, LABELS, OWNERS = "prior_features", "prior_labels", "prior_users"
 """Names in the auxiliary data of the adversary's examples ``(M, ...)``, their labels, and their users ``(M,)``."""
@@ -22,7 +22,7 @@ class Simulated:
     """Deltas that the server made itself.
 
     Attributes:
-        vectors: ``(S, D)``, of each round less the mean of that round's: what all users share.
+        vectors: ``(S, D)`` of length one, less the mean of the round's, which all users share; of length one again.
         users: ``(S,)`` whose data each is of.
     """
 
@@ -58,7 +58,8 @@ def simulated_parts(
     held = [part for user in users for part in torch.tensor_split((owners == user).nonzero().flatten(), parts)]
     chosen = [numbers[int(place)] for place in torch.linspace(0, len(numbers) - 1, min(rounds, len(numbers)))]
     found = [_simulate(view, layers, number, held, generator) for number in chosen]
-    return Simulated(torch.cat([v - v.mean(0) for v in found]), users.repeat_interleave(parts).repeat(len(found)))
+    own = [unit(unit(vectors) - unit(vectors).mean(0)) for vectors in found]
+    return Simulated(torch.cat(own), users.repeat_interleave(parts).repeat(len(found)))
 
 
 def _simulate(
@@ -73,7 +74,8 @@ def _simulate(
         deltas = view.example_learner().simulate_examples(
             model, view.auxiliary[FEATURES], view.auxiliary[LABELS], examples, generator=generator
         )
-        recorded = {name: value for name, value in deltas.items() if name in view.deltas}
+        # In the order of the recording: a model may have its parameters in another.
+        recorded = {name: deltas[name] for name in view.deltas}
         made.append(layer_vectors(_dense(view, recorded, len(some)), layers))
     back = torch.tensor(order).argsort()
     return torch.cat(made)[back]

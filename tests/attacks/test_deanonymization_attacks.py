@@ -25,12 +25,12 @@ from reports.identities import score_identities, score_matching
 from tests.deanonymization_toys import WRITERS, joined, shuffled
 
 NAMING: list[Attack] = [
-    *(ReidSVM(), ReidKNN(neighbours=4), ReidMLP(epochs=150, accelerator="cpu"), CentredSVM()),
+    *(ReidSVM(), ReidKNN(neighbours=4), ReidMLP(epochs=80, accelerator="cpu"), CentredSVM()),
     *(Fingerprint(rounds=2, parts=3), LinkedFingerprint(rounds=2, parts=3)),
 ]
 MATCHING: list[Attack] = [
-    MatchingMLP(epochs=150, accelerator="cpu"),
-    MatchingSiamese(steps=300, accelerator="cpu"),
+    MatchingMLP(epochs=80, accelerator="cpu"),
+    MatchingSiamese(steps=150, accelerator="cpu"),
     MatchingFingerprint(rounds=2, parts=3),
 ]
 EVERY = [*NAMING, *MATCHING]
@@ -65,7 +65,7 @@ def test_names_leaky_devices_and_falls_to_chance_under_shuffled_names(attack: At
 @pytest.mark.parametrize("attack", MATCHING, ids=[attack.name for attack in MATCHING])
 def test_matches_leaky_devices_and_falls_to_chance_where_users_are_random(attack: Attack) -> None:
     view, truth = joined()
-    assert named(attack, view, truth)["ap"] > 0.8
+    assert named(attack, view, truth)["ap"] > 0.7
     noise = {
         name: torch.randn(value.shape, generator=generator_for(1, name)) * value.std()
         for name, value in view.deltas.items()
@@ -77,7 +77,7 @@ def test_matches_leaky_devices_and_falls_to_chance_where_users_are_random(attack
 def test_ours_names_better_than_the_published_machine() -> None:
     view, truth = joined()
     published, single, linked = (named(attack, view, truth)["ap"] for attack in (ReidSVM(), NAMING[4], NAMING[5]))
-    assert published < single < linked
+    assert published + 0.03 < single < linked
 
 
 def test_guessing_is_at_chance() -> None:
