@@ -10,6 +10,7 @@ from callbacks.delta_recorder import DeltaRecorder
 from callbacks.privacy_budget import PrivacyBudget
 from callbacks.run_config import RunConfig
 from datamodules.base import FederatedDataModule
+from datamodules.blog import Blog
 from datamodules.cifar10 import CIFAR10
 from datamodules.digits import Digits
 from datamodules.fer import FER
@@ -17,11 +18,15 @@ from datamodules.letor import LETOR
 from datamodules.mnist import MNIST, FashionMNIST
 from datamodules.movielens import MovieLens
 from datamodules.mslr import MSLR
+from datamodules.open_images import OpenImages
+from datamodules.pipa import PIPA
+from datamodules.sent140 import Sentiment140
 from datamodules.skin_cancer import SkinCancer
 from datamodules.steam import Steam
 from datamodules.synthetic import SyntheticRecommender
 from datamodules.synthetic_images import SyntheticImages
 from datamodules.synthetic_ranking import SyntheticRanking
+from datamodules.yelp import Yelp
 from defenses.guardrail import Guardrail
 from defenses.refusal import RefuseProbes
 from defenses.row_noise import RowNoise
@@ -37,6 +42,7 @@ SHORT_NAMES = (
     *(DeltaRecorder, PrivacyBudget),
     *(MovieLens, Steam, SyntheticRecommender, LETOR, MSLR, SyntheticRanking),
     *(MNIST, FashionMNIST, CIFAR10, FER, SkinCancer, Digits, SyntheticImages),
+    *(Blog, Yelp, Sentiment140, PIPA, OpenImages),
     *(FNCF, CentralFNCF, FOLtRES, FPDGD, FederatedMF, FederatedClassifier),
     *(RowNoise, RefuseProbes, Guardrail),
 )

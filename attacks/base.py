@@ -194,7 +194,34 @@ class PointwiseLearner(Protocol):
         """Steps, each over all items."""
 
 
-LocalLearner = Learner | RankingLearner | ClassifierLearner | PointwiseLearner
+@runtime_checkable
+class ExampleLearner(Protocol):
+    """The clients' local algorithm where they learn from examples of any kind."""
+
+    def simulate_examples(
+        self,
+        model: Mapping[str, Tensor],
+        features: Tensor,
+        labels: Tensor,
+        examples: Tensor,
+        *,
+        generator: torch.Generator,
+    ) -> dict[str, Tensor]:
+        """Trains simulated clients as the real ones train, all from the same global model.
+
+        Args:
+            model: the global model before the round, one tensor per public parameter.
+            features: a pool ``(M, ...)``.
+            labels: their labels ``(M, ...)``.
+            examples: ``(B, N)`` int64, what each client holds of the pool, padded with -1 at the end.
+            generator: source of the order of mini-batches.
+
+        Returns:
+            Deltas by parameter name, ``(B, *shape)``.
+        """
+
+
+LocalLearner = Learner | RankingLearner | ClassifierLearner | PointwiseLearner | ExampleLearner
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,6 +263,11 @@ class ServerView:
         updates: ``(V, R)`` in how many of the messages that `deltas` sums up each row was sent; None for one message.
         auxiliary: further knowledge of the adversary, by name; every use is stated in the threat model.
         earlier: what the server saw of the same victims, in the same order, in earlier rounds, the first first.
+        sent_in: ``(V,)`` the round of each message, where a view joins the messages of several rounds and a pseudonym
+            may stand in it more than once; None for one round.
+        models: where it does, the global model before each round, by its number.
+        known: what the server saw of devices of its own, which train on what it knows of users beforehand; whose they
+            are is ``known.auxiliary["users"]`` ``(P,)``. None where it has none.
     """
 
     round: int
@@ -253,6 +285,9 @@ class ServerView:
     updates: Tensor | None = None
     auxiliary: Mapping[str, Tensor] = field(default_factory=dict)
     earlier: tuple["ServerView", ...] = ()
+    sent_in: Tensor | None = None
+    models: Mapping[int, Mapping[str, Tensor]] = field(default_factory=dict)
+    known: "ServerView | None" = None
 
     @property
     def victims(self) -> int:
@@ -272,7 +307,8 @@ class ServerView:
         Raises:
             ViewError: it is unknown, or of another kind.
         """
-        if self.learner is None or isinstance(self.learner, RankingLearner | ClassifierLearner | PointwiseLearner):
+        others = RankingLearner | ClassifierLearner | PointwiseLearner | ExampleLearner
+        if self.learner is None or isinstance(self.learner, others):
             raise ViewError("expected the learner of a recommender, got none or another kind of learner")
         return self.learner
 
@@ -320,6 +356,16 @@ class ServerView:
         """
         if not isinstance(self.learner, ClassifierLearner):
             raise ViewError("expected the learner of a classifier, got none or another kind of learner")
+        return self.learner
+
+    def example_learner(self) -> ExampleLearner:
+        """The clients' algorithm where they learn from examples.
+
+        Raises:
+            ViewError: it is unknown, or of another kind.
+        """
+        if not isinstance(self.learner, ExampleLearner):
+            raise ViewError("expected a learner of examples, got none or another kind of learner")
         return self.learner
 
     def noise_scale(self, parameter: str) -> float:

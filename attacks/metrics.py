@@ -123,6 +123,68 @@ def null_class_errors(present: Tensor, held: Tensor) -> dict[str, Tensor]:
     }
 
 
+def precision_at_positives(scores: Tensor, positive: Tensor) -> Tensor:
+    """Of each positive, the precision among all that score as high; their mean is the average precision.
+
+    Args:
+        scores: ``(M,)``, higher means more likely positive.
+        positive: ``(M,)`` bool.
+
+    Returns:
+        ``(P,)`` float64, one for each positive.
+    """
+    values = scores.double()
+    hits = values[positive]
+    better = len(values) - torch.searchsorted(values.sort().values, hits)
+    found = len(hits) - torch.searchsorted(hits.sort().values, hits)
+    return found.double() / better
+
+
+def average_precision(scores: Tensor, positive: Tensor) -> Tensor:
+    """Area under the precision-recall curve of each column, in steps, as scikit-learn has it.
+
+    Args:
+        scores: ``(V, U)``.
+        positive: ``(V, U)`` bool.
+
+    Returns:
+        ``(U,)`` float64, NaN for a column without a positive.
+    """
+    columns = zip(scores.T, positive.T, strict=True)
+    return torch.stack([precision_at_positives(values, true).mean() for values, true in columns])
+
+
+def random_average_precision(positives: Tensor, total: int) -> Tensor:
+    """Average precision that a random order has in the mean: above the share of positives where those are few.
+
+    Args:
+        positives: ``(U,)`` numbers of positives.
+        total: of all.
+
+    Returns:
+        ``(U,)`` float64.
+    """
+    harmonic = (1 / torch.arange(1, total + 1, dtype=torch.float64)).sum()
+    count = positives.double()
+    return ((count - 1) + (total - count) * harmonic / total) / max(total - 1, 1)
+
+
+def top_share(scores: Tensor, true: Tensor, places: int) -> Tensor:
+    """Whether the true column is among the highest; where scores tie, the chance of it.
+
+    Args:
+        scores: ``(V, U)``.
+        true: ``(V,)`` int64 columns.
+        places: how many count as highest.
+
+    Returns:
+        ``(V,)`` float64 in [0, 1].
+    """
+    own = scores.gather(1, true[:, None])
+    above, tied = (scores > own).sum(1), (scores == own).sum(1)
+    return ((places - above).double() / tied).clamp(0, 1)
+
+
 @dataclass(frozen=True)
 class Summary:
     """What a sample of per-victim values says.

@@ -16,6 +16,7 @@ from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 
 from datamodules.keys import PERSISTENT, generator_for
+from datamodules.prior_knowledge import prior_knowledge
 from datamodules.recording_format import (
     AUXILIARY,
     CLIENT,
@@ -37,6 +38,7 @@ from errors import InputError
 from modules.federated import FederatedModule, RoundRecord
 
 _PACKAGES = ("torch", "lightning", "numpy", "safetensors")
+_AUXILIARY_NAMES = {"image": "images", "label": "labels"}
 
 
 class DeltaRecorder(Callback):
@@ -74,7 +76,7 @@ class DeltaRecorder(Callback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Begins the recording, or continues it where the checkpoint was made."""
         directory = self._directory(trainer)
-        auxiliary = _auxiliary_bytes(getattr(trainer, "datamodule", None))
+        auxiliary = self._auxiliary_bytes(getattr(trainer, "datamodule", None), int(pl_module.seed))  # type: ignore[arg-type]
         manifest = self._manifest(trainer, pl_module, auxiliary)
         if trainer.is_global_zero and (directory / MANIFEST).exists():
             _continue(directory, manifest, trainer.global_step)
@@ -96,6 +98,9 @@ class DeltaRecorder(Callback):
         record: RoundRecord = pl_module.round_record  # type: ignore[assignment]
         if record.round % self.every_n_rounds:
             return
+        users = getattr(getattr(trainer, "datamodule", None), "client_users", None)
+        if users is not None:
+            record.client_truth["user"] = users[record.cohort.clients.cpu()]
         try:
             self._write(self._directory(trainer), record, trainer.global_rank, int(pl_module.seed))  # type: ignore[arg-type]
         except OSError as error:
@@ -215,6 +220,13 @@ class DeltaRecorder(Callback):
             self._pseudonyms[client] = int(torch.randint(2**62, (), generator=generator))
         return self._pseudonyms[client]
 
+    def _auxiliary_bytes(self, data: Any, seed: int) -> bytes | None:
+        """What a data set leaves to the server: labelled images, or devices of its own and what they hold."""
+        held: dict[str, Tensor] = dict(data.auxiliary()) if hasattr(data, "auxiliary") else {}
+        if hasattr(data, "client_known"):
+            held |= prior_knowledge(data, lambda client: self._pseudonym(seed, client))
+        return shard_bytes({_AUXILIARY_NAMES.get(name, name): value for name, value in held.items()}) if held else None
+
     def _disk_error(self, error: OSError, round_number: int) -> InputError:
         reason = "the disk is full" if error.errno == errno.ENOSPC else str(error)
         return InputError(
@@ -222,15 +234,6 @@ class DeltaRecorder(Callback):
             found=f"{reason} in round {round_number}",
             way_out=f"Rounds before {round_number} are whole. Make room and resume with --ckpt_path.",
         )
-
-
-def _auxiliary_bytes(data: Any) -> bytes | None:
-    """The labelled images that a data set leaves to the server, where it does."""
-    held = getattr(data, "auxiliary", None)
-    if held is None:
-        return None
-    examples = held()
-    return shard_bytes({"images": examples["image"], "labels": examples["label"]})
 
 
 def _write_shards(directory: Path, rank: int, shards: dict[str, bytes]) -> None:

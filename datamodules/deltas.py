@@ -123,6 +123,13 @@ class Recording:
             raise self._damaged(AUXILIARY, str(error)) from None
         return held
 
+    def model(self, round_number: int) -> dict[str, Tensor]:
+        """The global model before a recorded round."""
+        lines = self._lines.items()
+        name = next(n for n, line in lines if n.startswith("rounds/") and line.round == round_number)
+        with self._open(name) as shard:
+            return _model(shard)
+
     def truth(self, view: ServerView) -> dict[str, Tensor]:
         """Opens the truth of a view. Only a place that computes a score may call this.
 

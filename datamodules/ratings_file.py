@@ -31,7 +31,7 @@ def read_ratings(
             found=f"nothing at {path}",
             way_out="Put it there as the data set's page lays it out, or set download: true where that is possible.",
         )
-    _check_encoding(path, encoding)
+    check_encoding(path, encoding)
     try:
         frame = pd.read_csv(
             path,
@@ -64,7 +64,12 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _check_encoding(path: Path, encoding: str) -> None:
+def check_encoding(path: Path, encoding: str) -> None:
+    """Refuses a file of another encoding.
+
+    Raises:
+        InputError: a byte is not of that encoding; its line is named.
+    """
     content = path.read_bytes()
     try:
         content.decode(encoding)

@@ -20,12 +20,14 @@ class Update:
             in `rows`. That noise is independent of everything, so it is drawn once for the cohort's weighted sum, with
             exactly the law of the sum of the clients' draws.
         sent: ``(C,)`` True for the clients that send, None for all; who does not has a zero update and no weight.
+        clients: ``(C,)`` their numbers, None where they do not matter.
     """
 
     deltas: dict[str, Tensor]
     rows: dict[str, Tensor] = field(default_factory=dict)
     background_scale: dict[str, float] = field(default_factory=dict)
     sent: Tensor | None = None
+    clients: Tensor | None = None
 
     def row_mask(self, parameter: str) -> Tensor:
         """Mask of the real rows, shaped to multiply ``deltas[parameter]``."""
@@ -45,7 +47,7 @@ def hold_back(update: Update, sent: Tensor) -> Update:
     deltas = {
         name: value * sent.reshape(-1, *[1] * (value.dim() - 1)).to(value) for name, value in update.deltas.items()
     }
-    return Update(deltas, update.rows, update.background_scale, sent)
+    return Update(deltas, update.rows, update.background_scale, sent, update.clients)
 
 
 OwnView = Callable[[Update], tuple[ServerView, Tensor]]

@@ -9,6 +9,7 @@ import yaml
 from errors import InputError
 from experiments.base import PaperExperiment, check_names
 from experiments.composition import CompositionExperiment
+from experiments.deanonymization import DeanonymizationExperiment
 from experiments.drawn_features import DrawnFeatures
 from experiments.guardrail import GuardrailExperiment
 from experiments.identifiability import IdentifiabilityExperiment
@@ -36,6 +37,7 @@ _KINDS: dict[str, Callable[[dict[str, Any]], PaperExperiment]] = {
     "guardrail": GuardrailExperiment.parse,
     "image-ranking": ImageRanking.parse,
     "drawn-features": DrawnFeatures.parse,
+    "deanonymization": DeanonymizationExperiment.parse,
 }
 
 

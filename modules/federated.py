@@ -177,7 +177,7 @@ class FederatedModule(LightningModule):
         for name, table in self.private.items():
             trained = cohort.clients[willing].cpu()
             table[trained] = result.private[name][willing].to(table.device)
-        update = Update(result.deltas, dict(cohort.rows))
+        update = Update(result.deltas, dict(cohort.rows), clients=cohort.clients)
 
         @functools.cache
         def generators(position: int) -> torch.Generator:

@@ -1,14 +1,11 @@
 """RAIFLE's own attack on federated recommendation, for comparison."""
 
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import get_args
 
 import torch
-from lightning import Trainer
 
 from attacks.base import ITEM_EMBEDDING, Attack, InteractionEstimate, ServerView, ThreatModel
+from modules.attack_trainer import fit_quietly
 from modules.gradient_matching import GradientMatching, Match, Solver, UserVector
 
 
@@ -61,28 +58,6 @@ class Raifle(Attack):
         module = GradientMatching(
             view, generator=generator, max_iter=self.max_iter, user=self.user, match=self.match, solver=self.solver
         )
-        with _quiet():
-            trainer = Trainer(
-                max_steps=module.trainer_steps,
-                accelerator=self.accelerator,
-                devices=1,
-                logger=False,
-                enable_checkpointing=False,
-                enable_progress_bar=False,
-                enable_model_summary=False,
-            )
-            trainer.fit(module)
+        fit_quietly(module, accelerator=self.accelerator, max_steps=module.trainer_steps)
         scores = module.best.to(view.served_mask.device)
         return InteractionEstimate(scores=scores, decisions=(scores > 0) & view.served_mask)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Lightning's lines about devices would come once per view."""
-    log = logging.getLogger("lightning.pytorch")
-    before = log.level
-    log.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        log.setLevel(before)

@@ -14,6 +14,10 @@ from modules.local_optimizers import LocalTraining
 from modules.margin_losses import LossName
 from modules.mf_learner import MFLearner
 from modules.nets.classifiers import Network
+from modules.nets.tagger import TaggerNetwork
+from modules.tagger_learner import TaggerLearner
+from modules.text import TextNetwork
+from modules.text_learner import TextLearner
 
 
 def learner_from(description: Mapping[str, Any] | None) -> LocalLearner | None:
@@ -65,6 +69,14 @@ def _classifier(
     )
 
 
+def _tagger(*, network: Mapping[str, Any], num_classes: int, local: Mapping[str, Any]) -> LocalLearner:
+    return TaggerLearner(network=TaggerNetwork(**network), num_classes=num_classes, local=_local(local))
+
+
+def _text(*, network: Mapping[str, Any], local: Mapping[str, Any]) -> LocalLearner:
+    return TextLearner(network=TextNetwork(**network), local=_local(local))
+
+
 def _local(options: Mapping[str, Any]) -> LocalTraining:
     made: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
     return LocalTraining(**made)
@@ -76,4 +88,6 @@ LEARNERS: dict[str, Callable[..., LocalLearner]] = {
     "foltr-es": FOLtRESLearner,
     "fpdgd": FPDGDLearner,
     "mf": _mf,
+    "tagger": _tagger,
+    "text": _text,
 }

@@ -7,6 +7,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from attacks.base import ThreatModel
 from datamodules.recording_format import write_whole
+from reports.anonymity import anonymity_headline
 from reports.curves import vector_headline
 from reports.pivot import pivot
 from reports.results import Result, Run
@@ -66,6 +67,9 @@ def headline(results: Sequence[Result]) -> str:
     """What leaked, in a sentence."""
     if any(r.metric == "l1" for r in results):
         return _composition_headline([r for r in results if r.metric == "l1"])
+    named = anonymity_headline(results)
+    if named is not None:
+        return named
     attacks, baselines = attacks_then_baselines([r for r in results if r.metric == "auc"])
     if not attacks:
         return vector_headline(results) or "No attack could be scored on this recording."

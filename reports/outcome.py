@@ -8,6 +8,7 @@ import torch
 
 from attacks.base import ThreatModel
 from reports import figures
+from reports.anonymity import privacy_utility_figures, utilities
 from reports.compositions import composition_figures, write_compositions
 from reports.curves import axis_of, curve_figures, interactions_needed
 from reports.evaluation import Evaluation, summarise, told_missing
@@ -48,7 +49,7 @@ def finish(
         threat_models: by attack.
     """
     everything = summarise([row for row in evaluation.rows if row.metric in metrics])
-    everything += interactions_needed(evaluation.rows)
+    everything += interactions_needed(evaluation.rows) + utilities(evaluation.rows)
     results = [result for result in everything if result.metric in metrics]
     run = Run(experiment, command(), seed, commit(), versions(), dict(data), hardware(), seconds, results)
     run.write(directory)
@@ -57,6 +58,7 @@ def finish(
     if evaluation.profiles:
         write_compositions(directory / "compositions.csv", evaluation.profiles)
     drawn = _figures(evaluation, results, metrics[0]) + curve_figures(everything, metrics[:2]) + evaluation.figures
+    drawn += privacy_utility_figures(everything)
     page = write_report(
         directory, run, threat_models=threat_models, figures=drawn, missing=told_missing(evaluation.missing)
     )

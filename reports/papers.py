@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from reports.deanonymization_values import deanonymization_value
 from reports.decaf_values import decaf_distances
 from reports.results import Paper
 from reports.tables import BASELINES
@@ -60,6 +61,8 @@ def paper_value(attack: str, metric: str, setting: Mapping[str, Any]) -> Paper |
         metric: lower-case name.
         setting: holds ``data``, and ``epsilon`` and ``defence`` where they are columns.
     """
+    if "prior" in setting:
+        return deanonymization_value(attack, metric, setting)
     if attack in BASELINES or attack in _WITHOUT_NUMBERS:
         return None
     if "extractor" in setting:

@@ -9,15 +9,8 @@ from reports.results import Result
 from reports.settings import describe, differing
 
 _ACROSS = (
-    "epsilon",
-    "participants",
-    "manipulated_users",
-    "scale",
-    "queries",
-    "ratio",
-    "rounds",
-    "round",
-    "interactions",
+    *("epsilon", "participants", "manipulated_users", "scale", "queries", "ratio", "rounds", "round", "interactions"),
+    *("known_examples", "known_messages", "seen", "amount", "asked_from", "examples_in_a_set"),
 )
 """Keys whose values may become columns, the first that varies most."""
 _LONG = 24

@@ -8,7 +8,7 @@ from reports.settings import describe, differing
 BASELINES = frozenset(
     {
         *("chance", "popularity", "prior-only", "click-entropy", "capacity-bound", "mean-item", "own-vector"),
-        *("random-guess", "global-model", "global-model-unrecorded"),
+        *("random-guess", "global-model", "global-model-unrecorded", "central-model", "matching-chance"),
     }
 )
 """Lines that read no update; they stand beside a table, and in no attack's number."""

@@ -1,0 +1,139 @@
+"""A recording as one view of all its messages: those without a name, and those of the adversary's own devices."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from attacks.base import LocalLearner, ServerView
+from attacks.deanonymization.messages import USERS
+from datamodules.deltas import Recording
+from datamodules.prior_knowledge import PSEUDONYM_USERS, PSEUDONYMS
+from errors import InputError
+
+
+class RoundModels(Mapping[int, Mapping[str, Tensor]]):
+    """The global models of a recording, each read when it is asked for.
+
+    Args:
+        recording: what the server saw.
+        rounds: numbers of the rounds.
+    """
+
+    def __init__(self, recording: Recording, rounds: Sequence[int]) -> None:
+        self.recording = recording
+        self.numbers = list(rounds)
+
+    def __getitem__(self, number: int) -> Mapping[str, Tensor]:
+        if number not in self.numbers:
+            raise KeyError(number)
+        return self.recording.model(number)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.numbers)
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+
+def joined_view(
+    recording: Recording, *, rounds: Sequence[int] | None = None, learner: LocalLearner | None = None
+) -> ServerView:
+    """Every message of some rounds in one view, in the order of the rounds; all of their deltas are in memory.
+
+    Args:
+        recording: what the server saw, with devices of its own among the clients.
+        rounds: which rounds, None for all.
+        learner: the clients' algorithm, where it is known.
+
+    Raises:
+        InputError: the adversary knows nobody, or a pseudonym stands twice in a round.
+    """
+    auxiliary = recording.auxiliary()
+    if PSEUDONYMS not in auxiliary or not len(auxiliary[PSEUDONYMS]):
+        raise InputError(
+            expected="a recording in which the adversary has devices of its own",
+            found=f"none in {recording.directory}",
+            way_out="Record the training of a data set whose users have an anonymous and a known device.",
+        )
+    numbers = recording.rounds if rounds is None else [n for n in recording.rounds if n in set(rounds)]
+    parts = list(recording.views(victims_per_view=2**30, rounds=numbers, learner=learner))
+    _check_distinct(parts)
+    view = dataclasses.replace(_join(parts), models=RoundModels(recording, numbers), learner=learner)
+    own = torch.isin(view.pseudonyms, auxiliary[PSEUDONYMS])
+    known = part_of(view, own.nonzero().flatten())
+    order = auxiliary[PSEUDONYMS].argsort()
+    place = torch.searchsorted(auxiliary[PSEUDONYMS][order], known.pseudonyms)
+    users = auxiliary[PSEUDONYM_USERS][order][place]
+    return dataclasses.replace(
+        part_of(view, (~own).nonzero().flatten()), known=dataclasses.replace(known, auxiliary={USERS: users})
+    )
+
+
+def message_users(recording: Recording, view: ServerView) -> Tensor:
+    """``(V,)`` whose message each is. Opens the truth: only a place that computes a score may call this."""
+    assert view.sent_in is not None
+    users = torch.empty_like(view.pseudonyms)
+    for number in torch.unique(view.sent_in).tolist():
+        inside = (view.sent_in == number).nonzero().flatten()
+        of_round = dataclasses.replace(part_of(view, inside), round=number, served=None)
+        users[inside] = recording.truth(of_round)["user"]
+    return users
+
+
+def _check_distinct(parts: Sequence[ServerView]) -> None:
+    seen: dict[int, Tensor] = {}
+    for part in parts:
+        together = torch.cat([seen.get(part.round, part.pseudonyms[:0]), part.pseudonyms])
+        names, counts = torch.unique(together, return_counts=True)
+        if bool((counts > 1).any()):
+            raise InputError(
+                expected="each pseudonym once in a round",
+                found=f"{int(names[counts > 1][0])} {int(counts.max())} times in round {part.round}",
+                way_out="The recording is damaged or foreign: record again, or give every device a name of its own.",
+            )
+        seen[part.round] = together
+
+
+def _join(parts: Sequence[ServerView]) -> ServerView:
+    last = parts[-1]
+    widths = [0 if part.served is None else part.served.shape[1] for part in parts]
+    ragged = {name: max(widths) for name in last.row_parameters}
+    served = [part.served for part in parts if part.served is not None]
+    return dataclasses.replace(
+        last,
+        pseudonyms=torch.cat([part.pseudonyms for part in parts]),
+        example_counts=torch.cat([part.example_counts for part in parts]),
+        deltas={name: _stacked([part.deltas[name] for part in parts], ragged.get(name)) for name in last.deltas},
+        served=_stacked(served, max(widths), padding=-1) if len(served) == len(parts) else None,
+        lists=None,
+        features=None,
+        sent_in=torch.cat([torch.full_like(part.pseudonyms, part.round) for part in parts]),
+    )
+
+
+def _stacked(values: Sequence[Tensor], width: int | None, padding: float = 0) -> Tensor:
+    """Joined along the first dimension; the second is padded to a width, where one is given."""
+    if width is None:
+        return torch.cat(list(values))
+    shape = (sum(len(value) for value in values), width, *values[0].shape[2:])
+    joined = values[0].new_full(shape, padding)
+    start = 0
+    for value in values:
+        joined[start : start + len(value), : value.shape[1]] = value
+        start += len(value)
+    return joined
+
+
+def part_of(view: ServerView, kept: Tensor) -> ServerView:
+    """Some messages of a joined view, by their positions."""
+    assert view.sent_in is not None
+    return dataclasses.replace(
+        view,
+        pseudonyms=view.pseudonyms[kept],
+        example_counts=view.example_counts[kept],
+        deltas={name: value[kept] for name, value in view.deltas.items()},
+        served=None if view.served is None else view.served[kept],
+        sent_in=view.sent_in[kept],
+    )

@@ -1,0 +1,281 @@
+"""Whose device sent this delta: deanonymization's tables 3 to 5 and figures 4 to 8 and 12, as experiments."""
+
+import dataclasses
+import itertools
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from attacks.base import Attack, ServerView
+from attacks.registry import ATTACKS
+from datamodules.deltas import Recording
+from datamodules.messages import joined_view, message_users
+from datamodules.owned import OwnedDataModule
+from datamodules.owned_photos import PhotoDataModule
+from datamodules.pooled import Pooled
+from defenses.base import Defense
+from errors import InputError
+from experiments.base import Choice, PaperCell, PaperExperiment, cell_trainer, check_names
+from experiments.device_data import DEVICE_DATA, Mitigated, make_devices
+from experiments.identity_attacks import IDENTITY_ATTACKS
+from experiments.identity_looks import Look, look_at
+from modules.federated import FederatedModule
+from modules.local_optimizers import LocalTraining
+from modules.nets.tagger import TaggerNetwork
+from modules.registry import learner_from
+from modules.tagger import FederatedTagger
+from modules.text import TextNetwork
+from modules.text_model import FederatedText
+from reports.anonymity import MODEL
+from reports.evaluation import Evaluation
+from reports.identities import evaluate_identities
+from reports.results import VictimRow
+
+CENTRAL = "central-model"
+"""Under which the quality of the model stands that was trained in one place."""
+_TESTED_AT_ONCE = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A data set's devices and what they learn.
+
+    Attributes:
+        rounds: of training, all recorded.
+        layers: whose deltas are recorded, and attacked where nothing else is said.
+        data: options of the data set.
+        network: options of the network.
+        clients_per_round: share of the devices that take part in a round; the paper's C is 0.1.
+    """
+
+    rounds: int
+    layers: list[str]
+    data: dict[str, Any] = field(default_factory=dict)
+    network: dict[str, Any] = field(default_factory=dict)
+    clients_per_round: float = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """What differs from one training to the next.
+
+    Attributes:
+        setting: how results call it, e.g. ``{prior: chrono}``.
+        devices: options of `datamodules.priors.Devices`.
+        local: options of `LocalTraining`.
+        mitigation: options of `experiments.device_data.Mitigated`, None for none.
+        known_examples: examples that the adversary has of each user, None for half of them.
+        central: epochs of training on all devices' examples in one place, beside; None for none (table 2).
+        only: data sets to which it is confined, None for all.
+    """
+
+    setting: dict[str, Any]
+    devices: dict[str, Any] = field(default_factory=dict)
+    local: dict[str, Any] = field(default_factory=dict)
+    mitigation: Mitigated | None = None
+    known_examples: int | None = None
+    central: int | None = None
+    only: list[str] | None = None
+
+
+@dataclass(frozen=True)
+class DeanonymizationExperiment(PaperExperiment):
+    """A table or figure: every data set with every variant, each trained and recorded once and then looked at.
+
+    Attributes:
+        experiment: its name.
+        metrics: the metrics it reports.
+        sources: by data set, its devices.
+        attacks: what is run, by name, with constructor arguments.
+        variants: the trainings.
+        looks: what of each recording the attacks are given.
+        limits: see `PaperExperiment`.
+    """
+
+    small_cells = True
+    experiment: str
+    metrics: list[str]
+    sources: dict[str, Source]
+    attacks: dict[str, dict[str, Any]]
+    variants: list[Variant]
+    looks: list[Look]
+    limits: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, content: dict[str, Any]) -> "DeanonymizationExperiment":
+        """From a configuration; ``local`` holds for all variants that do not say otherwise."""
+        common = content.pop("local", {})
+        made = cls(
+            sources={name: Source(**options) for name, options in content.pop("sources").items()},
+            variants=[_variant(entry, common) for entry in content.pop("variants")],
+            looks=[Look(**entry) for entry in content.pop("looks", [{}])],
+            **content,
+        )
+        check_names("attack", list(made.attacks), list(made.known_attacks))
+        check_names("data set", list(made.sources), list(DEVICE_DATA))
+        for look in made.looks:
+            check_names("attack", look.attacks or [], list(made.attacks))
+        for variant in made.variants:
+            check_names("data set", variant.only or [], list(made.sources))
+            LocalTraining(**variant.local)
+        for source in made.sources.values():
+            if source.rounds < 1:
+                raise InputError(expected="rounds of at least 1", found=str(source.rounds), way_out="Mend `sources`.")
+        return made
+
+    @property
+    def data(self) -> list[str]:  # type: ignore[override]
+        """See `PaperExperiment.data`."""
+        return list(self.sources)
+
+    @property
+    def known_attacks(self) -> Mapping[str, type[Attack]]:
+        """See `PaperExperiment.known_attacks`."""
+        return {**ATTACKS, **IDENTITY_ATTACKS}
+
+    def cells(self, choice: Choice) -> Iterator[PaperCell]:
+        """See `PaperExperiment.cells`."""
+        for data, variant, seed in itertools.product(self.names(choice), self.variants, range(choice.seeds)):
+            if variant.only is None or data in variant.only:
+                yield DeviceCell(self, data, choice, seed, self, variant)
+
+    def source(self, data: str, root: str | None) -> OwnedDataModule:
+        """See `PaperExperiment.source`."""
+        return make_devices(data, self.sources[data].data, root=root, seed=0)
+
+
+@dataclass(frozen=True)
+class DeviceCell(PaperCell):
+    """One training of anonymous and known devices, and every look at its recording."""
+
+    table: DeanonymizationExperiment
+    variant: Variant
+
+    @property
+    def key(self) -> str:
+        """See `PaperCell.key`."""
+        words = "-".join(str(value) for value in self.variant.setting.values())
+        return f"{self.data}-{words}-seed{self.seed}"
+
+    @property
+    def setting(self) -> dict[str, Any]:
+        """See `PaperCell.setting`."""
+        return {"data": self.data, **self.variant.setting}
+
+    @property
+    def rounds(self) -> int:
+        """See `PaperCell.rounds`."""
+        return self._source.rounds
+
+    @property
+    def recorded(self) -> list[str] | None:
+        """See `PaperCell.recorded`."""
+        layers = [*self._source.layers, *(layer for look in self.table.looks for layer in look.layers or ())]
+        return [pattern for layer in dict.fromkeys(layers) for pattern in (layer, f"{layer}.*")]
+
+    def build(self) -> tuple[FederatedModule, OwnedDataModule]:
+        """See `PaperCell.build`."""
+        source = make_devices(
+            self.data,
+            {**self._source.data, "devices": self.variant.devices},
+            root=self.choice.root,
+            seed=self.seed,
+            clients_per_round=self._source.clients_per_round,
+            mitigation=self.variant.mitigation,
+            known_examples=self.variant.known_examples,
+        )
+        defenses = [] if self.variant.mitigation is None else self.variant.mitigation.defenses(source)
+        return self._module(source, defenses), source
+
+    def _module(self, source: OwnedDataModule, defenses: Sequence[Defense] = ()) -> FederatedText | FederatedTagger:
+        common: dict[str, Any] = {
+            "local": LocalTraining(**self.variant.local),
+            "defenses": defenses,
+            "seed": self.seed,
+        }
+        if isinstance(source, PhotoDataModule):
+            network = TaggerNetwork(**self._source.network)
+            return FederatedTagger(num_classes=source.num_classes, network=network, **common)
+        return FederatedText(network=TextNetwork(**self._source.network), **common)
+
+    def evaluate(self, directory: Path) -> tuple[Evaluation, dict[str, float]]:
+        """Trains and records, then runs every attack at every look."""
+        start = time.perf_counter()
+        recording = Recording(self._record(directory))
+        middle = time.perf_counter()
+        found = Evaluation(rows=self._qualities(recording, directory))
+        learner = learner_from(recording.manifest.learner)
+        view = joined_view(recording, learner=learner)
+        assert view.known is not None
+        users = torch.cat([message_users(recording, view), message_users(recording, view.known)])
+        for look in self.table.looks:
+            self._look(look, view, users, found)
+        return found, {"train": middle - start, "attack": time.perf_counter() - middle}
+
+    def _look(self, look: Look, view: ServerView, users: torch.Tensor, found: Evaluation) -> None:
+        seen, truth = look_at(view, users, look, seed=self.seed, roles=self._roles)
+        layers = look.layers or self._source.layers
+        chosen = {
+            name: {"layers": layers, **arguments} if _takes_layers(self.table.known_attacks[name]) else arguments
+            for name, arguments in self.table.attacks.items()
+            if look.attacks is None or name in look.attacks
+        }
+        attacks = dataclasses.replace(self.table, attacks=chosen).make_attacks()
+        setting = {**self.setting, **look.setting}
+        scored = evaluate_identities(seen, truth, attacks, seed=self.seed, setting=setting)
+        found.rows += scored.rows
+        found.missing |= scored.missing
+
+    @property
+    def _roles(self) -> torch.Tensor:
+        return self.build()[1].device_split.roles
+
+    @property
+    def _source(self) -> Source:
+        return self.table.sources[self.data]
+
+    def _qualities(self, recording: Recording, directory: Path) -> list[VictimRow]:
+        """Of the global model before the last round, and of the central one where it is asked for."""
+        _, source = self.build()
+        module = self._module(source)
+        module.load_state_dict(recording.model(recording.rounds[-1]), strict=False)
+        rows = self._quality(MODEL, module, source)
+        if self.variant.central is not None:
+            central = self._module(source)
+            cell_trainer(self.variant.central, directory).fit(central, datamodule=Pooled(source))
+            rows += self._quality(CENTRAL, central, source)
+        return rows
+
+    def _quality(self, name: str, module: FederatedText | FederatedTagger, source: OwnedDataModule) -> list[VictimRow]:
+        """A row for each user: the model's own metric on its test examples."""
+        module.eval()
+        rows = []
+        for user, numbers in enumerate(source.device_split.test):
+            if len(numbers):
+                module.quality.reset()
+                with torch.no_grad():
+                    for part in torch.split(numbers, _TESTED_AT_ONCE):
+                        module.update_metrics(source.fields(part))
+                counted = self.rounds - 1, user, len(numbers), 0
+                value = float(module.quality.compute())
+                rows.append(VictimRow(name, self.setting, self.seed, *counted, module.metric, value, 0.0))
+        return rows
+
+
+def _takes_layers(kind: type[Attack]) -> bool:
+    return "deltas" in kind.threat_model.needs
+
+
+def _variant(entry: dict[str, Any], common: dict[str, Any]) -> Variant:
+    mitigation = entry.get("mitigation")
+    return Variant(
+        **{
+            **entry,
+            "local": {**common, **entry.get("local", {})},
+            "mitigation": None if mitigation is None else Mitigated(**mitigation),
+        }
+    )

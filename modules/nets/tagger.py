@@ -1,0 +1,108 @@
+"""A MobileNet from timm that gives several labels to an image."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import timm
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from timm.layers import BatchNormAct2d
+from torch import Tensor, nn
+
+from errors import InputError
+from modules.nets.batch_norm import BatchNorm
+
+HEAD = "classifier"
+"""Name of the last layer in timm's MobileNets."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaggerNetwork:
+    """Which network.
+
+    Attributes:
+        name: a MobileNet of timm's; the paper's is ``mobilenetv1_100``.
+        weights: file of weights, safetensors under timm's names, e.g. of a training on ImageNet; the last layer's are
+            left out where their shape is another. None for random ones.
+    """
+
+    name: str = "mobilenetv1_100"
+    weights: str | None = None
+
+
+class Tagger(nn.Module):
+    """The network under a name of its own; its batch norms share scale and shift only.
+
+    Args:
+        network: which one.
+        labels: number of labels K.
+        generator: source of the initial weights.
+
+    Raises:
+        InputError: the name is not one of timm's MobileNets, or the file is none of its weights.
+    """
+
+    def __init__(self, network: TaggerNetwork, *, labels: int, generator: torch.Generator) -> None:
+        super().__init__()
+        if not network.name.startswith("mobilenet") or network.name not in timm.list_models("mobilenet*"):
+            raise InputError(
+                expected=f"a network among {', '.join(timm.list_models('mobilenet*'))}",
+                found=network.name,
+                way_out="The paper's is mobilenetv1_100.",
+            )
+        self.network = timm.create_model(network.name, pretrained=False, num_classes=labels)
+        _draw_weights(self.network, generator)
+        if network.weights is not None:
+            _load(self.network, Path(network.weights))
+        _share_no_statistics(self.network)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """``(N, 3, height, width)`` in [0, 1] -> logits ``(N, K)``."""
+        logits: Tensor = self.network(images)
+        return logits
+
+
+@torch.no_grad()
+def _draw_weights(network: nn.Module, generator: torch.Generator) -> None:
+    """He's law for convolutions, torch's default for the last layer, all from our generator."""
+    for layer in network.modules():
+        if isinstance(layer, nn.Conv2d):
+            fan_out = layer.weight[0, 0].numel() * layer.out_channels / layer.groups
+            layer.weight.normal_(0, (2 / fan_out) ** 0.5, generator=generator)
+        elif isinstance(layer, nn.Linear):
+            bound = layer.in_features**-0.5
+            layer.weight.uniform_(-bound, bound, generator=generator)
+            layer.bias.uniform_(-bound, bound, generator=generator)
+
+
+def _load(network: nn.Module, path: Path) -> None:
+    own = network.state_dict()
+    try:
+        given = load_file(path)
+        kept = {name: value for name, value in given.items() if not name.startswith(f"{HEAD}.")}
+        kept |= {name: value for name, value in given.items() if name in own and own[name].shape == value.shape}
+        missing = set(own) - set(kept) - {f"{HEAD}.weight", f"{HEAD}.bias"}
+        if missing:
+            raise KeyError(sorted(missing)[0])
+        network.load_state_dict(kept, strict=False)
+    except (OSError, SafetensorError, KeyError, RuntimeError) as error:
+        raise InputError(
+            expected=f"weights of {type(network).__name__} as safetensors in {path}",
+            found=str(error),
+            way_out="Convert the weights of timm's network of that name, or leave network.weights out.",
+        ) from None
+
+
+def _share_no_statistics(module: nn.Module) -> None:
+    """Batch norms of the batch at hand in place of timm's, whose running statistics no delta would hold."""
+    for name, child in module.named_children():
+        if isinstance(child, BatchNormAct2d | nn.BatchNorm2d):
+            norm = BatchNorm(child.num_features)
+            with torch.no_grad():
+                norm.weight.copy_(child.weight)
+                norm.bias.copy_(child.bias)
+            activation = child.act if isinstance(child, BatchNormAct2d) else nn.Identity()
+            setattr(module, name, nn.Sequential(norm, activation))
+        else:
+            _share_no_statistics(child)

@@ -1,0 +1,64 @@
+"""The public algorithm of devices that learn to label photographs: what the server can simulate, knowing no device."""
+
+import functools
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from datamodules.cohort import Cohort
+from modules.local_optimizers import LocalTraining
+from modules.local_training import Parameters, train_clients
+from modules.nets.tagger import Tagger, TaggerNetwork
+from modules.tagging import TaggingTask
+
+_NUMBER = "number"
+
+
+class TaggerLearner:
+    """Simulates devices; see `attacks.base.ExampleLearner`.
+
+    Args:
+        network: what they train.
+        num_classes: number of labels.
+        local: how they train.
+    """
+
+    def __init__(self, *, network: TaggerNetwork, num_classes: int, local: LocalTraining) -> None:
+        self.network = network
+        self.num_classes = num_classes
+        self.local = local
+
+    @functools.cached_property
+    def _template(self) -> Tagger:
+        return Tagger(self.network, labels=self.num_classes, generator=torch.Generator())
+
+    def simulate_examples(
+        self,
+        model: Mapping[str, Tensor],
+        features: Tensor,
+        labels: Tensor,
+        examples: Tensor,
+        *,
+        generator: torch.Generator,
+    ) -> dict[str, Tensor]:
+        """See `attacks.base.ExampleLearner.simulate_examples`; images are uint8."""
+        seed = int(torch.randint(2**62, (), generator=generator))
+        cohort = Cohort(0, torch.arange(len(examples)), {_NUMBER: examples.clamp(min=0)}, examples >= 0)
+        task = _PooledTagging(self._template, features, labels)
+        return train_clients(task, model, {}, cohort, self.local, seed=seed).deltas
+
+
+class _PooledTagging(TaggingTask):
+    """Devices hold numbers of images in a pool, so that no image is kept twice."""
+
+    def __init__(self, network: Tagger, images: Tensor, labels: Tensor) -> None:
+        super().__init__(network)
+        self.images = images
+        self.labels = labels
+
+    def client_loss(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
+        """See `modules.local_training.Task`."""
+        number = examples[_NUMBER]
+        own = {"image": self.images[number].float().div(255), "label": self.labels[number]}
+        return super().client_loss(parameters, own, mask)

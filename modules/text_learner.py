@@ -1,0 +1,45 @@
+"""The public algorithm of devices that learn from texts: what the server can simulate, knowing no device."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from datamodules.cohort import Cohort
+from datamodules.texts import text_cohort
+from modules.local_optimizers import LocalTraining
+from modules.local_training import train_clients
+from modules.text import EMBEDDING, TextNetwork, TextTask
+
+
+class TextLearner:
+    """Simulates devices; see `attacks.base.ExampleLearner`.
+
+    Args:
+        network: what they train.
+        local: how they train.
+    """
+
+    def __init__(self, *, network: TextNetwork, local: LocalTraining) -> None:
+        self.network = network
+        self.local = local
+        self.task = TextTask(network)
+
+    def simulate_examples(
+        self,
+        model: Mapping[str, Tensor],
+        features: Tensor,
+        labels: Tensor,
+        examples: Tensor,
+        *,
+        generator: torch.Generator,
+    ) -> dict[str, Tensor]:
+        """See `attacks.base.ExampleLearner.simulate_examples`."""
+        seed = int(torch.randint(2**62, (), generator=generator))
+        cohort: Cohort = text_cohort(0, torch.arange(len(examples)), features, labels, examples)
+        deltas = train_clients(self.task, model, {}, cohort, self.local, seed=seed).deltas
+        rows = cohort.rows[EMBEDDING]
+        whole = torch.zeros(len(rows), *model[EMBEDDING].shape)
+        client, place = (rows >= 0).nonzero(as_tuple=True)
+        whole[client, rows[client, place]] = deltas[EMBEDDING][client, place]
+        return {**deltas, EMBEDDING: whole}

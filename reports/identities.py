@@ -1,0 +1,135 @@
+"""Scores of attacks on anonymity: one row for every user and metric."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attacks.base import Attack, ServerView, ViewError
+from attacks.deanonymization.estimates import UNSEEN, IdentityEstimate, MatchingEstimate, asked_pairs
+from attacks.metrics import average_precision, precision_at_positives, random_average_precision, top_share
+from datamodules.keys import generator_for
+from reports.evaluation import Evaluation
+from reports.results import VictimRow
+
+PerUser = tuple[Tensor, Tensor, dict[str, Tensor]]
+"""``(U,)`` numbers of users, how many messages or pairs of theirs were judged, and values by metric."""
+
+
+def evaluate_identities(
+    view: ServerView, users: Tensor, attacks: Sequence[Attack], *, seed: int, setting: Mapping[str, Any]
+) -> Evaluation:
+    """Runs attacks on the messages of a recording and scores them.
+
+    Args:
+        view: all messages, see `datamodules.messages.joined_view`.
+        users: ``(V + P,)`` the truth: users of the anonymous messages, then of the known ones.
+        attacks: what to run.
+        seed: of the training, and of the attacks' draws.
+        setting: the cell that the rows belong to.
+    """
+    found = Evaluation()
+    for attack in attacks:
+        start = time.perf_counter()
+        try:
+            estimate = attack(view, generator=generator_for(seed, attack.name, view.round))
+        except ViewError as error:
+            found.missing[attack.name] = str(error)
+            continue
+        seconds = (time.perf_counter() - start) / max(view.victims, 1)
+        if isinstance(estimate, MatchingEstimate):
+            numbers, judged, metrics = score_matching(estimate, view, users)
+        else:
+            assert isinstance(estimate, IdentityEstimate)
+            numbers, judged, metrics = score_identities(estimate, users[: view.victims])
+        found.rows += [
+            VictimRow(
+                *(attack.name, dict(setting), seed, view.round, int(numbers[i]), view.victims, int(judged[i])),
+                *(metric, value, seconds),
+            )
+            for metric, values in metrics.items()
+            for i, value in enumerate(values.tolist())
+        ]
+    return found
+
+
+def score_identities(estimate: IdentityEstimate, users: Tensor) -> PerUser:
+    """What is said of each known user, who has a message at all (section 6, "Evaluation Metrics").
+
+    ``ap`` is the area under the precision-recall curve over all messages; ``times-chance`` the same divided by the
+    mean share of messages that are a user's, the paper's chance level; ``times-random`` divided by what a random order
+    of so few messages has in the mean, which is more; ``top1`` and ``top5`` the share of a user's messages for which it
+    is the first, or among the first five.
+
+    Args:
+        estimate: of V messages.
+        users: ``(V,)`` the truth.
+    """
+    known = torch.isin(users, estimate.users)
+    labels = torch.where(known, users, UNSEEN)
+    positive = labels[:, None] == estimate.users
+    counts = positive.sum(0)
+    told = counts > 0
+    precision = average_precision(estimate.scores[:, told], positive[:, told])
+    total, column = len(users), positive.int().argmax(1)
+    chance = (counts[told].double() / total).mean()
+    random = random_average_precision(counts[told], total).mean()
+    metrics = {"ap": precision, "times-chance": precision / chance, "times-random": precision / random}
+    inside = positive.any(1)
+    for places in (1, 5):
+        hits = top_share(estimate.scores, column, places) * inside
+        sums = torch.zeros(len(counts), dtype=torch.float64).index_add_(0, column, hits)
+        metrics[f"top{places}"] = sums[told] / counts[told]
+    return estimate.users[told], counts[told], metrics
+
+
+def score_matching(estimate: MatchingEstimate, view: ServerView, users: Tensor) -> PerUser:
+    """Average precision over all pairs together, as the mean of what each user's matching pairs contribute to it.
+
+    Each user counts the same.
+
+    Args:
+        estimate: of the pairs that the view asks about.
+        view: what was given.
+        users: ``(V + P,)`` the truth.
+    """
+    first, second = users[asked_pairs(view)].T
+    match = first == second
+    precision = precision_at_positives(estimate.scores, match)
+    numbers, owner, counts = torch.unique(first[match], return_inverse=True, return_counts=True)
+    sums = torch.zeros(len(numbers), dtype=torch.float64).index_add_(0, owner, precision)
+    chance = match.double().mean()
+    return numbers, counts, {"ap": sums / counts, "times-chance": sums / counts / chance}
+
+
+def draw_pairs(first: Tensor, second: Tensor, users: Tensor, *, each: int, generator: torch.Generator) -> Tensor:
+    """Pairs to be judged: of every message in `first` as many with one of its user as with one of another's.
+
+    Opens the truth, so that both kinds are as many; the order of the pairs says nothing.
+
+    Args:
+        first: ``(A,)`` numbers of messages.
+        second: ``(B,)`` numbers of messages; none is paired with itself.
+        users: the truth, by number of message.
+        each: pairs of either kind for each message in `first`; fewer where its user has fewer other messages.
+        generator: of the draw.
+
+    Returns:
+        ``(M, 2)``, each pair once.
+    """
+    same = (users[first][:, None] == users[second]) & (first[:, None] != second)
+    other = users[first][:, None] != users[second]
+    wanted = torch.minimum(same.sum(1), other.sum(1)).clamp(max=each)
+    chosen = _some(same, wanted, generator) | _some(other, wanted, generator)
+    left, right = chosen.nonzero(as_tuple=True)
+    pairs = torch.stack([first[left], second[right]], dim=1)
+    return pairs[torch.randperm(len(pairs), generator=generator)]
+
+
+def _some(choice: Tensor, wanted: Tensor, generator: torch.Generator) -> Tensor:
+    """``(A, B)`` bool, of each row so many of its True ones, drawn at random."""
+    keys = torch.rand(choice.shape, generator=generator).masked_fill(~choice, -1)
+    rank = keys.argsort(dim=1, descending=True).argsort(dim=1)
+    return rank < wanted[:, None]

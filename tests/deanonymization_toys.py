@@ -1,0 +1,96 @@
+"""A leaky federation of generated writers: each with an anonymous device and one that the adversary knows."""
+
+import dataclasses
+import functools
+
+import torch
+
+from attacks.base import ServerView
+from attacks.deanonymization.estimates import PAIRS
+from attacks.deanonymization.messages import USERS
+from datamodules.keys import generator_for
+from datamodules.synthetic_posts import SyntheticPosts
+from modules.local_optimizers import LocalTraining
+from modules.local_training import train_clients
+from modules.text import TextNetwork
+from modules.text_learner import TextLearner
+from modules.text_model import FederatedText
+from reports.identities import draw_pairs
+
+NETWORK = TextNetwork(vocabulary=40, embedding=8, hidden=8)
+LOCAL = LocalTraining(learning_rate=0.3, batch_size=10)
+WRITERS = 20
+
+
+@functools.cache
+def source(habit: float = 0.8, posts: int = 60) -> SyntheticPosts:
+    return SyntheticPosts(writers=WRITERS, posts=posts, vocabulary=40, length=8, habit=habit, clients_per_round=0.5)
+
+
+@functools.cache
+def joined(rounds: int = 10, habit: float = 0.8) -> tuple[ServerView, torch.Tensor]:
+    """What a server sees over some rounds, and the users of the anonymous messages, then of the known ones."""
+    data = source(habit)
+    module = FederatedText(network=NETWORK, local=LOCAL)
+    parts: list[tuple[torch.Tensor, dict[str, torch.Tensor], int]] = []
+    models = {}
+    for number in range(rounds):
+        public = {name: value.clone() for name, value in module.public_parameters().items()}
+        models[number] = public
+        cohort = module.interact(data.cohort(number), public)
+        deltas = train_clients(module.task, public, {}, cohort, LOCAL, seed=0).deltas
+        lstm = {name: value.clone() for name, value in deltas.items() if name.startswith(("lstm", "output"))}
+        parts.append((cohort.clients, lstm, number))
+        with torch.no_grad():
+            for name, value in lstm.items():
+                module.get_parameter(name).add_(value.mean(0))
+    clients = torch.cat([part[0] for part in parts])
+    whole = ServerView(
+        round=rounds - 1,
+        pseudonyms=clients + 1000,
+        example_counts=torch.full_like(clients, 24),
+        deltas={name: torch.cat([part[1][name] for part in parts]) for name in parts[0][1]},
+        model=models[rounds - 1],
+        learner=TextLearner(network=NETWORK, local=LOCAL),
+        sent_in=torch.cat([torch.full_like(part[0], part[2]) for part in parts]),
+        models=models,
+    )
+    users, known = data.client_users[clients], data.client_known[clients]
+    held = [data.client_examples()[client] for client in data.client_known.nonzero().flatten().tolist()]
+    prior = torch.cat(held)
+    auxiliary = {
+        "prior_features": data.examples.features[prior],
+        "prior_labels": data.examples.labels[prior],
+        "prior_users": data.examples.owners[prior],
+    }
+    own = dataclasses.replace(_select(whole, known), auxiliary={USERS: users[known]})
+    truth = torch.cat([users[~known], users[known]])
+    view = dataclasses.replace(_select(whole, ~known), known=own, auxiliary=auxiliary)
+    return with_pairs(view, truth), truth
+
+
+def with_pairs(view: ServerView, truth: torch.Tensor) -> ServerView:
+    everything = torch.arange(len(truth))
+    first, second = everything[: view.victims], everything[view.victims :]
+    pairs = draw_pairs(first, second, truth, each=3, generator=generator_for(0, "pairs"))
+    return dataclasses.replace(view, auxiliary={**view.auxiliary, PAIRS: pairs})
+
+
+def shuffled(view: ServerView, seed: int) -> ServerView:
+    """The known devices under other users' names: what is learned of them says nothing."""
+    assert view.known is not None
+    names = torch.randperm(WRITERS, generator=generator_for(seed, "names"))
+    moved = {name: names[value] for name, value in view.known.auxiliary.items()}
+    auxiliary = {**view.auxiliary, "prior_users": names[view.auxiliary["prior_users"]]}
+    return dataclasses.replace(view, known=dataclasses.replace(view.known, auxiliary=moved), auxiliary=auxiliary)
+
+
+def _select(view: ServerView, kept: torch.Tensor) -> ServerView:
+    assert view.sent_in is not None
+    return dataclasses.replace(
+        view,
+        pseudonyms=view.pseudonyms[kept],
+        example_counts=view.example_counts[kept],
+        deltas={name: value[kept] for name, value in view.deltas.items()},
+        sent_in=view.sent_in[kept],
+    )

@@ -1,0 +1,36 @@
+"""Noise of a given variance, from the devices that hide and from no other."""
+
+import pytest
+import torch
+
+from datamodules.keys import generator_for
+from defenses.base import Update
+from defenses.device_noise import DeviceNoise
+from errors import InputError
+
+
+def protected(noise: DeviceNoise) -> Update:
+    rows = torch.tensor([[0, 1, 2], [1, -1, -1], [0, 2, -1]])
+    deltas = {"lstm": torch.zeros(3, 200, 50), "table": torch.zeros(3, 3, 4)}
+    update = Update(deltas, {"table": rows}, clients=torch.tensor([4, 7, 9]))
+    return noise.protect(update, lambda position: generator_for(0, "noise", position))
+
+
+def test_only_the_named_devices_are_noised_by_the_stated_variance() -> None:
+    found = protected(DeviceNoise(variance=0.25, clients=[4, 9])).deltas
+    assert not bool(found["lstm"][1].any() or found["table"][1].any())
+    for position in (0, 2):
+        assert float(found["lstm"][position].var()) == pytest.approx(0.25, rel=0.03)
+        assert abs(float(found["lstm"][position].mean())) < 0.02
+    assert not torch.equal(found["lstm"][0], found["lstm"][2])
+    assert bool(found["table"][0].all())
+    assert not bool(found["table"][2, 2].any())  # padding
+
+
+def test_all_devices_are_noised_where_none_is_named() -> None:
+    assert bool(protected(DeviceNoise(variance=1.0)).deltas["lstm"].all())
+
+
+def test_a_negative_variance_is_refused() -> None:
+    with pytest.raises(InputError, match="variance"):
+        DeviceNoise(variance=-1.0)
