@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import attack
+from datamodules.owned import OwnedDataModule
 from experiments import read_experiment
 from experiments.base import Choice
 from reports.deanonymization_values import deanonymization_values
@@ -143,7 +144,8 @@ def test_the_papers_numbers_stand_beside_its_own_settings_only() -> None:
 def test_noise_leaves_the_data_and_mixing_leaves_what_is_sent(tmp_path: Path) -> None:
     (tmp_path / "table.yaml").write_text(TABLE)
     for cell in read_experiment(tmp_path / "table.yaml").cells(Choice()):
-        module, source = cell.build()  # type: ignore[attr-defined]
+        module, source = cell.build()
+        assert isinstance(source, OwnedDataModule)
         kind = cell.setting["mitigation"]
         assert (source.mitigation is not None) == (kind not in ("none", "noise"))
         assert bool(module.defenses) == (kind == "noise")
