@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 import torch
+from jsonargparse import ArgumentParser
 
+from datamodules.base import FederatedDataModule
 from datamodules.blog import Blog
 from datamodules.dates import blog_day, days_of, iso_day, tweet_moment
 from datamodules.owned_text import OwnedTextDataModule
@@ -397,3 +399,26 @@ def test_the_real_sets_have_their_sizes() -> None:
     assert tweets.examples.num_users == 2875
     yelp = Yelp(root=str(REAL), users=UserFilter(fewest=1), text=TextOptions(repeats="keep", fewest_words=1))
     assert (yelp.examples.num_users, len(yelp.examples)) == (6403, 10_000)
+
+
+def test_a_config_says_it_all(tmp_path: Path) -> None:
+    write_blog_csv(tmp_path, posts(BLOGGERS, per_blogger=6))
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_subclass_arguments(FederatedDataModule, "data")
+    settings = {
+        "root": str(tmp_path),
+        "clients_per_round": 0.5,
+        "users": {"fewest": 5, "most_users": 3},
+        "text": {"vocabulary": 20, "words": 4},
+        "devices": {"prior": "chrono", "world": {"seen_fraction": 0.5}},
+        "background": "blog",
+    }
+    parsed = parser.parse_object({"data": {"class_path": "datamodules.blog.Blog", "init_args": settings}})
+    data = parser.instantiate_classes(parsed).data
+    assert data.device_split.roles.bincount().tolist() == [1, 1, 1]
+    assert data.num_clients == 4
+    assert data.cohort(0).examples["tokens"].shape[::2] == (2, 4)
+    profile = {"prior": "profile", "profiles": [{"name": "sea", "terms": ["sea"]}]}
+    settings = {"root": str(tmp_path), "users": {"fewest": 5}, "devices": profile}
+    parsed = parser.parse_object({"data": {"class_path": "datamodules.blog.Blog", "init_args": settings}})
+    assert parser.instantiate_classes(parsed).data.device_split.profiles == ("sea",)
