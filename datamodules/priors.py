@@ -30,8 +30,9 @@ class Devices:
 
     Attributes:
         prior: ``random``: halves drawn at random; ``chrono``: the adversary has the earlier half, whole posts;
-            ``photoset``: whole photosets, drawn at random; ``profile``: the adversary has examples of a kind, from
-            whomever they are, and the anonymous halves are those of ``random``.
+            ``photoset``: whole photosets, or of text whole posts, drawn at random, where ``random`` tears the sentences
+            of a post apart; ``profile``: the adversary has examples of a kind, from whomever they are, and the
+            anonymous halves are those of ``random``.
         test_fraction: of every user's examples, on neither device, for the evaluation of the trained model (section
             5: 20 %); as the prior deals, single examples or whole posts and photosets.
         world: None for the closed world, where the adversary has data of all users.

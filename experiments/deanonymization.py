@@ -185,7 +185,7 @@ class DeviceCell(PaperCell):
             root=self.choice.root,
             seed=self.seed,
             clients_per_round=self._source.clients_per_round,
-            mitigation=self.variant.mitigation,
+            mitigation=None if self.variant.mitigation is None else self.variant.mitigation.in_data(),
             known_examples=self.variant.known_examples,
         )
         defenses = [] if self.variant.mitigation is None else self.variant.mitigation.defenses(source)

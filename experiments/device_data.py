@@ -39,6 +39,12 @@ class Mitigated:
     amount: float
     modes: int = 300
 
+    def __post_init__(self) -> None:
+        """Refuses what either part refuses."""
+        if self.kind == "noise":
+            DeviceNoise(variance=self.amount)
+        self.in_data()
+
     def in_data(self) -> Mitigation | None:
         """What becomes of the devices' examples."""
         if self.kind == "noise":

@@ -80,7 +80,7 @@ class ReidMLP(Reidentification):
 
     name = "reid-mlp"
 
-    def __init__(self, *, layers: Sequence[str] | None = None, epochs: int = 300, accelerator: str = "auto") -> None:
+    def __init__(self, *, layers: Sequence[str] | None = None, epochs: int = 1000, accelerator: str = "auto") -> None:
         super().__init__(layers=layers)
         if epochs < 1:
             raise ValueError(f"expected epochs of at least 1, got {epochs}")
@@ -109,7 +109,7 @@ class MatchingMLP(Attack):
     )
     estimates = MatchingEstimate
 
-    def __init__(self, *, layers: Sequence[str] | None = None, epochs: int = 300, accelerator: str = "auto") -> None:
+    def __init__(self, *, layers: Sequence[str] | None = None, epochs: int = 1000, accelerator: str = "auto") -> None:
         self.machine = ReidMLP(layers=layers, epochs=epochs, accelerator=accelerator)
 
     def run(self, view: ServerView, *, generator: torch.Generator) -> MatchingEstimate:
@@ -140,8 +140,7 @@ def user_probabilities(
 
 def empty_linear(inputs: int, outputs: int) -> nn.Linear:
     """A layer whose weights are to be drawn: torch's own drawing would take from the global generator."""
-    layer: nn.Linear = nn.utils.skip_init(nn.Linear, inputs, outputs)
-    return layer
+    return nn.Linear(inputs, outputs, device="meta").to_empty(device="cpu")
 
 
 @torch.no_grad()

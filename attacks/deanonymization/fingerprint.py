@@ -160,7 +160,8 @@ def whitening(vectors: Tensor, labels: Tensor, floor: float) -> Tensor:
     rest = (vectors - means[place]).double()
     variances, directions = torch.linalg.eigh(rest.T @ rest / len(rest))
     scales = (variances.clamp(min=0) + floor * variances.mean()).rsqrt()
-    return (directions * scales @ directions.T).to(vectors)
+    shorter: Tensor = (directions * scales) @ directions.T
+    return shorter.to(vectors)
 
 
 def _with_simulated(messages: Messages, simulated: Simulated, mean: Tensor) -> tuple[Tensor, Tensor]:

@@ -42,7 +42,7 @@ def test_messages_are_joined_and_their_users_are_known_apart(tmp_path: Path) -> 
     assert torch.equal(message_users(recording, view).sort().values, users[~known].sort().values)
     assert torch.equal(view.known.auxiliary[USERS], message_users(recording, view.known))
     # A device keeps its pseudonym, which says nothing of its number.
-    names = {}
+    names: dict[int, int] = {}
     for name, user in zip(view.pseudonyms.tolist(), message_users(recording, view).tolist(), strict=True):
         assert names.setdefault(name, user) == user
     assert min(names) > 10**6

@@ -23,7 +23,7 @@ def test_replacing_keeps_the_number_and_the_rest_of_ones_own(share: float) -> No
     found = mixed("bkg-repl", share)
     assert len(found) == 40
     assert int((found >= 100).sum()) == 40 * share
-    assert len(found.unique()) == 40
+    assert len(torch.unique(found)) == 40
 
 
 @pytest.mark.parametrize("amount", [0.0, 0.5, 2.0])
@@ -31,7 +31,7 @@ def test_adding_keeps_all_of_ones_own(amount: float) -> None:
     found = mixed("rand-aug", amount)
     assert torch.equal(found[:40], OWN)
     assert len(found) == 40 * (1 + amount)
-    assert len(found.unique()) == len(found)
+    assert len(torch.unique(found)) == len(found)
     assert bool((found[40:] >= 100).all())
 
 
@@ -41,7 +41,7 @@ def test_a_mode_is_one_cluster_and_another_for_other_devices() -> None:
     assert {len(one) for one in picked} == {1}
     assert len(set.union(*picked)) > 3
     # Ten examples in a cluster, twenty wanted: each comes twice.
-    assert mixed("mm-aug", 0.5, modes)[40:].unique(return_counts=True)[1].tolist() == [2] * 10
+    assert torch.unique(mixed("mm-aug", 0.5, modes)[40:], return_counts=True)[1].tolist() == [2] * 10
 
 
 def test_texts_of_the_same_words_are_of_one_mode() -> None:
@@ -49,15 +49,15 @@ def test_texts_of_the_same_words_are_of_one_mode() -> None:
     topic = torch.arange(60) // 20
     tokens = 2 + 10 * topic[:, None] + torch.randint(10, (60, 12), generator=generator)
     modes = background_modes(tokens, 3, generator=generator)
-    assert [len(modes[topic == number].unique()) for number in range(3)] == [1, 1, 1]
-    assert len(modes.unique()) == 3
+    assert [len(torch.unique(modes[topic == number])) for number in range(3)] == [1, 1, 1]
+    assert len(torch.unique(modes)) == 3
 
 
 def test_images_of_the_same_colour_are_of_one_mode() -> None:
     images = torch.zeros(12, 3, 16, 16, dtype=torch.uint8)
     images[torch.arange(12), torch.arange(12) % 3] = 200
     modes = background_modes(images, 3, generator=generator_for(0, "colours"))
-    assert [len(modes[number::3].unique()) for number in range(3)] == [1, 1, 1]
+    assert [len(torch.unique(modes[number::3])) for number in range(3)] == [1, 1, 1]
 
 
 def test_only_anonymous_devices_mix_in_and_all_fields_follow() -> None:

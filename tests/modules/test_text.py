@@ -54,7 +54,8 @@ def test_a_device_trains_as_torchs_own_layers_do(network: TextNetwork) -> None:
     client = 2
     tokens = everyone.examples["tokens"][client][everyone.mask[client]]
     ratings = everyone.examples["label"][client][everyone.mask[client]]
-    embedding = nn.Embedding.from_pretrained(public["embedding.weight"].clone(), freeze=False)
+    embedding = nn.Embedding(network.vocabulary, network.embedding)
+    embedding.load_state_dict({"weight": public["embedding.weight"]})
     lstm = nn.LSTM(network.embedding, network.hidden)
     lstm.load_state_dict({n.removeprefix("lstm."): v for n, v in public.items() if n.startswith("lstm.")})
     output = nn.Linear(network.hidden, network.outputs)

@@ -1,0 +1,157 @@
+"""Deanonymization's tables as experiments: what they leave, what hiding costs, and what is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import attack
+from datamodules.owned import OwnedDataModule
+from experiments import read_experiment
+from experiments.base import Choice
+from reports.deanonymization_values import deanonymization_values
+from reports.papers import paper_value
+from reports.results import Run
+
+TABLE = """
+kind: deanonymization
+experiment: small
+metrics: [times-chance, ap, utility, top5, top1]
+sources:
+  synthetic-posts:
+    rounds: 8
+    layers: [lstm]
+    clients_per_round: 0.5
+    network: {vocabulary: 40, embedding: 6, hidden: 8}
+    data: {writers: 10, posts: 40, vocabulary: 40, length: 8}
+local: {learning_rate: 0.3, batch_size: 8}
+variants:
+  - {setting: {prior: random, mitigation: none, amount: 0}, central: 1}
+  - {setting: {prior: random, mitigation: noise, amount: 1}, mitigation: {kind: noise, amount: 1}}
+  - {setting: {prior: random, mitigation: mm-aug, amount: 2}, mitigation: {kind: mm-aug, amount: 2, modes: 5}}
+looks:
+  - {}
+  - {setting: {known_messages: 1}, known_messages: 1, attacks: [reid-svm]}
+  - {setting: {layer: output}, layers: [output], attacks: [reid-svm]}
+attacks:
+  reid-svm: {}
+  centred-svm: {}
+  matching-fingerprint: {rounds: 1, parts: 2}
+  chance: {}
+"""
+
+
+def reproduce(folder: Path, text: str = TABLE, *options: str) -> int:
+    (folder / "table.yaml").write_text(text)
+    return attack.main(["reproduce", str(folder / "table.yaml"), "--jobs", "1", "--out", str(folder / "out"), *options])
+
+
+def test_a_table_leaves_names_utilities_and_a_curve(tmp_path: Path) -> None:
+    assert reproduce(tmp_path) == 0
+    results = Run.read(tmp_path / "out" / "results.json").results
+    found = {(r.attack, r.metric, json.dumps(r.setting, sort_keys=True)): r for r in results}
+    plain = {"data": "synthetic-posts", "prior": "random", "mitigation": "none", "amount": 0}
+    noisy = {**plain, "mitigation": "noise", "amount": 1}
+
+    def mean(name: str, metric: str, setting: dict[str, object]) -> float:
+        result = found[name, metric, json.dumps(setting, sort_keys=True)]
+        assert result.n == 10
+        return result.mean
+
+    assert mean("reid-svm", "times-chance", plain) > 5
+    assert mean("reid-svm", "times-chance", noisy) < 0.5 * mean("reid-svm", "times-chance", plain)
+    assert mean("global-model", "utility", plain) == pytest.approx(1)
+    assert mean("global-model", "utility", noisy) < 0.9
+    assert 0 < mean("central-model", "top5", plain) <= 1
+    assert mean("matching-fingerprint", "ap", plain) > 0.8
+    assert mean("reid-svm", "ap", {**plain, "known_messages": 1}) < mean("reid-svm", "ap", plain)
+    assert mean("reid-svm", "ap", {**plain, "layer": "output"}) > 0.3
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "whose device sent a message" in page
+    assert "Privacy and utility against reid-svm" in page
+    again = (tmp_path / "out" / "results.json").read_text()
+    assert reproduce(tmp_path) == 0  # cells are read back
+    assert json.loads((tmp_path / "out" / "results.json").read_text())["results"] == json.loads(again)["results"]
+
+
+def test_the_open_world_has_strangers(tmp_path: Path) -> None:
+    world = "devices: {world: {seen_fraction: 0.5, holdout_fraction: 0.3}}"
+    text = TABLE.replace("{prior: random, mitigation: none, amount: 0}, central: 1", f"{{prior: random}}, {world}")
+    text = text[: text.index("  - {setting: {prior: random, mitigation: noise")] + text[text.index("looks:") :]
+    text = text.replace("attacks: [reid-svm]}", "attacks: [matching-fingerprint], pairs: anonymous}", 1)
+    assert reproduce(tmp_path, text) == 0
+    results = Run.read(tmp_path / "out" / "results.json").results
+    naming = next(r for r in results if r.attack == "reid-svm" and r.metric == "ap" and "layer" not in r.setting)
+    # Seven users take part; the four of whom something is known, and one class of all strangers.
+    assert naming.n == 5
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("synthetic-posts:", "synthetic-words:", "synthetic-words"),
+        ("reid-svm: {}", "reid-nothing: {}", "reid-nothing"),
+        ("rounds: 8", "rounds: 0", "rounds"),
+        ("writers: 10", "readers: 10", "readers"),
+        ("kind: mm-aug", "kind: hide", "hide"),
+        ("layers: [output]", "layers: [input]", "patterns|recording of"),
+        ("known_messages: 1, attacks", "known_messages: 0, attacks", "known_messages"),
+        ("known_messages: 1, attacks", "known_rounds: [50, 60], attacks", "rounds in"),
+        ("vocabulary: 40, length", "vocabulary: 3, length", "6 token numbers"),
+        ("kind: noise, amount: 1", "kind: noise, amount: -1", "variance"),
+        ("modes: 5", "modes: 100000", "modes"),
+        ("attacks: [reid-svm]", "attacks: [raifle]", "raifle"),
+    ],
+)
+def test_a_wrong_table_is_refused(
+    tmp_path: Path, old: str, new: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert old in TABLE
+    text = TABLE.replace(old, new, 1).replace("rounds: 8", "rounds: 2")
+    status = reproduce(tmp_path, text)
+    told = capsys.readouterr()
+    if status == 0:  # a layer that is not there leaves its attacks out, and the report says so
+        assert "'input'" in (tmp_path / "out" / "report.html").read_text().replace("&#39;", "'")
+        return
+    assert status == 2
+    assert any(word in told.err for word in message.split("|"))
+
+
+def test_the_papers_numbers_stand_beside_its_own_settings_only() -> None:
+    values = deanonymization_values()
+    assert len(values[values["table"] == 3]) == 8 * 16
+    chrono = {"data": "blog", "prior": "chrono"}
+    value = paper_value("reid-mlp", "times-chance", chrono)
+    assert value is not None
+    assert (value.value, value.source) == (25, "Deanonymization Table 3")
+    ours = paper_value("fingerprint", "ap", chrono)
+    assert ours is not None
+    assert ours.value == 0.448
+    matched = paper_value("matching-siamese", "ap", chrono)
+    assert matched is not None
+    assert matched.value == 0.919
+    layer = paper_value("reid-mlp", "ap", {"data": "blog", "prior": "random", "layer": "output"})
+    assert layer is not None
+    assert layer.value == 0.388
+    quality = paper_value("global-model", "top5", {"data": "blog", "prior": "random"})
+    assert quality is not None
+    assert quality.value == 0.2802
+    assert paper_value("reid-mlp", "ap", {**chrono, "seen": 0.5}) is None
+    assert paper_value("reid-mlp", "ap", {"data": "blog", "prior": "iid"}) is None
+    assert paper_value("reid-mlp", "ap", {"data": "sent140", "prior": "random"}) is None
+
+
+def test_noise_leaves_the_data_and_mixing_leaves_what_is_sent(tmp_path: Path) -> None:
+    (tmp_path / "table.yaml").write_text(TABLE)
+    for cell in read_experiment(tmp_path / "table.yaml").cells(Choice()):
+        module, source = cell.build()
+        assert isinstance(source, OwnedDataModule)
+        kind = cell.setting["mitigation"]
+        assert (source.mitigation is not None) == (kind not in ("none", "noise"))
+        assert bool(module.defenses) == (kind == "noise")
+
+
+def test_every_seed_is_another_training_and_its_own_cell() -> None:
+    table = read_experiment(Path(__file__).parents[2] / "configs" / "paper" / "deanon_table3.yaml")
+    keys = [cell.key for cell in table.cells(Choice(seeds=3, data="blog"))]
+    assert len(set(keys)) == len(keys) == 9
