@@ -257,7 +257,8 @@ class ServerView:
             displayed order within each; padded with -1. None where nothing is ranked.
         features: ``(V, R, F)`` features of the served items as the server sent them, zero where padded, or None.
         model: the global model before the round, by parameter.
-        models: by parameter ``(V, *shape)``, where each client was sent a model of its own; None where all got `model`.
+        client_models: by parameter ``(V, *shape)``, where each client was sent a model of its own; None where all got
+            `model`.
         releases: what the clients publicly do to their deltas before sending.
         learner: the clients' algorithm, None where it is unknown.
         updates: ``(V, R)`` in how many of the messages that `deltas` sums up each row was sent; None for one message.
@@ -265,7 +266,7 @@ class ServerView:
         earlier: what the server saw of the same victims, in the same order, in earlier rounds, the first first.
         sent_in: ``(V,)`` the round of each message, where a view joins the messages of several rounds and a pseudonym
             may stand in it more than once; None for one round.
-        models: where it does, the global model before each round, by its number.
+        round_models: where it does, the global model before each round, by its number.
         known: what the server saw of devices of its own, which train on what it knows of users beforehand; whose they
             are is ``known.auxiliary["users"]`` ``(P,)``. None where it has none.
     """
@@ -279,14 +280,14 @@ class ServerView:
     served: Tensor | None = None
     lists: Tensor | None = None
     features: Tensor | None = None
-    models: Mapping[str, Tensor] | None = None
+    client_models: Mapping[str, Tensor] | None = None
     releases: tuple[Release, ...] = ()
     learner: LocalLearner | None = None
     updates: Tensor | None = None
     auxiliary: Mapping[str, Tensor] = field(default_factory=dict)
     earlier: tuple["ServerView", ...] = ()
     sent_in: Tensor | None = None
-    models: Mapping[int, Mapping[str, Tensor]] = field(default_factory=dict)
+    round_models: Mapping[int, Mapping[str, Tensor]] = field(default_factory=dict)
     known: "ServerView | None" = None
 
     @property
@@ -334,8 +335,8 @@ class ServerView:
 
     def sent_models(self) -> Mapping[str, Tensor]:
         """The model that each client was sent, by parameter ``(V, *shape)``."""
-        if self.models is not None:
-            return self.models
+        if self.client_models is not None:
+            return self.client_models
         return {name: value.expand(self.victims, *value.shape) for name, value in self.model.items()}
 
     def margin_learner(self) -> MarginLearner:

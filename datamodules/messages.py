@@ -60,7 +60,7 @@ def joined_view(
     numbers = recording.rounds if rounds is None else [n for n in recording.rounds if n in set(rounds)]
     parts = list(recording.views(victims_per_view=2**30, rounds=numbers, learner=learner))
     _check_distinct(parts)
-    view = dataclasses.replace(_join(parts), models=RoundModels(recording, numbers), learner=learner)
+    view = dataclasses.replace(_join(parts), round_models=RoundModels(recording, numbers), learner=learner)
     own = torch.isin(view.pseudonyms, auxiliary[PSEUDONYMS])
     known = part_of(view, own.nonzero().flatten())
     order = auxiliary[PSEUDONYMS].argsort()

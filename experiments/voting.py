@@ -224,7 +224,7 @@ class VotingCell(PaperCell):
 
 def first_clients(view: ServerView, count: int) -> ServerView:
     """The first clients of a view; those who were served the same items still share them."""
-    assert view.models is not None
+    assert view.client_models is not None
     assert view.served is not None
     assert view.features is not None
     return dataclasses.replace(
@@ -232,7 +232,7 @@ def first_clients(view: ServerView, count: int) -> ServerView:
         pseudonyms=view.pseudonyms[:count],
         example_counts=view.example_counts[:count],
         deltas={name: value[:count] for name, value in view.deltas.items()},
-        models={name: value[:count] for name, value in view.models.items()},
+        client_models={name: value[:count] for name, value in view.client_models.items()},
         served=view.served[:count],
         features=view.features[:count],
     )

@@ -73,7 +73,7 @@ def voting_round(
         example_counts=torch.full((clients,), items),
         deltas=update.deltas,
         model={},
-        models=models,
+        client_models=models,
         served=torch.arange(items).expand(clients, -1),
         features=served,
         releases=tuple(release for defense in defenses for release in defense.releases(tuple(models))),

@@ -73,6 +73,7 @@ class TextTask:
     """
 
     batched_by_hand = False
+    random = False
 
     def __init__(self, network: TextNetwork) -> None:
         self.network = network

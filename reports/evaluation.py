@@ -252,7 +252,9 @@ def _part(view: ServerView, kept: Tensor) -> ServerView:
         served=None if view.served is None else view.served[kept],
         lists=None if view.lists is None else view.lists[kept],
         features=None if view.features is None else view.features[kept],
-        models=None if view.models is None else {name: value[kept] for name, value in view.models.items()},
+        client_models=None
+        if view.client_models is None
+        else {name: value[kept] for name, value in view.client_models.items()},
         updates=None if view.updates is None else view.updates[kept],
         earlier=tuple(_part(earlier, kept) for earlier in view.earlier),
     )

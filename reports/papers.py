@@ -69,12 +69,8 @@ def paper_value(attack: str, metric: str, setting: Mapping[str, Any]) -> Paper |
         return _image_value(metric, setting)
     if metric in _DISTANCES:
         return _decaf_value(attack, metric, setting)
-    if metric in ("ndcg@10", "held-back"):
-        return None  # table X is on MSLR: other data, other queries; the guardrail is ours
-    if setting.get("learner", "fpdgd") != "fpdgd":
-        return None  # the paper attacks no other ranker
-    if setting.get("scale", _NOISE) != _NOISE:
-        return None  # the paper's tables are of this noise
+    if _not_in_raifle(metric, setting):
+        return None
     if "theorem" in setting:
         return _promise(attack, metric, setting)
     if "ranker" in setting:
@@ -92,6 +88,12 @@ def paper_value(attack: str, metric: str, setting: Mapping[str, Any]) -> Paper |
         return None
     row = found.iloc[0]
     return Paper(float(row["value"]), f"RAIFLE Table {row['table']}")
+
+
+def _not_in_raifle(metric: str, setting: Mapping[str, Any]) -> bool:
+    """Table X is on MSLR, other data and queries, and the guardrail is ours; one learner and noise only is attacked."""
+    elsewhere = metric in ("ndcg@10", "held-back")
+    return elsewhere or setting.get("learner", "fpdgd") != "fpdgd" or setting.get("scale", _NOISE) != _NOISE
 
 
 def _promise(attack: str, metric: str, setting: Mapping[str, Any]) -> Paper | None:

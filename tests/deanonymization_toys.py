@@ -53,7 +53,7 @@ def joined(rounds: int = 10, habit: float = 0.8) -> tuple[ServerView, torch.Tens
         model=models[rounds - 1],
         learner=TextLearner(network=NETWORK, local=LOCAL),
         sent_in=torch.cat([torch.full_like(part[0], part[2]) for part in parts]),
-        models=models,
+        round_models=models,
     )
     users, known = data.client_users[clients], data.client_known[clients]
     held = [data.client_examples()[client] for client in data.client_known.nonzero().flatten().tolist()]

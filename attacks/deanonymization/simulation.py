@@ -48,7 +48,7 @@ def simulated_parts(
     Raises:
         ViewError: a user has fewer examples than parts, or no global model is recorded.
     """
-    numbers = sorted(view.models)
+    numbers = sorted(view.round_models)
     if not numbers:
         raise ViewError("expected the global models of the recorded rounds, got none")
     owners = view.auxiliary[OWNERS]
@@ -67,7 +67,7 @@ def _simulate(
 ) -> Tensor:
     """``(B, D)`` deltas of devices that hold some examples, those of like size together."""
     order = sorted(range(len(held)), key=lambda place: len(held[place]))
-    model, made = view.models[number], []
+    model, made = view.round_models[number], []
     for start in range(0, len(order), _AT_ONCE):
         some = [held[place] for place in order[start : start + _AT_ONCE]]
         examples = pad_sequence(some, batch_first=True, padding_value=-1)

@@ -199,9 +199,9 @@ def test_votes_are_read_where_there_are_numbers_enough(hidden: int, items: int) 
 def test_another_clients_update_says_nothing() -> None:
     view, votes = toy(60, 48, 8, victims=40)
     deltas = {name: value.roll(1, dims=0) for name, value in view.deltas.items()}
-    own = {name: value.roll(1, dims=0) for name, value in (view.models or {}).items()}
+    own = {name: value.roll(1, dims=0) for name, value in (view.client_models or {}).items()}
     # Model and update belong together, but to another client than the votes.
-    assert abs(mean_auc(dataclasses.replace(view, deltas=deltas, models=own), votes) - 0.5) < 0.04
+    assert abs(mean_auc(dataclasses.replace(view, deltas=deltas, client_models=own), votes) - 0.5) < 0.04
 
 
 def test_under_local_dp_what_is_left_falls_to_chance() -> None:
@@ -215,7 +215,7 @@ def test_an_item_that_changes_nothing_is_undecided() -> None:
     assert view.features is not None
     features = view.features[0].clone()
     features[3] = 0
-    models = dict(view.models or {})
+    models = dict(view.client_models or {})
     silent = voting_round(models, features, votes, ImageRankerLearner(), generators=lambda _: torch.Generator())
     estimate = AffineInversion()(silent, generator=torch.Generator())
     assert torch.allclose(estimate.scores[:, 3], torch.tensor(0.5), atol=1e-3)  # type: ignore[attr-defined]
@@ -223,7 +223,7 @@ def test_an_item_that_changes_nothing_is_undecided() -> None:
 
 def test_a_ranker_whose_units_are_all_off_tells_nothing() -> None:
     view, votes = toy(20, 16, 2, victims=3)
-    models = {name: value.clone() for name, value in (view.models or {}).items()}
+    models = {name: value.clone() for name, value in (view.client_models or {}).items()}
     models[HIDDEN][1] = -models[HIDDEN][1].abs()
     assert view.features is not None
     silent = voting_round(models, view.features[0], votes, ImageRankerLearner(), generators=lambda _: torch.Generator())

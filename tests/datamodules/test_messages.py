@@ -57,13 +57,13 @@ def test_a_joined_view_holds_what_was_sent(tmp_path: Path) -> None:
     view = joined_view(recording, rounds=[1, 3])
     assert view.sent_in is not None
     assert set(view.sent_in.tolist()) == {1, 3}
-    assert list(view.models) == [1, 3]
+    assert list(view.round_models) == [1, 3]
     for number in (1, 3):
         (single,) = recording.views(rounds=[number])
         inside = view.sent_in == number
         place = [single.pseudonyms.tolist().index(name) for name in view.pseudonyms[inside].tolist()]
         torch.testing.assert_close(view.deltas["lstm.weight_hh_l0"][inside], single.deltas["lstm.weight_hh_l0"][place])
-        torch.testing.assert_close(view.models[number]["output.bias"], single.model["output.bias"])
+        torch.testing.assert_close(view.round_models[number]["output.bias"], single.model["output.bias"])
         assert single.served is not None
         assert view.served is not None
         width = single.served.shape[1]
@@ -72,7 +72,7 @@ def test_a_joined_view_holds_what_was_sent(tmp_path: Path) -> None:
         torch.testing.assert_close(rows[:, :width], single.deltas["embedding.weight"][place])
         assert not bool(rows[:, width:].any())
     with pytest.raises(KeyError):
-        view.models[2]
+        view.round_models[2]
 
 
 def test_the_truth_is_not_in_what_an_attack_gets(tmp_path: Path) -> None:

@@ -39,8 +39,8 @@ def test_votes_are_found(hidden: int) -> None:
 def test_another_clients_update_says_nothing() -> None:
     view, votes = toy(30, 40, 4, victims=40)
     rolled = {name: value.roll(1, dims=0) for name, value in view.deltas.items()}
-    models = {name: value.roll(1, dims=0) for name, value in (view.models or {}).items()}
-    estimate = estimated(dataclasses.replace(view, deltas=rolled, models=models), 60)
+    models = {name: value.roll(1, dims=0) for name, value in (view.client_models or {}).items()}
+    estimate = estimated(dataclasses.replace(view, deltas=rolled, client_models=models), 60)
     assert abs(float(auc_per_victim(estimate.scores, votes, view.served_mask).mean()) - 0.5) < 0.05
 
 
