@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import attack
+import train
 from datamodules.owned import OwnedDataModule
 from experiments import read_experiment
 from experiments.base import Choice
@@ -194,3 +195,18 @@ def test_devices_are_singled_out_by_a_profile(tmp_path: Path) -> None:
     assert len(ranks) == 3
     assert sum(ranks) / 3 > 0.6
     assert not [r for r in results if r.metric == "ap"]
+
+
+def test_generated_writers_are_trained_recorded_and_audited(tmp_path: Path) -> None:
+    config = str(Path(__file__).parents[2] / "configs" / "train" / "deanon_synthetic.yaml")
+    folder = str(tmp_path)
+    assert train.run(["fit", "--config", config, "--trainer.default_root_dir", folder]) == 0
+    out = ["--deltas", f"{folder}/deltas", "--out", folder]
+    assert attack.main(["run", "--attack", "attacks.deanonymization.published.ReidSVM", *out]) == 0
+    alone = {r.metric: r.mean for r in Run.read(tmp_path / "results.json").results if r.attack == "reid-svm"}
+    assert alone["times-chance"] > 5
+    assert attack.main(["audit", *out, "--gate", '{"ap": 0.5}']) == attack.GATE_PASSED
+    found = {(r.attack, r.metric): r.mean for r in Run.read(tmp_path / "results.json").results}
+    assert found["reid-svm", "times-chance"] == alone["times-chance"]
+    assert found["fingerprint-linked", "top5"] > 0.8
+    assert found["matching-fingerprint", "ap"] > 0.8
