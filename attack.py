@@ -14,6 +14,7 @@ from datamodules.deltas import Recording
 from errors import InputError
 from experiments import read_experiment
 from experiments.base import RECOMMENDER_ATTACKS, Choice, Scale
+from experiments.identity_audit import asks_who, attack_identities, has_known_devices, identity_attacks
 from experiments.running import default_jobs, run_cells
 from modules.registry import learner_from
 from reports.evaluation import Evaluation, evaluate, summarise, told_missing
@@ -21,7 +22,10 @@ from reports.outcome import combine, finish, join_runs
 from reports.tables import attacks_then_baselines
 
 GATE_PASSED = 3
-AUDITED = ["auc", "f1", "error", "l1", "l2", "linf", "null_false_positive", "null_false_negative", "coverage"]
+AUDITED = [
+    *("auc", "f1", "error", "l1", "l2", "linf", "null_false_positive", "null_false_negative", "coverage"),
+    *("ap", "times-chance", "top1", "top5"),
+]
 """What is reported of a recording, as far as its attacks can be scored so."""
 
 
@@ -54,6 +58,8 @@ def audit(
         gate: by metric, the highest mean that passes, e.g. ``{"auc": 0.6}``; exit status 3 when an attack exceeds it.
     """
     attacks = [kind() for name, kind in RECOMMENDER_ATTACKS.items() if not name.startswith("raifle")]
+    if has_known_devices(Recording(deltas)):
+        attacks = identity_attacks()
     status, evaluation = _attack_recording(attacks, deltas, out, seed, victims)
     print("\n".join(told_missing(evaluation.missing)))
     return GATE_PASSED if status == 0 and _exceeds(evaluation, gate or {}) else status
@@ -129,7 +135,10 @@ def _attack_recording(
     if manifest.learner is not None and manifest.learner["name"] != "fncf":
         setting["learner"] = manifest.learner["name"]
     learner = learner_from(manifest.learner)
-    evaluation = evaluate(recording, attacks, seed=seed, setting=setting, learner=learner, victims=victims)
+    if all(asks_who(attack) for attack in attacks):
+        evaluation = attack_identities(recording, attacks, seed=seed, setting=setting)
+    else:
+        evaluation = evaluate(recording, attacks, seed=seed, setting=setting, learner=learner, victims=victims)
     finish(
         evaluation,
         directory=directory,

@@ -25,8 +25,10 @@ from datamodules.skin_cancer import SkinCancer
 from datamodules.steam import Steam
 from datamodules.synthetic import SyntheticRecommender
 from datamodules.synthetic_images import SyntheticImages
+from datamodules.synthetic_posts import SyntheticPosts
 from datamodules.synthetic_ranking import SyntheticRanking
 from datamodules.yelp import Yelp
+from defenses.device_noise import DeviceNoise
 from defenses.guardrail import Guardrail
 from defenses.refusal import RefuseProbes
 from defenses.row_noise import RowNoise
@@ -37,14 +39,16 @@ from modules.fncf import FNCF
 from modules.foltr_es import FOLtRES
 from modules.fpdgd import FPDGD
 from modules.mf import FederatedMF
+from modules.tagger import FederatedTagger
+from modules.text_model import FederatedText
 
 SHORT_NAMES = (
     *(DeltaRecorder, PrivacyBudget),
     *(MovieLens, Steam, SyntheticRecommender, LETOR, MSLR, SyntheticRanking),
     *(MNIST, FashionMNIST, CIFAR10, FER, SkinCancer, Digits, SyntheticImages),
-    *(Blog, Yelp, Sentiment140, PIPA, OpenImages),
-    *(FNCF, CentralFNCF, FOLtRES, FPDGD, FederatedMF, FederatedClassifier),
-    *(RowNoise, RefuseProbes, Guardrail),
+    *(Blog, Yelp, Sentiment140, PIPA, OpenImages, SyntheticPosts),
+    *(FNCF, CentralFNCF, FOLtRES, FPDGD, FederatedMF, FederatedClassifier, FederatedText, FederatedTagger),
+    *(RowNoise, RefuseProbes, Guardrail, DeviceNoise),
 )
 """Classes that a config may name without their module: jsonargparse finds what was imported."""
 

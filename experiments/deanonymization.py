@@ -21,6 +21,7 @@ from defenses.base import Defense
 from errors import InputError
 from experiments.base import Choice, PaperCell, PaperExperiment, cell_trainer, check_names
 from experiments.device_data import DEVICE_DATA, Mitigated, make_devices
+from experiments.identity_analyses import ANALYSES, INSTEAD, Material
 from experiments.identity_attacks import IDENTITY_ATTACKS
 from experiments.identity_looks import Look, look_at
 from modules.federated import FederatedModule
@@ -93,6 +94,7 @@ class DeanonymizationExperiment(PaperExperiment):
         attacks: what is run, by name, with constructor arguments.
         variants: the trainings.
         looks: what of each recording the attacks are given.
+        analyses: what else is looked at, by name; see `experiments.identity_analyses`.
         limits: see `PaperExperiment`.
     """
 
@@ -103,6 +105,7 @@ class DeanonymizationExperiment(PaperExperiment):
     attacks: dict[str, dict[str, Any]]
     variants: list[Variant]
     looks: list[Look]
+    analyses: list[str] = field(default_factory=list)
     limits: dict[str, int] = field(default_factory=dict)
 
     @classmethod
@@ -117,6 +120,7 @@ class DeanonymizationExperiment(PaperExperiment):
         )
         check_names("attack", list(made.attacks), list(made.known_attacks))
         check_names("data set", list(made.sources), list(DEVICE_DATA))
+        check_names("analysis", made.analyses, list(ANALYSES))
         for look in made.looks:
             check_names("attack", look.attacks or [], list(made.attacks))
         for variant in made.variants:
@@ -212,23 +216,36 @@ class DeviceCell(PaperCell):
         view = joined_view(recording, learner=learner)
         assert view.known is not None
         users = torch.cat([message_users(recording, view), message_users(recording, view.known)])
-        for look in self.table.looks:
+        for look in self.table.looks if INSTEAD not in self.table.analyses else ():
             self._look(look, view, users, found)
+        self._analyse(view, users, found)
         return found, {"train": middle - start, "attack": time.perf_counter() - middle}
 
     def _look(self, look: Look, view: ServerView, users: torch.Tensor, found: Evaluation) -> None:
         seen, truth = look_at(view, users, look, seed=self.seed, roles=self._roles)
-        layers = look.layers or self._source.layers
-        chosen = {
-            name: {"layers": layers, **arguments} if _takes_layers(self.table.known_attacks[name]) else arguments
-            for name, arguments in self.table.attacks.items()
-            if look.attacks is None or name in look.attacks
-        }
-        attacks = dataclasses.replace(self.table, attacks=chosen).make_attacks()
+        attacks = self._attacks(look.layers or self._source.layers, look.attacks)
         setting = {**self.setting, **look.setting}
         scored = evaluate_identities(seen, truth, attacks, seed=self.seed, setting=setting)
         found.rows += scored.rows
         found.missing |= scored.missing
+
+    def _analyse(self, view: ServerView, users: torch.Tensor, found: Evaluation) -> None:
+        _, source = self.build()
+        layers = self._source.layers
+        for name in self.table.analyses:
+            material = Material(view, users, source, layers, self._attacks(layers), self.seed, self.setting)
+            analysed = ANALYSES[name](material)
+            found.rows += analysed.rows
+            found.figures += analysed.figures
+
+    def _attacks(self, layers: Sequence[str], names: Sequence[str] | None = None) -> list[Attack]:
+        """The table's attacks, or those named, on some layers."""
+        chosen = {
+            name: {"layers": layers, **arguments} if _takes_layers(self.table.known_attacks[name]) else arguments
+            for name, arguments in self.table.attacks.items()
+            if names is None or name in names
+        }
+        return dataclasses.replace(self.table, attacks=chosen).make_attacks()
 
     @property
     def _roles(self) -> torch.Tensor:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import attack
+import train
 from datamodules.owned import OwnedDataModule
 from experiments import read_experiment
 from experiments.base import Choice
@@ -155,3 +156,57 @@ def test_every_seed_is_another_training_and_its_own_cell() -> None:
     table = read_experiment(Path(__file__).parents[2] / "configs" / "paper" / "deanon_table3.yaml")
     keys = [cell.key for cell in table.cells(Choice(seeds=3, data="blog"))]
     assert len(set(keys)) == len(keys) == 9
+
+
+def analysed(folder: Path, analyses: str, devices: str = "", layers: str = "output.weight, lstm") -> Run:
+    text = TABLE[: TABLE.index("  - {setting: {prior: random, mitigation: noise")] + TABLE[TABLE.index("attacks:\n") :]
+    text = text.replace("mitigation: none, amount: 0}, central: 1", f"}}{devices}").replace("random, }", "random}")
+    # Every device of a profile is to take part at least once.
+    text = (
+        text.replace("clients_per_round: 0.5", "clients_per_round: 0.9")
+        .replace("looks:", "")
+        .replace("layers: [lstm]", f"layers: [{layers}]")
+    )
+    text = text.replace("variants:", f"analyses: [{analyses}]\nvariants:").replace("matching-fingerprint", "reid-knn")
+    metrics = "ap, bias-correlation, bias-correlation-others, fit-rank, times-chance"
+    text = text.replace("rounds: 1, parts: 2", "").replace("times-chance, ap, utility, top5, top1", metrics)
+    assert reproduce(folder, text) == 0
+    return Run.read(folder / "out" / "results.json")
+
+
+def test_raw_sets_biases_and_maps_stand_beside(tmp_path: Path) -> None:
+    results = analysed(tmp_path, "raw-data, user-bias, maps").results
+    found = {(r.attack, r.metric, r.setting.get("examples_in_a_set")): r.mean for r in results}
+    assert found["raw-examples", "ap", 1] < found["raw-examples", "ap", 16]
+    assert found["raw-examples", "ap", 16] > 0.9
+    own, others = (found["user-bias", f"bias-correlation{end}", None] for end in ("", "-others"))
+    assert own > 0.5
+    assert others < 0.2
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "t-SNE maps of 8 users" in page
+    assert "How far rows of the last layer move" in page
+
+
+def test_devices_are_singled_out_by_a_profile(tmp_path: Path) -> None:
+    profiles = ", ".join(f'{{name: word{n}, terms: ["{n}"]}}' for n in (5, 9, 12))
+    devices = f", devices: {{prior: profile, profiles: [{profiles}]}}"
+    results = analysed(tmp_path, "profiles", devices, layers="output").results
+    ranks = [r.mean for r in results if r.attack == "centred-svm" and r.metric == "fit-rank"]
+    assert len(ranks) == 3
+    assert sum(ranks) / 3 > 0.6
+    assert not [r for r in results if r.metric == "ap"]
+
+
+def test_generated_writers_are_trained_recorded_and_audited(tmp_path: Path) -> None:
+    config = str(Path(__file__).parents[2] / "configs" / "train" / "deanon_synthetic.yaml")
+    folder = str(tmp_path)
+    assert train.run(["fit", "--config", config, "--trainer.default_root_dir", folder]) == 0
+    out = ["--deltas", f"{folder}/deltas", "--out", folder]
+    assert attack.main(["run", "--attack", "attacks.deanonymization.published.ReidSVM", *out]) == 0
+    alone = {r.metric: r.mean for r in Run.read(tmp_path / "results.json").results if r.attack == "reid-svm"}
+    assert alone["times-chance"] > 5
+    assert attack.main(["audit", *out, "--gate", '{"ap": 0.5}']) == attack.GATE_PASSED
+    found = {(r.attack, r.metric): r.mean for r in Run.read(tmp_path / "results.json").results}
+    assert found["reid-svm", "times-chance"] == alone["times-chance"]
+    assert found["fingerprint-linked", "top5"] > 0.8
+    assert found["matching-fingerprint", "ap"] > 0.8
