@@ -21,8 +21,8 @@ demo: $(READY)  ## train, record and audit on generated data and handwritten dig
 	$(BIN)/python attack.py audit --deltas $(DEMO)/classes/deltas --out $(DEMO)/classes
 	@echo "what leaked of clicks: $(DEMO)/clicks/report.html, of class shares: $(DEMO)/classes/report.html"
 
-test: lint  ## lint, types, import walls, tests
-	$(BIN)/pytest
+test: lint  ## lint, types, import walls, tests (one thread: more only wait for each other on tensors this small)
+	OMP_NUM_THREADS=1 $(BIN)/pytest
 
 lint: $(READY)  ## lint, types, import walls
 	$(BIN)/ruff check .
