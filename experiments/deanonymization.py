@@ -27,9 +27,9 @@ from experiments.identity_looks import Look, look_at
 from modules.federated import FederatedModule
 from modules.local_optimizers import LocalTraining
 from modules.nets.tagger import TaggerNetwork
+from modules.nets.text import TextNetwork
 from modules.registry import learner_from
 from modules.tagger import FederatedTagger
-from modules.text import TextNetwork
 from modules.text_model import FederatedText
 from reports.anonymity import MODEL
 from reports.evaluation import Evaluation

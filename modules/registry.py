@@ -15,8 +15,8 @@ from modules.margin_losses import LossName
 from modules.mf_learner import MFLearner
 from modules.nets.classifiers import Network
 from modules.nets.tagger import TaggerNetwork
+from modules.nets.text import TextNetwork
 from modules.tagger_learner import TaggerLearner
-from modules.text import TextNetwork
 from modules.text_learner import TextLearner
 
 

@@ -1,8 +1,6 @@
 """The loss of a recurrent network over texts: the next word, or a rating (deanonymization, section 5)."""
 
 import threading
-from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -10,9 +8,9 @@ from torch.func import functional_call
 from torch.nn import functional
 
 from datamodules.texts import WORDS
-from errors import InputError
 from modules.local_training import Parameters
 from modules.nets.lstm import LSTM, lstm_gradients, lstm_trace
+from modules.nets.text import TextNetwork
 from modules.nets.word_output import word_loss, word_loss_gradients
 
 EMBEDDING = WORDS
@@ -22,43 +20,6 @@ OUTPUT = "output"
 PLACE, TOKEN, LABEL = "place", "tokens", "label"
 """Fields of an example: ``(L,)`` each word's row in the client's part of the table, ``(L,)`` its number, padded with 0;
 and a rating."""
-TextTaskName = Literal["next-word", "rating"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class TextNetwork:
-    """An embedding, one LSTM, and a linear layer.
-
-    Attributes:
-        task: ``next-word``: the layer gives a logit for every word of the vocabulary, at every place; ``rating``: one
-            number from the hidden state after the last word.
-        vocabulary: token numbers, padding included.
-        embedding: length of a word's vector.
-        hidden: hidden units.
-    """
-
-    task: TextTaskName = "next-word"
-    vocabulary: int = 5000
-    embedding: int = 100
-    hidden: int = 64
-
-    def __post_init__(self) -> None:
-        """Refuses impossible values."""
-        if self.task not in ("next-word", "rating") or min(self.vocabulary - 1, self.embedding, self.hidden) < 1:
-            raise InputError(
-                expected="a task next-word or rating, a vocabulary above 1, embedding and hidden above 0",
-                found=f"{self.task}, {self.vocabulary}, {self.embedding} and {self.hidden}",
-                way_out="The paper has 5000, 100 and 64 for the next word, 1000, 50 and 128 for a rating.",
-            )
-
-    @property
-    def outputs(self) -> int:
-        """Numbers that the last layer gives."""
-        return self.vocabulary if self.task == "next-word" else 1
-
-
-SENTIMENT = TextNetwork(task="rating", vocabulary=1000, embedding=50, hidden=128)
-"""The paper's NNSA; the default is its NNLM."""
 
 
 class TextTask:

@@ -9,7 +9,8 @@ from datamodules.cohort import Cohort
 from datamodules.texts import text_cohort
 from modules.local_optimizers import LocalTraining
 from modules.local_training import train_clients
-from modules.text import EMBEDDING, TextNetwork, TextTask
+from modules.nets.text import TextNetwork
+from modules.text import EMBEDDING, TextTask
 
 
 class TextLearner:

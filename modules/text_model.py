@@ -15,8 +15,9 @@ from defenses.base import Defense
 from modules.federated import FederatedModule, Weighting
 from modules.local_optimizers import LocalTraining
 from modules.local_training import Parameters
+from modules.nets.text import TextNetwork
 from modules.server import ServerOptimizer
-from modules.text import EMBEDDING, TextNetwork, TextTask, last_states
+from modules.text import EMBEDDING, TextTask, last_states
 
 PAPER_LOCAL = LocalTraining(learning_rate=0.01, batch_size=32)
 """Learning rate and one epoch are the paper's; its batch is not printed, and this is its library's default."""
@@ -28,7 +29,7 @@ class FederatedText(FederatedModule):
     """Devices that learn from their users' texts together.
 
     Args:
-        network: sizes, and what is learned; `modules.text.SENTIMENT` for the paper's regressor.
+        network: sizes, and what is learned; `modules.nets.text.SENTIMENT` for the paper's regressor.
         local: how devices train.
         server: what the server does with the average.
         defenses: what devices do to protect themselves.

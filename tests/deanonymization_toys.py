@@ -12,7 +12,7 @@ from datamodules.keys import generator_for
 from datamodules.synthetic_posts import SyntheticPosts
 from modules.local_optimizers import LocalTraining
 from modules.local_training import train_clients
-from modules.text import TextNetwork
+from modules.nets.text import TextNetwork
 from modules.text_learner import TextLearner
 from modules.text_model import FederatedText
 from reports.identities import draw_pairs

@@ -15,8 +15,8 @@ from datamodules.synthetic_posts import SyntheticPosts
 from errors import InputError
 from experiments.base import cell_trainer
 from modules.local_optimizers import LocalTraining
+from modules.nets.text import TextNetwork
 from modules.registry import learner_from
-from modules.text import TextNetwork
 from modules.text_model import FederatedText
 from tests import toys
 

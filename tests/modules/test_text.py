@@ -12,9 +12,10 @@ from errors import InputError
 from modules.local_optimizers import Engine, LocalTraining
 from modules.local_training import LocalResult, train_clients
 from modules.nets.lstm import lstm_gradients, lstm_trace
+from modules.nets.text import TextNetwork
 from modules.nets.word_output import word_loss
 from modules.registry import learner_from
-from modules.text import TextNetwork, TextTask
+from modules.text import TextTask
 from modules.text_learner import TextLearner
 from modules.text_model import FederatedText
 
