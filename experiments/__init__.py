@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from errors import InputError
-from experiments.base import PaperExperiment, check_names
+from experiments.base import PaperExperiment
 from experiments.composition import CompositionExperiment
 from experiments.deanonymization import DeanonymizationExperiment
 from experiments.drawn_features import DrawnFeatures
@@ -17,6 +17,7 @@ from experiments.identifiability_passive import PassiveExperiment
 from experiments.image_ranking import ImageRanking
 from experiments.manipulation_checks import ChecksExperiment
 from experiments.noise_search import NoiseSearch
+from experiments.options import check_names
 from experiments.ranking import RankingExperiment
 from experiments.recommendation import RecommendationExperiment
 from experiments.retrieval import RetrievalExperiment

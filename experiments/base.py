@@ -1,30 +1,23 @@
-"""What every paper's table has in common as an experiment: cells, each trained, recorded and attacked once."""
+"""What every paper's table has in common as an experiment: cells, each run once."""
 
 import abc
 import dataclasses
 import json
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol
 
 import torch
-from lightning import Trainer
-from lightning.pytorch.callbacks import Callback
 
 from attacks.base import Attack
 from attacks.registry import ATTACKS
-from callbacks.delta_recorder import DeltaRecorder
-from datamodules.base import FederatedDataModule
-from datamodules.deltas import Recording
 from datamodules.recording_format import write_whole
 from errors import InputError
-from modules.federated import FederatedModule
+from experiments.options import check_names
 from modules.list_matching import ListMatching, ManipulatedListMatching
 from modules.raifle import Raifle
-from modules.registry import learner_from
-from reports.evaluation import Evaluation, evaluate
+from reports.evaluation import Evaluation
 from reports.results import Profile, VictimRow
 
 Scale = Literal["small", "paper"]
@@ -124,7 +117,7 @@ class PaperExperiment(abc.ABC):
 
 @dataclass(frozen=True)
 class PaperCell(abc.ABC):
-    """One training, and the attacks on its recording.
+    """One cell of a table: users whose updates are attacked.
 
     Attributes:
         experiment: the table it belongs to.
@@ -147,35 +140,6 @@ class PaperCell(abc.ABC):
     @abc.abstractmethod
     def setting(self) -> dict[str, Any]:
         """The cell's keys in results.json."""
-
-    @abc.abstractmethod
-    def build(self) -> tuple[FederatedModule, FederatedDataModule]:
-        """The clients' learner and their data."""
-
-    @property
-    def rounds(self) -> int:
-        """Rounds to train and record."""
-        return 1
-
-    @property
-    def recorded(self) -> list[str] | None:
-        """Patterns of the parameters to record, None for all."""
-        return None
-
-    @property
-    def victims_per_view(self) -> int:
-        """Most victims attacked at once."""
-        return 64
-
-    @property
-    def attacked(self) -> list[int] | None:
-        """Numbers of the rounds to attack, None for all."""
-        return None
-
-    @property
-    def history(self) -> bool:
-        """Whether an attack on a round is given the earlier ones too."""
-        return False
 
     def make_attacks(self) -> list[Attack]:
         """The attacks to run on this cell: all of the table's."""
@@ -203,83 +167,9 @@ class PaperCell(abc.ABC):
         write_whole(done, json.dumps(content).encode())
         return evaluation, seconds
 
+    @abc.abstractmethod
     def evaluate(self, directory: Path) -> tuple[Evaluation, dict[str, float]]:
         """What `run` does where the cell is new."""
-        start = time.perf_counter()
-        recording = Recording(self._record(directory))
-        middle = time.perf_counter()
-        evaluation = evaluate(
-            recording,
-            self.make_attacks(),
-            seed=self.seed,
-            setting=self.setting,
-            learner=learner_from(recording.manifest.learner),
-            victims=self.choice.victims,
-            limits=self.experiment.limits,
-            victims_per_view=self.victims_per_view,
-            rounds=self.attacked,
-            history=self.history,
-            progress=self.choice.progress,
-        )
-        return evaluation, {"train": middle - start, "attack": time.perf_counter() - middle}
-
-    def _record(self, directory: Path) -> Path:
-        module, source = self.build()
-        recorded = directory / "deltas"
-        (recorded / "manifest.json").unlink(missing_ok=True)
-        (recorded / "journal.jsonl").unlink(missing_ok=True)
-        recorder = DeltaRecorder(directory=str(recorded), parameters=self.recorded)
-        cell_trainer(self.rounds, directory, recorder).fit(module, datamodule=source)
-        return recorded
-
-
-def cell_trainer(rounds: int, directory: Path, *callbacks: Callback) -> Trainer:
-    """Trains one cell on one device, saying nothing: the table has a bar of its own."""
-    return Trainer(
-        max_steps=rounds,
-        accelerator="auto",
-        devices=1,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        limit_val_batches=0,
-        use_distributed_sampler=False,
-        default_root_dir=directory,
-        callbacks=list(callbacks),
-    )
-
-
-def check_names(kind: str, given: Sequence[str], known: Sequence[str]) -> None:
-    """Refuses a name that is not known.
-
-    Raises:
-        InputError: one of `given` is not in `known`.
-    """
-    unknown = [name for name in given if name not in known]
-    if unknown:
-        raise InputError(
-            expected=f"{kind}s among {', '.join(known)}", found=unknown[0], way_out=f"Mend the name of the {kind}."
-        )
-
-
-def as_number(name: str, value: Any) -> float:
-    """A number from a configuration; a budget written as ``inf`` in YAML is text.
-
-    Raises:
-        InputError: it is none.
-    """
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise InputError(expected=f"a number as {name}", found=repr(value), way_out="Mend the cell.") from None
-
-
-def plain_number(value: float) -> float | int | str:
-    """As results.json has it: whole numbers whole, infinity as ``inf``."""
-    if value == float("inf"):
-        return "inf"
-    return int(value) if float(value).is_integer() else value
 
 
 def _evaluation(content: Mapping[str, Any]) -> Evaluation:

@@ -24,8 +24,10 @@ from datamodules.synthetic_images import SyntheticImages
 from defenses.base import Defense
 from defenses.local_dp import LocalDP
 from errors import InputError
-from experiments.base import Choice, PaperCell, PaperExperiment, as_number, check_names, plain_number
+from experiments.base import Choice, PaperCell, PaperExperiment
 from experiments.global_model import global_rows, left_alone, of_recording
+from experiments.options import as_number, check_names, plain_number
+from experiments.recorded_cell import RecordedCell
 from modules.classifier import FederatedClassifier
 from modules.federated import FederatedModule
 from modules.local_optimizers import LocalTraining
@@ -158,7 +160,7 @@ class CompositionExperiment(PaperExperiment):
 
 
 @dataclass(frozen=True)
-class _Cell(PaperCell):
+class _Cell(RecordedCell):
     table: CompositionExperiment
     variant: Variant
 

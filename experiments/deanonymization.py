@@ -19,11 +19,13 @@ from datamodules.owned_photos import PhotoDataModule
 from datamodules.pooled import Pooled
 from defenses.base import Defense
 from errors import InputError
-from experiments.base import Choice, PaperCell, PaperExperiment, cell_trainer, check_names
+from experiments.base import Choice, PaperCell, PaperExperiment
 from experiments.device_data import DEVICE_DATA, Mitigated, make_devices
 from experiments.identity_analyses import ANALYSES, INSTEAD, Material
 from experiments.identity_attacks import IDENTITY_ATTACKS
 from experiments.identity_looks import Look, look_at
+from experiments.options import check_names
+from experiments.recorded_cell import RecordedCell, cell_trainer
 from modules.federated import FederatedModule
 from modules.local_optimizers import LocalTraining
 from modules.nets.tagger import TaggerNetwork
@@ -153,7 +155,7 @@ class DeanonymizationExperiment(PaperExperiment):
 
 
 @dataclass(frozen=True)
-class DeviceCell(PaperCell):
+class DeviceCell(RecordedCell):
     """One training of anonymous and known devices, and every look at its recording."""
 
     table: DeanonymizationExperiment
@@ -172,17 +174,17 @@ class DeviceCell(PaperCell):
 
     @property
     def rounds(self) -> int:
-        """See `PaperCell.rounds`."""
+        """See `RecordedCell.rounds`."""
         return self._source.rounds
 
     @property
     def recorded(self) -> list[str] | None:
-        """See `PaperCell.recorded`."""
+        """See `RecordedCell.recorded`."""
         layers = [*self._source.layers, *(layer for look in self.table.looks for layer in look.layers or ())]
         return [pattern for layer in dict.fromkeys(layers) for pattern in (layer, f"{layer}.*")]
 
     def build(self) -> tuple[FederatedModule, OwnedDataModule]:
-        """See `PaperCell.build`."""
+        """See `RecordedCell.build`."""
         source = make_devices(
             self.data,
             {**self._source.data, "devices": self.variant.devices},

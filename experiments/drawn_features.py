@@ -11,8 +11,10 @@ from torch import Tensor
 from datamodules.drawn_features import WIDTHS, natural_features, noise_features
 from datamodules.keys import generator_for
 from errors import InputError
-from experiments.base import Choice, PaperCell, check_names
-from experiments.voting import VotingCell, VotingTable, table_cells
+from experiments.base import Choice, PaperCell
+from experiments.options import check_names
+from experiments.voting import VotingCell, table_cells
+from experiments.voting_table import VotingTable
 
 DATA = "synthetic-features"
 

@@ -16,7 +16,7 @@ from datamodules.synthetic import SyntheticRecommender
 from defenses.refusal import RefuseProbes
 from defenses.row_noise import RowNoise
 from errors import InputError
-from experiments.base import check_names
+from experiments.options import check_names
 from modules.local_optimizers import LocalTraining
 from modules.mf import FederatedMF
 from modules.probing import Protocol

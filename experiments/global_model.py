@@ -13,7 +13,7 @@ from torch import Tensor
 
 from datamodules.base import FederatedDataModule
 from datamodules.deltas import Recording
-from experiments.base import cell_trainer
+from experiments.recorded_cell import cell_trainer
 from modules.federated import FederatedModule
 from reports.results import VictimRow
 

@@ -13,7 +13,8 @@ from attacks.base import Attack
 from datamodules.deltas import Recording
 from defenses.base import Defense
 from defenses.guardrail import Guardrail
-from experiments.base import Choice, as_number, check_names, plain_number
+from experiments.base import Choice
+from experiments.options import as_number, check_names, plain_number
 from experiments.ranking import RankingCell, RankingExperiment
 from reports.evaluation import Evaluation
 from reports.results import VictimRow

@@ -19,9 +19,11 @@ from datamodules.base import FederatedDataModule
 from datamodules.keys import generator_for
 from datamodules.recommendation import RecommenderDataModule
 from errors import InputError
-from experiments.base import Choice, PaperCell, PaperExperiment, as_number, cell_trainer, check_names, plain_number
+from experiments.base import Choice, PaperCell, PaperExperiment
 from experiments.campaign import PROBES, Broadcasts, Campaign, check_rows
 from experiments.federated_mf import LIKED, Federation, Labels, People, check_labels, everybody, held_out_hits
+from experiments.options import as_number, check_names, plain_number
+from experiments.recorded_cell import cell_trainer
 from modules.margin_losses import check_assumption_2
 from modules.mf import FederatedMF
 from modules.probing import Answering

@@ -18,9 +18,11 @@ from attacks.identifiability.messages import LEANING
 from datamodules.base import FederatedDataModule
 from datamodules.keys import generator_for
 from datamodules.recommendation import RecommenderDataModule
-from experiments.base import Choice, PaperCell, PaperExperiment, as_number, cell_trainer, check_names, plain_number
+from experiments.base import Choice, PaperCell, PaperExperiment
 from experiments.federated_mf import Federation, Labels, People, check_labels, everybody
 from experiments.identifiability import IDENTIFIABILITY_ATTACKS
+from experiments.options import as_number, check_names, plain_number
+from experiments.recorded_cell import cell_trainer
 from modules.federated import RoundRecord
 from modules.mf import FederatedMF
 from modules.recommendation import USER_EMBEDDING

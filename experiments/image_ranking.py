@@ -9,14 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from datamodules.base import FederatedDataModule
 from datamodules.image_set import Crop, GeneratedImages, StoredImages
 from datamodules.imagenet import ImageNet
 from datamodules.keys import generator_for
-from experiments.base import Choice, PaperCell, Scale, Source, check_names
+from experiments.base import Choice, PaperCell, Scale, Source
 from experiments.gallery import Gallery, Size, images_of
-from experiments.voting import VotingCell, VotingTable, table_cells
-from modules.federated import FederatedModule
+from experiments.options import check_names
+from experiments.voting import VotingCell, table_cells
+from experiments.voting_table import VotingTable
 from modules.image_quality import psnr, ssim
 from modules.perturbed_images import extract
 from reports.evaluation import Evaluation
@@ -112,10 +112,6 @@ class QualityCell(PaperCell):
         """See `PaperCell.setting`."""
         kind = kind_of_features(self)
         return {"data": self.data, "extractor": self.extractor, **kind, "manipulation": self.manipulation}
-
-    def build(self) -> tuple[FederatedModule, FederatedDataModule]:
-        """Nothing is trained: see `evaluate`."""
-        raise NotImplementedError("images are manipulated, not trained on")
 
     def evaluate(self, directory: Path) -> tuple[Evaluation, dict[str, float]]:
         """Makes the images, and measures."""

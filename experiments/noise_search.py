@@ -15,7 +15,8 @@ from attacks.base import Attack, RankingLearner
 from datamodules.base import FederatedDataModule
 from datamodules.ranking import RankingDataModule
 from defenses.local_dp import LocalDP
-from experiments.base import RANKING_ATTACKS, Choice, PaperCell, as_number, plain_number
+from experiments.base import RANKING_ATTACKS, Choice, PaperCell
+from experiments.options import as_number, plain_number
 from experiments.ranking_table import RANKERS, RankingTable, ranking_data
 from modules.federated import FederatedModule
 from modules.fpdgd import FPDGD

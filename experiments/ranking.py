@@ -22,9 +22,11 @@ from defenses.base import Defense
 from defenses.local_dp import LocalDP
 from errors import InputError
 from experiments.aggregates import AGGREGATES
-from experiments.base import RANKING_ATTACKS, Choice, PaperCell, as_number, check_names, plain_number
+from experiments.base import RANKING_ATTACKS, Choice, PaperCell
+from experiments.options import as_number, check_names, plain_number
 from experiments.ranking_bounds import bound_rows
 from experiments.ranking_table import RANKERS, RankingTable, ranking_data
+from experiments.recorded_cell import RecordedCell
 from modules.federated import FederatedModule
 from modules.fpdgd import FPDGD
 from reports.evaluation import Evaluation
@@ -128,7 +130,7 @@ class RankingExperiment(RankingTable):
 
 
 @dataclass(frozen=True)
-class RankingCell(PaperCell):
+class RankingCell(RecordedCell):
     """A cell of a table on rankings."""
 
     table: RankingExperiment
@@ -143,7 +145,7 @@ class RankingCell(PaperCell):
 
     @property
     def victims_per_view(self) -> int:
-        """See `PaperCell.victims_per_view`."""
+        """See `RecordedCell.victims_per_view`."""
         return 256
 
     @property
@@ -204,7 +206,7 @@ class RankingCell(PaperCell):
         return math.ceil(self.table.users / victims)
 
     def build(self) -> tuple[FederatedModule, FederatedDataModule]:
-        """See `PaperCell.build`."""
+        """See `RecordedCell.build`."""
         source = ranking_data(
             self.data,
             self.choice.root,

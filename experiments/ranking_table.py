@@ -7,7 +7,8 @@ from datamodules.letor import LETOR
 from datamodules.mslr import MSLR
 from datamodules.ranking import RankingDataModule
 from datamodules.synthetic_ranking import SyntheticRanking
-from experiments.base import PaperExperiment, check_names
+from experiments.base import PaperExperiment
+from experiments.options import check_names
 
 RANKING_DATA = ("MQ2007", "MQ2008", "MSLR-WEB10K", "MSLR-WEB30K", "synthetic-mslr", "synthetic-letor")
 RANKERS = {"linear": 0, "neural-4": 4, "neural-8": 8, "neural-16": 16}

@@ -15,15 +15,9 @@ from defenses.base import Defense
 from defenses.local_dp import LocalDP
 from defenses.update_l1 import UpdateL1
 from errors import InputError
-from experiments.base import (
-    RECOMMENDER_ATTACKS,
-    Choice,
-    PaperCell,
-    PaperExperiment,
-    as_number,
-    check_names,
-    plain_number,
-)
+from experiments.base import RECOMMENDER_ATTACKS, Choice, PaperCell, PaperExperiment
+from experiments.options import as_number, check_names, plain_number
+from experiments.recorded_cell import RecordedCell
 from modules.federated import FederatedModule
 from modules.fncf import FNCF
 
@@ -118,7 +112,7 @@ class RecommendationExperiment(PaperExperiment):
 
 
 @dataclass(frozen=True)
-class _Cell(PaperCell):
+class _Cell(RecordedCell):
     table: RecommendationExperiment
     column: Column
 

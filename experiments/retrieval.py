@@ -20,7 +20,8 @@ from datamodules.keys import generator_for
 from datamodules.ranking import RankingDataModule
 from defenses.local_dp import LocalDP
 from errors import InputError
-from experiments.base import Choice, PaperCell, as_number, plain_number
+from experiments.base import Choice, PaperCell
+from experiments.options import as_number, plain_number
 from experiments.ranking_table import RANKERS, RankingTable, ranking_data
 from modules.fpdgd import FPDGD
 from reports.evaluation import Evaluation

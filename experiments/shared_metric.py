@@ -10,8 +10,10 @@ from typing import Any
 from attacks.base import Attack
 from attacks.interactions.list_metrics import UTILITY
 from datamodules.base import FederatedDataModule
-from experiments.base import RANKING_ATTACKS, Choice, PaperCell, as_number, check_names, plain_number
+from experiments.base import RANKING_ATTACKS, Choice, PaperCell
+from experiments.options import as_number, check_names, plain_number
 from experiments.ranking_table import RANKERS, RankingTable, ranking_data
+from experiments.recorded_cell import RecordedCell
 from modules.federated import FederatedModule
 from modules.foltr_es import FOLtRES
 
@@ -77,7 +79,7 @@ class SharedMetricExperiment(RankingTable):
 
 
 @dataclass(frozen=True)
-class _Cell(PaperCell):
+class _Cell(RecordedCell):
     table: SharedMetricExperiment
     ranker: str
     click_model: str

@@ -15,18 +15,12 @@ from attacks.base import Attack
 from attacks.manipulation.some_clients import SomeClients
 from datamodules.base import FederatedDataModule
 from defenses.local_dp import LocalDP
-from experiments.base import (
-    RANKING_ATTACKS,
-    Choice,
-    PaperCell,
-    as_number,
-    cell_trainer,
-    check_names,
-    plain_number,
-)
+from experiments.base import RANKING_ATTACKS, Choice, PaperCell
 from experiments.guardrail import guardrail
+from experiments.options import as_number, check_names, plain_number
 from experiments.ranking import MANIPULATIONS
 from experiments.ranking_table import RANKERS, RankingTable, ranking_data
+from experiments.recorded_cell import cell_trainer
 from modules.federated import RoundRecord
 from modules.fpdgd import FPDGD
 from reports.evaluation import Evaluation

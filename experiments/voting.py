@@ -1,11 +1,12 @@
 """What tables on rankers of images have in common (RAIFLE, sections V.C, VI.C): users who vote on items, attacked."""
 
+import abc
 import dataclasses
 import itertools
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,102 +14,19 @@ import torch
 from torch import Tensor
 
 from attacks.base import Attack, ServerView
-from attacks.interactions.affine_inversion import AffineInversion
-from attacks.interactions.chance import Chance
-from datamodules.base import FederatedDataModule
 from datamodules.keys import generator_for
 from defenses.base import Defense
 from defenses.local_dp import LocalDP
-from errors import InputError
-from experiments.base import Choice, PaperCell, PaperExperiment, as_number, check_names, plain_number
-from modules.federated import FederatedModule
+from experiments.base import Choice, PaperCell
+from experiments.options import plain_number
+from experiments.voting_table import UNITS, VotingTable
 from modules.image_ranker import ImageRankerLearner, voting_round
 from modules.nets.ranker import ranker_parameters
-from modules.pointwise_matching import FGSMMatching, ManipulatedPointwiseMatching, PointwiseMatching
 from reports.evaluation import Evaluation, attack_view
 from reports.results import VictimRow
 
-VOTE_ATTACKS: dict[str, type[Attack]] = {
-    kind.name: kind for kind in (PointwiseMatching, FGSMMatching, ManipulatedPointwiseMatching, AffineInversion, Chance)
-}
-UNITS = {"linear": 0, "neural-2": 2, "neural-4": 4, "neural-8": 8}
-"""Hidden units by a ranker's name."""
 _LITTLE = 2**22
 """Numbers in the features of all users up to which a set of items need not be shared to be fast."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class VotingTable(PaperExperiment):
-    """A table: every extractor and manipulation, ranker, ratio of items to features, and budget.
-
-    Attributes:
-        experiment: its name.
-        metrics: the metrics it reports.
-        data: data sets.
-        manipulations: by what the server does to the items, the attacks on it.
-        attacks: constructor arguments of the attacks, by name.
-        rankers: ``linear`` or ``neural-UNITS``.
-        ratios: items that a user votes on, as multiples of the number of features.
-        epsilons: privacy budgets of local DP.
-        limits: by slow attack, how many users of each cell it attacks.
-        only: by slow attack, the extractors with which it runs; all for those not named.
-        simulations: users of each cell, each with a ranker and votes of its own.
-        item_sets: how often items are drawn anew: users of one set vote on the same items.
-        clip: L2 norm to which an update is clipped under local DP; the paper's sensitivity is twice that.
-        delta: delta of local DP.
-    """
-
-    experiment: str
-    metrics: list[str]
-    data: list[str]
-    manipulations: dict[str, list[str]]
-    attacks: dict[str, dict[str, Any]]
-    rankers: list[str]
-    ratios: list[int]
-    epsilons: list[float]
-    limits: dict[str, int] = field(default_factory=dict)
-    only: dict[str, list[str]] = field(default_factory=dict)
-    simulations: int = 200
-    item_sets: int = 4
-    clip: float = 0.025
-    delta: float = 1e-8
-
-    @staticmethod
-    def numbers(content: Mapping[str, Any]) -> dict[str, Any]:
-        """A configuration whose budgets are numbers."""
-        return {**content, "epsilons": [as_number("epsilon", value) for value in content["epsilons"]]}
-
-    def check(self, manipulations: Sequence[str]) -> None:
-        """Refuses what no table of this kind can have.
-
-        Raises:
-            InputError: a name is unknown, or a number impossible.
-        """
-        check_names("attack", list(self.attacks), list(VOTE_ATTACKS))
-        check_names("manipulation", list(self.manipulations), manipulations)
-        check_names("ranker", self.rankers, list(UNITS))
-        for names in self.manipulations.values():
-            check_names("attack", names, list(self.attacks))
-        if min([*self.ratios, self.item_sets]) < 1 or self.simulations < self.item_sets:
-            raise InputError(
-                expected="ratios and item_sets of at least 1, and as many simulations as item_sets",
-                found=f"{self.ratios}, {self.item_sets}, {self.simulations}",
-                way_out="The paper has ratios 1, 2, 4 and 200 simulations.",
-            )
-
-    @property
-    def known_attacks(self) -> Mapping[str, type[Attack]]:
-        """See `PaperExperiment.known_attacks`."""
-        return VOTE_ATTACKS
-
-    def columns(self) -> Iterator[tuple[str, str, int, float]]:
-        """Every manipulation, ranker, ratio and budget."""
-        return itertools.product(self.manipulations, self.rankers, self.ratios, self.epsilons)
-
-    def attacks_on(self, manipulation: str, extractor: str) -> list[str]:
-        """Names of the attacks to run in a cell."""
-        names = self.manipulations[manipulation]
-        return [name for name in names if extractor in self.only.get(name, [extractor])]
 
 
 @dataclass(frozen=True)
@@ -141,17 +59,13 @@ class VotingCell(PaperCell):
             "manipulation": self.manipulation,
         }
 
+    @abc.abstractmethod
     def kind_of_features(self) -> dict[str, Any]:
         """Keys of the setting that say where the features come from."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def features(self, directory: Path, item_set: int) -> Tensor:
         """``(R, F)`` features of the items in a set."""
-        raise NotImplementedError
-
-    def build(self) -> tuple[FederatedModule, FederatedDataModule]:
-        """Nothing is recorded: see `evaluate`."""
-        raise NotImplementedError("users who vote are simulated and attacked at once")
 
     def make_attacks(self) -> list[Attack]:
         """See `PaperCell.make_attacks`."""

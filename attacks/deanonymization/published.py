@@ -1,5 +1,6 @@
 """The published re-identification by a linear support vector machine and by nearest neighbours (section 4.4)."""
 
+import abc
 import dataclasses
 from collections.abc import Sequence
 
@@ -48,9 +49,9 @@ class Reidentification(Attack):
         known, anonymous = in_span(unit(messages.known), unit(messages.anonymous))
         return dataclasses.replace(messages, anonymous=anonymous, known=known)
 
+    @abc.abstractmethod
     def scores(self, messages: Messages, *, generator: torch.Generator) -> Tensor:
         """``(V, U)`` scores of the anonymous messages."""
-        raise NotImplementedError(f"{type(self).__name__} must score")
 
 
 class ReidSVM(Reidentification):

@@ -13,7 +13,7 @@ from datamodules.messages import joined_view, message_users
 from datamodules.recording_format import AUXILIARY, append_journal, shard_name, write_shard
 from datamodules.synthetic_posts import SyntheticPosts
 from errors import InputError
-from experiments.base import cell_trainer
+from experiments.recorded_cell import cell_trainer
 from modules.local_optimizers import LocalTraining
 from modules.nets.text import TextNetwork
 from modules.registry import learner_from

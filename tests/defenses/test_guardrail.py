@@ -16,7 +16,7 @@ from defenses.base import Update
 from defenses.guardrail import Guardrail
 from defenses.local_dp import LocalDP
 from errors import InputError
-from experiments.base import cell_trainer
+from experiments.recorded_cell import cell_trainer
 from modules.fpdgd import FPDGD
 
 

@@ -10,6 +10,7 @@ import train
 from datamodules.owned import OwnedDataModule
 from experiments import read_experiment
 from experiments.base import Choice
+from experiments.recorded_cell import RecordedCell
 from reports.deanonymization_values import deanonymization_values
 from reports.papers import paper_value
 from reports.results import Run
@@ -145,6 +146,7 @@ def test_the_papers_numbers_stand_beside_its_own_settings_only() -> None:
 def test_noise_leaves_the_data_and_mixing_leaves_what_is_sent(tmp_path: Path) -> None:
     (tmp_path / "table.yaml").write_text(TABLE)
     for cell in read_experiment(tmp_path / "table.yaml").cells(Choice()):
+        assert isinstance(cell, RecordedCell)
         module, source = cell.build()
         assert isinstance(source, OwnedDataModule)
         kind = cell.setting["mitigation"]

@@ -13,7 +13,7 @@ from datamodules.deltas import Recording
 from datamodules.digits import Digits
 from datamodules.keys import generator_for
 from errors import InputError
-from experiments.base import cell_trainer
+from experiments.recorded_cell import cell_trainer
 from modules.batches import DRAWS, client_draws, step_draws
 from modules.classification import ClassificationTask
 from modules.classifier import FederatedClassifier
