@@ -3,28 +3,25 @@
 import dataclasses
 import itertools
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from attacks.base import Attack, ServerView
-from attacks.registry import ATTACKS
 from datamodules.deltas import Recording
 from datamodules.messages import joined_view, message_users
 from datamodules.owned import OwnedDataModule
 from datamodules.owned_photos import PhotoDataModule
 from datamodules.pooled import Pooled
 from defenses.base import Defense
-from errors import InputError
-from experiments.base import Choice, PaperCell, PaperExperiment
-from experiments.device_data import DEVICE_DATA, Mitigated, make_devices
+from experiments.base import Choice, PaperCell
+from experiments.device_data import make_devices
+from experiments.device_table import DeviceTable, Source, Variant
 from experiments.identity_analyses import ANALYSES, INSTEAD, Material
-from experiments.identity_attacks import IDENTITY_ATTACKS
 from experiments.identity_looks import Look, look_at
-from experiments.options import check_names
 from experiments.recorded_cell import RecordedCell, cell_trainer
 from modules.federated import FederatedModule
 from modules.local_optimizers import LocalTraining
@@ -43,105 +40,9 @@ CENTRAL = "central-model"
 _TESTED_AT_ONCE = 256
 
 
-@dataclass(frozen=True, kw_only=True)
-class Source:
-    """A data set's devices and what they learn.
-
-    Attributes:
-        rounds: of training, all recorded.
-        layers: whose deltas are recorded, and attacked where nothing else is said.
-        data: options of the data set.
-        network: options of the network.
-        clients_per_round: share of the devices that take part in a round; the paper's C is 0.1.
-    """
-
-    rounds: int
-    layers: list[str]
-    data: dict[str, Any] = field(default_factory=dict)
-    network: dict[str, Any] = field(default_factory=dict)
-    clients_per_round: float = 0.1
-
-
-@dataclass(frozen=True, kw_only=True)
-class Variant:
-    """What differs from one training to the next.
-
-    Attributes:
-        setting: how results call it, e.g. ``{prior: chrono}``.
-        devices: options of `datamodules.priors.Devices`.
-        local: options of `LocalTraining`.
-        mitigation: options of `experiments.device_data.Mitigated`, None for none.
-        known_examples: examples that the adversary has of each user, None for half of them.
-        central: epochs of training on all devices' examples in one place, beside; None for none (table 2).
-        only: data sets to which it is confined, None for all.
-    """
-
-    setting: dict[str, Any]
-    devices: dict[str, Any] = field(default_factory=dict)
-    local: dict[str, Any] = field(default_factory=dict)
-    mitigation: Mitigated | None = None
-    known_examples: int | None = None
-    central: int | None = None
-    only: list[str] | None = None
-
-
 @dataclass(frozen=True)
-class DeanonymizationExperiment(PaperExperiment):
-    """A table or figure: every data set with every variant, each trained and recorded once and then looked at.
-
-    Attributes:
-        experiment: its name.
-        metrics: the metrics it reports.
-        sources: by data set, its devices.
-        attacks: what is run, by name, with constructor arguments.
-        variants: the trainings.
-        looks: what of each recording the attacks are given.
-        analyses: what else is looked at, by name; see `experiments.identity_analyses`.
-        limits: see `PaperExperiment`.
-    """
-
-    small_cells = True
-    experiment: str
-    metrics: list[str]
-    sources: dict[str, Source]
-    attacks: dict[str, dict[str, Any]]
-    variants: list[Variant]
-    looks: list[Look]
-    analyses: list[str] = field(default_factory=list)
-    limits: dict[str, int] = field(default_factory=dict)
-
-    @classmethod
-    def parse(cls, content: dict[str, Any]) -> "DeanonymizationExperiment":
-        """From a configuration; ``local`` holds for all variants that do not say otherwise."""
-        common = content.pop("local", {})
-        made = cls(
-            sources={name: Source(**options) for name, options in content.pop("sources").items()},
-            variants=[_variant(entry, common) for entry in content.pop("variants")],
-            looks=[Look(**entry) for entry in content.pop("looks", [{}])],
-            **content,
-        )
-        check_names("attack", list(made.attacks), list(made.known_attacks))
-        check_names("data set", list(made.sources), list(DEVICE_DATA))
-        check_names("analysis", made.analyses, list(ANALYSES))
-        for look in made.looks:
-            check_names("attack", look.attacks or [], list(made.attacks))
-        for variant in made.variants:
-            check_names("data set", variant.only or [], list(made.sources))
-            LocalTraining(**variant.local)
-        for source in made.sources.values():
-            if source.rounds < 1:
-                raise InputError(expected="rounds of at least 1", found=str(source.rounds), way_out="Mend `sources`.")
-        return made
-
-    @property
-    def data(self) -> list[str]:  # type: ignore[override]
-        """See `PaperExperiment.data`."""
-        return list(self.sources)
-
-    @property
-    def known_attacks(self) -> Mapping[str, type[Attack]]:
-        """See `PaperExperiment.known_attacks`."""
-        return {**ATTACKS, **IDENTITY_ATTACKS}
+class DeanonymizationExperiment(DeviceTable):
+    """Every data set with every variant, each trained and recorded once and then looked at."""
 
     def cells(self, choice: Choice) -> Iterator[PaperCell]:
         """See `PaperExperiment.cells`."""
@@ -149,16 +50,12 @@ class DeanonymizationExperiment(PaperExperiment):
             if variant.only is None or data in variant.only:
                 yield DeviceCell(self, data, choice, seed, self, variant)
 
-    def source(self, data: str, root: str | None) -> OwnedDataModule:
-        """See `PaperExperiment.source`."""
-        return make_devices(data, self.sources[data].data, root=root, seed=0)
-
 
 @dataclass(frozen=True)
 class DeviceCell(RecordedCell):
     """One training of anonymous and known devices, and every look at its recording."""
 
-    table: DeanonymizationExperiment
+    table: DeviceTable
     variant: Variant
 
     @property
@@ -287,14 +184,3 @@ class DeviceCell(RecordedCell):
 
 def _takes_layers(kind: type[Attack]) -> bool:
     return "deltas" in kind.threat_model.needs
-
-
-def _variant(entry: dict[str, Any], common: dict[str, Any]) -> Variant:
-    mitigation = entry.get("mitigation")
-    return Variant(
-        **{
-            **entry,
-            "local": {**common, **entry.get("local", {})},
-            "mitigation": None if mitigation is None else Mitigated(**mitigation),
-        }
-    )
