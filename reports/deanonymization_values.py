@@ -12,7 +12,7 @@ from reports.results import Paper
 _VALUES = Path(__file__).parent / "paper_values" / "deanonymization.csv"
 _BESIDE = {
     **dict.fromkeys(("centred-svm", "fingerprint", "fingerprint-linked"), "reid-mlp"),
-    **dict.fromkeys(("matching-siamese", "matching-fingerprint"), "matching-mlp"),
+    **dict.fromkeys(("matching-siamese", "matching-fingerprint", "matching-fingerprint-linked"), "matching-mlp"),
 }
 """What the paper has no number of, the Siamese network too, stands beside the attack that it finds best."""
 _KEYS = {"data", "prior", "layer"}

@@ -7,15 +7,15 @@ import torch
 from torch import Tensor
 
 from attacks.base import Attack, ServerView, ThreatModel
-from attacks.deanonymization.estimates import PAIRS, UNSEEN, IdentityEstimate, MatchingEstimate, asked_pairs
-from attacks.deanonymization.messages import Messages, read_messages, seen_only, unit
+from attacks.deanonymization.estimates import UNSEEN, IdentityEstimate
+from attacks.deanonymization.messages import Messages, read_messages, unit
 from attacks.deanonymization.published import REIDENTIFICATION, svm_scores
 from attacks.deanonymization.shared_part import standardised
 from attacks.deanonymization.simulation import PRIOR, Simulated, simulated_parts
 from attacks.deanonymization.span import in_span
 
-_SEES = "the deltas of some layers of every message, each round, and the global models"
-_KNOWS = "the devices' training algorithm, and data of every user beforehand"
+SEES = "the deltas of some layers of every message, each round, and the global models"
+KNOWS = "the devices' training algorithm, and data of every user beforehand"
 
 
 class Fingerprint(Attack):
@@ -40,7 +40,7 @@ class Fingerprint(Attack):
     """
 
     name = "fingerprint"
-    threat_model = ThreatModel(sees=_SEES, knows=_KNOWS, needs=(*REIDENTIFICATION.needs, "learner", *PRIOR))
+    threat_model = ThreatModel(sees=SEES, knows=KNOWS, needs=(*REIDENTIFICATION.needs, "learner", *PRIOR))
     estimates = IdentityEstimate
 
     def __init__(
@@ -97,7 +97,7 @@ class LinkedFingerprint(Fingerprint):
 
     name = "fingerprint-linked"
     threat_model = ThreatModel(
-        sees=f"{_SEES}; which messages bear one pseudonym", knows=_KNOWS, needs=Fingerprint.threat_model.needs
+        sees=f"{SEES}; which messages bear one pseudonym", knows=KNOWS, needs=Fingerprint.threat_model.needs
     )
 
     def run(self, view: ServerView, *, generator: torch.Generator) -> IdentityEstimate:
@@ -105,31 +105,6 @@ class LinkedFingerprint(Fingerprint):
         messages = read_messages(view, self.layers)
         single = self.log_probabilities(view, messages, messages.anonymous, generator)
         return IdentityEstimate(scores=over_pseudonyms(single, view.pseudonyms), users=messages.users)
-
-
-class MatchingFingerprint(Attack):
-    """Are two messages of one user? The chance that both are of the same known user, ``sum_u P[i = u] P[j = u]``.
-
-    Args:
-        layers: see `Fingerprint`.
-        rounds: see `Fingerprint`.
-        parts: see `Fingerprint`.
-    """
-
-    name = "matching-fingerprint"
-    threat_model = ThreatModel(sees=_SEES, knows=_KNOWS, needs=(*Fingerprint.threat_model.needs, f"auxiliary:{PAIRS}"))
-    estimates = MatchingEstimate
-
-    def __init__(self, *, layers: Sequence[str] | None = None, rounds: int = 2, parts: int = 4) -> None:
-        self.machine = Fingerprint(layers=layers, rounds=rounds, parts=parts)
-
-    def run(self, view: ServerView, *, generator: torch.Generator) -> MatchingEstimate:
-        """See `Attack.run`."""
-        messages = read_messages(view, self.machine.layers)
-        asked = torch.cat([messages.anonymous, messages.known])
-        told = self.machine.log_probabilities(view, seen_only(messages), asked, generator).exp()
-        first, second = asked_pairs(view).T
-        return MatchingEstimate(scores=(told[first] * told[second]).sum(1))
 
 
 def over_pseudonyms(log_probabilities: Tensor, pseudonyms: Tensor) -> Tensor:

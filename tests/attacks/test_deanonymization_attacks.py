@@ -8,12 +8,8 @@ import torch
 from attacks.base import Attack, EstimateError, ServerView, ThreatModel, ViewError
 from attacks.deanonymization.baselines import IdentityChance, MatchingChance
 from attacks.deanonymization.estimates import PAIRS, IdentityEstimate, MatchingEstimate
-from attacks.deanonymization.fingerprint import (
-    Fingerprint,
-    LinkedFingerprint,
-    MatchingFingerprint,
-    over_pseudonyms,
-)
+from attacks.deanonymization.fingerprint import Fingerprint, LinkedFingerprint, over_pseudonyms
+from attacks.deanonymization.matching_fingerprint import LinkedMatchingFingerprint, MatchingFingerprint
 from attacks.deanonymization.messages import HOLDOUT, USERS, layer_vectors
 from attacks.deanonymization.published import ReidKNN, ReidSVM
 from attacks.deanonymization.shared_part import CentredSVM
@@ -31,7 +27,7 @@ NAMING: list[Attack] = [
 MATCHING: list[Attack] = [
     MatchingMLP(epochs=80, accelerator="cpu"),
     MatchingSiamese(steps=150, accelerator="cpu"),
-    MatchingFingerprint(rounds=2, parts=3),
+    *(MatchingFingerprint(rounds=2, parts=3), LinkedMatchingFingerprint(rounds=2, parts=3)),
 ]
 EVERY = [*NAMING, *MATCHING]
 IDS = [attack.name for attack in EVERY]
