@@ -57,7 +57,9 @@ class _Lines:
 
 
 def _lines(results: Sequence[Result], told: set[str | None]) -> _Lines:
-    keys = differing([r.setting for r in results]) - told - {"manipulation"}
+    keys = differing([r.setting for r in results]) - told
+    if len({(r.attack, r.setting.get("manipulation")) for r in results}) == len({r.attack for r in results}):
+        keys -= {"manipulation"}  # the attack's name tells it
     pairs = list(dict.fromkeys((r.attack, _rest(r, keys)) for r in results))
     attacks = list(dict.fromkeys(attack for attack, _ in pairs))
     rests = list(dict.fromkeys(rest for _, rest in pairs))

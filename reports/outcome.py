@@ -11,6 +11,7 @@ from reports import figures
 from reports.anonymity import privacy_utility_figures, utilities
 from reports.compositions import composition_figures, write_compositions
 from reports.curves import axis_of, curve_figures, interactions_needed
+from reports.dots import beside
 from reports.evaluation import Evaluation, summarise, told_missing
 from reports.facets import against
 from reports.html import write_report
@@ -128,6 +129,8 @@ def _figures(evaluation: Evaluation, results: Sequence[Result], metric: str) -> 
         elif key is not None and key != "interactions":  # `reports.curves` draws those
             caption = f"{data}: {metric} against {key}, 95% intervals; stars are the paper's."
             drawn.append((caption, against([r for r in cells if key in r.setting], key, metric)))
+        elif key is None and len({r.attack for r in cells}) > 1:
+            drawn.append((f"{data}: {metric} by attack, 95% intervals; stars are the paper's.", beside(cells, metric)))
         values = _per_victim(some)
         # A yes or no has no distribution worth drawing, and compositions have figures of their own.
         telling = {row.value for row in some} - {0.0, 1.0} and not evaluation.profiles

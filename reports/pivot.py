@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from reports.results import Result
-from reports.settings import describe, differing
+from reports.settings import describe, differing, number
 
 _ACROSS = (
     *("epsilon", "participants", "manipulated_users", "scale", "queries", "ratio", "rounds", "round", "interactions"),
     *("known_examples", "known_messages", "seen", "amount", "asked_from", "examples_in_a_set"),
 )
 """Keys whose values may become columns, the first that varies most."""
+_WORDS = ("prior", "mitigation", "layer")
+"""Keys of words that become columns where no number varies."""
 _LONG = 24
 """Cells from which a table is better read wide."""
 
@@ -35,7 +37,7 @@ def pivot(results: Sequence[Result]) -> Pivot | None:
 
     A cell reads ``mean±half the interval (paper)``.
     """
-    key = across(results)
+    key = across(results) or _most_varied(results, _WORDS)
     if key is None or len(results) < _LONG:
         return None
     columns = list(dict.fromkeys(_column(r, key) for r in results))
@@ -56,9 +58,13 @@ def _column(result: Result, key: str) -> str:
 
 
 def across(results: Sequence[Result]) -> str | None:
-    """The key whose values become columns."""
-    counts = {key: len({str(r.setting[key]) for r in results if key in r.setting}) for key in _ACROSS}
-    best = max(_ACROSS, key=lambda key: counts[key])
+    """The key of numbers whose values become columns, or a figure's axis."""
+    return _most_varied(results, _ACROSS)
+
+
+def _most_varied(results: Sequence[Result], keys: Sequence[str]) -> str | None:
+    counts = {key: len({str(r.setting[key]) for r in results if key in r.setting}) for key in keys}
+    best = max(keys, key=lambda key: counts[key])
     return best if counts[best] > 1 else None
 
 
@@ -77,4 +83,4 @@ def _cell(result: Result) -> str:
         return "-"
     half = (result.ci95[1] - result.ci95[0]) / 2
     paper: Any = "" if result.paper is None else f" ({result.paper.value:.2f})"
-    return f"{result.mean:.3f}±{half:.3f}{paper}"
+    return f"{number(result.mean)}±{number(half)}{paper}"

@@ -1,4 +1,4 @@
-"""Settings of cells in words: what of them differs, and how to say it."""
+"""Cells in words: what of their settings differs, and how to say it and their numbers."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -17,3 +17,8 @@ def describe(setting: Mapping[str, Any], keys: Collection[str] | None = None) ->
     """A setting in a few words: all of it, or only some keys."""
     kept = {key: value for key, value in setting.items() if keys is None or key in keys}
     return ", ".join(str(value) if key in _SPEAKING else f"{key} {value}" for key, value in kept.items())
+
+
+def number(value: float) -> str:
+    """Three decimals, or what is so small that they would hide it with its power of ten."""
+    return f"{value:.3f}" if value == 0 or not abs(value) < 0.0005 else f"{value:.1e}"

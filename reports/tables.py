@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 
 from reports.results import Result
-from reports.settings import describe, differing
+from reports.settings import describe, differing, number
 
 BASELINES = frozenset(
     {
@@ -52,8 +52,8 @@ def _row(result: Result, keys: Collection[str]) -> tuple[str, ...]:
         result.attack,
         describe(result.setting, keys),
         result.metric,
-        f"{result.mean:.3f}",
-        f"{result.ci95[0]:.3f} to {result.ci95[1]:.3f}",
+        number(result.mean),
+        f"{number(result.ci95[0])} to {number(result.ci95[1])}",
         str(result.n),
         "" if paper is None else f"{paper.value:.3f} ({paper.source})",
         "" if paper is None else f"{result.mean - paper.value:+.3f}",
