@@ -13,6 +13,8 @@ from reports.settings import differing
 
 _PANEL = 4
 """Most values that a key may have to be laid out in panels."""
+_LEGEND_INCHES = (0.6, 0.065)
+"""Width of an entry without its text, and of a letter."""
 _STYLES = ("-", "--", ":", "-.")
 
 
@@ -36,7 +38,9 @@ def against(results: Sequence[Result], key: str, metric: str) -> str:
         axes.set_ylabel(metric if j == 0 else "")
         axes.set_xlabel(key if i == len(heights) - 1 else "")
     handles, labels = panels[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=8)
+    wide = _LEGEND_INCHES[0] + _LEGEND_INCHES[1] * max(len(label) for label in labels)
+    fitting = min(3, max(1, int(figure.get_figwidth() // wide)))
+    figure.legend(handles, labels, loc="outside lower center", ncols=fitting, frameon=False, fontsize=8)
     return svg(figure)
 
 
