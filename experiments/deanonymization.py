@@ -23,7 +23,6 @@ from experiments.base import Choice, PaperCell, PaperExperiment, cell_trainer, c
 from experiments.device_data import DEVICE_DATA, Mitigated, make_devices
 from experiments.identity_analyses import ANALYSES, INSTEAD, Material
 from experiments.identity_attacks import IDENTITY_ATTACKS
-from experiments.identity_looks import Look, look_at
 from modules.federated import FederatedModule
 from modules.local_optimizers import LocalTraining
 from modules.nets.tagger import TaggerNetwork
@@ -34,6 +33,7 @@ from modules.text_model import FederatedText
 from reports.anonymity import MODEL
 from reports.evaluation import Evaluation
 from reports.identities import evaluate_identities
+from reports.identity_looks import Look, look_at
 from reports.results import VictimRow
 
 CENTRAL = "central-model"
