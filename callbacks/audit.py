@@ -7,6 +7,7 @@ from pathlib import Path
 from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import WandbLogger
+from lightning.pytorch.trainer.states import TrainerFn
 
 from attacks.base import Attack
 from callbacks.delta_recorder import DeltaRecorder
@@ -53,7 +54,7 @@ class Audit(Callback):
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Attacks the newest round."""
-        if not self.each_validation or trainer.sanity_checking or not trainer.training:
+        if not self.each_validation or trainer.sanity_checking or trainer.state.fn != TrainerFn.FITTING:
             return
         recording = self._recording(trainer)
         if recording is not None:

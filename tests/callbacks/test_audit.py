@@ -23,7 +23,7 @@ def train(folder: Path, audit: Callback, *, validations: int = 0, record: bool =
     logged: dict[str, list[float]] = {}
 
     class Kept(CSVLogger):
-        def log_metrics(self, metrics: dict[str, Any], step: int | None = None) -> None:  # type: ignore[override]
+        def log_metrics(self, metrics: dict[str, Any], step: int | None = None) -> None:
             for name, value in metrics.items():
                 logged.setdefault(name, []).append(float(value))
 

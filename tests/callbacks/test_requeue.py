@@ -12,6 +12,7 @@ from lightning.pytorch.callbacks import Callback
 
 from callbacks.requeue import Requeue, job_id, next_checkpoint
 from datamodules.deltas import Recording
+from modules.fncf import FNCF
 from tests import toys
 
 ROUNDS = 4
@@ -42,7 +43,7 @@ def in_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return asked
 
 
-def fit(folder: Path, *callbacks: Callback, ckpt_path: Path | None = None) -> toys.FNCF:
+def fit(folder: Path, *callbacks: Callback, ckpt_path: Path | None = None) -> FNCF:
     return toys.train(folder, rounds=ROUNDS, ckpt_path=ckpt_path, more=[*callbacks, Requeue()])
 
 
