@@ -29,7 +29,7 @@ from modules.fncf import FNCF
 from modules.local_optimizers import LocalTraining
 from modules.nets.classifiers import Network
 
-ROUNDS = 4
+ROUNDS = 3
 """Of a turn; the first warms up."""
 _SAME = 1e-4
 """Largest difference of the two models, of their movement."""
