@@ -34,7 +34,8 @@ def check(command: str) -> None:
     elif program == "sbatch":
         _check_batch(variables, rest)
     elif program == "wandb":
-        cli.commands[rest[0]].make_context(rest[0], rest[1:])
+        # What a run will have left is not there yet.
+        cli.commands[rest[0]].make_context(rest[0], ["." if word.startswith("runs/") else word for word in rest[1:]])
     else:
         raise AssertionError(f"no program of ours: {program}")
 
