@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from jsonargparse import Namespace
 from lightning import LightningModule, Trainer
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
 
@@ -96,7 +97,7 @@ class FederatedCLI(LightningCLI):
         """Settles the folder of the run and, where the devices are a number, that there is a process for each."""
         trainer = self.config[str(self.subcommand)].trainer
         trainer.default_root_dir = run_folder(trainer.default_root_dir, os.environ)
-        if trainer.logger and "init_args" in trainer.logger:
+        if isinstance(trainer.logger, Namespace) and "init_args" in trainer.logger:
             trainer.logger.init_args.save_dir = trainer.default_root_dir
         # Lightning's own message about some of this is no message but a traceback.
         if str(trainer.devices).isdigit():
