@@ -1,5 +1,5 @@
 # Needs python3 (3.11 to 3.13) and make. Everything else is put into .uv and .venv, inside this folder.
-.PHONY: demo test lint bench lock clean help
+.PHONY: demo test test-cluster lint bench lock clean help
 .DEFAULT_GOAL := help
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -11,7 +11,7 @@ READY := .venv/.synced
 DEMO := runs/demo
 
 help:  ## list the targets
-	@sed -nE 's/^([a-z]+):.*## (.*)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -nE 's/^([a-z-]+):.*## (.*)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 demo: $(READY)  ## train, record and audit on generated data and handwritten digits: no download, no account, minutes
 	@rm -rf $(DEMO)
@@ -23,6 +23,10 @@ demo: $(READY)  ## train, record and audit on generated data and handwritten dig
 
 test: lint  ## lint, types, import walls, tests (one thread: more only wait for each other on tensors this small)
 	OMP_NUM_THREADS=1 $(BIN)/pytest
+
+test-cluster: $(READY)  ## the batch files on a SLURM of one node of this machine, installed as root on Debian
+	bash tests/cluster/install.sh
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m cluster tests/cluster
 
 lint: $(READY)  ## lint, types, import walls
 	$(BIN)/ruff check .

@@ -14,19 +14,15 @@ from datamodules.deltas import Recording
 from errors import InputError
 from experiments import read_experiment
 from experiments.base import RECOMMENDER_ATTACKS, Choice, Scale
-from experiments.identity_audit import asks_who, attack_identities, has_known_devices, identity_attacks
-from experiments.running import default_jobs, run_cells
-from modules.registry import learner_from
-from reports.evaluation import Evaluation, evaluate, summarise, told_missing
+from experiments.identity_audit import has_known_devices, identity_attacks
+from experiments.running import default_jobs, part_of, run_cells
+from reports.audit import AUDITED, evaluate_recording
+from reports.evaluation import Evaluation, summarise, told_missing
 from reports.outcome import combine, finish, join_runs
 from reports.tables import attacks_then_baselines
+from reports.wandb_log import shows_in_wandb
 
 GATE_PASSED = 3
-AUDITED = [
-    *("auc", "f1", "error", "l1", "l2", "linf", "null_false_positive", "null_false_negative", "coverage"),
-    *("ap", "times-chance", "top1", "top5"),
-]
-"""What is reported of a recording, as far as its attacks can be scored so."""
 
 
 def run(attack: Attack, deltas: str, out: str | None = None, seed: int = 0, victims: int | None = None) -> int:
@@ -46,7 +42,12 @@ def run(attack: Attack, deltas: str, out: str | None = None, seed: int = 0, vict
 
 
 def audit(
-    deltas: str, out: str | None = None, seed: int = 0, victims: int | None = None, gate: dict[str, float] | None = None
+    deltas: str,
+    out: str | None = None,
+    seed: int = 0,
+    victims: int | None = None,
+    gate: dict[str, float] | None = None,
+    wandb: str | None = None,
 ) -> int:
     """Runs every attack whose needs the recording meets.
 
@@ -56,11 +57,12 @@ def audit(
         seed: seed of the attacks' draws.
         victims: attack only so many victims, drawn at random.
         gate: by metric, the highest mean that passes, e.g. ``{"auc": 0.6}``; exit status 3 when an attack exceeds it.
+        wandb: Weights & Biases project to log table and figures to; offline unless you have logged in.
     """
     attacks = [kind() for name, kind in RECOMMENDER_ATTACKS.items() if not name.startswith("raifle")]
     if has_known_devices(Recording(deltas)):
         attacks = identity_attacks()
-    status, evaluation = _attack_recording(attacks, deltas, out, seed, victims)
+    status, evaluation = _attack_recording(attacks, deltas, out, seed, victims, wandb)
     print("\n".join(told_missing(evaluation.missing)))
     return GATE_PASSED if status == 0 and _exceeds(evaluation, gate or {}) else status
 
@@ -74,6 +76,8 @@ def reproduce(
     scale: Scale = "small",
     out: str | None = None,
     jobs: int | None = None,
+    part: str | None = None,
+    wandb: str | None = None,
 ) -> int:
     """Fills a paper's table; finished cells are kept, so a run that was stopped goes on.
 
@@ -86,6 +90,9 @@ def reproduce(
         scale: ``paper`` for all clients of every data set.
         out: where the results go; None for runs/NAME.
         jobs: cells run at once, each in a process with one thread; by default one per core where cells are small.
+        part: only every N-th cell from the I-th on, as ``I/N`` with I from 0, for several machines that share ``out``;
+            the report is made without it, once all parts are done.
+        wandb: Weights & Biases project to log table and figures to; offline unless you have logged in.
     """
     start = time.perf_counter()
     experiment = read_experiment(Path(config))
@@ -95,7 +102,10 @@ def reproduce(
     if jobs < 1:
         raise InputError(expected="--jobs of at least 1", found=str(jobs), way_out="Leave it out to use every core.")
     choice = Choice(root=root, data=data, scale=scale, seeds=seeds, victims=victims, progress=jobs == 1)
-    evaluations = run_cells(list(experiment.cells(choice)), directory, jobs=jobs, name=experiment.experiment)
+    cells = part_of(list(experiment.cells(choice)), part)
+    evaluations = run_cells(cells, directory, jobs=jobs, name=experiment.experiment)
+    if part is not None:
+        return 0
     fingerprints = [experiment.source(name, root).fingerprint for name in experiment.names(choice)]
     source = {key: " ".join(print_[key] for print_ in fingerprints) for key in ("name", "sha256")}
     finish(
@@ -107,6 +117,7 @@ def reproduce(
         seconds=time.perf_counter() - start,
         metrics=experiment.metrics,
         threat_models={name: experiment.known_attacks[name].threat_model for name in experiment.attacks},
+        shows=shows_in_wandb(wandb, directory),
     )
     return 0
 
@@ -125,29 +136,22 @@ def report(directories: list[str], out: str = "runs/report") -> int:
 
 
 def _attack_recording(
-    attacks: Sequence[Attack], deltas: str, out: str | None, seed: int, victims: int | None
+    attacks: Sequence[Attack], deltas: str, out: str | None, seed: int, victims: int | None, wandb: str | None = None
 ) -> tuple[int, Evaluation]:
     start = time.perf_counter()
     recording = Recording(deltas)
-    manifest = recording.manifest
     directory = Path(out) if out else Path(deltas).parent
-    setting = {"data": manifest.data["name"]}
-    if manifest.learner is not None and manifest.learner["name"] != "fncf":
-        setting["learner"] = manifest.learner["name"]
-    learner = learner_from(manifest.learner)
-    if all(asks_who(attack) for attack in attacks):
-        evaluation = attack_identities(recording, attacks, seed=seed, setting=setting)
-    else:
-        evaluation = evaluate(recording, attacks, seed=seed, setting=setting, learner=learner, victims=victims)
+    evaluation = evaluate_recording(recording, attacks, seed=seed, victims=victims)
     finish(
         evaluation,
         directory=directory,
         experiment=directory.resolve().name,
-        data=manifest.data,
+        data=recording.manifest.data,
         seed=seed,
         seconds=time.perf_counter() - start,
         metrics=AUDITED,
         threat_models={attack.name: attack.threat_model for attack in attacks if attack.name not in evaluation.missing},
+        shows=shows_in_wandb(wandb, directory),
     )
     return 0, evaluation
 

@@ -12,6 +12,8 @@ from bench.figure import draw_ratios
 from bench.manipulation import manipulation_times
 from bench.measure import Measure
 from bench.memory import memory_while_attacking
+from bench.processes import process_times
+from bench.reading import reading_back
 from bench.recording import recording_times
 from reports.provenance import hardware, versions
 
@@ -21,7 +23,9 @@ OUT = Path("bench/out")
 def main() -> None:
     """Measures, prints ratios to each job's first piece, writes bench.csv and bench.svg."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--jobs", nargs="+", default=["J2", "J3", "attack", "recording", "memory"])
+    parser.add_argument(
+        "--jobs", nargs="+", default=["J2", "J3", "attack", "recording", "reading", "processes", "memory"]
+    )
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
     jobs: dict[str, Callable[[], list[Measure]]] = {
@@ -29,6 +33,8 @@ def main() -> None:
         "J3": lambda: job_j3(options.repeats),
         "attack": lambda: attack_times(8),
         "recording": lambda: recording_times(options.repeats),
+        "reading": reading_back,
+        "processes": lambda: process_times(options.repeats),
         "memory": memory_while_attacking,
         "manipulation": manipulation_times,
     }

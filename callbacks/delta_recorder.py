@@ -75,7 +75,7 @@ class DeltaRecorder(Callback):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Begins the recording, or continues it where the checkpoint was made."""
-        directory = self._directory(trainer)
+        directory = self.folder(trainer)
         auxiliary = self._auxiliary_bytes(getattr(trainer, "datamodule", None), int(pl_module.seed))  # type: ignore[arg-type]
         manifest = self._manifest(trainer, pl_module, auxiliary)
         if trainer.is_global_zero and (directory / MANIFEST).exists():
@@ -102,28 +102,29 @@ class DeltaRecorder(Callback):
         if users is not None:
             record.client_truth["user"] = users[record.cohort.clients.cpu()]
         try:
-            self._write(self._directory(trainer), record, trainer.global_rank, int(pl_module.seed))  # type: ignore[arg-type]
+            self._write(self.folder(trainer), record, trainer.global_rank, int(pl_module.seed))  # type: ignore[arg-type]
         except OSError as error:
             raise self._disk_error(error, record.round) from error
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
         """A checkpoint of a round is made only when the round is recorded."""
-        self._wait()
+        self.wait()
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """What is measured of a round stands beside its recording."""
-        self._wait()
+        self.wait()
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """The last round is written."""
-        self._wait()
+        self.wait()
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         """What was handed over before is still written; a second error must not hide the first."""
         with contextlib.suppress(InputError):
-            self._wait()
+            self.wait()
 
-    def _directory(self, trainer: Trainer) -> Path:
+    def folder(self, trainer: Trainer) -> Path:
+        """Where the recording lies."""
         return self.directory or Path(trainer.default_root_dir) / "deltas"
 
     def _manifest(self, trainer: Trainer, module: LightningModule, auxiliary: bytes | None) -> Manifest:
@@ -181,7 +182,7 @@ class DeltaRecorder(Callback):
             shard_name("truth", record.round, rank): shard_bytes(truth),
             shard_name("rounds", record.round, rank): shard_bytes(seen),
         }
-        self._wait()
+        self.wait()
         self._writing = record.round, self._writer().submit(_write_shards, directory, rank, shards)
 
     def _writer(self) -> ThreadPoolExecutor:
@@ -190,7 +191,7 @@ class DeltaRecorder(Callback):
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="recorder")
         return self._thread
 
-    def _wait(self) -> None:
+    def wait(self) -> None:
         """Until what was handed over is written and journalled; raises what went wrong."""
         if self._writing is None:
             return

@@ -21,7 +21,6 @@ from experiments.base import Choice, PaperCell
 from experiments.device_data import make_devices
 from experiments.device_table import DeviceTable, Source, Variant
 from experiments.identity_analyses import ANALYSES, INSTEAD, Material
-from experiments.identity_looks import Look, look_at
 from experiments.recorded_cell import RecordedCell, cell_trainer
 from modules.federated import FederatedModule
 from modules.local_optimizers import LocalTraining
@@ -33,6 +32,7 @@ from modules.text_model import FederatedText
 from reports.anonymity import MODEL
 from reports.evaluation import Evaluation
 from reports.identities import evaluate_identities
+from reports.identity_looks import Look, look_at
 from reports.results import VictimRow
 
 CENTRAL = "central-model"

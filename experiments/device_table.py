@@ -12,9 +12,9 @@ from experiments.base import PaperExperiment
 from experiments.device_data import DEVICE_DATA, Mitigated, make_devices
 from experiments.identity_analyses import ANALYSES
 from experiments.identity_attacks import IDENTITY_ATTACKS
-from experiments.identity_looks import Look
 from experiments.options import check_names
 from modules.local_optimizers import LocalTraining
+from reports.identity_looks import Look
 
 
 @dataclass(frozen=True, kw_only=True)

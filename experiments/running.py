@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ import torch
 from joblib import Parallel, delayed, parallel_config
 from tqdm import tqdm
 
+from errors import InputError
 from experiments.base import PaperCell
 from reports.evaluation import Evaluation
 
@@ -19,6 +21,26 @@ Finished = tuple[Evaluation, dict[str, float]]
 def default_jobs(*, small_cells: bool) -> int:
     """How many cells to run at once: as many as there are cores where each keeps one core busy."""
     return len(os.sched_getaffinity(0)) if small_cells else 1
+
+
+def part_of(cells: Sequence[PaperCell], part: str | None) -> list[PaperCell]:
+    """Every N-th cell from the I-th on.
+
+    Args:
+        cells: all cells.
+        part: ``I/N``, I from 0 to N - 1; None for all cells.
+
+    Raises:
+        InputError: it is no such part.
+    """
+    if part is None:
+        return list(cells)
+    found = re.fullmatch(r"(\d+)/(\d+)", part)
+    if found is None or int(found[1]) >= int(found[2]):
+        raise InputError(
+            expected="--part I/N with I from 0 to N - 1", found=part, way_out="The parts of two are 0/2 and 1/2."
+        )
+    return list(cells)[int(found[1]) :: int(found[2])]
 
 
 def run_cells(cells: Sequence[PaperCell], directory: Path, *, jobs: int, name: str) -> list[Evaluation]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from lightning import LightningModule, Trainer
+from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 
 
 def fit_quietly(
@@ -28,6 +29,7 @@ def fit_quietly(
             enable_checkpointing=False,
             enable_progress_bar=False,
             enable_model_summary=False,
+            plugins=[LightningEnvironment()],  # one process, even inside a job of several, whose rank zero attacks
         )
         trainer.fit(module)
 

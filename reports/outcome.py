@@ -21,6 +21,7 @@ from reports.results import Result, Run, VictimRow, write_victims
 from reports.scoring import ROC_GRID
 from reports.settings import describe, differing
 from reports.tables import BASELINES, aligned, text_table
+from reports.wandb_log import Show
 
 _MOST_LINES = 14
 """Curves that one figure can hold."""
@@ -36,6 +37,7 @@ def finish(
     seconds: float,
     metrics: Sequence[str],
     threat_models: Mapping[str, ThreatModel],
+    shows: Sequence[Show] = (),
 ) -> Run:
     """Writes the files of a run and prints its table.
 
@@ -48,6 +50,7 @@ def finish(
         seconds: wall time.
         metrics: the metrics to report.
         threat_models: by attack.
+        shows: where else the results and figures are shown.
     """
     everything = summarise([row for row in evaluation.rows if row.metric in metrics])
     everything += interactions_needed(evaluation.rows) + utilities(evaluation.rows)
@@ -64,6 +67,8 @@ def finish(
         directory, run, threat_models=threat_models, figures=drawn, missing=told_missing(evaluation.missing)
     )
     _print(results, page)
+    for show in shows:
+        show(results, drawn)
     return run
 
 

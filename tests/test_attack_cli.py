@@ -187,3 +187,23 @@ def test_paper_values_are_the_papers() -> None:
     assert promise is not None
     assert promise.value == 0.95
     assert paper_value("pac", "success", {"data": "ml-100k", "theorem": 1, "delta": 0.05, "of_bound": 0.5}) is None
+
+
+def test_parts_of_a_table_are_joined_by_a_run_without(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "table.yaml"
+    text = "kind: recommendation\nexperiment: t\nmetrics: [auc]\ndata: [synthetic]\n"
+    cells = "cells: [{epsilon: inf}, {epsilon: 100}, {epsilon: 1}]\n"
+    config.write_text(text + cells + "attacks: {direction: {}, chance: {}}\nsmall_clients: {synthetic: 10}\n")
+    command = ["reproduce", str(config), "--out", str(tmp_path / "out"), "--victims", "10"]
+    assert attack.main([*command, "--part", "0/2"]) == 0
+    assert len(list((tmp_path / "out/cells").glob("*/cell.json"))) == 2
+    assert not (tmp_path / "out/results.json").exists()
+    assert attack.main([*command, "--part", "1/2"]) == 0
+    done = {path: path.stat().st_mtime_ns for path in (tmp_path / "out/cells").glob("*/cell.json")}
+    assert len(done) == 3
+    assert attack.main(command) == 0
+    assert {path: path.stat().st_mtime_ns for path in done} == done
+    assert {r.setting["epsilon"] for r in Run.read(tmp_path / "out/results.json").results} == {"inf", 100, 1}
+    for wrong in ("2/2", "1", "0/0"):
+        assert attack.main([*command, "--part", wrong]) == 2
+        assert "expected --part I/N with I from 0 to N - 1" in capsys.readouterr().err

@@ -43,18 +43,6 @@ def test_trainer_configuration_on_top_of_a_training(
     assert "callbacks.delta_recorder.DeltaRecorder" in names
 
 
-@pytest.mark.parametrize("path", sorted((CONFIGS / "sweeps").glob("*.yaml")), ids=lambda path: path.stem)
-def test_every_value_of_a_sweep_is_accepted(
-    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sweep = yaml.safe_load(path.read_text(encoding="utf-8"))
-    base = ("--config", str(CONFIGS / "train" / "fncf_synthetic.yaml"))
-    for name, choices in sweep["parameters"].items():
-        values = choices["values"]
-        told = [parsed(capsys, monkeypatch, *base, f"--{name}={value}") for value in values]
-        assert len({yaml.safe_dump(configuration) for configuration in told}) == len(values)
-
-
 def test_an_unknown_key_is_refused(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["train.py"])
     config = str(CONFIGS / "train" / "fncf_synthetic.yaml")

@@ -1,9 +1,11 @@
 """Small things that several tests share."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from lightning import Trainer
+from lightning.pytorch.callbacks import Callback
 
 from attacks.base import ITEM_EMBEDDING, ServerView
 from callbacks.delta_recorder import DeltaRecorder
@@ -41,6 +43,7 @@ def train(
     rounds: int,
     ckpt_path: Path | None = None,
     recorder: DeltaRecorder | None = None,
+    more: Sequence[Callback] = (),
     **arguments: object,
 ) -> FNCF:
     """Trains and records in process; leaves ``folder/deltas`` and ``folder/last.ckpt``."""
@@ -57,7 +60,7 @@ def train(
         limit_val_batches=0,
         use_distributed_sampler=False,
         default_root_dir=folder,
-        callbacks=[recorder or DeltaRecorder()],
+        callbacks=[recorder or DeltaRecorder(), *more],
     )
     trainer.fit(module, datamodule=source, ckpt_path=None if ckpt_path is None else str(ckpt_path))
     trainer.save_checkpoint(folder / "last.ckpt")

@@ -1,0 +1,112 @@
+"""Attacks the recording of a training while it trains, or when it ends."""
+
+import functools
+import time
+from pathlib import Path
+
+from lightning import LightningModule, Trainer
+from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.loggers import WandbLogger
+from lightning.pytorch.trainer.states import TrainerFn
+
+from attacks.base import Attack
+from callbacks.delta_recorder import DeltaRecorder
+from datamodules.deltas import Recording
+from errors import InputError
+from reports.audit import AUDITED, evaluate_recording
+from reports.evaluation import summarise
+from reports.outcome import finish
+from reports.wandb_log import leaks, log_results
+
+
+class Audit(Callback):
+    """When the last round is recorded, attacks all rounds, as ``attack.py audit`` would, and logs what leaked.
+
+    It leaves ``results.json``, ``victims.csv`` and ``report.html`` in the run's folder, and gives every logger
+    ``audit/ATTACK/METRIC``, Weights & Biases a table and the figures too: so that a sweep has the leak beside the
+    utility. A training that goes on elsewhere, requeued, is not attacked yet. Rank zero attacks; the other ranks do not
+    wait for it at the end.
+
+    Args:
+        attacks: what to run.
+        victims: attack only so many victims, drawn at random.
+        each_validation: attack the newest recorded round after every validation too, for the numbers alone.
+        seed: seed of the attacks' draws.
+    """
+
+    def __init__(
+        self, *, attacks: list[Attack], victims: int | None = None, each_validation: bool = False, seed: int = 0
+    ) -> None:
+        if not attacks:
+            raise InputError(
+                expected="attacks to audit the training by",
+                found="none",
+                way_out="Give them as in configs/trainer/audit_recommender.yaml, or leave Audit out of callbacks.",
+            )
+        self.attacks = attacks
+        self.victims = victims
+        self.each_validation = each_validation
+        self.seed = seed
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Nothing is attacked that nobody recorded."""
+        self._recorder(trainer)
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Attacks the newest round."""
+        if not self.each_validation or trainer.sanity_checking or trainer.state.fn != TrainerFn.FITTING:
+            return
+        recording = self._recording(trainer)
+        if recording is not None:
+            evaluation = evaluate_recording(
+                recording,
+                self.attacks,
+                seed=self.seed,
+                victims=self.victims,
+                rounds=recording.rounds[-1:],
+                progress=False,
+            )
+            self._log(trainer, leaks(summarise([row for row in evaluation.rows if row.metric in AUDITED])))
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Attacks the whole recording and leaves a report."""
+        start = time.perf_counter()
+        recording = self._recording(trainer)
+        if recording is None:
+            return
+        evaluation = evaluate_recording(recording, self.attacks, seed=self.seed, victims=self.victims)
+        directory = Path(trainer.default_root_dir)
+        shows = [functools.partial(log_results, lg.experiment) for lg in trainer.loggers if isinstance(lg, WandbLogger)]
+        run = finish(
+            evaluation,
+            directory=directory,
+            experiment=directory.resolve().name,
+            data=recording.manifest.data,
+            seed=self.seed,
+            seconds=time.perf_counter() - start,
+            metrics=AUDITED,
+            threat_models={a.name: a.threat_model for a in self.attacks if a.name not in evaluation.missing},
+            shows=shows,
+        )
+        self._log(trainer, leaks(run.results))
+
+    def _recording(self, trainer: Trainer) -> Recording | None:
+        """The recording, once every rank has written its shards; None on other ranks than zero."""
+        recorder = self._recorder(trainer)
+        recorder.wait()
+        trainer.strategy.barrier("recorded")
+        return Recording(recorder.folder(trainer)) if trainer.is_global_zero else None
+
+    def _recorder(self, trainer: Trainer) -> DeltaRecorder:
+        for callback in trainer.callbacks:  # type: ignore[attr-defined]
+            if isinstance(callback, DeltaRecorder):
+                return callback
+        raise InputError(
+            expected="a DeltaRecorder among the callbacks",
+            found="Audit without one",
+            way_out="Add callbacks.delta_recorder.DeltaRecorder: Audit attacks what it writes.",
+        )
+
+    def _log(self, trainer: Trainer, numbers: dict[str, float]) -> None:
+        for logger in trainer.loggers:
+            logger.log_metrics(numbers, step=trainer.global_step)

@@ -1,0 +1,93 @@
+"""Gives a SLURM job back to the queue before its time is up, between two rounds."""
+
+import logging
+import os
+import signal
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from lightning import LightningModule, Trainer
+from lightning.pytorch.callbacks import Callback
+
+_logger = logging.getLogger(__name__)
+
+
+class Requeue(Callback):
+    """On SIGUSR1 in a SLURM job: ends the round, saves ``hpc_ckpt_N.ckpt`` in the run's folder, and requeues the job.
+
+    Started again with the same folder, the job goes on from there: Lightning loads the newest such checkpoint.
+
+    Lightning's own handler saves wherever the signal finds each process: in the middle of a round, where some private
+    parameters are trained and others are not, or while another rank waits for a sum. Here the signal is only noted;
+    after each round the ranks agree, so that a requeued training ends in the same model and recording as one that
+    nobody stopped. It must come after every callback that has a state.
+    """
+
+    def __init__(self) -> None:
+        self._asked = False
+        self._before: Any = None
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Takes the signal; Lightning leaves it to whoever has it already."""
+        if job_id(os.environ) is not None:
+            self._before = signal.signal(signal.SIGUSR1, self._note)
+
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Gives the signal back."""
+        if self._before is not None:
+            signal.signal(signal.SIGUSR1, self._before)
+            self._before = None
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Leaves after this round if any rank was asked to.
+
+        Raises:
+            SystemExit: the job is in the queue again; status 0.
+        """
+        job = job_id(os.environ)
+        if job is None or not trainer.strategy.reduce_boolean_decision(self._asked, all=False):
+            return
+        self._asked = False
+        path = next_checkpoint(Path(trainer.default_root_dir))
+        trainer.save_checkpoint(path)
+        trainer.strategy.barrier("checkpoint saved")
+        requeued = trainer.strategy.broadcast(trainer.is_global_zero and _requeued(job))
+        if not requeued:
+            _logger.warning("the job could not be requeued: it goes on; %s is there to resume from", path)
+            return
+        for logger in trainer.loggers:
+            logger.finalize("finished")
+        raise SystemExit(0)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self._asked = True
+
+
+def job_id(environment: Mapping[str, str]) -> str | None:
+    """The SLURM job's number, of an array ``JOB_TASK``; None outside of a job."""
+    array = environment.get("SLURM_ARRAY_JOB_ID")
+    if array is not None:
+        return f"{array}_{environment['SLURM_ARRAY_TASK_ID']}"
+    return environment.get("SLURM_JOB_ID")
+
+
+def next_checkpoint(folder: Path) -> Path:
+    """The name that Lightning will find as the newest in a run's folder."""
+    numbers = [int(path.stem.removeprefix("hpc_ckpt_")) for path in folder.glob("hpc_ckpt_*.ckpt")]
+    return folder / f"hpc_ckpt_{max(numbers, default=0) + 1}.ckpt"
+
+
+def _requeued(job: str) -> bool:
+    try:
+        done = subprocess.run(["scontrol", "requeue", job], capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        _logger.warning("scontrol: %s", error)
+        return False
+    if done.returncode:
+        _logger.warning("scontrol: %s", done.stderr.strip())
+    return done.returncode == 0

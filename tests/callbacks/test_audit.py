@@ -1,0 +1,97 @@
+"""Attacks while training and at its end: what is logged, what is left, what is refused."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from lightning import LightningModule, Trainer
+from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.loggers import CSVLogger
+
+from attacks.interactions.chance import Chance
+from attacks.interactions.direction import Direction
+from callbacks.audit import Audit
+from callbacks.delta_recorder import DeltaRecorder
+from errors import InputError
+from reports.results import Run
+from tests import toys
+
+
+def train(folder: Path, audit: Callback, *, validations: int = 0, record: bool = True) -> dict[str, list[float]]:
+    """Trains four rounds and returns what was logged, in order."""
+    logged: dict[str, list[float]] = {}
+
+    class Kept(CSVLogger):
+        def log_metrics(self, metrics: dict[str, Any], step: int | None = None) -> None:
+            for name, value in metrics.items():
+                logged.setdefault(name, []).append(float(value))
+
+    source = toys.data(users=24, items=120)
+    Trainer(
+        max_steps=4,
+        accelerator="cpu",
+        devices=1,
+        logger=Kept(folder),
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        num_sanity_val_steps=1,
+        val_check_interval=2,
+        limit_val_batches=validations,
+        use_distributed_sampler=False,
+        default_root_dir=folder,
+        callbacks=[DeltaRecorder(), audit] if record else [audit],
+    ).fit(toys.model(source), datamodule=source)
+    return logged
+
+
+def test_the_end_of_a_training_is_attacked(tmp_path: Path) -> None:
+    logged = train(tmp_path, Audit(attacks=[Direction(), Chance()]))
+    results = {(r.attack, r.metric): r for r in Run.read(tmp_path / "results.json").results}
+    assert logged["audit/direction/auc"] == [pytest.approx(results["direction", "auc"].mean)]
+    assert results["direction", "auc"].n == 24
+    assert results["direction", "auc"].ci95[0] > 0.9
+    low, high = results["chance", "auc"].ci95
+    assert low < 0.5 < high
+    assert (tmp_path / "report.html").exists()
+
+
+def test_every_validation_attacks_the_newest_round(tmp_path: Path) -> None:
+    logged = train(tmp_path, Audit(attacks=[Direction()], each_validation=True), validations=1)
+    assert len(logged["audit/direction/auc"]) == 3
+    assert min(logged["audit/direction/auc"]) > 0.9
+
+
+def test_only_so_many_victims(tmp_path: Path) -> None:
+    train(tmp_path, Audit(attacks=[Direction()], victims=5))
+    assert {r.n for r in Run.read(tmp_path / "results.json").results} == {5}
+
+
+class Stops(Callback):
+    """Ends a training as a requeue does."""
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        raise SystemExit(0)
+
+
+def test_a_training_that_goes_on_elsewhere_is_not_attacked_yet(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit):
+        toys.train(tmp_path, rounds=2, more=[Audit(attacks=[Direction()]), Stops()])
+    assert not (tmp_path / "results.json").exists()
+
+
+def test_nothing_to_attack_with_and_nothing_to_attack_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="attacks to audit the training by"):
+        Audit(attacks=[])
+    with pytest.raises(InputError, match="DeltaRecorder"):
+        train(tmp_path, Audit(attacks=[Direction()]), record=False)
+
+
+def test_draws_do_not_touch_the_training(tmp_path: Path) -> None:
+    plain = toys.train(tmp_path / "plain", rounds=2)
+    audited = toys.train(tmp_path / "audited", rounds=2, more=[Audit(attacks=[Chance()])])
+    for name, value in plain.public_parameters().items():
+        assert torch.equal(value, audited.public_parameters()[name])
