@@ -14,6 +14,7 @@ from datamodules.deltas import Recording
 from errors import InputError
 from experiments import read_experiment
 from experiments.base import RECOMMENDER_ATTACKS, Choice, Scale
+from experiments.conversion import convert_dump
 from experiments.identity_audit import asks_who, attack_identities, has_known_devices, identity_attacks
 from experiments.running import default_jobs, run_cells
 from modules.registry import learner_from
@@ -124,6 +125,18 @@ def report(directories: list[str], out: str = "runs/report") -> int:
     return 0
 
 
+def convert(manifest: str, out: str) -> int:
+    """Makes a recording of what another system wrote as .npz or .safetensors files; docs/recording-format.md says how.
+
+    Args:
+        manifest: YAML or JSON that says what the files hold.
+        out: folder of the recording.
+    """
+    rounds = convert_dump(Path(manifest), Path(out))
+    print(f"{rounds} rounds: {out}")
+    return 0
+
+
 def _attack_recording(
     attacks: Sequence[Attack], deltas: str, out: str | None, seed: int, victims: int | None
 ) -> tuple[int, Evaluation]:
@@ -202,7 +215,13 @@ def main(args: Sequence[str] | None = None) -> int:
         return 2
 
 
-COMMANDS: dict[str, Callable[..., int]] = {"run": run, "audit": audit, "reproduce": reproduce, "report": report}
+COMMANDS: dict[str, Callable[..., int]] = {
+    "run": run,
+    "audit": audit,
+    "reproduce": reproduce,
+    "report": report,
+    "convert": convert,
+}
 POSITIONAL: dict[str, dict[str, dict[str, Any]]] = {
     "reproduce": {"config": {"type": str, "help": "a file of configs/paper"}},
     "report": {"directories": {"nargs": "+", "type": str, "help": "folders that hold a results.json"}},
