@@ -1,4 +1,4 @@
-"""Attacks on what was recorded: ``python attack.py run | audit | reproduce | report``."""
+"""Attacks on what was recorded: ``python attack.py run | audit | reproduce | report | convert``."""
 
 import re
 import sys
@@ -18,8 +18,10 @@ from experiments.conversion import convert_dump
 from experiments.identity_audit import asks_who, attack_identities, has_known_devices, identity_attacks
 from experiments.running import default_jobs, run_cells
 from modules.registry import learner_from
+from reports.causes import LOWER_IS_BETTER, explainer
 from reports.evaluation import Evaluation, evaluate, summarise, told_missing
 from reports.outcome import combine, finish, join_runs
+from reports.results import Result
 from reports.tables import attacks_then_baselines
 
 GATE_PASSED = 3
@@ -56,7 +58,8 @@ def audit(
         out: where the results go; None for the folder above the recording.
         seed: seed of the attacks' draws.
         victims: attack only so many victims, drawn at random.
-        gate: by metric, the highest mean that passes, e.g. ``{"auc": 0.6}``; exit status 3 when an attack exceeds it.
+        gate: by metric, how much an attack may tell: the highest mean, e.g. ``{"auc": 0.6}``, of distances and errors
+            the lowest, e.g. ``{"l1": 0.3}``; exit status 3 when an attack tells more.
     """
     attacks = [kind() for name, kind in RECOMMENDER_ATTACKS.items() if not name.startswith("raifle")]
     if has_known_devices(Recording(deltas)):
@@ -161,16 +164,22 @@ def _attack_recording(
         seconds=time.perf_counter() - start,
         metrics=AUDITED,
         threat_models={attack.name: attack.threat_model for attack in attacks if attack.name not in evaluation.missing},
+        explain=explainer(recording, learner, seed=seed),
     )
     return 0, evaluation
 
 
 def _exceeds(evaluation: Evaluation, gate: dict[str, float]) -> bool:
     attacks, _ = attacks_then_baselines(summarise(evaluation.rows))
-    over = [r for r in attacks if r.metric in gate and r.mean > gate[r.metric]]
+    over = [r for r in attacks if r.metric in gate and _tells_more(r, gate[r.metric])]
     for result in over:
-        print(f"gate passed: {result.attack} {result.metric} {result.mean:.3f} > {gate[result.metric]}")
+        sign = "<" if result.metric in LOWER_IS_BETTER else ">"
+        print(f"gate passed: {result.attack} {result.metric} {result.mean:.3f} {sign} {gate[result.metric]}")
     return bool(over)
+
+
+def _tells_more(result: Result, limit: float) -> bool:
+    return result.mean < limit if result.metric in LOWER_IS_BETTER else result.mean > limit
 
 
 def _parser() -> ArgumentParser:
