@@ -129,7 +129,7 @@ def _causes(result: Result, results: Sequence[Result], found: Sequence[Any]) -> 
     explaining = [s for s in found if s.metrics is None or result.metric in s.metrics]
     made = [cause(s.cause, s.told, s.measured) for s in explaining]
     few = _few_victims(result, results)
-    if few is not None:
+    if not made and few is not None:
         made.append(cause("few-victims", *few))
     better = _succeeded(result, results)
     if not made and better is not None:

@@ -53,7 +53,10 @@ def symptoms(views: Sequence[ServerView], *, seed: int) -> list[Symptom]:
         views: of some victims.
         seed: of the bootstrap and of simulated clients.
     """
-    found = [_silence(views), _noise(views, seed), _rank(views, seed), _class_rank(views, seed), _steps(views, seed)]
+    noise = _noise(views, seed)
+    # Noise leads away from every gradient: beside it nothing can be said of the steps.
+    steps = _steps(views, seed) if noise is None else None
+    found = [_silence(views), noise, _rank(views, seed), _class_rank(views, seed), steps]
     return [symptom for symptom in found if symptom is not None]
 
 
@@ -149,8 +152,8 @@ def _steps(views: Sequence[ServerView], seed: int) -> Symptom | None:
     if steps <= 1 or not summary.mean < _HALF:
         return None
     told = (
-        f"many local steps: after {steps:.0f} of them, gradients of the classes at the global model explain only "
-        f"{summary.mean:.0%} of the energy of an update ({summary.low:.0%} to {summary.high:.0%}, n = {summary.n})"
+        f"many local steps: after {steps:.0f} of {local.optimizer}, the classes' gradients at the global model explain "
+        f"only {summary.mean:.0%} of the energy of an update ({summary.low:.0%} to {summary.high:.0%}, n = {summary.n})"
     )
     measured = {"steps": steps, "explained": summary.mean, "low": summary.low, "high": summary.high, "n": summary.n}
     return Symptom("steps", told, measured, _SHARES)
@@ -179,7 +182,7 @@ def _last_layer(view: ServerView) -> Tensor:
 def _explained(changes: Tensor, bases: Tensor) -> Tensor:
     """``(V,)`` share of the energy of changes ``(V, D)`` in the span of ``(K, D)``; NaN where nothing changed."""
     basis = torch.linalg.svd(bases, full_matrices=False)
-    kept = basis.Vh[basis.S > _RANK_TOLERANCE * basis.S[0]]
+    kept = basis.Vh[_RANK_TOLERANCE * basis.S[0] < basis.S]
     energy = changes.square().sum(1)
     return (changes @ kept.T).square().sum(1) / energy.masked_fill(energy == 0, torch.nan)
 

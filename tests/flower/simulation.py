@@ -1,4 +1,4 @@
-"""A Flower simulation of a Decaf configuration: ``python -m tests.flower.simulation CONFIG OUT [ROOT]``.
+"""A Flower simulation of a Decaf configuration: ``python -m tests.flower CONFIG OUT [ROOT]``.
 
 Flower's own clients, server and FedAvg, plain PyTorch in the clients; only the data, the network's classes, the first
 global model and the order of the mini-batches are taken from the configuration, so that the two trainings can be told
@@ -7,7 +7,6 @@ to be one. The server records what it receives.
 
 import functools
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +120,3 @@ def simulate(config: Path, out: Path, root: str | None = None) -> None:
             "init_args": {"num_cpus": 2, "include_dashboard": False},
         },
     )
-
-
-if __name__ == "__main__":
-    simulate(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3] if len(sys.argv) > 3 else None)
