@@ -85,25 +85,31 @@ def client_app(config: Path, root: str | None) -> ClientApp:
     return app
 
 
+def recorded(config: Path, root: str | None, out: Path) -> tuple[RecordingStrategy, ArrayRecord]:
+    """Flower's FedAvg, recorded, and the first global model."""
+    source, module, _ = read(config, root)
+    first = module.public_parameters()
+    known = source.auxiliary()
+    system = System(
+        parameters={name: tuple(value.shape) for name, value in first.items()},
+        data=source.fingerprint,
+        learner=module.learner_description(),
+        auxiliary={"images": known["image"], "labels": known["label"]},
+    )
+    everyone = source.num_clients
+    strategy = FedAvg(fraction_evaluate=0.0, min_train_nodes=everyone, min_available_nodes=everyone)
+    truth = ("class_counts", "partition")
+    return RecordingStrategy(strategy, directory=out, system=system, truth=truth), ArrayRecord(first)
+
+
 def server_app(config: Path, root: str | None, out: Path) -> ServerApp:
-    """Flower's FedAvg, recorded."""
+    """The server as a stranger writes it."""
     app = ServerApp()
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
-        source, module, rounds = read(config, root)
-        first = module.public_parameters()
-        known = source.auxiliary()
-        system = System(
-            parameters={name: tuple(value.shape) for name, value in first.items()},
-            data=source.fingerprint,
-            learner=module.learner_description(),
-            auxiliary={"images": known["image"], "labels": known["label"]},
-        )
-        everyone = source.num_clients
-        fed_avg = FedAvg(fraction_evaluate=0.0, min_train_nodes=everyone, min_available_nodes=everyone)
-        strategy = RecordingStrategy(fed_avg, directory=out, system=system, truth=("class_counts", "partition"))
-        strategy.start(grid=grid, initial_arrays=ArrayRecord(first), num_rounds=rounds)
+        strategy, first = recorded(config, root, out)
+        strategy.start(grid=grid, initial_arrays=first, num_rounds=read(config, root)[2])
 
     return app
 
