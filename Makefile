@@ -12,7 +12,7 @@ FLOWER := .uv/flower
 DEMO := runs/demo
 
 help:  ## list the targets
-	@sed -nE 's/^([a-z-]+):.*## (.*)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -nE 's/^([a-z-]+):.*## (.*)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
 demo: $(READY)  ## train, record and audit on generated data and handwritten digits: no download, no account, minutes
 	@rm -rf $(DEMO)

@@ -198,8 +198,17 @@ def _parser() -> ArgumentParser:
 
 
 def _plain_names(args: Sequence[str]) -> list[str]:
-    """The house writes ``--data.root DIR --data NAME``; a parser cannot hold a key both as value and as group."""
-    return [re.sub(r"^--data\.root(?==|$)", "--root", argument) for argument in args]
+    """The house writes ``--data.root DIR --data NAME``; a parser cannot hold a key both as value and as group.
+
+    It also writes ``--gate auc=0.6``, which the parser knows as ``--gate.auc=0.6``.
+    """
+    plain: list[str] = []
+    for argument in args:
+        if plain and plain[-1] == "--gate" and re.match(r"[\w@-]+=", argument):
+            plain[-1] = f"--gate.{argument}"
+        else:
+            plain.append(re.sub(r"^--data\.root(?==|$)", "--root", argument))
+    return plain
 
 
 def _built(parser: ArgumentParser, chosen: Namespace) -> Namespace:
