@@ -1,5 +1,5 @@
 # Needs python3 (3.11 to 3.13) and make. Everything else is put into .uv and .venv, inside this folder.
-.PHONY: demo test test-cluster lint bench lock clean help
+.PHONY: demo test test-cluster test-flower lint bench lock clean help
 .DEFAULT_GOAL := help
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -8,6 +8,7 @@ PYTHON3 ?= python3
 UV := .uv/bin/uv
 BIN := .venv/bin
 READY := .venv/.synced
+FLOWER := .uv/flower
 DEMO := runs/demo
 
 help:  ## list the targets
@@ -28,6 +29,10 @@ test-cluster: $(READY)  ## the batch files on a SLURM of one node of this machin
 	bash tests/cluster/install.sh
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m cluster tests/cluster
 
+# Flower holds back packages that we need newer, so it has an environment of its own.
+test-flower: $(FLOWER)/.synced  ## record real Flower trainings and compare them with ours; sends no telemetry
+	OMP_NUM_THREADS=1 FLWR_TELEMETRY_ENABLED=0 $(FLOWER)/bin/pytest tests/flower
+
 lint: $(READY)  ## lint, types, import walls
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -37,9 +42,11 @@ lint: $(READY)  ## lint, types, import walls
 bench: $(READY)  ## measure the engine, the attacks and the recorder; writes bench/out/
 	$(BIN)/python -m bench
 
-lock: $(UV)  ## resolve requirements.lock anew (hash-pinned, naming no index, no pre-releases)
-	$(UV) pip compile pyproject.toml --group dev --universal --python-version 3.11 --prerelease disallow \
-		--generate-hashes --no-header --no-annotate --no-emit-index-url --quiet -o requirements.lock
+COMPILE = $(UV) pip compile pyproject.toml --group dev --universal --python-version 3.11 --prerelease disallow \
+	--generate-hashes --no-header --no-annotate --no-emit-index-url --quiet
+lock: $(UV)  ## resolve both locks anew (hash-pinned, naming no index, no pre-releases)
+	$(COMPILE) -o requirements.lock
+	$(COMPILE) --extra flower -o requirements-flower.lock
 
 clean:  ## remove the environment, caches and benchmark output; runs/ stays
 	rm -rf .uv .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache bench/out
@@ -56,3 +63,8 @@ $(READY): requirements.lock | $(UV)
 	test -x $(BIN)/python || $(UV) venv --quiet --python .uv/bin/python .venv
 	$(UV) pip sync --quiet --require-hashes --python $(BIN)/python requirements.lock
 	@touch $(READY)
+
+$(FLOWER)/.synced: requirements-flower.lock | $(UV)
+	test -x $(FLOWER)/bin/python || $(UV) venv --quiet --python .uv/bin/python $(FLOWER)
+	$(UV) pip sync --quiet --require-hashes --python $(FLOWER)/bin/python requirements-flower.lock
+	@touch $@

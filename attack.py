@@ -1,4 +1,4 @@
-"""Attacks on what was recorded: ``python attack.py run | audit | reproduce | report``."""
+"""Attacks on what was recorded: ``python attack.py run | audit | reproduce | report | convert``."""
 
 import re
 import sys
@@ -14,11 +14,15 @@ from datamodules.deltas import Recording
 from errors import InputError
 from experiments import read_experiment
 from experiments.base import RECOMMENDER_ATTACKS, Choice, Scale
+from experiments.conversion import convert_dump
 from experiments.identity_audit import has_known_devices, identity_attacks
 from experiments.running import default_jobs, part_of, run_cells
+from modules.registry import learner_from
 from reports.audit import AUDITED, evaluate_recording
+from reports.causes import LOWER_IS_BETTER, explainer
 from reports.evaluation import Evaluation, summarise, told_missing
 from reports.outcome import combine, finish, join_runs
+from reports.results import Result
 from reports.tables import attacks_then_baselines
 from reports.wandb_log import shows_in_wandb
 
@@ -56,7 +60,8 @@ def audit(
         out: where the results go; None for the folder above the recording.
         seed: seed of the attacks' draws.
         victims: attack only so many victims, drawn at random.
-        gate: by metric, the highest mean that passes, e.g. ``{"auc": 0.6}``; exit status 3 when an attack exceeds it.
+        gate: by metric, how much an attack may tell: the highest mean, e.g. ``{"auc": 0.6}``, of distances and errors
+            the lowest, e.g. ``{"l1": 0.3}``; exit status 3 when an attack tells more.
         wandb: Weights & Biases project to log table and figures to; offline unless you have logged in.
     """
     attacks = [kind() for name, kind in RECOMMENDER_ATTACKS.items() if not name.startswith("raifle")]
@@ -135,6 +140,18 @@ def report(directories: list[str], out: str = "runs/report") -> int:
     return 0
 
 
+def convert(manifest: str, out: str) -> int:
+    """Makes a recording of what another system wrote as .npz or .safetensors files; docs/recording-format.md says how.
+
+    Args:
+        manifest: YAML or JSON that says what the files hold.
+        out: folder of the recording.
+    """
+    rounds = convert_dump(Path(manifest), Path(out))
+    print(f"{rounds} rounds: {out}")
+    return 0
+
+
 def _attack_recording(
     attacks: Sequence[Attack], deltas: str, out: str | None, seed: int, victims: int | None, wandb: str | None = None
 ) -> tuple[int, Evaluation]:
@@ -151,6 +168,7 @@ def _attack_recording(
         seconds=time.perf_counter() - start,
         metrics=AUDITED,
         threat_models={attack.name: attack.threat_model for attack in attacks if attack.name not in evaluation.missing},
+        explain=explainer(recording, learner_from(recording.manifest.learner), seed=seed),
         shows=shows_in_wandb(wandb, directory),
     )
     return 0, evaluation
@@ -158,10 +176,15 @@ def _attack_recording(
 
 def _exceeds(evaluation: Evaluation, gate: dict[str, float]) -> bool:
     attacks, _ = attacks_then_baselines(summarise(evaluation.rows))
-    over = [r for r in attacks if r.metric in gate and r.mean > gate[r.metric]]
+    over = [r for r in attacks if r.metric in gate and _tells_more(r, gate[r.metric])]
     for result in over:
-        print(f"gate passed: {result.attack} {result.metric} {result.mean:.3f} > {gate[result.metric]}")
+        sign = "<" if result.metric in LOWER_IS_BETTER else ">"
+        print(f"gate passed: {result.attack} {result.metric} {result.mean:.3f} {sign} {gate[result.metric]}")
     return bool(over)
+
+
+def _tells_more(result: Result, limit: float) -> bool:
+    return result.mean < limit if result.metric in LOWER_IS_BETTER else result.mean > limit
 
 
 def _parser() -> ArgumentParser:
@@ -180,8 +203,17 @@ def _parser() -> ArgumentParser:
 
 
 def _plain_names(args: Sequence[str]) -> list[str]:
-    """The house writes ``--data.root DIR --data NAME``; a parser cannot hold a key both as value and as group."""
-    return [re.sub(r"^--data\.root(?==|$)", "--root", argument) for argument in args]
+    """The house writes ``--data.root DIR --data NAME``; a parser cannot hold a key both as value and as group.
+
+    It also writes ``--gate auc=0.6``, which the parser knows as ``--gate.auc=0.6``.
+    """
+    plain: list[str] = []
+    for argument in args:
+        if plain and plain[-1] == "--gate" and re.match(r"[\w@-]+=", argument):
+            plain[-1] = f"--gate.{argument}"
+        else:
+            plain.append(re.sub(r"^--data\.root(?==|$)", "--root", argument))
+    return plain
 
 
 def _built(parser: ArgumentParser, chosen: Namespace) -> Namespace:
@@ -206,7 +238,13 @@ def main(args: Sequence[str] | None = None) -> int:
         return 2
 
 
-COMMANDS: dict[str, Callable[..., int]] = {"run": run, "audit": audit, "reproduce": reproduce, "report": report}
+COMMANDS: dict[str, Callable[..., int]] = {
+    "run": run,
+    "audit": audit,
+    "reproduce": reproduce,
+    "report": report,
+    "convert": convert,
+}
 POSITIONAL: dict[str, dict[str, dict[str, Any]]] = {
     "reproduce": {"config": {"type": str, "help": "a file of configs/paper"}},
     "report": {"directories": {"nargs": "+", "type": str, "help": "folders that hold a results.json"}},

@@ -13,7 +13,9 @@ from attacks.base import Attack
 from callbacks.delta_recorder import DeltaRecorder
 from datamodules.deltas import Recording
 from errors import InputError
+from modules.registry import learner_from
 from reports.audit import AUDITED, evaluate_recording
+from reports.causes import explainer
 from reports.evaluation import summarise
 from reports.outcome import finish
 from reports.wandb_log import leaks, log_results
@@ -86,6 +88,7 @@ class Audit(Callback):
             seconds=time.perf_counter() - start,
             metrics=AUDITED,
             threat_models={a.name: a.threat_model for a in self.attacks if a.name not in evaluation.missing},
+            explain=explainer(recording, learner_from(recording.manifest.learner), seed=self.seed),
             shows=shows,
         )
         self._log(trainer, leaks(run.results))

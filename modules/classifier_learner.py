@@ -40,6 +40,11 @@ class ImageLearner:
         """See `attacks.base.ClassifierLearner.output_layer`."""
         return OUTPUT
 
+    @property
+    def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shape of every parameter of the network, by name."""
+        return {name: tuple(value.shape) for name, value in self._template.named_parameters()}
+
     @functools.cached_property
     def _template(self) -> Classifier:
         return build_classifier(

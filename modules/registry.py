@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from attacks.base import Learner, LocalLearner
+from datamodules.parameter_check import Shapes, check_shapes
 from defenses.update_l1 import UpdateL1
 from errors import InputError
 from modules.classifier_learner import ImageLearner
@@ -46,6 +47,22 @@ def learner_from(description: Mapping[str, Any] | None) -> LocalLearner | None:
             found=str(error),
             way_out="Record again with this version, or set learner to null in the manifest.",
         ) from error
+
+
+def check_learner(description: Mapping[str, Any] | None, parameters: Shapes, *, where: str) -> None:
+    """Refuses a learner whose network has other parameters than a recording; of some learners that cannot be told.
+
+    Args:
+        description: see `learner_from`.
+        parameters: the recording's shapes by name, in any order.
+        where: who describes the recording, for the message.
+
+    Raises:
+        InputError: they differ, or see `learner_from`.
+    """
+    learner = learner_from(description)
+    if isinstance(learner, ImageLearner):
+        check_shapes(learner.parameter_shapes, parameters, where=where, ordered=False)
 
 
 def _fncf(*, user_dim: int, local: Mapping[str, Any], update_l1: Mapping[str, Any] | None) -> Learner:

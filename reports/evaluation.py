@@ -18,7 +18,7 @@ from datamodules.deltas import Recording
 from datamodules.keys import generator_for
 from reports.papers import paper_value
 from reports.results import Profile, Result, VictimRow
-from reports.scoring import ROC_GRID, Scores, score
+from reports.scoring import ROC_GRID, TRUTH, Scores, score
 
 
 @dataclass
@@ -146,6 +146,10 @@ def _attack(
     result: Evaluation,
     roc: Mapping[str, "_Mean"],
 ) -> None:
+    unknown = [name for name in TRUTH.get(attack.estimates, ()) if name not in truth]
+    if unknown:
+        result.missing[attack.name] = f"without {', '.join(unknown)} in truth/ of the recording it cannot be scored"
+        return
     if _reads_popularity(attack) and view.served is not None:
         view = dataclasses.replace(view, auxiliary={POPULARITY: _others(view, truth["labels"], counts)})
     lacking = view.missing(attack.threat_model.needs)
@@ -270,7 +274,9 @@ def _popularity(recording: Recording) -> dict[int, int]:
     for view in recording.views(rounds=recording.rounds[:1]):
         if view.served is None:
             return {}
-        labels = recording.truth(view)["labels"]
+        labels = recording.truth(view).get("labels")
+        if labels is None:
+            return {}
         for item in view.served[labels > 0.5].tolist():
             counts[item] += 1
     return counts

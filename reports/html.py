@@ -33,6 +33,7 @@ def write_report(
     threat_models: Mapping[str, ThreatModel],
     figures: Sequence[tuple[str, str]] = (),
     missing: Sequence[str] = (),
+    causes: Sequence[str] = (),
 ) -> Path:
     """Writes report.html.
 
@@ -42,6 +43,7 @@ def write_report(
         threat_models: by attack.
         figures: captions and SVG texts, made by `reports.figures`.
         missing: sentences on what could not run.
+        causes: sentences on why attacks told little.
     """
     environment = Environment(loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined)
     attacks, baselines = attacks_then_baselines(run.results)
@@ -51,6 +53,7 @@ def write_report(
         headline=headline(run.results),
         notes=generated,
         missing=missing,
+        causes=causes,
         header=HEADER,
         wide=pivot(run.results),
         attacks=table_rows(attacks),

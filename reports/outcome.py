@@ -9,6 +9,7 @@ import torch
 from attacks.base import ThreatModel
 from reports import figures
 from reports.anonymity import privacy_utility_figures, utilities
+from reports.causes import Explain, as_json, told_causes
 from reports.compositions import composition_figures, write_compositions
 from reports.curves import axis_of, curve_figures, interactions_needed
 from reports.dots import beside
@@ -37,6 +38,7 @@ def finish(
     seconds: float,
     metrics: Sequence[str],
     threat_models: Mapping[str, ThreatModel],
+    explain: Explain | None = None,
     shows: Sequence[Show] = (),
 ) -> Run:
     """Writes the files of a run and prints its table.
@@ -50,12 +52,15 @@ def finish(
         seconds: wall time.
         metrics: the metrics to report.
         threat_models: by attack.
+        explain: says why attacks failed, None to leave that out.
         shows: where else the results and figures are shown.
     """
     everything = summarise([row for row in evaluation.rows if row.metric in metrics])
     everything += interactions_needed(evaluation.rows) + utilities(evaluation.rows)
     results = [result for result in everything if result.metric in metrics]
-    run = Run(experiment, command(), seed, commit(), versions(), dict(data), hardware(), seconds, results)
+    causes = [] if explain is None else explain(results)
+    provenance = (experiment, command(), seed, commit(), versions(), dict(data), hardware(), seconds)
+    run = Run(*provenance, results, dict(evaluation.missing), as_json(causes))
     run.write(directory)
     if evaluation.rows:
         write_victims(directory / "victims.csv", evaluation.rows)
@@ -64,9 +69,16 @@ def finish(
     drawn = _figures(evaluation, results, metrics[0]) + curve_figures(everything, metrics[:2]) + evaluation.figures
     drawn += privacy_utility_figures(everything)
     page = write_report(
-        directory, run, threat_models=threat_models, figures=drawn, missing=told_missing(evaluation.missing)
+        directory,
+        run,
+        threat_models=threat_models,
+        figures=drawn,
+        missing=told_missing(evaluation.missing),
+        causes=told_causes(causes),
     )
     _print(results, page)
+    if causes:
+        print("\n".join(["why attacks told little:", *(f"  {sentence}" for sentence in told_causes(causes))]))
     for show in shows:
         show(results, drawn)
     return run
@@ -100,6 +112,8 @@ def join_runs(directories: Sequence[Path], out: Path, threat_models: Mapping[str
         first.hardware,
         sum(run.seconds for run in runs),
         [result for run in runs for result in run.results],
+        {name: reason for run in runs for name, reason in run.not_run.items()},
+        [cause for run in runs for cause in run.causes],
     )
     joined.write(out)
     used = {result.attack for result in joined.results}

@@ -119,6 +119,9 @@ class Run:
         hardware: what it ran on.
         seconds: wall time.
         results: the cells.
+        not_run: by attack that could not run, what it lacks.
+        causes: of attacks that told hardly more than guessing: ``attack``, ``setting``, ``metric``, ``cause``, ``told``
+            and what was ``measured``.
     """
 
     experiment: str
@@ -130,6 +133,8 @@ class Run:
     hardware: str
     seconds: float
     results: list[Result] = field(default_factory=list)
+    not_run: dict[str, str] = field(default_factory=dict)
+    causes: list[dict[str, Any]] = field(default_factory=list)
 
     def write(self, directory: Path) -> Path:
         """Writes results.json; NaN becomes null."""

@@ -42,6 +42,12 @@ class Scores:
     profiles: Tensor | None = None
 
 
+TRUTH: dict[type[Estimate], tuple[str, ...]] = {
+    CompositionEstimate: ("class_counts",),
+    InteractionEstimate: ("labels",),
+    VectorEstimate: ("user_vector", "labels"),
+}
+"""What must be known of the victims to score each kind of estimate."""
 Scorer = Callable[[Any, ServerView, Mapping[str, Tensor]], Scores]
 
 

@@ -56,6 +56,7 @@ def test_audit_leaves_results_victims_and_a_report(deltas: Path, tmp_path: Path)
 def test_the_gate_is_an_exit_status(deltas: Path, tmp_path: Path) -> None:
     command = ["audit", "--deltas", str(deltas), "--out", str(tmp_path), "--victims", "6"]
     assert attack.main([*command, "--gate", '{"auc": 0.01}']) == 3
+    assert attack.main([*command, "--gate", "auc=0.01"]) == 3
     assert attack.main([*command, "--gate", '{"auc": 1.0}']) == 0
 
 

@@ -82,8 +82,13 @@ def test_the_search_for_pickle_finds_it(source: str) -> None:
     assert len(unsafe_in(source)) == 1
 
 
-def test_lock_is_pinned_by_hash_and_holds_no_pre_release() -> None:
-    text = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+LOCKS = {"requirements.lock": [], "requirements-flower.lock": ["flower"]}
+"""Every lock and the extras that it holds."""
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_lock_is_pinned_by_hash_and_holds_no_pre_release(lock: str) -> None:
+    text = (ROOT / lock).read_text(encoding="utf-8")
     entries = re.split(r"\n(?=\S)", text.strip())
     assert len(entries) > 50
     for entry in entries:
@@ -92,12 +97,12 @@ def test_lock_is_pinned_by_hash_and_holds_no_pre_release() -> None:
         assert not re.match(r"\S+==[0-9.]*[0-9](a|b|rc|\.dev)[0-9]", entry), entry[:80]
 
 
-def test_lock_holds_every_dependency() -> None:
+@pytest.mark.parametrize(("lock", "extras"), LOCKS.items())
+def test_lock_holds_every_dependency(lock: str, extras: list[str]) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     wanted = project["project"]["dependencies"] + project["dependency-groups"]["dev"]
-    locked = set(
-        re.findall(r"^([a-z0-9._-]+)==", (ROOT / "requirements.lock").read_text(encoding="utf-8"), re.MULTILINE)
-    )
+    wanted += [name for extra in extras for name in project["project"]["optional-dependencies"][extra]]
+    locked = set(re.findall(r"^([a-z0-9._-]+)==", (ROOT / lock).read_text(encoding="utf-8"), re.MULTILINE))
     assert {re.split(r"[^a-z0-9.-]", name.lower())[0].replace("_", "-") for name in wanted} <= locked
 
 
@@ -106,7 +111,9 @@ def test_every_dependency_has_a_bound_and_a_reason() -> None:
     dependencies = [line for line in lines if re.match(r'\s+"[a-z0-9-]+(\[\w+\])?[<>=~]', line)]
     names = [line for line in lines if re.match(r'\s+"[a-z0-9-]+",?\s*(#.*)?$', line)]
     project = tomllib.loads("\n".join(lines))
+    extras = project["project"]["optional-dependencies"].values()
     count = len(project["project"]["dependencies"]) + len(project["dependency-groups"]["dev"])
+    count += sum(len(extra) for extra in extras)
     assert len(dependencies) == count, f"without a bound: {names}"
     assert [line for line in dependencies if not re.search(r"#\s*\S.{10,}", line)] == []
 

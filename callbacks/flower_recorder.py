@@ -1,0 +1,242 @@
+"""Flower strategies that record what their server receives, so that every attack runs on a Flower training.
+
+Wrap the strategy, train as before, then ``python attack.py audit --deltas DIR``. Of Flower's two interfaces,
+`RecordingStrategy` wraps a strategy of messages (``flwr.serverapp.strategy``) and `RecordingLegacyStrategy` one of
+parameter lists (``flwr.server.strategy``). What a strategy decides is left to it; replies are recorded as they come in.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.common import FitIns, FitRes, Parameters, Scalar, parameters_to_ndarrays
+from flwr.server.client_manager import ClientManager
+from flwr.server.client_proxy import ClientProxy
+from flwr.server.strategy import Strategy as LegacyStrategy
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy
+from torch import Tensor
+
+from datamodules.parameter_check import Shapes, named
+from datamodules.recording_writer import RecordingWriter, Sent, System
+from errors import InputError
+from modules.registry import check_learner
+
+_PLAIN = (bool, int, float, str)
+
+
+class _Recorder:
+    """Where rounds go, whichever interface they come from.
+
+    Args:
+        directory: folder of the recording.
+        system: the model and what else is public; the strategy and its settings are added.
+        strategy: what is wrapped.
+    """
+
+    def __init__(self, directory: str | Path, system: System, strategy: object) -> None:
+        check_learner(system.learner, system.parameters, where="the description of the system")
+        self.directory, self.system, self.strategy = Path(directory), system, strategy
+        self._writer: RecordingWriter | None = None
+        self.model: dict[str, Tensor] = {}
+
+    def begin(self, model: dict[str, Tensor], config: Mapping[str, Any]) -> None:
+        """Takes the global model of a round that begins; the first one makes the folder a recording."""
+        self.model = model
+        if self._writer is None:
+            settings = {name: value for name, value in vars(self.strategy).items() if isinstance(value, _PLAIN)}
+            told = {
+                "system": "flower",
+                "strategy": f"{type(self.strategy).__module__}.{type(self.strategy).__qualname__}",
+                "settings": settings,
+                "config": {name: value for name, value in config.items() if isinstance(value, _PLAIN)},
+            }
+            system = replace(
+                self.system,
+                origin={**told, **self.system.origin},
+                versions={"flwr": version("flwr"), **self.system.versions},
+            )
+            self._writer = RecordingWriter(self.directory, system)
+            self._writer.declare()
+
+    def write(self, number: int, sent: Iterable[Sent], clients: int) -> None:
+        """Writes the round that has begun."""
+        assert self._writer is not None
+        self._writer.write(number, self.model, sent, clients)
+
+
+class RecordingStrategy(Strategy):
+    """A strategy of messages that is recorded.
+
+    Args:
+        strategy: decides everything.
+        directory: folder of the recording; it must hold none.
+        system: the model's parameters in their order, the data's name, and whatever else is public.
+        truth: names of the clients' training metrics that only an evaluation may open, e.g. ``class_counts``: in a
+            real deployment clients do not send them, in an audit they say what there was to be told.
+        examples_key: the metric that holds a client's number of examples.
+
+    Raises:
+        InputError: while training, a client's parameters are not those described, by name, order or shape.
+    """
+
+    def __init__(
+        self,
+        strategy: Strategy,
+        *,
+        directory: str | Path,
+        system: System,
+        truth: Sequence[str] = (),
+        examples_key: str = "num-examples",
+    ) -> None:
+        if type(strategy).start is not Strategy.start:
+            raise InputError(
+                expected="a strategy that leaves Flower's loop over the rounds as it is",
+                found=f"{type(strategy).__name__} with a loop of its own",
+                way_out="Record with a strategy that overrides configure_train and aggregate_train only.",
+            )
+        self.strategy, self.truth, self.examples_key = strategy, tuple(truth), examples_key
+        self._recorder = _Recorder(directory, system, strategy)
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Keeps the global model that the round begins with."""
+        where = f"the global model before round {server_round}"
+        self._recorder.begin(_tensors(arrays, self._recorder.system.parameters, where), dict(config))
+        return self.strategy.configure_train(server_round, arrays, config, grid)
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Records the replies before they are aggregated."""
+        received = list(replies)
+        whole = [message for message in received if message.has_content()]
+        self._recorder.write(server_round, (self._sent(message) for message in whole), len(whole))
+        return self.strategy.aggregate_train(server_round, received)
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Left to the strategy."""
+        return self.strategy.configure_evaluate(server_round, arrays, config, grid)
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        """Left to the strategy."""
+        return self.strategy.aggregate_evaluate(server_round, replies)
+
+    def summary(self) -> None:
+        """Left to the strategy."""
+        self.strategy.summary()
+
+    def _sent(self, message: Message) -> Sent:
+        node = message.metadata.src_node_id
+        where = f"the reply of node {node}"
+        records = list(message.content.array_records.values())
+        if len(records) != 1:
+            raise InputError(
+                expected="one ArrayRecord with the trained model",
+                found=f"{len(records)} in {where}",
+                way_out="Send what else clients have to say as metrics.",
+            )
+        metrics = {name: value for record in message.content.metric_records.values() for name, value in record.items()}
+        return Sent(
+            client=str(node),
+            examples=int(_metric(metrics, self.examples_key, where)),
+            arrays=_tensors(records[0], self._recorder.system.parameters, where),
+            truth={name: _numbers(_metric(metrics, name, where)) for name in self.truth},
+            where=where,
+        )
+
+
+class RecordingLegacyStrategy(LegacyStrategy):
+    """A strategy of parameter lists that is recorded; its lists have no names, so their places and shapes count.
+
+    Args:
+        strategy: see `RecordingStrategy`.
+        directory: see `RecordingStrategy`.
+        system: see `RecordingStrategy`.
+        truth: see `RecordingStrategy`; these metrics are single numbers or lists as JSON text.
+    """
+
+    def __init__(
+        self, strategy: LegacyStrategy, *, directory: str | Path, system: System, truth: Sequence[str] = ()
+    ) -> None:
+        self.strategy, self.truth = strategy, tuple(truth)
+        self._recorder = _Recorder(directory, system, strategy)
+
+    def initialize_parameters(self, client_manager: ClientManager) -> Parameters | None:
+        """Left to the strategy."""
+        return self.strategy.initialize_parameters(client_manager)
+
+    def configure_fit(
+        self, server_round: int, parameters: Parameters, client_manager: ClientManager
+    ) -> list[tuple[ClientProxy, FitIns]]:
+        """Keeps the global model that the round begins with."""
+        instructions = self.strategy.configure_fit(server_round, parameters, client_manager)
+        config = instructions[0][1].config if instructions else {}
+        self._recorder.begin(self._tensors(parameters, f"the global model before round {server_round}"), config)
+        return instructions
+
+    def aggregate_fit(
+        self,
+        server_round: int,
+        results: list[tuple[ClientProxy, FitRes]],
+        failures: list[tuple[ClientProxy, FitRes] | BaseException],
+    ) -> tuple[Parameters | None, dict[str, Scalar]]:
+        """Records the results before they are aggregated."""
+        self._recorder.write(server_round, (self._sent(*result) for result in results), len(results))
+        return self.strategy.aggregate_fit(server_round, results, failures)
+
+    def configure_evaluate(self, server_round: int, parameters: Parameters, client_manager: ClientManager) -> Any:
+        """Left to the strategy."""
+        return self.strategy.configure_evaluate(server_round, parameters, client_manager)
+
+    def aggregate_evaluate(self, server_round: int, results: Any, failures: Any) -> Any:
+        """Left to the strategy."""
+        return self.strategy.aggregate_evaluate(server_round, results, failures)
+
+    def evaluate(self, server_round: int, parameters: Parameters) -> tuple[float, dict[str, Scalar]] | None:
+        """Left to the strategy."""
+        return self.strategy.evaluate(server_round, parameters)
+
+    def _sent(self, proxy: ClientProxy, result: FitRes) -> Sent:
+        where = f"the result of client {proxy.cid}"
+        return Sent(
+            client=str(proxy.cid),
+            examples=int(result.num_examples),
+            arrays=self._tensors(result.parameters, where),
+            truth={name: _numbers(_metric(result.metrics, name, where)) for name in self.truth},
+            where=where,
+        )
+
+    def _tensors(self, parameters: Parameters, where: str) -> dict[str, Tensor]:
+        arrays = [torch.from_numpy(array.copy()) for array in parameters_to_ndarrays(parameters)]
+        return named(self._recorder.system.parameters, arrays, where=where)
+
+
+def _tensors(record: ArrayRecord, expected: Shapes, where: str) -> dict[str, Tensor]:
+    """Arrays by name; a record that was made of a list has numbers for names."""
+    arrays = {name: torch.from_numpy(array.numpy().copy()) for name, array in record.items()}
+    if list(arrays) == [str(place) for place in range(len(arrays))] and list(arrays) != list(expected):
+        return named(expected, list(arrays.values()), where=where)
+    return arrays
+
+
+def _metric(metrics: Mapping[str, Any], name: str, where: str) -> Any:
+    if name not in metrics:
+        raise InputError(
+            expected=f"the metric {name!r} from every client",
+            found=f"{', '.join(metrics) or 'none'} in {where}",
+            way_out="Return it with the trained model, or do not ask for it.",
+        )
+    return metrics[name]
+
+
+def _numbers(value: Any) -> Tensor:
+    return torch.as_tensor(json.loads(value) if isinstance(value, str) else value)

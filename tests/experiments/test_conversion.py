@@ -1,0 +1,226 @@
+"""Dumps of other systems become recordings that attacks run on, and what is wrong with a dump is named."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from torch import Tensor
+
+import attack
+from datamodules.deltas import Recording
+from errors import InputError
+from experiments.conversion import convert_dump
+from reports.results import Run
+from tests.foreign_toys import changed_manifest, one_client, rewrite, view, write_dump
+
+
+def told_apart(folder: Path) -> dict[str, Tensor]:
+    """The deltas in the order of the truth's first class counts, which no two clients of the toy share."""
+    recording = Recording(folder)
+    seen = next(recording.views())
+    key = (recording.truth(seen)["class_counts"] * torch.arange(1, 11)).sum(1)
+    return {name: value[key.argsort()] for name, value in seen.deltas.items()}
+
+
+@pytest.mark.parametrize("holds", ["deltas", "models"])
+@pytest.mark.parametrize("per_client", [True, False])
+@pytest.mark.parametrize("safetensors", [True, False])
+def test_every_kind_of_dump_gives_the_same_recording(
+    tmp_path: Path, holds: str, per_client: bool, safetensors: bool
+) -> None:
+    convert_dump(write_dump(tmp_path / "dump"), tmp_path / "plain", progress=False)
+    manifest = write_dump(tmp_path / "other", holds=holds, per_client=per_client, safetensors=safetensors)
+    assert convert_dump(manifest, tmp_path / "out", progress=False) == 1
+    expected, found = told_apart(tmp_path / "plain"), told_apart(tmp_path / "out")
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, atol=2e-7, rtol=0)
+    recording = Recording(tmp_path / "out")
+    assert recording.rounds == [3]
+    for name, value in recording.model(3).items():
+        assert torch.equal(value, view().model[name])
+
+
+def test_a_converted_dump_is_audited_as_our_own_recording_is(tmp_path: Path) -> None:
+    manifest = write_dump(tmp_path / "dump", holds="models")
+    assert attack.main(["convert", "--manifest", str(manifest), "--out", str(tmp_path / "run/deltas")]) == 0
+    assert attack.main(["audit", "--deltas", str(tmp_path / "run/deltas")]) == 0
+    results = {(r.attack, r.metric): r for r in Run.read(tmp_path / "run/results.json").results}
+    assert results["decaf", "l1"].n == 10
+    assert results["decaf", "l1"].ci95[1] < results["uniform-present", "l1"].mean
+    manifest_content = json.loads((tmp_path / "run/deltas/manifest.json").read_text())
+    assert manifest_content["config"]["converted_from"] == {"name": "another system", "version": "7"}
+
+
+def test_names_of_another_system_are_translated(tmp_path: Path) -> None:
+    manifest = write_dump(tmp_path / "dump")
+    content = yaml.safe_load(manifest.read_text())
+    theirs = {name: name.replace("output", "head.linear") for name in content["parameters"]}
+    for place in range(10):
+        rewrite(one_client(manifest, place), lambda arrays: {theirs[name]: value for name, value in arrays.items()})
+    rewrite(manifest.parent / "global.npz", lambda arrays: {theirs[name]: value for name, value in arrays.items()})
+    parameters = {theirs[name]: shape for name, shape in content["parameters"].items()}
+    rename = {their: name for name, their in theirs.items() if name != their}
+    convert_dump(changed_manifest(manifest, parameters=parameters, rename=rename), tmp_path / "out", progress=False)
+    assert list(Recording(tmp_path / "out").manifest.parameters) == list(content["parameters"])
+
+
+def items(tmp_path: Path, *, whole: bool) -> Path:
+    """Two clients of a recommender; the rows of the items they were served, or the whole table."""
+    folder = tmp_path / str(whole)
+    folder.mkdir()
+    table = torch.arange(12.0).reshape(6, 2)
+    clients = []
+    for name, served in (("a", [1, 4]), ("b", [0, 2, 5])):
+        rows = table if whole else table[served]
+        np.savez(folder / f"{name}.npz", **{"item_embedding.weight": rows.numpy(), "served": np.array(served)})
+        clients.append({"client": name, "examples": len(served), "file": f"{name}.npz"})
+        clients[-1]["truth"] = {"labels": [1] + [0] * (len(served) - 1)}
+    content: dict[str, Any] = {"format": 1, "data": {"name": "shop"}, "holds": "deltas"}
+    content |= {"parameters": {"item_embedding.weight": [6, 2]}, "row_parameters": ["item_embedding.weight"]}
+    content |= {"rounds": [{"round": 0, "clients": clients}]}
+    path = folder / "manifest.json"
+    path.write_text(json.dumps(content))
+    return path
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_rows_of_served_items_are_kept(tmp_path: Path, whole: bool) -> None:
+    convert_dump(items(tmp_path, whole=whole), tmp_path / "out", progress=False)
+    recording = Recording(tmp_path / "out")
+    seen = next(recording.views())
+    assert seen.served is not None
+    assert seen.served.tolist() == [[1, 4, -1], [0, 2, 5]]
+    assert seen.deltas["item_embedding.weight"].tolist() == [
+        [[2.0, 3.0], [8.0, 9.0], [0.0, 0.0]],
+        [[0.0, 1.0], [4.0, 5.0], [10.0, 11.0]],
+    ]
+    assert recording.truth(seen)["labels"].tolist() == [[1, 0, 0], [1, 0, 0]]
+    assert attack.main(["audit", "--deltas", str(tmp_path / "out"), "--out", str(tmp_path / "audit")]) == 0
+    assert "row-norm" in {r.attack for r in Run.read(tmp_path / "audit/results.json").results}
+
+
+def reversed_order(arrays: dict[str, Tensor]) -> dict[str, Tensor]:
+    return dict(reversed(arrays.items()))
+
+
+def another_shape(arrays: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {**arrays, "output.bias": arrays["output.bias"][:9]}
+
+
+def another_name(arrays: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name.replace("output.bias", "fc.bias"): value for name, value in arrays.items()}
+
+
+def without_one(arrays: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: value for name, value in arrays.items() if name != "output.bias"}
+
+
+def not_a_number(arrays: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {**arrays, "output.bias": arrays["output.bias"] * torch.nan}
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (reversed_order, ["parameter 1 of", "'body.0.weight' of shape (4, 1, 3, 3)", "'output.bias'", "another order"]),
+        (another_shape, ["'output.bias' of shape (10,)", "'output.bias' of shape (9,)", "another model"]),
+        (another_name, ["'output.bias' of shape (10,)", "'fc.bias' of shape (10,)"]),
+        (without_one, ["'output.bias' of shape (10,)", "nothing"]),
+        (not_a_number, ["finite", "'output.bias'"]),
+    ],
+)
+def test_a_client_with_other_parameters_is_refused(
+    tmp_path: Path, change: Callable[[dict[str, Tensor]], dict[str, Tensor]], told: list[str]
+) -> None:
+    manifest = write_dump(tmp_path / "dump")
+    rewrite(one_client(manifest, 4), change)
+    with pytest.raises(InputError) as refused:
+        convert_dump(manifest, tmp_path / "out", progress=False)
+    assert all(part in str(refused.value) for part in [*told, "phone-4.npz"])
+    assert not (tmp_path / "out/manifest.json").exists()
+
+
+def test_a_mended_dump_is_converted_into_the_same_folder_once(tmp_path: Path) -> None:
+    manifest = write_dump(tmp_path / "dump")
+    one_client(manifest).rename(tmp_path / "away.npz")
+    with pytest.raises(InputError, match=r"nothing at .*phone-0"):
+        convert_dump(manifest, tmp_path / "out", progress=False)
+    (tmp_path / "away.npz").rename(one_client(manifest))
+    convert_dump(manifest, tmp_path / "out", progress=False)
+    with pytest.raises(InputError, match="without a recording"):
+        convert_dump(manifest, tmp_path / "out", progress=False)
+
+
+def second_client(content: dict[str, Any], **change: Any) -> dict[str, Any]:
+    content["rounds"][0]["clients"][1] |= change
+    return content
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda c: second_client(c, client="phone-0"), "phone-0 again"),
+        (lambda c: second_client(c, examples="many"), "number of examples"),
+        (lambda c: second_client(c, examples=-1), "-1"),
+        (lambda c: second_client(c, file=None), "a file of round 3"),
+        (lambda c: second_client(c, truth={}), "the truth"),
+        (lambda c: second_client(c, truth={"class_counts": [1]}), "one shape"),
+        (lambda c: second_client(c, truth={"class_counts": "ten"}), "truth as numbers"),
+        (lambda c: second_client(c, file="phone-1.pt"), "nothing at"),
+        (lambda c: c | {"holds": "gradients"}, "gradients"),
+        (lambda c: c | {"format": 2}, "format 2"),
+        (lambda c: c | {"secret": 1}, "secret"),
+        (lambda c: c | {"data": {}}, "data with a name"),
+        (lambda c: c | {"parameters": {"output.bias": "ten"}}, "'ten'"),
+        (lambda c: c | {"rename": {"nowhere": "x"}}, "'nowhere'"),
+        (lambda c: c | {"rename": {"output.bias": "output.weight"}}, "each name once"),
+        (lambda c: c | {"rounds": [*c["rounds"], *c["rounds"]]}, "each once"),
+        (lambda c: c | {"rounds": [c["rounds"][0] | {"model": None}]}, "global model before round 3"),
+        (lambda c: c | {"releases": [{"clip": "hard"}]}, "releases"),
+        (lambda c: c | {"releases": [{"parameters": ["nowhere"]}]}, "nowhere"),
+        (lambda c: c | {"learner": {"name": "mine"}}, "a learner among"),
+        (lambda c: {key: value for key, value in c.items() if key != "rounds"}, "no 'rounds'"),
+    ],
+)
+def test_a_wrong_manifest_is_refused(tmp_path: Path, change: Callable[[dict[str, Any]], Any], told: str) -> None:
+    manifest = write_dump(tmp_path / "dump")
+    manifest.write_text(yaml.safe_dump(change(yaml.safe_load(manifest.read_text())), sort_keys=False))
+    with pytest.raises(InputError) as refused:
+        convert_dump(manifest, tmp_path / "out", progress=False)
+    assert told in str(refused.value)
+
+
+def test_a_learner_of_another_network_is_refused(tmp_path: Path) -> None:
+    manifest = write_dump(tmp_path / "dump")
+    learner = yaml.safe_load(manifest.read_text())["learner"]
+    learner["arguments"]["network"]["hidden"] = 33
+    with pytest.raises(InputError, match=r"'body.6.bias' of shape \(33,\).*'body.6.bias' of shape \(32,\)"):
+        convert_dump(changed_manifest(manifest, learner=learner), tmp_path / "out", progress=False)
+
+
+@pytest.mark.parametrize("content", [b"", b"no zip", None])
+def test_a_file_that_is_no_plain_array_is_refused(tmp_path: Path, content: bytes | None) -> None:
+    manifest = write_dump(tmp_path / "dump")
+    path = one_client(manifest)
+    if content is None:
+        np.savez(path, **{"output.bias": np.array([{"an": "object"}])})
+    else:
+        path.write_bytes(content)
+    with pytest.raises(InputError, match=r"arrays of numbers in phone-0\.npz"):
+        convert_dump(manifest, tmp_path / "out", progress=False)
+
+
+def test_without_truth_nothing_is_scored_and_it_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    manifest = write_dump(tmp_path / "dump")
+    content = yaml.safe_load(manifest.read_text())
+    for client in content["rounds"][0]["clients"]:
+        client["truth"] = {}
+    manifest.write_text(yaml.safe_dump(content, sort_keys=False))
+    convert_dump(manifest, tmp_path / "out", progress=False)
+    assert attack.main(["audit", "--deltas", str(tmp_path / "out"), "--out", str(tmp_path)]) == 0
+    assert "without class_counts in truth/ of the recording it cannot be scored" in capsys.readouterr().out
