@@ -30,4 +30,4 @@ def test_it_trains_inside_a_job_of_two_tasks(monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setenv(name, value)
     module = Line()
     fit_quietly(module, accelerator="cpu", max_steps=2)
-    assert float(module.weight) == pytest.approx(1.0)
+    assert module.weight.item() == pytest.approx(1.0)
