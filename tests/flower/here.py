@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 
 from flwr.app import ArrayRecord, Message
 from flwr.serverapp.strategy import Strategy
+from flwr.supercore.task_identity import TaskIdentity
 
 Answer = Callable[[Message], Message]
 
@@ -22,4 +23,9 @@ class Here:
 
 
 def start(strategy: Strategy, first: ArrayRecord, answer: Answer, *, nodes: Iterable[int], rounds: int) -> None:
+    TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = (
+        1,
+        1,
+        1,
+    )  # a server app gets these from its runtime
     strategy.start(grid=Here(answer, nodes), initial_arrays=first, num_rounds=rounds)  # type: ignore[arg-type]
