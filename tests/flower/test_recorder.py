@@ -1,7 +1,6 @@
 """The recording strategies with Flower's own types, strategies, clients and loop; only the transport is left out."""
 
 import os
-from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,7 @@ import torch
 os.environ["FLWR_TELEMETRY_ENABLED"] = "0"
 pytest.importorskip("flwr")
 
-from flwr.app import ArrayRecord, Context, Error, Message, MetricRecord, RecordDict
-from flwr.app.user_config import UserConfig
+from flwr.app import ArrayRecord, Error, Message, MetricRecord, RecordDict
 from flwr.common import Code, FitRes, Status, ndarrays_to_parameters
 from flwr.server.strategy import FedAvg as LegacyFedAvg
 from flwr.serverapp.strategy import FedAvg, Strategy
@@ -22,61 +20,9 @@ from callbacks.flower_recorder import RecordingLegacyStrategy, RecordingStrategy
 from datamodules.deltas import Recording
 from datamodules.recording_writer import System
 from errors import InputError
-from modules.local_training import train_clients
-from tests.flower.simulation import client_app, read, recorded
+from tests.flower.here import Answer, start
 
-CONFIG = Path(__file__).resolve().parents[2] / "configs/train/decaf_digits.yaml"
 SHAPES = {"layer.weight": (2, 3), "layer.bias": (2,)}
-Answer = Callable[[Message], Message]
-
-
-class Here:
-    """A grid of nodes that answer in this process."""
-
-    def __init__(self, answer: Answer, nodes: Iterable[int]) -> None:
-        self.answer, self.nodes = answer, list(nodes)
-
-    def get_node_ids(self) -> list[int]:
-        return self.nodes
-
-    def send_and_receive(self, messages: Iterable[Message], timeout: float | None = None) -> list[Message]:
-        return [self.answer(message) for message in messages]
-
-
-def start(strategy: Strategy, first: ArrayRecord, answer: Answer, *, nodes: Iterable[int], rounds: int) -> None:
-    strategy.start(grid=Here(answer, nodes), initial_arrays=first, num_rounds=rounds)  # type: ignore[arg-type]
-
-
-def test_deltas_are_those_of_our_own_engine(tmp_path: Path) -> None:
-    source, module, rounds = read(CONFIG, None)
-    app = client_app(CONFIG, None)
-
-    def answer(message: Message) -> Message:
-        node = message.metadata.dst_node_id
-        config = UserConfig({"partition-id": node - 100})
-        return app(message, Context(1, node, config, RecordDict(), UserConfig()))
-
-    strategy, first = recorded(CONFIG, None, tmp_path)
-    start(strategy, first, answer, nodes=range(100, 110), rounds=rounds)
-    recording = Recording(tmp_path)
-    assert recording.rounds == [1, 2]
-    model = module.public_parameters()
-    for number in recording.rounds:
-        cohort = source.cohort(number - 1)
-        own = train_clients(module.task, model, {}, cohort, module.local, seed=source.seed).deltas
-        (view,) = recording.views(rounds=[number])
-        truth = recording.truth(view)
-        order = truth["partition"].argsort()
-        assert torch.equal(truth["class_counts"][order], source.class_counts())
-        assert torch.equal(view.example_counts[order], cohort.counts)
-        for name, value in own.items():
-            torch.testing.assert_close(recording.model(number)[name], model[name], atol=1e-6, rtol=1e-5)
-            torch.testing.assert_close(view.deltas[name][order], value, atol=2e-6, rtol=1e-4)
-        weights = cohort.counts / cohort.counts.sum()
-        model = {name: value + torch.tensordot(weights, own[name], 1) for name, value in model.items()}
-    assert recording.manifest.config["strategy"] == "flwr.serverapp.strategy.fedavg.FedAvg"
-    assert recording.manifest.config["settings"]["min_train_nodes"] == 10
-    assert set(recording.manifest.versions) > {"flwr"}
 
 
 def reply(arrays: Any, metrics: dict[str, Any] | None = None) -> Answer:
