@@ -1,5 +1,5 @@
 # Needs python3 (3.11 to 3.13) and make. Everything else is put into .uv and .venv, inside this folder.
-.PHONY: demo test lint bench lock clean help
+.PHONY: demo test lint bench bench-peers lock clean help
 .DEFAULT_GOAL := help
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -9,9 +9,10 @@ UV := .uv/bin/uv
 BIN := .venv/bin
 READY := .venv/.synced
 DEMO := runs/demo
+PEERS := pfl fedjax flower
 
 help:  ## list the targets
-	@sed -nE 's/^([a-z]+):.*## (.*)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -nE 's/^([a-z-]+):.*## (.*)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 
 demo: $(READY)  ## train, record and audit on generated data and handwritten digits: no download, no account, minutes
 	@rm -rf $(DEMO)
@@ -33,12 +34,18 @@ lint: $(READY)  ## lint, types, import walls
 bench: $(READY)  ## measure the engine, the attacks and the recorder; writes bench/out/
 	$(BIN)/python -m bench
 
+bench-peers: $(READY) $(PEERS:%=.peers/%/.synced)  ## measure pfl-research, fedjax and Flower beside ours; writes bench/out/
+	$(BIN)/python -m bench.peers
+
 lock: $(UV)  ## resolve requirements.lock anew (hash-pinned, naming no index, no pre-releases)
 	$(UV) pip compile pyproject.toml --group dev --universal --python-version 3.11 --prerelease disallow \
 		--generate-hashes --no-header --no-annotate --no-emit-index-url --quiet -o requirements.lock
+	for peer in $(PEERS); do $(UV) pip compile bench/peers/$$peer.in --universal --python-version 3.11 \
+		--constraint <(sed -nE 's/^(torch==[0-9.]+).*/\1/p' requirements.lock) --prerelease disallow \
+		--generate-hashes --no-header --no-annotate --no-emit-index-url --quiet -o bench/peers/$$peer.lock; done
 
 clean:  ## remove the environment, caches and benchmark output; runs/ stays
-	rm -rf .uv .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache bench/out
+	rm -rf .uv .venv .peers .mypy_cache .ruff_cache .pytest_cache .import_linter_cache bench/out
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(UV):
@@ -52,3 +59,9 @@ $(READY): requirements.lock | $(UV)
 	test -x $(BIN)/python || $(UV) venv --quiet --python .uv/bin/python .venv
 	$(UV) pip sync --quiet --require-hashes --python $(BIN)/python requirements.lock
 	@touch $(READY)
+
+# Each peer has an environment of its own: their needs contradict each other.
+.peers/%/.synced: bench/peers/%.lock | $(UV)
+	test -x .peers/$*/bin/python || $(UV) venv --quiet --python .uv/bin/python .peers/$*
+	$(UV) pip sync --quiet --require-hashes --python .peers/$*/bin/python bench/peers/$*.lock
+	@touch $@

@@ -57,9 +57,7 @@ class ClassificationTask:
         """See `modules.local_training.WrittenTask`; networks that are chains of common layers are."""
         return self._chain is not None
 
-    def client_gradient(
-        self, parameters: Parameters, examples: Parameters, mask: Tensor
-    ) -> tuple[Tensor, Parameters]:
+    def client_gradient(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> tuple[Tensor, Parameters]:
         """See `modules.local_training.WrittenTask`."""
         sink = Collected()
         loss = chain_loss(self._chain or [], parameters, *self.images_and_labels(examples), mask, sink)

@@ -60,9 +60,7 @@ class WrittenTask(Protocol):
     def written(self) -> bool:
         """Whether they are written out for this task's network."""
 
-    def client_gradient(
-        self, parameters: Parameters, examples: Parameters, mask: Tensor
-    ) -> tuple[Tensor, Parameters]:
+    def client_gradient(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> tuple[Tensor, Parameters]:
         """`Task.client_loss` and its gradients by every parameter."""
 
     def client_descent(self, step: Descent, examples: Parameters, mask: Tensor) -> Tensor:
@@ -157,11 +155,21 @@ def _empty_result(
         rows = cohort.rows.get(name)
         shape = (clients, *value.shape) if rows is None else (clients, rows.shape[1], *value.shape[1:])
         old = None if spent is None else spent.deltas.get(name)
-        same = old is not None and old.shape == shape and old.dtype == value.dtype and old.device == value.device
-        deltas[name] = value.new_zeros(shape) if old is None or not same else old if rows is None else old.zero_()
-    kept = {name: torch.empty_like(value, memory_format=torch.contiguous_format) for name, value in private.items()}
+        deltas[name] = _memory(old, value, shape) if rows is None else _memory(old, value, shape).zero_()
+    idle = torch.nonzero(cohort.counts == 0).flatten()
+    for delta in deltas.values() if len(idle) else ():
+        # Nobody will write to these.
+        delta[idle] = 0
+    kept = {name: value.clone(memory_format=torch.contiguous_format) for name, value in private.items()}
     losses = torch.zeros(clients, device=cohort.mask.device)
     return LocalResult(deltas, kept, losses)
+
+
+def _memory(old: Tensor | None, like: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Memory of a shape: the old one, where that is as large or larger and nobody needs it."""
+    if old is None or old.shape[1:] != shape[1:] or len(old) < shape[0]:
+        return like.new_empty(shape)
+    return old[: shape[0]] if old.dtype == like.dtype and old.device == like.device else like.new_empty(shape)
 
 
 def _run(job: _Job, train: Callable[[_Job, Tensor], None], parts: list[Tensor], device: torch.device) -> None:
@@ -383,7 +391,7 @@ def _descend_one(job: _Job, position: Tensor) -> None:
         place = job.result.deltas[name][client]
         if steps > 1:
             torch.sub(after[name], value, out=place)
-        elif place.data_ptr() != after[name].data_ptr():
+        elif steps == 1 and place.data_ptr() != after[name].data_ptr():
             place.copy_(after[name])
     job.result.losses[client] = loss
 

@@ -13,7 +13,8 @@ from jax import lax
 from bench.peers.protocol import Host, Job, Weights, job_folder
 
 Parameters = dict[str, Any]
-_KERNEL = ("NCHW", "OIHW", "NCHW")
+_LAYOUT = ("NHWC", "HWIO", "NHWC")
+"""Channels last, as Haiku has them: the other way XLA is many times slower on a CPU."""
 
 
 def image_loss(parameters: Parameters, batch: Parameters) -> Any:
@@ -21,14 +22,33 @@ def image_loss(parameters: Parameters, batch: Parameters) -> Any:
     hidden = batch["x"]
     for name in ("body.0", "body.2"):
         hidden = lax.conv_general_dilated(
-            hidden, parameters[f"{name}.weight"], (1, 1), "VALID", dimension_numbers=_KERNEL
+            hidden, parameters[f"{name}.weight"], (1, 1), "VALID", dimension_numbers=_LAYOUT
         )
-        hidden = jax.nn.relu(hidden + parameters[f"{name}.bias"][None, :, None, None])
-    hidden = lax.reduce_window(hidden, -jnp.inf, lax.max, (1, 1, 2, 2), (1, 1, 2, 2), "VALID")
-    hidden = hidden.reshape(len(hidden), -1)
-    hidden = jax.nn.relu(hidden @ parameters["body.6.weight"].T + parameters["body.6.bias"])
-    logits = hidden @ parameters["output.weight"].T + parameters["output.bias"]
+        hidden = jax.nn.relu(hidden + parameters[f"{name}.bias"])
+    hidden = lax.reduce_window(hidden, -jnp.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+    hidden = jnp.einsum("nhwc,hwco->no", hidden, parameters["body.6.weight"]) + parameters["body.6.bias"]
+    logits = jax.nn.relu(hidden) @ parameters["output.weight"].T + parameters["output.bias"]
     return optax.softmax_cross_entropy_with_integer_labels(logits, batch["y"]).mean()
+
+
+def to_channels_last(weights: Weights) -> Weights:
+    """torch's layouts to those of `image_loss`."""
+    turned = dict(weights)
+    for name in ("body.0.weight", "body.2.weight"):
+        turned[name] = weights[name].transpose(2, 3, 1, 0)
+    flat = weights["body.6.weight"]
+    size = int((flat.shape[1] // 64) ** 0.5)
+    turned["body.6.weight"] = flat.reshape(-1, 64, size, size).transpose(2, 3, 1, 0)
+    return turned
+
+
+def from_channels_last(weights: Weights) -> Weights:
+    """The layouts of `image_loss` to torch's."""
+    turned = dict(weights)
+    for name in ("body.0.weight", "body.2.weight", "body.6.weight"):
+        turned[name] = weights[name].transpose(3, 2, 0, 1)
+    turned["body.6.weight"] = turned["body.6.weight"].reshape(len(turned["body.6.weight"]), -1)
+    return turned
 
 
 def interaction_loss(parameters: Parameters, batch: Parameters) -> Any:
@@ -72,6 +92,7 @@ def clients_of(job: Job, number: int, users: Any) -> Iterator[tuple[int, Any, Pa
     for place, client in enumerate(job.cohorts[number].tolist()):
         images = job.plan.kind == "images"
         x, y = job.images(number, place) if images else job.pairs(client)
+        x = x.transpose(0, 2, 3, 1) if images else x
         data = fedjax.ClientDataset({"x": x, "y": y.astype(np.int32) if images else y})
         size = job.plan.batch_size or len(y)
         batches = data.shuffle_repeat_batch(batch_size=size, num_epochs=job.plan.epochs, skip_shuffle=True)
@@ -87,12 +108,15 @@ def add(total: Parameters, delta: Parameters, weight: float) -> Parameters:
 def main() -> None:
     """Runs the rounds it is asked for."""
     job = Job(job_folder())
-    model: Parameters = {name: jnp.asarray(value) for name, value in job.weights.items()}
+    images = job.plan.kind == "images"
+    initial = to_channels_last(job.weights) if images else job.weights
+    model: Parameters = {name: jnp.asarray(value) for name, value in initial.items()}
 
     def weights() -> Weights:
-        return {name: np.asarray(value) for name, value in model.items()}
+        found = {name: np.asarray(value) for name, value in model.items()}
+        return from_channels_last(found) if images else found
 
-    users = job.arrays["users"].copy() if job.plan.kind == "interactions" else None
+    users = None if images else job.arrays["users"].copy()
     train, host, number = training(job), Host(weights), 0
     while host.wait():
         total = {name: jnp.zeros_like(value) for name, value in model.items()}

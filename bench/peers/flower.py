@@ -104,7 +104,7 @@ def main() -> None:
     server = ServerApp()
 
     @server.main()  # type: ignore[untyped-decorator]
-    def serve(grid: Grid, context: Context) -> None:
+    def serve(grid: Grid, _: Context) -> None:
         Turns(job, initial).start(grid, initial, num_rounds=10**9)
 
     cores = os.cpu_count() or 1

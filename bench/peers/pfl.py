@@ -1,9 +1,6 @@
-"""pfl-research: its FederatedAveraging and SimulatedBackend, in as many processes as there are cores."""
+"""pfl-research: its FederatedAveraging and SimulatedBackend, in one process or, started by torchrun, in several."""
 
 import os
-import socket
-import subprocess
-import sys
 
 import torch
 from pfl.aggregate.simulate import SimulatedBackend
@@ -13,7 +10,6 @@ from pfl.callback.base import TrainingProcessCallback
 from pfl.data.dataset import Dataset
 from pfl.data.federated_dataset import FederatedDataset
 from pfl.hyperparam import NNTrainHyperParams
-from pfl.internal.ops.selector import get_default_framework_module
 from pfl.metrics import Metrics
 from pfl.model.pytorch import PyTorchModel
 
@@ -65,10 +61,7 @@ class Turns(TrainingProcessCallback):  # type: ignore[misc]
 
 def main() -> None:
     """Runs the rounds it is asked for."""
-    world = os.cpu_count() or 1
-    rank = int(os.environ.get("RANK", "0"))
-    others = _start_others(world) if rank == 0 else []
-    torch.set_num_threads(1)
+    rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     job = Job(job_folder())
     network = network_of(job)
     # pfl asks for the method; nothing is evaluated here.
@@ -84,8 +77,6 @@ def main() -> None:
         users = torch.from_numpy(job.arrays["users"].copy())
         # From here on: what is not trained when the model is made is not sent.
         network.requires_grad_()
-    # Joins the group of processes.
-    get_default_framework_module().distributed.world_size  # noqa: B018
     data = _data(job)
     cohort = job.cohorts.shape[1]
     parameters = NNAlgorithmParams(
@@ -104,8 +95,6 @@ def main() -> None:
         callbacks=[Turns(host, world)],
         send_metrics_to_platform=False,
     )
-    for other in others:
-        other.wait()
 
 
 def _data(job: Job) -> FederatedDataset:
@@ -116,23 +105,10 @@ def _data(job: Job) -> FederatedDataset:
     def make(place: tuple[int, int]) -> Dataset:
         client = int(job.cohorts[place])
         arrays = job.images(*place) if job.plan.kind == "images" else job.pairs(client)
-        return Dataset(arrays, user_id=str(client), metadata={"client": client})
+        # Tensors, because pfl makes 32-bit floats of arrays, of class numbers too.
+        return Dataset([torch.from_numpy(array) for array in arrays], user_id=str(client), metadata={"client": client})
 
     return FederatedDataset(make, lambda: next(places))
-
-
-def _start_others(world: int) -> list[subprocess.Popen[bytes]]:
-    """Starts the other processes, as torchrun would."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(world)}
-    os.environ.update(shared, TORCHELASTIC_RUN_ID="bench", RANK="0", LOCAL_RANK="0")
-    command = [sys.executable, "-m", "bench.peers.pfl", *sys.argv[1:]]
-    return [
-        subprocess.Popen(command, env={**os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank)}, stdout=sys.stderr)
-        for rank in range(1, world)
-    ]
 
 
 if __name__ == "__main__":

@@ -127,7 +127,7 @@ def chain_loss(
     backwards: list[Backward] = []
     values = inputs
     for place, (name, layer) in enumerate(chain):
-        values, backward = _FORWARD[type(layer)](layer, name, parameters, sink, values, place == 0)
+        values, backward = _FORWARD[type(layer)](_Place(layer, name, parameters, sink, values, place == 0))
         backwards.append(backward)
     share = mask.to(values.dtype) / mask.sum().clamp(min=1)
     logs = functional.log_softmax(values, dim=1)
@@ -139,48 +139,60 @@ def chain_loss(
     return -(true * share).sum()
 
 
-def _linear(
-    layer: nn.Module, name: str, parameters: Parameters, sink: Sink, values: Tensor, first: bool
-) -> tuple[Tensor, Backward]:
-    weight, bias = parameters[f"{name}.weight"], parameters.get(f"{name}.bias")
+@dataclass(frozen=True)
+class _Place:
+    """A layer, what it gets, and who takes its gradients; the first layer's is not asked for the gradient by that."""
+
+    layer: nn.Module
+    name: str
+    parameters: Parameters
+    sink: Sink
+    values: Tensor
+    first: bool
+
+    @property
+    def weights(self) -> tuple[Tensor, Tensor | None]:
+        """Weight and bias of the layer."""
+        return self.parameters[f"{self.name}.weight"], self.parameters.get(f"{self.name}.bias")
+
+
+def _linear(at: _Place) -> tuple[Tensor, Backward]:
+    weight, bias = at.weights
 
     def backward(error: Tensor) -> Tensor:
         # Before the sink is given the weight's gradient, which may change the weight.
-        by_values = error if first else product(error, weight.t())
-        sink.take_product(f"{name}.weight", error.t(), values)
+        by_values = error if at.first else product(error, weight.t())
+        at.sink.take_product(f"{at.name}.weight", error.t(), at.values)
         if bias is not None:
-            sink.take(f"{name}.bias", error.sum(0))
+            at.sink.take(f"{at.name}.bias", error.sum(0))
         return by_values
 
-    return product(values, weight, bias), backward
+    return product(at.values, weight, bias), backward
 
 
-def _convolution(
-    layer: nn.Module, name: str, parameters: Parameters, sink: Sink, values: Tensor, first: bool
-) -> tuple[Tensor, Backward]:
+def _convolution(at: _Place) -> tuple[Tensor, Backward]:
+    layer = at.layer
     assert isinstance(layer, nn.Conv2d)
-    weight, bias = parameters[f"{name}.weight"], parameters.get(f"{name}.bias")
+    weight, bias = at.weights
     shape = (layer.stride, layer.padding, layer.dilation)
 
     def backward(error: Tensor) -> Tensor:
-        wanted = [not first, True, bias is not None]
+        wanted = [not at.first, True, bias is not None]
         sizes = None if bias is None else bias.shape
         by_values, by_weight, by_bias = _aten.convolution_backward(
-            error, values, weight, sizes, *shape, False, [0, 0], layer.groups, wanted
+            error, at.values, weight, sizes, *shape, False, [0, 0], layer.groups, wanted
         )
-        sink.take(f"{name}.weight", by_weight)
+        at.sink.take(f"{at.name}.weight", by_weight)
         if bias is not None:
-            sink.take(f"{name}.bias", by_bias)
-        return error if first else by_values
+            at.sink.take(f"{at.name}.bias", by_bias)
+        return error if at.first else by_values
 
-    return functional.conv2d(values, weight, bias, *shape, layer.groups), backward
+    return functional.conv2d(at.values, weight, bias, *shape, layer.groups), backward
 
 
-def _relu(
-    layer: nn.Module, name: str, parameters: Parameters, sink: Sink, values: Tensor, first: bool
-) -> tuple[Tensor, Backward]:
+def _relu(at: _Place) -> tuple[Tensor, Backward]:
     # What a layer before it gave is nobody else's; the examples are the client's.
-    clipped = values.relu() if first else values.relu_()
+    clipped = at.values.relu() if at.first else at.values.relu_()
 
     def backward(error: Tensor) -> Tensor:
         made: Tensor = _aten.threshold_backward.grad_input(error, clipped, 0, grad_input=error)
@@ -189,17 +201,16 @@ def _relu(
     return clipped, backward
 
 
-def _pooling(
-    layer: nn.Module, name: str, parameters: Parameters, sink: Sink, values: Tensor, first: bool
-) -> tuple[Tensor, Backward]:
+def _pooling(at: _Place) -> tuple[Tensor, Backward]:
+    layer = at.layer
     assert isinstance(layer, nn.MaxPool2d)
     options = [_pair(option) for option in (layer.kernel_size, layer.stride, layer.padding, layer.dilation)]
-    pooled, places = _aten.max_pool2d_with_indices(values, *options, layer.ceil_mode)
+    pooled, places = _aten.max_pool2d_with_indices(at.values, *options, layer.ceil_mode)
 
     def backward(error: Tensor) -> Tensor:
         if pooled.is_contiguous(memory_format=torch.channels_last):
             error = error.contiguous(memory_format=torch.channels_last)
-        made: Tensor = _aten.max_pool2d_with_indices_backward(error, values, *options, layer.ceil_mode, places)
+        made: Tensor = _aten.max_pool2d_with_indices_backward(error, at.values, *options, layer.ceil_mode, places)
         return made
 
     return pooled, backward
@@ -209,13 +220,11 @@ def _pair(option: int | tuple[int, int]) -> list[int]:
     return [option, option] if isinstance(option, int) else list(option)
 
 
-def _flatten(
-    layer: nn.Module, name: str, parameters: Parameters, sink: Sink, values: Tensor, first: bool
-) -> tuple[Tensor, Backward]:
-    return values.flatten(1), lambda error: error.reshape(values.shape)
+def _flatten(at: _Place) -> tuple[Tensor, Backward]:
+    return at.values.flatten(1), lambda error: error.reshape(at.values.shape)
 
 
-_FORWARD: dict[type[nn.Module], Callable[..., tuple[Tensor, Backward]]] = {
+_FORWARD: dict[type[nn.Module], Callable[[_Place], tuple[Tensor, Backward]]] = {
     nn.Linear: _linear,
     nn.Conv2d: _convolution,
     nn.ReLU: _relu,
