@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from bench.attacks import attack_times
-from bench.figure import draw_ratios
+from bench.figure import draw_ratios, draw_scaling
 from bench.manipulation import manipulation_times
 from bench.measure import Measure
 from bench.memory import memory_while_attacking
@@ -22,7 +22,7 @@ DEFAULT = ["J1", "J2", "J3", "J3r", "attack", "recording", "memory", "scaling"]
 
 
 def main() -> None:
-    """Measures, prints ratios to each job's first piece, writes bench.csv and bench.svg."""
+    """Measures job by job, writes each one's CSV, prints and draws all that there are as ratios."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", nargs="+", default=DEFAULT)
     parser.add_argument("--repeats", type=int, default=3)
@@ -35,25 +35,30 @@ def main() -> None:
         "scaling": scaling,
         "manipulation": manipulation_times,
     }
-    rows: list[dict[str, object]] = []
-    for name in options.jobs:
-        measures = jobs[name]()
-        rows += [{**vars(m), "ratio": measures[0].value / m.value} for m in measures]
-    frame = pd.DataFrame(rows).assign(hardware=hardware(), **versions())
     OUT.mkdir(parents=True, exist_ok=True)
-    frame.to_csv(OUT / "bench.csv", index=False)
-    draw_ratios(frame, OUT / "bench.svg")
-    print(frame[["job", "what", "value", "unit", "ratio"]].to_string(index=False))
+    for name in options.jobs:
+        _table(jobs[name]()).to_csv(OUT / f"bench-{name}.csv", index=False)
+    frame = pd.concat([pd.read_csv(path) for path in sorted(OUT.glob("bench-*.csv"))])
+    grows = frame["job"].str.startswith("clients in a round")
+    draw_ratios(frame[~grows], OUT / "bench.svg")
+    if grows.any():
+        draw_scaling(frame[grows], OUT / "scaling.svg")
+    print(frame[["job", "what", "value", "unit", "ratio", "spread", "share_of_peak"]].to_string(index=False))
+
+
+def _table(measures: list[Measure]) -> pd.DataFrame:
+    """One row per piece, with its ratio to its job's first."""
+    first = {measure.job: measure.value for measure in reversed(measures)}
+    rows = [{**vars(measure), "ratio": first[measure.job] / measure.value} for measure in measures]
+    return pd.DataFrame(rows).assign(hardware=hardware(), **versions())
 
 
 def _rounds(job: str, repeats: int) -> list[Measure]:
     """A round of ours beside a plain loop's, and the share of the machine's matrix-multiply peak."""
-    measures = []
-    for result in race(job, [PLAIN, OURS], repeats):
-        spread = min(result.seconds), max(result.seconds)
-        measures.append(Measure(job, result.name, result.median, spread=spread))
-        measures.append(Measure(f"{job}, share of peak", result.name, result.share, "of peak"))
-    return sorted(measures, key=lambda measure: measure.job)
+    return [
+        Measure(job, result.name, result.median, "s", (min(result.seconds), max(result.seconds)), result.share)
+        for result in race(job, [PLAIN, OURS], repeats)
+    ]
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ class Measure:
         value: seconds, or another unit.
         unit: the unit.
         spread: the least and the most, where there were several.
+        share_of_peak: share of the machine's measured matrix-multiply peak, where the job's operations are counted.
     """
 
     job: str
@@ -26,6 +27,7 @@ class Measure:
     value: float
     unit: str = "s"
     spread: tuple[float, float] | None = None
+    share_of_peak: float | None = None
 
 
 def interleaved(pieces: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:

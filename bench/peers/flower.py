@@ -22,7 +22,7 @@ FOLDER = "BENCH_JOB"
 _TURN, _STATE = "turn", "state"
 
 
-class Turns(FedAvg):  # type: ignore[misc]
+class Turns(FedAvg):
     """FedAvg with the job's cohorts, each round of which waits until it is asked for."""
 
     def __init__(self, job: Job, initial: ArrayRecord) -> None:
@@ -68,7 +68,7 @@ def _job() -> Job:
     return Job(Path(os.environ[FOLDER]))
 
 
-@app.train()  # type: ignore[untyped-decorator]
+@app.train()
 def train(message: Message, context: Context) -> Message:
     """One client of a round; its own vector lies in its node's state."""
     job, turn = _job(), message.content[_TURN]
@@ -103,7 +103,7 @@ def main() -> None:
     initial = ArrayRecord({name: Array(value) for name, value in job.weights.items()})
     server = ServerApp()
 
-    @server.main()  # type: ignore[untyped-decorator]
+    @server.main()
     def serve(grid: Grid, _: Context) -> None:
         Turns(job, initial).start(grid, initial, num_rounds=10**9)
 

@@ -50,7 +50,7 @@ class InteractionNetwork(nn.Module):
 
     def __init__(self, items: int, dim: int, hidden: tuple[int, ...]) -> None:
         super().__init__()
-        self.user = nn.Parameter(torch.zeros(dim), requires_grad=False)
+        self.user: nn.Parameter = nn.Parameter(torch.zeros(dim), requires_grad=False)
         self.item_embedding = nn.Embedding(items, dim)
         layers: list[nn.Module] = []
         for before, after in zip((2 * dim, *hidden), hidden, strict=False):
@@ -112,4 +112,4 @@ def batches_of(job: Job, number: int, place: int) -> Iterator[list[Tensor]]:
     tensors = [torch.from_numpy(np.asarray(array)) for array in arrays]
     size = job.plan.batch_size or len(tensors[0])
     for _ in range(job.plan.epochs):
-        yield from (list(batch) for batch in zip(*(tensor.split(size) for tensor in tensors), strict=True))
+        yield from (list(batch) for batch in zip(*(torch.split(tensor, size) for tensor in tensors), strict=True))

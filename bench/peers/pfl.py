@@ -13,11 +13,11 @@ from pfl.hyperparam import NNTrainHyperParams
 from pfl.metrics import Metrics
 from pfl.model.pytorch import PyTorchModel
 
-from bench.peers.networks import Network, network_of, optimizer_of, weights_of
+from bench.peers.networks import InteractionNetwork, Network, network_of, optimizer_of, weights_of
 from bench.peers.protocol import Host, Job, job_folder
 
 
-class Averaging(FederatedAveraging):  # type: ignore[misc]
+class Averaging(FederatedAveraging):
     """Federated averaging whose clients keep a vector of their own, where the network has one."""
 
     def __init__(self, network: Network, users: torch.Tensor | None) -> None:
@@ -27,15 +27,15 @@ class Averaging(FederatedAveraging):  # type: ignore[misc]
     def train_one_user(self, initial_model_state, model, user_dataset, central_context):  # type: ignore[no-untyped-def]
         """Takes the client's vector, trains, and puts it back."""
         client = user_dataset.metadata["client"]
-        if self.users is not None:
-            self.network.user.data.copy_(self.users[client])  # type: ignore[union-attr]
+        if self.users is not None and isinstance(self.network, InteractionNetwork):
+            self.network.user.data.copy_(self.users[client])
         result = super().train_one_user(initial_model_state, model, user_dataset, central_context)
-        if self.users is not None:
-            self.users[client] = self.network.user.detach()  # type: ignore[operator]
+        if self.users is not None and isinstance(self.network, InteractionNetwork):
+            self.users[client] = self.network.user.detach()
         return result
 
 
-class Turns(TrainingProcessCallback):  # type: ignore[misc]
+class Turns(TrainingProcessCallback):
     """Holds all processes until a round is asked for; the first of them talks."""
 
     def __init__(self, host: Host | None, world: int) -> None:

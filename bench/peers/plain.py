@@ -4,7 +4,15 @@ import copy
 
 import torch
 
-from bench.peers.networks import batches_of, network_of, optimizer_of, public_of, weights_of
+from bench.peers.networks import (
+    InteractionNetwork,
+    Network,
+    batches_of,
+    network_of,
+    optimizer_of,
+    public_of,
+    weights_of,
+)
 from bench.peers.protocol import Host, Job, job_folder
 
 
@@ -21,26 +29,26 @@ def main() -> None:
         host.done()
 
 
-def _round(job: Job, network: torch.nn.Module, users: torch.Tensor | None, number: int) -> None:
+def _round(job: Job, network: Network, users: torch.Tensor | None, number: int) -> None:
     public = dict(public_of(network))
     total = {name: torch.zeros_like(value) for name, value in public.items()}
     weight = 0
     for place, client in enumerate(job.cohorts[number].tolist()):
         model = copy.deepcopy(network).requires_grad_()
-        if users is not None:
-            model.user.data.copy_(users[client])  # type: ignore[union-attr]
+        if users is not None and isinstance(model, InteractionNetwork):
+            model.user.data.copy_(users[client])
         optimizer = optimizer_of(job, model.parameters())
         for batch in batches_of(job, number, place):
             optimizer.zero_grad()
-            model.loss(*batch).backward()  # type: ignore[operator]
+            model.loss(*batch).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
         count = int(job.counts[client])
         with torch.no_grad():
             for name, value in public_of(model):
                 total[name].add_(value - public[name], alpha=count)
         weight += count
-        if users is not None:
-            users[client] = model.user.detach()  # type: ignore[operator]
+        if users is not None and isinstance(model, InteractionNetwork):
+            users[client] = model.user.detach()
     with torch.no_grad():
         for name, value in public.items():
             value.add_(total[name], alpha=1 / weight)

@@ -174,6 +174,7 @@ def _convolution(at: _Place) -> tuple[Tensor, Backward]:
     layer = at.layer
     assert isinstance(layer, nn.Conv2d)
     weight, bias = at.weights
+    assert not isinstance(layer.padding, str)
     shape = (layer.stride, layer.padding, layer.dilation)
 
     def backward(error: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ def product(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tenso
         weight: ``(out, in)``, strides as they come.
         bias: ``(out,)`` or None.
     """
-    if inputs.device.type == "cpu" and inputs.dtype == torch.float32 and torch.backends.mkldnn.is_available():
+    if inputs.device.type == "cpu" and inputs.dtype == torch.float32 and torch._C._has_mkldnn:
         made: Tensor = torch.ops.mkldnn._linear_pointwise(inputs, weight, bias, "none", [], "")
         return made
     return functional.linear(inputs, weight, bias)

@@ -40,7 +40,7 @@ def batch(dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=["nchw", "nhwc"])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_written_gradient_is_autograds(name: str, layout: torch.memory_format) -> None:
-    network = NETWORKS[name]()
+    network = NETWORKS[name]()  # type: ignore[no-untyped-call]
     images, labels, mask = batch(torch.float64)
     images = images.contiguous(memory_format=layout)
     kept = images.clone()
