@@ -1,5 +1,5 @@
 # Needs python3 (3.11 to 3.13) and make. Everything else is put into .uv and .venv, inside this folder.
-.PHONY: demo test test-cluster test-flower lint bench lock clean help
+.PHONY: demo test test-cluster test-flower lint bench bench-peers lock clean help
 .DEFAULT_GOAL := help
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -10,6 +10,7 @@ BIN := .venv/bin
 READY := .venv/.synced
 FLOWER := .uv/flower
 DEMO := runs/demo
+PEERS := pfl fedjax flower
 
 help:  ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -42,14 +43,19 @@ lint: $(READY)  ## lint, types, import walls
 bench: $(READY)  ## measure the engine, the attacks and the recorder; writes bench/out/
 	$(BIN)/python -m bench
 
-COMPILE = $(UV) pip compile pyproject.toml --group dev --universal --python-version 3.11 --prerelease disallow \
+bench-peers: $(READY) $(PEERS:%=.peers/%/.synced)  ## measure pfl-research, fedjax and Flower beside ours; writes bench/out/
+	$(BIN)/python -m bench.peers
+
+COMPILE = $(UV) pip compile --universal --python-version 3.11 --prerelease disallow \
 	--generate-hashes --no-header --no-annotate --no-emit-index-url --quiet
-lock: $(UV)  ## resolve both locks anew (hash-pinned, naming no index, no pre-releases)
-	$(COMPILE) -o requirements.lock
-	$(COMPILE) --extra flower -o requirements-flower.lock
+OUR_TORCH = sed -nE 's/^(torch==[0-9.]+).*/\1/p' requirements.lock
+lock: $(UV)  ## resolve all locks anew (hash-pinned, naming no index, no pre-releases)
+	$(COMPILE) pyproject.toml --group dev -o requirements.lock
+	$(COMPILE) pyproject.toml --group dev --extra flower -o requirements-flower.lock
+	for peer in $(PEERS); do $(COMPILE) bench/peers/$$peer.in --constraint <($(OUR_TORCH)) -o bench/peers/$$peer.lock; done
 
 clean:  ## remove the environment, caches and benchmark output; runs/ stays
-	rm -rf .uv .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache bench/out
+	rm -rf .uv .venv .peers .mypy_cache .ruff_cache .pytest_cache .import_linter_cache bench/out
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(UV):
@@ -67,4 +73,10 @@ $(READY): requirements.lock | $(UV)
 $(FLOWER)/.synced: requirements-flower.lock | $(UV)
 	test -x $(FLOWER)/bin/python || $(UV) venv --quiet --python .uv/bin/python $(FLOWER)
 	$(UV) pip sync --quiet --require-hashes --python $(FLOWER)/bin/python requirements-flower.lock
+	@touch $@
+
+# Each peer has an environment of its own: their needs contradict each other.
+.peers/%/.synced: bench/peers/%.lock | $(UV)
+	test -x .peers/$*/bin/python || $(UV) venv --quiet --python .uv/bin/python .peers/$*
+	$(UV) pip sync --quiet --require-hashes --python .peers/$*/bin/python bench/peers/$*.lock
 	@touch $@

@@ -24,3 +24,21 @@ def draw_ratios(frame: pd.DataFrame, path: Path) -> None:
     axes.invert_yaxis()
     axes.margins(x=0.15)
     figure.savefig(path)
+
+
+def draw_scaling(frame: pd.DataFrame, path: Path) -> None:
+    """Draws a round's seconds and peak memory against its clients, and their data's memory.
+
+    Args:
+        frame: rows of `bench.scaling`: ``job``, ``what`` (clients) and ``value``.
+        path: where the SVG goes.
+    """
+    figure = Figure(figsize=(7, 3), layout="constrained")
+    times, memory = figure.subplots(1, 2)
+    for axes, unit, label in ((times, "s", "seconds a round"), (memory, "MiB", "MiB")):
+        for job, rows in frame[frame["unit"] == unit].groupby("job", sort=False):
+            clients = [int(what.replace(",", "")) for what in rows["what"]]
+            axes.plot(clients, rows["value"], marker="o", label=str(job).removeprefix("clients in a round, "))
+        axes.set(xlabel="clients in a round", ylabel=label, xlim=0, ylim=0)
+        axes.legend()
+    figure.savefig(path)

@@ -4,6 +4,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from tqdm import tqdm
 
@@ -17,12 +18,16 @@ class Measure:
         what: the piece.
         value: seconds, or another unit.
         unit: the unit.
+        spread: the least and the most, where there were several.
+        share_of_peak: share of the machine's measured matrix-multiply peak, where the job's operations are counted.
     """
 
     job: str
     what: str
     value: float
     unit: str = "s"
+    spread: tuple[float, float] | None = None
+    share_of_peak: float | None = None
 
 
 def interleaved(pieces: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
@@ -35,3 +40,9 @@ def interleaved(pieces: dict[str, Callable[[], object]], repeats: int) -> dict[s
             if turn:
                 seconds[name].append(time.perf_counter() - start)
     return {name: statistics.median(values) for name, values in seconds.items()}
+
+
+def peak_mib() -> float:
+    """Peak resident memory of this program; getrusage would give a child at least its parent's."""
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 1024

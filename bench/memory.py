@@ -8,7 +8,7 @@ from pathlib import Path
 from lightning import Trainer
 
 from attacks.interactions.direction import Direction
-from bench.measure import Measure
+from bench.measure import Measure, peak_mib
 from callbacks.delta_recorder import DeltaRecorder
 from datamodules.deltas import Recording
 from datamodules.synthetic import SyntheticRecommender
@@ -48,13 +48,7 @@ def _record(rounds: int, folder: Path) -> None:
 
 def _attack(folder: Path) -> float:
     evaluate(Recording(str(folder / "deltas")), [Direction()], seed=0, setting={}, progress=False)
-    return _peak_mib()
-
-
-def _peak_mib() -> float:
-    """Peak resident memory of this program; getrusage would give a child at least its parent's."""
-    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-    return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 1024
+    return peak_mib()
 
 
 if __name__ == "__main__":

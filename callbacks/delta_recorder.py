@@ -53,6 +53,8 @@ class DeltaRecorder(Callback):
         every_n_rounds: record only every n-th round.
     """
 
+    reads_updates = True
+
     def __init__(
         self,
         *,

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -56,6 +57,9 @@ OwnView = Callable[[Update], tuple[ServerView, Tensor]]
 
 class Defense:
     """A client's defence. A subclass overrides what it does; its constructor arguments are its hyper-parameters."""
+
+    joint: ClassVar[bool] = False
+    """Whether it works on all clients of a round together, which are then never taken apart to save memory."""
 
     def penalty(
         self, parameters: Mapping[str, Tensor], received: Mapping[str, Tensor], elements: Mapping[str, int]

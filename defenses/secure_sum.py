@@ -23,6 +23,8 @@ class SecureSum(Defense):
         InputError: an argument is out of its range.
     """
 
+    joint = True
+
     def __init__(self, *, participants: int, targets: int = 1, noise_scale: float = 0.0) -> None:
         if not 1 <= targets <= participants or noise_scale < 0:
             raise InputError(

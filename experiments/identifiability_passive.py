@@ -109,6 +109,8 @@ class HonestMessages(Callback):
         setting: keys of the results.
     """
 
+    reads_updates = True
+
     def __init__(
         self,
         *,

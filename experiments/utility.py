@@ -195,6 +195,8 @@ class _Cell(PaperCell):
 class _HeldBack(Callback):
     """Counts the updates that are not sent."""
 
+    reads_updates = True
+
     def __init__(self) -> None:
         self.held = self.updates = 0
 

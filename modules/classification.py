@@ -11,6 +11,7 @@ from torch.nn import functional
 from modules.batches import DRAWS
 from modules.local_training import Parameters
 from modules.nets.batch_norm import mask_batches
+from modules.nets.chain_gradient import Collected, Descent, chain_loss, chain_of
 from modules.nets.dropout import Dropout, draw_dropout
 
 
@@ -26,6 +27,7 @@ class ClassificationTask:
     def __init__(self, network: nn.Module) -> None:
         self.network = network
         self.random = any(isinstance(layer, Dropout) and layer.probability > 0 for layer in network.modules())
+        self._chain = chain_of(network)
         self._local = threading.local()
 
     @property
@@ -38,12 +40,32 @@ class ClassificationTask:
 
     def client_loss(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
         """See `modules.local_training.Task`."""
+        images, labels = self.images_and_labels(examples)
         network = self._own_network
         mask_batches(network, mask)
         draw_dropout(network, examples[DRAWS] if self.random else None)
-        logits = functional_call(network, parameters, (examples["image"],))
-        losses = functional.cross_entropy(logits, examples["label"], reduction="none")
+        logits = functional_call(network, parameters, (images,))
+        losses = functional.cross_entropy(logits, labels, reduction="none")
         return (losses * mask).sum() / mask.sum().clamp(min=1)
+
+    def images_and_labels(self, examples: Parameters) -> tuple[Tensor, Tensor]:
+        """Inputs ``(N, ...)`` and classes ``(N,)`` of a client's examples."""
+        return examples["image"], examples["label"]
+
+    @property
+    def written(self) -> bool:
+        """See `modules.local_training.WrittenTask`; networks that are chains of common layers are."""
+        return self._chain is not None
+
+    def client_gradient(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> tuple[Tensor, Parameters]:
+        """See `modules.local_training.WrittenTask`."""
+        sink = Collected()
+        loss = chain_loss(self._chain or [], parameters, *self.images_and_labels(examples), mask, sink)
+        return loss, sink.gradients
+
+    def client_descent(self, step: Descent, examples: Parameters, mask: Tensor) -> Tensor:
+        """See `modules.local_training.WrittenTask`."""
+        return chain_loss(self._chain or [], step.before, *self.images_and_labels(examples), mask, step)
 
     def client_losses(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
         """See `modules.local_training.Task`; convolutions become grouped ones, which GPUs like and CPUs do not."""

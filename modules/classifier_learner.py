@@ -109,8 +109,7 @@ class _PooledTask(ClassificationTask):
         self.images = images
         self.labels = labels
 
-    def client_loss(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
-        """See `modules.local_training.Task`."""
+    def images_and_labels(self, examples: Parameters) -> tuple[Tensor, Tensor]:
+        """See `ClassificationTask.images_and_labels`."""
         number = examples[_NUMBER]
-        taken = {**examples, "image": self.images[number], "label": self.labels[number]}
-        return super().client_loss(parameters, taken, mask)
+        return self.images[number], self.labels[number]

@@ -25,6 +25,9 @@ from modules.server import ServerOptimizer, WeightedSum, add_background_noise, w
 
 Weighting = Literal["examples", "uniform"]
 
+_NUMBERS_AT_ONCE = 2**26
+"""Numbers in the deltas that a round keeps at once where nobody reads them afterwards: 256 MiB."""
+
 
 @dataclass
 class RoundRecord:
@@ -33,7 +36,7 @@ class RoundRecord:
     Attributes:
         round: number of the round.
         cohort: this rank's clients.
-        update: what they sent.
+        update: what they sent; no deltas where no callback `reads_updates` and they would be too large to keep.
         model: the public parameters before the round.
         served: ``(C, R, ...)`` tensors of what the server showed each client; ``served`` ``(C, R)`` numbers the items,
             padded with -1. Empty where it shows nothing.
@@ -149,20 +152,48 @@ class FederatedModule(LightningModule):
         number = cohort.round
         model = {name: value.clone() for name, value in self.public_parameters().items()}
         cohort = self.interact(cohort, model)
-        update, loss = self.client_updates(cohort, model)
-        weights = self._weights(cohort)
-        if update.sent is not None:
-            weights = weights * update.sent
-        total = self._over_ranks(weighted_sum(self.as_deltas(update, cohort, model), weights, model))
+        total, update, loss = self._updates_summed(cohort, model)
+        total = self._over_ranks(total)
         add_background_noise(total, update.background_scale, seed=self.seed, round_number=number)
         for name, parameter in self.named_parameters():
-            parameter.grad = -total.deltas[name] / total.weight.clamp(min=1e-12)
+            parameter.grad = total.deltas[name].div_(-total.weight.clamp(min=1e-12))
         optimizer = self.optimizers()
         assert not isinstance(optimizer, list)
         optimizer.step()
         self.log("train/local_loss", loss, prog_bar=True, batch_size=max(len(cohort), 1), sync_dist=True)
         self.log("train/clients", float(len(cohort)), reduce_fx="sum", batch_size=1, sync_dist=True)
         self.round_record = self._record(cohort, update, model)
+
+    def _updates_summed(self, cohort: Cohort, model: Parameters) -> tuple[WeightedSum, Update, Tensor]:
+        """The weighted sum of what the clients send, what they send, and the mean of their losses."""
+        parts, sums, losses = self._parts(cohort), [], []
+        for part in parts:
+            update, loss = self.client_updates(part, model)
+            weights = self._weights(part)
+            if update.sent is not None:
+                weights = weights * update.sent
+            sums.append(weighted_sum(self.as_deltas(update, part, model), weights, model))
+            losses.append(loss * len(part))
+            if len(sums) == 2:
+                sums = [sums[0].add(sums[1])]
+        if len(parts) > 1:
+            update = Update({}, background_scale=update.background_scale, clients=cohort.clients)
+        return sums[0], update, torch.stack(losses).sum() / max(len(cohort), 1)
+
+    def _parts(self, cohort: Cohort) -> list[Cohort]:
+        """The cohort in parts whose deltas fit the memory that a round may use; whole where somebody needs it whole."""
+        read = any(getattr(callback, "reads_updates", False) for callback in self.trainer.callbacks)  # type: ignore[attr-defined]
+        if read or any(defense.joint for defense in self.defenses) or len(cohort) == 0:
+            return [cohort]
+        width = {name: rows.shape[1] for name, rows in cohort.rows.items()}
+        numbers = sum(
+            width.get(name, len(value)) * value[0].numel() if value.dim() else 1
+            for name, value in self.public_parameters().items()
+        )
+        count = -(-len(cohort) * numbers // _NUMBERS_AT_ONCE)
+        if count == 1:
+            return [cohort]
+        return [cohort.select(positions) for positions in torch.arange(len(cohort)).tensor_split(count)]
 
     def client_updates(self, cohort: Cohort, model: Parameters) -> tuple[Update, Tensor]:
         """What the clients send, and the mean of their losses."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ from defenses.base import Defense
 from modules.batches import batch_schedule, client_draws, step_draws
 from modules.freed_memory import keep_freed_memory
 from modules.local_optimizers import LocalTraining, build_optimizer
+from modules.nets.chain_gradient import Descent
 
 Parameters = dict[str, Tensor]
 POSITION = "position"
@@ -49,6 +50,21 @@ class Task(Protocol):
         self, parameters: Parameters, examples: Parameters, mask: Tensor
     ) -> tuple[Tensor, Parameters] | None:
         """`client_losses` and its gradients by every parameter, written out; None to leave them to autograd."""
+
+
+@runtime_checkable
+class WrittenTask(Protocol):
+    """What a task may have besides: gradients of one client, which save what autograd does besides the numbers."""
+
+    @property
+    def written(self) -> bool:
+        """Whether they are written out for this task's network."""
+
+    def client_gradient(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> tuple[Tensor, Parameters]:
+        """`Task.client_loss` and its gradients by every parameter."""
+
+    def client_descent(self, step: Descent, examples: Parameters, mask: Tensor) -> Tensor:
+        """One step of plain gradient descent from and to the parameters in `step`; returns `Task.client_loss`."""
 
 
 @dataclass
@@ -120,7 +136,7 @@ def train_clients(
         _run(job, _train_stacked, _chunks(job, device), device)
     else:
         order = torch.argsort(cohort.counts, descending=True).tolist()
-        _run(job, _train_one, [torch.tensor([i]) for i in order], device)
+        _run(job, _descend_one if _descends(job) else _train_one, [torch.tensor([i]) for i in order], device)
     return result
 
 
@@ -139,11 +155,21 @@ def _empty_result(
         rows = cohort.rows.get(name)
         shape = (clients, *value.shape) if rows is None else (clients, rows.shape[1], *value.shape[1:])
         old = None if spent is None else spent.deltas.get(name)
-        same = old is not None and old.shape == shape and old.dtype == value.dtype and old.device == value.device
-        deltas[name] = value.new_zeros(shape) if old is None or not same else old if rows is None else old.zero_()
-    kept = {name: torch.empty_like(value, memory_format=torch.contiguous_format) for name, value in private.items()}
+        deltas[name] = _memory(old, value, shape) if rows is None else _memory(old, value, shape).zero_()
+    idle = torch.nonzero(cohort.counts == 0).flatten()
+    for delta in deltas.values() if len(idle) else ():
+        # Nobody will write to these.
+        delta[idle] = 0
+    kept = {name: value.clone(memory_format=torch.contiguous_format) for name, value in private.items()}
     losses = torch.zeros(clients, device=cohort.mask.device)
     return LocalResult(deltas, kept, losses)
+
+
+def _memory(old: Tensor | None, like: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Memory of a shape: the old one, where that is as large or larger and nobody needs it."""
+    if old is None or old.shape[1:] != shape[1:] or len(old) < shape[0]:
+        return like.new_empty(shape)
+    return old[: shape[0]] if old.dtype == like.dtype and old.device == like.device else like.new_empty(shape)
 
 
 def _run(job: _Job, train: Callable[[_Job, Tensor], None], parts: list[Tensor], device: torch.device) -> None:
@@ -305,15 +331,69 @@ def _train_one(job: _Job, position: Tensor) -> None:
     loss = torch.zeros(())
     for examples, mask, _ in _steps(part, job.local, schedule, _chosen(job.draws, position)):
         own = {name: _channels_last(value[0]) for name, value in examples.items()}
-        loss = job.task.client_loss(leaves, own, mask[0])
-        if job.defenses:
-            stacked = {name: value[None] for name, value in public.items()}
-            before = {name: value[None] for name, value in received.items()}
-            loss = loss + torch.as_tensor(_penalties(job, stacked, before)).sum()
-        for name, grad in _autograd(loss, leaves).items():
+        loss, grads = _gradients_of_one(job, leaves, received, own, mask[0])
+        for name, grad in grads.items():
             leaves[name].grad = grad
         optimizer.step()
     _finish(job, int(position[0]), received, leaves, loss.detach())
+
+
+def _gradients_of_one(
+    job: _Job, leaves: Parameters, received: Parameters, examples: Parameters, mask: Tensor
+) -> tuple[Tensor, Parameters]:
+    """Loss of one client and the gradient of every leaf."""
+    task = job.task
+    written = task.client_gradient(leaves, examples, mask) if isinstance(task, WrittenTask) and task.written else None
+    penalty: Tensor | float = 0.0
+    if job.defenses:
+        stacked = {name: leaves[name][None] for name in received}
+        before = {name: value[None] for name, value in received.items()}
+        penalty = torch.as_tensor(_penalties(job, stacked, before)).sum()
+    if written is None:
+        loss = task.client_loss(leaves, examples, mask) + penalty
+        return loss, _autograd(loss, leaves)
+    loss, grads = written
+    if isinstance(penalty, Tensor) and penalty.requires_grad:
+        loss = loss + penalty.detach()
+        grads = {name: grads[name] + extra for name, extra in _autograd(penalty, leaves).items()}
+    return loss, grads
+
+
+def _descends(job: _Job) -> bool:
+    """Whether clients do nothing but go down a written gradient, so that each step may write over the parameters."""
+    local = job.local
+    plain = local.optimizer == "sgd" and not local.momentum and not local.weight_decay
+    free = all(type(defense).penalty is Defense.penalty for defense in job.defenses)
+    written = isinstance(job.task, WrittenTask) and job.task.written
+    return plain and free and written and not job.private and not job.cohort.rows
+
+
+@torch.no_grad()
+def _descend_one(job: _Job, position: Tensor) -> None:
+    """Trains one client by plain gradient descent; its first step starts from the model that all clients share."""
+    assert isinstance(job.task, WrittenTask)
+    client = int(position[0])
+    part = job.cohort.select(position)
+    received = {name: _channels_last(value) for name, value in job.public.items()}
+    after = {
+        name: job.result.deltas[name][client] if value.is_contiguous() else torch.empty_like(value)
+        for name, value in received.items()
+    }
+    schedule = None if job.schedule is None else [job.schedule[client]]
+    steps = job.local.epochs if schedule is None else len(schedule[0])
+    before, loss = received, torch.zeros(())
+    for examples, mask, _ in _steps(part, job.local, schedule, None):
+        own = {name: _channels_last(value[0]) for name, value in examples.items()}
+        step = Descent(before, after, job.local.learning_rate, change_only=steps == 1)
+        loss = job.task.client_descent(step, own, mask[0])
+        before = after
+    for name, value in received.items():
+        place = job.result.deltas[name][client]
+        if steps > 1:
+            torch.sub(after[name], value, out=place)
+        elif steps == 1 and place.data_ptr() != after[name].data_ptr():
+            place.copy_(after[name])
+    job.result.losses[client] = loss
 
 
 def _start(job: _Job, client: int, name: str, received: Tensor) -> Tensor:

@@ -61,6 +61,12 @@ class WeightedSum:
     squared_weight: Tensor
     squared_weight_of_rows: dict[str, Tensor]
 
+    def add(self, other: "WeightedSum") -> "WeightedSum":
+        """Adds the sum over other clients, in place."""
+        for mine, theirs in zip(self.tensors(), other.tensors(), strict=True):
+            mine.add_(theirs)
+        return self
+
     def tensors(self) -> list[Tensor]:
         """Every tensor, in an order that is the same on every rank."""
         rows = [self.squared_weight_of_rows[name] for name in sorted(self.squared_weight_of_rows)]

@@ -9,9 +9,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from lightning import Trainer
+from lightning.pytorch.callbacks import Callback
 
 from datamodules.deltas import Recording
 from defenses.base import Update
+from defenses.local_dp import LocalDP
+from modules import federated
 from modules.fncf import FNCF
 from modules.server import ServerOptimizer, WeightedSum, add_background_noise, weighted_sum
 from tests.toys import data, model, train
@@ -66,6 +70,28 @@ def test_one_round_is_the_weighted_mean_of_the_deltas(tmp_path: Path) -> None:
             if item >= 0:
                 table[item] += shares[client] * record.update.deltas["item_embedding.weight"][client, position]
     torch.testing.assert_close(after.public_parameters()["item_embedding.weight"], table)
+
+
+@pytest.mark.parametrize("read", [False, True])
+def test_a_round_in_parts_ends_with_the_same_model(read: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Reader(Callback):
+        reads_updates = read
+
+    def round_of(numbers: int) -> FNCF:
+        monkeypatch.setattr(federated, "_NUMBERS_AT_ONCE", numbers)
+        module = model(source := data(), defenses=(LocalDP(clip=0.1, epsilon=50, delta=1e-5),))
+        options = {"logger": False, "enable_checkpointing": False, "limit_val_batches": 0}
+        trainer = Trainer(max_steps=2, accelerator="cpu", devices=1, callbacks=[Reader()], **options)  # type: ignore[arg-type]
+        trainer.fit(module, datamodule=source)
+        return module
+
+    whole, parts = round_of(2**26), round_of(3000)
+    assert len(whole.round_record.update.deltas["mlp.0.weight"]) == 12
+    assert bool(parts.round_record.update.deltas) is read
+    assert len(parts.round_record.cohort) == 12
+    for name, value in {**whole.public_parameters(), **whole.private}.items():
+        other = {**parts.public_parameters(), **parts.private}[name]
+        torch.testing.assert_close(other, value, atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize("name", ["fedavg", "fedavgm", "fedadam"])

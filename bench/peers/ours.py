@@ -1,0 +1,150 @@
+"""Ours: the round of a FederatedModule, run by a Lightning Trainer."""
+
+from typing import Any
+
+import torch
+from lightning import LightningModule, Trainer
+from lightning.pytorch.callbacks import Callback
+from torch import Tensor
+
+from attacks.base import ITEM_EMBEDDING
+from bench.peers.networks import ImageNetwork, empty_network, network_of, weights_of
+from bench.peers.protocol import Host, Job, job_folder
+from datamodules.base import FederatedDataModule
+from datamodules.cohort import Cohort
+from modules.classification import ClassificationTask
+from modules.federated import FederatedModule
+from modules.fncf import FNCF
+from modules.local_optimizers import LocalTraining
+from modules.recommendation import USER_EMBEDDING
+from modules.server import ServerOptimizer
+
+
+class JobData(FederatedDataModule):
+    """A job's clients and cohorts.
+
+    Args:
+        job: the job.
+    """
+
+    def __init__(self, job: Job) -> None:
+        super().__init__()
+        self.job = job
+        self.tensors = {name: torch.from_numpy(value.copy()) for name, value in job.arrays.items()}
+
+    @property
+    def num_clients(self) -> int:
+        """See `FederatedDataModule`."""
+        return len(self.job.counts)
+
+    @property
+    def fingerprint(self) -> dict[str, str]:
+        """See `FederatedDataModule`."""
+        return {"name": self.job.plan.name, "sha256": ""}
+
+    def participants(self, round_number: int) -> Tensor:
+        """See `FederatedDataModule`."""
+        return self.tensors["cohorts"][round_number % len(self.tensors["cohorts"])]
+
+    def build_cohort(self, round_number: int, clients: Tensor) -> Cohort:
+        """See `FederatedDataModule`."""
+        labels = self.tensors["labels"][clients]
+        mask = torch.arange(labels.shape[1]) < self.tensors["counts"][clients, None]
+        if self.job.plan.kind == "images":
+            return Cohort(round_number, clients, {"image": self.tensors["images"][clients], "label": labels}, mask)
+        return Cohort(round_number, clients, {"label": labels}, mask, {ITEM_EMBEDDING: self.tensors["items"][clients]})
+
+
+class ImageModule(FederatedModule):
+    """Clients that learn the job's classifier.
+
+    Args:
+        job: the job.
+        local: how clients train.
+    """
+
+    def __init__(self, job: Job, local: LocalTraining) -> None:
+        super().__init__(local=local, server=ServerOptimizer(), defenses=(), weighting="examples", seed=0)
+        network, template = network_of(job), empty_network(job)
+        assert isinstance(network, ImageNetwork)
+        self.body, self.output = network.body, network.output
+        self._task = ClassificationTask(template)
+
+    @property
+    def task(self) -> ClassificationTask:
+        """See `FederatedModule.task`."""
+        return self._task
+
+
+def local_training(job: Job) -> LocalTraining:
+    """How the job's clients train."""
+    plan = job.plan
+    return LocalTraining(
+        optimizer="adam" if plan.optimizer == "adam" else "sgd",
+        learning_rate=plan.learning_rate,
+        epochs=plan.epochs,
+        batch_size=plan.batch_size,
+    )
+
+
+def module_of(job: Job) -> FederatedModule:
+    """The module of a job, with its initial weights."""
+    if job.plan.kind == "images":
+        return ImageModule(job, local_training(job))
+    items, dim = job.weights[ITEM_EMBEDDING].shape
+    made = FNCF(
+        num_items=items,
+        num_clients=len(job.counts),
+        user_dim=dim,
+        item_dim=dim,
+        hidden=(64, 32),
+        local=local_training(job),
+    )
+    with torch.no_grad():
+        for name, value in made.public_parameters().items():
+            value.copy_(torch.from_numpy(job.weights[name]))
+    made.private[USER_EMBEDDING] = torch.from_numpy(job.arrays["users"].copy())
+    return made
+
+
+class Turns(Callback):
+    """Holds the training until a round is asked for.
+
+    Args:
+        host: the talk with who asks.
+    """
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Waits for the first round."""
+        self.host.wait()
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Says that the round is over and waits for the next; the building of its cohort counts as part of it."""
+        self.host.done()
+        trainer.should_stop = not self.host.wait()
+
+
+def main() -> None:
+    """Runs the rounds it is asked for."""
+    job = Job(job_folder())
+    module = module_of(job)
+    Trainer(
+        max_steps=-1,
+        accelerator="cpu",
+        devices=1,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        limit_val_batches=0,
+        callbacks=[Turns(Host(lambda: weights_of(module)))],
+    ).fit(module, datamodule=JobData(job))
+
+
+if __name__ == "__main__":
+    main()

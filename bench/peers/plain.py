@@ -1,0 +1,58 @@
+"""The plain loop: one client after another, each on a copy of the model, as a tutorial has it."""
+
+import copy
+
+import torch
+
+from bench.peers.networks import (
+    InteractionNetwork,
+    Network,
+    batches_of,
+    network_of,
+    optimizer_of,
+    public_of,
+    weights_of,
+)
+from bench.peers.protocol import Host, Job, job_folder
+
+
+def main() -> None:
+    """Runs the rounds it is asked for."""
+    job = Job(job_folder())
+    network = network_of(job)
+    host = Host(lambda: weights_of(network))
+    users = torch.from_numpy(job.arrays["users"].copy()) if job.plan.kind == "interactions" else None
+    number = 0
+    while host.wait():
+        _round(job, network, users, number)
+        number += 1
+        host.done()
+
+
+def _round(job: Job, network: Network, users: torch.Tensor | None, number: int) -> None:
+    public = dict(public_of(network))
+    total = {name: torch.zeros_like(value) for name, value in public.items()}
+    weight = 0
+    for place, client in enumerate(job.cohorts[number].tolist()):
+        model = copy.deepcopy(network).requires_grad_()
+        if users is not None and isinstance(model, InteractionNetwork):
+            model.user.data.copy_(users[client])
+        optimizer = optimizer_of(job, model.parameters())
+        for batch in batches_of(job, number, place):
+            optimizer.zero_grad()
+            model.loss(*batch).backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+        count = int(job.counts[client])
+        with torch.no_grad():
+            for name, value in public_of(model):
+                total[name].add_(value - public[name], alpha=count)
+        weight += count
+        if users is not None and isinstance(model, InteractionNetwork):
+            users[client] = model.user.detach()
+    with torch.no_grad():
+        for name, value in public.items():
+            value.add_(total[name], alpha=1 / weight)
+
+
+if __name__ == "__main__":
+    main()

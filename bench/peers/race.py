@@ -1,0 +1,181 @@
+"""Runs simulators in turns on one job, each in a process of its own, and checks that they train the same model."""
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm
+
+from bench.jobs import write_job
+from bench.matmul import measured_peak
+from bench.peers.protocol import Job, Weights
+
+ROOT = Path(__file__).resolve().parents[2]
+CORES = os.cpu_count() or 1
+
+
+@dataclass(frozen=True)
+class Simulator:
+    """A simulator to measure.
+
+    Attributes:
+        name: its name in tables.
+        module: what runs it.
+        python: the interpreter of its environment.
+        threads: threads of each of its processes, None for as many as there are cores.
+        launcher: what starts the module, after the interpreter.
+        tolerance: how far its global model may be from the plain loop's after two rounds, as a share of the movement.
+    """
+
+    name: str
+    module: str
+    python: Path = Path(sys.executable)
+    threads: int | None = None
+    launcher: tuple[str, ...] = ("-m",)
+    tolerance: float = 1e-4
+
+
+OURS = Simulator("ours", "bench.peers.ours")
+PLAIN = Simulator("plain loop", "bench.peers.plain")
+
+
+def _python(name: str) -> Path:
+    return ROOT / ".peers" / name / "bin" / "python"
+
+
+_TORCHRUN = ("-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={CORES}", "-m")
+PEERS = [
+    Simulator(f"pfl, {CORES} processes", "bench.peers.pfl", _python("pfl"), 1, _TORCHRUN),
+    Simulator("fedjax, jit", "bench.peers.fedjax", _python("fedjax")),
+    # Flower averages models and not their changes, in float32: where a round changes little, the sum's rounding shows.
+    Simulator(f"Flower, {CORES} actors", "bench.peers.flower", _python("flower"), 1, tolerance=2e-3),
+]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one simulator needed for one job.
+
+    Attributes:
+        name: the simulator.
+        seconds: of each measured round.
+        gap: distance from the plain loop's global model after two rounds, as a share of its movement.
+        share: of the machine's measured matrix-multiply peak.
+    """
+
+    name: str
+    seconds: list[float]
+    gap: float
+    share: float
+
+    @property
+    def median(self) -> float:
+        """Median seconds of a round."""
+        return statistics.median(self.seconds)
+
+
+def race(job: str, simulators: list[Simulator], repeats: int) -> list[Result]:
+    """Measures rounds of every simulator in turns; the first is what the others' models are compared with.
+
+    Two rounds are run and compared before any is measured, so nobody's compilation is counted.
+
+    Raises:
+        SystemExit: a simulator trains another model.
+    """
+    with tempfile.TemporaryDirectory() as place, ExitStack() as stack:
+        folder = Path(place) / job
+        write_job(job, folder)
+        running = {s.name: stack.enter_context(_Running(s, folder)) for s in simulators}
+        gaps = _same_models(running, Job(folder))
+        seconds: dict[str, list[float]] = {name: [] for name in running}
+        peaks = []
+        for _ in tqdm(range(repeats), desc=f"{job}: {' / '.join(running)}", unit="turn"):
+            peaks.append(measured_peak())
+            for name, simulator in running.items():
+                seconds[name].append(simulator.round())
+        flops, peak = Job(folder).plan.flops, max(peaks)
+        print(f"{job}: {flops:.3g} operations a round; {peak / 1e9:.0f} Gflop/s measured on {CORES} cores")
+        return [
+            Result(name, times, gaps[name], flops / statistics.median(times) / peak) for name, times in seconds.items()
+        ]
+
+
+def _same_models(running: dict[str, "_Running"], job: Job) -> dict[str, float]:
+    found = {}
+    for name, simulator in tqdm(running.items(), desc=f"{job.plan.name}: two rounds each, compared", unit="simulator"):
+        simulator.round()
+        simulator.round()
+        found[name] = simulator.weights()
+    first = next(iter(found.values()))
+    movement = _distance(first, job.weights)
+    gaps = {name: _distance(weights, first) / movement for name, weights in found.items()}
+    for name, gap in gaps.items():
+        print(f"{job.plan.name}: {name} is {gap:.1e} of the movement ({movement:.3g}) from the plain loop")
+    wrong = [name for name, gap in gaps.items() if not gap < running[name].simulator.tolerance]
+    if wrong:
+        raise SystemExit(f"{job.plan.name}: {', '.join(wrong)} trained another model than the plain loop")
+    return gaps
+
+
+def _distance(one: Weights, other: Weights) -> float:
+    squares = (((one[name] - other[name]).astype(np.float64) ** 2).sum() for name in other)  # type: ignore[operator]
+    return float(np.sqrt(sum(squares)))
+
+
+class _Running:
+    """A simulator's process."""
+
+    def __init__(self, simulator: Simulator, folder: Path) -> None:
+        self.simulator, self.folder = simulator, folder
+
+    def __enter__(self) -> "_Running":
+        if not self.simulator.python.exists():
+            raise SystemExit(f"{self.simulator.name} is not set up: run make bench-peers")
+        threads = str(self.simulator.threads or CORES)
+        self._log = (self.folder.parent / f"{self.simulator.module}.log").open("w+", encoding="utf-8")
+        self._process = subprocess.Popen(
+            [self.simulator.python, *self.simulator.launcher, self.simulator.module, str(self.folder)],
+            cwd=ROOT,
+            env={**os.environ, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "PYTHONPATH": ""},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+        self._log.close()
+
+    def round(self) -> float:
+        """Runs a round and returns its seconds."""
+        return float(self._ask("round"))
+
+    def weights(self) -> Weights:
+        """The global model as it is."""
+        path = self.folder.parent / "weights.npz"
+        self._ask(f"weights {path}")
+        with np.load(path) as archive:
+            return dict(archive)
+
+    def _ask(self, question: str) -> str:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(question, file=self._process.stdin, flush=True)
+        answer = self._process.stdout.readline()
+        if not answer:
+            self._log.seek(0)
+            raise SystemExit(f"{self.simulator.name} ended:\n{self._log.read()[-3000:]}")
+        return answer.strip()
