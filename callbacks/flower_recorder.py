@@ -109,7 +109,8 @@ class RecordingStrategy(Strategy):
         """Keeps the global model that the round begins with."""
         where = f"the global model before round {server_round}"
         self._recorder.begin(_tensors(arrays, self._recorder.system.parameters, where), dict(config))
-        return self.strategy.configure_train(server_round, arrays, config, grid)
+        asked: Iterable[Message] = self.strategy.configure_train(server_round, arrays, config, grid)
+        return asked
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
@@ -118,13 +119,15 @@ class RecordingStrategy(Strategy):
         received = list(replies)
         whole = [message for message in received if message.has_content()]
         self._recorder.write(server_round, (self._sent(message) for message in whole), len(whole))
-        return self.strategy.aggregate_train(server_round, received)
+        merged: tuple[ArrayRecord | None, MetricRecord | None] = self.strategy.aggregate_train(server_round, received)
+        return merged
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Left to the strategy."""
-        return self.strategy.configure_evaluate(server_round, arrays, config, grid)
+        asked: Iterable[Message] = self.strategy.configure_evaluate(server_round, arrays, config, grid)
+        return asked
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Left to the strategy."""
@@ -178,7 +181,9 @@ class RecordingLegacyStrategy(LegacyStrategy):
         self, server_round: int, parameters: Parameters, client_manager: ClientManager
     ) -> list[tuple[ClientProxy, FitIns]]:
         """Keeps the global model that the round begins with."""
-        instructions = self.strategy.configure_fit(server_round, parameters, client_manager)
+        instructions: list[tuple[ClientProxy, FitIns]] = self.strategy.configure_fit(
+            server_round, parameters, client_manager
+        )
         config = instructions[0][1].config if instructions else {}
         self._recorder.begin(self._tensors(parameters, f"the global model before round {server_round}"), config)
         return instructions
@@ -191,7 +196,9 @@ class RecordingLegacyStrategy(LegacyStrategy):
     ) -> tuple[Parameters | None, dict[str, Scalar]]:
         """Records the results before they are aggregated."""
         self._recorder.write(server_round, (self._sent(*result) for result in results), len(results))
-        return self.strategy.aggregate_fit(server_round, results, failures)
+        merged: tuple[Parameters | None, dict[str, Scalar]]
+        merged = self.strategy.aggregate_fit(server_round, results, failures)
+        return merged
 
     def configure_evaluate(self, server_round: int, parameters: Parameters, client_manager: ClientManager) -> Any:
         """Left to the strategy."""
@@ -203,7 +210,8 @@ class RecordingLegacyStrategy(LegacyStrategy):
 
     def evaluate(self, server_round: int, parameters: Parameters) -> tuple[float, dict[str, Scalar]] | None:
         """Left to the strategy."""
-        return self.strategy.evaluate(server_round, parameters)
+        told: tuple[float, dict[str, Scalar]] | None = self.strategy.evaluate(server_round, parameters)
+        return told
 
     def _sent(self, proxy: ClientProxy, result: FitRes) -> Sent:
         where = f"the result of client {proxy.cid}"

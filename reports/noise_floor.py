@@ -82,7 +82,8 @@ def _variance(matrix: Tensor, rows: Tensor) -> Tensor:
     longer = rows.clamp(min=columns)
     shorter = rows.clamp(max=columns)
     median = torch.tensor([_median(round(r, 3)) for r in (shorter / longer).tolist()], dtype=torch.float64)
-    return middle.square() / (longer * median)
+    share: Tensor = middle.square() / (longer * median)
+    return share
 
 
 @functools.cache

@@ -103,21 +103,22 @@ def _clipped(shares: Sequence[NoiseShare]) -> str:
 def _rank(views: Sequence[ServerView], seed: int) -> Symptom | None:
     """More labels of items than the update has independent numbers (RAIFLE's rank condition)."""
     served = [(view, victim) for view in views if view.served is not None for victim in range(view.victims)][:3]
-    unknowns, ranks = [], []
+    unknowns: list[int] = []
+    ranks: list[int] = []
     for view, victim in served:
         items = int(view.served_mask[victim].sum())
         effects = label_effects(view, victim, generator=generator_for(seed, "effects", victim))
-        rank = numbers_sent(view)[victim] if effects is None else _numerical_rank(effects)
+        rank = int(numbers_sent(view)[victim]) if effects is None else _numerical_rank(effects)
         unknowns.append(items)
-        ranks.append(min(int(rank), items))
+        ranks.append(min(rank, items))
     if not served or sum(ranks) >= sum(unknowns):
         return None
-    items, equations = sum(unknowns) / len(served), sum(ranks) / len(served)
+    asked, equations = sum(unknowns) / len(served), sum(ranks) / len(served)
     told = (
-        f"the rank condition is violated: {items:.0f} labels are asked of an update in which only {equations:.0f} "
+        f"the rank condition is violated: {asked:.0f} labels are asked of an update in which only {equations:.0f} "
         f"numbers depend on them independently (mean of {len(served)} clients)"
     )
-    return Symptom("rank", told, {"unknowns": items, "rank": equations, "n": len(served)}, _LABELS)
+    return Symptom("rank", told, {"unknowns": asked, "rank": equations, "n": len(served)}, _LABELS)
 
 
 def _class_rank(views: Sequence[ServerView], seed: int) -> Symptom | None:
@@ -184,7 +185,8 @@ def _explained(changes: Tensor, bases: Tensor) -> Tensor:
     basis = torch.linalg.svd(bases, full_matrices=False)
     kept = basis.Vh[_RANK_TOLERANCE * basis.S[0] < basis.S]
     energy = changes.square().sum(1)
-    return (changes @ kept.T).square().sum(1) / energy.masked_fill(energy == 0, torch.nan)
+    share: Tensor = (changes @ kept.T).square().sum(1) / energy.masked_fill(energy == 0, torch.nan)
+    return share
 
 
 def _numerical_rank(matrix: Tensor) -> int:

@@ -44,7 +44,8 @@ def described() -> dict[str, Any]:
 
 
 def save_npz(path: Path, arrays: Mapping[str, Tensor]) -> None:
-    np.savez(path, **{name: value.numpy() for name, value in arrays.items()})
+    plain: dict[str, Any] = {name: value.numpy() for name, value in arrays.items()}
+    np.savez(path, **plain)
 
 
 def write_dump(folder: Path, *, holds: str = "deltas", per_client: bool = True, safetensors: bool = False) -> Path:
@@ -55,7 +56,7 @@ def write_dump(folder: Path, *, holds: str = "deltas", per_client: bool = True, 
     sent = seen.deltas if holds == "deltas" else {n: value + seen.model[n] for n, value in seen.deltas.items()}
     save_npz(folder / "auxiliary.npz", seen.auxiliary)
     save(folder / f"global.{ending}", seen.model)
-    clients = [
+    clients: list[dict[str, Any]] = [
         {"client": name, "examples": int(seen.example_counts[i]), "truth": {"class_counts": counts}}
         for i, (name, counts) in enumerate(zip(CLIENTS, source().class_counts().tolist(), strict=True))
     ]

@@ -62,9 +62,10 @@ def example_dump(folder: Path) -> Path:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         lead = () if clients is None else (clients,)
-        np.savez(
-            path, **{n: draws.normal(0, 0.1, (*lead, *s)).astype("float32") for n, s in content["parameters"].items()}
-        )
+        arrays: dict[str, Any] = {
+            n: draws.normal(0, 0.1, (*lead, *s)).astype("float32") for n, s in content["parameters"].items()
+        }
+        np.savez(path, **arrays)
 
     for one in content["rounds"]:
         write(one["model"])

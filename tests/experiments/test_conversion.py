@@ -77,7 +77,8 @@ def items(tmp_path: Path, *, whole: bool) -> Path:
     clients = []
     for name, served in (("a", [1, 4]), ("b", [0, 2, 5])):
         rows = table if whole else table[served]
-        np.savez(folder / f"{name}.npz", **{"item_embedding.weight": rows.numpy(), "served": np.array(served)})
+        arrays: dict[str, Any] = {"item_embedding.weight": rows.numpy(), "served": np.array(served)}
+        np.savez(folder / f"{name}.npz", **arrays)
         clients.append({"client": name, "examples": len(served), "file": f"{name}.npz"})
         clients[-1]["truth"] = {"labels": [1] + [0] * (len(served) - 1)}
     content: dict[str, Any] = {"format": 1, "data": {"name": "shop"}, "holds": "deltas"}
@@ -208,7 +209,8 @@ def test_a_file_that_is_no_plain_array_is_refused(tmp_path: Path, content: bytes
     manifest = write_dump(tmp_path / "dump")
     path = one_client(manifest)
     if content is None:
-        np.savez(path, **{"output.bias": np.array([{"an": "object"}])})
+        objects: dict[str, Any] = {"output.bias": np.array([{"an": "object"}])}
+        np.savez(path, **objects)
     else:
         path.write_bytes(content)
     with pytest.raises(InputError, match=r"arrays of numbers in phone-0\.npz"):

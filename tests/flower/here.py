@@ -23,9 +23,6 @@ class Here:
 
 
 def start(strategy: Strategy, first: ArrayRecord, answer: Answer, *, nodes: Iterable[int], rounds: int) -> None:
-    TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = (
-        1,
-        1,
-        1,
-    )  # a server app gets these from its runtime
-    strategy.start(grid=Here(answer, nodes), initial_arrays=first, num_rounds=rounds)  # type: ignore[arg-type]
+    # A server app gets these from its runtime.
+    TaskIdentity.task_id = TaskIdentity.run_id = TaskIdentity.node_id = 1
+    strategy.start(grid=Here(answer, nodes), initial_arrays=first, num_rounds=rounds)

@@ -75,7 +75,7 @@ def client_app(config: Path, root: str | None) -> ClientApp:
         for batch in batch_schedule(cohort, batch_size=size, epochs=epochs, seed=source.seed)[0]:
             kept = batch[batch >= 0]
             optimizer.zero_grad()
-            cross_entropy(network(images[kept]), labels[kept]).backward()
+            cross_entropy(network(images[kept]), labels[kept]).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
         told: dict[str, Any] = {"num-examples": len(labels), "partition": number}
         told["class_counts"] = labels.bincount(minlength=source.num_classes).tolist()

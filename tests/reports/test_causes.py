@@ -123,9 +123,9 @@ def test_many_local_steps_are_told() -> None:
 
 
 @pytest.mark.parametrize("epsilon", ["inf", 1])
-def test_declared_noise_is_told_and_without_it_there_is_no_cause(tmp_path: Path, epsilon: float) -> None:
+def test_declared_noise_is_told_and_without_it_there_is_no_cause(tmp_path: Path, epsilon: float | str) -> None:
     clients = data(users=24, items=120)
-    module = model(clients, defenses=(LocalDP(clip=0.05, epsilon=epsilon, delta=1e-8),))
+    module = model(clients, defenses=(LocalDP(clip=0.05, epsilon=float(epsilon), delta=1e-8),))
     found = causes(tmp_path, record(tmp_path, clients, module), [Direction(), Chance()])
     assert found == ({} if epsilon == "inf" else {"direction": ["noise"]})
     if found:
