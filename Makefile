@@ -64,15 +64,16 @@ $(UV):
 	$(PYTHON3) -m venv .uv
 	.uv/bin/pip install --quiet --disable-pip-version-check 'uv>=0.9,<1'
 
-# The stamp is younger than the lock once the environment holds exactly what the lock names.
+# The stamp is younger than the lock once the environment holds exactly what the lock names. Compiled at once: where
+# python may write no bytecode, every start would compile anew for twenty seconds.
 $(READY): requirements.lock | $(UV)
 	test -x $(BIN)/python || $(UV) venv --quiet --python .uv/bin/python .venv
-	$(UV) pip sync --quiet --require-hashes --python $(BIN)/python requirements.lock
+	$(UV) pip sync --quiet --require-hashes --compile-bytecode --python $(BIN)/python requirements.lock
 	@touch $(READY)
 
 $(FLOWER)/.synced: requirements-flower.lock | $(UV)
 	test -x $(FLOWER)/bin/python || $(UV) venv --quiet --python .uv/bin/python $(FLOWER)
-	$(UV) pip sync --quiet --require-hashes --python $(FLOWER)/bin/python requirements-flower.lock
+	$(UV) pip sync --quiet --require-hashes --compile-bytecode --python $(FLOWER)/bin/python requirements-flower.lock
 	@touch $@
 
 # Each peer has an environment of its own: their needs contradict each other.
