@@ -146,15 +146,15 @@ def _attack(
     result: Evaluation,
     roc: Mapping[str, "_Mean"],
 ) -> None:
-    unknown = [name for name in TRUTH.get(attack.estimates, ()) if name not in truth]
-    if unknown:
-        result.missing[attack.name] = f"without {', '.join(unknown)} in truth/ of the recording it cannot be scored"
-        return
-    if _reads_popularity(attack) and view.served is not None:
+    if _reads_popularity(attack) and view.served is not None and "labels" in truth:
         view = dataclasses.replace(view, auxiliary={POPULARITY: _others(view, truth["labels"], counts)})
     lacking = view.missing(attack.threat_model.needs)
     if lacking:
         result.missing[attack.name] = f"the recording lacks {', '.join(lacking)}"
+        return
+    unknown = [name for name in TRUTH.get(attack.estimates, ()) if name not in truth]
+    if unknown:
+        result.missing[attack.name] = f"without {', '.join(unknown)} in truth/ of the recording it cannot be scored"
         return
     try:
         rows, scores = attack_view(attack, view, truth, seed=seed, setting=setting)
