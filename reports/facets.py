@@ -11,7 +11,7 @@ from reports.figures import COLOURS, svg
 from reports.results import Result
 from reports.settings import differing
 
-_PANEL = 4
+_PANEL = 5
 """Most values that a key may have to be laid out in panels."""
 _LEGEND_INCHES = (0.6, 0.065)
 """Width of an entry without its text, and of a letter."""
