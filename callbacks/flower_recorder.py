@@ -22,8 +22,10 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from torch import Tensor
 
+from datamodules.foreign_round import Sent
+from datamodules.foreign_system import System
 from datamodules.parameter_check import Shapes, named
-from datamodules.recording_writer import RecordingWriter, Sent, System
+from datamodules.recording_writer import RecordingWriter
 from errors import InputError
 from modules.registry import check_learner
 

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from datamodules.array_files import keeps_order, read_arrays
 from datamodules.dump_manifest import DumpClient, DumpManifest, DumpRound, read_dump_manifest
-from datamodules.recording_writer import Sent, System
+from datamodules.foreign_round import Sent
+from datamodules.foreign_system import System
 from errors import InputError
 
 _SERVED = "served"

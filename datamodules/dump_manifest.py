@@ -8,7 +8,7 @@ from typing import Any, TypeVar, get_args
 
 import yaml
 
-from datamodules.recording_writer import Holds
+from datamodules.foreign_system import Holds
 from errors import InputError
 
 FORMAT = 1
@@ -62,7 +62,7 @@ class DumpManifest:
         rounds: every round.
         rename: names of the recording by the names of the files, where the learner's network has others.
         learner: the clients' algorithm by name and arguments, None where it is unknown.
-        releases: what clients publicly do to their deltas, see `datamodules.recording_writer.System`.
+        releases: what clients publicly do to their deltas, see `datamodules.foreign_system.System`.
         row_parameters: tables of which a client trains the rows of the items it was served.
         auxiliary: a file of what the server holds beside the updates, e.g. ``images`` and ``labels``.
         system: the system, its version and its settings, as free text by key.

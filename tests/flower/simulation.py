@@ -26,8 +26,8 @@ from callbacks.flower_recorder import RecordingStrategy
 from datamodules.classification import ClassificationDataModule
 from datamodules.client_split import ClientSplit
 from datamodules.digits import Digits
+from datamodules.foreign_system import System
 from datamodules.mnist import MNIST
-from datamodules.recording_writer import System
 from modules.batches import batch_schedule
 from modules.classifier import FederatedClassifier
 from modules.local_optimizers import LocalTraining

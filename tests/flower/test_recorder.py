@@ -18,7 +18,7 @@ from flwr.serverapp.strategy import FedAvg, Strategy
 
 from callbacks.flower_recorder import RecordingLegacyStrategy, RecordingStrategy
 from datamodules.deltas import Recording
-from datamodules.recording_writer import System
+from datamodules.foreign_system import System
 from errors import InputError
 from tests.flower.here import Answer, start
 

@@ -19,8 +19,10 @@ from attacks.interactions.list_prior_only import PriorOnly
 from callbacks.delta_recorder import DeltaRecorder
 from datamodules.base import FederatedDataModule
 from datamodules.deltas import Recording
+from datamodules.foreign_round import Sent
+from datamodules.foreign_system import System
 from datamodules.keys import generator_for
-from datamodules.recording_writer import RecordingWriter, Sent, System
+from datamodules.recording_writer import RecordingWriter
 from datamodules.synthetic_ranking import SyntheticRanking
 from defenses.local_dp import LocalDP
 from modules.federated import FederatedModule
