@@ -61,7 +61,7 @@ def _rounds(job: str, repeats: int) -> list[Measure]:
     """A round of ours beside a plain loop's, and the share of the machine's matrix-multiply peak."""
     return [
         Measure(job, result.name, result.median, "s", (min(result.seconds), max(result.seconds)), result.share)
-        for result in race(job, [PLAIN, OURS], repeats)
+        for result in race(job, [PLAIN, *OURS], repeats)
     ]
 
 

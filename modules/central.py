@@ -7,8 +7,8 @@ from torch import Tensor
 from attacks.base import ITEM_EMBEDDING
 from datamodules.cohort import Cohort
 from modules.fncf import FNCF
-from modules.local_training import Parameters
 from modules.recommendation import USER_EMBEDDING
+from modules.tasks import Parameters
 
 
 class CentralFNCF(LightningModule):

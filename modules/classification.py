@@ -9,10 +9,11 @@ from torch.func import functional_call
 from torch.nn import functional
 
 from modules.batches import DRAWS
-from modules.local_training import Parameters
 from modules.nets.batch_norm import mask_batches
 from modules.nets.chain_gradient import Collected, Descent, chain_loss, chain_of
 from modules.nets.dropout import Dropout, draw_dropout
+from modules.scratch import Scratch
+from modules.tasks import Parameters
 
 
 class ClassificationTask:
@@ -39,7 +40,7 @@ class ClassificationTask:
         return network
 
     def client_loss(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
-        """See `modules.local_training.Task`."""
+        """See `modules.tasks.Task`."""
         images, labels = self.images_and_labels(examples)
         network = self._own_network
         mask_batches(network, mask)
@@ -54,24 +55,24 @@ class ClassificationTask:
 
     @property
     def written(self) -> bool:
-        """See `modules.local_training.WrittenTask`; networks that are chains of common layers are."""
+        """See `modules.tasks.WrittenTask`; networks that are chains of common layers are."""
         return self._chain is not None
 
     def client_gradient(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> tuple[Tensor, Parameters]:
-        """See `modules.local_training.WrittenTask`."""
+        """See `modules.tasks.WrittenTask`."""
         sink = Collected()
         loss = chain_loss(self._chain or [], parameters, *self.images_and_labels(examples), mask, sink)
         return loss, sink.gradients
 
     def client_descent(self, step: Descent, examples: Parameters, mask: Tensor) -> Tensor:
-        """See `modules.local_training.WrittenTask`."""
+        """See `modules.tasks.WrittenTask`."""
         return chain_loss(self._chain or [], step.before, *self.images_and_labels(examples), mask, step)
 
     def client_losses(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
-        """See `modules.local_training.Task`; convolutions become grouped ones, which GPUs like and CPUs do not."""
+        """See `modules.tasks.Task`; convolutions become grouped ones, which GPUs like and CPUs do not."""
         losses: Tensor = torch.vmap(self.client_loss, randomness="different")(parameters, examples, mask)
         return losses
 
-    def client_gradients(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> None:
-        """See `modules.local_training.Task`: left to autograd."""
+    def client_gradients(self, parameters: Parameters, examples: Parameters, mask: Tensor, scratch: Scratch) -> None:
+        """See `modules.tasks.Task`: left to autograd."""
         return

@@ -10,9 +10,10 @@ from torch.func import functional_call
 from datamodules.cohort import Cohort
 from modules.classification import ClassificationTask
 from modules.local_optimizers import LocalTraining
-from modules.local_training import Parameters, train_clients
+from modules.local_training import train_clients
 from modules.nets.batch_norm import mask_batches
 from modules.nets.classifiers import OUTPUT, Classifier, Network, build_classifier
+from modules.tasks import Parameters
 
 _NUMBER = "number"
 

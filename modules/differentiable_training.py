@@ -7,7 +7,7 @@ from torch import Tensor
 
 from errors import InputError
 from modules.local_optimizers import LocalTraining
-from modules.local_training import Parameters
+from modules.tasks import Parameters
 
 _SAFE_ROOT = 1e-30
 """Least term under Adam's root: the gradient of the root is infinite at zero."""

@@ -15,10 +15,10 @@ from defenses.update_l1 import UpdateL1
 from modules.federated import FederatedModule, Weighting
 from modules.held_out_ranking import HeldOutRanking
 from modules.local_optimizers import LocalTraining
-from modules.local_training import Parameters
 from modules.nets.ncf import ncf_logits, ncf_mlp
 from modules.recommendation import USER_EMBEDDING, InteractionTask, initial_users
 from modules.server import ServerOptimizer
+from modules.tasks import Parameters
 
 PAPER_LOCAL = LocalTraining(optimizer="adam", learning_rate=0.001, epochs=20, eps_root=1e-8)
 

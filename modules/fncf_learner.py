@@ -10,8 +10,9 @@ from datamodules.cohort import Cohort
 from defenses.base import Defense
 from modules.differentiable_training import train_differentiably
 from modules.local_optimizers import LocalTraining
-from modules.local_training import Parameters, train_clients
+from modules.local_training import train_clients
 from modules.recommendation import USER_EMBEDDING, InteractionTask
+from modules.tasks import Parameters
 
 
 class FNCFLearner:

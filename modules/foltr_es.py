@@ -21,10 +21,10 @@ from datamodules.cohort import Cohort
 from defenses.base import Update
 from errors import InputError
 from modules.local_optimizers import LocalTraining
-from modules.local_training import Parameters
 from modules.nets.ranker import rank_scores
 from modules.online_ranker import ClickModel, OnlineRanker
 from modules.server import ServerOptimizer
+from modules.tasks import Parameters
 
 _CLIENTS_AT_ONCE = 64
 _ADAM = ServerOptimizer(name="fedadam", learning_rate=0.001, betas=(0.9, 0.999), eps=1e-8)

@@ -13,11 +13,11 @@ from datamodules.cohort import Cohort
 from defenses.base import Defense
 from modules.federated import Weighting
 from modules.local_optimizers import LocalTraining
-from modules.local_training import Parameters
 from modules.nets.ranker import rank_scores
 from modules.online_ranker import ClickModel, OnlineRanker
 from modules.ranking import RankingTask
 from modules.server import ServerOptimizer
+from modules.tasks import Parameters
 
 Ranking = Literal["plackett-luce", "shifted-scores"]
 PAPER_LOCAL = LocalTraining(optimizer="sgd", learning_rate=0.1, batch_size=1)

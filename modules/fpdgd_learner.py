@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from attacks.interactions.pair_weights import click_coefficients, pair_weights
-from modules.local_training import Parameters
 from modules.nets.ranker import rank_scores, score_gradients
+from modules.tasks import Parameters
 
 
 class FPDGDLearner:

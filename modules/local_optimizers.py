@@ -1,17 +1,11 @@
-"""The clients' optimizers: torch's own, which act on each number by itself and so on stacked clients as on one."""
+"""How a client trains, in numbers."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
-
-import torch
-from torch import Tensor
+from typing import Literal
 
 from errors import InputError
-from modules.adam_eps_root import AdamEpsRoot
 
 Engine = Literal["auto", "vectorized", "sequential"]
-_FUSED_ON_CPU = {"sgd", "adam"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,24 +70,3 @@ class LocalTraining:
         for name, value in positive.items():
             if value is not None and value <= 0:
                 raise InputError(expected=f"{name} > 0", found=str(value), way_out=f"Set local.{name} above zero.")
-
-
-def build_optimizer(local: LocalTraining, parameters: Iterable[Tensor]) -> torch.optim.Optimizer:
-    """The optimizer of one client, or of many stacked ones.
-
-    Args:
-        local: the hyper-parameters.
-        parameters: leaf tensors; the fused kernels of the CPU want them contiguous.
-    """
-    leaves = list(parameters)
-    if local.optimizer == "adam" and local.eps_root:
-        return AdamEpsRoot(leaves, lr=local.learning_rate, betas=local.betas, eps=local.eps, eps_root=local.eps_root)
-    options: dict[str, Any] = {"lr": local.learning_rate, "weight_decay": local.weight_decay}
-    contiguous = all(leaf.is_contiguous() for leaf in leaves)
-    if contiguous and local.optimizer in _FUSED_ON_CPU:
-        options["fused"] = True
-    if local.optimizer == "sgd":
-        return torch.optim.SGD(leaves, momentum=local.momentum, **options)
-    if local.optimizer == "adam":
-        return torch.optim.Adam(leaves, betas=local.betas, eps=local.eps, **options)
-    return torch.optim.Adadelta(leaves, rho=local.rho, eps=local.eps, **options)

@@ -15,11 +15,11 @@ from errors import InputError
 from modules.federated import Weighting
 from modules.held_out_ranking import HeldOutRanking
 from modules.local_optimizers import LocalTraining
-from modules.local_training import Parameters
 from modules.margin_losses import LossName
 from modules.preferences import PreferenceTask
 from modules.recommendation import USER_EMBEDDING, initial_users
 from modules.server import ServerOptimizer
+from modules.tasks import Parameters
 
 PROTOCOL_1 = LocalTraining(optimizer="sgd", learning_rate=0.1, batch_size=10, updates=10)
 """The paper's clients, who draw every batch anew; it gives no numbers."""

@@ -9,10 +9,11 @@ from attacks.base import ITEM_EMBEDDING
 from datamodules.cohort import Cohort
 from modules.differentiable_training import train_differentiably
 from modules.local_optimizers import LocalTraining
-from modules.local_training import Parameters, train_clients
+from modules.local_training import train_clients
 from modules.margin_losses import LossName
 from modules.preferences import PreferenceTask
 from modules.recommendation import USER_EMBEDDING
+from modules.tasks import Parameters
 
 
 class MFLearner:

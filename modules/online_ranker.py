@@ -21,9 +21,9 @@ from defenses.base import Defense
 from errors import InputError
 from modules.federated import FederatedModule, Weighting
 from modules.local_optimizers import LocalTraining
-from modules.local_training import Parameters
 from modules.nets.ranker import rank_scores, ranker_parameters
 from modules.server import ServerOptimizer
+from modules.tasks import Parameters
 
 ClickModel = Literal["perfect", "navigational", "informational"]
 

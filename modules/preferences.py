@@ -4,9 +4,10 @@ import torch
 from torch import Tensor
 
 from attacks.base import ITEM_EMBEDDING
-from modules.local_training import POSITION, Parameters
 from modules.margin_losses import LossName, margin_loss
 from modules.recommendation import USER_EMBEDDING
+from modules.scratch import Scratch
+from modules.tasks import POSITION, Parameters
 
 
 class PreferenceTask:
@@ -27,7 +28,7 @@ class PreferenceTask:
         self.clip = clip
 
     def client_losses(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
-        """See `modules.local_training.Task`: of the value of a mean loss, with the gradients that the steps take."""
+        """See `modules.tasks.Task`: of the value of a mean loss, with the gradients that the steps take."""
         users, items = parameters[USER_EMBEDDING], parameters[ITEM_EMBEDDING]
         if POSITION in examples:
             items = items.gather(1, _rows(examples[POSITION], items))
@@ -41,14 +42,14 @@ class PreferenceTask:
         return for_users.sum(1) / mask.sum(1).clamp(min=1) + extra - extra.detach()
 
     def client_loss(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
-        """See `modules.local_training.Task`."""
+        """See `modules.tasks.Task`."""
         stacked = {name: value[None] for name, value in parameters.items()}
         return self.client_losses(stacked, {name: value[None] for name, value in examples.items()}, mask[None])[0]
 
     def client_gradients(
-        self, parameters: Parameters, examples: Parameters, mask: Tensor
+        self, parameters: Parameters, examples: Parameters, mask: Tensor, scratch: Scratch
     ) -> tuple[Tensor, Parameters] | None:
-        """See `modules.local_training.Task`; Equations 1 and 2."""
+        """See `modules.tasks.Task`; Equations 1 and 2."""
         users, table = parameters[USER_EMBEDDING], parameters[ITEM_EMBEDDING]
         index = _rows(examples[POSITION], table) if POSITION in examples else None
         items = table if index is None else table.gather(1, index)

@@ -4,8 +4,9 @@ import torch
 from torch import Tensor
 
 from attacks.interactions.pair_weights import click_coefficients, pair_weights, position_bias_ratio
-from modules.local_training import Parameters
 from modules.nets.ranker import rank_scores, score_gradients
+from modules.scratch import Scratch
+from modules.tasks import Parameters
 
 
 class RankingTask:
@@ -18,7 +19,7 @@ class RankingTask:
     random = False
 
     def client_losses(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
-        """See `modules.local_training.Task`; the mean over the lists of a batch, which FPDGD has one by one."""
+        """See `modules.tasks.Task`; the mean over the lists of a batch, which FPDGD has one by one."""
         shown = examples["shown"] & mask[..., None]
         scores = rank_scores(parameters, examples["features"])
         clicks = examples["click"].to(scores.dtype)
@@ -28,12 +29,14 @@ class RankingTask:
         return -(preferred * ratio * pairs).sum((-1, -2, -3)) / mask.sum(1).clamp(min=1)
 
     def client_loss(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
-        """See `modules.local_training.Task`."""
+        """See `modules.tasks.Task`."""
         stacked = {name: value[None] for name, value in parameters.items()}
         return self.client_losses(stacked, {name: value[None] for name, value in examples.items()}, mask[None])[0]
 
-    def client_gradients(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> tuple[Tensor, Parameters]:
-        """See `modules.local_training.Task`: linear in the clicks, so it is short."""
+    def client_gradients(
+        self, parameters: Parameters, examples: Parameters, mask: Tensor, scratch: Scratch
+    ) -> tuple[Tensor, Parameters]:
+        """See `modules.tasks.Task`: linear in the clicks, so it is short."""
         shown = examples["shown"] & mask[..., None]
         scores = rank_scores(parameters, examples["features"])
         clicks = examples["click"].to(scores.dtype) * shown

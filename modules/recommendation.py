@@ -5,9 +5,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from attacks.base import ITEM_EMBEDDING
-from modules.local_training import POSITION, Parameters
 from modules.nets.ncf import ncf_logits
 from modules.nets.ncf_gradient import ncf_loss_gradients
+from modules.scratch import Scratch
+from modules.tasks import POSITION, Parameters
 
 USER_EMBEDDING = "user_embedding"
 """Name of the private user vector."""
@@ -20,7 +21,7 @@ class InteractionTask:
     random = False
 
     def client_losses(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
-        """See `modules.local_training.Task`; example k is row k of the client's item table unless in a mini-batch."""
+        """See `modules.tasks.Task`; example k is row k of the client's item table unless in a mini-batch."""
         items = parameters[ITEM_EMBEDDING]
         if POSITION in examples:
             index = examples[POSITION][..., None].expand(-1, -1, items.shape[2])
@@ -30,18 +31,20 @@ class InteractionTask:
         return (losses * mask).sum(1) / mask.sum(1).clamp(min=1)
 
     def client_loss(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
-        """See `modules.local_training.Task`."""
+        """See `modules.tasks.Task`."""
         stacked = {name: value[None] for name, value in parameters.items()}
         return self.client_losses(stacked, {name: value[None] for name, value in examples.items()}, mask[None])[0]
 
     def client_gradients(
-        self, parameters: Parameters, examples: Parameters, mask: Tensor
+        self, parameters: Parameters, examples: Parameters, mask: Tensor, scratch: Scratch
     ) -> tuple[Tensor, Parameters] | None:
-        """See `modules.local_training.Task`; full batches only."""
+        """See `modules.tasks.Task`; full batches only."""
         if POSITION in examples:
             return None
         users, items = parameters[USER_EMBEDDING], parameters[ITEM_EMBEDDING]
-        losses, gradients, of_users, of_items = ncf_loss_gradients(parameters, users, items, examples["label"], mask)
+        losses, gradients, of_users, of_items = ncf_loss_gradients(
+            parameters, users, items, examples["label"], mask, scratch
+        )
         return losses, {**gradients, USER_EMBEDDING: of_users, ITEM_EMBEDDING: of_items}
 
 

@@ -11,6 +11,9 @@ from datamodules.keys import generator_for
 from defenses.base import Update
 from errors import InputError
 
+_NUMBERS_AT_ONCE = 2**19
+"""Numbers of rows' deltas that are scaled at once: what a processor's cache holds."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ServerOptimizer:
@@ -86,12 +89,16 @@ def weighted_sum(update: Update, weights: Tensor, model: Mapping[str, Tensor]) -
         if name not in update.rows:
             sums[name] = torch.einsum("c,c...->...", weights, delta)
             continue
-        mask = update.rows[name] >= 0
-        index = update.rows[name][mask]
-        weight_of_row = weights[:, None].expand(mask.shape)[mask]
-        scale = weight_of_row.reshape(-1, *[1] * (delta.dim() - 2))
-        sums[name] = torch.zeros_like(model[name]).index_add_(0, index, delta[mask] * scale)
-        rows_squared[name] = weights.new_zeros(model[name].shape[0]).index_add_(0, index, weight_of_row**2)
+        sums[name] = torch.zeros_like(model[name])
+        rows_squared[name] = weights.new_zeros(len(model[name]))
+        clients = max(1, _NUMBERS_AT_ONCE // max(1, delta[:1].numel()))
+        for rows, part, weight in zip(
+            *(torch.split(t, clients) for t in (update.rows[name], delta, weights)), strict=True
+        ):
+            index, share = rows.clamp(min=0).flatten(), weight[:, None] * (rows >= 0)
+            scaled = part * share.reshape(*rows.shape, *[1] * (part.dim() - 2))
+            sums[name].index_add_(0, index, scaled.flatten(0, 1))
+            rows_squared[name].index_add_(0, index, share.flatten() ** 2)
     return WeightedSum(sums, weights.sum(), (weights**2).sum(), rows_squared)
 
 

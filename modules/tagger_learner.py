@@ -8,9 +8,10 @@ from torch import Tensor
 
 from datamodules.cohort import Cohort
 from modules.local_optimizers import LocalTraining
-from modules.local_training import Parameters, train_clients
+from modules.local_training import train_clients
 from modules.nets.tagger import Tagger, TaggerNetwork
 from modules.tagging import TaggingTask
+from modules.tasks import Parameters
 
 _NUMBER = "number"
 
@@ -58,7 +59,7 @@ class _PooledTagging(TaggingTask):
         self.labels = labels
 
     def client_loss(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
-        """See `modules.local_training.Task`."""
+        """See `modules.tasks.Task`."""
         number = examples[_NUMBER]
         own = {"image": self.images[number].float().div(255), "label": self.labels[number]}
         return super().client_loss(parameters, own, mask)

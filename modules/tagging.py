@@ -5,15 +5,15 @@ from torch.func import functional_call
 from torch.nn import functional
 
 from modules.classification import ClassificationTask
-from modules.local_training import Parameters
 from modules.nets.batch_norm import mask_batches
+from modules.tasks import Parameters
 
 
 class TaggingTask(ClassificationTask):
     """Mean binary cross-entropy over a device's images and all labels."""
 
     def client_loss(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
-        """See `modules.local_training.Task`."""
+        """See `modules.tasks.Task`."""
         network = self._own_network
         mask_batches(network, mask)
         logits = functional_call(network, parameters, (examples["image"],))

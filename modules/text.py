@@ -8,10 +8,11 @@ from torch.func import functional_call
 from torch.nn import functional
 
 from datamodules.texts import WORDS
-from modules.local_training import Parameters
 from modules.nets.lstm import LSTM, lstm_gradients, lstm_trace
 from modules.nets.text import TextNetwork
 from modules.nets.word_output import word_loss, word_loss_gradients
+from modules.scratch import Scratch
+from modules.tasks import Parameters
 
 EMBEDDING = WORDS
 """Table of the words; a client trains the rows of the words that it has."""
@@ -51,7 +52,7 @@ class TextTask:
         return lstm
 
     def client_loss(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
-        """See `modules.local_training.Task`."""
+        """See `modules.tasks.Task`."""
         token, place = examples[TOKEN].T, examples[PLACE].T
         inputs = functional.embedding(place, parameters[EMBEDDING])
         own = {name.removeprefix(f"{LSTM}."): value for name, value in parameters.items() if name.startswith(LSTM)}
@@ -64,7 +65,7 @@ class TextTask:
         return ((told - examples[LABEL]).square() * mask).sum() / mask.sum().clamp(min=1)
 
     def client_losses(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
-        """See `modules.local_training.Task`."""
+        """See `modules.tasks.Task`."""
         return torch.stack(
             [
                 self.client_loss({n: v[c] for n, v in parameters.items()}, {n: v[c] for n, v in examples.items()}, own)
@@ -72,8 +73,10 @@ class TextTask:
             ]
         )
 
-    def client_gradients(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> tuple[Tensor, Parameters]:
-        """See `modules.local_training.Task`: every product over time is batched over clients."""
+    def client_gradients(
+        self, parameters: Parameters, examples: Parameters, mask: Tensor, scratch: Scratch
+    ) -> tuple[Tensor, Parameters]:
+        """See `modules.tasks.Task`: every product over time is batched over clients."""
         token, place = examples[TOKEN].mT, examples[PLACE].mT
         table = parameters[EMBEDDING]
         flat = place + torch.arange(len(table), device=place.device)[:, None, None] * table.shape[1]

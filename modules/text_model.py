@@ -14,9 +14,9 @@ from datamodules.texts import with_word_rows
 from defenses.base import Defense
 from modules.federated import FederatedModule, Weighting
 from modules.local_optimizers import LocalTraining
-from modules.local_training import Parameters
 from modules.nets.text import TextNetwork
 from modules.server import ServerOptimizer
+from modules.tasks import Parameters
 from modules.text import EMBEDDING, TextTask, last_states
 
 PAPER_LOCAL = LocalTraining(learning_rate=0.01, batch_size=32)

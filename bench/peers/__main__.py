@@ -20,7 +20,7 @@ def main() -> None:
     options = parser.parse_args()
     OUT.mkdir(parents=True, exist_ok=True)
     for job in options.job:
-        results = race(job, [PLAIN, OURS, *PEERS], options.repeats)
+        results = race(job, [PLAIN, *OURS, *PEERS], options.repeats)
         _table(job, results).to_csv(OUT / f"peers-{job}.csv", index=False)
     frame = pd.concat([pd.read_csv(path) for path in sorted(OUT.glob("peers-*.csv"))])
     draw_ratios(frame, OUT / "peers.svg")

@@ -1,5 +1,6 @@
-"""Ours: the round of a FederatedModule, run by a Lightning Trainer."""
+"""Ours: a FederatedModule in a Lightning Trainer, in one process or, started by torchrun, in several."""
 
+import os
 from typing import Any
 
 import torch
@@ -108,41 +109,48 @@ def module_of(job: Job) -> FederatedModule:
 
 
 class Turns(Callback):
-    """Holds the training until a round is asked for.
+    """Holds all processes until a round is asked for; the first of them talks.
 
     Args:
         host: the talk with who asks.
     """
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host | None) -> None:
         self.host = host
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Waits for the first round."""
-        self.host.wait()
+        self._wait(trainer)
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Says that the round is over and waits for the next; the building of its cohort counts as part of it."""
-        self.host.done()
-        trainer.should_stop = not self.host.wait()
+        if self.host:
+            self.host.done()
+        trainer.should_stop = not self._wait(trainer)
+
+    def _wait(self, trainer: Trainer) -> bool:
+        return bool(trainer.strategy.broadcast(self.host.wait() if self.host else None))
 
 
 def main() -> None:
     """Runs the rounds it is asked for."""
+    rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     job = Job(job_folder())
     module = module_of(job)
     Trainer(
         max_steps=-1,
         accelerator="cpu",
-        devices=1,
+        devices=world,
+        strategy="ddp" if world > 1 else "auto",
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
         limit_val_batches=0,
-        callbacks=[Turns(Host(lambda: weights_of(module)))],
+        use_distributed_sampler=False,
+        callbacks=[Turns(Host(lambda: weights_of(module)) if rank == 0 else None)],
     ).fit(module, datamodule=JobData(job))
 
 

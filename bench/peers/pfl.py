@@ -77,7 +77,7 @@ def main() -> None:
         users = torch.from_numpy(job.arrays["users"].copy())
         # From here on: what is not trained when the model is made is not sent.
         network.requires_grad_()
-    data = _data(job)
+    data = _data(job, rank, world)
     cohort = job.cohorts.shape[1]
     parameters = NNAlgorithmParams(
         central_num_iterations=10**9, evaluation_frequency=10**9, train_cohort_size=cohort, val_cohort_size=0
@@ -97,10 +97,16 @@ def main() -> None:
     )
 
 
-def _data(job: Job) -> FederatedDataset:
-    """The cohorts in their order; a client's weight is its number of examples, which pfl divides by at the end."""
+def _data(job: Job, rank: int, world: int) -> FederatedDataset:
+    """The cohorts in their order; a client's weight is its number of examples, which pfl divides by at the end.
+
+    pfl asks every process for a client as often as that one trains, and draws one for each process each time: where
+    they do not divide the cohort, the draws of one run ahead, and later rounds miss clients and train others twice.
+    So each process is given what makes up a round of its own.
+    """
     rounds, size = job.cohorts.shape
-    places = ((number % rounds, place) for number in range(10**9) for place in range(size))
+    drawn = world * len(range(rank, size, world))
+    places = ((number % rounds, min(place, size - 1)) for number in range(10**9) for place in range(drawn))
 
     def make(place: tuple[int, int]) -> Dataset:
         client = int(job.cohorts[place])

@@ -41,7 +41,11 @@ class Simulator:
     tolerance: float = 1e-4
 
 
-OURS = Simulator("ours", "bench.peers.ours")
+_TORCHRUN = ("-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={CORES}", "-m")
+OURS = [
+    Simulator(f"ours, {CORES} threads", "bench.peers.ours"),
+    Simulator(f"ours, {CORES} processes", "bench.peers.ours", threads=1, launcher=_TORCHRUN),
+]
 PLAIN = Simulator("plain loop", "bench.peers.plain")
 
 
@@ -49,7 +53,6 @@ def _python(name: str) -> Path:
     return ROOT / ".peers" / name / "bin" / "python"
 
 
-_TORCHRUN = ("-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={CORES}", "-m")
 PEERS = [
     Simulator(f"pfl, {CORES} processes", "bench.peers.pfl", _python("pfl"), 1, _TORCHRUN),
     Simulator("fedjax, jit", "bench.peers.fedjax", _python("fedjax")),
@@ -138,7 +141,7 @@ class _Running:
         if not self.simulator.python.exists():
             raise SystemExit(f"{self.simulator.name} is not set up: run make bench-peers")
         threads = str(self.simulator.threads or CORES)
-        self._log = (self.folder.parent / f"{self.simulator.module}.log").open("w+", encoding="utf-8")
+        self._log = (self.folder.parent / f"{self.simulator.name}.log").open("w+", encoding="utf-8")
         self._process = subprocess.Popen(
             [self.simulator.python, *self.simulator.launcher, self.simulator.module, str(self.folder)],
             cwd=ROOT,

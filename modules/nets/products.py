@@ -17,6 +17,11 @@ def product(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tenso
         bias: ``(out,)`` or None.
     """
     if inputs.device.type == "cpu" and inputs.dtype == torch.float32 and torch._C._has_mkldnn:
-        made: Tensor = torch.ops.mkldnn._linear_pointwise(inputs, weight, bias, "none", [], "")
+        made: Tensor = torch.ops.mkldnn._linear_pointwise(inputs, _dense(weight), bias, "none", [], "")
         return made
     return functional.linear(inputs, weight, bias)
+
+
+def _dense(weight: Tensor) -> Tensor:
+    """A part of a larger matrix copied: oneDNN's code for weights with gaps is a thousand times slower."""
+    return weight if weight.is_contiguous() or weight.t().is_contiguous() else weight.contiguous()

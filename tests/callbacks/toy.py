@@ -10,8 +10,9 @@ from datamodules.cohort import Cohort
 from defenses.base import Defense
 from modules.federated import FederatedModule
 from modules.local_optimizers import LocalTraining
-from modules.local_training import Parameters
+from modules.scratch import Scratch
 from modules.server import ServerOptimizer
+from modules.tasks import Parameters
 
 
 class ToyTask:
@@ -27,7 +28,7 @@ class ToyTask:
     def client_losses(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
         return torch.func.vmap(self.client_loss)(parameters, examples, mask)
 
-    def client_gradients(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> None:
+    def client_gradients(self, parameters: Parameters, examples: Parameters, mask: Tensor, scratch: Scratch) -> None:
         return
 
 

@@ -31,6 +31,7 @@ from modules.local_training import train_clients
 from modules.nets.ranker import rank_scores
 from modules.ranking import RankingTask
 from modules.registry import learner_from
+from modules.scratch import Scratch
 
 
 def source(queries_per_client: int = 4, **options: object) -> SyntheticRanking:
@@ -94,7 +95,7 @@ def test_written_gradient_is_autograds(hidden: int) -> None:
     losses = RankingTask().client_losses(parameters, examples, cohort.mask)
     expected = dict(zip(parameters, torch.autograd.grad(losses.sum(), list(parameters.values())), strict=True))
     with torch.no_grad():
-        found, gradients = RankingTask().client_gradients(parameters, examples, cohort.mask)
+        found, gradients = RankingTask().client_gradients(parameters, examples, cohort.mask, Scratch())
     torch.testing.assert_close(found, losses.detach())
     for name, gradient in gradients.items():
         torch.testing.assert_close(gradient, expected[name])

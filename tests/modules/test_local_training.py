@@ -15,9 +15,10 @@ from errors import InputError
 from modules.batches import batch_schedule
 from modules.classification import ClassificationTask
 from modules.local_optimizers import LocalTraining
-from modules.local_training import Task, train_clients
+from modules.local_training import train_clients
 from modules.nets.ncf import ncf_mlp
 from modules.recommendation import USER_EMBEDDING, InteractionTask
+from modules.tasks import Task
 
 SIZES = [7, 3, 12, 5, 1]
 OPTIMIZERS = [

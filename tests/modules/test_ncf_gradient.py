@@ -4,8 +4,9 @@ import torch
 
 from attacks.base import ITEM_EMBEDDING
 from modules.fncf import FNCF
-from modules.local_training import POSITION
 from modules.recommendation import USER_EMBEDDING, InteractionTask
+from modules.scratch import Scratch
+from modules.tasks import POSITION
 
 
 def test_written_gradient_is_autograds() -> None:
@@ -20,7 +21,7 @@ def test_written_gradient_is_autograds() -> None:
     losses = task.client_losses(parameters, examples, mask)
     expected = dict(zip(parameters, torch.autograd.grad(losses.sum(), list(parameters.values())), strict=True))
     with torch.no_grad():
-        written = task.client_gradients(parameters, examples, mask)
+        written = task.client_gradients(parameters, examples, mask, Scratch())
     assert written is not None
     torch.testing.assert_close(written[0], losses.detach())
     assert set(written[1]) == set(expected)
@@ -30,4 +31,7 @@ def test_written_gradient_is_autograds() -> None:
 
 def test_mini_batches_are_left_to_autograd() -> None:
     nothing = torch.zeros(1, 1)
-    assert InteractionTask().client_gradients({ITEM_EMBEDDING: nothing}, {POSITION: nothing}, nothing.bool()) is None
+    assert (
+        InteractionTask().client_gradients({ITEM_EMBEDDING: nothing}, {POSITION: nothing}, nothing.bool(), Scratch())
+        is None
+    )

@@ -10,7 +10,7 @@ from datamodules.synthetic_posts import SyntheticPosts, synthetic_posts
 from datamodules.texts import text_cohort
 from errors import InputError
 from modules.local_optimizers import Engine, LocalTraining
-from modules.local_training import LocalResult, train_clients
+from modules.local_training import train_clients
 from modules.nets.lstm import lstm_gradients, lstm_trace
 from modules.nets.text import TextNetwork
 from modules.nets.word_output import word_loss
@@ -18,6 +18,7 @@ from modules.registry import learner_from
 from modules.text import TextTask
 from modules.text_learner import TextLearner
 from modules.text_model import FederatedText
+from modules.training_job import LocalResult
 
 NETWORKS = [TextNetwork(task=task, vocabulary=50, embedding=7, hidden=6) for task in ("next-word", "rating")]
 IDS = [network.task for network in NETWORKS]
