@@ -26,7 +26,7 @@ from datamodules.synthetic_images import SyntheticImages
 from modules.classifier import FederatedClassifier
 from modules.federated import FederatedModule
 from modules.fncf import FNCF
-from modules.local_optimizers import LocalTraining
+from modules.local_hyperparameters import LocalTraining
 from modules.nets.classifiers import Network
 
 ROUNDS = 3

@@ -13,7 +13,7 @@ from callbacks.delta_recorder import DeltaRecorder
 from datamodules.deltas import Recording
 from datamodules.synthetic import SyntheticRecommender
 from modules.fncf import FNCF
-from modules.local_optimizers import LocalTraining
+from modules.local_hyperparameters import LocalTraining
 
 CLIENTS = 10
 ROUNDS = 1000

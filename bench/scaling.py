@@ -15,7 +15,7 @@ from datamodules.base import FederatedDataModule
 from datamodules.cohort import Cohort
 from datamodules.keys import generator_for
 from modules.classifier import FederatedClassifier
-from modules.local_optimizers import LocalTraining
+from modules.local_hyperparameters import LocalTraining
 from modules.nets.classifiers import Network
 
 SIZES = (1250, 2500, 5000, 10000)

@@ -16,7 +16,7 @@ from attacks.identifiability.messages import LEANING
 from datamodules.keys import generator_for
 from defenses.probe_check import ProbeCheck
 from experiments.federated_mf import People
-from modules.local_optimizers import LocalTraining
+from modules.local_hyperparameters import LocalTraining
 from modules.mf_learner import MFLearner
 from modules.probing import Answering, Probed, answer, answer_zeros
 from reports.evaluation import attack_view

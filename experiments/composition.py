@@ -30,7 +30,7 @@ from experiments.options import as_number, check_names, plain_number
 from experiments.recorded_cell import RecordedCell
 from modules.classifier import FederatedClassifier
 from modules.federated import FederatedModule
-from modules.local_optimizers import LocalTraining
+from modules.local_hyperparameters import LocalTraining
 from modules.nets.classifiers import Network
 from reports.evaluation import Evaluation
 

@@ -23,7 +23,7 @@ from experiments.device_table import DeviceTable, Source, Variant
 from experiments.identity_analyses import ANALYSES, INSTEAD, Material
 from experiments.recorded_cell import RecordedCell, cell_trainer
 from modules.federated import FederatedModule
-from modules.local_optimizers import LocalTraining
+from modules.local_hyperparameters import LocalTraining
 from modules.nets.tagger import TaggerNetwork
 from modules.nets.text import TextNetwork
 from modules.registry import learner_from

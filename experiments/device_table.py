@@ -13,7 +13,7 @@ from experiments.device_data import DEVICE_DATA, Mitigated, make_devices
 from experiments.identity_analyses import ANALYSES
 from experiments.identity_attacks import IDENTITY_ATTACKS
 from experiments.options import check_names
-from modules.local_optimizers import LocalTraining
+from modules.local_hyperparameters import LocalTraining
 from reports.identity_looks import Look
 
 

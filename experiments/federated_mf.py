@@ -17,7 +17,7 @@ from defenses.refusal import RefuseProbes
 from defenses.row_noise import RowNoise
 from errors import InputError
 from experiments.options import check_names
-from modules.local_optimizers import LocalTraining
+from modules.local_hyperparameters import LocalTraining
 from modules.mf import FederatedMF
 from modules.probing import Protocol
 from modules.recommendation import USER_EMBEDDING

@@ -14,7 +14,7 @@ from datamodules.keys import PERSISTENT, generator_for
 from defenses.base import Defense
 from modules.classification import ClassificationTask
 from modules.federated import FederatedModule, Weighting
-from modules.local_optimizers import LocalTraining
+from modules.local_hyperparameters import LocalTraining
 from modules.nets.classifiers import Network, build_classifier
 from modules.server import ServerOptimizer
 

@@ -9,7 +9,7 @@ from torch.func import functional_call
 
 from datamodules.cohort import Cohort
 from modules.classification import ClassificationTask
-from modules.local_optimizers import LocalTraining
+from modules.local_hyperparameters import LocalTraining
 from modules.local_training import train_clients
 from modules.nets.batch_norm import mask_batches
 from modules.nets.classifiers import OUTPUT, Classifier, Network, build_classifier

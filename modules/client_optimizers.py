@@ -13,7 +13,7 @@ from torch.optim.adadelta import adadelta
 from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
-from modules.local_optimizers import LocalTraining
+from modules.local_hyperparameters import LocalTraining
 
 
 class ClientOptimizer(Protocol):

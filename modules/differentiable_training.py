@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from errors import InputError
-from modules.local_optimizers import LocalTraining
+from modules.local_hyperparameters import LocalTraining
 from modules.tasks import Parameters
 
 _SAFE_ROOT = 1e-30

@@ -18,7 +18,7 @@ from attacks.base import Release, ServerView
 from datamodules.cohort import Cohort
 from datamodules.keys import generator_for
 from defenses.base import Defense, Update, hold_back
-from modules.local_optimizers import LocalTraining
+from modules.local_hyperparameters import LocalTraining
 from modules.local_training import train_clients
 from modules.registry import learner_from
 from modules.server import ServerOptimizer, WeightedSum, add_background_noise, weighted_sum

@@ -14,7 +14,7 @@ from defenses.base import Defense
 from defenses.update_l1 import UpdateL1
 from modules.federated import FederatedModule, Weighting
 from modules.held_out_ranking import HeldOutRanking
-from modules.local_optimizers import LocalTraining
+from modules.local_hyperparameters import LocalTraining
 from modules.nets.ncf import ncf_logits, ncf_mlp
 from modules.recommendation import USER_EMBEDDING, InteractionTask, initial_users
 from modules.server import ServerOptimizer

@@ -9,7 +9,7 @@ from attacks.base import ITEM_EMBEDDING
 from datamodules.cohort import Cohort
 from defenses.base import Defense
 from modules.differentiable_training import train_differentiably
-from modules.local_optimizers import LocalTraining
+from modules.local_hyperparameters import LocalTraining
 from modules.local_training import train_clients
 from modules.recommendation import USER_EMBEDDING, InteractionTask
 from modules.tasks import Parameters

@@ -20,7 +20,7 @@ from attacks.interactions.list_metrics import (
 from datamodules.cohort import Cohort
 from defenses.base import Update
 from errors import InputError
-from modules.local_optimizers import LocalTraining
+from modules.local_hyperparameters import LocalTraining
 from modules.nets.ranker import rank_scores
 from modules.online_ranker import ClickModel, OnlineRanker
 from modules.server import ServerOptimizer

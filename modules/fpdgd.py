@@ -12,7 +12,7 @@ from attacks.manipulation.base import Manipulation
 from datamodules.cohort import Cohort
 from defenses.base import Defense
 from modules.federated import Weighting
-from modules.local_optimizers import LocalTraining
+from modules.local_hyperparameters import LocalTraining
 from modules.nets.ranker import rank_scores
 from modules.online_ranker import ClickModel, OnlineRanker
 from modules.ranking import RankingTask

@@ -17,7 +17,7 @@ from datamodules.cohort import Cohort
 from defenses.base import Defense
 from modules.batches import batch_schedule, client_draws
 from modules.freed_memory import keep_freed_memory
-from modules.local_optimizers import LocalTraining
+from modules.local_hyperparameters import LocalTraining
 from modules.sequential_training import descend_one, descends, train_one
 from modules.stacked_training import chunks_of, train_stacked
 from modules.tasks import Task

@@ -14,7 +14,7 @@ from defenses.base import Defense
 from errors import InputError
 from modules.federated import Weighting
 from modules.held_out_ranking import HeldOutRanking
-from modules.local_optimizers import LocalTraining
+from modules.local_hyperparameters import LocalTraining
 from modules.margin_losses import LossName
 from modules.preferences import PreferenceTask
 from modules.recommendation import USER_EMBEDDING, initial_users

@@ -8,7 +8,7 @@ from torch import Tensor
 from attacks.base import ITEM_EMBEDDING
 from datamodules.cohort import Cohort
 from modules.differentiable_training import train_differentiably
-from modules.local_optimizers import LocalTraining
+from modules.local_hyperparameters import LocalTraining
 from modules.local_training import train_clients
 from modules.margin_losses import LossName
 from modules.preferences import PreferenceTask

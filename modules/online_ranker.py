@@ -20,7 +20,7 @@ from datamodules.keys import PERSISTENT, generator_for
 from defenses.base import Defense
 from errors import InputError
 from modules.federated import FederatedModule, Weighting
-from modules.local_optimizers import LocalTraining
+from modules.local_hyperparameters import LocalTraining
 from modules.nets.ranker import rank_scores, ranker_parameters
 from modules.server import ServerOptimizer
 from modules.tasks import Parameters

@@ -11,7 +11,7 @@ from modules.classifier_learner import ImageLearner
 from modules.fncf_learner import FNCFLearner
 from modules.foltr_es_learner import FOLtRESLearner
 from modules.fpdgd_learner import FPDGDLearner
-from modules.local_optimizers import LocalTraining
+from modules.local_hyperparameters import LocalTraining
 from modules.margin_losses import LossName
 from modules.mf_learner import MFLearner
 from modules.nets.classifiers import Network

@@ -12,7 +12,7 @@ from torchmetrics.classification import MultilabelAveragePrecision
 from datamodules.keys import PERSISTENT, generator_for
 from defenses.base import Defense
 from modules.federated import FederatedModule, Weighting
-from modules.local_optimizers import LocalTraining
+from modules.local_hyperparameters import LocalTraining
 from modules.nets.batch_norm import mask_batches
 from modules.nets.tagger import Tagger, TaggerNetwork
 from modules.server import ServerOptimizer

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from datamodules.cohort import Cohort
-from modules.local_optimizers import LocalTraining
+from modules.local_hyperparameters import LocalTraining
 from modules.local_training import train_clients
 from modules.nets.tagger import Tagger, TaggerNetwork
 from modules.tagging import TaggingTask

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from datamodules.cohort import Cohort
 from datamodules.texts import text_cohort
-from modules.local_optimizers import LocalTraining
+from modules.local_hyperparameters import LocalTraining
 from modules.local_training import train_clients
 from modules.nets.text import TextNetwork
 from modules.text import EMBEDDING, TextTask

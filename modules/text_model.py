@@ -13,7 +13,7 @@ from datamodules.keys import PERSISTENT, generator_for
 from datamodules.texts import with_word_rows
 from defenses.base import Defense
 from modules.federated import FederatedModule, Weighting
-from modules.local_optimizers import LocalTraining
+from modules.local_hyperparameters import LocalTraining
 from modules.nets.text import TextNetwork
 from modules.server import ServerOptimizer
 from modules.tasks import Parameters

@@ -9,7 +9,7 @@ from torch import Tensor
 from datamodules.cohort import Cohort
 from defenses.base import Defense
 from modules.batches import step_draws
-from modules.local_optimizers import LocalTraining
+from modules.local_hyperparameters import LocalTraining
 from modules.tasks import POSITION, Parameters, Task
 
 

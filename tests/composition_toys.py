@@ -9,7 +9,7 @@ from datamodules.client_split import ClientSplit
 from datamodules.synthetic_images import SyntheticImages
 from modules.classifier import FederatedClassifier
 from modules.classifier_learner import ImageLearner
-from modules.local_optimizers import LocalTraining
+from modules.local_hyperparameters import LocalTraining
 from modules.local_training import train_clients
 from modules.nets.classifiers import Network
 

@@ -10,7 +10,7 @@ from attacks.deanonymization.estimates import PAIRS
 from attacks.deanonymization.messages import USERS
 from datamodules.keys import generator_for
 from datamodules.synthetic_posts import SyntheticPosts
-from modules.local_optimizers import LocalTraining
+from modules.local_hyperparameters import LocalTraining
 from modules.local_training import train_clients
 from modules.nets.text import TextNetwork
 from modules.text_learner import TextLearner

@@ -14,7 +14,7 @@ from datamodules.synthetic import SyntheticRecommender
 from defenses.base import Defense
 from modules.fncf import FNCF, PAPER_LOCAL
 from modules.fncf_learner import FNCFLearner
-from modules.local_optimizers import LocalTraining
+from modules.local_hyperparameters import LocalTraining
 
 LOCAL = LocalTraining(optimizer="adam", learning_rate=0.01, epochs=5, eps_root=1e-8)
 

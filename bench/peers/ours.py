@@ -1,12 +1,13 @@
 """Ours: a FederatedModule in a Lightning Trainer, in one process or, started by torchrun, in several."""
 
 import os
+from collections import OrderedDict
 from typing import Any
 
 import torch
 from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
-from torch import Tensor
+from torch import Tensor, nn
 
 from attacks.base import ITEM_EMBEDDING
 from bench.peers.networks import ImageNetwork, empty_network, network_of, weights_of
@@ -16,7 +17,7 @@ from datamodules.cohort import Cohort
 from modules.classification import ClassificationTask
 from modules.federated import FederatedModule
 from modules.fncf import FNCF
-from modules.local_optimizers import LocalTraining
+from modules.local_hyperparameters import LocalTraining
 from modules.recommendation import USER_EMBEDDING
 from modules.server import ServerOptimizer
 
@@ -68,8 +69,10 @@ class ImageModule(FederatedModule):
         super().__init__(local=local, server=ServerOptimizer(), defenses=(), weighting="examples", seed=0)
         network, template = network_of(job), empty_network(job)
         assert isinstance(network, ImageNetwork)
+        assert isinstance(template, ImageNetwork)
         self.body, self.output = network.body, network.output
-        self._task = ClassificationTask(template)
+        # The same layers as a chain, whose gradients the engine writes out.
+        self._task = ClassificationTask(nn.Sequential(OrderedDict(body=template.body, output=template.output)))
 
     @property
     def task(self) -> ClassificationTask:

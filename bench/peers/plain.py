@@ -1,6 +1,10 @@
-"""The plain loop: one client after another, each on a copy of the model, as a tutorial has it."""
+"""The plain loop: one client after another, each on a copy of the model, as a tutorial has it.
+
+With ``float64`` after the job's folder it computes in double precision, for others to be compared with.
+"""
 
 import copy
+import sys
 
 import torch
 
@@ -19,9 +23,12 @@ from bench.peers.protocol import Host, Job, job_folder
 def main() -> None:
     """Runs the rounds it is asked for."""
     job = Job(job_folder())
-    network = network_of(job)
+    double = sys.argv[2:] == ["float64"]
+    network = network_of(job).to(torch.float64 if double else torch.float32)
     host = Host(lambda: weights_of(network))
-    users = torch.from_numpy(job.arrays["users"].copy()) if job.plan.kind == "interactions" else None
+    users = None
+    if job.plan.kind == "interactions":
+        users = torch.from_numpy(job.arrays["users"].copy()).to(next(network.parameters()))
     number = 0
     while host.wait():
         _round(job, network, users, number)
@@ -40,7 +47,9 @@ def _round(job: Job, network: Network, users: torch.Tensor | None, number: int) 
         optimizer = optimizer_of(job, model.parameters())
         for batch in batches_of(job, number, place):
             optimizer.zero_grad()
-            model.loss(*batch).backward()  # type: ignore[no-untyped-call]
+            kind = next(model.parameters()).dtype
+            examples = (value.to(kind) if value.is_floating_point() else value for value in batch)
+            model.loss(*examples).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
         count = int(job.counts[client])
         with torch.no_grad():

@@ -21,7 +21,7 @@ from attacks.composition.simulation import (
 from attacks.composition.view import Auxiliary, layer_change
 from attacks.metrics import composition_errors, null_class_errors
 from datamodules.keys import generator_for
-from modules.local_optimizers import LocalTraining
+from modules.local_hyperparameters import LocalTraining
 from tests.composition_toys import learner, views
 
 

@@ -13,7 +13,7 @@ from attacks.identifiability.messages import LEANING
 from attacks.identifiability.pac import PAC
 from attacks.identifiability.spectral import PACSpectral
 from datamodules.keys import generator_for
-from modules.local_optimizers import LocalTraining
+from modules.local_hyperparameters import LocalTraining
 from modules.margin_losses import LossName
 from modules.mf_learner import MFLearner
 from modules.probing import Answering, Probed, answer_zeros

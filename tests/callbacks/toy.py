@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from datamodules.cohort import Cohort
 from defenses.base import Defense
 from modules.federated import FederatedModule
-from modules.local_optimizers import LocalTraining
+from modules.local_hyperparameters import LocalTraining
 from modules.scratch import Scratch
 from modules.server import ServerOptimizer
 from modules.tasks import Parameters

@@ -24,7 +24,7 @@ from datamodules.skin_cancer import SkinCancer
 from datamodules.synthetic_images import SyntheticImages
 from errors import InputError
 from modules.classification import ClassificationTask
-from modules.local_optimizers import LocalTraining
+from modules.local_hyperparameters import LocalTraining
 from modules.local_training import train_clients
 from tests.datamodules import image_trees as trees
 

@@ -14,7 +14,7 @@ from datamodules.recording_format import AUXILIARY, append_journal, shard_name, 
 from datamodules.synthetic_posts import SyntheticPosts
 from errors import InputError
 from experiments.recorded_cell import cell_trainer
-from modules.local_optimizers import LocalTraining
+from modules.local_hyperparameters import LocalTraining
 from modules.nets.text import TextNetwork
 from modules.registry import learner_from
 from modules.text_model import FederatedText

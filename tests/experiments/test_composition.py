@@ -14,7 +14,7 @@ from experiments import read_experiment
 from experiments.base import Choice
 from experiments.global_model import RECORDED
 from experiments.global_model import UNRECORDED as UNRECORDED_MODEL
-from modules.local_optimizers import LocalTraining
+from modules.local_hyperparameters import LocalTraining
 from reports.papers import paper_value
 from reports.results import Run
 from tests.attacks.test_composition_attacks import estimate

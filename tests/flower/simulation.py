@@ -30,7 +30,7 @@ from datamodules.foreign_system import System
 from datamodules.mnist import MNIST
 from modules.batches import batch_schedule
 from modules.classifier import FederatedClassifier
-from modules.local_optimizers import LocalTraining
+from modules.local_hyperparameters import LocalTraining
 from modules.nets.classifiers import Network, build_classifier
 
 KINDS: dict[str, type[ClassificationDataModule]] = {"Digits": Digits, "MNIST": MNIST}

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from datamodules.cohort import Cohort
 from datamodules.keys import generator_for
 from modules.classification import ClassificationTask
-from modules.local_optimizers import LocalTraining
+from modules.local_hyperparameters import LocalTraining
 from modules.local_training import train_clients
 from modules.nets.chain_gradient import Collected, Descent, chain_loss, chain_of
 from modules.nets.classifiers import Network, build_classifier

@@ -17,7 +17,7 @@ from experiments.recorded_cell import cell_trainer
 from modules.batches import DRAWS, client_draws, step_draws
 from modules.classification import ClassificationTask
 from modules.classifier import FederatedClassifier
-from modules.local_optimizers import LocalTraining
+from modules.local_hyperparameters import LocalTraining
 from modules.local_training import train_clients
 from modules.nets.batch_norm import BatchNorm
 from modules.nets.classifiers import Network, NetworkName, build_classifier

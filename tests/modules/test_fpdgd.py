@@ -26,7 +26,7 @@ from errors import InputError
 from modules.batches import batch_schedule
 from modules.federated import FederatedModule
 from modules.fpdgd import FPDGD
-from modules.local_optimizers import Engine
+from modules.local_hyperparameters import Engine
 from modules.local_training import train_clients
 from modules.nets.ranker import rank_scores
 from modules.ranking import RankingTask

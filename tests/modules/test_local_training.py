@@ -14,7 +14,7 @@ from defenses.update_l1 import UpdateL1
 from errors import InputError
 from modules.batches import batch_schedule
 from modules.classification import ClassificationTask
-from modules.local_optimizers import LocalTraining
+from modules.local_hyperparameters import LocalTraining
 from modules.local_training import train_clients
 from modules.nets.ncf import ncf_mlp
 from modules.recommendation import USER_EMBEDDING, InteractionTask

@@ -15,7 +15,7 @@ from defenses.row_noise import RowNoise
 from errors import InputError
 from modules.batches import batch_schedule
 from modules.federated import FederatedModule
-from modules.local_optimizers import LocalTraining
+from modules.local_hyperparameters import LocalTraining
 from modules.local_training import train_clients
 from modules.margin_losses import LOSSES, LossName
 from modules.mf import FederatedMF

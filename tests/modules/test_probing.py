@@ -7,7 +7,7 @@ from attacks.base import ITEM_EMBEDDING
 from datamodules.cohort import Cohort
 from datamodules.keys import generator_for
 from errors import InputError
-from modules.local_optimizers import LocalTraining
+from modules.local_hyperparameters import LocalTraining
 from modules.local_training import train_clients
 from modules.margin_losses import LOSSES, LossName
 from modules.preferences import PreferenceTask

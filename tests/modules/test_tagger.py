@@ -8,7 +8,7 @@ from safetensors.torch import save_file
 
 from datamodules.cohort import Cohort
 from errors import InputError
-from modules.local_optimizers import Engine, LocalTraining
+from modules.local_hyperparameters import Engine, LocalTraining
 from modules.local_training import train_clients
 from modules.nets.tagger import Tagger, TaggerNetwork
 from modules.registry import learner_from

@@ -9,7 +9,7 @@ from datamodules.cohort import Cohort
 from datamodules.synthetic_posts import SyntheticPosts, synthetic_posts
 from datamodules.texts import text_cohort
 from errors import InputError
-from modules.local_optimizers import Engine, LocalTraining
+from modules.local_hyperparameters import Engine, LocalTraining
 from modules.local_training import train_clients
 from modules.nets.lstm import lstm_gradients, lstm_trace
 from modules.nets.text import TextNetwork

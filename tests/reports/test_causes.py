@@ -27,7 +27,7 @@ from datamodules.synthetic_ranking import SyntheticRanking
 from defenses.local_dp import LocalDP
 from modules.federated import FederatedModule
 from modules.fpdgd import FPDGD
-from modules.local_optimizers import LocalTraining
+from modules.local_hyperparameters import LocalTraining
 from modules.registry import learner_from
 from reports.causes import GUESSES, best_guess, is_near, near_guessing
 from reports.effects import label_effects
