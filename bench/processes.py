@@ -31,16 +31,21 @@ from modules.nets.classifiers import Network
 
 ROUNDS = 3
 """Of a turn; the first warms up."""
-_SAME = 1e-4
-"""Largest difference of the two models, of their movement."""
+_SAME = 5e-4
+"""Largest difference of the two models, of their movement; one process alone that groups its clients in other chunks
+differs from itself by half of it."""
 
 Job = Callable[[], tuple[FederatedModule, FederatedDataModule]]
 
 
 def fncf() -> tuple[FederatedModule, FederatedDataModule]:
-    """All 943 users of generated data in MovieLens' shape, 20 epochs of Adam."""
+    """All 943 users of generated data in MovieLens' shape, 20 epochs of Adam.
+
+    Its eps is large, so that rounding stays small: with 1e-8 one process alone ends elsewhere, by 1e-3 of the movement
+    and more, when its clients are grouped in other chunks.
+    """
     source = SyntheticRecommender(holdout=False)
-    local = LocalTraining(optimizer="adam", learning_rate=1e-3, epochs=20)
+    local = LocalTraining(optimizer="adam", learning_rate=1e-3, epochs=20, eps=1e-3)
     return FNCF(num_items=source.num_items, num_clients=source.num_clients, local=local), source
 
 
