@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 
 
 def draw_ratios(frame: pd.DataFrame, path: Path) -> None:
@@ -20,6 +21,9 @@ def draw_ratios(frame: pd.DataFrame, path: Path) -> None:
     axes.bar_label(bars, fmt="%.2fx", padding=3)
     axes.axvline(1, color="black", linewidth=0.8)
     axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter(ScalarFormatter())
+    axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_xlabel("times as fast (or as small) as the first piece of its job")
     axes.invert_yaxis()
     axes.margins(x=0.15)

@@ -19,6 +19,12 @@ _LEAK = 0.6
 """AUC from which the headline speaks of a leak; the interval must lie above guessing as well."""
 _TOLD = {"pir-fingerprint": "whether a certain document was among those that the user retrieved"}
 """What an attack tells of a user, where it is not what the user interacted with."""
+_SCALES = {
+    "auc": "AUC is 0.5 for guessing and 1 for certainty.",
+    "l1": "L1 is 0 where all shares are right and 2 where nothing is.",
+    "coverage": "Coverage is the part of the shares that lie within their 95% intervals.",
+}
+"""What a metric's numbers mean."""
 _INTERACTIONS = "which of the items it was shown the user interacted with"
 _EQUAL_SHARES = "uniform-present"
 GENERATED = (
@@ -56,6 +62,7 @@ def write_report(
         causes=causes,
         header=HEADER,
         wide=pivot(run.results),
+        scales=[sentence for metric, sentence in _SCALES.items() if any(r.metric == metric for r in run.results)],
         attacks=table_rows(attacks),
         baselines=table_rows(baselines),
         figures=figures,
