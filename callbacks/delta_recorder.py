@@ -4,6 +4,7 @@ import contextlib
 import errno
 import fnmatch
 import hashlib
+import secrets
 import subprocess
 from concurrent.futures import Future, ThreadPoolExecutor
 from importlib.metadata import version
@@ -20,11 +21,14 @@ from datamodules.prior_knowledge import prior_knowledge
 from datamodules.recording_format import (
     AUXILIARY,
     CLIENT,
-    JOURNALS,
     MANIFEST,
     Manifest,
     append_journal,
+    close_journal,
     dtype_of,
+    journal_name,
+    journals_in,
+    only_writer,
     read_journal,
     read_manifest,
     rewrite_journal,
@@ -72,20 +76,22 @@ class DeltaRecorder(Callback):
         self.dtype = dtype
         self.every_n_rounds = every_n_rounds
         self._pseudonyms: dict[int, int] = {}
+        self._run: str | None = None
+        self._lock = contextlib.ExitStack()
         self._thread: ThreadPoolExecutor | None = None
         self._writing: tuple[int, Future[None]] | None = None
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Begins the recording, or continues it where the checkpoint was made."""
         directory = self.folder(trainer)
-        auxiliary = self._auxiliary_bytes(getattr(trainer, "datamodule", None), int(pl_module.seed))  # type: ignore[arg-type]
-        manifest = self._manifest(trainer, pl_module, auxiliary)
-        if trainer.is_global_zero and (directory / MANIFEST).exists():
-            _continue(directory, manifest, trainer.global_step)
-        trainer.strategy.barrier("recording checked")
+        module = _federated(pl_module)
+        self._run = trainer.strategy.broadcast(self._run or secrets.token_hex(16))
+        auxiliary = self._auxiliary_bytes(getattr(trainer, "datamodule", None), module)
+        manifest = self._manifest(trainer, module, auxiliary)
         if trainer.is_global_zero:
             try:
-                directory.mkdir(parents=True, exist_ok=True)
+                self._lock.enter_context(only_writer(directory))
+                _continue(directory, manifest, trainer.global_step, trainer.world_size)
                 write_manifest(directory, manifest)
                 if auxiliary is not None:
                     write_whole(directory / AUXILIARY, auxiliary)
@@ -104,7 +110,7 @@ class DeltaRecorder(Callback):
         if users is not None:
             record.client_truth["user"] = users[record.cohort.clients.cpu()]
         try:
-            self._write(self.folder(trainer), record, trainer.global_rank, int(pl_module.seed))  # type: ignore[arg-type]
+            self._write(self.folder(trainer), record, trainer.global_rank, _federated(pl_module))
         except OSError as error:
             raise self._disk_error(error, record.round) from error
 
@@ -117,25 +123,36 @@ class DeltaRecorder(Callback):
         self.wait()
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """The last round is written."""
+        """The last round is written, and the journal closed."""
         self.wait()
+        try:
+            close_journal(self.folder(trainer), trainer.global_rank)
+        except OSError as error:
+            raise self._disk_error(error, trainer.global_step) from error
+
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Lets others write to the folder."""
+        self._lock.close()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The name of the training, by which a resumed one knows its recording."""
+        return {"run": self._run}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Takes the name back."""
+        self._run = state_dict["run"]
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         """What was handed over before is still written; a second error must not hide the first."""
         with contextlib.suppress(InputError):
             self.wait()
+        self._lock.close()
 
     def folder(self, trainer: Trainer) -> Path:
         """Where the recording lies."""
         return self.directory or Path(trainer.default_root_dir) / "deltas"
 
-    def _manifest(self, trainer: Trainer, module: LightningModule, auxiliary: bytes | None) -> Manifest:
-        if not isinstance(module, FederatedModule):
-            raise InputError(
-                expected="a federated module",
-                found=type(module).__name__,
-                way_out="Leave DeltaRecorder out of callbacks.",
-            )
+    def _manifest(self, trainer: Trainer, module: FederatedModule, auxiliary: bytes | None) -> Manifest:
         public = module.public_description()
         recorded = {
             name: dict(value, dtype=self.dtype) for name, value in public["parameters"].items() if self._wanted(name)
@@ -154,30 +171,41 @@ class DeltaRecorder(Callback):
             releases=public["releases"],
             seed=module.seed,
             data=getattr(data, "fingerprint", {"name": "unknown", "sha256": ""}),
-            config={"every_n_rounds": self.every_n_rounds, "model": type(module).__name__},
+            config={
+                "every_n_rounds": self.every_n_rounds,
+                "model": type(module).__name__,
+                "ranks": trainer.world_size,
+            },
             versions={name: version(name) for name in _PACKAGES},
             commit=_commit(),
             auxiliary=None if auxiliary is None else hashlib.sha256(auxiliary).hexdigest(),
+            run=self._run,
         )
 
     def _wanted(self, name: str) -> bool:
         return self.parameters is None or any(fnmatch.fnmatch(name, pattern) for pattern in self.parameters)
 
-    def _write(self, directory: Path, record: RoundRecord, rank: int, seed: int) -> None:
+    def _write(self, directory: Path, record: RoundRecord, rank: int, module: FederatedModule) -> None:
         if not len(record.cohort):
             return
-        real = record.served["served"] >= 0 if record.served else None
-        pseudonyms = torch.tensor([self._pseudonym(seed, int(c)) for c in record.cohort.clients])
-        seen: dict[str, Tensor] = {"clients": pseudonyms, "counts": record.cohort.counts}
-        truth: dict[str, Tensor] = {"clients": record.cohort.clients}
-        truth |= {f"{CLIENT}{name}": value for name, value in record.client_truth.items()}
+        # In the cohort clients stand by their numbers, which say who they are.
+        order = _random_order(len(record.cohort), module, record.round, rank)
+        clients = record.cohort.clients[order]
+        served = {name: value[order] for name, value in record.served.items()}
+        real = served["served"] >= 0 if served else None
+        pseudonyms = torch.tensor([self._pseudonym(module, int(c)) for c in clients])
+        seen: dict[str, Tensor] = {"clients": pseudonyms, "counts": record.cohort.counts[order]}
+        truth: dict[str, Tensor] = {"clients": clients}
+        truth |= {f"{CLIENT}{name}": value[order] for name, value in record.client_truth.items()}
         if real is not None:
-            seen |= {"offsets": _offsets(real), **{name: value[real] for name, value in record.served.items()}}
-            truth |= {"offsets": seen["offsets"], **{name: value[real] for name, value in record.truth.items()}}
+            seen |= {"offsets": _offsets(real), **{name: value[real] for name, value in served.items()}}
+            truth |= {"offsets": seen["offsets"]}
+            truth |= {name: value[order][real] for name, value in record.truth.items()}
         for name, delta in record.update.deltas.items():
             if self._wanted(name):
-                kept = delta[record.update.rows[name] >= 0] if name in record.update.rows else delta
-                kind = "rows" if name in record.update.rows else "deltas"
+                rows = record.update.rows.get(name)
+                kept = delta[order] if rows is None else delta[order][rows[order] >= 0]
+                kind = "deltas" if rows is None else "rows"
                 seen[f"{kind}/{name}"] = self._stored(kept, name, record.round)
         seen |= {f"model/{name}": value for name, value in record.model.items()}
         shards = {
@@ -216,18 +244,18 @@ class DeltaRecorder(Callback):
             )
         return stored
 
-    def _pseudonym(self, seed: int, client: int) -> int:
-        """The same in every round, and saying nothing of the client's number."""
+    def _pseudonym(self, module: FederatedModule, client: int) -> int:
+        """The same in every round; without the training's secret key it does not say whose it is."""
         if client not in self._pseudonyms:
-            generator = generator_for(seed, "pseudonym", PERSISTENT, client)
+            generator = generator_for(module.secret, "pseudonym", module.seed, PERSISTENT, client)
             self._pseudonyms[client] = int(torch.randint(2**62, (), generator=generator))
         return self._pseudonyms[client]
 
-    def _auxiliary_bytes(self, data: Any, seed: int) -> bytes | None:
+    def _auxiliary_bytes(self, data: Any, module: FederatedModule) -> bytes | None:
         """What a data set leaves to the server: labelled images, or devices of its own and what they hold."""
         held: dict[str, Tensor] = dict(data.auxiliary()) if hasattr(data, "auxiliary") else {}
         if hasattr(data, "client_known"):
-            held |= prior_knowledge(data, lambda client: self._pseudonym(seed, client))
+            held |= prior_knowledge(data, lambda client: self._pseudonym(module, client))
         return shard_bytes({_AUXILIARY_NAMES.get(name, name): value for name, value in held.items()}) if held else None
 
     def _disk_error(self, error: OSError, round_number: int) -> InputError:
@@ -235,7 +263,7 @@ class DeltaRecorder(Callback):
         return InputError(
             expected="room and permission to record",
             found=f"{reason} in round {round_number}",
-            way_out=f"Rounds before {round_number} are whole. Make room and resume with --ckpt_path.",
+            way_out=f"Rounds before {round_number} are whole. Make room, then resume with --ckpt_path.",
         )
 
 
@@ -243,16 +271,40 @@ def _write_shards(directory: Path, rank: int, shards: dict[str, bytes]) -> None:
     append_journal(directory, rank, [write_shard(directory, name, content) for name, content in shards.items()])
 
 
-def _continue(directory: Path, manifest: Manifest, next_round: int) -> None:
-    """Keeps the rounds before `next_round` of a dead run's recording."""
-    if not read_manifest(directory).same_run(manifest):
+def _federated(module: LightningModule) -> FederatedModule:
+    if not isinstance(module, FederatedModule):
         raise InputError(
-            expected="an empty folder, or the recording of this same run",
-            found=f"another run's recording in {directory}",
-            way_out="Give another --trainer.default_root_dir, or delete the folder.",
+            expected="a federated module", found=type(module).__name__, way_out="Leave DeltaRecorder out of callbacks."
         )
-    for journal in directory.glob(JOURNALS):
-        rewrite_journal(journal, [line for line in read_journal(journal) if line.round < next_round])
+    return module
+
+
+def _random_order(clients: int, module: FederatedModule, round_number: int, rank: int) -> Tensor:
+    """``(C,)`` positions, in an order that says nothing of the clients."""
+    generator = generator_for(module.secret, "order of messages", module.seed, round_number, rank)
+    return torch.randperm(clients, generator=generator)
+
+
+def _continue(directory: Path, manifest: Manifest, next_round: int, ranks: int) -> None:
+    """Keeps the rounds before `next_round` of a dead run's recording, which `ranks` processes go on with.
+
+    Raises:
+        InputError: the folder holds recorded rounds of another run, or of one that does not go on.
+    """
+    journals = {path: read_journal(path).lines for path in journals_in(directory)}
+    recorded = len({line.round for lines in journals.values() for line in lines})
+    if recorded and not ((directory / MANIFEST).exists() and read_manifest(directory).same_run(manifest)):
+        raise InputError(
+            expected="an empty folder, or the recording of this same training",
+            found=f"another training's recording of {recorded} rounds in {directory}",
+            way_out="To go on with that one, give its --ckpt_path. To begin anew, give another "
+            "--trainer.default_root_dir, or delete the folder.",
+        )
+    for journal, lines in journals.items():
+        rewrite_journal(journal, [line for line in lines if line.round < next_round])
+    for rank in range(ranks, len(journals)):
+        if directory / journal_name(rank) in journals:
+            close_journal(directory, rank)  # nobody writes to it any more
 
 
 def _offsets(real: Tensor) -> Tensor:

@@ -70,6 +70,7 @@ class _Recorder:
         """Writes the round that has begun."""
         assert self._writer is not None
         self._writer.write(number, self.model, sent, clients)
+        self._writer.close()
 
 
 class RecordingStrategy(Strategy):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,15 +16,16 @@ from attacks.base import LocalLearner, Release, ServerView
 from datamodules.recording_format import (
     AUXILIARY,
     CLIENT,
-    JOURNALS,
     JournalLine,
     Manifest,
     dtype_of,
+    journals_in,
     read_journal,
     read_manifest,
 )
 from errors import InputError
 
+_logger = logging.getLogger(__name__)
 _SHOWN = {"served": -1, "lists": -1, "features": 0}
 """What a server may have shown, and how it is padded."""
 _NUMBERS_PER_VIEW = 2**25
@@ -36,6 +38,9 @@ class Recording:
     Args:
         directory: the folder the recorder wrote.
         verify: check each file's hash before it is used.
+
+    Attributes:
+        closed: whether its writer came to its end, so that no round is missing; a warning says so where it did not.
 
     Raises:
         InputError: the folder is no whole recording of this format.
@@ -165,14 +170,22 @@ class Recording:
             return found
 
     def _journalled(self) -> dict[str, JournalLine]:
-        journals = sorted(self.directory.glob(JOURNALS))
-        if not journals:
+        journals = [read_journal(path) for path in journals_in(self.directory)]
+        lines = {line.file: line for journal in journals for line in journal.lines}
+        if not lines:
             raise InputError(
                 expected="a journal of finished rounds",
-                found=f"none in {self.directory}",
+                found=f"{'an empty one' if journals else 'none'} in {self.directory}",
                 way_out="The training ended before its first round was over: run it again.",
             )
-        lines = {line.file: line for journal in journals for line in read_journal(journal)}
+        self.closed = len(journals) >= self._ranks() and all(journal.closed for journal in journals)
+        if not self.closed:
+            _logger.warning(
+                "%s is not closed: its training is still running, was interrupted, or its journal is cut short; "
+                "%d rounds are read",
+                self.directory,
+                len({line.round for line in lines.values()}),
+            )
         for name, line in lines.items():
             path = self.directory / name
             if not path.is_file() or path.stat().st_size != line.bytes:
@@ -183,6 +196,11 @@ class Recording:
                     way_out="A shard is missing or cut short: copy the recording again, whole.",
                 )
         return lines
+
+    def _ranks(self) -> int:
+        """How many journals there must be."""
+        ranks = self.manifest.config.get("ranks", 1)
+        return ranks if type(ranks) is int else 1
 
     def _open(self, name: str) -> Any:
         path = self.directory / name

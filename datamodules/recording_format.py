@@ -5,11 +5,14 @@ crash at any instant. Every rank has a journal of its own, because appends of se
 on some file systems only; the reader merges them.
 """
 
+import contextlib
 import dataclasses
+import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,9 +25,11 @@ from errors import InputError
 
 FORMAT = 1
 MANIFEST = "manifest.json"
-JOURNALS = "journal*.jsonl"
 AUXILIARY = "auxiliary.safetensors"
 """What the server holds beside what clients send; it is the same for every round, and no client's."""
+LOCK = ".lock"
+"""Empty file that the process which writes to the folder has locked."""
+_TEMPORARY = ".*.[0-9]*.tmp"
 CLIENT = "client/"
 """Begins the names of what is true of a client itself; other names in truth/ speak of its served items."""
 
@@ -44,6 +49,7 @@ class Manifest:
         versions: versions of packages.
         commit: the commit of the code, None outside a checkout.
         auxiliary: hash of what the server holds beside the updates, None where it holds nothing.
+        run: random name of the training, the same when it is resumed; None in a foreign recording.
         format: version of the format.
     """
 
@@ -57,12 +63,13 @@ class Manifest:
     versions: dict[str, str]
     commit: str | None
     auxiliary: str | None = None
+    run: str | None = None
     format: int = FORMAT
 
     def same_run(self, other: "Manifest") -> bool:
         """Whether shards of both may lie in one recording."""
         ours, theirs = (json.loads(json.dumps(dataclasses.asdict(m))) for m in (self, other))
-        same = ("parameters", "row_parameters", "learner", "releases", "seed", "data", "auxiliary")
+        same = ("parameters", "row_parameters", "learner", "releases", "seed", "data", "auxiliary", "run")
         return all(ours[key] == theirs[key] for key in same)
 
 
@@ -86,6 +93,19 @@ class JournalLine:
         return int(Path(self.file).name.split("-")[0])
 
 
+@dataclass(frozen=True)
+class Journal:
+    """What a journal says.
+
+    Attributes:
+        lines: the finished files; a later line of a file replaces an earlier one.
+        closed: whether its writer came to its end, and so that no line is missing.
+    """
+
+    lines: list[JournalLine]
+    closed: bool = False
+
+
 def shard_name(kind: str, round_number: int, rank: int) -> str:
     """Path of a shard inside the recording; `kind` is ``rounds`` or ``truth``."""
     return f"{kind}/{round_number:06d}-{rank:04d}.safetensors"
@@ -94,6 +114,11 @@ def shard_name(kind: str, round_number: int, rank: int) -> str:
 def journal_name(rank: int) -> str:
     """Path of a rank's journal."""
     return "journal.jsonl" if rank == 0 else f"journal-{rank:04d}.jsonl"
+
+
+def journals_in(directory: Path) -> list[Path]:
+    """The journals of a recording, in the order of ranks; files of other people with such names are none."""
+    return sorted(p for p in directory.glob("journal*.jsonl") if re.fullmatch(r"journal(-[0-9]{4})?\.jsonl", p.name))
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -106,9 +131,47 @@ def write_whole(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
+        _flush_folder(path.parent)
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _flush_folder(folder: Path) -> None:
+    """Makes the names in a folder outlast a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def only_writer(folder: Path) -> Iterator[None]:
+    """Holds a folder for one process that writes; a process that dies lets go of it.
+
+    What killed writers left half-written under a temporary name is removed.
+
+    Args:
+        folder: made where it does not exist.
+
+    Raises:
+        InputError: another process holds it.
+        OSError: it cannot be made or written to.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / LOCK).open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(
+                expected="a folder that no other process writes to",
+                found=f"one that does in {folder}",
+                way_out="Wait until it has ended, or give another folder.",
+            ) from None
+        for left in (*folder.glob(_TEMPORARY), *folder.glob(f"*/{_TEMPORARY}")):
+            left.unlink(missing_ok=True)
+        yield
 
 
 def shard_bytes(tensors: Mapping[str, Tensor]) -> bytes:
@@ -131,35 +194,63 @@ def append_journal(directory: Path, rank: int, lines: list[JournalLine]) -> None
         os.fsync(file.fileno())
 
 
+def close_journal(directory: Path, rank: int) -> None:
+    """Says at the end of a journal how many files it names; without that it is of a training that did not end."""
+    path = directory / journal_name(rank)
+    files = len(read_journal(path).lines) if path.exists() else 0
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"closed": files}) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
 def rewrite_journal(path: Path, lines: list[JournalLine]) -> None:
-    """Replaces a journal."""
+    """Replaces a journal by an open one."""
     content = "".join(json.dumps(dataclasses.asdict(line)) + "\n" for line in lines)
     write_whole(path, content.encode())
 
 
-def read_journal(path: Path) -> list[JournalLine]:
+def read_journal(path: Path) -> Journal:
     """Reads a journal; a last line torn by a crash is left out, and a later line of a file replaces an earlier one.
 
     Raises:
-        InputError: a line in the middle is broken, or names a file outside the recording.
+        InputError: a line in the middle is broken, names a file outside the recording, or a line is missing.
     """
     text = path.read_text(encoding="utf-8", errors="replace")
     lines: dict[str, JournalLine] = {}
-    whole = text.split("\n")[:-1]
-    for number, line in enumerate(whole, start=1):
+    closed = False
+    for number, line in enumerate(text.split("\n")[:-1], start=1):
         try:
-            entry = JournalLine(**json.loads(line))
-            inside = len(Path(entry.file).parts) == 2 and Path(entry.file).parts[0] in {"rounds", "truth"}
-            if not inside or entry.round < 0:
-                raise ValueError(f"the file {entry.file!r}")
-        except (ValueError, TypeError, AttributeError) as error:
+            entry = _journal_entry(line)
+            if isinstance(entry, JournalLine):
+                lines[entry.file] = entry
+            elif entry != len(lines):
+                raise ValueError(f"{entry} files, where {len(lines)} are named")
+            closed = isinstance(entry, int)
+        except (ValueError, TypeError, RecursionError) as error:
             raise InputError(
-                expected="a journal line naming a file under rounds/ or truth/, its bytes and sha256",
+                expected="journal lines naming a file under rounds/ or truth/, its bytes and sha256, all of them",
                 found=f"{error} in line {number} of {path}",
-                way_out="The recording is damaged or foreign: fetch it again, or record again.",
+                way_out="The recording is damaged or foreign: copy it again, whole, or record again.",
             ) from None
-        lines[entry.file] = entry
-    return list(lines.values())
+    return Journal(list(lines.values()), closed)
+
+
+def _journal_entry(line: str) -> JournalLine | int:
+    """A finished file, or of a closing line the number of files."""
+    content = json.loads(line)
+    if not isinstance(content, dict):
+        raise ValueError("no JSON object")
+    if set(content) == {"closed"}:
+        if type(content["closed"]) is not int:
+            raise ValueError("no number of files")
+        return content["closed"]
+    entry = JournalLine(**content)
+    if not (isinstance(entry.file, str) and type(entry.bytes) is int and isinstance(entry.sha256, str)):
+        raise ValueError("a field of another type")
+    if not re.fullmatch(r"(rounds|truth)/[0-9]{6,18}-[0-9]{4}\.safetensors", entry.file):
+        raise ValueError(f"the file {entry.file[:80]!r}")
+    return entry
 
 
 def write_manifest(directory: Path, manifest: Manifest) -> None:

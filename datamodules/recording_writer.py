@@ -13,9 +13,10 @@ from datamodules.foreign_system import System, manifest_of
 from datamodules.parameter_check import check_arrays
 from datamodules.recording_format import (
     AUXILIARY,
-    JOURNALS,
     MANIFEST,
     append_journal,
+    close_journal,
+    journals_in,
     shard_bytes,
     shard_name,
     write_manifest,
@@ -45,7 +46,7 @@ class RecordingWriter:
                 found=f"one in {self.directory}",
                 way_out="Give another folder, or delete that one.",
             )
-        for journal in self.directory.glob(JOURNALS):
+        for journal in journals_in(self.directory):
             journal.unlink()  # of a recording that was never declared
         self._auxiliary = shard_bytes(system.auxiliary) if system.auxiliary else None
         self._manifest = manifest_of(system, self._auxiliary)
@@ -82,3 +83,7 @@ class RecordingWriter:
             for kind, tensors in (("truth", truth), ("rounds", seen))
         ]
         append_journal(self.directory, 0, lines)
+
+    def close(self) -> None:
+        """Says in the journal that no round is missing; rounds may follow, and are then closed anew."""
+        close_journal(self.directory, 0)

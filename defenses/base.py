@@ -1,6 +1,7 @@
 """What a client does to protect itself: a penalty while it trains, a change of the update before it is sent."""
 
-from collections.abc import Callable, Mapping
+import dataclasses
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -49,6 +50,24 @@ def hold_back(update: Update, sent: Tensor) -> Update:
         name: value * sent.reshape(-1, *[1] * (value.dim() - 1)).to(value) for name, value in update.deltas.items()
     }
     return Update(deltas, update.rows, update.background_scale, sent, update.clients)
+
+
+def with_whole_tables(update: Update, names: Collection[str], model: Mapping[str, Tensor]) -> Update:
+    """The update with some row parameters as whole tables, zero in the rows that a client did not train.
+
+    Args:
+        update: the clients' deltas.
+        names: which of ``update.rows``.
+        model: the global model, for the shapes of the tables.
+    """
+    deltas, rows = dict(update.deltas), dict(update.rows)
+    for name in names:
+        own = rows.pop(name)
+        client, place = (own >= 0).nonzero(as_tuple=True)
+        whole = deltas[name].new_zeros(len(own), *model[name].shape)
+        whole[client, own[client, place]] = deltas[name][client, place]
+        deltas[name] = whole
+    return dataclasses.replace(update, deltas=deltas, rows=rows)
 
 
 OwnView = Callable[[Update], tuple[ServerView, Tensor]]
@@ -119,6 +138,10 @@ class Defense:
             generators: the random generator of the client at a position in the cohort.
         """
         return update
+
+    def noises_whole(self, parameters: tuple[str, ...]) -> tuple[str, ...]:
+        """Those of the public `parameters` of which every number is noised, rows that a client did not train too."""
+        return ()
 
     def releases(self, parameters: tuple[str, ...]) -> tuple[Release, ...]:
         """What is public about this defence, given the names of the public parameters."""

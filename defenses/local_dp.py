@@ -29,8 +29,10 @@ class LocalDP(Defense):
     and Roth 2014, theorem A.1) at or below, as in RAIFLE's published code. One send is then (epsilon, delta)-private;
     `callbacks.privacy_budget` composes the sends.
 
-    What the guarantee assumes: the rows a client sends are those the server served, hence public, and so are the
-    example counts; with `parameters` it covers *only* the parameters named, and nothing that is sent beside them.
+    What the guarantee assumes: example counts are public, and so are the rows of a table that a client trains where
+    the server served them (items). Where they are the client's own (words), it sends the whole table, noised in every
+    row, so that they stay hidden. With `parameters` it covers *only* the parameters named, and nothing else that is
+    sent.
     diffprivlib's analytic calibration subtracts nearly equal numbers: between epsilon 13 and 27 the delta that holds
     can be larger than the one asked for (1.26e-8 for 1e-8 at epsilon 20, 30 times at worst). The privacy budget is
     composed from sigma, so it is not affected.
@@ -100,6 +102,10 @@ class LocalDP(Defense):
         if not self.active:
             return ()
         return (Release(clip=self.clip, noise_scale=self.noise_scale, parameters=self.covered(parameters)),)
+
+    def noises_whole(self, parameters: tuple[str, ...]) -> tuple[str, ...]:
+        """The parameters that are noised: all of their rows."""
+        return self.covered(parameters) if self.active else ()
 
     def covered(self, parameters: tuple[str, ...]) -> tuple[str, ...]:
         """Those of `parameters` that are clipped and noised."""

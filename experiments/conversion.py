@@ -30,5 +30,6 @@ def convert_dump(manifest: Path, out: Path, *, progress: bool = True) -> int:
     rounds = sorted(dump.manifest.rounds, key=lambda one: one.round)
     for one in tqdm(rounds, desc="convert", unit="round", disable=not progress):
         writer.write(one.round, dump.model(one), dump.sent(one), len(one.clients))
+    writer.close()
     writer.declare()
     return len(rounds)

@@ -16,8 +16,9 @@ from torchmetrics import Metric
 
 from attacks.base import Release, ServerView
 from datamodules.cohort import Cohort
-from datamodules.keys import generator_for
-from defenses.base import Defense, Update, hold_back
+from datamodules.keys import generator_for, secret_key
+from defenses.base import Defense, Update, hold_back, with_whole_tables
+from errors import InputError
 from modules.local_hyperparameters import LocalTraining
 from modules.local_training import train_clients
 from modules.registry import learner_from
@@ -67,6 +68,9 @@ class FederatedModule(LightningModule):
     """
 
     round_record: RoundRecord
+    rows_are_public: bool = True
+    """Whether the rows that a client trains are those that it was served, so that the server knows them; False where
+    they say what the client holds, e.g. which words."""
 
     def __init__(
         self,
@@ -84,11 +88,26 @@ class FederatedModule(LightningModule):
         self.defenses = list(defenses)
         self.weighting = weighting
         self.seed = seed
+        self._secret: bytes | None = None
         self._spent: LocalResult | None = None
         """The last round's result: once a round is recorded, its memory serves the next."""
         self.private: Parameters = {}
         """Tables of the clients' private parameters, ``(clients, ...)``, on the CPU; they are never sent. Each rank
         keeps the rows of the clients it trains, and DDP must not broadcast them: so they are no buffers."""
+
+    @property
+    def secret(self) -> bytes:
+        """Key of what the clients draw in secret: the noise of their defences, their pseudonyms, the order of messages.
+
+        It is the same on every rank and stands in the checkpoint; see `datamodules.keys.secret_key`.
+        """
+        if self._secret is None:
+            self._secret = secret_key()
+        return self._secret
+
+    def on_fit_start(self) -> None:
+        """Gives every rank the secret key of rank zero."""
+        self._secret = self.trainer.strategy.broadcast(self.secret)
 
     @property
     def task(self) -> Task:
@@ -105,7 +124,8 @@ class FederatedModule(LightningModule):
 
     def served(self, cohort: Cohort) -> dict[str, Tensor]:
         """What the server showed each client; see `RoundRecord`."""
-        rows = next(iter(cohort.rows.values()), None)
+        hidden = self.hidden_rows
+        rows = next((rows for name, rows in cohort.rows.items() if name not in hidden), None)
         return {} if rows is None else {"served": rows}
 
     def truth(self, cohort: Cohort) -> dict[str, Tensor]:
@@ -129,6 +149,20 @@ class FederatedModule(LightningModule):
         """Public tables of which a client trains only some rows."""
         return ()
 
+    @property
+    def hidden_rows(self) -> tuple[str, ...]:
+        """Row parameters that clients send whole: a defence noises every row, and which ones they train is theirs."""
+        if self.rows_are_public:
+            return ()
+        public = tuple(self.public_parameters())
+        noised = {name for defense in self.defenses for name in defense.noises_whole(public)}
+        return tuple(name for name in self.row_parameters if name in noised)
+
+    @property
+    def sent_rows(self) -> tuple[str, ...]:
+        """Row parameters of which clients send only the rows that they train."""
+        return tuple(name for name in self.row_parameters if name not in self.hidden_rows)
+
     def public_description(self) -> dict[str, Any]:
         """What everybody may know of this training; the recording keeps it."""
         public = self.public_parameters()
@@ -138,7 +172,7 @@ class FederatedModule(LightningModule):
                 {"clip": r.clip, "noise_scale": r.noise_scale, "parameters": list(r.parameters)}
                 for r in self._releases()
             ],
-            "row_parameters": list(self.row_parameters),
+            "row_parameters": list(self.sent_rows),
             "parameters": {
                 name: {"shape": list(value.shape), "dtype": str(value.dtype).removeprefix("torch.")}
                 for name, value in public.items()
@@ -156,7 +190,7 @@ class FederatedModule(LightningModule):
         cohort = self.interact(cohort, model)
         total, update, loss = self._updates_summed(cohort, model)
         total = self._over_ranks(total)
-        add_background_noise(total, update.background_scale, seed=self.seed, round_number=number)
+        add_background_noise(total, update.background_scale, secret=self.secret, seed=self.seed, round_number=number)
         for name, parameter in self.named_parameters():
             parameter.grad = total.deltas[name].div_(-total.weight.clamp(min=1e-12))
         optimizer = self.optimizers()
@@ -187,7 +221,8 @@ class FederatedModule(LightningModule):
         read = any(getattr(callback, "reads_updates", False) for callback in self.trainer.callbacks)  # type: ignore[attr-defined]
         if read or any(defense.joint for defense in self.defenses) or len(cohort) == 0:
             return [cohort]
-        width = {name: rows.shape[1] for name, rows in cohort.rows.items()}
+        hidden = self.hidden_rows
+        width = {name: rows.shape[1] for name, rows in cohort.rows.items() if name not in hidden}
         numbers = sum(
             width.get(name, len(value)) * value[0].numel() if value.dim() else 1
             for name, value in self.public_parameters().items()
@@ -211,10 +246,11 @@ class FederatedModule(LightningModule):
             trained = cohort.clients[willing].cpu()
             table[trained] = result.private[name][willing].to(table.device)
         update = Update(result.deltas, dict(cohort.rows), clients=cohort.clients)
+        update = with_whole_tables(update, self.hidden_rows, model)
 
         @functools.cache
         def generators(position: int) -> torch.Generator:
-            return generator_for(self.seed, "defense", cohort.round, int(cohort.clients[position]))
+            return generator_for(self.secret, "defense", self.seed, cohort.round, int(cohort.clients[position]))
 
         for defense in self.defenses:
             update = defense.protect(update, generators)
@@ -249,7 +285,7 @@ class FederatedModule(LightningModule):
             example_counts=cohort.counts,
             deltas=update.deltas,
             model=model,
-            row_parameters=frozenset(self.row_parameters),
+            row_parameters=frozenset(self.sent_rows),
             served=shown.get("served"),
             lists=shown.get("lists"),
             features=shown.get("features"),
@@ -264,7 +300,7 @@ class FederatedModule(LightningModule):
 
     def _no_update(self, model: Parameters) -> Update:
         """What a rank sends that has no client in this round."""
-        rows = {name: torch.zeros(0, 0, dtype=torch.int64, device=self.device) for name in self.row_parameters}
+        rows = {name: torch.zeros(0, 0, dtype=torch.int64, device=self.device) for name in self.sent_rows}
         deltas = {
             name: value.new_zeros((0, 0, *value.shape[1:]) if name in rows else (0, *value.shape))
             for name, value in model.items()
@@ -285,11 +321,23 @@ class FederatedModule(LightningModule):
         return total
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Puts every client's private parameters into the checkpoint: each rank gives the rows it keeps."""
+        """Puts the secret key and every client's private parameters, each rank its rows, into the checkpoint."""
+        checkpoint["secret"] = self.secret.hex()
         checkpoint["private"] = {name: self._whole_table(table) for name, table in self.private.items()}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Takes the clients' private parameters back."""
+        """Takes the secret key and the clients' private parameters back.
+
+        Raises:
+            InputError: the checkpoint has none.
+        """
+        if not {"secret", "private"} <= checkpoint.keys():
+            raise InputError(
+                expected="a checkpoint of a federated training, with its secret key and private parameters",
+                found="one without",
+                way_out="Give a checkpoint that this version of train.py wrote, or train anew without --ckpt_path.",
+            )
+        self._secret = bytes.fromhex(checkpoint["secret"])
         self.private = {name: table.clone() for name, table in checkpoint["private"].items()}
 
     def _whole_table(self, table: Tensor) -> Tensor:

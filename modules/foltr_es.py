@@ -154,7 +154,7 @@ class FOLtRES(OnlineRanker):
         """The numbers that clients send, ``(C, 2)`` or ``(C, 1)``, and less their mean as the loss."""
         level = levels(self.metric, cohort.examples["click"])
         if self.truthful < 1 and len(cohort):
-            told = zip(level, self._generators("response", cohort), strict=True)
+            told = zip(level, self._generators("response", cohort, secret=True), strict=True)
             level = torch.stack([respond(own, self.truthful, g) for own, g in told])
         steps, one = units(self.metric)
         of_ranker = steps[level].double().reshape(len(cohort), len(self.signs), level.shape[1] // len(self.signs))

@@ -120,5 +120,7 @@ class OnlineRanker(FederatedModule):
             [sample_patterns(own, g) for own, g in zip(law, self._generators("clicks", cohort), strict=True)]
         )
 
-    def _generators(self, purpose: str, cohort: Cohort) -> list[torch.Generator]:
-        return [generator_for(self.seed, purpose, cohort.round, client) for client in cohort.clients.tolist()]
+    def _generators(self, purpose: str, cohort: Cohort, *, secret: bool = False) -> list[torch.Generator]:
+        """One of each client: of the seed, which is public, or `secret`, for what protects the client."""
+        seed, more = (self.secret, (self.seed,)) if secret else (self.seed, ())
+        return [generator_for(seed, purpose, *more, cohort.round, client) for client in cohort.clients.tolist()]

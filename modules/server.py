@@ -102,13 +102,15 @@ def weighted_sum(update: Update, weights: Tensor, model: Mapping[str, Tensor]) -
     return WeightedSum(sums, weights.sum(), (weights**2).sum(), rows_squared)
 
 
-def add_background_noise(total: WeightedSum, scales: Mapping[str, float], *, seed: int, round_number: int) -> None:
+def add_background_noise(
+    total: WeightedSum, scales: Mapping[str, float], *, secret: bytes, seed: int, round_number: int
+) -> None:
     """Adds to a weighted sum the noise on the rows that clients did not touch (see `defenses.base.Update`).
 
     A sum of independent Gaussians is Gaussian, so one draw with the summed variance has the law of all the draws.
     """
     for name, scale in scales.items():
-        generator = generator_for(seed, f"background:{name}", round_number)
+        generator = generator_for(secret, f"background:{name}", seed, round_number)
         variance = (total.squared_weight - total.squared_weight_of_rows[name]).clamp(min=0)
         target = total.deltas[name]
         noise = torch.randn(target.shape, generator=generator).to(target)

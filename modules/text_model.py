@@ -37,6 +37,8 @@ class FederatedText(FederatedModule):
         seed: seed of every draw.
     """
 
+    rows_are_public = False
+
     def __init__(
         self,
         *,

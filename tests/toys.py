@@ -44,11 +44,12 @@ def train(
     ckpt_path: Path | None = None,
     recorder: DeltaRecorder | None = None,
     more: Sequence[Callback] = (),
+    defenses: tuple[Defense, ...] = (),
     **arguments: object,
 ) -> FNCF:
     """Trains and records in process; leaves ``folder/deltas`` and ``folder/last.ckpt``."""
     source = data(**arguments)
-    module = model(source)
+    module = model(source, defenses=defenses)
     trainer = Trainer(
         max_steps=rounds,
         accelerator="cpu",

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from lightning import Trainer
+from lightning.pytorch.callbacks import Callback
 from safetensors.torch import load_file, save
 from torch import Tensor
 from torch.utils.data import DataLoader
@@ -17,6 +18,8 @@ from callbacks.delta_recorder import DeltaRecorder
 from datamodules import recording_format
 from datamodules.cohort import Cohort
 from datamodules.deltas import Recording
+from datamodules.keys import KEY_VARIABLE, generator_for
+from defenses.local_dp import LocalDP
 from errors import InputError
 from tests.callbacks.toy import Rounds, Toy
 from tests.toys import train
@@ -35,7 +38,7 @@ def rewrite(folder: Path, name: str, change: dict[str, torch.Tensor]) -> None:
     journal = folder / "deltas" / "journal.jsonl"
     lines = [json.loads(line) for line in journal.read_text().splitlines()]
     for line in lines:
-        if line["file"] == name:
+        if line.get("file") == name:
             line |= {"bytes": len(made), "sha256": hashlib.sha256(made).hexdigest()}
     journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
@@ -122,8 +125,132 @@ def test_a_file_that_is_not_journalled_does_not_count(tmp_path: Path) -> None:
 
 def test_another_run_is_not_mixed_in(tmp_path: Path) -> None:
     train(tmp_path, rounds=1)
-    with pytest.raises(InputError, match="another run's recording"):
+    recorded = content(tmp_path)
+    with pytest.raises(InputError, match="another training's recording of 1 rounds"):
         train(tmp_path, rounds=1, seed=5)
+    with pytest.raises(InputError, match="another training's recording of 1 rounds"):
+        train(tmp_path, rounds=1)  # the same configuration, begun anew
+    assert content(tmp_path) == recorded
+    assert Recording(tmp_path / "deltas").rounds == [0]
+
+
+def test_a_second_writer_is_refused_and_the_first_goes_on(tmp_path: Path) -> None:
+    class Second(Callback):
+        def on_train_batch_end(self, trainer: Trainer, *rest: object) -> None:
+            if trainer.global_step == 1:
+                with pytest.raises(InputError, match="no other process writes to"):
+                    train(tmp_path, rounds=2)
+
+    train(tmp_path, rounds=2, more=[Second()])
+    recording = Recording(tmp_path / "deltas")
+    assert recording.rounds == [0, 1]
+    assert recording.closed
+
+
+def test_what_a_killed_writer_left_half_written_is_removed(tmp_path: Path) -> None:
+    left = tmp_path / "deltas/rounds/.000000-0000.safetensors.123.tmp"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"half")
+    train(tmp_path, rounds=1)
+    assert not left.exists()
+
+
+def test_a_journal_that_lost_lines_is_refused_or_said_to_be_open(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    train(tmp_path, rounds=2)
+    caplog.set_level("WARNING")
+    caplog.clear()
+    journal = tmp_path / "deltas/journal.jsonl"
+    lines = journal.read_text().splitlines(keepends=True)
+    assert Recording(tmp_path / "deltas").closed
+    for lost in range(len(lines) - 1):
+        journal.write_text("".join(lines[:lost] + lines[lost + 1 :]))
+        with pytest.raises(InputError, match="4 files, where 3 are named"):
+            Recording(tmp_path / "deltas")
+    assert not caplog.records
+    journal.write_text("".join(lines[:2]))
+    assert Recording(tmp_path / "deltas").rounds == [0]
+    assert "is not closed" in caplog.text
+    journal.write_text("")
+    with pytest.raises(InputError, match="an empty one"):
+        Recording(tmp_path / "deltas")
+
+
+def test_the_journal_of_another_rank_is_missed(tmp_path: Path) -> None:
+    train(tmp_path, rounds=1)
+    path = tmp_path / "deltas/manifest.json"
+    manifest = json.loads(path.read_text())
+    assert manifest["config"]["ranks"] == 1
+    path.write_text(json.dumps(manifest | {"config": manifest["config"] | {"ranks": 2}}))
+    assert not Recording(tmp_path / "deltas").closed
+
+
+DP = (LocalDP(clip=0.1, epsilon=1, delta=1e-5),)
+
+
+def test_neither_the_recording_nor_its_seed_gives_pseudonyms_order_or_noise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two trainings of one seed, each with a key of its own: what is drawn from the key has nothing in common."""
+    monkeypatch.delenv(KEY_VARIABLE)
+    one, other = (train(tmp_path / name, rounds=1, defenses=DP) for name in ("one", "other"))
+    assert one.secret != other.secret
+    recordings = [Recording(tmp_path / name / "deltas") for name in ("one", "other")]
+    assert not set(recordings[0].pseudonyms()) & set(recordings[1].pseudonyms())
+    orders, sent = [], []
+    for recording in recordings:
+        (view,) = recording.views(victims_per_view=99)
+        shard = load_file(recording.directory / "truth/000000-0000.safetensors")
+        orders.append(shard["clients"].tolist())
+        by_client = recording.truth(view)["clients"].argsort()
+        sent.append(view.deltas["mlp.0.weight"][by_client])
+    assert sorted(orders[0]) == sorted(orders[1]) == list(range(12))
+    assert orders[0] != orders[1]
+    assert orders[0] != sorted(orders[0])
+    # Equal updates, so the difference is that of two independent draws: sigma times the root of two.
+    assert float((sent[0] - sent[1]).std()) == pytest.approx(2**0.5 * DP[0].noise_scale, rel=0.1)
+    for secret in (one.secret, other.secret):
+        for path in (tmp_path / "one", tmp_path / "other"):
+            written = b"".join(p.read_bytes() for p in (path / "deltas").rglob("*") if p.is_file())
+            assert secret not in written
+            assert secret.hex().encode() not in written
+
+
+def test_noise_drawn_again_from_the_public_seed_is_not_the_noise_that_was_sent(tmp_path: Path) -> None:
+    module = train(tmp_path, rounds=1, defenses=DP)
+    (view,) = Recording(tmp_path / "deltas").views(victims_per_view=99)
+    clients = Recording(tmp_path / "deltas").truth(view)["clients"].tolist()
+    sigma = DP[0].noise_scale
+
+    def left(seed: int | bytes, *more: int) -> float:
+        """Norm of what remains of the sends once the noise is drawn from a seed and subtracted."""
+        norms = []
+        for victim, client in enumerate(clients):
+            generator = generator_for(seed, "defense", *more, 0, client)
+            rest = []
+            for name in module.public_parameters():
+                value = view.deltas[name][victim]
+                value = value[view.served_mask[victim]] if name in view.row_parameters else value
+                rest.append((value - sigma * torch.randn(value.shape, generator=generator)).flatten())
+            norms.append(float(torch.cat(rest).norm()))
+        return sum(norms) / len(norms)
+
+    assert left(module.secret, module.seed) < 2 * DP[0].clip  # the test draws as the client does
+    assert left(module.seed) > 20 * DP[0].clip
+
+
+def test_a_resumed_training_draws_from_the_key_of_its_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(KEY_VARIABLE)
+    whole = train(tmp_path, rounds=1, defenses=DP)
+    (tmp_path / "last.ckpt").rename(tmp_path / "at1.ckpt")
+    resumed = train(tmp_path, rounds=2, defenses=DP, ckpt_path=tmp_path / "at1.ckpt")
+    assert resumed.secret == whole.secret
+    recording = Recording(tmp_path / "deltas")
+    assert recording.pseudonyms(0) == recording.pseudonyms(1)
+    assert recording.rounds == [0, 1]
 
 
 def test_a_full_disk_ends_the_training_and_keeps_what_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

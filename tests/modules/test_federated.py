@@ -111,7 +111,7 @@ def test_background_noise_has_the_law_of_the_clients_own_noise() -> None:
     rows = torch.tensor([[0, -1], [0, 1], [-1, -1]])
     update = Update({"t": torch.zeros(3, 2, 4000)}, {"t": rows}, {"t": 0.5})
     total: WeightedSum = weighted_sum(update, weights_, {"t": torch.zeros(3, 4000)})
-    add_background_noise(total, update.background_scale, seed=0, round_number=0)
+    add_background_noise(total, update.background_scale, secret=b"key", seed=0, round_number=0)
     variance = total.deltas["t"].var(dim=1)
     # Row 0 lacks client 2, row 1 lacks clients 0 and 2, row 2 lacks all.
     torch.testing.assert_close(variance, 0.25 * torch.tensor([9.0, 10.0, 14.0]), rtol=0.1, atol=0)

@@ -1,14 +1,21 @@
 """A device's training on texts is that of torch's own layers, in both engines; the loss is written out exactly."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from callbacks.delta_recorder import DeltaRecorder
 from datamodules.cohort import Cohort
+from datamodules.deltas import Recording
 from datamodules.synthetic_posts import SyntheticPosts, synthetic_posts
 from datamodules.texts import text_cohort
+from defenses.base import Defense
+from defenses.local_dp import LocalDP
 from errors import InputError
+from experiments.recorded_cell import cell_trainer
 from modules.local_hyperparameters import Engine, LocalTraining
 from modules.local_training import train_clients
 from modules.nets.lstm import lstm_gradients, lstm_trace
@@ -171,3 +178,48 @@ def test_quality_is_that_of_a_plain_count(network: TextNetwork) -> None:
 def test_an_impossible_network_is_refused(options: dict[str, object]) -> None:
     with pytest.raises(InputError, match="vocabulary"):
         TextNetwork(**options)  # type: ignore[arg-type]
+
+
+def recorded(folder: Path, *defenses: Defense) -> tuple[FederatedText, Recording]:
+    network = TextNetwork(vocabulary=60, embedding=7, hidden=6)
+    source = SyntheticPosts(users=6, posts=12, vocabulary=60, clients_per_round=1.0)
+    module = FederatedText(network=network, defenses=defenses)
+    cell_trainer(1, folder, DeltaRecorder(directory=str(folder / "deltas"))).fit(module, datamodule=source)
+    return module, Recording(folder / "deltas")
+
+
+def test_under_local_dp_a_recording_does_not_say_which_words_a_device_has(tmp_path: Path) -> None:
+    defense = LocalDP(clip=0.01, epsilon=1, delta=1e-5)
+    _, plain = recorded(tmp_path / "plain")
+    module, noised = recorded(tmp_path / "noised", defense)
+    assert plain.manifest.row_parameters == ["embedding.weight"]
+    (view,) = plain.views()
+    assert view.served is not None
+    words = {
+        int(c): set(row[row >= 0].tolist()) for c, row in zip(plain.truth(view)["clients"], view.served, strict=True)
+    }
+    assert all(0 < len(own) < 60 for own in words.values())
+    assert noised.manifest.row_parameters == []
+    (view,) = noised.views()
+    assert view.served is None
+    table = view.deltas["embedding.weight"]
+    assert table.shape == (len(words), 60, 7)
+    held = torch.tensor([[row in words[c] for row in range(60)] for c in noised.truth(view)["clients"].tolist()])
+    for rows in (table[held], table[~held]):
+        assert float(rows.std()) == pytest.approx(defense.noise_scale, rel=0.15)
+    # The model learned from what was recorded: the deltas' weighted mean, noise of untouched rows included.
+    shares = view.example_counts / view.example_counts.sum()
+    moved = module.public_parameters()["embedding.weight"] - view.model["embedding.weight"]
+    torch.testing.assert_close(moved, torch.einsum("c,crd->rd", shares, table), rtol=1e-4, atol=1e-5)
+
+
+def test_without_clients_a_rank_sums_tables_of_the_same_kind(tmp_path: Path) -> None:
+    """What ranks sum must have one layout, also on a rank that has no client in a round."""
+    for defenses in ((), (LocalDP(clip=0.01, epsilon=1, delta=1e-5),)):
+        module = FederatedText(network=TextNetwork(vocabulary=50, embedding=7, hidden=6), defenses=defenses)
+        model = module.public_parameters()
+        update, _ = module.client_updates(module.interact(cohort(), model), model)
+        empty, _ = module.client_updates(cohort().select(torch.zeros(0, dtype=torch.int64)), model)
+        assert update.deltas.keys() == empty.deltas.keys()
+        assert update.rows.keys() == empty.rows.keys()
+        assert update.background_scale == empty.background_scale
