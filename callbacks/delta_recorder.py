@@ -123,10 +123,16 @@ class DeltaRecorder(Callback):
         self.wait()
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """The last round is written, and the journal closed."""
+        """The last round is written."""
         self.wait()
+
+    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Closes the journal; a training that died just before does so when it is resumed with no round left."""
+        directory = self.folder(trainer)
+        if not (directory / MANIFEST).exists() or read_manifest(directory).run != self._run:
+            return
         try:
-            close_journal(self.folder(trainer), trainer.global_rank)
+            close_journal(directory, trainer.global_rank)
         except OSError as error:
             raise self._disk_error(error, trainer.global_step) from error
 

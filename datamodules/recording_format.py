@@ -197,9 +197,11 @@ def append_journal(directory: Path, rank: int, lines: list[JournalLine]) -> None
 def close_journal(directory: Path, rank: int) -> None:
     """Says at the end of a journal how many files it names; without that it is of a training that did not end."""
     path = directory / journal_name(rank)
-    files = len(read_journal(path).lines) if path.exists() else 0
+    journal = read_journal(path) if path.exists() else Journal([])
+    if journal.closed:
+        return
     with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps({"closed": files}) + "\n")
+        file.write(json.dumps({"closed": len(journal.lines)}) + "\n")
         file.flush()
         os.fsync(file.fileno())
 

@@ -1,0 +1,30 @@
+"""A few kills of what is cheap to kill; ``make kills`` has the many."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz.kills import Conversion, Digits, Subject, Table, kill
+
+
+@pytest.mark.parametrize("kind", [Digits, Table, Conversion])
+def test_what_is_killed_and_started_again_ends_as_if_nobody_had(kind: type[Subject], tmp_path: Path) -> None:
+    report = kill(kind(tmp_path / "work"), 2, seed=0)
+    assert report.kills == 2
+    assert not report.problems
+    assert not report.left
+
+
+def test_a_difference_would_be_found(tmp_path: Path) -> None:
+    class Forgetful(Conversion):
+        """Its second run leaves something else."""
+
+        def start(self, out: Path) -> int:
+            status = super().start(out)
+            if out.name != "whole":
+                (out / "rounds/000000-0000.safetensors").write_bytes(b"")
+            return status
+
+    assert list(kill(Forgetful(tmp_path / "work"), 1, seed=0).problems) == [
+        "another outcome than that of a run that nobody killed"
+    ]
