@@ -4,6 +4,7 @@ import hashlib
 import os
 import re
 import secrets
+import zlib
 
 import numpy as np
 import torch
@@ -25,18 +26,26 @@ _FRESH = torch.Generator().manual_seed(0).get_state()
 def generator_for(seed: int | bytes, purpose: str, *key: int) -> torch.Generator:
     """A CPU generator for one purpose and key.
 
-    Its whole state of 19,937 bits is filled from SHAKE-256 of the arguments, so that two different keys have the same
-    stream with negligible probability; ``torch.Generator.manual_seed`` keeps 32 bits only. The stream is a Mersenne
-    Twister's: fit for statistics, and no stream cipher.
+    A public seed is for what simulates the world. It sets 32 bits of the generator's state, which is all that
+    ``torch.Generator.manual_seed`` keeps: of 100,000 keys one pair has the same stream. A secret key is for what
+    protects a client: it sets the whole state of 19,937 bits from SHAKE-256, so that no two keys have the same stream,
+    and who knows the seed cannot draw it again. The stream is a Mersenne Twister's: fit for statistics, and no stream
+    cipher.
 
     Args:
-        seed: the run's public seed; or a secret key (see `secret_key`) for what nobody who knows the seed may draw
-            again, e.g. the noise of local differential privacy.
+        seed: the run's public seed, or a secret key (see `secret_key`).
         purpose: a word that keeps two uses of the same key apart, e.g. ``"negatives"``.
-        key: further integers, e.g. round and client.
+        key: further non-negative integers, e.g. round and client.
     """
-    entropy = repr((seed if isinstance(seed, bytes) else int(seed), purpose, *map(int, key)))
-    words = np.frombuffer(hashlib.shake_256(entropy.encode()).digest(4 * _WORDS), dtype="<u4")
+    if isinstance(seed, bytes):
+        return _of_whole_state(repr((seed, purpose, *map(int, key))).encode())
+    entropy = (seed % 2**63, zlib.crc32(purpose.encode()), *key)
+    state = np.random.SeedSequence(entropy).generate_state(2, np.uint32)
+    return torch.Generator().manual_seed(int(state[0]) << 31 ^ int(state[1]))
+
+
+def _of_whole_state(entropy: bytes) -> torch.Generator:
+    words = np.frombuffer(hashlib.shake_256(entropy).digest(4 * _WORDS), dtype="<u4")
     state = _FRESH.clone()
     # The layout keeps each word in 64 bits. A fresh state makes its first block of numbers from all of the words.
     state[_HEADER : _HEADER + 8 * _WORDS].view(torch.int64).copy_(torch.from_numpy(words.astype(np.int64)))

@@ -5,7 +5,6 @@ import hashlib
 from typing import Any
 
 import numpy as np
-import torch
 
 from datamodules.interactions import Interactions, unique_interactions
 from datamodules.keys import PERSISTENT, generator_for
@@ -59,7 +58,7 @@ class SyntheticRecommender(RecommenderDataModule):
 
     def read(self) -> Interactions:
         """Draws the interactions; a Gumbel draw on the logits is a sample without replacement."""
-        seed = int(torch.randint(2**63 - 1, (), generator=generator_for(self.seed, "synthetic", PERSISTENT)))
+        seed = int(generator_for(self.seed, "synthetic", PERSISTENT).initial_seed()) % 2**63
         random = np.random.default_rng(seed)
         counts = self._counts(random)
         popularity = -0.8 * np.log(1 + random.permutation(self.items))

@@ -6,6 +6,7 @@ what the last run leaves must equal, bit for bit, what a run leaves that nobody 
 
 import abc
 import argparse
+import contextlib
 import hashlib
 import json
 import logging
@@ -72,7 +73,7 @@ class Subject(abc.ABC):
         return []
 
 
-def _damaged(deltas: Path) -> list[str]:
+def damaged(deltas: Path) -> list[str]:
     """What the journals of a recording name and the disk does not hold."""
     lines = [line for path in journals_in(deltas) for line in read_journal(path).lines]
     whole = {line.file: hashlib.sha256((deltas / line.file).read_bytes()).hexdigest() for line in lines}
@@ -138,7 +139,7 @@ class Training(Subject):
         """Journalled files that are damaged; rounds without a checkpoint, which a training must not replace, go."""
         if not (out / "deltas/manifest.json").exists():
             return []
-        problems = _damaged(out / "deltas")
+        problems = damaged(out / "deltas")
         if not self._last(out).exists():
             shutil.rmtree(out)
         elif any(read_journal(path).lines for path in journals_in(out / "deltas")):
@@ -150,8 +151,7 @@ class Training(Subject):
         hashes = json.loads((out / ModelHash.file).read_text(encoding="utf-8"))
         manifest = json.loads((out / "deltas/manifest.json").read_text(encoding="utf-8"))
         journal = [path.read_text(encoding="utf-8") for path in journals_in(out / "deltas")]
-        damaged = _damaged(out / "deltas")
-        return _digest([hashes, manifest | {"run": None}, journal, damaged])
+        return _digest([hashes, manifest | {"run": None}, journal, damaged(out / "deltas")])
 
     def _last(self, out: Path) -> Path:
         return out / "checkpoints/last.ckpt"
@@ -219,7 +219,7 @@ class Table(Subject):
 
     def after_kill(self, out: Path) -> list[str]:
         """Journalled files of the cells that are damaged."""
-        return [line for folder in out.glob("cells/*/deltas") for line in _damaged(folder)]
+        return [line for folder in out.glob("cells/*/deltas") for line in damaged(folder)]
 
 
 class TableOfTwoJobs(Table):
@@ -313,20 +313,29 @@ def kill(subject: Subject, kills: int, *, seed: int, tick: Callable[[], object] 
 
 
 def _run(subject: Subject, out: Path, seconds: float) -> tuple[int | None, str]:
-    """Runs the command in a process of its own; None as its status where it had to be killed."""
-    log = subject.folder / "log"
+    return in_process(lambda: subject.start(out), subject.folder / "log", seconds)
+
+
+def in_process(action: Callable[[], int], log: Path, seconds: float) -> tuple[int | None, str]:
+    """Runs a command in a process of its own, with its own children; kills them all after some seconds.
+
+    Returns:
+        Its exit status, None where it had to be killed; and what it printed.
+    """
     child = os.fork()
     if child == 0:
-        _become(lambda: subject.start(out), log)
+        _become(action, log)
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
             return os.waitstatus_to_exitcode(status), log.read_text(errors="replace")
         time.sleep(0.002)
-    os.killpg(child, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError):  # killed before it had a session of its own
+        os.killpg(child, signal.SIGKILL)
+    os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    return None, ""
+    return None, log.read_text(errors="replace") if log.exists() else ""
 
 
 def _become(action: Callable[[], int], log: Path) -> None:
