@@ -1,5 +1,6 @@
 """What a client does to protect itself: a penalty while it trains, a change of the update before it is sent."""
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -48,7 +49,7 @@ def hold_back(update: Update, sent: Tensor) -> Update:
     deltas = {
         name: value * sent.reshape(-1, *[1] * (value.dim() - 1)).to(value) for name, value in update.deltas.items()
     }
-    return Update(deltas, update.rows, update.background_scale, sent, update.clients)
+    return dataclasses.replace(update, deltas=deltas, sent=sent)
 
 
 OwnView = Callable[[Update], tuple[ServerView, Tensor]]
@@ -93,8 +94,10 @@ class Defense:
         """Changes the update before it is sent.
 
         Args:
-            update: the clients' deltas.
-            generators: the random generator of the client at a position in the cohort.
+            update: the clients' deltas. What is returned keeps every field that the defence does not change
+                (`dataclasses.replace`).
+            generators: the random generator of the client at a position in the cohort: the same object whenever it is
+                asked for, so that two parameters, or two defences, never draw the same noise.
         """
         return update
 
@@ -105,8 +108,8 @@ class Defense:
             update: the clients' deltas as sent.
 
         Returns:
-            The update seen, and the positions in the cohort ``(V,)`` of the clients that its rows are about; None for
-            all clients.
+            The update seen, with every field cut to the same clients, and the positions in the cohort ``(V,)`` of the
+            clients that its rows are about; None for all clients.
         """
         return update, None
 

@@ -1,5 +1,6 @@
 """Local differential privacy: a client clips its update and adds Gaussian noise before it sends it."""
 
+import dataclasses
 import logging
 import math
 from collections.abc import Callable, Mapping
@@ -93,7 +94,7 @@ class LocalDP(Defense):
             mask = update.rows[name] >= 0 if name in update.rows else None
             deltas[name] = _add_noise(clipped, self.noise_scale, mask, generators)
         background = {name: self.noise_scale for name in names if name in update.rows}
-        return Update(deltas, update.rows, {**update.background_scale, **background})
+        return dataclasses.replace(update, deltas=deltas, background_scale={**update.background_scale, **background})
 
     def releases(self, parameters: tuple[str, ...]) -> tuple[Release, ...]:
         """See `Defense.releases`."""
