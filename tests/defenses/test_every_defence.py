@@ -164,11 +164,10 @@ def same(one: object, other: object) -> bool:
     return bool(one == other)
 
 
-@pytest.mark.parametrize("learner", [ROWS, WHOLE])
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    ("kind", "learner"), [pytest.param(k, name, id=f"{k.__name__}-{name}") for k in KINDS for name in MADE.get(k, {})]
+)
 def test_a_defence_keeps_every_field_that_it_does_not_change(kind: type[Defense], learner: str) -> None:
-    if learner not in MADE[kind]:
-        pytest.skip("does not fit this learner")
     defense, update = MADE[kind][learner](), full_update(learner)
     protected = defense.protect(update, [torch.Generator().manual_seed(seed) for seed in range(4)].__getitem__)
     seen, positions = defense.seen(protected)
