@@ -63,7 +63,7 @@ class Defense:
     """Whether it works on all clients of a round together, which are then never taken apart to save memory."""
 
     def penalty(
-        self, parameters: Mapping[str, Tensor], received: Mapping[str, Tensor], elements: Mapping[str, int]
+        self, parameters: Mapping[str, Tensor], received: Mapping[str, Tensor], elements: Mapping[str, Tensor]
     ) -> Tensor | None:
         """A term added to every client's local loss.
 
@@ -71,7 +71,8 @@ class Defense:
             parameters: the clients' current public parameters, ``(C, ...)`` each; a row parameter holds the client's
                 rows only, and padded rows equal those received.
             received: the same parameters as the server sent them.
-            elements: number of elements of each *whole* public parameter.
+            elements: ``(C,)`` how many numbers of each public parameter a client trains; of a row parameter, those of
+                its own rows, padding left out.
 
         Returns:
             ``(C,)`` penalties, or None for none.
