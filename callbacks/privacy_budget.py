@@ -25,7 +25,9 @@ class PrivacyBudget(Callback):
     A send with local DP is a Gaussian mechanism with noise multiplier ``z = sigma / sensitivity``. Sends compose
     exactly: mechanisms with multipliers ``z_i`` are together as private as one with ``z = (sum 1 / z_i^2)^(-1/2)``
     (Dong, Roth and Su 2022, corollary 3.3), whose epsilon dp-accounting computes (Balle and Wang 2018, equation 6).
-    Nothing is credited for secrecy of who takes part: the server knows it.
+    Nothing is credited for secrecy of who takes part: the server knows it. Nothing is credited for a sum over clients
+    (`defenses.secure_sum`) either: every client of the cohort counts, whether the recording holds it or not. And a
+    client that holds its update back counts as one that sends it, since its silence depends on its data.
 
     Epsilon covers a client's whole training data against replacing all of it, and the parameters that a `LocalDP`
     covers. Where something else is sent too, ``privacy/epsilon`` is infinite, and ``privacy/epsilon_covered`` says what
@@ -61,7 +63,7 @@ class PrivacyBudget(Callback):
     ) -> None:
         """Counts the round and logs what has been spent."""
         module = federated(pl_module)
-        self.count(module.round_record.cohort.clients, world_size=trainer.world_size)
+        self.count(module.round_record.participants, world_size=trainer.world_size)
         covered = self.spent(module.defenses)
         whole = math.inf if uncovered_parameters(module.defenses, tuple(module.public_parameters())) else covered
         pl_module.log("privacy/epsilon", whole, prog_bar=True, batch_size=1)

@@ -49,7 +49,7 @@ def hold_back(update: Update, sent: Tensor) -> Update:
     deltas = {
         name: value * sent.reshape(-1, *[1] * (value.dim() - 1)).to(value) for name, value in update.deltas.items()
     }
-    return Update(deltas, update.rows, update.background_scale, sent, update.clients)
+    return dataclasses.replace(update, deltas=deltas, sent=sent)
 
 
 def with_whole_tables(update: Update, names: Collection[str], model: Mapping[str, Tensor]) -> Update:
@@ -81,7 +81,7 @@ class Defense:
     """Whether it works on all clients of a round together, which are then never taken apart to save memory."""
 
     def penalty(
-        self, parameters: Mapping[str, Tensor], received: Mapping[str, Tensor], elements: Mapping[str, int]
+        self, parameters: Mapping[str, Tensor], received: Mapping[str, Tensor], elements: Mapping[str, Tensor]
     ) -> Tensor | None:
         """A term added to every client's local loss.
 
@@ -89,7 +89,8 @@ class Defense:
             parameters: the clients' current public parameters, ``(C, ...)`` each; a row parameter holds the client's
                 rows only, and padded rows equal those received.
             received: the same parameters as the server sent them.
-            elements: number of elements of each *whole* public parameter.
+            elements: ``(C,)`` how many numbers of each public parameter a client trains; of a row parameter, those of
+                its own rows, padding left out.
 
         Returns:
             ``(C,)`` penalties, or None for none.
@@ -112,8 +113,10 @@ class Defense:
         """Changes the update before it is sent.
 
         Args:
-            update: the clients' deltas.
-            generators: the random generator of the client at a position in the cohort.
+            update: the clients' deltas. What is returned keeps every field that the defence does not change
+                (`dataclasses.replace`).
+            generators: the random generator of the client at a position in the cohort: the same object whenever it is
+                asked for, so that two parameters, or two defences, never draw the same noise.
         """
         return update
 
@@ -124,8 +127,8 @@ class Defense:
             update: the clients' deltas as sent.
 
         Returns:
-            The update seen, and the positions in the cohort ``(V,)`` of the clients that its rows are about; None for
-            all clients.
+            The update seen, with every field cut to the same clients, and the positions in the cohort ``(V,)`` of the
+            clients that its rows are about; None for all clients.
         """
         return update, None
 

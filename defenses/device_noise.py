@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection
 
 import torch
 
+from attacks.base import Release
 from defenses.base import Defense, Update
 from errors import InputError
 
@@ -27,11 +28,8 @@ class DeviceNoise(Defense):
 
     def protect(self, update: Update, generators: Callable[[int], torch.Generator]) -> Update:
         """See `Defense.protect`."""
-        assert update.clients is not None
         deltas = {name: value.clone() for name, value in update.deltas.items()}
-        for position, client in enumerate(update.clients.tolist()):
-            if self.clients is not None and client not in self.clients:
-                continue
+        for position in self._noised(update):
             generator = generators(position)
             for name in sorted(deltas):
                 own = deltas[name][position]
@@ -39,3 +37,16 @@ class DeviceNoise(Defense):
         for name in update.rows:
             deltas[name] *= update.row_mask(name)
         return dataclasses.replace(update, deltas=deltas)
+
+    def _noised(self, update: Update) -> list[int]:
+        """Positions in the cohort of the devices that add noise."""
+        if self.clients is None:
+            return list(range(len(next(iter(update.deltas.values())))))
+        assert update.clients is not None
+        return [position for position, client in enumerate(update.clients.tolist()) if client in self.clients]
+
+    def releases(self, parameters: tuple[str, ...]) -> tuple[Release, ...]:
+        """The scale of the noise, where all devices add it; who does so is not public where only some do."""
+        if self.scale == 0 or self.clients is not None:
+            return ()
+        return (Release(noise_scale=self.scale, parameters=parameters),)

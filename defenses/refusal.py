@@ -8,6 +8,7 @@ from torch import Tensor
 from attacks.base import ITEM_EMBEDDING
 from defenses.base import Defense
 from defenses.probe_check import ProbeCheck
+from errors import InputError
 
 
 class RefuseProbes(Defense):
@@ -30,6 +31,12 @@ class RefuseProbes(Defense):
 
     def willing(self, received: Mapping[str, Tensor], clients: Tensor) -> Tensor:
         """See `Defense.willing`."""
+        if ITEM_EMBEDDING not in received:
+            raise InputError(
+                expected=f"RefuseProbes with a recommender, whose item table is {ITEM_EMBEDDING}",
+                found=f"a model of {', '.join(received)}",
+                way_out="Remove RefuseProbes from the defences.",
+            )
         table = received[ITEM_EMBEDDING].detach()
         remembered = {client: self._remembered.get(client) for client in clients.tolist()}
         # Clients that remember the same table decide alike.

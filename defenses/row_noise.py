@@ -1,5 +1,6 @@
 """The noisy message of federated personalisation: noise on what changed, and only there (London 2020, Equation 3)."""
 
+import dataclasses
 from collections.abc import Callable
 
 import torch
@@ -31,12 +32,18 @@ class RowNoise(Defense):
         """See `Defense.protect`."""
         if self.scale == 0:
             return update
+        if self.parameter not in update.rows:
+            raise InputError(
+                expected=f"RowNoise.parameter among those sent in rows: {', '.join(update.rows) or 'none here'}",
+                found=self.parameter,
+                way_out="Correct the name, or use DeviceNoise for a learner that sends whole parameters.",
+            )
         noisy = update.deltas[self.parameter].clone()
         for client, delta in enumerate(noisy):
             changed = delta.abs().sum(1) > 0
             draw: Tensor = torch.randn(int(changed.sum()), delta.shape[1], generator=generators(client))
             delta[changed] += self.scale * draw.to(delta)
-        return Update({**update.deltas, self.parameter: noisy}, update.rows, update.background_scale)
+        return dataclasses.replace(update, deltas={**update.deltas, self.parameter: noisy})
 
     def releases(self, parameters: tuple[str, ...]) -> tuple[Release, ...]:
         """See `Defense.releases`."""

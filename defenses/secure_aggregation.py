@@ -1,5 +1,6 @@
 """Secure aggregation: the server sees sums over participants only."""
 
+import dataclasses
 from collections.abc import Callable
 
 import torch
@@ -50,16 +51,11 @@ class SecureAggregation(Defense):
             )
         if not self.others_scale:
             return update
-        deltas = {
-            name: torch.stack(
-                [
-                    own + self.others_scale * torch.randn(own.shape, generator=generators(client)).to(own)
-                    for client, own in enumerate(value)
-                ]
-            )
-            for name, value in update.deltas.items()
-        }
-        return Update(deltas, update.rows, update.background_scale)
+        deltas = {name: value.clone() for name, value in update.deltas.items()}
+        for value in deltas.values():
+            for client, own in enumerate(value):
+                own += self.others_scale * torch.randn(own.shape, generator=generators(client)).to(own)
+        return dataclasses.replace(update, deltas=deltas)
 
     def releases(self, parameters: tuple[str, ...]) -> tuple[Release, ...]:
         """See `Defense.releases`."""

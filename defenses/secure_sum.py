@@ -1,5 +1,7 @@
 """Secure aggregation as it is: the server receives sums of several clients' updates, and nothing else."""
 
+import dataclasses
+
 import torch
 from torch import Tensor
 
@@ -54,7 +56,8 @@ class SecureSum(Defense):
             for name, value in update.deltas.items()
         }
         positions = torch.arange(clients).reshape(-1, self.participants)[:, : self.targets].flatten()
-        return Update(sums), positions
+        sent, numbers = (None if value is None else value[positions] for value in (update.sent, update.clients))
+        return dataclasses.replace(update, deltas=sums, sent=sent, clients=numbers), positions
 
     def releases(self, parameters: tuple[str, ...]) -> tuple[Release, ...]:
         """See `Defense.releases`: the noise of the others."""

@@ -14,12 +14,13 @@ from errors import InputError
 class UpdateL1(Defense):
     """Adds ``strength * mean |current - received|`` to a client's loss, so that its update shrinks.
 
-    The mean runs over *all* elements of the whole public parameter, the rows that the client does not touch included,
-    as in RAIFLE's published code (its mu, section VI.A, table VI; the defence is that of IMIA, Yuan et al. 2023).
+    Of an item table, the mean runs over the numbers of the client's own rows, as in RAIFLE's published code (its mu,
+    section VI.A, table VI; the defence is that of IMIA, Yuan et al. 2023). A mean over the whole catalogue would weaken
+    the penalty by the ratio of the catalogue to the client's items.
 
     Args:
         strength: weight of the penalty, >= 0; 0 does nothing.
-        reduction: ``mean`` over the whole parameter, or ``sum``.
+        reduction: ``mean`` over the numbers that the client trains, or ``sum``.
         parameters: public parameters whose change is penalised; their penalties add up.
 
     Raises:
@@ -44,7 +45,7 @@ class UpdateL1(Defense):
         self.parameters = list(parameters)
 
     def penalty(
-        self, parameters: Mapping[str, Tensor], received: Mapping[str, Tensor], elements: Mapping[str, int]
+        self, parameters: Mapping[str, Tensor], received: Mapping[str, Tensor], elements: Mapping[str, Tensor]
     ) -> Tensor | None:
         """See `Defense.penalty`."""
         self._refuse_unknown(tuple(parameters))
@@ -53,10 +54,10 @@ class UpdateL1(Defense):
         terms = [self._term(parameters[name], received[name], elements[name]) for name in self.parameters]
         return self.strength * torch.stack(terms).sum(0)
 
-    def _term(self, current: Tensor, received: Tensor, elements: int) -> Tensor:
-        """``(C, ...)``, ``(C, ...)`` -> ``(C,)``; untouched rows are absent and would add 0 to the sum."""
+    def _term(self, current: Tensor, received: Tensor, elements: Tensor) -> Tensor:
+        """``(C, ...)``, ``(C, ...)``, ``(C,)`` -> ``(C,)``; padded rows are as they were received and add 0."""
         total = (current - received).abs().flatten(1).sum(1)
-        return total / elements if self.reduction == "mean" else total
+        return total / elements.clamp(min=1) if self.reduction == "mean" else total
 
     def _refuse_unknown(self, known: tuple[str, ...]) -> None:
         unknown = [name for name in self.parameters if name not in known]

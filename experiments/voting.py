@@ -2,6 +2,7 @@
 
 import abc
 import dataclasses
+import functools
 import itertools
 import math
 import time
@@ -120,7 +121,7 @@ class VotingCell(PaperCell):
             votes,
             ImageRankerLearner(),
             defenses=self._defenses(),
-            generators=lambda client: generator_for(self.seed, "defense", *keys[client]),
+            generators=functools.cache(lambda client: generator_for(self.seed, "defense", *keys[client])),
             pseudonyms=torch.tensor(numbers),
         )
         return view, votes

@@ -4,6 +4,7 @@ One Trainer step is one communication round. The averaged delta goes into ``p.gr
 once, so ``global_step`` is the number of rounds, and ``max_steps``, checkpoints and resume mean what they say.
 """
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -38,7 +39,9 @@ class RoundRecord:
 
     Attributes:
         round: number of the round.
-        cohort: this rank's clients.
+        cohort: this rank's clients, cut to those whom the update is about where a defence shows the server no others.
+        participants: ``(C,)`` numbers of all of this rank's clients of the round. Those that held back are among them:
+            a client that sends nothing adds no noise, but its silence depends on its data, so nothing is credited.
         update: what they sent; no deltas where no callback `reads_updates` and they would be too large to keep.
         model: the public parameters before the round.
         served: ``(C, R, ...)`` tensors of what the server showed each client; ``served`` ``(C, R)`` numbers the items,
@@ -49,6 +52,7 @@ class RoundRecord:
 
     round: int
     cohort: Cohort
+    participants: Tensor
     update: Update
     model: Parameters
     served: dict[str, Tensor]
@@ -202,18 +206,20 @@ class FederatedModule(LightningModule):
 
     def _updates_summed(self, cohort: Cohort, model: Parameters) -> tuple[WeightedSum, Update, Tensor]:
         """The weighted sum of what the clients send, what they send, and the mean of their losses."""
-        parts, sums, losses = self._parts(cohort), [], []
+        parts, sums, losses, sent = self._parts(cohort), [], [], []
         for part in parts:
             update, loss = self.client_updates(part, model)
             weights = self._weights(part)
-            if update.sent is not None:
-                weights = weights * update.sent
+            sent.append(torch.ones_like(weights, dtype=torch.bool) if update.sent is None else update.sent)
+            weights = weights * sent[-1]
             sums.append(weighted_sum(self.as_deltas(update, part, model), weights, model))
             losses.append(loss * len(part))
             if len(sums) == 2:
                 sums = [sums[0].add(sums[1])]
         if len(parts) > 1:
-            update = Update({}, background_scale=update.background_scale, clients=cohort.clients)
+            every = torch.cat(sent)
+            who = None if bool(every.all()) else every
+            update = dataclasses.replace(update, deltas={}, rows={}, sent=who, clients=cohort.clients)
         return sums[0], update, torch.stack(losses).sum() / max(len(cohort), 1)
 
     def _parts(self, cohort: Cohort) -> list[Cohort]:
@@ -270,11 +276,12 @@ class FederatedModule(LightningModule):
         return update
 
     def _record(self, cohort: Cohort, update: Update, model: Parameters) -> RoundRecord:
+        participants = cohort.clients
         for defense in self.defenses:
             update, positions = defense.seen(update)
             cohort = cohort if positions is None else cohort.select(positions)
         truth = self.truth(cohort), self.client_truth(cohort)
-        return RoundRecord(cohort.round, cohort, update, model, self.served(cohort), *truth)
+        return RoundRecord(cohort.round, cohort, participants, update, model, self.served(cohort), *truth)
 
     def _own_view(self, cohort: Cohort, model: Parameters, update: Update) -> tuple[ServerView, Tensor]:
         """What the server will see of the clients, and what they know themselves; see `defenses.base.OwnView`."""
@@ -305,7 +312,7 @@ class FederatedModule(LightningModule):
             name: value.new_zeros((0, 0, *value.shape[1:]) if name in rows else (0, *value.shape))
             for name, value in model.items()
         }
-        update = Update(deltas, rows)
+        update = Update(deltas, rows, clients=torch.zeros(0, dtype=torch.int64, device=self.device))
         for defense in self.defenses:
             update = defense.protect(update, lambda _: torch.Generator())
         return update

@@ -13,6 +13,7 @@ from modules.local_hyperparameters import LocalTraining
 from modules.local_training import train_clients
 from modules.recommendation import USER_EMBEDDING, InteractionTask
 from modules.tasks import Parameters
+from modules.training_job import own_elements
 
 
 class FNCFLearner:
@@ -63,7 +64,7 @@ class FNCFLearner:
             name: value[items.clamp(min=0)] if name == ITEM_EMBEDDING else value.expand(clients, *value.shape)
             for name, value in model.items()
         }
-        elements = {name: value.numel() for name, value in model.items()}
+        elements = own_elements(model, {ITEM_EMBEDDING: items}, clients)
 
         def loss(parameters: Parameters) -> Tensor:
             total = self.task.client_losses(parameters, {"label": labels}, mask).sum()

@@ -1,5 +1,6 @@
 """A federated ranker of images: each client votes on images whose features it extracts itself (RAIFLE, section V.C)."""
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -65,6 +66,8 @@ def voting_round(
     clients, items = votes.shape
     served = features if features.dim() == 3 else features.expand(clients, *features.shape)
     update = Update(learner.simulate_votes(models, served, votes))
+    # One generator per client: a fresh one for every parameter would add the same noise to each.
+    generators = functools.cache(generators)
     for defense in defenses:
         update = defense.protect(update, generators)
     return ServerView(

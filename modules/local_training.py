@@ -21,7 +21,7 @@ from modules.local_hyperparameters import LocalTraining
 from modules.sequential_training import descend_one, descends, train_one
 from modules.stacked_training import chunks_of, train_stacked
 from modules.tasks import Task
-from modules.training_job import LocalResult, TrainingJob
+from modules.training_job import LocalResult, TrainingJob, own_elements
 
 
 def train_clients(
@@ -53,7 +53,7 @@ def train_clients(
         schedule = batch_schedule(
             cohort, batch_size=local.batch_size, epochs=local.epochs, seed=seed, updates=local.updates
         )
-    elements = {name: value.numel() for name, value in public.items()}
+    elements = own_elements(public, cohort.rows, len(cohort)) if defenses else {}
     result = _empty_result(public, private, cohort, spent)
     draws = client_draws(cohort, seed=seed) if task.random else None
     job = TrainingJob(task, public, private, cohort, local, defenses, schedule, draws, result, elements)

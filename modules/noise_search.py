@@ -1,5 +1,6 @@
 """The search for the noise that is best read (RAIFLE, section IV.C): on clients that the server makes up itself."""
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -46,8 +47,13 @@ class MadeUpClients:
         order = torch.rand(self.mask.shape[:2], generator=draws).argsort(1)
         sent = NoiseInjection(scale=scale).features(self.model, self.features, self.mask, generator=draws)
         update = Update(self.learner.simulate_lists(self.model, sent, self.mask, clicks, order))
+
+        @functools.cache
+        def generators(client: int) -> torch.Generator:
+            return generator_for(seed, "made-up defence", client)
+
         for defense in self.defenses:
-            update = defense.protect(update, lambda client: generator_for(seed, "made-up defence", client))
+            update = defense.protect(update, generators)
         view = self._view(sent, update)
         estimate = attack(view, generator=generator_for(seed, attack.name))
         assert isinstance(estimate, InteractionEstimate)

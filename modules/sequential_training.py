@@ -1,5 +1,7 @@
 """Local training of one client after another: for convolutions on a CPU."""
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
@@ -22,10 +24,10 @@ def train_one(job: TrainingJob, position: Tensor) -> None:
     optimizer, scratch = build_optimizer(job.local, trained.owners), Scratch()
     written = job.task if isinstance(job.task, WrittenTask) and job.task.written else None
     schedule = None if job.schedule is None else [job.schedule[client]]
-    loss = torch.zeros(())
+    loss, elements = torch.zeros(()), job.elements_of(position)
     for examples, mask, _ in steps_of(part, job.local, schedule, job.draws_of(position)):
         own = {name: _channels_last(value[0]) for name, value in examples.items()}
-        loss, grads = _gradients(job, written, trained.leaves, received, own, mask[0])
+        loss, grads = _gradients(job, written, trained.leaves, received, own, mask[0], elements)
         optimizer.step(trained.of_owners(grads, scratch))
     _finish(job, client, received, trained.leaves, loss.detach())
 
@@ -37,6 +39,7 @@ def _gradients(
     received: Parameters,
     examples: Parameters,
     mask: Tensor,
+    elements: Mapping[str, Tensor],
 ) -> tuple[Tensor, Parameters]:
     """Loss of one client and the gradient of every leaf."""
     with torch.no_grad():
@@ -45,7 +48,7 @@ def _gradients(
     if job.defenses:
         stacked = {name: leaves[name][None] for name in received}
         before = {name: value[None] for name, value in received.items()}
-        penalty = torch.as_tensor(penalties_of(job, stacked, before)).sum()
+        penalty = torch.as_tensor(penalties_of(job, stacked, before, elements)).sum()
     if found is None:
         loss = job.task.client_loss(leaves, examples, mask) + penalty
         return loss, autograd_gradients(loss, leaves)

@@ -43,19 +43,24 @@ def train_stacked(job: TrainingJob, positions: Tensor) -> None:
     leaves = trained.leaves
     optimizer = build_optimizer(job.local, trained.owners)
     schedule = None if job.schedule is None else [job.schedule[i] for i in positions.tolist()]
-    scratch = Scratch()
+    scratch, elements = Scratch(), job.elements_of(positions)
     for examples, mask, finished in steps_of(part, job.local, schedule, job.draws_of(positions)):
-        losses, grads = _gradients(job, leaves, received, examples, mask, scratch)
+        penalties = penalties_of(job, {name: leaves[name] for name in received}, received, elements)
+        losses, grads = _gradients(job, leaves, penalties, examples, mask, scratch)
         optimizer.step(trained.of_owners(grads, scratch))
         if finished:
             _store(job, positions, slice(min(finished), max(finished) + 1), received, leaves, losses.detach())
 
 
 def _gradients(
-    job: TrainingJob, leaves: Parameters, received: Parameters, examples: Parameters, mask: Tensor, scratch: Scratch
+    job: TrainingJob,
+    leaves: Parameters,
+    penalties: Tensor | float,
+    examples: Parameters,
+    mask: Tensor,
+    scratch: Scratch,
 ) -> tuple[Tensor, Parameters]:
     """Losses of stacked clients and the gradient of every leaf."""
-    penalties = penalties_of(job, {name: leaves[name] for name in received}, received)
     with torch.no_grad():
         written = job.task.client_gradients(leaves, examples, mask, scratch)
     if written is None:

@@ -41,7 +41,12 @@ class TrainingJob:
     schedule: list[Tensor] | None
     draws: Tensor | None
     result: LocalResult
-    elements: dict[str, int] = field(default_factory=dict)
+    elements: dict[str, Tensor] = field(default_factory=dict)
+    """By public parameter, ``(C,)`` how many numbers of it each client trains; see `own_elements`."""
+
+    def elements_of(self, positions: Tensor) -> dict[str, Tensor]:
+        """How many numbers of each public parameter the clients at `positions` train."""
+        return {name: value[positions] for name, value in self.elements.items()}
 
     def draws_of(self, positions: Tensor) -> Tensor | None:
         """What the clients at `positions` draw from, where the loss is random."""
@@ -79,9 +84,28 @@ def steps_of(
         yield examples, mask, [i for i in everyone if last[i] == step]
 
 
-def penalties_of(job: TrainingJob, public: Parameters, received: Parameters) -> Tensor | float:
+def own_elements(public: Mapping[str, Tensor], rows: Mapping[str, Tensor], clients: int) -> dict[str, Tensor]:
+    """How many numbers of each public parameter a client trains, ``(C,)`` each: of a table, those of its own rows.
+
+    Args:
+        public: the global model.
+        rows: by row parameter ``(C, R)``, padded with -1.
+        clients: C.
+    """
+    device = next(iter(public.values())).device
+    return {
+        name: (rows[name] >= 0).sum(1) * value[0].numel()
+        if name in rows
+        else torch.full((clients,), value.numel(), device=device)
+        for name, value in public.items()
+    }
+
+
+def penalties_of(
+    job: TrainingJob, public: Parameters, received: Parameters, elements: Mapping[str, Tensor]
+) -> Tensor | float:
     """``(C,)`` what the clients' defences add to their losses, 0.0 where none adds."""
-    terms = [d.penalty(public, received, job.elements) for d in job.defenses]
+    terms = [d.penalty(public, received, elements) for d in job.defenses]
     return sum((term for term in terms if term is not None), start=0.0)
 
 

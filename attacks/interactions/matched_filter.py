@@ -123,7 +123,7 @@ class MatchedFilter(Attack):
         clip = view.clip(ITEM_EMBEDDING)
         if clip is None:
             return deltas[ITEM_EMBEDDING], torch.ones(len(victims))
-        together = next(r.parameters for r in view.releases if ITEM_EMBEDDING in r.parameters)
+        together = next(r.parameters for r in view.releases if ITEM_EMBEDDING in r.parameters and r.clip is not None)
         squares = torch.stack([deltas[name].flatten(1).square().sum(1) for name in together])
         return deltas[ITEM_EMBEDDING], (clip / squares.sum(0).sqrt().clamp(min=1e-12)).clamp(max=1)
 

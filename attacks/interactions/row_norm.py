@@ -9,9 +9,9 @@ from attacks.interactions.thresholds import two_means
 class RowNorm(Attack):
     """L2 norm of an item's delta; ours.
 
-    One positive weighs as much in the loss as several negatives pull against, so its embedding moves further, and an
-    L1 penalty on the mean change is too weak to hide it. The decision splits the logarithms of a victim's norms into
-    two groups.
+    One positive weighs as much in the loss as several negatives pull against, so its embedding moves further. IMIA's L1
+    penalty (`defenses.update_l1`) makes all rows move less, but not alike, and does not hide it. The decision splits
+    the logarithms of a victim's norms into two groups.
 
     Threat model: passive server, one round, no knowledge of the training algorithm.
     """

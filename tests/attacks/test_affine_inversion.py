@@ -248,3 +248,10 @@ def test_a_view_that_lacks_something_is_refused(change: Callable[[ServerView], d
 def test_impossible_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match="at least 1"):
         AffineInversion(barriers=0)
+
+
+def test_the_noise_of_two_parameters_differs() -> None:
+    """Of 16 numbers and more, two generators of one seed draw the same; the updates themselves are within the clip."""
+    view, _ = toy(items=20, features=6, hidden=16, epsilon=1.0)
+    hidden, output = view.deltas[HIDDEN].flatten(1)[:, :16], view.deltas[OUTPUT]
+    assert float(((hidden - output).abs() > 2 * 0.025).float().mean()) > 0.5

@@ -12,12 +12,16 @@ from dp_accounting import pld, rdp
 from lightning import Trainer
 from torch import Tensor
 
+from attacks.interactions.list_prior_only import PriorOnly
 from callbacks.privacy_budget import PrivacyBudget, composed_epsilon, uncovered_parameters
 from defenses.base import Defense
+from defenses.guardrail import Guardrail
 from defenses.local_dp import LocalDP
+from defenses.secure_sum import SecureSum
 from defenses.update_l1 import UpdateL1
 from errors import InputError
 from tests.callbacks.toy import Toy, rounds
+from tests.modules.test_fpdgd import ranker, source
 
 
 @pytest.mark.parametrize("epsilon", [2.0, 5.0, 100.0, 500.0])
@@ -156,3 +160,38 @@ def test_two_ranks_count_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     for thread in threads:
         thread.join()
     assert [budget.participations.tolist() for budget in budgets] == [[1, 1, 0, 1, 2]] * 2
+
+
+def ranked(folder: Path, defenses: list[Defense]) -> tuple[float, Tensor]:
+    """Epsilon after two rounds of a ranker, and how often each client was counted."""
+    data = source(queries_per_client=2, clients_per_round=20)
+    budget = PrivacyBudget(delta=1e-8)
+    trainer = Trainer(
+        default_root_dir=folder,
+        max_steps=2,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        limit_val_batches=0,
+        callbacks=[budget],
+    )
+    trainer.fit(ranker(data, defenses=defenses), datamodule=data)
+    return float(trainer.callback_metrics["privacy/epsilon"]), budget.participations
+
+
+def test_a_secure_sum_spends_what_its_clients_spend_without_it(tmp_path: Path) -> None:
+    """The recording of a sum holds the targets alone; all who took part have spent."""
+    private = LocalDP(clip=0.25, epsilon=20, delta=1e-8)
+    alone, clients = ranked(tmp_path, [private])
+    summed, counted = ranked(tmp_path, [private, SecureSum(participants=10, noise_scale=private.noise_scale)])
+    assert int(clients.sum()) == 40
+    assert torch.equal(counted, clients)
+    assert summed == alone
+
+
+def test_a_client_that_holds_back_counts_as_one_that_sends(tmp_path: Path) -> None:
+    private = LocalDP(clip=0.25, epsilon=20, delta=1e-8)
+    silent = Guardrail(limit=0.0, attacks=[PriorOnly(prior="uniform")])
+    assert ranked(tmp_path, [private, silent])[0] == ranked(tmp_path, [private])[0]

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from attacks.base import Release
 from datamodules.keys import generator_for
 from defenses.base import Update
 from defenses.device_noise import DeviceNoise
@@ -29,6 +30,12 @@ def test_only_the_named_devices_are_noised_by_the_stated_variance() -> None:
 
 def test_all_devices_are_noised_where_none_is_named() -> None:
     assert bool(protected(DeviceNoise(variance=1.0)).deltas["lstm"].all())
+
+
+def test_the_scale_is_public_where_all_devices_add_noise() -> None:
+    assert DeviceNoise(variance=0.25).releases(("a", "b")) == (Release(noise_scale=0.5, parameters=("a", "b")),)
+    assert DeviceNoise(variance=0.25, clients=[4]).releases(("a",)) == ()
+    assert DeviceNoise(variance=0.0).releases(("a",)) == ()
 
 
 def test_a_negative_variance_is_refused() -> None:

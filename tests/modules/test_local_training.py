@@ -14,11 +14,11 @@ from defenses.update_l1 import UpdateL1
 from errors import InputError
 from modules.batches import batch_schedule
 from modules.classification import ClassificationTask
-from modules.local_hyperparameters import LocalTraining
+from modules.local_hyperparameters import Engine, LocalTraining
 from modules.local_training import train_clients
 from modules.nets.ncf import ncf_mlp
 from modules.recommendation import USER_EMBEDDING, InteractionTask
-from modules.tasks import Task
+from modules.tasks import Parameters, Task
 
 SIZES = [7, 3, 12, 5, 1]
 OPTIMIZERS = [
@@ -127,6 +127,26 @@ def test_the_two_ways_agree(name: str, local: LocalTraining) -> None:
         assert not torch.equal(results[0].private[parameter], private[parameter])
         torch.testing.assert_close(results[0].private[parameter], results[1].private[parameter], atol=1e-5, rtol=0)
     torch.testing.assert_close(results[0].losses, results[1].losses, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("engine", ["vectorized", "sequential"])
+def test_the_mean_penalty_is_over_a_clients_own_rows_whatever_the_catalogue(engine: Engine) -> None:
+    """More items in the catalogue, or company with more rows, change nothing; the penalty is that of a plain loop."""
+    task, public, private, cohort = interaction_problem()
+    # The penalty's gradient is zero in the first step, where nothing has changed yet.
+    local = LocalTraining(learning_rate=0.05, epochs=3, engine=engine)
+    table = public[ITEM_EMBEDDING]
+    larger = {**public, ITEM_EMBEDDING: torch.cat([table, torch.zeros(500, table.shape[1])])}
+
+    def deltas(defense: UpdateL1, model: Parameters) -> Tensor:
+        return train_clients(task, model, private, cohort, local, seed=0, defenses=[defense]).deltas[ITEM_EMBEDDING]
+
+    mean = deltas(UpdateL1(strength=1.0), public)
+    torch.testing.assert_close(deltas(UpdateL1(strength=1.0), larger), mean)
+    for client, size in enumerate(SIZES):
+        own = UpdateL1(strength=1 / (size * table.shape[1]), reduction="sum")
+        torch.testing.assert_close(deltas(own, public)[client], mean[client])
+    assert not torch.allclose(deltas(UpdateL1(strength=0.0), public), mean)
 
 
 def test_a_client_trains_the_same_in_any_company() -> None:

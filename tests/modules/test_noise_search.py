@@ -1,6 +1,8 @@
 """The search for a noise scale: the same made-up clients at every scale, and CMA-ES finds a known maximum."""
 
+import dataclasses
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -10,6 +12,7 @@ from attacks.base import Attack, InteractionEstimate, RankingLearner, ServerView
 from attacks.interactions.chance import Chance
 from attacks.interactions.lists import ranked_lists
 from attacks.metrics import auc_per_victim
+from defenses.base import Defense, Update
 from defenses.local_dp import LocalDP
 from modules.list_matching import ManipulatedListMatching
 from modules.noise_search import MadeUpClients, evolve_scale, mean_auc
@@ -87,3 +90,22 @@ def test_no_auc_counts_as_guessing() -> None:
     assert mean_auc(nothing) == 0.5
     scores, labels = torch.tensor([[0.1, 0.9]]), torch.tensor([[0.0, 1.0]])
     assert mean_auc(auc_per_victim(scores, labels, torch.ones(1, 2, dtype=torch.bool))) == 1.0
+
+
+class NoiseAlone(Defense):
+    """Sends noise in place of every parameter."""
+
+    def protect(self, update: Update, generators: Callable[[int], torch.Generator]) -> Update:
+        sent = {name: torch.empty_like(value) for name, value in update.deltas.items()}
+        for value in sent.values():
+            for client, own in enumerate(value):
+                own.copy_(torch.randn(own.shape, generator=generators(client)))
+        return dataclasses.replace(update, deltas=sent)
+
+
+def test_two_parameters_do_not_get_the_same_noise() -> None:
+    """Of 16 numbers and more, two generators of one seed draw the same."""
+    clients, seen = made_up(hidden=16, defenses=[NoiseAlone()]), Seen()
+    clients.attacked(0.1, seen, seed=0)
+    hidden, output = seen.view.deltas["hidden.weight"].flatten(1)[:, :16], seen.view.deltas["output.weight"]
+    assert not torch.isclose(hidden, output).any()

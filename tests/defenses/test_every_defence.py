@@ -1,0 +1,204 @@
+"""All defences of the project, found by looking: any two of them compose, and none loses a field of the update."""
+
+import dataclasses
+import functools
+import importlib
+import itertools
+import math
+import pkgutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from lightning import Trainer
+from torch import Tensor
+
+import defenses
+from attacks.base import ITEM_EMBEDDING
+from attacks.interactions.direction import Direction
+from attacks.interactions.list_prior_only import PriorOnly
+from datamodules.synthetic import SyntheticRecommender
+from datamodules.synthetic_ranking import SyntheticRanking
+from defenses.base import Defense, Update, hold_back
+from defenses.device_noise import DeviceNoise
+from defenses.guardrail import Guardrail
+from defenses.local_dp import LocalDP
+from defenses.refusal import RefuseProbes
+from defenses.row_noise import RowNoise
+from defenses.secure_aggregation import SecureAggregation
+from defenses.secure_sum import SecureSum
+from defenses.update_l1 import UpdateL1
+from errors import InputError
+from modules.federated import FederatedModule, RoundRecord
+from tests import toys
+from tests.modules import test_fpdgd as rankings
+
+ROWS, WHOLE = "rows", "whole"
+"""A learner of whose item table the clients send rows, and one whose clients send all parameters whole."""
+
+MADE: dict[type[Defense], dict[str, Callable[[], Defense]]] = {
+    DeviceNoise: dict.fromkeys((ROWS, WHOLE), lambda: DeviceNoise(variance=1e-4, clients=range(40))),
+    Guardrail: {
+        ROWS: lambda: Guardrail(limit=0.6, attacks=[Direction()]),
+        WHOLE: lambda: Guardrail(limit=0.6, attacks=[PriorOnly(prior="uniform")]),
+    },
+    LocalDP: dict.fromkeys((ROWS, WHOLE), lambda: LocalDP(clip=0.1, epsilon=50, delta=1e-5)),
+    RefuseProbes: {ROWS: RefuseProbes},
+    RowNoise: {ROWS: lambda: RowNoise(scale=0.01)},
+    SecureAggregation: {WHOLE: lambda: SecureAggregation(participants=3, noise_scale=0.1)},
+    SecureSum: {WHOLE: lambda: SecureSum(participants=2, targets=1)},
+    UpdateL1: {
+        ROWS: lambda: UpdateL1(strength=1.0),
+        WHOLE: lambda: UpdateL1(strength=1.0, parameters=["ranker.weight"]),
+    },
+}
+"""How to make each defence, for the kinds of learners that it fits."""
+
+CHANGES: dict[type[Defense], set[str]] = {LocalDP: {"deltas", "background_scale"}, Guardrail: {"deltas", "sent"}}
+"""Fields of an update that a defence changes; the others change the deltas at most."""
+
+
+def found() -> set[type[Defense]]:
+    """Every defence that a module of the package defines."""
+    names = [module.name for module in pkgutil.iter_modules(defenses.__path__, "defenses.")]
+    members = itertools.chain.from_iterable(vars(importlib.import_module(name)).values() for name in names)
+    kinds = {kind for kind in members if isinstance(kind, type) and issubclass(kind, Defense)}
+    return {kind for kind in kinds - {Defense} if kind.__module__.startswith("defenses.")}
+
+
+KINDS = sorted(found(), key=lambda kind: kind.__name__)
+PAIRS = list(itertools.product(KINDS, repeat=2))
+
+
+def test_every_defence_of_the_package_is_tested_here() -> None:
+    assert set(KINDS) == set(MADE)
+
+
+@functools.cache
+def source(kind: str) -> SyntheticRecommender | SyntheticRanking:
+    return toys.data() if kind == ROWS else rankings.source(queries_per_client=2, clients_per_round=12)
+
+
+def made_module(kind: str, chosen: list[Defense]) -> FederatedModule:
+    data = source(kind)
+    if isinstance(data, SyntheticRanking):
+        return rankings.ranker(data, defenses=chosen)
+    return toys.model(data, defenses=tuple(chosen))
+
+
+def one_round(folder: Path, kind: str, chosen: list[Defense]) -> tuple[FederatedModule, RoundRecord]:
+    module = made_module(kind, chosen)
+    trainer = Trainer(
+        max_steps=1,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        limit_val_batches=0,
+        default_root_dir=folder,
+    )
+    trainer.fit(module, datamodule=source(kind))
+    return module, module.round_record
+
+
+def misfits(first: type[Defense], second: type[Defense], learner: str) -> list[str]:
+    """Names of those of two defences that must refuse: they do not fit the learner, or one another."""
+    if learner == ROWS and first is second is LocalDP:
+        return ["LocalDP"]
+    return [kind.__name__ for kind in (first, second) if learner not in MADE[kind]]
+
+
+def anything(kind: type[Defense], learner: str) -> Defense:
+    """The defence as it is made for a learner that it fits, if it does not fit this one."""
+    return MADE[kind].get(learner, next(iter(MADE[kind].values())))()
+
+
+@pytest.mark.parametrize("learner", [ROWS, WHOLE])
+@pytest.mark.parametrize(("first", "second"), PAIRS, ids=lambda kind: kind.__name__)
+def test_any_two_defences_go_through_a_round(
+    first: type[Defense], second: type[Defense], learner: str, tmp_path: Path
+) -> None:
+    chosen = [anything(kind, learner) for kind in (first, second)]
+    if refused := misfits(first, second, learner):
+        with pytest.raises(InputError, match="|".join([*refused, "whole update is sent"])):
+            one_round(tmp_path, learner, chosen)
+        return
+    module, record = one_round(tmp_path, learner, chosen)
+    update = record.update
+    assert update.clients is not None
+    assert torch.equal(update.clients, record.cohort.clients)
+    assert set(update.rows) == set(module.row_parameters)
+    assert update.sent is None or len(update.sent) == len(update.clients)
+    assert (Guardrail in (first, second)) <= (update.sent is not None)
+    assert len(record.participants) == 12
+    for name, value in update.deltas.items():
+        assert len(value) == len(update.clients)
+        assert bool(value.isfinite().all())
+        assert not torch.equal(module.public_parameters()[name], record.model[name]) or not bool(value.any())
+
+
+def full_update(learner: str) -> Update:
+    """An update in which no field has its default."""
+    draws = torch.Generator().manual_seed(0)
+    rows = {ITEM_EMBEDDING: torch.tensor([[0, 2, -1], [1, 2, 3], [4, -1, -1], [0, 1, -1]])} if learner == ROWS else {}
+    deltas = {"ranker.weight": torch.randn(4, 5, generator=draws)}
+    if learner == ROWS:
+        deltas[ITEM_EMBEDDING] = torch.randn(4, 3, 2, generator=draws) * (rows[ITEM_EMBEDDING] >= 0)[..., None]
+    return Update(
+        deltas,
+        rows,
+        background_scale={"other": 0.5},
+        sent=torch.tensor([True, False, True, True]),
+        clients=torch.tensor([7, 3, 9, 4]),
+    )
+
+
+def same(one: object, other: object) -> bool:
+    """Whether two fields of an update are equal."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(value, other[name]) for name, value in one.items())
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        return torch.equal(one, other)
+    return bool(one == other)
+
+
+@pytest.mark.parametrize(
+    ("kind", "learner"), [pytest.param(k, name, id=f"{k.__name__}-{name}") for k in KINDS for name in MADE.get(k, {})]
+)
+def test_a_defence_keeps_every_field_that_it_does_not_change(kind: type[Defense], learner: str) -> None:
+    defense, update = MADE[kind][learner](), full_update(learner)
+    protected = defense.protect(update, [torch.Generator().manual_seed(seed) for seed in range(4)].__getitem__)
+    seen, positions = defense.seen(protected)
+    kept = torch.arange(4) if positions is None else positions
+    for field in {f.name for f in dataclasses.fields(Update)} - CHANGES.get(kind, {"deltas"}):
+        before, after = getattr(update, field), getattr(protected, field)
+        assert same(before, after), field
+        cut = before[kept] if isinstance(before, Tensor) else before
+        assert same(cut, getattr(seen, field)), field
+
+
+def test_holding_back_keeps_the_other_fields() -> None:
+    update = full_update(ROWS)
+    held = hold_back(update, torch.tensor([True, True, False, True]))
+    assert held.sent is not None
+    assert held.sent.tolist() == [True, False, False, True]
+    for field in {f.name for f in dataclasses.fields(Update)} - {"deltas", "sent"}:
+        assert same(getattr(update, field), getattr(held, field)), field
+
+
+def test_a_rank_without_clients_sends_nothing_through_any_two_defences() -> None:
+    for (first, second), learner in itertools.product(PAIRS, (ROWS, WHOLE)):
+        if (
+            learner not in MADE[first]
+            or learner not in MADE[second]
+            or (learner == ROWS and first is second is LocalDP)
+        ):
+            continue
+        module = made_module(learner, [MADE[kind][learner]() for kind in (first, second)])
+        cohort = source(learner).cohort(0).select(torch.zeros(0, dtype=torch.int64))
+        update, loss = module.client_updates(cohort, module.public_parameters())
+        assert math.isfinite(float(loss))
+        assert update.clients is not None
+        assert all(len(value) == 0 for value in [*update.deltas.values(), *update.rows.values(), update.clients])
