@@ -9,6 +9,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,8 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
+from datamodules.manifest_fields import check_fields, is_whole
+from datamodules.plain_files import parse_json, read_bounded
 from errors import InputError
 
 FORMAT = 1
@@ -27,6 +30,11 @@ AUXILIARY = "auxiliary.safetensors"
 """What the server holds beside what clients send; it is the same for every round, and no client's."""
 CLIENT = "client/"
 """Begins the names of what is true of a client itself; other names in truth/ speak of its served items."""
+_LONGEST_JOURNAL = 2**30
+"""Bytes; a line has some 150."""
+
+
+_SHARD = re.compile(r"(rounds|truth)/\d{6,15}-\d{4,6}\.safetensors")
 
 
 @dataclass(frozen=True)
@@ -79,6 +87,13 @@ class JournalLine:
     file: str
     bytes: int
     sha256: str
+
+    def __post_init__(self) -> None:
+        """Refuses what names no shard."""
+        if not isinstance(self.file, str) or not _SHARD.fullmatch(self.file):
+            raise ValueError(f"the file {str(self.file)[:100]!r}")
+        if not is_whole(self.bytes, 0, 2**62) or not isinstance(self.sha256, str):
+            raise ValueError(f"bytes or sha256 of another kind for {self.file}")
 
     @property
     def round(self) -> int:
@@ -143,15 +158,12 @@ def read_journal(path: Path) -> list[JournalLine]:
     Raises:
         InputError: a line in the middle is broken, or names a file outside the recording.
     """
-    text = path.read_text(encoding="utf-8", errors="replace")
+    text = read_bounded(path, most=_LONGEST_JOURNAL).decode(errors="replace")
     lines: dict[str, JournalLine] = {}
     whole = text.split("\n")[:-1]
     for number, line in enumerate(whole, start=1):
         try:
-            entry = JournalLine(**json.loads(line))
-            inside = len(Path(entry.file).parts) == 2 and Path(entry.file).parts[0] in {"rounds", "truth"}
-            if not inside or entry.round < 0:
-                raise ValueError(f"the file {entry.file!r}")
+            entry = JournalLine(**parse_json(line, where="a line"))
         except (ValueError, TypeError, AttributeError) as error:
             raise InputError(
                 expected="a journal line naming a file under rounds/ or truth/, its bytes and sha256",
@@ -171,30 +183,36 @@ def read_manifest(directory: Path) -> Manifest:
     """Reads the manifest.
 
     Raises:
-        InputError: it is missing, no JSON, of another format version, or lacks a field.
+        InputError: it is missing, no JSON, of another format version, or a field is missing or of another kind.
     """
     path = directory / MANIFEST
-    if not path.is_file():
+    if not path.exists():
         raise InputError(
             expected=f"a recording with a {MANIFEST}",
             found=f"none in {directory}",
             way_out="Give the folder that the recorder wrote, e.g. runs/NAME/deltas.",
         )
+    content = read_bounded(path, way_out="Give the folder that the recorder wrote, e.g. runs/NAME/deltas.")
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        version = content.get("format")
-    except (ValueError, AttributeError) as error:
+        fields = parse_json(content, where=str(path))
+        if not isinstance(fields, dict):
+            raise ValueError("no object")
+    except ValueError as error:
         raise InputError(
-            expected=f"JSON in {path}", found=str(error), way_out="The recording is damaged: fetch it again."
+            expected=f"a manifest as JSON in {path}",
+            found=str(error),
+            way_out="The recording is damaged: fetch it again.",
         ) from None
-    if version != FORMAT:
+    version = fields.get("format")
+    if type(version) is not int or version != FORMAT:
         raise InputError(
             expected=f"a recording of format {FORMAT}",
             found=f"format {version!r} in {path}",
             way_out="Use the version of fedleak that wrote it, or record again.",
         )
+    check_fields({"auxiliary": None, **fields}, where=str(path))
     try:
-        return Manifest(**content)
+        return Manifest(**fields)
     except TypeError as error:
         raise InputError(
             expected="the fields of a manifest", found=f"{error} in {path}", way_out="Record again with this version."
