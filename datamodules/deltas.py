@@ -2,7 +2,7 @@
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load
 from torch import Tensor
 
-from attacks.base import LocalLearner, Release, ServerView
+from attacks.base import ClassifierLearner, LocalLearner, Release, ServerView
 from datamodules.plain_files import regular_file
 from datamodules.recording_format import (
     AUXILIARY,
@@ -22,7 +22,16 @@ from datamodules.recording_format import (
     read_journal,
     read_manifest,
 )
-from datamodules.shard_check import SHOWN, MisfitError, check_auxiliary, check_seen, check_truth
+from datamodules.shard_check import (
+    CLASS_COUNTS,
+    SHOWN,
+    MisfitError,
+    check_auxiliary,
+    check_common,
+    check_seen,
+    check_truth,
+    common_shapes,
+)
 from datamodules.shard_files import ShardFiles, damaged, model_of
 from errors import InputError
 
@@ -49,6 +58,7 @@ class Recording:
         self._seen = ShardFiles(self.directory, self._lines, "rounds", verify=verify)
         self._truth = ShardFiles(self.directory, self._lines, "truth", verify=verify)
         self._checked: set[str] = set()
+        self._common: dict[str, tuple[int, ...]] = {}
         self._auxiliary = self._read_auxiliary()
 
     @property
@@ -170,7 +180,17 @@ class Recording:
         rows = [of_victim[pseudonym] for pseudonym in view.pseudonyms.tolist()]
         if any(row.keys() != rows[0].keys() for row in rows):
             raise damaged(names[0], "other kinds of truth than those of another rank")
+        self._check_classes(rows[0], view, names[0])
         return {field: torch.stack([row[field] for row in rows]) for field in rows[0]}
+
+    def _check_classes(self, truth: Mapping[str, Tensor], view: ServerView, name: str) -> None:
+        """The classes that are counted are those that the learner tells apart."""
+        counts = truth.get(CLASS_COUNTS.removeprefix(CLIENT))
+        if counts is None or not isinstance(view.learner, ClassifierLearner):
+            return
+        classes = len(view.model[f"{view.learner.output_layer}.weight"])
+        if len(counts) != classes:
+            raise damaged(name, f"counts of {len(counts)} classes, where the learner has {classes}")
 
     def _truth_of(self, name: str, wanted: set[int], width: int) -> dict[int, dict[str, Tensor]]:
         """By pseudonym; items' values are padded to `width`."""
@@ -209,12 +229,28 @@ class Recording:
                 )
         return lines
 
+    def common_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes that are the same in every round: of the global model, under ``model/``, and of ``features``."""
+        with self._open(self._seen.names(self.rounds[0])[0]) as shard:
+            return common_shapes(shard)
+
+    def most_examples(self) -> int:
+        """The largest number of examples that a client says that it has."""
+        names = [name for number in self.rounds for name in self._seen.names(number)]
+        most = 0
+        for name in names:
+            with self._open(name) as shard:
+                most = max(most, int(shard.get_tensor("counts").max()))
+        return most
+
     def _open(self, name: str) -> Any:
         """A shard of ``rounds/``, which fits the manifest."""
         shard = self._seen.open(name)
         if name not in self._checked:
             try:
                 check_seen(shard, self.manifest)
+                self._common = self._common or common_shapes(shard)
+                check_common(shard, self._common)
             except MisfitError as error:
                 raise damaged(name, str(error)) from None
             self._checked.add(name)

@@ -10,6 +10,8 @@ from datamodules.recording_format import CLIENT, Manifest, dtype_of
 
 SHOWN = {"served": -1, "lists": -1, "features": 0}
 """What a server may have shown, and how it is padded."""
+_LONGEST_LIST = 10
+"""Documents; what attacks enumerate doubles with each."""
 CLASS_COUNTS = f"{CLIENT}class_counts"
 _KNOWN = ("known_pseudonyms", "known_users")
 _PRIOR = ("prior_features", "prior_labels", "prior_users")
@@ -40,6 +42,26 @@ def check_seen(shard: Any, manifest: Manifest) -> None:
     rows = _check_items(shard, shapes, clients, manifest) if items else 0
     _check_deltas(shard, shapes, manifest, clients, rows)
     _check_model(shard, shapes, manifest)
+
+
+def common_shapes(shard: Any) -> dict[str, tuple[int, ...]]:
+    """What is of one shape in every round: the global model's parameters, and the features of what is shown."""
+    shapes = {key: tuple(shard.get_slice(key).get_shape()) for key in shard.keys()}  # noqa: SIM118
+    common = {key: shape for key, shape in shapes.items() if key.startswith("model/")}
+    return common | ({"features": shapes["features"][1:]} if "features" in shapes else {})
+
+
+def check_common(shard: Any, common: Mapping[str, tuple[int, ...]]) -> None:
+    """Refuses a shard whose model or features are of other shapes than those of another round.
+
+    Raises:
+        MisfitError: names the first difference.
+    """
+    own = common_shapes(shard)
+    other = sorted(key for key in own.keys() | common.keys() if own.get(key) != common.get(key))
+    if other:
+        found, before = own.get(other[0]), common.get(other[0])
+        raise MisfitError(f"{other[0]!r} of shape {found}, where another round has {before}")
 
 
 def check_truth(shard: Any, seen: Any) -> None:
@@ -123,6 +145,9 @@ def _check_items(shard: Any, shapes: Mapping[str, list[int]], clients: int, mani
         _check_rows("lists", lists, len(served))
         if bool(((lists.diff() < 0) & (owner.diff() == 0)).any()):
             raise MisfitError("'lists' that are not one after the other")
+        lengths = torch.unique(torch.stack([owner, lists]), dim=1, return_counts=True)[1]
+        if len(lengths) and int(lengths.max()) > _LONGEST_LIST:
+            raise MisfitError(f"'lists' of more than {_LONGEST_LIST} documents")
         places.append(lists)
     if "features" in shapes:
         features = shard.get_tensor("features")
@@ -165,6 +190,8 @@ def _check_deltas(shard: Any, shapes: Mapping[str, list[int]], manifest: Manifes
 
 def _check_model(shard: Any, shapes: Mapping[str, list[int]], manifest: Manifest) -> None:
     model = {key.removeprefix("model/"): key for key in shapes if key.startswith("model/")}
+    if manifest.learner is not None and not model:
+        raise MisfitError("no global model, without which the learner means nothing")
     for name, key in model.items():
         value = shard.get_tensor(key)
         expected = manifest.parameters.get(name, {}).get("shape", shapes[key])

@@ -203,7 +203,12 @@ def test_the_files_that_a_round_opens_do_not_grow_with_the_rounds(
 ) -> None:
     opens = list[str]()
     whole = ShardFiles.open
-    monkeypatch.setattr(ShardFiles, "open", lambda files, name: (opens.append(name), whole(files, name))[1])
+
+    def counted(files: ShardFiles, name: str) -> Any:
+        opens.append(name)
+        return whole(files, name)
+
+    monkeypatch.setattr(ShardFiles, "open", counted)
     files = recording("clicks")
     line = next(line for line in files["journal.jsonl"].splitlines(True) if b"rounds/000001" in line)
     for number in range(2, 30):
