@@ -17,7 +17,7 @@ from experiments.base import RECOMMENDER_ATTACKS, Choice, Scale
 from experiments.conversion import convert_dump
 from experiments.identity_audit import has_known_devices, identity_attacks
 from experiments.running import default_jobs, part_of, run_cells
-from modules.registry import learner_from
+from modules.recorded_learner import recorded_learner
 from reports.audit import AUDITED, evaluate_recording
 from reports.causes import LOWER_IS_BETTER, explainer
 from reports.evaluation import Evaluation, summarise, told_missing
@@ -168,7 +168,7 @@ def _attack_recording(
         seconds=time.perf_counter() - start,
         metrics=AUDITED,
         threat_models={attack.name: attack.threat_model for attack in attacks if attack.name not in evaluation.missing},
-        explain=explainer(recording, learner_from(recording.manifest.learner), seed=seed),
+        explain=explainer(recording, recorded_learner(recording), seed=seed),
         shows=shows_in_wandb(wandb, directory),
     )
     return 0, evaluation

@@ -27,7 +27,7 @@ from datamodules.foreign_system import System
 from datamodules.parameter_check import Shapes, named
 from datamodules.recording_writer import RecordingWriter
 from errors import InputError
-from modules.registry import check_learner
+from modules.recorded_learner import check_learner
 
 _PLAIN = (bool, int, float, str)
 

@@ -3,31 +3,40 @@
 import dataclasses
 import hashlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import load
 from torch import Tensor
 
-from attacks.base import LocalLearner, Release, ServerView
+from attacks.base import ClassifierLearner, LocalLearner, Release, ServerView
+from datamodules.plain_files import regular_file
 from datamodules.recording_format import (
     AUXILIARY,
     CLIENT,
     JournalLine,
     Manifest,
-    dtype_of,
     journals_in,
     read_journal,
     read_manifest,
 )
+from datamodules.shard_check import (
+    CLASS_COUNTS,
+    SHOWN,
+    MisfitError,
+    check_auxiliary,
+    check_common,
+    check_seen,
+    check_truth,
+    common_shapes,
+)
+from datamodules.shard_files import ShardFiles, damaged, model_of
 from errors import InputError
 
 _logger = logging.getLogger(__name__)
-_SHOWN = {"served": -1, "lists": -1, "features": 0}
-"""What a server may have shown, and how it is padded."""
 _NUMBERS_PER_VIEW = 2**25
 """Bound on the padded delta numbers of one view: 128 MiB of float32."""
 
@@ -51,22 +60,40 @@ class Recording:
         self.verify = verify
         self.manifest: Manifest = read_manifest(self.directory)
         self._lines = self._journalled()
-        self._verified: set[str] = set()
-        self._auxiliary = self.auxiliary()
+        self._seen = ShardFiles(self.directory, self._lines, "rounds", verify=verify)
+        self._truth = ShardFiles(self.directory, self._lines, "truth", verify=verify)
+        self._checked: set[str] = set()
+        self._common: dict[str, tuple[int, ...]] = {}
+        self._auxiliary = self._read_auxiliary()
 
     @property
     def rounds(self) -> list[int]:
         """Numbers of the recorded rounds, ascending."""
-        return sorted({line.round for line in self._lines.values() if line.file.startswith("rounds/")})
+        return self._seen.rounds
+
+    @property
+    def models(self) -> Callable[[int], dict[str, Tensor]]:
+        """What reads the global model before a round; it leads to no truth."""
+        return self._seen.model_reader()
 
     def pseudonyms(self, round_number: int | None = None) -> list[int]:
-        """Every client of a round, or of the recording, ascending."""
+        """Every client of a round, or of the recording, ascending.
+
+        Raises:
+            InputError: a client is twice in a round.
+        """
+        numbers = self.rounds if round_number is None else [round_number]
+        return sorted({name for number in numbers for name in self._clients_of(number)})
+
+    def _clients_of(self, round_number: int) -> set[int]:
         found: set[int] = set()
-        for name, line in self._lines.items():
-            if name.startswith("rounds/") and round_number in (None, line.round):
-                with self._open(name) as shard:
-                    found |= set(shard.get_tensor("clients").tolist())
-        return sorted(found)
+        for name in self._seen.names(round_number):
+            with self._open(name) as shard:
+                own = set(shard.get_tensor("clients").tolist())
+            if found & own:
+                raise damaged(name, f"client {min(found & own)}, which another rank of round {round_number} has too")
+            found |= own
+        return found
 
     def views(
         self,
@@ -87,53 +114,50 @@ class Recording:
             history: fill ``earlier`` from the recorded rounds before, in which all the victims of a view took part;
                 memory then grows with rounds.
         """
-        wanted = None if rounds is None else set(rounds)
-        for name in sorted(name for name in self._lines if name.startswith("rounds/")):
-            if wanted is None or self._lines[name].round in wanted:
+        wanted = self.rounds if rounds is None else sorted(set(rounds) & set(self.rounds))
+        for number in wanted:
+            for name in self._seen.names(number):
                 for view in self._shard_views(name, victims_per_view, pseudonyms, learner):
                     yield dataclasses.replace(view, earlier=self._earlier(view)) if history else view
 
     def _earlier(self, view: ServerView) -> tuple[ServerView, ...]:
         """What the server saw of the same victims in the rounds before, in the view's order."""
         found = []
-        for name in sorted(name for name, line in self._lines.items() if name.startswith("rounds/")):
-            if self._lines[name].round >= view.round:
-                continue
+        wanted = view.pseudonyms.tolist()
+        for name in (name for number in self.rounds if number < view.round for name in self._seen.names(number)):
             with self._open(name) as shard:
                 place = {pseudonym: i for i, pseudonym in enumerate(shard.get_tensor("clients").tolist())}
-                if all(pseudonym in place for pseudonym in view.pseudonyms.tolist()):
-                    chunk = torch.tensor([place[pseudonym] for pseudonym in view.pseudonyms.tolist()])
-                    found.append(self._of_shard(name, shard, chunk, view.learner))
+                if all(pseudonym in place for pseudonym in wanted):
+                    chunk = torch.tensor([place[pseudonym] for pseudonym in wanted])
+                    found.append(self._view(name, shard, model_of(shard), chunk, _item_offsets(shard), view.learner))
         return tuple(found)
-
-    def _of_shard(self, name: str, shard: Any, chunk: Tensor, learner: LocalLearner | None) -> ServerView:
-        """A view of the clients at some positions of a shard."""
-        self._check_shapes(name, shard)
-        return self._view(name, shard, _model(shard), chunk, _item_offsets(shard), learner)
 
     def auxiliary(self) -> dict[str, Tensor]:
         """What the server holds beside the clients' updates, e.g. labelled images; empty where nothing is recorded."""
+        return dict(self._auxiliary)
+
+    def _read_auxiliary(self) -> dict[str, Tensor]:
         path = self.directory / AUXILIARY
         expected = self.manifest.auxiliary
-        if not path.is_file():
-            if expected is not None:
-                raise self._damaged(AUXILIARY, "no such file")
+        if expected is None:
+            if path.exists():
+                raise damaged(AUXILIARY, "a file of which the manifest has no hash")
             return {}
+        regular_file(path, way_out="The recording is damaged: copy it again, whole.")
         content = path.read_bytes()
-        if self.verify and expected is not None and hashlib.sha256(content).hexdigest() != expected:
-            raise self._damaged(AUXILIARY, "other bytes (its checksum differs)")
+        if self.verify and hashlib.sha256(content).hexdigest() != expected:
+            raise damaged(AUXILIARY, "other bytes (its checksum differs)")
         try:
             held: dict[str, Tensor] = load(content)
-        except SafetensorError as error:
-            raise self._damaged(AUXILIARY, str(error)) from None
+            check_auxiliary(held)
+        except (SafetensorError, MisfitError) as error:
+            raise damaged(AUXILIARY, str(error)) from None
         return held
 
     def model(self, round_number: int) -> dict[str, Tensor]:
         """The global model before a recorded round."""
-        lines = self._lines.items()
-        name = next(n for n, line in lines if n.startswith("rounds/") and line.round == round_number)
-        with self._open(name) as shard:
-            return _model(shard)
+        with self._open(self._seen.names(round_number)[0]) as shard:
+            return model_of(shard)
 
     def truth(self, view: ServerView) -> dict[str, Tensor]:
         """Opens the truth of a view. Only a place that computes a score may call this.
@@ -141,22 +165,43 @@ class Recording:
         Returns:
             ``clients (V,)``; of the served items ``(V, R)`` such as ``labels``, padded with 0; of the clients
             themselves ``(V, ...)``.
+
+        Raises:
+            InputError: the recording has no truth of a victim, or one that does not fit what the server saw.
         """
         width = 0 if view.served is None else view.served.shape[1]
-        of_victim = {
-            pseudonym: values
-            for name in sorted(name for name in self._lines if name.startswith("truth/"))
-            if self._lines[name].round == view.round
-            for pseudonym, values in self._truth_of(name, set(view.pseudonyms.tolist()), width).items()
-        }
+        names = [name for name in self._truth.names(view.round) if _seen_with(name) in self._seen]
+        of_victim: dict[int, dict[str, Tensor]] = {}
+        for name in names:
+            of_victim |= self._truth_of(name, set(view.pseudonyms.tolist()), width)
+        missing = [pseudonym for pseudonym in view.pseudonyms.tolist() if pseudonym not in of_victim]
+        if missing:
+            raise InputError(
+                expected=f"the truth of round {view.round} in {self.directory / 'truth'}, to score attacks by",
+                found=f"none of {len(missing)} of {view.victims} clients",
+                way_out="The recording was passed on without it, so it cannot be scored: "
+                "audit it where the truth is, or copy truth/ and the journal's lines of it.",
+            )
         rows = [of_victim[pseudonym] for pseudonym in view.pseudonyms.tolist()]
+        if any(row.keys() != rows[0].keys() for row in rows):
+            raise damaged(names[0], "other kinds of truth than those of another rank")
+        self._check_classes(rows[0], view, names[0])
         return {field: torch.stack([row[field] for row in rows]) for field in rows[0]}
+
+    def _check_classes(self, truth: Mapping[str, Tensor], view: ServerView, name: str) -> None:
+        """The classes that are counted are those that the learner tells apart."""
+        counts = truth.get(CLASS_COUNTS.removeprefix(CLIENT))
+        if counts is None or not isinstance(view.learner, ClassifierLearner):
+            return
+        classes = len(view.model[f"{view.learner.output_layer}.weight"])
+        if len(counts) != classes:
+            raise damaged(name, f"counts of {len(counts)} classes, where the learner has {classes}")
 
     def _truth_of(self, name: str, wanted: set[int], width: int) -> dict[int, dict[str, Tensor]]:
         """By pseudonym; items' values are padded to `width`."""
-        with self._open(name.replace("truth/", "rounds/")) as shard:
+        with self._open(_seen_with(name)) as shard:
             positions = {p: i for i, p in enumerate(shard.get_tensor("clients").tolist()) if p in wanted}
-        with self._open(name) as shard:
+        with self._open_truth(name) as shard:
             of_clients = {key: shard.get_slice(key) for key in shard.keys() if _of_client(key)}  # noqa: SIM118
             of_items = {key: shard.get_slice(key) for key in shard.keys() if not _of_client(key)}  # noqa: SIM118
             offsets = of_items.pop("offsets")[:] if of_items else torch.zeros(0)
@@ -186,6 +231,14 @@ class Recording:
                 self.directory,
                 len({line.round for line in lines.values()}),
             )
+        truth = {name.removeprefix("truth/") for name in lines if name.startswith("truth/")}
+        untold = [n for n in lines if n.startswith("rounds/") and truth and n.removeprefix("rounds/") not in truth]
+        if untold:
+            raise InputError(
+                expected="truth of every round, or of none",
+                found=f"none of {untold[0]} in the journal of {self.directory}",
+                way_out="Copy the recording again, whole; or, to pass it on without truth, leave out all of truth/.",
+            )
         for name, line in lines.items():
             path = self.directory / name
             if not path.is_file() or path.stat().st_size != line.bytes:
@@ -202,32 +255,51 @@ class Recording:
         ranks = self.manifest.config.get("ranks", 1)
         return ranks if type(ranks) is int else 1
 
-    def _open(self, name: str) -> Any:
-        path = self.directory / name
-        if self.verify and name not in self._verified:
-            with path.open("rb") as file:
-                if hashlib.file_digest(file, "sha256").hexdigest() != self._lines[name].sha256:
-                    raise self._damaged(name, "other bytes (its checksum differs)")
-            self._verified.add(name)
-        try:
-            return safe_open(path, framework="pt")
-        except SafetensorError as error:
-            raise self._damaged(name, str(error)) from None
+    def common_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes that are the same in every round: of the global model, under ``model/``, and of ``features``."""
+        with self._open(self._seen.names(self.rounds[0])[0]) as shard:
+            return common_shapes(shard)
 
-    def _damaged(self, name: str, found: str) -> InputError:
-        return InputError(
-            expected=f"{name} as the journal and the manifest describe it",
-            found=found,
-            way_out="The recording is damaged or foreign: copy it again, or record again.",
-        )
+    def most_examples(self) -> int:
+        """The largest number of examples that a client says that it has."""
+        names = [name for number in self.rounds for name in self._seen.names(number)]
+        most = 0
+        for name in names:
+            with self._open(name) as shard:
+                most = max(most, int(shard.get_tensor("counts").max()))
+        return most
+
+    def _open(self, name: str) -> Any:
+        """A shard of ``rounds/``, which fits the manifest."""
+        shard = self._seen.open(name)
+        if name not in self._checked:
+            try:
+                check_seen(shard, self.manifest)
+                self._common = self._common or common_shapes(shard)
+                check_common(shard, self._common)
+            except MisfitError as error:
+                raise damaged(name, str(error)) from None
+            self._checked.add(name)
+        return shard
+
+    def _open_truth(self, name: str) -> Any:
+        """A shard of ``truth/``, which fits its round."""
+        shard = self._truth.open(name)
+        if name not in self._checked:
+            try:
+                with self._open(_seen_with(name)) as seen:
+                    check_truth(shard, seen)
+            except MisfitError as error:
+                raise damaged(name, str(error)) from None
+            self._checked.add(name)
+        return shard
 
     def _shard_views(
         self, name: str, victims_per_view: int, pseudonyms: set[int] | None, learner: LocalLearner | None
     ) -> Iterator[ServerView]:
         with self._open(name) as shard:
-            self._check_shapes(name, shard)
             clients = shard.get_tensor("clients")
-            offsets, model = _item_offsets(shard), _model(shard)
+            offsets, model = _item_offsets(shard), model_of(shard)
             order = torch.argsort(offsets.diff(), stable=True)
             if pseudonyms is not None:
                 order = order[[int(clients[i]) in pseudonyms for i in order]]
@@ -268,17 +340,17 @@ class Recording:
             else:
                 value = _of_clients(shard.get_slice(f"deltas/{parameter}"), chunk)
             if not _finite(value):
-                raise self._damaged(name, f"NaN or infinity in the deltas of {parameter!r}")
+                raise damaged(name, f"NaN or infinity in the deltas of {parameter!r}")
             deltas[parameter] = value.float()
         shown = {
             kind: _ragged(shard.get_slice(kind), chunk, offsets, padding)
-            for kind, padding in _SHOWN.items()
+            for kind, padding in SHOWN.items()
             if kind in set(shard.keys())
         }
         return ServerView(
-            round=self._lines[name].round,
+            round=self._seen.round_of(name),
             pseudonyms=shard.get_tensor("clients")[chunk],
-            example_counts=shard.get_tensor("counts")[chunk],
+            example_counts=shard.get_tensor("counts")[chunk].long(),
             deltas=deltas,
             model=model,
             row_parameters=frozenset(self.manifest.row_parameters),
@@ -293,39 +365,10 @@ class Recording:
             auxiliary=self._auxiliary,
         )
 
-    def _check_shapes(self, name: str, shard: Any) -> None:
-        keys = set(shard.keys())
-        needs_items = bool(self.manifest.row_parameters) or bool(keys & set(_SHOWN))
-        needed = {"clients", "counts"} | ({"offsets", "served"} if needs_items else set())
-        if needed - keys:
-            raise self._damaged(name, f"no tensor {sorted(needed - keys)[0]!r}")
-        clients = shard.get_slice("clients").get_shape()[0]
-        rows = shard.get_slice("served").get_shape()[0] if needs_items else 0
-        if needs_items:
-            self._check_offsets(name, shard, clients, rows)
-        for kind in keys & set(_SHOWN):
-            if shard.get_slice(kind).get_shape()[0] != rows:
-                raise self._damaged(name, f"{kind!r} of {shard.get_slice(kind).get_shape()[0]} rows, not {rows}")
-        for parameter, value in self.manifest.parameters.items():
-            ragged = parameter in self.manifest.row_parameters
-            key = f"rows/{parameter}" if ragged else f"deltas/{parameter}"
-            expected = [rows, *value["shape"][1:]] if ragged else [clients, *value["shape"]]
-            if key not in keys:
-                raise self._damaged(name, f"no tensor {key!r}")
-            if shard.get_slice(key).get_shape() != expected:
-                raise self._damaged(name, f"{key!r} of shape {shard.get_slice(key).get_shape()}, not {expected}")
-            if shard.get_slice(key)[:0].dtype != dtype_of(value["dtype"]):
-                raise self._damaged(name, f"{key!r} of another type than {value['dtype']}")
 
-    def _check_offsets(self, name: str, shard: Any, clients: int, rows: int) -> None:
-        offsets = shard.get_tensor("offsets")
-        ends = [int(offsets[0]), int(offsets[-1])] if len(offsets) else []
-        if len(offsets) != clients + 1 or ends != [0, rows] or bool((offsets.diff() < 0).any()):
-            raise self._damaged(name, "offsets that do not fit the clients and rows")
-
-
-def _model(shard: Any) -> dict[str, Tensor]:
-    return {key.removeprefix("model/"): shard.get_tensor(key) for key in list(shard.keys()) if key.startswith("model/")}
+def _seen_with(name: str) -> str:
+    """The shard of ``rounds/`` that a shard of ``truth/`` belongs to."""
+    return name.replace("truth/", "rounds/", 1)
 
 
 def _item_offsets(shard: Any) -> Tensor:

@@ -1,7 +1,7 @@
 """A recording as one view of all its messages: those without a name, and those of the adversary's own devices."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -14,21 +14,23 @@ from errors import InputError
 
 
 class RoundModels(Mapping[int, Mapping[str, Tensor]]):
-    """The global models of a recording, each read when it is asked for.
+    """The global models of some rounds, each read when it is asked for.
+
+    Attacks are handed this, so it holds what reads models and nothing that leads to the recording's truth.
 
     Args:
-        recording: what the server saw.
+        read: gives the global model before a round.
         rounds: numbers of the rounds.
     """
 
-    def __init__(self, recording: Recording, rounds: Sequence[int]) -> None:
-        self.recording = recording
+    def __init__(self, read: Callable[[int], Mapping[str, Tensor]], rounds: Sequence[int]) -> None:
+        self._read = read
         self.numbers = list(rounds)
 
     def __getitem__(self, number: int) -> Mapping[str, Tensor]:
         if number not in self.numbers:
             raise KeyError(number)
-        return self.recording.model(number)
+        return self._read(number)
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.numbers)
@@ -60,7 +62,7 @@ def joined_view(
     numbers = recording.rounds if rounds is None else [n for n in recording.rounds if n in set(rounds)]
     parts = list(recording.views(victims_per_view=2**30, rounds=numbers, learner=learner))
     _check_distinct(parts)
-    view = dataclasses.replace(_join(parts), round_models=RoundModels(recording, numbers), learner=learner)
+    view = dataclasses.replace(_join(parts), round_models=RoundModels(recording.models, numbers), learner=learner)
     own = torch.isin(view.pseudonyms, auxiliary[PSEUDONYMS])
     known = part_of(view, own.nonzero().flatten())
     order = auxiliary[PSEUDONYMS].argsort()

@@ -21,6 +21,8 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
+from datamodules.manifest_fields import check_fields, is_whole
+from datamodules.plain_files import parse_json, read_bounded
 from errors import InputError
 
 FORMAT = 1
@@ -32,6 +34,9 @@ LOCK = ".lock"
 _TEMPORARY = ".*.[0-9]*.tmp"
 CLIENT = "client/"
 """Begins the names of what is true of a client itself; other names in truth/ speak of its served items."""
+_LONGEST_JOURNAL = 2**30
+"""Bytes; a line has some 150."""
+_SHARD = re.compile(r"(rounds|truth)/\d{6,15}-\d{4,6}\.safetensors")
 
 
 @dataclass(frozen=True)
@@ -86,6 +91,13 @@ class JournalLine:
     file: str
     bytes: int
     sha256: str
+
+    def __post_init__(self) -> None:
+        """Refuses what names no shard."""
+        if not isinstance(self.file, str) or not _SHARD.fullmatch(self.file):
+            raise ValueError(f"the file {str(self.file)[:100]!r}")
+        if not is_whole(self.bytes, 0, 2**62) or not isinstance(self.sha256, str):
+            raise ValueError(f"bytes or sha256 of another kind for {self.file}")
 
     @property
     def round(self) -> int:
@@ -195,13 +207,13 @@ def append_journal(directory: Path, rank: int, lines: list[JournalLine]) -> None
 
 
 def close_journal(directory: Path, rank: int) -> None:
-    """Says at the end of a journal how many files it names; without that it is of a training that did not end."""
+    """Says at the end of a journal how many files of rounds it names; without it, its training did not end."""
     path = directory / journal_name(rank)
     journal = read_journal(path) if path.exists() else Journal([])
     if journal.closed:
         return
     with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps({"closed": len(journal.lines)}) + "\n")
+        file.write(json.dumps({"closed": sum(line.file.startswith("rounds/") for line in journal.lines)}) + "\n")
         file.flush()
         os.fsync(file.fileno())
 
@@ -218,7 +230,7 @@ def read_journal(path: Path) -> Journal:
     Raises:
         InputError: a line in the middle is broken, names a file outside the recording, or a line is missing.
     """
-    text = path.read_text(encoding="utf-8", errors="replace")
+    text = read_bounded(path, most=_LONGEST_JOURNAL).decode(errors="replace")
     lines: dict[str, JournalLine] = {}
     closed = False
     for number, line in enumerate(text.split("\n")[:-1], start=1):
@@ -226,10 +238,10 @@ def read_journal(path: Path) -> Journal:
             entry = _journal_entry(line)
             if isinstance(entry, JournalLine):
                 lines[entry.file] = entry
-            elif entry != len(lines):
-                raise ValueError(f"{entry} files, where {len(lines)} are named")
+            elif entry != (named := sum(name.startswith("rounds/") for name in lines)):
+                raise ValueError(f"{entry} files of rounds, where {named} are named")
             closed = isinstance(entry, int)
-        except (ValueError, TypeError, RecursionError) as error:
+        except (ValueError, TypeError) as error:
             raise InputError(
                 expected="journal lines naming a file under rounds/ or truth/, its bytes and sha256, all of them",
                 found=f"{error} in line {number} of {path}",
@@ -239,20 +251,13 @@ def read_journal(path: Path) -> Journal:
 
 
 def _journal_entry(line: str) -> JournalLine | int:
-    """A finished file, or of a closing line the number of files."""
-    content = json.loads(line)
-    if not isinstance(content, dict):
-        raise ValueError("no JSON object")
+    """A finished file, or of a closing line the number of files of rounds."""
+    content = parse_json(line, where="a line")
     if set(content) == {"closed"}:
         if type(content["closed"]) is not int:
             raise ValueError("no number of files")
         return content["closed"]
-    entry = JournalLine(**content)
-    if not (isinstance(entry.file, str) and type(entry.bytes) is int and isinstance(entry.sha256, str)):
-        raise ValueError("a field of another type")
-    if not re.fullmatch(r"(rounds|truth)/[0-9]{6,18}-[0-9]{4}\.safetensors", entry.file):
-        raise ValueError(f"the file {entry.file[:80]!r}")
-    return entry
+    return JournalLine(**content)
 
 
 def write_manifest(directory: Path, manifest: Manifest) -> None:
@@ -264,30 +269,36 @@ def read_manifest(directory: Path) -> Manifest:
     """Reads the manifest.
 
     Raises:
-        InputError: it is missing, no JSON, of another format version, or lacks a field.
+        InputError: it is missing, no JSON, of another format version, or a field is missing or of another kind.
     """
     path = directory / MANIFEST
-    if not path.is_file():
+    if not path.exists():
         raise InputError(
             expected=f"a recording with a {MANIFEST}",
             found=f"none in {directory}",
             way_out="Give the folder that the recorder wrote, e.g. runs/NAME/deltas.",
         )
+    content = read_bounded(path, way_out="Give the folder that the recorder wrote, e.g. runs/NAME/deltas.")
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        version = content.get("format")
-    except (ValueError, AttributeError) as error:
+        fields = parse_json(content, where=str(path))
+        if not isinstance(fields, dict):
+            raise ValueError("no object")
+    except ValueError as error:
         raise InputError(
-            expected=f"JSON in {path}", found=str(error), way_out="The recording is damaged: fetch it again."
+            expected=f"a manifest as JSON in {path}",
+            found=str(error),
+            way_out="The recording is damaged: fetch it again.",
         ) from None
-    if version != FORMAT:
+    version = fields.get("format")
+    if type(version) is not int or version != FORMAT:
         raise InputError(
             expected=f"a recording of format {FORMAT}",
             found=f"format {version!r} in {path}",
             way_out="Use the version of fedleak that wrote it, or record again.",
         )
+    check_fields({"auxiliary": None, "run": None, **fields}, where=str(path))
     try:
-        return Manifest(**content)
+        return Manifest(**fields)
     except TypeError as error:
         raise InputError(
             expected="the fields of a manifest", found=f"{error} in {path}", way_out="Record again with this version."

@@ -6,7 +6,7 @@ from tqdm import tqdm
 
 from datamodules.dump import Dump
 from datamodules.recording_writer import RecordingWriter
-from modules.registry import check_learner
+from modules.recorded_learner import check_learner
 
 
 def convert_dump(manifest: Path, out: Path, *, progress: bool = True) -> int:

@@ -12,7 +12,7 @@ from modules.classification import ClassificationTask
 from modules.local_hyperparameters import LocalTraining
 from modules.local_training import train_clients
 from modules.nets.batch_norm import mask_batches
-from modules.nets.classifiers import OUTPUT, Classifier, Network, build_classifier
+from modules.nets.classifiers import OUTPUT, Classifier, Network, build_classifier, classifier_shapes
 from modules.tasks import Parameters
 
 _NUMBER = "number"
@@ -41,10 +41,9 @@ class ImageLearner:
         """See `attacks.base.ClassifierLearner.output_layer`."""
         return OUTPUT
 
-    @property
-    def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shape of every parameter of the network, by name."""
-        return {name: tuple(value.shape) for name, value in self._template.named_parameters()}
+    def network_shapes(self, held: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+        """Shape of every parameter of the network, by name; nothing of that size is made."""
+        return classifier_shapes(self.network, image_shape=self.image_shape, classes=self.num_classes)
 
     @functools.cached_property
     def _template(self) -> Classifier:

@@ -11,6 +11,7 @@ from defenses.base import Defense
 from modules.differentiable_training import train_differentiably
 from modules.local_hyperparameters import LocalTraining
 from modules.local_training import train_clients
+from modules.nets.ncf import layer_names
 from modules.recommendation import USER_EMBEDDING, InteractionTask
 from modules.tasks import Parameters
 from modules.training_job import own_elements
@@ -35,6 +36,18 @@ class FNCFLearner:
     def learning_rate(self) -> float:
         """Local learning rate."""
         return self.local.learning_rate
+
+    def network_shapes(self, held: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+        """Shape of every public parameter: items and hidden widths as they are held, one score at the end."""
+        items, dim = held[ITEM_EMBEDDING]
+        shapes: dict[str, tuple[int, ...]] = {ITEM_EMBEDDING: (items, dim)}
+        width = self.user_dim + dim
+        layers = layer_names(held)
+        for place, name in enumerate(layers):
+            out = held[f"{name}.weight"][0] if place < len(layers) - 1 else 1
+            shapes |= {f"{name}.weight": (out, width), f"{name}.bias": (out,)}
+            width = out
+        return shapes
 
     def simulate(
         self,

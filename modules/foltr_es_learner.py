@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from attacks.interactions.list_metrics import UTILITY, ListMetric, check_metric, levels, units
+from modules.nets.ranker import ranker_shapes
 
 
 class FOLtRESLearner:
@@ -30,6 +31,10 @@ class FOLtRESLearner:
         self.truthful = truthful
         self.click_model = click_model
         self.grade_law = torch.tensor(grade_law)
+
+    def network_shapes(self, held: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+        """Shapes of the ranker."""
+        return ranker_shapes(held)
 
     def simulate_lists(
         self,

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from attacks.interactions.pair_weights import click_coefficients, pair_weights
-from modules.nets.ranker import rank_scores, score_gradients
+from modules.nets.ranker import rank_scores, ranker_shapes, score_gradients
 from modules.tasks import Parameters
 
 
@@ -23,6 +23,10 @@ class FPDGDLearner:
         self.learning_rate = learning_rate
         self.click_model = click_model
         self.grade_law = torch.tensor(grade_law)
+
+    def network_shapes(self, held: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+        """Shapes of the ranker."""
+        return ranker_shapes(held)
 
     def simulate_lists(
         self,

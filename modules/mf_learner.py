@@ -41,6 +41,10 @@ class MFLearner:
         """Derivative of the loss at margin 0."""
         return self.task.loss.slope_at_zero
 
+    def network_shapes(self, held: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+        """Shape of the item table, of as many items as it has."""
+        return {ITEM_EMBEDDING: (held[ITEM_EMBEDDING][0], self.user_dim)}
+
     def simulate(
         self,
         model: Mapping[str, Tensor],

@@ -1,16 +1,17 @@
 """Public algorithms by name. A recording may come from a stranger: it names an algorithm, never a class to import."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from attacks.base import Learner, LocalLearner
-from datamodules.parameter_check import Shapes, check_shapes
+from datamodules.parameter_check import Shapes
 from defenses.update_l1 import UpdateL1
 from errors import InputError
 from modules.classifier_learner import ImageLearner
 from modules.fncf_learner import FNCFLearner
 from modules.foltr_es_learner import FOLtRESLearner
 from modules.fpdgd_learner import FPDGDLearner
+from modules.learner_arguments import ARGUMENTS, check_arguments
 from modules.local_hyperparameters import LocalTraining
 from modules.margin_losses import LossName
 from modules.mf_learner import MFLearner
@@ -28,20 +29,21 @@ def learner_from(description: Mapping[str, Any] | None) -> LocalLearner | None:
         description: ``{"name": ..., "arguments": {...}}`` from the manifest, None where the algorithm is unknown.
 
     Raises:
-        InputError: the name or an argument is unknown.
+        InputError: the name or an argument is unknown, or an argument is of another kind or range.
     """
     if description is None:
         return None
     name = description.get("name")
-    if name not in LEARNERS:
+    if not isinstance(name, str) or name not in LEARNERS:
         raise InputError(
             expected=f"a learner among {', '.join(LEARNERS)}",
             found=repr(name),
             way_out="Set learner to null in the manifest; attacks that simulate clients will be left out.",
         )
+    check_arguments(description.get("arguments"), ARGUMENTS[name], where=f"the learner {name!r} of the manifest")
     try:
         return LEARNERS[name](**description["arguments"])
-    except (KeyError, TypeError) as error:
+    except TypeError as error:
         raise InputError(
             expected=f"the arguments of learner {name!r}",
             found=str(error),
@@ -49,20 +51,32 @@ def learner_from(description: Mapping[str, Any] | None) -> LocalLearner | None:
         ) from error
 
 
-def check_learner(description: Mapping[str, Any] | None, parameters: Shapes, *, where: str) -> None:
-    """Refuses a learner whose network has other parameters than a recording; of some learners that cannot be told.
+def network_of(learner: LocalLearner, held: Shapes) -> dict[str, tuple[int, ...]]:
+    """The shapes of what a learner's clients train, without building it.
 
     Args:
-        description: see `learner_from`.
-        parameters: the recording's shapes by name, in any order.
-        where: who describes the recording, for the message.
+        learner: from `learner_from`.
+        held: shapes of the recorded model, from which sizes are taken that no argument gives.
 
     Raises:
-        InputError: they differ, or see `learner_from`.
+        InputError: the network cannot be, or has no such layers.
     """
-    learner = learner_from(description)
-    if isinstance(learner, ImageLearner):
-        check_shapes(learner.parameter_shapes, parameters, where=where, ordered=False)
+    if not isinstance(learner, _Described):
+        return {name: tuple(shape) for name, shape in held.items()}
+    try:
+        return learner.network_shapes({name: tuple(shape) for name, shape in held.items()})
+    except (RuntimeError, TypeError, ValueError, OverflowError, KeyError, IndexError) as error:
+        raise InputError(
+            expected=f"the network of {type(learner).__name__}",
+            found=f"one that cannot be built ({str(error).splitlines()[0] if str(error) else 'no such layer'})",
+            way_out="Set learner to null in the manifest; attacks that simulate clients will be left out.",
+        ) from None
+
+
+@runtime_checkable
+class _Described(Protocol):
+    def network_shapes(self, held: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+        """Shapes of the network that the learner trains."""
 
 
 def _fncf(*, user_dim: int, local: Mapping[str, Any], update_l1: Mapping[str, Any] | None) -> Learner:

@@ -30,6 +30,12 @@ class TaggerLearner:
         self.num_classes = num_classes
         self.local = local
 
+    def network_shapes(self, held: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+        """Shape of every parameter of the network, by name; nothing of that size is made."""
+        with torch.device("meta"):
+            made = Tagger(self.network, labels=self.num_classes, generator=None)
+        return {name: tuple(value.shape) for name, value in made.named_parameters()}
+
     @functools.cached_property
     def _template(self) -> Tagger:
         return Tagger(self.network, labels=self.num_classes, generator=torch.Generator())

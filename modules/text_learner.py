@@ -9,8 +9,9 @@ from datamodules.cohort import Cohort
 from datamodules.texts import text_cohort
 from modules.local_hyperparameters import LocalTraining
 from modules.local_training import train_clients
+from modules.nets.lstm import LSTM
 from modules.nets.text import TextNetwork
-from modules.text import EMBEDDING, TextTask
+from modules.text import EMBEDDING, OUTPUT, TextTask
 
 
 class TextLearner:
@@ -25,6 +26,19 @@ class TextLearner:
         self.network = network
         self.local = local
         self.task = TextTask(network)
+
+    def network_shapes(self, held: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+        """Shape of every parameter of the network, by name."""
+        words, hidden = self.network.embedding, self.network.hidden
+        return {
+            EMBEDDING: (self.network.vocabulary, words),
+            f"{LSTM}.weight_ih_l0": (4 * hidden, words),
+            f"{LSTM}.weight_hh_l0": (4 * hidden, hidden),
+            f"{LSTM}.bias_ih_l0": (4 * hidden,),
+            f"{LSTM}.bias_hh_l0": (4 * hidden,),
+            f"{OUTPUT}.weight": (self.network.outputs, hidden),
+            f"{OUTPUT}.bias": (self.network.outputs,),
+        }
 
     def simulate_examples(
         self,

@@ -9,7 +9,7 @@ from attacks.base import Attack
 from attacks.deanonymization.estimates import IdentityEstimate, MatchingEstimate
 from datamodules.deltas import Recording
 from datamodules.messages import joined_view, message_users
-from modules.registry import learner_from
+from modules.recorded_learner import recorded_learner
 from reports.evaluation import Evaluation, evaluate
 from reports.identities import evaluate_identities
 from reports.identity_looks import Look, look_at
@@ -51,7 +51,7 @@ def evaluate_recording(
         attacks,
         seed=seed,
         setting=setting,
-        learner=learner_from(manifest.learner),
+        learner=recorded_learner(recording),
         victims=victims,
         rounds=rounds,
         progress=progress,
@@ -80,7 +80,7 @@ def attack_identities(
         setting: the cell that the rows belong to.
         rounds: which rounds, None for all.
     """
-    view = joined_view(recording, learner=learner_from(recording.manifest.learner), rounds=rounds)
+    view = joined_view(recording, learner=recorded_learner(recording), rounds=rounds)
     assert view.known is not None
     users = torch.cat([message_users(recording, view), message_users(recording, view.known)])
     seen, truth = look_at(view, users, Look(), seed=seed, roles=torch.zeros(int(users.max()) + 1, dtype=torch.int64))

@@ -16,7 +16,7 @@ from datamodules.deltas import Recording
 from datamodules.parameter_check import check_shapes
 from datamodules.recording_format import FORMAT, Manifest, read_manifest
 from experiments.conversion import convert_dump
-from modules.registry import learner_from
+from modules.registry import learner_from, network_of
 from tests.foreign_toys import write_dump
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -85,8 +85,9 @@ def test_the_example_dump_is_converted(tmp_path: Path) -> None:
     assert recording.rounds == [1, 2]
     assert len(recording.pseudonyms()) == 2
     learner = learner_from(recording.manifest.learner)
+    assert learner is not None
     shapes = {name: value["shape"] for name, value in recording.manifest.parameters.items()}
-    check_shapes(learner.parameter_shapes, shapes, where="the page")  # type: ignore[union-attr]
+    check_shapes(network_of(learner, {}), shapes, where="the page")
     view = next(recording.views(rounds=[1]))
     assert set(recording.truth(view)) == {"clients", "class_counts"}
 

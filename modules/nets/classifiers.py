@@ -108,6 +108,25 @@ def build_classifier(
     return made
 
 
+def classifier_shapes(
+    network: Network, *, image_shape: tuple[int, int, int], classes: int
+) -> dict[str, tuple[int, ...]]:
+    """Shape of every parameter of a classifier, by name, without memory for it.
+
+    Args:
+        network: which one.
+        image_shape: channels, height and width.
+        classes: number of classes.
+
+    Raises:
+        InputError: the images are too small for so many poolings.
+    """
+    with torch.device("meta"):
+        body, features = _BODIES[network.name](network, image_shape)
+        made = Classifier(body, features, classes, network.dropout)
+    return {name: tuple(value.shape) for name, value in made.named_parameters()}
+
+
 @torch.no_grad()
 def _initialise(layer: nn.Linear | nn.Conv2d, generator: torch.Generator) -> None:
     bound = layer.weight[0].numel() ** -0.5

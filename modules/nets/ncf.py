@@ -1,6 +1,6 @@
 """The network of neural collaborative filtering, on one client or on stacked clients."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +17,7 @@ def ncf_mlp(user_dim: int, item_dim: int, hidden: tuple[int, ...]) -> nn.Sequent
     return nn.Sequential(*layers, nn.Linear(width, 1))
 
 
-def layer_names(parameters: Mapping[str, Tensor]) -> list[str]:
+def layer_names(parameters: Iterable[str]) -> list[str]:
     """Names ``mlp.<i>`` of the linear layers in order."""
     numbers = (int(name.split(".")[1]) for name in parameters if name.startswith("mlp.") and name.endswith(".weight"))
     return [f"mlp.{number}" for number in sorted(numbers)]

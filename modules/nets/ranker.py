@@ -29,6 +29,14 @@ def ranker_parameters(
     return {name: value / value.shape[-1] ** 0.5 for name, value in drawn.items()} if scaled else drawn
 
 
+def ranker_shapes(held: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+    """Shapes of a ranker with as many features and hidden units as one that is held."""
+    if LINEAR in held:
+        return {LINEAR: (held[LINEAR][0],)}
+    hidden, features = held[HIDDEN]
+    return {HIDDEN: (hidden, features), OUTPUT: (hidden,)}
+
+
 def rank_scores(parameters: Mapping[str, Tensor], features: Tensor) -> Tensor:
     """Scores ``(C, ..., L)`` of documents ``(C, ..., L, F)`` under stacked rankers ``(C, *shape)``."""
     if LINEAR in parameters:

@@ -37,13 +37,13 @@ class Tagger(nn.Module):
     Args:
         network: which one.
         labels: number of labels K.
-        generator: source of the initial weights.
+        generator: source of the initial weights, None to draw none.
 
     Raises:
         InputError: the name is not one of timm's MobileNets, or the file is none of its weights.
     """
 
-    def __init__(self, network: TaggerNetwork, *, labels: int, generator: torch.Generator) -> None:
+    def __init__(self, network: TaggerNetwork, *, labels: int, generator: torch.Generator | None) -> None:
         super().__init__()
         if not network.name.startswith("mobilenet") or network.name not in timm.list_models("mobilenet*"):
             raise InputError(
@@ -52,7 +52,8 @@ class Tagger(nn.Module):
                 way_out="The paper's is mobilenetv1_100.",
             )
         self.network = timm.create_model(network.name, pretrained=False, num_classes=labels)
-        _draw_weights(self.network, generator)
+        if generator is not None:
+            _draw_weights(self.network, generator)
         if network.weights is not None:
             _load(self.network, Path(network.weights))
         _share_no_statistics(self.network)

@@ -93,7 +93,7 @@ def test_a_pseudonym_that_repeats_in_a_round_is_refused(tmp_path: Path) -> None:
     save_file(shard, tmp_path / "again.safetensors")
     line = write_shard(tmp_path / "deltas", name, (tmp_path / "again.safetensors").read_bytes())
     append_journal(tmp_path / "deltas", 0, [line])
-    with pytest.raises(InputError, match="2 times in round 2"):
+    with pytest.raises(InputError, match="same name twice"):
         joined_view(Recording(recording.directory))
 
 

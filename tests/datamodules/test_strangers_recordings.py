@@ -1,0 +1,223 @@
+"""A recording that contradicts itself is refused with what is wrong, whoever made its hashes fit."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from datamodules.deltas import Recording
+from datamodules.messages import joined_view
+from datamodules.shard_files import ShardFiles
+from errors import InputError
+from modules.registry import learner_from
+from tests.fuzz.recordings import SEEN, TRUTH, recording, with_manifest, with_tensor, with_tensors, without, write_tree
+
+NAN = float("nan")
+
+
+def read(folder: Path) -> None:
+    """All that an audit reads, without its attacks."""
+    opened = Recording(folder)
+    opened.pseudonyms()
+    for view in opened.views():
+        opened.truth(view)
+
+
+def refused(folder: Path, files: dict[str, bytes], match: str) -> None:
+    with pytest.raises(InputError, match=match):
+        read(write_tree(folder, files))
+
+
+@pytest.mark.parametrize("name", ["clicks", "classes", "texts"])
+def test_whole_recordings_are_read(tmp_path: Path, name: str) -> None:
+    read(write_tree(tmp_path, recording(name)))
+
+
+SHARDS: list[tuple[str, str, str, Callable[[Tensor], Tensor], str]] = [
+    ("clicks", SEEN, "clients", lambda t: t * 0 + 7, "twice"),
+    ("clicks", SEEN, "clients", lambda t: t[0], r"not \(C,\)"),
+    ("clicks", SEEN, "clients", lambda t: t.float(), "int64"),
+    ("clicks", SEEN, "counts", lambda t: -t - 1, "negative"),
+    ("clicks", SEEN, "counts", lambda t: t.float() * NAN, "whole numbers"),
+    ("clicks", SEEN, "counts", lambda t: t[:3], "3 clients"),
+    ("clicks", SEEN, "served", lambda t: t + 10**9, "item 1"),
+    ("clicks", SEEN, "served", lambda t: -t - 5, "negative"),
+    ("clicks", SEEN, "served", lambda t: t * 0, "twice"),
+    ("clicks", SEEN, "offsets", lambda t: t.float(), "offsets"),
+    ("clicks", SEEN, "model/mlp.0.weight", lambda t: t * NAN, "NaN"),
+    ("clicks", SEEN, "model/mlp.0.weight", lambda t: t[:3], "shape"),
+    ("texts", SEEN, "model/lstm.weight_ih_l0", lambda t: t[:0], "lstm.weight_ih_l0"),
+    ("clicks", TRUTH, "labels", lambda t: t.float() * NAN, "NaN"),
+    ("clicks", TRUTH, "labels", lambda t: t[:5], "rows"),
+    ("clicks", TRUTH, "labels", lambda t: t * 5, "0 to 1"),
+    ("clicks", TRUTH, "offsets", lambda t: -t, "offsets"),
+    ("clicks", TRUTH, "offsets", lambda t: t * 10**9, "offsets"),
+    ("clicks", TRUTH, "clients", lambda t: t[:3], "clients"),
+    ("classes", TRUTH, "client/class_counts", lambda t: t[:3], "10 clients"),
+    ("classes", TRUTH, "client/class_counts", lambda t: -t, "negative"),
+    ("classes", TRUTH, "client/class_counts", lambda t: t * 0, "no example"),
+    ("classes", TRUTH, "client/class_counts", lambda t: t.float() * NAN, "NaN"),
+    ("texts", TRUTH, "client/user", lambda t: t - 100, "negative"),
+    ("classes", "auxiliary", "images", lambda t: t * NAN, "NaN"),
+    ("classes", "auxiliary", "images", lambda t: t[0], "images"),
+    ("classes", "auxiliary", "labels", lambda t: t - 50, "negative"),
+    ("classes", "auxiliary", "labels", lambda t: t[:5], "length"),
+    ("texts", "auxiliary", "known_users", lambda t: t[:1], "length"),
+    ("texts", "auxiliary", "known_pseudonyms", lambda t: t * 0, "twice"),
+]
+
+
+@pytest.mark.parametrize(("name", "kind", "key", "change", "match"), SHARDS)
+def test_a_tensor_that_does_not_fit_is_refused(
+    tmp_path: Path, name: str, kind: str, key: str, change: Callable[[Tensor], Tensor], match: str
+) -> None:
+    refused(tmp_path, with_tensor(recording(name), kind, key, change), match)
+
+
+def test_tensors_that_nothing_describes_are_refused(tmp_path: Path) -> None:
+    refused(
+        tmp_path,
+        with_tensors(recording("classes"), SEEN, lambda t: t.update({"deltas/x": torch.zeros(10, 2)})),
+        "describe",
+    )
+
+
+MANIFESTS: list[tuple[str, Any, str]] = [
+    ("parameters", [], "parameters"),
+    ("parameters", {}, "parameters"),
+    ("parameters", {"a": 5}, "shape"),
+    ("parameters", {"a": {"shape": [1]}}, "shape"),
+    ("parameters", {"a": {"shape": [-1], "dtype": "float32"}}, "shape"),
+    ("parameters", {"a": {"shape": [True], "dtype": "float32"}}, "shape"),
+    ("parameters", {"a": {"shape": [2**39, 2**39], "dtype": "float32"}}, "shape"),
+    ("parameters", {"a": {"shape": [1], "dtype": "int4"}}, "shape"),
+    ("row_parameters", "item_embedding.weight", "row_parameters"),
+    ("row_parameters", ["nope"], "tables"),
+    ("releases", "abc", "releases"),
+    ("releases", [{}], "clip"),
+    ("releases", [{"clip": None, "noise_scale": -1.0, "parameters": []}], "clip"),
+    ("releases", [{"clip": 0, "noise_scale": 1.0, "parameters": []}], "clip"),
+    ("releases", [{"clip": None, "noise_scale": True, "parameters": []}], "clip"),
+    ("releases", [{"clip": 1, "noise_scale": 1, "parameters": ["nope"]}], "nope"),
+    ("releases", [{"noise": 1, "clip": None, "noise_scale": 0.0, "parameters": []}], "clip"),
+    ("learner", ["fncf"], "learner"),
+    ("learner", {"name": "fncf"}, "learner"),
+    ("learner", {"name": ["fncf"], "arguments": {}}, "learner"),
+    ("seed", 1.5, "seed"),
+    ("data", None, "data"),
+    ("data", {}, "data"),
+    ("data", {"name": ["a"]}, "data"),
+    ("config", [], "config"),
+    ("versions", {"torch": 2}, "versions"),
+    ("commit", 5, "commit"),
+    ("auxiliary", "abc", "auxiliary"),
+    ("format", True, "format True"),
+    ("format", 1.0, "format 1.0"),
+    ("unheard", 1, "unheard"),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "match"), MANIFESTS)
+def test_a_field_of_another_kind_is_refused(tmp_path: Path, key: str, value: Any, match: str) -> None:
+    refused(tmp_path, with_manifest(recording("clicks"), lambda manifest: manifest.update({key: value})), match)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "match"),
+    [
+        (b'"seed": 0', b'"seed": 0, "seed": 1', "twice"),
+        (b'"seed": 0', b'"seed": NaN', "NaN"),
+        (b'"seed": 0', b'"seed": ' + b"9" * 5000, "JSON"),
+        (b'"config": {', b'"config": {"x": ' + b"[" * 900 + b"]" * 900 + b", ", "nested"),
+        (b'"config": {', b'"config": {"x": ' + b"[" * 100000 + b"]" * 100000 + b", ", "nested"),
+        (b'"config": {', b'"config": {"x": "\\ud800", ', "text"),
+    ],
+)
+def test_a_manifest_that_is_no_plain_json_is_refused(tmp_path: Path, old: bytes, new: bytes, match: str) -> None:
+    files = recording("clicks")
+    changed = files["manifest.json"].replace(old, new, 1)
+    assert changed != files["manifest.json"]
+    refused(tmp_path, {**files, "manifest.json": changed}, match)
+
+
+def test_a_recording_without_truth_cannot_be_scored_and_can_be_read(tmp_path: Path) -> None:
+    opened = Recording(write_tree(tmp_path, without(recording("clicks"), "truth/")))
+    view = next(opened.views())
+    assert view.victims
+    with pytest.raises(InputError, match="cannot be scored"):
+        opened.truth(view)
+
+
+def test_auxiliary_data_without_a_hash_are_refused(tmp_path: Path) -> None:
+    refused(tmp_path, with_manifest(recording("classes"), lambda m: m.update(auxiliary=None)), "no hash")
+
+
+def test_a_client_of_two_ranks_in_one_round_is_refused(tmp_path: Path) -> None:
+    files = recording("clicks")
+    for kind in ("rounds", "truth"):
+        files[f"{kind}/000000-0001.safetensors"] = files[f"{kind}/000000-0000.safetensors"]
+    files["journal-0001.jsonl"] = b"".join(
+        line.replace(b"-0000.", b"-0001.") for line in files["journal.jsonl"].splitlines(True) if b"/000000" in line
+    )
+    refused(tmp_path, files, "another rank")
+
+
+@pytest.mark.parametrize("link", ["journal.jsonl", "manifest.json", "auxiliary.safetensors", "journal-0001.jsonl"])
+def test_only_regular_files_are_opened(tmp_path: Path, link: str) -> None:
+    write_tree(tmp_path, recording("classes"))
+    (tmp_path / link).unlink(missing_ok=True)
+    os.mkfifo(tmp_path / link)
+    with pytest.raises(InputError, match="regular file"):
+        Recording(tmp_path)
+    (tmp_path / link).unlink()
+    (tmp_path / link).symlink_to("/dev/zero")
+    with pytest.raises(InputError, match="regular file"):
+        Recording(tmp_path)
+
+
+def test_nothing_that_an_attack_is_given_leads_to_the_recording(tmp_path: Path) -> None:
+    opened = Recording(write_tree(tmp_path, recording("texts")))
+    view = joined_view(opened, learner=learner_from(opened.manifest.learner))
+    assert len(view.round_models[0])
+    reached: dict[int, Any] = {}
+    waiting: list[Any] = [view]
+    while waiting:
+        one = waiting.pop()
+        if id(one) in reached or isinstance(one, str | int | float | Tensor | ModuleType | type):
+            continue
+        reached[id(one)] = one
+        waiting += [getattr(one, name) for name in dir(one) if not name.startswith("__")]
+        waiting += [*one.keys(), *one.values()] if isinstance(one, dict) else []
+        waiting += list(one) if isinstance(one, list | tuple | set | frozenset) else []
+    assert len(reached) > 20
+    assert not [one for one in reached.values() if isinstance(one, Recording)]
+
+
+def test_the_files_that_a_round_opens_do_not_grow_with_the_rounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opens = list[str]()
+    whole = ShardFiles.open
+
+    def counted(files: ShardFiles, name: str) -> Any:
+        opens.append(name)
+        return whole(files, name)
+
+    monkeypatch.setattr(ShardFiles, "open", counted)
+    files = recording("clicks")
+    for number in range(2, 30):
+        for kind in ("rounds", "truth"):
+            name, other = f"{kind}/000001-0000.safetensors", f"{kind}/{number:06d}-0000.safetensors"
+            line = next(line for line in files["journal.jsonl"].splitlines(True) if name.encode() in line)
+            files[other] = files[name]
+            files["journal.jsonl"] += line.replace(name.encode(), other.encode())
+    opened = Recording(write_tree(tmp_path, files))
+    opened.pseudonyms(29)
+    opened.model(29)
+    next(opened.views(rounds=[29]))
+    assert {name for name in opens if not name.endswith("000029-0000.safetensors")} == set()

@@ -1,0 +1,130 @@
+"""Small whole recordings, as files in memory, and what a malicious author may change in them: every hash fits again."""
+
+import functools
+import hashlib
+import json
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from lightning import Trainer
+from safetensors.torch import load, save
+from torch import Tensor
+
+from callbacks.delta_recorder import DeltaRecorder
+from datamodules.recording_format import AUXILIARY, MANIFEST
+from datamodules.synthetic_posts import SyntheticPosts
+from experiments.conversion import convert_dump
+from modules.local_hyperparameters import LocalTraining
+from modules.nets.text import TextNetwork
+from modules.text_model import FederatedText
+from tests import toys
+from tests.foreign_toys import write_dump
+
+Files = dict[str, bytes]
+SEEN, TRUTH = "rounds/", "truth/"
+
+
+@functools.cache
+def _clicks() -> Files:
+    with tempfile.TemporaryDirectory() as folder:
+        toys.train(Path(folder), rounds=2, users=8, items=60)
+        return read_tree(Path(folder) / "deltas")
+
+
+@functools.cache
+def _classes() -> Files:
+    with tempfile.TemporaryDirectory() as folder:
+        convert_dump(write_dump(Path(folder) / "dump"), Path(folder) / "deltas", progress=False)
+        return read_tree(Path(folder) / "deltas")
+
+
+@functools.cache
+def _texts() -> Files:
+    """Devices whose owners are asked for, with known ones."""
+    data = SyntheticPosts(writers=6, posts=20, vocabulary=40, clients_per_round=0.5)
+    module = FederatedText(
+        network=TextNetwork(vocabulary=40, embedding=4, hidden=4), local=LocalTraining(learning_rate=0.3)
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = Trainer(
+            max_steps=2,
+            accelerator="cpu",
+            devices=1,
+            logger=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            limit_val_batches=0,
+            use_distributed_sampler=False,
+            default_root_dir=folder,
+            callbacks=[DeltaRecorder()],
+        )
+        trainer.fit(module, datamodule=data)
+        return read_tree(Path(folder) / "deltas")
+
+
+_MADE: dict[str, Callable[[], Files]] = {"clicks": _clicks, "classes": _classes, "texts": _texts}
+RECORDINGS = tuple(_MADE)
+
+
+def recording(name: str) -> Files:
+    """One of `RECORDINGS`: a recommender's, a converted classifier's, or one of texts with known devices."""
+    return dict(_MADE[name]())
+
+
+def read_tree(folder: Path) -> Files:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def write_tree(folder: Path, files: Mapping[str, bytes]) -> Path:
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return folder
+
+
+def with_manifest(files: Files, change: Callable[[dict[str, Any]], Any]) -> Files:
+    """The recording with another manifest."""
+    content = json.loads(files[MANIFEST])
+    change(content)
+    return {**files, MANIFEST: json.dumps(content).encode()}
+
+
+def with_file(files: Files, name: str, content: bytes) -> Files:
+    """The recording with another shard or other auxiliary data, journalled or named in the manifest with their hash."""
+    sha256 = hashlib.sha256(content).hexdigest()
+    files = {**files, name: content}
+    if name == AUXILIARY:
+        return with_manifest(files, lambda manifest: manifest.update(auxiliary=sha256))
+    for journal in [key for key in files if key.startswith("journal")]:
+        lines = [json.loads(line) for line in files[journal].decode().splitlines()]
+        for line in lines:
+            if line.get("file") == name:
+                line |= {"bytes": len(content), "sha256": sha256}
+        files[journal] = "".join(json.dumps(line) + "\n" for line in lines).encode()
+    return files
+
+
+def with_tensors(files: Files, kind: str, change: Callable[[dict[str, Tensor]], Any]) -> Files:
+    """The recording with changed tensors in its first file whose name begins so."""
+    name = next(name for name in sorted(files) if name.startswith(kind))
+    tensors = load(files[name])
+    change(tensors)
+    return with_file(files, name, save({key: value.contiguous() for key, value in tensors.items()}))
+
+
+def with_tensor(files: Files, kind: str, key: str, change: Callable[[Tensor], Tensor]) -> Files:
+    """The recording with one changed tensor."""
+    return with_tensors(files, kind, lambda tensors: tensors.update({key: change(tensors[key]).clone()}))
+
+
+def without(files: Files, begins: str) -> Files:
+    """The recording without some files and their lines in the journal."""
+    kept = {name: content for name, content in files.items() if not name.startswith(begins)}
+    for journal in [name for name in kept if name.startswith("journal")]:
+        lines = kept[journal].decode().splitlines()
+        kept[journal] = "".join(line + "\n" for line in lines if f'"{begins}' not in line).encode()
+    return kept
