@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 GRACE = 5.0
 """Seconds that a command has to end by itself before its process is ended."""
@@ -91,6 +91,20 @@ def _end_by_force(reading: int, done: threading.Event, grace: float) -> None:
         if ours and not done.wait(grace):
             print(f"ended by {signal.Signals(ours[0]).name}", file=sys.stderr, flush=True)
             os._exit(128 + ours[0])
+
+
+def leave(status: int, grace: float = GRACE) -> NoReturn:
+    """Exits with a status; after a signal even where a library's exit hook takes longer than `grace` seconds.
+
+    Args:
+        status: of the command.
+        grace: seconds between the exit and the end by force.
+    """
+    if status > 128:
+        force = threading.Timer(grace, os._exit, [status])
+        force.daemon = True
+        force.start()
+    sys.exit(status)
 
 
 def end_with_parent(every: float = 1.0) -> None:

@@ -16,7 +16,7 @@ from errors import InputError
 from modules.registry import learner_from
 from reports.audit import AUDITED, evaluate_recording
 from reports.causes import explainer
-from reports.evaluation import summarise
+from reports.intervals import summarise
 from reports.outcome import finish
 from reports.wandb_log import leaks, log_results
 
@@ -87,7 +87,7 @@ class Audit(Callback):
             seed=self.seed,
             seconds=time.perf_counter() - start,
             metrics=AUDITED,
-            threat_models={a.name: a.threat_model for a in self.attacks if a.name not in evaluation.missing},
+            kinds={attack.name: type(attack) for attack in self.attacks},
             explain=explainer(recording, learner_from(recording.manifest.learner), seed=self.seed),
             shows=shows,
         )
