@@ -201,6 +201,21 @@ def attack_view(
     return rows, scores
 
 
+def with_people(rows: Sequence[VictimRow], recording: Recording) -> list[VictimRow]:
+    """Rows of pseudonyms with the numbers that their people have under every seed; opens the truth.
+
+    Args:
+        rows: whose ``victim`` is a pseudonym of the recording.
+        recording: that they are of.
+    """
+    people: dict[int, int] = {}
+    for view in recording.views(victims_per_view=256):
+        truth = recording.truth(view)
+        if "clients" in truth:
+            people |= dict(zip(view.pseudonyms.tolist(), truth["clients"].tolist(), strict=True))
+    return [dataclasses.replace(row, person=people.get(row.victim, row.person)) for row in rows]
+
+
 class _Mean:
     """A running mean of vectors: nothing is kept of a round, so that memory does not grow with rounds."""
 

@@ -40,7 +40,7 @@ def summarise(rows: Sequence[VictimRow], *, seed: int = 0) -> list[Result]:
 
 def _result(cell: Sequence[VictimRow], seed: int) -> Result:
     first = cell[0]
-    summary, seeds = _summary(_crossed(cell), first.metric, seed)
+    summary, seeds = _summary(_crossed(cell), _crossed(cell, influence=True), first.metric, seed)
     return Result(
         attack=first.attack,
         setting=dict(first.setting),
@@ -55,10 +55,10 @@ def _result(cell: Sequence[VictimRow], seed: int) -> Result:
     )
 
 
-def _summary(crossed: Crossed, metric: str, seed: int) -> tuple[Summary, int]:
+def _summary(crossed: Crossed, influences: Crossed, metric: str, seed: int) -> tuple[Summary, int]:
     """Over people, and the number of seeds."""
     values = _matrix(crossed)
-    summary = crossed_bootstrap(values, generator=generator_for(seed, "bootstrap"))
+    summary = _about_the_mean(values, influences, generator_for(seed, "bootstrap"))
     binary = metric in METRICS and METRICS[metric].binary
     if binary and summary.n and summary.low == summary.high and summary.mean in (0.0, 1.0):
         low, high = clopper_pearson(round(summary.mean * summary.n), summary.n)
@@ -66,10 +66,25 @@ def _summary(crossed: Crossed, metric: str, seed: int) -> tuple[Summary, int]:
     return summary, int((~values.isnan()).any(0).sum())
 
 
-def _crossed(rows: Sequence[VictimRow]) -> Crossed:
+def _about_the_mean(values: Tensor, influences: Crossed, generator: torch.Generator) -> Summary:
+    """Over people and seeds; where people share in one another's values, with the interval of their influences."""
+    if not influences:
+        return crossed_bootstrap(values, generator=generator)
+    spread = crossed_bootstrap(_matrix(influences), generator=generator)
+    mean = float(values.nanmean())
+    own = (~values.isnan()).any(1)
+    std = float(values[own].nanmean(1).std()) if int(own.sum()) > 1 else 0.0
+    return Summary(mean, std, mean + spread.low - spread.mean, mean + spread.high - spread.mean, int(own.sum()))
+
+
+def _crossed(rows: Sequence[VictimRow], *, influence: bool = False) -> Crossed:
+    """Of the values, or of the influences: nothing where a row has none."""
     values: dict[tuple[int, int], list[float]] = defaultdict(list)
     for row in rows:
-        values[row.victim if row.person is None else row.person, row.seed].append(row.value)
+        value = row.influence if influence else row.value
+        if value is None:
+            return {}
+        values[row.victim if row.person is None else row.person, row.seed].append(value)
     return {key: sum(found) / len(found) for key, found in values.items()}
 
 
@@ -104,9 +119,12 @@ def paired_differences(rows: Sequence[VictimRow], *, seed: int = 0) -> list[Diff
     found = []
     for (_, metric), by_attack in cells.items():
         crossed = {attack: _crossed(some) for attack, some in by_attack.items()}
+        influences = {attack: _crossed(some, influence=True) for attack, some in by_attack.items()}
         setting = next(iter(by_attack.values()))[0].setting
-        made = (_difference(pair, crossed, setting, metric, seed) for pair in _pairs(crossed, metric))
-        found += [difference for difference in made if difference is not None]
+        for pair in _pairs(crossed, metric):
+            gaps, shared = _gaps(pair, crossed), _gaps(pair, influences)
+            if gaps:
+                found.append(_difference(pair, gaps, shared, setting, metric, seed))
     return found
 
 
@@ -122,15 +140,17 @@ def _pairs(crossed: Mapping[str, Crossed], metric: str) -> Iterator[tuple[str, s
                 yield attack, max(others, key=lambda name: means[name])
 
 
-def _difference(
-    pair: tuple[str, str], crossed: Mapping[str, Crossed], setting: Mapping[str, Any], metric: str, seed: int
-) -> Difference | None:
+def _gaps(pair: tuple[str, str], crossed: Mapping[str, Crossed]) -> Crossed:
+    """The first attack's values less the second's, where both have one."""
     one, two = (crossed[name] for name in pair)
-    gaps = {key: value - two[key] for key, value in one.items() if key in two and math.isfinite(value - two[key])}
-    if not gaps:
-        return None
+    return {key: value - two[key] for key, value in one.items() if key in two and math.isfinite(value - two[key])}
+
+
+def _difference(
+    pair: tuple[str, str], gaps: Crossed, shared: Crossed, setting: Mapping[str, Any], metric: str, seed: int
+) -> Difference:
     values = _matrix(gaps)
-    summary = crossed_bootstrap(values, generator=generator_for(seed, "differences"))
+    summary = _about_the_mean(values, shared, generator_for(seed, "differences"))
     return Difference(
         attack=pair[0],
         against=pair[1],

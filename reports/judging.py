@@ -59,6 +59,7 @@ METRICS: dict[str, Metric] = {
         lower_is_better=True,
         binary=True,
     ),
+    "cosine": Metric(meaning="The cosine is that of the inferred and the true vector."),
     "flipped": Metric(meaning="Flipped is the share of vectors with the wrong sign.", leak=False, binary=True),
     "held-back": Metric(meaning="Held back is the share of updates that were not sent.", leak=False, binary=True),
     "hr@10": Metric(meaning="HR@10 is the share of held-out items among the first ten.", leak=False, binary=True),

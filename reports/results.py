@@ -105,6 +105,8 @@ class VictimRow:
         value: the score, NaN where the victim has one class only.
         seconds: time of the attack on this victim.
         person: the number that a person has under every seed, where a pseudonym hides it; None where ``victim`` is one.
+        influence: what stands for the person where an interval is drawn, because its part in others' values belongs to
+            it; the mean over people is the same. None where a value depends on nobody else.
     """
 
     attack: str
@@ -118,6 +120,7 @@ class VictimRow:
     value: float
     seconds: float
     person: int | None = None
+    influence: float | None = None
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,15 @@
 """Intervals count people, not the seeds that each was trained under, and differences are paired."""
 
+import dataclasses
+
 import pytest
 import torch
 
+from attacks.base import ServerView
+from attacks.deanonymization.estimates import PAIRS, MatchingEstimate
 from attacks.metrics import bootstrap, clopper_pearson, crossed_bootstrap
 from datamodules.keys import generator_for
+from reports.identities import INFLUENCE, draw_pairs, score_matching
 from reports.intervals import paired_differences, summarise
 from reports.results import VictimRow
 
@@ -106,3 +111,53 @@ def test_of_distances_the_best_guess_is_the_nearest() -> None:
         ("decaf-match", "decaf"): pytest.approx(-0.2),
         ("decaf", "uniform-present"): pytest.approx(-0.1),
     }
+
+
+def one_ranking(trial: int) -> list[VictimRow]:
+    """Random scores of the pairs of 16 users, four messages on either side, as matching scores them."""
+    generator = generator_for(trial, "pairs")
+    sent = torch.arange(16).repeat_interleave(4)
+    users = torch.cat([sent, sent])
+    pairs = draw_pairs(torch.arange(64), torch.arange(64, 128), users, each=4, generator=generator)
+    view = ServerView(
+        round=0,
+        pseudonyms=torch.arange(128),
+        example_counts=torch.ones(128),
+        deltas={},
+        model={},
+        auxiliary={PAIRS: pairs},
+    )
+    estimate = MatchingEstimate(scores=torch.rand(len(pairs), generator=generator))
+    numbers, _, found = score_matching(estimate, view, users)
+    return [
+        VictimRow("matching-chance", {}, 0, 0, int(n), 0, 0, "ap", float(v), 0.0, influence=float(i))
+        for n, v, i in zip(numbers, found["ap"], found[f"ap{INFLUENCE}"], strict=True)
+    ]
+
+
+def test_users_who_share_one_ranking_are_no_independent_sample() -> None:
+    covered = alone = 0
+    for trial in range(60):
+        rows = one_ranking(trial)
+        (shared,) = summarise(rows)
+        (apart,) = summarise([dataclasses.replace(row, influence=None) for row in rows])
+        assert shared.mean == apart.mean
+        assert shared.std == pytest.approx(apart.std)
+        assert (shared.n, apart.n) == (16, 16)
+        covered += shared.ci95[0] <= 0.504 <= shared.ci95[1]  # a random order has a little more than a half
+        alone += apart.ci95[0] <= 0.504 <= apart.ci95[1]
+    assert covered >= 55
+    assert alone < 30
+
+
+def test_a_difference_is_drawn_by_the_influences_of_both() -> None:
+    rows = one_ranking(0)
+    better = [
+        dataclasses.replace(
+            row, attack="matching-fingerprint", value=row.value + 0.1, influence=(row.influence or 0) + 0.1
+        )
+        for row in rows
+    ]
+    (found,) = paired_differences([*rows, *better])
+    assert found.mean == pytest.approx(0.1)
+    assert found.ci95 == pytest.approx((0.1, 0.1))
