@@ -8,13 +8,14 @@ from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import WandbLogger
 from lightning.pytorch.trainer.states import TrainerFn
+from lightning.pytorch.utilities import rank_zero_warn
 
 from attacks.base import Attack
 from callbacks.delta_recorder import DeltaRecorder
 from datamodules.deltas import Recording
 from errors import InputError
 from modules.registry import learner_from
-from reports.audit import AUDITED, evaluate_recording
+from reports.audit import AUDITED, evaluate_recording, nothing_scored
 from reports.causes import explainer
 from reports.intervals import summarise
 from reports.outcome import finish
@@ -77,6 +78,9 @@ class Audit(Callback):
         if recording is None:
             return
         evaluation = evaluate_recording(recording, self.attacks, seed=self.seed, victims=self.victims)
+        if not evaluation.rows:  # an empty report would take the place of an earlier one
+            rank_zero_warn(f"Audit leaves no report: {nothing_scored(evaluation.missing)}")
+            return
         directory = Path(trainer.default_root_dir)
         shows = [functools.partial(log_results, lg.experiment) for lg in trainer.loggers if isinstance(lg, WandbLogger)]
         run = finish(

@@ -58,7 +58,7 @@ class AttackBar:
         def hear(share: float) -> None:
             nonlocal said
             if share > said:
-                self._left[attack] -= (share - said) * victims
+                self._left[attack] = self._left.get(attack, 0) - (share - said) * victims
                 self._bar.update((share - said) * victims)
                 said = share
 

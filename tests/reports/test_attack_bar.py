@@ -42,6 +42,9 @@ def test_what_cannot_run_is_no_work() -> None:
         bar.leave_out("b")
         bar.leave_out("b")
         assert (bar.done, bar.total) == (2, 12)
+        with bar.attacking("b", 1):  # a later round has what an earlier one lacked
+            pass
+        assert bar.done == 3
 
 
 def test_at_80_columns_it_shows_the_attack_the_share_and_the_time_left(
