@@ -1,5 +1,6 @@
 """Attacks on what was recorded: ``python attack.py run | audit | reproduce | report | convert``."""
 
+import json
 import re
 import sys
 import time
@@ -18,15 +19,17 @@ from experiments.conversion import convert_dump
 from experiments.identity_audit import has_known_devices, identity_attacks
 from experiments.running import default_jobs, part_of, run_cells
 from modules.recorded_learner import recorded_learner
-from reports.audit import AUDITED, evaluate_recording
-from reports.causes import LOWER_IS_BETTER, explainer
-from reports.evaluation import Evaluation, summarise, told_missing
+from reports.audit import AUDITED, evaluate_recording, nothing_scored
+from reports.causes import explainer
+from reports.evaluation import Evaluation, told_missing
+from reports.gate import Gate, check_limits, gate_status, read_gate
+from reports.gate import gate as check_gate
 from reports.outcome import combine, finish, join_runs
-from reports.results import Result
-from reports.tables import attacks_then_baselines
+from reports.results import Run
 from reports.wandb_log import shows_in_wandb
+from signals import Stopped, ends_on_signals, leave
 
-GATE_PASSED = 3
+_SEEDS = 2**63
 
 
 def run(attack: Attack, deltas: str, out: str | None = None, seed: int = 0, victims: int | None = None) -> int:
@@ -35,14 +38,16 @@ def run(attack: Attack, deltas: str, out: str | None = None, seed: int = 0, vict
     Args:
         attack: the attack, with its hyper-parameters.
         deltas: folder of the recording.
-        out: where the results go; None for the folder above the recording.
+        out: where the results go; None for run-ATTACK next to the recording.
         seed: seed of the attack's draws.
         victims: attack only so many victims, drawn at random.
     """
-    status, evaluation = _attack_recording([attack], deltas, out, seed, victims)
-    if not evaluation.rows:
+    evaluation, done = _attack_recording(
+        [attack], deltas, out or _next_to(deltas) / f"run-{attack.name}", seed, victims
+    )
+    if done is None:
         raise ViewError(f"attack {attack.name!r} could not run: {evaluation.missing.get(attack.name, 'no victims')}")
-    return status
+    return 0
 
 
 def audit(
@@ -60,16 +65,23 @@ def audit(
         out: where the results go; None for the folder above the recording.
         seed: seed of the attacks' draws.
         victims: attack only so many victims, drawn at random.
-        gate: by metric, how much an attack may tell: the highest mean, e.g. ``{"auc": 0.6}``, of distances and errors
-            the lowest, e.g. ``{"l1": 0.3}``; exit status 3 when an attack tells more.
+        gate: METRIC=LIMIT, how much an attack may infer: the highest mean over people, e.g. ``auc=0.6``; of distances
+            and errors the lowest, e.g. ``l1=0.3``. Baselines are exempt. Exit status 3 when an attack exceeds a limit,
+            4 when a limit could not be checked: nothing measured it, or fewer than 5 people have a value and the 95%%
+            interval is not wholly beyond the limit.
         wandb: Weights & Biases project to log table and figures to; offline unless you have logged in.
     """
+    check_limits(gate or {})
     attacks = [kind() for name, kind in RECOMMENDER_ATTACKS.items() if not name.startswith("raifle")]
     if has_known_devices(Recording(deltas)):
         attacks = identity_attacks()
-    status, evaluation = _attack_recording(attacks, deltas, out, seed, victims, wandb)
-    print("\n".join(told_missing(evaluation.missing)))
-    return GATE_PASSED if status == 0 and _exceeds(evaluation, gate or {}) else status
+    limits = None if gate is None else check_gate(gate, attacks)
+    evaluation, done = _attack_recording(attacks, deltas, out or _next_to(deltas), seed, victims, limits, wandb)
+    if done is None and limits is None:
+        raise nothing_scored(evaluation.missing)
+    verdicts = [] if limits is None else limits([] if done is None else done.results, evaluation.missing)
+    print("\n".join([*told_missing(evaluation.missing), *(verdict.told for verdict in verdicts)]))
+    return gate_status(verdicts)
 
 
 def reproduce(
@@ -86,6 +98,8 @@ def reproduce(
 ) -> int:
     """Fills a paper's table; finished cells are kept, so a run that was stopped goes on.
 
+    A cell is read back only if its table, its data, the code and the packages are what they were; else it is run again.
+
     Args:
         config: a file of configs/paper.
         root: folder that holds the data sets.
@@ -100,6 +114,7 @@ def reproduce(
         wandb: Weights & Biases project to log table and figures to; offline unless you have logged in.
     """
     start = time.perf_counter()
+    _check_numbers(victims=victims, seeds=seeds)
     experiment = read_experiment(Path(config))
     directory = Path(out or f"runs/{experiment.experiment}")
     if jobs is None:
@@ -108,20 +123,22 @@ def reproduce(
         raise InputError(expected="--jobs of at least 1", found=str(jobs), way_out="Leave it out to use every core.")
     choice = Choice(root=root, data=data, scale=scale, seeds=seeds, victims=victims, progress=jobs == 1)
     cells = part_of(list(experiment.cells(choice)), part)
-    evaluations = run_cells(cells, directory, jobs=jobs, name=experiment.experiment)
+    for cell in cells:
+        cell.make_attacks()  # what they refuse is better known before a training than after it
+    fingerprints = {name: experiment.source(name, root).fingerprint for name in experiment.names(choice)}
+    done = run_cells(cells, directory, fingerprints=fingerprints, jobs=jobs, name=experiment.experiment)
     if part is not None:
         return 0
-    fingerprints = [experiment.source(name, root).fingerprint for name in experiment.names(choice)]
-    source = {key: " ".join(print_[key] for print_ in fingerprints) for key in ("name", "sha256")}
     finish(
-        combine(evaluations),
+        combine([finished.evaluation for finished in done]),
         directory=directory,
         experiment=experiment.experiment,
-        data=source,
+        data={key: " ".join(found[key] for found in fingerprints.values()) for key in ("name", "sha256")},
         seed=0,
         seconds=time.perf_counter() - start,
         metrics=experiment.metrics,
-        threat_models={name: experiment.known_attacks[name].threat_model for name in experiment.attacks},
+        kinds={name: experiment.known_attacks[name] for name in experiment.attacks},
+        read_back=[cell.key for cell, finished in zip(cells, done, strict=True) if finished.read_back],
         shows=shows_in_wandb(wandb, directory),
     )
     return 0
@@ -134,9 +151,7 @@ def report(directories: list[str], out: str = "runs/report") -> int:
         directories: folders that hold a results.json.
         out: where the page goes.
     """
-    join_runs(
-        [Path(d) for d in directories], Path(out), {n: kind.threat_model for n, kind in RECOMMENDER_ATTACKS.items()}
-    )
+    join_runs([Path(directory) for directory in directories], Path(out))
     return 0
 
 
@@ -153,13 +168,22 @@ def convert(manifest: str, out: str) -> int:
 
 
 def _attack_recording(
-    attacks: Sequence[Attack], deltas: str, out: str | None, seed: int, victims: int | None, wandb: str | None = None
-) -> tuple[int, Evaluation]:
+    attacks: Sequence[Attack],
+    deltas: str,
+    out: str | Path,
+    seed: int,
+    victims: int | None,
+    gate: Gate | None = None,
+    wandb: str | None = None,
+) -> tuple[Evaluation, Run | None]:
+    """The scores, and what was written of them: nothing, None, where no attack could be scored."""
     start = time.perf_counter()
-    recording = Recording(deltas)
-    directory = Path(out) if out else Path(deltas).parent
+    _check_numbers(seed=seed, victims=victims)
+    recording, directory = Recording(deltas), Path(out)
     evaluation = evaluate_recording(recording, attacks, seed=seed, victims=victims)
-    finish(
+    if not evaluation.rows:
+        return evaluation, None
+    run = finish(
         evaluation,
         directory=directory,
         experiment=directory.resolve().name,
@@ -167,24 +191,25 @@ def _attack_recording(
         seed=seed,
         seconds=time.perf_counter() - start,
         metrics=AUDITED,
-        threat_models={attack.name: attack.threat_model for attack in attacks if attack.name not in evaluation.missing},
+        kinds={attack.name: type(attack) for attack in attacks},
         explain=explainer(recording, recorded_learner(recording), seed=seed),
+        gate=gate,
         shows=shows_in_wandb(wandb, directory),
     )
-    return 0, evaluation
+    return evaluation, run
 
 
-def _exceeds(evaluation: Evaluation, gate: dict[str, float]) -> bool:
-    attacks, _ = attacks_then_baselines(summarise(evaluation.rows))
-    over = [r for r in attacks if r.metric in gate and _tells_more(r, gate[r.metric])]
-    for result in over:
-        sign = "<" if result.metric in LOWER_IS_BETTER else ">"
-        print(f"gate passed: {result.attack} {result.metric} {result.mean:.3f} {sign} {gate[result.metric]}")
-    return bool(over)
+def _next_to(deltas: str) -> Path:
+    """The folder above a recording, wherever a relative path leads."""
+    return Path(deltas).resolve().parent
 
 
-def _tells_more(result: Result, limit: float) -> bool:
-    return result.mean < limit if result.metric in LOWER_IS_BETTER else result.mean > limit
+def _check_numbers(*, seed: int = 0, victims: int | None = None, seeds: int = 1) -> None:
+    if not 0 <= seed < _SEEDS:
+        raise InputError(expected="--seed from 0 to 2**63 - 1", found=str(seed), way_out="Give another one.")
+    for name, number in (("--victims", victims), ("--seeds", seeds)):
+        if number is not None and number < 1:
+            raise InputError(expected=f"{name} of at least 1", found=str(number), way_out="Give more, or leave it out.")
 
 
 def _parser() -> ArgumentParser:
@@ -205,15 +230,20 @@ def _parser() -> ArgumentParser:
 def _plain_names(args: Sequence[str]) -> list[str]:
     """The house writes ``--data.root DIR --data NAME``; a parser cannot hold a key both as value and as group.
 
-    It also writes ``--gate auc=0.6``, which the parser knows as ``--gate.auc=0.6``.
+    It also writes ``--gate auc=0.6``, as often as wanted, which the parser knows as JSON.
     """
     plain: list[str] = []
-    for argument in args:
-        if plain and plain[-1] == "--gate" and re.match(r"[\w@-]+=", argument):
-            plain[-1] = f"--gate.{argument}"
+    limits: dict[str, float] = {}
+    left = iter(args)
+    for argument in left:
+        head, given, value = argument.partition("=")
+        if head == "--gate":
+            limits |= read_gate(value if given else next(left, ""))
+        elif head.startswith("--gate."):
+            limits |= read_gate(f"{head.removeprefix('--gate.')}={value}")
         else:
             plain.append(re.sub(r"^--data\.root(?==|$)", "--root", argument))
-    return plain
+    return [*plain, "--gate", json.dumps(limits)] if limits else plain
 
 
 def _built(parser: ArgumentParser, chosen: Namespace) -> Namespace:
@@ -221,21 +251,34 @@ def _built(parser: ArgumentParser, chosen: Namespace) -> Namespace:
     try:
         built: Namespace = parser.instantiate(chosen)
     except ValueError as error:
-        raise InputError(expected="arguments that the attack takes", found=str(error), way_out="Mend them.") from None
+        raise InputError(expected="arguments that the attack takes", found=str(error), way_out="Fix them.") from None
     return built
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit status: 2 with one message for what a person can mend."""
-    parser = _parser()
+    """The command line; returns the exit status: 2 with one message for what a person can fix, 128 + n of signal n."""
     try:
-        chosen = parser.parse_args(_plain_names(sys.argv[1:] if args is None else args))
-        name = chosen["command"]
-        values = {k: v for k, v in vars(_built(parser, chosen)[name]).items() if not (name == "run" and k == "config")}
-        return COMMANDS[name](**values)
+        with ends_on_signals():
+            return _run_command(sys.argv[1:] if args is None else args)
     except (InputError, ViewError) as error:
         print(f"attack.py: {error}", file=sys.stderr)
-        return 2
+    except UnicodeDecodeError as error:
+        print(f"attack.py: expected a file of UTF-8 text; found {error}. Save it as UTF-8.", file=sys.stderr)
+    except OSError as error:
+        wanted = "expected files and folders that can be read and written, and room for them"
+        print(f"attack.py: {wanted}; found {error}. What was written before is whole.", file=sys.stderr)
+    except Stopped as stopped:
+        print(f"attack.py: stopped by {stopped}; a table's finished cells are kept for its next run", file=sys.stderr)
+        return stopped.status
+    return 2
+
+
+def _run_command(args: Sequence[str]) -> int:
+    parser = _parser()
+    chosen = parser.parse_args(_plain_names(args))
+    name = chosen["command"]
+    values = {k: v for k, v in vars(_built(parser, chosen)[name]).items() if not (name == "run" and k == "config")}
+    return COMMANDS[name](**values)
 
 
 COMMANDS: dict[str, Callable[..., int]] = {
@@ -252,4 +295,4 @@ POSITIONAL: dict[str, dict[str, dict[str, Any]]] = {
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())

@@ -6,7 +6,7 @@ This file is the wall between an attack and the clients' data: an attack sees a 
 import abc
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import ClassVar, Protocol, final, runtime_checkable
 
 import torch
@@ -380,7 +380,18 @@ class ServerView:
         return min(clips) if clips else None
 
     def missing(self, needs: tuple[str, ...]) -> list[str]:
-        """Names in `needs` that this view cannot give: fields, ``"auxiliary:NAME"`` or ``"deltas:PARAMETER"``."""
+        """Names in `needs` that this view cannot give: fields, ``"auxiliary:NAME"`` or ``"deltas:PARAMETER"``.
+
+        Raises:
+            ViewError: no view has a field of that name.
+        """
+        known = {field.name for field in fields(self)}
+        unknown = [name for name in needs if name.partition(":")[0] not in known]
+        if unknown:
+            raise ViewError(
+                f"expected needs among the fields of a server view ({', '.join(sorted(known))}); found"
+                f" {', '.join(unknown)}. Fix `needs` in the attack's threat model."
+            )
         return [name for name in needs if not self._has(name)]
 
     def _has(self, name: str) -> bool:

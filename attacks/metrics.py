@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import torch
+from scipy.stats import binomtest
 from torch import Tensor
 
 
@@ -57,7 +58,8 @@ def roc_per_victim(scores: Tensor, labels: Tensor, mask: Tensor, grid: Tensor) -
 
     Returns:
         ``(V, G)``; where a rate falls among tied scores, the curve is the straight line over the tie, so that hard
-        labels and counts get the area that `auc_per_victim` gives them.
+        labels and counts get the area that `auc_per_victim` gives them. At rate 1 every item is accepted, those below
+        the lowest negative too.
     """
     positive, negative = (labels > 0.5) & mask, (labels <= 0.5) & mask
     values = scores.double()
@@ -70,7 +72,7 @@ def roc_per_victim(scores: Tensor, labels: Tensor, mask: Tensor, grid: Tensor) -
     passed = _share_above(values, negative, thresholds) * negative.sum(1, keepdim=True)
     tied = _share_at(values, negative, thresholds) * negative.sum(1, keepdim=True)
     part = ((allowed - passed) / tied.clamp(min=1)).clamp(0, 1)
-    return wins + ties * part
+    return torch.where(grid >= 1, 1.0, wins + ties * part)
 
 
 def _share_above(values: Tensor, chosen: Tensor, thresholds: Tensor) -> Tensor:
@@ -194,7 +196,7 @@ class Summary:
         std: their standard deviation.
         low: lower end of the bootstrap interval of the mean.
         high: upper end.
-        n: number of victims that have a value.
+        n: number of victims that have a value; of people in several trainings, of people.
     """
 
     mean: float
@@ -228,3 +230,60 @@ def bootstrap(values: Tensor, *, generator: torch.Generator, resamples: int = 20
     low, high = means.quantile(torch.tensor([tail, 1 - tail], dtype=torch.float64)).tolist()
     std = float(kept.std()) if len(kept) > 1 else 0.0
     return Summary(float(kept.mean()), std, low, high, len(kept))
+
+
+def crossed_bootstrap(
+    values: Tensor, *, generator: torch.Generator, resamples: int = 2000, level: float = 0.95
+) -> Summary:
+    """Mean with an interval over people and trainings, both drawn with replacement: the pigeonhole bootstrap.
+
+    One resample draws P of the P people and S of the S seeds and takes the mean of the values where they cross, each as
+    often as its person and its seed were drawn together (Owen 2007, "The pigeonhole bootstrap"). Values of one person
+    under several seeds are so never counted as other people's, and one model's fate never as chance of a person.
+
+    Args:
+        values: ``(P, S)`` of each person under each seed, NaN where there is none.
+        generator: source of the resamples.
+        resamples: number of resamples.
+        level: coverage.
+
+    Returns:
+        `Summary` with n people, and the standard deviation of their means.
+    """
+    kept = ~values.isnan()
+    values, kept = (part[kept.any(1)][:, kept.any(0)] for part in (values.double(), kept))
+    alone = len(values) == kept.shape[1] == int(kept.sum())  # every person under a seed of its own
+    if alone or kept.shape[1] <= 1:
+        return bootstrap(values[kept], generator=generator, resamples=resamples, level=level)
+    filled, present = values.nan_to_num(0.0), kept.double()
+    at_once = max(1, _NUMBERS_AT_ONCE // sum(values.shape))
+    means = []
+    for start in range(0, resamples, at_once):
+        size = min(at_once, resamples - start)
+        people, seeds = (_times_drawn(size, count, generator) for count in values.shape)
+        crossed = ((people @ part * seeds).sum(1) for part in (filled, present))
+        means.append(next(crossed) / next(crossed))  # NaN where nothing crosses
+    tail = (1 - level) / 2
+    low, high = torch.cat(means).nanquantile(torch.tensor([tail, 1 - tail], dtype=torch.float64)).tolist()
+    own = filled.sum(1) / present.sum(1)
+    std = float(own.std()) if len(own) > 1 else 0.0
+    return Summary(float(filled.sum() / present.sum()), std, low, high, len(own))
+
+
+def _times_drawn(resamples: int, count: int, generator: torch.Generator) -> Tensor:
+    """``(resamples, count)`` how often each is drawn when as many are drawn with replacement."""
+    drawn = torch.randint(count, (resamples, count), generator=generator)
+    times = torch.zeros(resamples, count, dtype=torch.float64)
+    return times.scatter_add_(1, drawn, torch.ones_like(times))
+
+
+def clopper_pearson(successes: int, n: int, *, level: float = 0.95) -> tuple[float, float]:
+    """The exact interval of a proportion (Clopper and Pearson 1934): of 200 out of 200, 0.982 to 1.
+
+    Args:
+        successes: how many of them.
+        n: independent trials.
+        level: coverage.
+    """
+    found = binomtest(successes, n).proportion_ci(confidence_level=level, method="exact")
+    return float(found.low), float(found.high)

@@ -8,15 +8,16 @@ from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import WandbLogger
 from lightning.pytorch.trainer.states import TrainerFn
+from lightning.pytorch.utilities import rank_zero_warn
 
 from attacks.base import Attack
 from callbacks.delta_recorder import DeltaRecorder
 from datamodules.deltas import Recording
 from errors import InputError
 from modules.registry import learner_from
-from reports.audit import AUDITED, evaluate_recording
+from reports.audit import AUDITED, evaluate_recording, nothing_scored
 from reports.causes import explainer
-from reports.evaluation import summarise
+from reports.intervals import summarise
 from reports.outcome import finish
 from reports.wandb_log import leaks, log_results
 
@@ -77,6 +78,9 @@ class Audit(Callback):
         if recording is None:
             return
         evaluation = evaluate_recording(recording, self.attacks, seed=self.seed, victims=self.victims)
+        if not evaluation.rows:  # an empty report would take the place of an earlier one
+            rank_zero_warn(f"Audit leaves no report: {nothing_scored(evaluation.missing)}")
+            return
         directory = Path(trainer.default_root_dir)
         shows = [functools.partial(log_results, lg.experiment) for lg in trainer.loggers if isinstance(lg, WandbLogger)]
         run = finish(
@@ -87,7 +91,7 @@ class Audit(Callback):
             seed=self.seed,
             seconds=time.perf_counter() - start,
             metrics=AUDITED,
-            threat_models={a.name: a.threat_model for a in self.attacks if a.name not in evaluation.missing},
+            kinds={attack.name: type(attack) for attack in self.attacks},
             explain=explainer(recording, learner_from(recording.manifest.learner), seed=self.seed),
             shows=shows,
         )

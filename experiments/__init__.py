@@ -17,7 +17,7 @@ from experiments.identifiability_passive import PassiveExperiment
 from experiments.image_ranking import ImageRanking
 from experiments.manipulation_checks import ChecksExperiment
 from experiments.noise_search import NoiseSearch
-from experiments.options import check_names
+from experiments.options import check_names, check_types, in_words
 from experiments.ranking import RankingExperiment
 from experiments.recommendation import RecommendationExperiment
 from experiments.retrieval import RetrievalExperiment
@@ -52,8 +52,14 @@ def read_experiment(path: Path) -> PaperExperiment:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
         kind = content.pop("kind")
         check_names("kind", [kind], list(_KINDS))
-        return _KINDS[kind](content)
-    except (OSError, yaml.YAMLError, TypeError, KeyError, AttributeError) as error:
+        made = _KINDS[kind](content)
+        check_types(made)
+    except OSError as error:
         raise InputError(
-            expected="an experiment as in configs/paper", found=f"{error} in {path}", way_out="Mend that key."
+            expected="a table as in configs/paper", found=str(error), way_out="Give the path of such a file."
         ) from None
+    except (yaml.YAMLError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise InputError(
+            expected="a table as in configs/paper", found=f"{in_words(error)} in {path}", way_out="Fix that key."
+        ) from None
+    return made

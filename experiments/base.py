@@ -1,24 +1,22 @@
 """What every paper's table has in common as an experiment: cells, each run once."""
 
 import abc
-import dataclasses
-import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol
 
-import torch
+from tqdm import tqdm
 
 from attacks.base import Attack
 from attacks.registry import ATTACKS
-from datamodules.recording_format import write_whole
 from errors import InputError
-from experiments.options import check_names
+from experiments.cell_cache import Finished, StaleError, Stamp, read_cell, write_cell
+from experiments.options import check_names, in_words
 from modules.list_matching import ListMatching, ManipulatedListMatching
 from modules.raifle import Raifle
 from reports.evaluation import Evaluation
-from reports.results import Profile, VictimRow
 
 Scale = Literal["small", "paper"]
 RECOMMENDER_ATTACKS: dict[str, type[Attack]] = {**ATTACKS, Raifle.name: Raifle}
@@ -103,15 +101,16 @@ class PaperExperiment(abc.ABC):
         Raises:
             InputError: an argument is unknown or impossible.
         """
+        return [
+            self._make(name, arguments) for name, arguments in self.attacks.items() if names is None or name in names
+        ]
+
+    def _make(self, name: str, arguments: Mapping[str, Any]) -> Attack:
         try:
-            return [
-                self.known_attacks[name](**arguments)
-                for name, arguments in self.attacks.items()
-                if names is None or name in names
-            ]
+            return self.known_attacks[name](**arguments)
         except (TypeError, ValueError) as error:
             raise InputError(
-                expected="arguments that the attack takes", found=str(error), way_out="Mend `attacks` in the table."
+                expected=f"arguments that {name} takes", found=in_words(error), way_out="Fix `attacks` in the table."
             ) from None
 
 
@@ -145,36 +144,25 @@ class PaperCell(abc.ABC):
         """The attacks to run on this cell: all of the table's."""
         return self.experiment.make_attacks()
 
-    def run(self, directory: Path) -> tuple[Evaluation, dict[str, float]]:
-        """Trains, records and attacks; a cell that was finished before is read back.
+    def run(self, directory: Path, stamp: Stamp) -> Finished:
+        """Trains, records and attacks; a cell that was finished before is read back, if nothing changed since.
 
-        Returns:
-            The scores, and seconds by stage: ``train`` and ``attack``.
+        Args:
+            directory: the cell's folder.
+            stamp: what its numbers depend on.
         """
         done = directory / "cell.json"
-        if done.exists():
-            content = json.loads(done.read_text(encoding="utf-8"))
-            return _evaluation(content), content["seconds"]
-        evaluation, seconds = self.evaluate(directory)
-        content = {
-            "rows": [dataclasses.asdict(row) for row in evaluation.rows],
-            "roc": {name: rate.tolist() for name, rate in evaluation.roc.items()},
-            "missing": evaluation.missing,
-            "figures": evaluation.figures,
-            "profiles": [dataclasses.asdict(profile) for profile in evaluation.profiles],
-            "seconds": seconds,
-        }
-        write_whole(done, json.dumps(content).encode())
-        return evaluation, seconds
+        try:
+            earlier = read_cell(done, stamp)
+        except StaleError as stale:
+            tqdm.write(f"{self.key}: run again, because {stale}", file=sys.stderr)
+            earlier = None
+        if earlier is not None:
+            return earlier
+        finished = Finished(*self.evaluate(directory))
+        write_cell(done, stamp, finished)
+        return finished
 
     @abc.abstractmethod
     def evaluate(self, directory: Path) -> tuple[Evaluation, dict[str, float]]:
         """What `run` does where the cell is new."""
-
-
-def _evaluation(content: Mapping[str, Any]) -> Evaluation:
-    rows = [VictimRow(**row) for row in content["rows"]]
-    roc = {name: torch.tensor(rate) for name, rate in content["roc"].items()}
-    figures = [(caption, svg) for caption, svg in content["figures"]]
-    profiles = [Profile(**profile) for profile in content.get("profiles", [])]
-    return Evaluation(rows, roc, content["missing"], figures, profiles)

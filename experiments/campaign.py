@@ -20,9 +20,9 @@ from modules.local_hyperparameters import LocalTraining
 from modules.mf_learner import MFLearner
 from modules.probing import Answering, Probed, answer, answer_zeros
 from reports.evaluation import attack_view
+from reports.judging import BASELINES
 from reports.results import VictimRow
 from reports.scoring import score
-from reports.tables import BASELINES
 
 PROBES = ("zeros", "low-rank", "small", "shuffled")
 """All zero (Protocol 2); every item one and the same vector; small and random; the honest items under wrong names."""

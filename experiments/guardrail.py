@@ -16,7 +16,7 @@ from defenses.guardrail import Guardrail
 from experiments.base import Choice
 from experiments.options import as_number, check_names, plain_number
 from experiments.ranking import RankingCell, RankingExperiment
-from reports.evaluation import Evaluation
+from reports.evaluation import Evaluation, with_people
 from reports.results import VictimRow
 
 
@@ -69,16 +69,18 @@ class GuardedCell(RankingCell):
         """See `PaperCell.evaluate`; who held back has no score."""
         evaluation, seconds = super().evaluate(directory)
         evaluation.roc = {}
-        held = _held_back(Recording(directory / "deltas"))
+        recording = Recording(directory / "deltas")
+        held = _held_back(recording)
         silent = {(number, victim) for (number, victim), value in held.items() if value}
         evaluation.rows = [
             dataclasses.replace(row, value=math.nan) if (row.round, row.victim) in silent else row
             for row in evaluation.rows
         ]
-        evaluation.rows += [
+        own = [
             VictimRow("guardrail", self.setting, self.seed, number, victim, 0, 0, "held-back", float(value), 0.0)
             for (number, victim), value in held.items()
         ]
+        evaluation.rows += with_people(own, recording)
         return evaluation, seconds
 
     def defenses(self) -> list[Defense]:

@@ -19,7 +19,7 @@ from defenses.manipulation_checks.registry import CHECKS
 from experiments.base import Choice
 from experiments.ranking import RankingCell, RankingExperiment
 from reports import figures
-from reports.evaluation import Evaluation
+from reports.evaluation import Evaluation, with_people
 from reports.results import VictimRow
 from reports.separability import Classifier, embeddings, told_apart
 
@@ -62,9 +62,10 @@ class CheckedCell(RankingCell):
         sent = Recording(directory / "deltas")
         manipulated = self.manipulation != "none"
         honest = Recording(self._record_honest(directory / "honest")) if manipulated else sent
-        evaluation.rows += [row for number in sent.rounds for row in self._flags(sent, honest, number)]
+        rows = [row for number in sent.rounds for row in self._flags(sent, honest, number)]
         if manipulated:
-            evaluation.rows += self._compare_updates(sent, honest, evaluation)
+            rows += self._compare_updates(sent, honest, evaluation)
+        evaluation.rows += with_people(rows, sent)
         return evaluation, {**seconds, "attack": seconds["attack"] + time.perf_counter() - start}
 
     def _record_honest(self, directory: Path) -> Path:

@@ -29,7 +29,7 @@ from experiments.ranking_table import RANKERS, RankingTable, ranking_data
 from experiments.recorded_cell import RecordedCell
 from modules.federated import FederatedModule
 from modules.fpdgd import FPDGD
-from reports.evaluation import Evaluation
+from reports.evaluation import Evaluation, with_people
 
 MANIPULATIONS: dict[str, Callable[[], Manipulation] | None] = {
     "none": None,
@@ -236,7 +236,9 @@ class RankingCell(RecordedCell):
         """With the bounds beside, where the table asks for them."""
         evaluation, seconds = super().evaluate(directory)
         if self.manipulation in self.table.bounds:
-            evaluation.rows += bound_rows(Recording(directory / "deltas"), setting=self.setting, seed=self.seed)
+            recording = Recording(directory / "deltas")
+            rows = list(bound_rows(recording, setting=self.setting, seed=self.seed))
+            evaluation.rows += with_people(rows, recording)
         return evaluation, seconds
 
     def defenses(self) -> list[Defense]:

@@ -3,8 +3,9 @@
 import logging
 import os
 import re
+import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -13,9 +14,8 @@ from tqdm import tqdm
 
 from errors import InputError
 from experiments.base import PaperCell
-from reports.evaluation import Evaluation
-
-Finished = tuple[Evaluation, dict[str, float]]
+from experiments.cell_cache import Finished, Stamp
+from signals import end_with_parent
 
 
 def default_jobs(*, small_cells: bool) -> int:
@@ -31,7 +31,7 @@ def part_of(cells: Sequence[PaperCell], part: str | None) -> list[PaperCell]:
         part: ``I/N``, I from 0 to N - 1; None for all cells.
 
     Raises:
-        InputError: it is no such part.
+        InputError: it is no such part, or holds no cell.
     """
     if part is None:
         return list(cells)
@@ -40,38 +40,55 @@ def part_of(cells: Sequence[PaperCell], part: str | None) -> list[PaperCell]:
         raise InputError(
             expected="--part I/N with I from 0 to N - 1", found=part, way_out="The parts of two are 0/2 and 1/2."
         )
-    return list(cells)[int(found[1]) :: int(found[2])]
+    chosen = list(cells)[int(found[1]) :: int(found[2])]
+    if not chosen:
+        raise InputError(
+            expected=f"a part of {len(cells)} cells",
+            found=f"{part}, which is none of them",
+            way_out="Take fewer parts.",
+        )
+    return chosen
 
 
-def run_cells(cells: Sequence[PaperCell], directory: Path, *, jobs: int, name: str) -> list[Evaluation]:
+def run_cells(
+    cells: Sequence[PaperCell],
+    directory: Path,
+    *,
+    fingerprints: Mapping[str, Mapping[str, str]],
+    jobs: int,
+    name: str,
+) -> list[Finished]:
     """Runs every cell, those finished before excepted, with a bar and the time left.
 
     Args:
         cells: what to run.
         directory: where each cell keeps its recording and scores, in ``cells/KEY``.
+        fingerprints: of the data, by the cells' names for them.
         jobs: cells at once, each in a process of its own with one thread; 1 for this process with all threads.
         name: what the bar is called.
     """
-    evaluations = []
-    with tqdm(_results(cells, directory, jobs), total=len(cells), desc=name, unit="cell") as bar:
-        for cell, (found, seconds) in zip(cells, bar, strict=True):
-            spent = f"trained in {seconds['train']:.1f} s, attacked in {seconds['attack']:.1f} s"
-            bar.write(f"{cell.key}: {spent}", file=sys.stderr)
-            evaluations.append(found)
-    return evaluations
+    done = []
+    work = [(cell, directory / "cells" / cell.key, Stamp.of(cell, fingerprints[cell.data])) for cell in cells]
+    with tqdm(_results(work, jobs), total=len(cells), desc=name, unit="cell") as bar:
+        for cell, finished in zip(cells, bar, strict=True):
+            spent = f"trained in {finished.seconds['train']:.1f} s, attacked in {finished.seconds['attack']:.1f} s"
+            bar.write(f"{cell.key}: {'read back' if finished.read_back else spent}", file=sys.stderr)
+            done.append(finished)
+    return done
 
 
-def _results(cells: Sequence[PaperCell], directory: Path, jobs: int) -> Iterator[Finished]:
-    folders = [directory / "cells" / cell.key for cell in cells]
+def _results(work: Sequence[tuple[PaperCell, Path, Stamp]], jobs: int) -> Iterator[Finished]:
     if jobs == 1:
-        yield from (cell.run(folder) for cell, folder in zip(cells, folders, strict=True))
+        yield from (cell.run(folder, stamp) for cell, folder, stamp in work)
         return
     with parallel_config("loky", inner_max_num_threads=1):
         parallel = Parallel(n_jobs=jobs, return_as="generator", pre_dispatch=jobs)
-        yield from parallel(delayed(_in_process)(cell, at) for cell, at in zip(cells, folders, strict=True))
+        yield from parallel(delayed(_in_process)(*one) for one in work)
 
 
-def _in_process(cell: PaperCell, folder: Path) -> Finished:
+def _in_process(cell: PaperCell, folder: Path, stamp: Stamp) -> Finished:
+    end_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; the parent ends the workers
     torch.set_num_threads(1)
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
-    return cell.run(folder)
+    return cell.run(folder, stamp)

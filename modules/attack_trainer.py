@@ -3,9 +3,13 @@
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from lightning import LightningModule, Trainer
 from lightning.fabric.plugins.environments.lightning import LightningEnvironment
+from lightning.pytorch.callbacks import Callback
+
+from attacks.progress import advance
 
 
 def fit_quietly(
@@ -23,6 +27,7 @@ def fit_quietly(
         trainer = Trainer(
             max_steps=max_steps,
             max_epochs=max_epochs,
+            callbacks=[_SaysHowFar()],
             accelerator=accelerator,
             devices=1,
             logger=False,
@@ -32,6 +37,19 @@ def fit_quietly(
             plugins=[LightningEnvironment()],  # one process, even inside a job of several, whose rank zero attacks
         )
         trainer.fit(module)
+
+
+class _SaysHowFar(Callback):
+    """Says after each step how far the training is, so that a bar moves within one view."""
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """The share of the steps, or of the epochs."""
+        if trainer.max_steps > 0:
+            advance(trainer.global_step / trainer.max_steps)
+        elif trainer.max_epochs:
+            advance((trainer.current_epoch + (batch_idx + 1) / trainer.num_training_batches) / trainer.max_epochs)
 
 
 @contextmanager

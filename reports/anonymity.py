@@ -8,13 +8,13 @@ import torch
 from attacks.metrics import bootstrap
 from datamodules.keys import generator_for
 from reports.figures import COLOURS, new_figure, svg
+from reports.judging import lower_is_better
 from reports.results import Result, VictimRow
 from reports.settings import describe
 from reports.tables import attacks_then_baselines
 
 MODEL = "global-model"
 """Under which the quality of the trained model stands."""
-LOWER_IS_BETTER = frozenset({"mae"})
 _QUALITIES = frozenset({"top5", "mae", "ap-labels"})
 _NONE = "none"
 """The mitigation beside which the others are measured."""
@@ -59,7 +59,7 @@ def _utility(cell: Sequence[VictimRow], plain: Sequence[VictimRow]) -> Result:
     before = {(row.seed, row.victim): row.value for row in plain}
     paired = [(row.value, before[row.seed, row.victim]) for row in cell if (row.seed, row.victim) in before]
     now, then = torch.tensor(paired, dtype=torch.float64).T
-    if cell[0].metric in LOWER_IS_BETTER:
+    if lower_is_better(cell[0].metric):
         now, then = then, now
     # The quotient of means is the mean of these, up to how users are drawn.
     summary = bootstrap(now / then.mean(), generator=generator_for(0, "utility"))

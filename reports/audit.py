@@ -9,6 +9,7 @@ from attacks.base import Attack
 from attacks.deanonymization.estimates import IdentityEstimate, MatchingEstimate
 from datamodules.deltas import Recording
 from datamodules.messages import joined_view, message_users
+from errors import InputError
 from modules.recorded_learner import recorded_learner
 from reports.evaluation import Evaluation, evaluate
 from reports.identities import evaluate_identities
@@ -16,7 +17,7 @@ from reports.identity_looks import Look, look_at
 
 AUDITED = [
     *("auc", "f1", "error", "l1", "l2", "linf", "null_false_positive", "null_false_negative", "coverage"),
-    *("ap", "times-chance", "top1", "top5"),
+    *("ap", "times-chance", "top1", "top5", "tpr", "fpr"),
 ]
 """What is reported of a recording, as far as its attacks can be scored so."""
 
@@ -55,6 +56,22 @@ def evaluate_recording(
         victims=victims,
         rounds=rounds,
         progress=progress,
+    )
+
+
+def nothing_scored(missing: Mapping[str, str]) -> InputError:
+    """What to say of a recording that no attack could be scored on.
+
+    Args:
+        missing: by attack, what it lacks.
+    """
+    least = min(missing.values(), key=lambda reason: reason.count(","), default="no victims")
+    names = ", ".join(name for name, reason in missing.items() if reason == least)
+    return InputError(
+        expected="a recording that at least one attack can be scored on",
+        found=f"none; the nearest is {names}: {least}" if names else least,
+        way_out="Say in the recording's manifest which learner the clients run, and keep its truth/"
+        " (docs/recording-format.md), or run an attack of your own: attack.py run --attack PACKAGE.CLASS.",
     )
 
 

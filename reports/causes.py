@@ -8,18 +8,11 @@ from typing import Any
 
 from attacks.base import LocalLearner
 from datamodules.deltas import Recording
+from reports.judging import GUESSES, JUDGED, lower_is_better
 from reports.results import Result
 from reports.settings import describe
 from reports.symptoms import symptoms
 
-JUDGED = ("auc", "l1", "error", "ap")
-"""The metric by which each kind of attack is judged: the first of these that it has."""
-LOWER_IS_BETTER = frozenset({"l1", "l2", "linf", "error"})
-"""Of other metrics more is more told."""
-GUESSES = frozenset(
-    {"chance", "popularity", "prior-only", "mean-item", "random-guess", "matching-chance", "uniform-present"}
-)
-"""What an attack must beat to have told anything."""
 _NEAR = 0.2
 """Share of the way from the guess to certainty up to which an attack told hardly anything; an AUC of 0.6."""
 _WIDE = 0.2
@@ -87,7 +80,7 @@ def is_near(result: Result, results: Sequence[Result]) -> bool:
     guess = best_guess(result, results)
     if guess is None:
         return False
-    worst = result.ci95[1] if result.metric in LOWER_IS_BETTER else result.ci95[0]
+    worst = result.ci95[1] if lower_is_better(result.metric) else result.ci95[0]
     return _gain(result, result.mean, guess) < _NEAR or _gain(result, worst, guess) <= 0
 
 
@@ -105,7 +98,7 @@ def best_guess(result: Result, results: Sequence[Result]) -> float | None:
         beside.append(0.5)
     if not beside:
         return None
-    return min(beside) if result.metric in LOWER_IS_BETTER else max(beside)
+    return min(beside) if lower_is_better(result.metric) else max(beside)
 
 
 def told_causes(causes: Sequence[Cause]) -> list[str]:
@@ -118,7 +111,7 @@ def told_causes(causes: Sequence[Cause]) -> list[str]:
 
 def _gain(result: Result, value: float, guess: float) -> float:
     """How far on the way from guess to certainty."""
-    certain = 0.0 if result.metric in LOWER_IS_BETTER else 1.0
+    certain = 0.0 if lower_is_better(result.metric) else 1.0
     return (value - guess) / (certain - guess) if certain != guess else 0.0
 
 
@@ -159,7 +152,7 @@ def _succeeded(result: Result, results: Sequence[Result]) -> Result | None:
         if (r.metric, r.setting) == (result.metric, result.setting) and r.attack not in GUESSES | {result.attack}
     ]
     told = [r for r in others if not is_near(r, results)]
-    key = (lambda r: -r.mean) if result.metric in LOWER_IS_BETTER else (lambda r: r.mean)
+    key = (lambda r: -r.mean) if lower_is_better(result.metric) else (lambda r: r.mean)
     return max(told, key=key, default=None)
 
 

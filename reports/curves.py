@@ -10,9 +10,10 @@ from torch import Tensor
 
 from datamodules.keys import generator_for
 from reports.figures import COLOURS, new_figure, svg
+from reports.judging import BASELINES
 from reports.results import Result, VictimRow
 from reports.settings import describe
-from reports.tables import BASELINES, attacks_then_baselines
+from reports.tables import attacks_then_baselines
 
 AXES = {
     "interactions": "interactions T",

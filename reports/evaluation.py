@@ -9,16 +9,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from attacks.base import Attack, LocalLearner, ServerView, ViewError
 from attacks.interactions.popularity import POPULARITY
-from attacks.metrics import bootstrap
 from datamodules.deltas import Recording
 from datamodules.keys import generator_for
-from reports.papers import paper_value
-from reports.results import Profile, Result, VictimRow
-from reports.scoring import ROC_GRID, TRUTH, Scores, score
+from reports.attack_bar import AttackBar
+from reports.results import Profile, VictimRow
+from reports.scoring import ROC_GRID, TRUTH, Scores, can_score, score
 
 
 @dataclass
@@ -83,11 +81,9 @@ def evaluate(
     counts = _popularity(recording) if any(_reads_popularity(attack) for attack in attacks) else {}
     subsets = {name: _few(recording, limit, seed) for name, limit in (limits or {}).items()}
     roc = {attack.name: _Mean(len(ROC_GRID)) for attack in attacks}
-    names = [attack.name for attack in attacks]
     attacked = recording.rounds if rounds is None else rounds
-    taking_part = [set(recording.pseudonyms(number)) for number in attacked]
-    total = sum(len(clients if chosen is None else clients & chosen) for clients in taking_part)
-    with tqdm(total=total, desc="attack " + ", ".join(names), unit="victim", disable=not progress) as bar:
+    work = _work(recording, attacks, attacked, chosen, subsets)
+    with AttackBar(work, show=progress and bool(work)) as bar:
         views = recording.views(
             victims_per_view=victims_per_view, rounds=attacked, pseudonyms=chosen, learner=learner, history=history
         )
@@ -97,65 +93,63 @@ def evaluate(
                 kept = _positions(view, subsets.get(attack.name))
                 if len(kept):
                     of_kept = {name: value[kept] for name, value in truth.items()}
-                    _attack(attack, _part(view, kept), of_kept, counts, seed, setting, result, roc)
-            bar.update(view.victims)
+                    part = _knowing(attack, _part(view, kept), of_kept, counts)
+                    unfit = _unfit(attack, part, of_kept)
+                    if unfit is not None:
+                        result.missing[attack.name] = unfit
+                        bar.leave_out(attack.name)
+                        continue
+                    with bar.attacking(attack.name, len(kept)):
+                        _attack(attack, part, of_kept, seed, setting, result, roc)
     result.roc = {name: mean.value() for name, mean in roc.items() if mean.count}
     return result
 
 
-def summarise(rows: Sequence[VictimRow], *, seed: int = 0) -> list[Result]:
-    """One cell per attack, setting and metric; rounds and seeds of a victim are averaged before victims are drawn.
+def _work(
+    recording: Recording,
+    attacks: Sequence[Attack],
+    rounds: Sequence[int],
+    chosen: set[int] | None,
+    subsets: Mapping[str, set[int]],
+) -> dict[str, int]:
+    """By attack, how many victims it attacks in all rounds together."""
+    everyone = set(recording.pseudonyms())
+    groups = {
+        attack.name: subsets.get(attack.name, everyone) & (everyone if chosen is None else chosen) for attack in attacks
+    }
+    taking_part = [set(recording.pseudonyms(number)) for number in rounds]
+    return {name: sum(len(clients & group) for clients in taking_part) for name, group in groups.items()}
 
-    Args:
-        rows: the victims' scores.
-        seed: seed of the bootstrap.
-    """
-    cells: dict[tuple[str, str, str], list[VictimRow]] = defaultdict(list)
-    for row in rows:
-        cells[row.attack, repr(sorted(row.setting.items())), row.metric].append(row)
-    return [_summary(cell, seed) for cell in cells.values()]
+
+def _knowing(attack: Attack, view: ServerView, truth: Mapping[str, Tensor], counts: Mapping[int, int]) -> ServerView:
+    """The view with how popular its items are, for an attack that knows it."""
+    if not _reads_popularity(attack) or view.served is None or "labels" not in truth:
+        return view
+    return dataclasses.replace(view, auxiliary={POPULARITY: _others(view, truth["labels"], counts)})
 
 
-def _summary(cell: Sequence[VictimRow], seed: int) -> Result:
-    values: dict[tuple[int, int], list[float]] = defaultdict(list)
-    for row in cell:
-        values[row.seed, row.victim].append(row.value)
-    per_victim = torch.tensor([sum(v) / len(v) for v in values.values()])
-    summary = bootstrap(per_victim, generator=generator_for(seed, "bootstrap"))
-    first = cell[0]
-    return Result(
-        attack=first.attack,
-        setting=dict(first.setting),
-        metric=first.metric,
-        mean=summary.mean,
-        std=summary.std,
-        ci95=(summary.low, summary.high),
-        n=summary.n,
-        seconds_per_victim=sum(row.seconds for row in cell) / len(cell),
-        paper=paper_value(first.attack, first.metric, first.setting),
-    )
+def _unfit(attack: Attack, view: ServerView, truth: Mapping[str, Tensor]) -> str | None:
+    """Why an attack cannot be run on a recording and scored, None where it can."""
+    lacking = view.missing(attack.threat_model.needs)
+    if lacking:
+        return f"the recording lacks {', '.join(lacking)}"
+    if not can_score(attack.estimates):
+        return f"nothing scores a {attack.estimates.__name__} of single views"
+    unknown = [name for name in TRUTH.get(attack.estimates, ()) if name not in truth]
+    if unknown:
+        return f"without {', '.join(unknown)} in truth/ of the recording it cannot be scored"
+    return None
 
 
 def _attack(
     attack: Attack,
     view: ServerView,
     truth: Mapping[str, Tensor],
-    counts: Mapping[int, int],
     seed: int,
     setting: Mapping[str, Any],
     result: Evaluation,
     roc: Mapping[str, "_Mean"],
 ) -> None:
-    if _reads_popularity(attack) and view.served is not None and "labels" in truth:
-        view = dataclasses.replace(view, auxiliary={POPULARITY: _others(view, truth["labels"], counts)})
-    lacking = view.missing(attack.threat_model.needs)
-    if lacking:
-        result.missing[attack.name] = f"the recording lacks {', '.join(lacking)}"
-        return
-    unknown = [name for name in TRUTH.get(attack.estimates, ()) if name not in truth]
-    if unknown:
-        result.missing[attack.name] = f"without {', '.join(unknown)} in truth/ of the recording it cannot be scored"
-        return
     try:
         rows, scores = attack_view(attack, view, truth, seed=seed, setting=setting)
     except ViewError as error:
@@ -195,12 +189,31 @@ def attack_view(
     seconds = (time.perf_counter() - start) / view.victims
     scores = score(estimate, view, truth)
     items, positives = scores.items.tolist(), scores.positives.tolist()
+    people = truth["clients"].tolist() if "clients" in truth else [None] * view.victims
     rows = [
-        VictimRow(attack.name, dict(setting), seed, view.round, int(p), items[i], positives[i], metric, value, seconds)
+        VictimRow(
+            *(attack.name, dict(setting), seed, view.round, int(p), items[i], positives[i], metric, value, seconds),
+            person=people[i],
+        )
         for metric, values in scores.metrics.items()
         for i, (p, value) in enumerate(zip(view.pseudonyms, values.tolist(), strict=True))
     ]
     return rows, scores
+
+
+def with_people(rows: Sequence[VictimRow], recording: Recording) -> list[VictimRow]:
+    """Rows of pseudonyms with the numbers that their people have under every seed; opens the truth.
+
+    Args:
+        rows: whose ``victim`` is a pseudonym of the recording.
+        recording: that they are of.
+    """
+    people: dict[int, int] = {}
+    for view in recording.views(victims_per_view=256):
+        truth = recording.truth(view)
+        if "clients" in truth:
+            people |= dict(zip(view.pseudonyms.tolist(), truth["clients"].tolist(), strict=True))
+    return [dataclasses.replace(row, person=people.get(row.victim, row.person)) for row in rows]
 
 
 class _Mean:

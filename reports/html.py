@@ -9,22 +9,17 @@ from attacks.base import ThreatModel
 from datamodules.recording_format import write_whole
 from reports.anonymity import anonymity_headline
 from reports.curves import vector_headline
+from reports.judging import meanings
 from reports.pivot import pivot
 from reports.results import Result, Run
 from reports.settings import describe
-from reports.tables import HEADER, attacks_then_baselines, table_rows
+from reports.tables import DIFFERENCES, HEADER, attacks_then_baselines, difference_rows, table_rows
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _LEAK = 0.6
 """AUC from which the headline speaks of a leak; the interval must lie above guessing as well."""
 _TOLD = {"pir-fingerprint": "whether a certain document was among those that the user retrieved"}
 """What an attack tells of a user, where it is not what the user interacted with."""
-_SCALES = {
-    "auc": "AUC is 0.5 for guessing and 1 for certainty.",
-    "l1": "L1 is 0 where all shares are right and 2 where nothing is.",
-    "coverage": "Coverage is the part of the shares that lie within their 95% intervals.",
-}
-"""What a metric's numbers mean."""
 _INTERACTIONS = "which of the items it was shown the user interacted with"
 _EQUAL_SHARES = "uniform-present"
 GENERATED = (
@@ -57,12 +52,14 @@ def write_report(
     page = environment.get_template("report.html.j2").render(
         run=run,
         headline=headline(run.results),
-        notes=generated,
+        notes=[*generated, *(str(verdict.get("told", "")) for verdict in run.gate)],
         missing=missing,
         causes=causes,
         header=HEADER,
         wide=pivot(run.results),
-        scales=[sentence for metric, sentence in _SCALES.items() if any(r.metric == metric for r in run.results)],
+        scales=meanings({r.metric for r in run.results}),
+        differences=difference_rows(run.differences),
+        difference_header=DIFFERENCES,
         attacks=table_rows(attacks),
         baselines=table_rows(baselines),
         figures=figures,

@@ -16,6 +16,8 @@ from reports.results import VictimRow
 
 PerUser = tuple[Tensor, Tensor, dict[str, Tensor]]
 """``(U,)`` numbers of users, how many messages or pairs of theirs were judged, and values by metric."""
+INFLUENCE = " influence"
+"""Ends the name of values that stand in for a metric's own where an interval is drawn, see `reports.results`."""
 
 
 def evaluate_identities(
@@ -48,8 +50,10 @@ def evaluate_identities(
             VictimRow(
                 *(attack.name, dict(setting), seed, view.round, int(numbers[i]), view.victims, int(judged[i])),
                 *(metric, value, seconds),
+                influence=float(metrics[metric + INFLUENCE][i]) if metric + INFLUENCE in metrics else None,
             )
             for metric, values in metrics.items()
+            if not metric.endswith(INFLUENCE)
             for i, value in enumerate(values.tolist())
         ]
     return found
@@ -88,7 +92,8 @@ def score_identities(estimate: IdentityEstimate, users: Tensor) -> PerUser:
 def score_matching(estimate: MatchingEstimate, view: ServerView, users: Tensor) -> PerUser:
     """Average precision over all pairs together, as the mean of what each user's matching pairs contribute to it.
 
-    Each user counts the same.
+    Each user counts the same. As all users share one ranking, a user's pairs also decide the others' precision: the
+    influences are the jackknife's pseudo-values, of the ranking without the pairs that a user has a part in.
 
     Args:
         estimate: of the pairs that the view asks about.
@@ -97,11 +102,25 @@ def score_matching(estimate: MatchingEstimate, view: ServerView, users: Tensor) 
     """
     first, second = users[asked_pairs(view)].T
     match = first == second
-    precision = precision_at_positives(estimate.scores, match)
+    numbers, counts, own = _shared_ranking(estimate.scores, first, match)
+    total, whole = len(numbers), own.mean()
+    pseudo = []
+    for user in numbers.tolist():
+        kept = (first != user) & (second != user)
+        without = _shared_ranking(estimate.scores[kept], first[kept], match[kept])[2]
+        pseudo.append(total * whole - (total - 1) * (without.mean() if len(without) else whole))
+    influence = torch.stack(pseudo) if pseudo else own
+    chance = match.double().mean()
+    found = {"ap": own, "ap" + INFLUENCE: influence}
+    return numbers, counts, found | {f"times-chance{name[2:]}": values / chance for name, values in found.items()}
+
+
+def _shared_ranking(scores: Tensor, first: Tensor, match: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Users with a match ``(U,)``, how many each has, and the mean precision at them, over pairs ranked together."""
+    precision = precision_at_positives(scores, match)
     numbers, owner, counts = torch.unique(first[match], return_inverse=True, return_counts=True)
     sums = torch.zeros(len(numbers), dtype=torch.float64).index_add_(0, owner, precision)
-    chance = match.double().mean()
-    return numbers, counts, {"ap": sums / counts, "times-chance": sums / counts / chance}
+    return numbers, counts, sums / counts
 
 
 def draw_pairs(first: Tensor, second: Tensor, users: Tensor, *, each: int, generator: torch.Generator) -> Tensor:

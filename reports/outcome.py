@@ -1,27 +1,31 @@
 """Turns scores into what a run leaves: results.json, victims.csv, report.html, and the table on the screen."""
 
+import dataclasses
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
 
-from attacks.base import ThreatModel
+from attacks.base import Attack, ThreatModel
 from reports import figures
 from reports.anonymity import privacy_utility_figures, utilities
 from reports.causes import Explain, as_json, told_causes
 from reports.compositions import composition_figures, write_compositions
 from reports.curves import axis_of, curve_figures, interactions_needed
 from reports.dots import beside
-from reports.evaluation import Evaluation, summarise, told_missing
+from reports.evaluation import Evaluation, told_missing
 from reports.facets import against
+from reports.gate import Gate
 from reports.html import write_report
+from reports.intervals import paired_differences, summarise
+from reports.judging import BASELINES, is_attack
 from reports.pivot import across, pivot
 from reports.provenance import command, commit, hardware, versions
 from reports.results import Result, Run, VictimRow, write_victims
-from reports.scoring import ROC_GRID
+from reports.scoring import FAMILIES, ROC_GRID
 from reports.settings import describe, differing
-from reports.tables import BASELINES, aligned, text_table
+from reports.tables import aligned, text_table
 from reports.wandb_log import Show
 
 _MOST_LINES = 14
@@ -37,8 +41,10 @@ def finish(
     seed: int,
     seconds: float,
     metrics: Sequence[str],
-    threat_models: Mapping[str, ThreatModel],
+    kinds: Mapping[str, type[Attack]],
     explain: Explain | None = None,
+    gate: Gate | None = None,
+    read_back: Sequence[str] = (),
     shows: Sequence[Show] = (),
 ) -> Run:
     """Writes the files of a run and prints its table.
@@ -51,16 +57,28 @@ def finish(
         seed: first seed.
         seconds: wall time.
         metrics: the metrics to report.
-        threat_models: by attack.
+        kinds: the attacks by name, for what their reports say of them.
         explain: says why attacks failed, None to leave that out.
+        gate: checks limits on the results, None for no limits.
+        read_back: keys of the cells that an earlier run had finished.
         shows: where else the results and figures are shown.
     """
-    everything = summarise([row for row in evaluation.rows if row.metric in metrics])
+    reported = [row for row in evaluation.rows if row.metric in metrics]
+    everything = summarise(reported)
     everything += interactions_needed(evaluation.rows) + utilities(evaluation.rows)
-    results = [result for result in everything if result.metric in metrics]
+    results = [_described(result, kinds) for result in everything if result.metric in metrics]
     causes = [] if explain is None else explain(results)
     provenance = (experiment, command(), seed, commit(), versions(), dict(data), hardware(), seconds)
-    run = Run(*provenance, results, dict(evaluation.missing), as_json(causes))
+    verdicts = [] if gate is None else gate(results, evaluation.missing)
+    run = Run(
+        *provenance,
+        results,
+        dict(evaluation.missing),
+        as_json(causes),
+        paired_differences(reported),
+        [dataclasses.asdict(verdict) for verdict in verdicts],
+        list(read_back),
+    )
     run.write(directory)
     if evaluation.rows:
         write_victims(directory / "victims.csv", evaluation.rows)
@@ -71,7 +89,7 @@ def finish(
     page = write_report(
         directory,
         run,
-        threat_models=threat_models,
+        threat_models={name: kind.threat_model for name, kind in kinds.items() if name not in evaluation.missing},
         figures=drawn,
         missing=told_missing(evaluation.missing),
         causes=told_causes(causes),
@@ -82,6 +100,18 @@ def finish(
     for show in shows:
         show(results, drawn)
     return run
+
+
+def _described(result: Result, kinds: Mapping[str, type[Attack]]) -> Result:
+    """With what is known of its attack."""
+    kind = kinds.get(result.attack)
+    model = None if kind is None else kind.threat_model
+    return dataclasses.replace(
+        result,
+        family=None if kind is None else FAMILIES.get(kind.estimates),
+        baseline=not is_attack(result.attack),
+        threat_model=None if model is None else {"sees": model.sees, "knows": model.knows, "active": model.active},
+    )
 
 
 def combine(evaluations: Sequence[Evaluation]) -> Evaluation:
@@ -98,7 +128,7 @@ def combine(evaluations: Sequence[Evaluation]) -> Evaluation:
     return whole
 
 
-def join_runs(directories: Sequence[Path], out: Path, threat_models: Mapping[str, ThreatModel]) -> Run:
+def join_runs(directories: Sequence[Path], out: Path) -> Run:
     """One page for the results of several runs."""
     runs = [Run.read(directory / "results.json") for directory in directories]
     first = runs[0]
@@ -114,13 +144,29 @@ def join_runs(directories: Sequence[Path], out: Path, threat_models: Mapping[str
         [result for run in runs for result in run.results],
         {name: reason for run in runs for name, reason in run.not_run.items()},
         [cause for run in runs for cause in run.causes],
+        [difference for run in runs for difference in run.differences],
+        [verdict for run in runs for verdict in run.gate],
+        [key for run in runs for key in run.read_back],
     )
     joined.write(out)
-    used = {result.attack for result in joined.results}
-    models = {name: model for name, model in threat_models.items() if name in used}
-    page = write_report(out, joined, threat_models=models)
+    page = write_report(out, joined, threat_models=_threat_models(runs))
     _print(joined.results, page)
     return joined
+
+
+def _threat_models(runs: Sequence[Run]) -> dict[str, ThreatModel]:
+    """As the runs wrote them; where two attacks share a name, with the run's name."""
+    found: dict[str, dict[str, ThreatModel]] = defaultdict(dict)
+    for run in runs:
+        for result in run.results:
+            if result.threat_model is not None:
+                found[result.attack][run.experiment] = ThreatModel(**result.threat_model)
+    named = {}
+    for attack, models in found.items():
+        several = len(set(models.values())) > 1
+        for experiment, model in models.items():
+            named[f"{attack} in {experiment}" if several else attack] = model
+    return named
 
 
 def _print(results: Sequence[Result], page: Path) -> None:

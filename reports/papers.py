@@ -9,8 +9,8 @@ import pandas as pd
 
 from reports.deanonymization_values import deanonymization_value
 from reports.decaf_values import decaf_distances
+from reports.judging import BASELINES
 from reports.results import Paper
-from reports.tables import BASELINES
 
 _SERVED_IN_PAPER = frozenset({"none", "noise", "codebook"})
 """What a server may send in a cell that is set beside the paper's: our codebook is, a masked noise is not."""

@@ -1,5 +1,7 @@
 """Where a number comes from."""
 
+import functools
+import hashlib
 import os
 import platform
 import shlex
@@ -12,6 +14,7 @@ import torch
 
 _PACKAGES = ("torch", "lightning", "torchmetrics", "numpy", "scipy", "scikit-learn", "diffprivlib", "safetensors")
 CHECKOUT = Path(__file__).resolve().parent.parent
+ROOMS = ("attacks", "callbacks", "datamodules", "defenses", "experiments", "modules", "reports")
 
 
 def versions() -> dict[str, str]:
@@ -26,6 +29,18 @@ def commit() -> str | None:
     except (OSError, subprocess.CalledProcessError):
         return None
     return done.stdout.strip()
+
+
+@functools.cache
+def source_hash() -> str:
+    """Of the source files and tables of numbers that results depend on, as they are on disk, committed or not."""
+    whole = hashlib.sha256()
+    for room in ROOMS:
+        for path in sorted((CHECKOUT / room).rglob("*")):
+            if path.suffix in {".py", ".csv", ".json", ".yaml"}:
+                own = hashlib.sha256(path.read_bytes()).hexdigest()
+                whole.update(f"{path.relative_to(CHECKOUT).as_posix()} {own}\n".encode())
+    return whole.hexdigest()
 
 
 def hardware() -> str:

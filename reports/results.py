@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,18 +31,22 @@ class Paper:
 
 @dataclass(frozen=True)
 class Result:
-    """One cell: an attack in a setting, summarised over victims and seeds.
+    """One cell: an attack in a setting, summarised over people and seeds.
 
     Attributes:
         attack: name of the attack.
         setting: what distinguishes the cell; always holds ``data``.
         metric: lower-case name.
-        mean: mean over victims.
-        std: standard deviation over victims.
-        ci95: bootstrap interval of the mean.
-        n: victims that have a value.
+        mean: mean over people and seeds.
+        std: standard deviation over people.
+        ci95: interval of the mean over people and seeds, see `reports.intervals.summarise`.
+        n: people that have a value.
         seconds_per_victim: time of the attack.
         paper: the paper's number, None where it has none.
+        seeds: trainings that they have values under.
+        family: the question that the attack answers, None where it is no attack.
+        baseline: whether it is what an attack must beat, or a line that reads no update.
+        threat_model: what the attacker ``sees`` and ``knows``, and whether it is ``active``; None where unknown.
     """
 
     attack: str
@@ -53,6 +58,35 @@ class Result:
     n: int
     seconds_per_victim: float
     paper: Paper | None = None
+    seeds: int = 1
+    family: str | None = None
+    baseline: bool = False
+    threat_model: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """An attack's score minus another's, on the same people under the same seeds.
+
+    Attributes:
+        attack: name of the attack.
+        against: the other.
+        setting: of both.
+        metric: lower-case name.
+        mean: mean difference.
+        ci95: its interval over people and seeds.
+        n: people that both have a value of.
+        seeds: trainings that they have values under.
+    """
+
+    attack: str
+    against: str
+    setting: dict[str, Any]
+    metric: str
+    mean: float
+    ci95: tuple[float, float]
+    n: int
+    seeds: int
 
 
 @dataclass(frozen=True)
@@ -70,6 +104,9 @@ class VictimRow:
         metric: lower-case name.
         value: the score, NaN where the victim has one class only.
         seconds: time of the attack on this victim.
+        person: the number that a person has under every seed, where a pseudonym hides it; None where ``victim`` is one.
+        influence: what stands for the person where an interval is drawn, because its part in others' values belongs to
+            it; the mean over people is the same. None where a value depends on nobody else.
     """
 
     attack: str
@@ -82,6 +119,8 @@ class VictimRow:
     metric: str
     value: float
     seconds: float
+    person: int | None = None
+    influence: float | None = None
 
 
 @dataclass(frozen=True)
@@ -122,6 +161,9 @@ class Run:
         not_run: by attack that could not run, what it lacks.
         causes: of attacks that told hardly more than guessing: ``attack``, ``setting``, ``metric``, ``cause``, ``told``
             and what was ``measured``.
+        differences: attacks against guesses and published attacks, on the same people.
+        gate: of a gate each limit's verdict, see `reports.gate.Verdict`.
+        read_back: keys of a table's cells that an earlier run had finished.
     """
 
     experiment: str
@@ -135,6 +177,9 @@ class Run:
     results: list[Result] = field(default_factory=list)
     not_run: dict[str, str] = field(default_factory=dict)
     causes: list[dict[str, Any]] = field(default_factory=list)
+    differences: list[Difference] = field(default_factory=list)
+    gate: list[dict[str, Any]] = field(default_factory=list)
+    read_back: list[str] = field(default_factory=list)
 
     def write(self, directory: Path) -> Path:
         """Writes results.json; NaN becomes null."""
@@ -152,14 +197,14 @@ class Run:
         """
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
-            version = content.pop("format")
+            version = content["format"]
             if version != FORMAT:
-                raise ValueError(f"format {version!r}")
-            return cls(**{**content, "results": [_result(entry) for entry in content["results"]]})
-        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+                raise ValueError(f"format {version!r:.40}")
+            return cls(**_run(content))
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
             raise InputError(
                 expected=f"a results.json of format {FORMAT}",
-                found=f"{error} in {path}",
+                found=f"{type(error).__name__}: {error!s:.200} in {path}",
                 way_out="Give a folder that attack.py wrote, e.g. runs/NAME.",
             ) from None
 
@@ -170,11 +215,74 @@ def write_victims(path: Path, rows: list[VictimRow]) -> None:
     write_whole(path, frame.to_csv(index=False).encode())
 
 
+_Kinds = Mapping[str, type | tuple[type, ...]]
+_NONE = type(None)
+_NUMBER = (int, float)
+_OR_NAN = (int, float, _NONE)
+_RUN: _Kinds = {
+    **{"experiment": str, "command": str, "seed": int, "commit": (str, _NONE), "versions": dict, "data": dict},
+    **{"hardware": str, "seconds": _NUMBER, "results": list},
+}
+_RUN_MAY: _Kinds = {"not_run": dict, "causes": list, "differences": list, "gate": list, "read_back": list}
+_CELL: _Kinds = {"attack": str, "setting": dict, "metric": str, "mean": _OR_NAN, "ci95": list, "n": int}
+_RESULT: _Kinds = {**_CELL, "std": _OR_NAN, "seconds_per_victim": _OR_NAN, "paper": (dict, _NONE)}
+_RESULT_MAY: _Kinds = {"seeds": int, "family": (str, _NONE), "baseline": bool, "threat_model": (dict, _NONE)}
+
+
+def _run(content: dict[str, Any]) -> dict[str, Any]:
+    """What `Run` takes; keys that it does not know are another version's, and left out."""
+    kept = _typed(content, _RUN, _RUN_MAY)
+    for name in ("versions", "data", "not_run"):
+        _typed(kept.get(name, {}), dict.fromkeys(kept.get(name, {}), str))
+    _typed(kept["data"], {"name": str, "sha256": str})
+    _typed(dict(enumerate(kept.get("read_back", []))), dict.fromkeys(range(len(kept.get("read_back", []))), str))
+    for entry in (*kept.get("causes", []), *kept.get("gate", [])):
+        _typed(entry, {})
+    return {
+        **kept,
+        "results": [_result(entry) for entry in kept["results"]],
+        "differences": [_difference(entry) for entry in kept.get("differences", [])],
+    }
+
+
 def _result(entry: dict[str, Any]) -> Result:
-    numbers = {key: math.nan if entry[key] is None else entry[key] for key in ("mean", "std", "seconds_per_victim")}
-    low, high = (math.nan if end is None else end for end in entry["ci95"])
-    paper = None if entry["paper"] is None else Paper(**entry["paper"])
-    return Result(**{**entry, **numbers, "ci95": (low, high), "paper": paper})
+    kept = _typed(entry, _RESULT, _RESULT_MAY)
+    numbers = {key: _number(kept[key]) for key in ("mean", "std", "seconds_per_victim")}
+    paper = None if kept["paper"] is None else Paper(**_typed(kept["paper"], {"value": _NUMBER, "source": str}))
+    if kept.get("threat_model") is not None:
+        kept["threat_model"] = _typed(kept["threat_model"], {"sees": str, "knows": str, "active": bool})
+    return Result(**{**kept, **numbers, "ci95": _ends(kept["ci95"]), "paper": paper})
+
+
+def _difference(entry: dict[str, Any]) -> Difference:
+    kept = _typed(entry, {**_CELL, "against": str, "seeds": int})
+    return Difference(**{**kept, "mean": _number(kept["mean"]), "ci95": _ends(kept["ci95"])})
+
+
+def _typed(entry: Mapping[Any, Any], kinds: Mapping[Any, Any], may: Mapping[Any, Any] | None = None) -> dict[Any, Any]:
+    """The known entries of a JSON object.
+
+    Raises:
+        KeyError: one is missing.
+        TypeError: one is of another type; a yes or no is no number.
+    """
+    if not isinstance(entry, dict):
+        raise TypeError(f"{entry!r:.60} where an object is wanted")
+    kept = {key: entry[key] for key in kinds} | {key: entry[key] for key in may or {} if key in entry}
+    for key, value in kept.items():
+        kind = kinds.get(key) or (may or {})[key]
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise TypeError(f"{key} {value!r:.60}")
+    return kept
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else float(value)
+
+
+def _ends(ends: list[Any]) -> tuple[float, float]:
+    low, high = (_typed({"end of ci95": end}, {"end of ci95": _OR_NAN})["end of ci95"] for end in ends)
+    return _number(low), _number(high)
 
 
 def _without_nan(value: Any) -> Any:

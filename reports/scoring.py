@@ -12,10 +12,19 @@ from attacks.base import (
     CompositionEstimate,
     Estimate,
     InteractionEstimate,
+    MembershipEstimate,
     ServerView,
     VectorEstimate,
 )
-from attacks.metrics import auc_per_victim, composition_errors, f1_per_victim, null_class_errors, roc_per_victim
+from attacks.deanonymization.estimates import IdentityEstimate, MatchingEstimate
+from attacks.metrics import (
+    auc_per_victim,
+    composition_errors,
+    f1_per_victim,
+    null_class_errors,
+    roc_per_victim,
+    wins_over_negatives,
+)
 
 _ROUNDING = 1e-6
 """Of float32 shares, e.g. of a client of one class."""
@@ -45,9 +54,28 @@ class Scores:
 TRUTH: dict[type[Estimate], tuple[str, ...]] = {
     CompositionEstimate: ("class_counts",),
     InteractionEstimate: ("labels",),
+    MembershipEstimate: ("member",),
     VectorEstimate: ("user_vector", "labels"),
 }
 """What must be known of the victims to score each kind of estimate."""
+MEASURES: dict[type[Estimate], tuple[str, ...]] = {
+    CompositionEstimate: ("l1", "l2", "linf", "null_false_positive", "null_false_negative", "coverage"),
+    IdentityEstimate: ("ap", "times-chance", "times-random", "top1", "top5"),
+    InteractionEstimate: ("auc", "f1"),
+    MatchingEstimate: ("ap", "times-chance"),
+    MembershipEstimate: ("auc", "tpr", "fpr"),
+    VectorEstimate: ("error", "label-error", "cosine", "flipped"),
+}
+"""The metrics of each kind of estimate; identities and matches are scored by `reports.identities`."""
+FAMILIES: dict[type[Estimate], str] = {
+    CompositionEstimate: "composition",
+    IdentityEstimate: "deanonymization",
+    InteractionEstimate: "interactions",
+    MatchingEstimate: "deanonymization",
+    MembershipEstimate: "membership",
+    VectorEstimate: "identifiability",
+}
+"""The question that each kind of estimate answers."""
 Scorer = Callable[[Any, ServerView, Mapping[str, Tensor]], Scores]
 
 
@@ -58,8 +86,16 @@ def score(estimate: Estimate, view: ServerView, truth: Mapping[str, Tensor]) -> 
         estimate: what an attack said of the victims of `view`.
         view: what it was given.
         truth: of the same victims, see `datamodules.deltas.Recording.truth`.
+
+    Raises:
+        KeyError: estimates of this kind cannot be scored; see `can_score`.
     """
     return _SCORERS[type(estimate)](estimate, view, truth)
+
+
+def can_score(kind: type[Estimate]) -> bool:
+    """Whether estimates of this kind can be scored one view at a time."""
+    return kind in _SCORERS
 
 
 def score_interactions(estimate: InteractionEstimate, view: ServerView, truth: Mapping[str, Tensor]) -> Scores:
@@ -90,6 +126,21 @@ def score_vectors(estimate: VectorEstimate, view: ServerView, truth: Mapping[str
     return Scores(metrics, mask.sum(1), (labels & mask).sum(1))
 
 
+def score_members(estimate: MembershipEstimate, _: ServerView, truth: Mapping[str, Tensor]) -> Scores:
+    """AUC of the scores over the clients of the view, and rates of the decisions.
+
+    Each member has the share of the others that it outranks, ties half; their mean is the AUC. ``tpr`` is defined for
+    members, ``fpr`` for the others.
+    """
+    member = truth["member"] > 0.5
+    wins = torch.full((len(member),), torch.nan, dtype=torch.float64)
+    if bool(member.any()) and not bool(member.all()):
+        wins[member] = wins_over_negatives(estimate.scores, member)
+    decided = estimate.decisions.double()
+    rates = {"tpr": decided.masked_fill(~member, torch.nan), "fpr": decided.masked_fill(member, torch.nan)}
+    return Scores({"auc": wins, **rates}, torch.ones_like(member, dtype=torch.int64), member.long())
+
+
 def score_compositions(estimate: CompositionEstimate, _: ServerView, truth: Mapping[str, Tensor]) -> Scores:
     """Distances of proportions (Decaf, equation 3), errors about null classes, and whether intervals hold the truth."""
     counts = truth["class_counts"].double()
@@ -108,5 +159,6 @@ def score_compositions(estimate: CompositionEstimate, _: ServerView, truth: Mapp
 _SCORERS: dict[type[Estimate], Scorer] = {
     CompositionEstimate: score_compositions,
     InteractionEstimate: score_interactions,
+    MembershipEstimate: score_members,
     VectorEstimate: score_vectors,
 }

@@ -2,16 +2,10 @@
 
 from collections.abc import Collection, Sequence
 
-from reports.results import Result
+from reports.judging import BASELINES
+from reports.results import Difference, Result
 from reports.settings import describe, differing, number
 
-BASELINES = frozenset(
-    {
-        *("chance", "popularity", "prior-only", "click-entropy", "capacity-bound", "mean-item", "own-vector"),
-        *("random-guess", "global-model", "global-model-unrecorded", "central-model", "matching-chance"),
-    }
-)
-"""Lines that read no update; they stand beside a table, and in no attack's number."""
 HEADER = ("attack", "setting", "metric", "mean", "95% interval", "n", "paper", "difference", "ms per victim")
 
 
@@ -46,6 +40,25 @@ def aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     return [lines[0], "-" * max(len(line) for line in lines), *lines[1:]]
 
 
+DIFFERENCES = ("attack", "minus", "setting", "metric", "difference", "95% interval", "n")
+
+
+def difference_rows(differences: Sequence[Difference]) -> list[tuple[str, ...]]:
+    """One row of text per difference, in the order of `DIFFERENCES`."""
+    keys = differing([one.setting for one in differences]) | {"data"}
+    return [
+        (
+            *(one.attack, one.against, describe(one.setting, keys), one.metric, f"{one.mean:+.3f}"),
+            *(f"{one.ci95[0]:+.3f} to {one.ci95[1]:+.3f}", _people(one)),
+        )
+        for one in differences
+    ]
+
+
+def _people(result: Result | Difference) -> str:
+    return str(result.n) if result.seeds == 1 else f"{result.n}, {result.seeds} seeds"
+
+
 def _row(result: Result, keys: Collection[str]) -> tuple[str, ...]:
     paper = result.paper
     return (
@@ -54,7 +67,7 @@ def _row(result: Result, keys: Collection[str]) -> tuple[str, ...]:
         result.metric,
         number(result.mean),
         f"{number(result.ci95[0])} to {number(result.ci95[1])}",
-        str(result.n),
+        _people(result),
         "" if paper is None else f"{paper.value:.3f} ({paper.source})",
         "" if paper is None else f"{result.mean - paper.value:+.3f}",
         f"{1000 * result.seconds_per_victim:.1f}",

@@ -1,6 +1,7 @@
 """Attack results in Weights & Biases: numbers to compare runs by, a table, and the report's figures."""
 
 import functools
+import html
 import json
 import os
 from collections.abc import Callable, Sequence
@@ -43,7 +44,7 @@ def log_results(run: Any, results: Sequence[Result], figures: Sequence[tuple[str
         for r in results
     ]
     pages = {
-        f"audit/figure {number}": wandb.Html(f"<p>{caption}</p>{svg}", inject=False)
+        f"audit/figure {number}": wandb.Html(f"<p>{html.escape(caption)}</p>{svg}", inject=False)
         for number, (caption, svg) in enumerate(figures, start=1)
     }
     run.log({"audit/results": wandb.Table(columns=list(COLUMNS), data=rows), **pages})

@@ -1,15 +1,20 @@
 """The commands: what they leave, and what they say when they cannot."""
 
 import csv
+import hashlib
 import itertools
 import json
+import shutil
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from safetensors.torch import load_file, save
 
 import attack
 import train as training
+from attacks.base import InteractionEstimate, ThreatModel
+from attacks.interactions.direction import Direction
 from experiments import read_experiment
 from experiments.base import Choice
 from reports.papers import paper_value
@@ -22,6 +27,31 @@ WITHOUT_NUMBERS = (
     *("raifle_foltr_es", "raifle_pir"),
 )
 """Tables of which the paper has no cell, or none that can be read."""
+
+
+TABLE = """
+kind: recommendation
+experiment: t
+metrics: [auc]
+data: [synthetic]
+cells: [{epsilon: inf}]
+attacks: {direction: {}}
+small_clients: {synthetic: 10}
+"""
+
+
+class NeedsTheImpossible(Direction):
+    name = "mind-reader"
+    threat_model = ThreatModel(sees="all", knows="all", needs=("mind",))
+
+
+class OtherEstimate(InteractionEstimate):
+    """A kind that nothing scores."""
+
+
+class WithoutScorer(Direction):
+    name = "without-scorer"
+    estimates = OtherEstimate
 
 
 @pytest.fixture(scope="module")
@@ -38,12 +68,18 @@ def test_audit_leaves_results_victims_and_a_report(deltas: Path, tmp_path: Path)
     assert {"experiment", "command", "seed", "commit", "versions", "data", "hardware", "seconds"} < content.keys()
     cell = next(r for r in content["results"] if (r["attack"], r["metric"]) == ("direction", "auc"))
     fields = {"attack", "setting", "metric", "mean", "std", "ci95", "n", "seconds_per_victim", "paper"}
-    assert cell.keys() == fields
+    assert cell.keys() == fields | {"seeds", "family", "baseline", "threat_model"}
+    assert (cell["seeds"], cell["family"], cell["baseline"]) == (1, "interactions", False)
+    assert cell["threat_model"].keys() == {"sees", "knows", "active"}
+    against = {(d["attack"], d["against"]): d for d in content["differences"] if d["metric"] == "auc"}
+    assert against["direction", "popularity"]["n"] == 24
+    assert against["direction", "imia"]["ci95"][0] > 0
     assert cell["n"] == 24
     assert cell["ci95"][0] <= cell["mean"] <= cell["ci95"][1]
     with (tmp_path / "victims.csv").open() as file:
         rows = [r for r in csv.DictReader(file) if (r["attack"], r["metric"]) == ("direction", "auc")]
     assert len(rows) == 48
+    assert {int(row["person"]) for row in rows} == set(range(24))
     page = (tmp_path / "report.html").read_text()
     assert "http://" not in page.replace("http://www.w3.org", "").replace("http://purl.org", "").replace(
         "http://creativecommons.org", ""
@@ -94,6 +130,149 @@ def test_what_an_attack_refuses_is_one_message(deltas: Path, capsys: pytest.Capt
     kind = "attacks.interactions.codebook.Codebook"
     assert attack.main(["run", "--attack", kind, "--attack.victims_at_once", "0", "--deltas", str(deltas)]) == 2
     assert "victims_at_once of at least 1, got 0" in capsys.readouterr().err
+
+
+def test_run_leaves_the_audits_report_alone(deltas: Path, tmp_path: Path) -> None:
+    shutil.copytree(deltas, tmp_path / "deltas")
+    assert attack.main(["audit", "--deltas", str(tmp_path / "deltas"), "--victims", "6"]) == 0
+    names = ("results.json", "victims.csv", "report.html")
+    before = {name: (tmp_path / name).read_bytes() for name in names}
+    kind = "attacks.interactions.row_norm.RowNorm"
+    assert attack.main(["run", "--attack", kind, "--deltas", str(tmp_path / "deltas"), "--victims", "3"]) == 0
+    assert {name: (tmp_path / name).read_bytes() for name in names} == before
+    assert {r.attack for r in Run.read(tmp_path / "run-row-norm/results.json").results} == {"row-norm"}
+
+
+def test_an_attack_that_cannot_run_leaves_nothing(
+    deltas: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for kind, lacks in (
+        ("attacks.composition.decaf.Decaf", "lacks auxiliary:images"),
+        ("attacks.interactions.membership_fingerprint.RetrievalFingerprint", "without member in truth/"),
+        ("tests.test_attack_cli.WithoutScorer", "nothing scores a OtherEstimate"),
+        ("tests.test_attack_cli.NeedsTheImpossible", "found mind. Fix `needs`"),
+    ):
+        out = tmp_path / kind.rpartition(".")[2]
+        assert attack.main(["run", "--attack", kind, "--deltas", str(deltas), "--out", str(out)]) == 2
+        said = capsys.readouterr().err.splitlines()
+        assert lacks in said[-1]
+        assert not out.exists()
+
+
+def test_an_audit_without_any_score_says_what_to_do_and_leaves_the_old_report(
+    deltas: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(deltas, tmp_path / "deltas")
+    for path in (tmp_path / "deltas/truth").iterdir():
+        held = load_file(path)
+        whole = save({name: value for name, value in held.items() if name != "labels"})
+        journal = tmp_path / "deltas/journal.jsonl"
+        lines = [json.loads(line) for line in journal.read_text().splitlines()]
+        path.write_bytes(whole)
+        for line in lines:
+            if line.get("file") == f"truth/{path.name}":
+                line |= {"bytes": len(whole), "sha256": hashlib.sha256(whole).hexdigest()}
+        journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (tmp_path / "report.html").write_text("old")
+    assert attack.main(["audit", "--deltas", str(tmp_path / "deltas")]) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert "expected a recording that at least one attack can be scored on" in said
+    assert "docs/recording-format.md" in said
+    assert attack.main(["audit", "--deltas", str(tmp_path / "deltas"), "--gate", "auc=0.6"]) == 4
+    assert "gate could not be checked: no attack measured auc" in capsys.readouterr().out
+    assert (tmp_path / "report.html").read_text() == "old"
+    assert not (tmp_path / "results.json").exists()
+
+
+def test_a_recording_of_one_part_is_reported_above_it(
+    deltas: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(deltas, tmp_path / "run/deltas")
+    monkeypatch.chdir(tmp_path / "run/deltas")
+    assert attack.main(["audit", "--deltas", ".", "--victims", "5"]) == 0
+    assert (tmp_path / "run/report.html").exists()
+    assert not (tmp_path / "run/deltas/report.html").exists()
+
+
+def test_what_cannot_be_written_is_one_line_and_the_results_are_kept(
+    deltas: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    command = ["audit", "--deltas", str(deltas), "--victims", "5", "--out"]
+    assert attack.main([*command, str(tmp_path / "file")]) == 2
+    assert capsys.readouterr().err.splitlines()[-1].startswith("attack.py: expected files and folders")
+
+    def full(path: Path, content: bytes) -> None:
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr("reports.html.write_whole", full)
+    assert attack.main([*command, str(tmp_path / "out")]) == 2
+    assert "No space left on device" in capsys.readouterr().err.splitlines()[-1]
+    assert Run.read(tmp_path / "out/results.json").results
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["audit", "--deltas", "DELTAS", "--victims", "0"], "--victims of at least 1"),
+        (["audit", "--deltas", "DELTAS", "--victims", "-3"], "--victims of at least 1"),
+        (["audit", "--deltas", "DELTAS", "--seed", str(2**70)], "--seed from 0 to"),
+        (["audit", "--deltas", "DELTAS", "--seed", "-1"], "--seed from 0 to"),
+        (["reproduce", "TABLE", "--seeds", "0"], "--seeds of at least 1"),
+        (["reproduce", "TABLE", "--seeds", "-1"], "--seeds of at least 1"),
+        (["reproduce", "TABLE", "--victims", "0"], "--victims of at least 1"),
+        (["reproduce", "TABLE", "--part", "5/9"], "a part of 1 cells"),
+        (["reproduce", "nowhere.yaml"], "a table as in configs/paper"),
+        (["reproduce", "LATIN"], "a table as in configs/paper"),
+        (["run", "--config", "LATIN", "--deltas", "DELTAS"], "UTF-8"),
+    ],
+)
+def test_impossible_numbers_and_files_are_one_line(
+    words: list[str], expected: str, deltas: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "table.yaml").write_text(TABLE)
+    (tmp_path / "latin.yaml").write_bytes(TABLE.encode() + b"# caf\xe9\n")
+    places = {"DELTAS": deltas, "TABLE": tmp_path / "table.yaml", "LATIN": tmp_path / "latin.yaml"}
+    assert attack.main([str(places.get(word, word)) for word in words]) == 2
+    said = capsys.readouterr().err
+    assert expected in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "found"),
+    [
+        ("direction: {}", "raifle: {max_itr: 40}", "max_itr"),
+        ("direction: {}", "raifle: {max_iter: 0}", "max_iter of at least 1"),
+        ("direction: {}", "direction: 3", "direction"),
+        ("metrics:", "metrix:", "unexpected keyword argument 'metrix'"),
+        ("metrics: [auc]", "metrics: 4", "metrics: expected list[str], got 4"),
+        ("metrics: [auc]", "metrics: null", "metrics: expected list[str], got None"),
+        ("metrics: [auc]", "metrics: [1]", "metrics: expected list[str], got [1]"),
+        ("data: [synthetic]", "data: null", "None"),
+        ("experiment: t", "experiment: 7", "experiment: expected str, got 7"),
+    ],
+)
+def test_what_a_table_gets_wrong_is_one_line_before_anything_is_trained(
+    old: str, new: str, found: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "t.yaml").write_text(TABLE.replace(old, new))
+    assert attack.main(["reproduce", str(tmp_path / "t.yaml"), "--out", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr().err
+    assert found in said
+    assert said.count("\n") == 1
+    assert "__init__" not in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_no_number_where_a_ranking_table_wants_a_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    columns = "rankers: [linear]\nclick_models: [informational]\nqueries: 4\nepsilons: [inf]\nusers: 10\n"
+    text = (
+        f"kind: ranking\nexperiment: t\nmetrics: [auc]\ndata: [synthetic-letor]\n{columns}attacks: {{codebook: {{}}}}\n"
+    )
+    (tmp_path / "t.yaml").write_text(text + "manipulations: {codebook: [codebook]}\n")
+    assert attack.main(["reproduce", str(tmp_path / "t.yaml")]) == 2
+    assert "queries: expected list[int], got 4" in capsys.readouterr().err
 
 
 def test_no_jobs_at_all_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from attacks.base import ITEM_EMBEDDING, Attack, InteractionEstimate, ServerView, ThreatModel, ViewError
+from attacks.progress import counted
 
 
 class IMIA(Attack):
@@ -44,7 +45,7 @@ class IMIA(Attack):
         mask = view.served_mask
         labels = torch.zeros(mask.shape)
         open_items = mask.clone()
-        for _ in range(self.iterations):
+        for _ in counted(range(self.iterations)):
             guess = (torch.rand(mask.shape, generator=generator) < self.selection).float()
             labels = torch.where(open_items, guess, labels)
             distance = self._distance(view, labels * mask, generator)

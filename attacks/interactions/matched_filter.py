@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from attacks.base import ITEM_EMBEDDING, Attack, InteractionEstimate, ServerView, ThreatModel, ViewError
+from attacks.progress import counted
 
 _NUMBERS_PER_CHUNK = 2**25
 
@@ -88,7 +89,7 @@ class MatchedFilter(Attack):
         sums = torch.zeros(2, len(items), view.deltas[ITEM_EMBEDDING].shape[2])
         counts, norms = torch.zeros(2, len(items)), torch.zeros(2)
         scale = torch.zeros(view.victims)
-        for victims in self._chunks(view):
+        for victims in counted(self._chunks(view)):
             labels = self._labels(mask[victims], generator)
             delta, shrink = self._shadow_deltas(view, victims, labels, generator)
             scale.index_add_(0, victims, shrink / self.shadows)

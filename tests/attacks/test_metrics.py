@@ -80,3 +80,12 @@ def test_the_bootstrap_of_many_victims_is_drawn_in_parts(monkeypatch: pytest.Mon
     whole = bootstrap(values, generator=torch.Generator().manual_seed(1))
     monkeypatch.setattr("attacks.metrics._NUMBERS_AT_ONCE", 333)
     assert bootstrap(values, generator=torch.Generator().manual_seed(1)) == whole
+
+
+def test_roc_ends_where_everything_is_accepted() -> None:
+    scores = torch.tensor([[3.0, 2.0, 1.0, 0.0, 9.0], [1.0, 1.0, 1.0, 0.0, 0.0]])
+    labels = torch.tensor([[1.0, 0.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 1.0, 1.0]])  # positives below every negative
+    mask = torch.tensor([[True, True, True, True, False], [True] * 5])
+    rates = roc_per_victim(scores, labels, mask, torch.tensor([0.0, 0.5, 1.0]))
+    assert rates[:, -1].tolist() == [1.0, 1.0]
+    assert rates[0].tolist() == [0.5, 0.5, 1.0]

@@ -9,6 +9,7 @@ from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import CSVLogger
 
+from attacks.composition.decaf import Decaf
 from attacks.interactions.chance import Chance
 from attacks.interactions.direction import Direction
 from callbacks.audit import Audit
@@ -95,3 +96,11 @@ def test_draws_do_not_touch_the_training(tmp_path: Path) -> None:
     audited = toys.train(tmp_path / "audited", rounds=2, more=[Audit(attacks=[Chance()])])
     for name, value in plain.public_parameters().items():
         assert torch.equal(value, audited.public_parameters()[name])
+
+
+def test_where_nothing_can_be_scored_an_earlier_report_stays(tmp_path: Path) -> None:
+    (tmp_path / "report.html").write_text("earlier")
+    with pytest.warns(UserWarning, match="Audit leaves no report: expected a recording that at least one attack"):
+        train(tmp_path, Audit(attacks=[Decaf()]))
+    assert (tmp_path / "report.html").read_text() == "earlier"
+    assert not (tmp_path / "results.json").exists()

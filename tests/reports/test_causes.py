@@ -29,12 +29,12 @@ from modules.federated import FederatedModule
 from modules.fpdgd import FPDGD
 from modules.local_hyperparameters import LocalTraining
 from modules.registry import learner_from
-from reports.causes import GUESSES, best_guess, is_near, near_guessing
+from reports.causes import best_guess, is_near, near_guessing
 from reports.effects import label_effects
+from reports.judging import BASELINES, GUESSES
 from reports.noise_floor import declared_noise, spectral_noise
 from reports.results import Result, Run
 from reports.symptoms import symptoms
-from reports.tables import BASELINES
 from tests.composition_toys import source, views
 from tests.foreign_toys import described, view
 from tests.toys import data, model

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from reports.curves import curve_figures, interactions_needed, vector_headline
-from reports.evaluation import summarise
+from reports.intervals import summarise
 from reports.results import VictimRow
 
 SCORES = (("pac", 0.2), ("pac-spectral", 0.1), ("mean-item", 0.3))

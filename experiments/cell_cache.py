@@ -1,0 +1,140 @@
+"""A finished cell's file: its scores, what they depend on, and a checksum; what does not fit is not believed."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from datamodules.recording_format import write_whole
+from reports.evaluation import Evaluation
+from reports.provenance import commit, source_hash, versions
+from reports.results import Profile, VictimRow
+
+FORMAT = 2
+_ELSEWHERE = frozenset({"root", "seeds", "progress"})
+"""What the command line asks that changes no cell: the data's fingerprint stands for where they lie."""
+
+
+class StaleError(Exception):
+    """A cell's file that cannot answer for this cell; the message says why."""
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """What the numbers of a cell depend on, hashed.
+
+    Attributes:
+        table: the cell with its whole table: attacks, arguments, limits, scale, victims, seed.
+        data: the fingerprint of what was read.
+        code: the source files, whether committed or not, and so every default.
+        packages: versions of Python and the packages.
+    """
+
+    table: str
+    data: str
+    code: str
+    packages: str
+
+    @classmethod
+    def of(cls, cell: Any, fingerprint: Mapping[str, str]) -> "Stamp":
+        """The stamp of a cell (a dataclass) on data of a fingerprint, with the code and packages at hand."""
+        return cls(_hash(resolved(cell)), _hash(dict(fingerprint)), source_hash(), _hash(versions()))
+
+    def changed(self, other: Mapping[str, Any]) -> list[str]:
+        """Names of what differs from another stamp."""
+        return [name for name, value in dataclasses.asdict(self).items() if other.get(name) != value]
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A cell that was run, or read back.
+
+    Attributes:
+        evaluation: its scores.
+        seconds: by stage, ``train`` and ``attack``.
+        read_back: whether an earlier run had finished it.
+    """
+
+    evaluation: Evaluation
+    seconds: dict[str, float]
+    read_back: bool = False
+
+
+def resolved(value: Any) -> Any:
+    """A configuration as JSON has it, defaults included: dataclasses with their class, mappings by sorted key."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {f.name: resolved(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {"": type(value).__qualname__, **{k: v for k, v in fields.items() if k not in _ELSEWHERE}}
+    if isinstance(value, Mapping):
+        return {str(key): resolved(value[key]) for key in sorted(value, key=str)}
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return [resolved(entry) for entry in value]
+    return value if isinstance(value, str | int | float | bool | None) else repr(value)
+
+
+def write_cell(path: Path, stamp: Stamp, finished: Finished) -> None:
+    """Writes what a cell came to."""
+    evaluation = finished.evaluation
+    body = {
+        "rows": [dataclasses.asdict(row) for row in evaluation.rows],
+        "roc": {name: rate.tolist() for name, rate in evaluation.roc.items()},
+        "missing": evaluation.missing,
+        "figures": [list(figure) for figure in evaluation.figures],
+        "profiles": [dataclasses.asdict(profile) for profile in evaluation.profiles],
+        "seconds": finished.seconds,
+    }
+    content = {"format": FORMAT, "commit": commit(), "stamp": dataclasses.asdict(stamp), "sha256": _hash(body), **body}
+    write_whole(path, json.dumps(content).encode())
+
+
+def read_cell(path: Path, stamp: Stamp) -> Finished | None:
+    """What an earlier run finished, None where there is nothing.
+
+    Args:
+        path: the cell's file.
+        stamp: of the cell as it would be run now.
+
+    Raises:
+        StaleError: the file is damaged, or of another table, other data or other code.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content["format"] != FORMAT:
+            raise ValueError(f"format {content['format']!r:.40}")
+        changed = stamp.changed(content["stamp"])
+        body = {key: content[key] for key in ("rows", "roc", "missing", "figures", "profiles", "seconds")}
+        whole = content["sha256"] == _hash(body)
+        finished = Finished(_evaluation(body), body["seconds"], read_back=True) if whole and not changed else None
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        # Earlier versions wrote neither format nor stamp.
+        raise StaleError(
+            f"its {path.name} is damaged, or another version's ({type(error).__name__}: {error!s:.60})"
+        ) from None
+    if changed:
+        raise StaleError(f"its {_listed(changed)} changed since")
+    if finished is None:
+        raise StaleError(f"its {path.name} is damaged (other bytes than were written)")
+    return finished
+
+
+def _evaluation(body: Mapping[str, Any]) -> Evaluation:
+    rows = [VictimRow(**row) for row in body["rows"]]
+    roc = {name: torch.tensor(rate, dtype=torch.float64) for name, rate in body["roc"].items()}
+    figures = [(caption, svg) for caption, svg in body["figures"]]
+    profiles = [Profile(**profile) for profile in body["profiles"]]
+    return Evaluation(rows, roc, dict(body["missing"]), figures, profiles)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _hash(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
