@@ -103,7 +103,9 @@ def argument_names(path: str) -> Iterator[str]:
 
 def class_names(kinds: Sequence[type]) -> list[str]:
     """Names of all subclasses that have been imported."""
-    below: list[type] = [kind for base in kinds for kind in type.__subclasses__(base)]
+    below: list[type] = []
+    for base in kinds:
+        below += base.__subclasses__()
     return [kind.__name__ for kind in below] + (class_names(below) if below else [])
 
 
