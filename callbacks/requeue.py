@@ -55,9 +55,12 @@ class Requeue(Callback):
         self._asked = False
         path = next_checkpoint(Path(trainer.default_root_dir))
         trainer.save_checkpoint(path)
+        # SLURM ends a job that is in the queue again by SIGTERM; this one leaves by itself, its loggers finished.
+        ending = signal.signal(signal.SIGTERM, signal.SIG_IGN)
         trainer.strategy.barrier("checkpoint saved")
         requeued = trainer.strategy.broadcast(trainer.is_global_zero and _requeued(job))
         if not requeued:
+            signal.signal(signal.SIGTERM, ending)
             _logger.warning("the job could not be requeued: it goes on; %s is there to resume from", path)
             return
         for logger in trainer.loggers:

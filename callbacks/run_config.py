@@ -5,6 +5,8 @@ from pathlib import Path
 from lightning import LightningModule, Trainer
 from lightning.pytorch.cli import SaveConfigCallback
 
+from errors import InputError
+
 
 class RunConfig(SaveConfigCallback):
     """Writes ``config.yaml`` into ``trainer.default_root_dir``, whichever logger is used.
@@ -15,9 +17,20 @@ class RunConfig(SaveConfigCallback):
     """
 
     def save_config(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Called by `SaveConfigCallback.setup` on rank zero only."""
+        """Called by `SaveConfigCallback.setup` on rank zero only.
+
+        Raises:
+            InputError: the folder cannot be made or written.
+        """
         folder = Path(trainer.default_root_dir)
-        folder.mkdir(parents=True, exist_ok=True)
         written = folder / f".{self.config_filename}.tmp"
-        self.parser.save(self.config, written, skip_none=False, overwrite=True, multifile=False)
-        written.replace(folder / self.config_filename)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            written.write_text(self.parser.dump(self.config, skip_none=False), encoding="utf-8")
+            written.replace(folder / self.config_filename)
+        except OSError as error:
+            raise InputError(
+                expected="a folder that can be written as --trainer.default_root_dir",
+                found=f"{folder}: {str(error.strerror or error).lower()}",
+                way_out="Give another folder.",
+            ) from error

@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from datamodules.cohort import Cohort
 from datamodules.keys import generator_for
 from errors import InputError
+from ranges import NonNegativeInt
 
 DATA_VARIABLE = "FEDLEAK_DATA"
 
@@ -33,7 +34,7 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
         root: str | None = None,
         clients_per_round: int | float = 1.0,
         seed: int = 0,
-        num_workers: int = 0,
+        num_workers: NonNegativeInt = 0,
     ) -> None:
         super().__init__()
         _check_participation(clients_per_round)

@@ -17,6 +17,7 @@ from datamodules.cohort import Cohort
 from datamodules.keys import PERSISTENT, generator_for
 from datamodules.pool import hold_back, shuffled_pool, split_off
 from errors import InputError
+from ranges import NonNegativeInt
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class ClassificationDataModule(FederatedDataModule):
         root: str | None = None,
         clients_per_round: int | float = 1.0,
         seed: int = 0,
-        num_workers: int = 0,
+        num_workers: NonNegativeInt = 0,
         split: ClientSplit = ClientSplit(),  # noqa: B008 - frozen
         auxiliary_per_class: int = 100,
     ) -> None:

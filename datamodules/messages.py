@@ -42,7 +42,10 @@ class RoundModels(Mapping[int, Mapping[str, Tensor]]):
 def joined_view(
     recording: Recording, *, rounds: Sequence[int] | None = None, learner: LocalLearner | None = None
 ) -> ServerView:
-    """Every message of some rounds in one view, in the order of the rounds; all of their deltas are in memory.
+    """Every message of some rounds in one view; all of their deltas are in memory.
+
+    Messages stand in the order of the rounds, and in each in that of their pseudonyms, which are drawn, so that their
+    places say nothing of their users.
 
     Args:
         recording: what the server saw, with devices of its own among the clients.
@@ -62,7 +65,10 @@ def joined_view(
     numbers = recording.rounds if rounds is None else [n for n in recording.rounds if n in set(rounds)]
     parts = list(recording.views(victims_per_view=2**30, rounds=numbers, learner=learner))
     _check_distinct(parts)
-    view = dataclasses.replace(_join(parts), round_models=RoundModels(recording.models, numbers), learner=learner)
+    joined = _join(parts)
+    view = dataclasses.replace(
+        part_of(joined, _by_pseudonym(joined)), round_models=RoundModels(recording.models, numbers), learner=learner
+    )
     own = torch.isin(view.pseudonyms, auxiliary[PSEUDONYMS])
     known = part_of(view, own.nonzero().flatten())
     order = auxiliary[PSEUDONYMS].argsort()
@@ -96,6 +102,13 @@ def _check_distinct(parts: Sequence[ServerView]) -> None:
                 way_out="The recording is damaged or foreign: record again, or give every device a name of its own.",
             )
         seen[part.round] = together
+
+
+def _by_pseudonym(view: ServerView) -> Tensor:
+    """Positions by round, then by pseudonym."""
+    assert view.sent_in is not None
+    order = view.pseudonyms.argsort(stable=True)
+    return order[view.sent_in[order].argsort(stable=True)]
 
 
 def _join(parts: Sequence[ServerView]) -> ServerView:

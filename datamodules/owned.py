@@ -20,6 +20,7 @@ from datamodules.owned_examples import OwnedExamples
 from datamodules.posts import UserFilter
 from datamodules.priors import Devices, DeviceSplit, split_devices, without_poor_users
 from errors import InputError
+from ranges import NonNegativeInt
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class OwnedDataModule(FederatedDataModule):
         root: str | None = None,
         clients_per_round: int | float = 1.0,
         seed: int = 0,
-        num_workers: int = 0,
+        num_workers: NonNegativeInt = 0,
         users: UserFilter = UserFilter(),  # noqa: B008 - frozen
         devices: Devices = Devices(),  # noqa: B008 - frozen
         most_background: int | None = None,

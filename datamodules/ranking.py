@@ -14,6 +14,7 @@ from datamodules.cohort import Cohort
 from datamodules.keys import PERSISTENT, generator_for
 from datamodules.letor_file import Queries
 from errors import InputError
+from ranges import NonNegativeInt
 
 _logger = logging.getLogger(__name__)
 
@@ -40,7 +41,7 @@ class RankingDataModule(FederatedDataModule):
         root: str | None = None,
         clients_per_round: int | float = 1.0,
         seed: int = 0,
-        num_workers: int = 0,
+        num_workers: NonNegativeInt = 0,
         queries_per_client: int = 4,
         shuffles: int = 1,
     ) -> None:

@@ -26,6 +26,7 @@ from datamodules.interactions import (
 )
 from datamodules.keys import PERSISTENT, generator_for
 from errors import InputError
+from ranges import NonNegativeInt
 
 
 class RecommenderDataModule(FederatedDataModule):
@@ -52,13 +53,13 @@ class RecommenderDataModule(FederatedDataModule):
         root: str | None = None,
         clients_per_round: int | float = 1.0,
         seed: int = 0,
-        num_workers: int = 0,
+        num_workers: NonNegativeInt = 0,
         holdout: bool = True,
         negatives_per_positive: float = 4,
         negatives: Literal["fixed", "per_round"] = "fixed",
         evaluation_negatives: int | None = 99,
         degenerate_users: Literal["error", "drop"] = "error",
-        fewest_labels: int = 0,
+        fewest_labels: NonNegativeInt = 0,
     ) -> None:
         super().__init__(root=root, clients_per_round=clients_per_round, seed=seed, num_workers=num_workers)
         if negatives_per_positive <= 0:

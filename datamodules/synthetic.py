@@ -10,6 +10,7 @@ from datamodules.interactions import Interactions, unique_interactions
 from datamodules.keys import PERSISTENT, generator_for
 from datamodules.recommendation import RecommenderDataModule
 from errors import InputError
+from ranges import NonNegativeFloat, PositiveInt
 
 _TASTES = 8
 
@@ -30,11 +31,11 @@ class SyntheticRecommender(RecommenderDataModule):
     def __init__(
         self,
         *,
-        users: int = 943,
-        items: int = 1682,
+        users: PositiveInt = 943,
+        items: PositiveInt = 1682,
         mean_interactions: float = 106.0,
         fewest_interactions: int = 20,
-        spread: float = 1.2,
+        spread: NonNegativeFloat = 1.2,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)

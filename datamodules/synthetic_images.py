@@ -10,6 +10,7 @@ from torch.nn.functional import interpolate
 from datamodules.classification import ClassificationDataModule, LabelledImages
 from datamodules.keys import PERSISTENT, generator_for
 from errors import InputError
+from ranges import NonNegativeFloat, PositiveInt
 
 _COARSE = 4
 
@@ -32,11 +33,11 @@ class SyntheticImages(ClassificationDataModule):
     def __init__(
         self,
         *,
-        classes: int = 10,
+        classes: PositiveInt = 10,
         shape: tuple[int, int, int] = (1, 12, 12),
-        train_per_class: int = 500,
-        test_per_class: int = 50,
-        noise: float = 0.3,
+        train_per_class: PositiveInt = 500,
+        test_per_class: PositiveInt = 50,
+        noise: NonNegativeFloat = 0.3,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)

@@ -10,6 +10,7 @@ from datamodules.keys import PERSISTENT, generator_for
 from datamodules.owned import Background, OwnedDataModule
 from datamodules.owned_examples import UNGROUPED, OwnedExamples
 from errors import InputError
+from ranges import PositiveInt
 
 _FIRST_DAY = 731_000
 """Of the first post; a day in 2002."""
@@ -121,10 +122,10 @@ class SyntheticPosts(OwnedDataModule):
     def __init__(
         self,
         *,
-        writers: int = 20,
-        posts: int = 40,
-        vocabulary: int = 60,
-        length: int = 10,
+        writers: PositiveInt = 20,
+        posts: PositiveInt = 40,
+        vocabulary: PositiveInt = 60,
+        length: PositiveInt = 10,
         habit: float = 2.0,
         drift: float = 0.0,
         **kwargs: Any,

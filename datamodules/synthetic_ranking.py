@@ -12,6 +12,7 @@ from datamodules.keys import PERSISTENT, generator_for
 from datamodules.letor_file import Queries
 from datamodules.ranking import RankingDataModule
 from errors import InputError
+from ranges import PositiveInt
 
 
 @dataclass(frozen=True)
@@ -45,10 +46,10 @@ class SyntheticRanking(RankingDataModule):
         self,
         *,
         shape: Literal["mslr", "letor"] = "mslr",
-        queries: int = 300,
-        test_queries: int = 100,
-        fewest_documents: int = 8,
-        most_documents: int = 200,
+        queries: PositiveInt = 300,
+        test_queries: PositiveInt = 100,
+        fewest_documents: PositiveInt = 8,
+        most_documents: PositiveInt = 200,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)

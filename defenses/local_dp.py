@@ -65,6 +65,12 @@ class LocalDP(Defense):
         self.epsilon = _positive("epsilon", float(epsilon))
         self.delta = _probability(delta)
         self.sensitivity = 2 * clip if sensitivity is None else _positive("sensitivity", sensitivity)
+        if parameters is not None and not parameters:
+            raise InputError(
+                expected="patterns of parameters",
+                found="an empty list",
+                way_out="Leave parameters out to protect all of them.",
+            )
         self.parameters = parameters
         self.noise_scale = gaussian_scale(epsilon=self.epsilon, delta=delta, sensitivity=self.sensitivity)
         if self.active and self.sensitivity < 2 * clip:

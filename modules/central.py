@@ -9,6 +9,7 @@ from datamodules.cohort import Cohort
 from modules.fncf import FNCF
 from modules.recommendation import USER_EMBEDDING
 from modules.tasks import Parameters
+from ranges import PositiveInt
 
 
 class CentralFNCF(LightningModule):
@@ -32,11 +33,11 @@ class CentralFNCF(LightningModule):
         *,
         num_items: int,
         num_clients: int,
-        user_dim: int = 64,
-        item_dim: int = 64,
-        hidden: tuple[int, ...] = (128, 64, 32),
+        user_dim: PositiveInt = 64,
+        item_dim: PositiveInt = 64,
+        hidden: tuple[PositiveInt, ...] = (128, 64, 32),
         learning_rate: float = 0.001,
-        top_k: int = 10,
+        top_k: PositiveInt = 10,
         seed: int = 0,
     ) -> None:
         super().__init__()

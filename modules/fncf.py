@@ -19,6 +19,7 @@ from modules.nets.ncf import ncf_logits, ncf_mlp
 from modules.recommendation import USER_EMBEDDING, InteractionTask, initial_users
 from modules.server import ServerOptimizer
 from modules.tasks import Parameters
+from ranges import PositiveInt
 
 PAPER_LOCAL = LocalTraining(optimizer="adam", learning_rate=0.001, epochs=20, eps_root=1e-8)
 
@@ -45,14 +46,14 @@ class FNCF(HeldOutRanking, FederatedModule):
         *,
         num_items: int,
         num_clients: int,
-        user_dim: int = 64,
-        item_dim: int = 64,
-        hidden: tuple[int, ...] = (128, 64, 32),
+        user_dim: PositiveInt = 64,
+        item_dim: PositiveInt = 64,
+        hidden: tuple[PositiveInt, ...] = (128, 64, 32),
         local: LocalTraining = PAPER_LOCAL,
         server: ServerOptimizer = ServerOptimizer(),  # noqa: B008 - frozen
         defenses: Sequence[Defense] = (),
         weighting: Weighting = "examples",
-        top_k: int = 10,
+        top_k: PositiveInt = 10,
         seed: int = 0,
     ) -> None:
         super().__init__(local=local, server=server, defenses=defenses, weighting=weighting, seed=seed)

@@ -25,6 +25,7 @@ from modules.nets.ranker import rank_scores
 from modules.online_ranker import ClickModel, OnlineRanker
 from modules.server import ServerOptimizer
 from modules.tasks import Parameters
+from ranges import NonNegativeInt, PositiveInt
 
 _CLIENTS_AT_ONCE = 64
 _ADAM = ServerOptimizer(name="fedadam", learning_rate=0.001, betas=(0.9, 0.999), eps=1e-8)
@@ -69,9 +70,9 @@ class FOLtRES(OnlineRanker):
         num_grades: int,
         num_clients: int,
         grade_law: Sequence[float],
-        hidden: int = 0,
+        hidden: NonNegativeInt = 0,
         click_model: ClickModel = "informational",
-        shown: int = LONGEST,
+        shown: PositiveInt = LONGEST,
         metric: ListMetric = "max-rr",
         antithetic: bool = True,
         noise_scale: float = 0.01,

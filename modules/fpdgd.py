@@ -18,6 +18,7 @@ from modules.online_ranker import ClickModel, OnlineRanker
 from modules.ranking import RankingTask
 from modules.server import ServerOptimizer
 from modules.tasks import Parameters
+from ranges import NonNegativeInt, PositiveInt
 
 Ranking = Literal["plackett-luce", "shifted-scores"]
 PAPER_LOCAL = LocalTraining(optimizer="sgd", learning_rate=0.1, batch_size=1)
@@ -56,10 +57,10 @@ class FPDGD(OnlineRanker):
         num_grades: int,
         num_clients: int,
         grade_law: Sequence[float],
-        hidden: int = 0,
+        hidden: NonNegativeInt = 0,
         click_model: ClickModel = "informational",
         ranking: Ranking = "plackett-luce",
-        shown: int = LONGEST,
+        shown: PositiveInt = LONGEST,
         manipulation: Manipulation | None = None,
         new_model_every_round: bool = False,
         local: LocalTraining = PAPER_LOCAL,

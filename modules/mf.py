@@ -20,6 +20,7 @@ from modules.preferences import PreferenceTask
 from modules.recommendation import USER_EMBEDDING, initial_users
 from modules.server import ServerOptimizer
 from modules.tasks import Parameters
+from ranges import PositiveInt
 
 PROTOCOL_1 = LocalTraining(optimizer="sgd", learning_rate=0.1, batch_size=10, updates=10)
 """The paper's clients, who draw every batch anew; it gives no numbers."""
@@ -51,7 +52,7 @@ class FederatedMF(HeldOutRanking):
         *,
         num_items: int,
         num_clients: int,
-        dim: int = 16,
+        dim: PositiveInt = 16,
         initial_scale: float = 0.1,
         loss: LossName = "log",
         clip: float | None = None,
@@ -59,7 +60,7 @@ class FederatedMF(HeldOutRanking):
         server: ServerOptimizer = ServerOptimizer(),  # noqa: B008 - frozen
         defenses: Sequence[Defense] = (),
         weighting: Weighting = "uniform",
-        top_k: int = 10,
+        top_k: PositiveInt = 10,
         seed: int = 0,
     ) -> None:
         super().__init__(local=local, server=server, defenses=defenses, weighting=weighting, seed=seed)

@@ -126,25 +126,47 @@ def _shared_ranking(scores: Tensor, first: Tensor, match: Tensor) -> tuple[Tenso
 def draw_pairs(first: Tensor, second: Tensor, users: Tensor, *, each: int, generator: torch.Generator) -> Tensor:
     """Pairs to be judged: of every message in `first` as many with one of its user as with one of another's.
 
-    Opens the truth, so that both kinds are as many; the order of the pairs says nothing.
+    Opens the truth, so that both kinds are as many, and must not give it away. The server knows whose some messages
+    are and which messages bear one pseudonym. So users are drawn into couples, and every message of either is asked
+    about equally many messages of both: whose partners a message has is the same for both users of a couple. Where the
+    users are odd in number, three stand in a ring, each asked about itself and the next. The order of the pairs says
+    nothing.
 
     Args:
         first: ``(A,)`` numbers of messages.
         second: ``(B,)`` numbers of messages; none is paired with itself.
         users: the truth, by number of message.
-        each: pairs of either kind for each message in `first`; fewer where its user has fewer other messages.
+        each: pairs of either kind for each message in `first`; fewer where a user of the couple has fewer messages.
         generator: of the draw.
 
     Returns:
         ``(M, 2)``, each pair once.
     """
     same = (users[first][:, None] == users[second]) & (first[:, None] != second)
-    other = users[first][:, None] != users[second]
-    wanted = torch.minimum(same.sum(1), other.sum(1)).clamp(max=each)
-    chosen = _some(same, wanted, generator) | _some(other, wanted, generator)
+    able = torch.unique(users[first][same.any(1)])
+    groups = _groups(able[torch.randperm(len(able), generator=generator)])
+    chosen = torch.zeros_like(same)
+    for group in groups:
+        inside = [same[users[first] == user].sum(1) for user in group.tolist()]
+        wanted = min(each, *(int(count.min()) for count in inside))
+        for user, decoy in zip(group, group.roll(-1), strict=True):
+            rows = (users[first] == user).nonzero().flatten()
+            others = (users[second] == decoy).expand(len(rows), -1)
+            counts = torch.full((len(rows),), wanted)
+            chosen[rows] = _some(same[rows], counts, generator) | _some(others, counts, generator)
     left, right = chosen.nonzero(as_tuple=True)
     pairs = torch.stack([first[left], second[right]], dim=1)
     return pairs[torch.randperm(len(pairs), generator=generator)]
+
+
+def _groups(users: Tensor) -> list[Tensor]:
+    """Couples of users, in a given order, and three together at the end where one would be left; none of one alone."""
+    count = len(users) // 2
+    if count == 0:
+        return []
+    groups = [users[2 * place : 2 * place + 2] for place in range(count)]
+    groups[-1] = users[2 * (count - 1) :]
+    return groups
 
 
 def _some(choice: Tensor, wanted: Tensor, generator: torch.Generator) -> Tensor:

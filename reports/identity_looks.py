@@ -32,7 +32,6 @@ class Look:
         anonymous_rounds: the same of the anonymous ones.
         pairs: ``prior``: pairs of an anonymous message with a known one (table 4); ``anonymous``: of two anonymous ones
             (figure 4).
-        shuffled: the known messages' users are permuted, so that nothing is left to be learned.
         attacks: which to run, None for all.
     """
 
@@ -42,7 +41,6 @@ class Look:
     known_rounds: tuple[int, int] | None = None
     anonymous_rounds: tuple[int, int] | None = None
     pairs: Literal["prior", "anonymous"] = "prior"
-    shuffled: bool = False
     attacks: list[str] | None = None
 
     def __post_init__(self) -> None:
@@ -58,8 +56,11 @@ class Look:
 def look_at(view: ServerView, users: Tensor, look: Look, *, seed: int, roles: Tensor) -> tuple[ServerView, Tensor]:
     """The view that the attacks get, and its truth.
 
+    Whose the known devices are is what the server itself has written down (``known_users`` of the recording's auxiliary
+    file): the truth only scores.
+
     Args:
-        view: all messages.
+        view: all messages; those of known devices with their users in the auxiliary data.
         users: ``(V + P,)`` the truth.
         look: what of it.
         seed: seed of the draws.
@@ -71,21 +72,18 @@ def look_at(view: ServerView, users: Tensor, look: Look, *, seed: int, roles: Te
     assert view.known is not None
     own, others = users[: view.victims], users[view.victims :]
     kept = _within(view, look.anonymous_rounds)
-    known = _within(view.known, look.known_rounds)
+    known, owners = _within(view.known, look.known_rounds), view.known.auxiliary[USERS]
     if look.known_messages is not None:
-        known = known[_few(others[known], look.known_messages, seed)]
+        known = known[_few(owners[known], look.known_messages, seed)]
     if not len(kept) or not len(known):
         raise InputError(
             expected="anonymous and known messages in a look",
             found=f"{len(kept)} and {len(known)}",
             way_out="Mend the rounds in `looks`; a round has few devices.",
         )
-    told = others[known]
-    if look.shuffled:
-        told = told[torch.randperm(len(told), generator=generator_for(seed, "shuffled users"))]
-    auxiliary = {USERS: told}
+    auxiliary = {USERS: owners[known]}
     if bool((roles == HELD_OUT).any()):
-        auxiliary[HOLDOUT] = roles[told] == HELD_OUT
+        auxiliary[HOLDOUT] = torch.isin(owners[known], (roles == HELD_OUT).nonzero().flatten())
     whose = dataclasses.replace(part_of(view.known, known), auxiliary=auxiliary)
     seen = dataclasses.replace(part_of(view, kept), known=whose)
     truth = torch.cat([own[kept], others[known]])

@@ -10,6 +10,8 @@ from torch.nn.functional import normalize
 from attacks.base import ServerView, ViewError
 from attacks.deanonymization.estimates import UNSEEN
 
+_ALIKE = 1e-5
+"""Distance of two vectors of length one below which they are the same: rounding in float32."""
 USERS, HOLDOUT = "users", "holdout"
 """Names in the known devices' auxiliary data of the user of each message, and of whether that user is one whose
 messages teach the adversary what strangers are like (section 6.1.2); without the latter none is."""
@@ -51,14 +53,18 @@ def read_messages(view: ServerView, layers: Sequence[str] | None) -> Messages:
     Args:
         view: what the server has.
         layers: see `layer_vectors`.
+
+    Raises:
+        ViewError: the known messages are zero or all point one way, so that they teach nothing.
     """
     known = known_view(view)
     owners = known.auxiliary[USERS]
     if HOLDOUT in known.auxiliary:
         owners = torch.where(known.auxiliary[HOLDOUT], UNSEEN, owners)
     users, labels = torch.unique(owners, return_inverse=True)
-    anonymous = layer_vectors(view, layers)
-    return Messages(anonymous, layer_vectors(known, layers), labels, users, anonymous.shape[1])
+    anonymous, learned = layer_vectors(view, layers), layer_vectors(known, layers)
+    _check_different(learned)
+    return Messages(anonymous, learned, labels, users, anonymous.shape[1])
 
 
 def unit(vectors: Tensor) -> Tensor:
@@ -85,6 +91,12 @@ def layer_vectors(view: ServerView, layers: Sequence[str] | None) -> Tensor:
             raise ViewError(f"expected the deltas of layer {layer!r}, got a recording of {', '.join(recorded)}")
     chosen = [name for name in recorded if layers is None or any(_of_layer(name, layer) for layer in layers)]
     return torch.cat([_whole(view, name).flatten(1) for name in chosen], dim=1)
+
+
+def _check_different(known: Tensor) -> None:
+    directions = unit(known)
+    if float(torch.linalg.vector_norm(directions - directions[0], dim=1).max()) < _ALIKE:
+        raise ViewError(f"expected known messages that differ, got {len(known)} that are zero or all point one way")
 
 
 def _of_layer(name: str, layer: str) -> bool:

@@ -39,8 +39,7 @@ class Reidentification(Attack):
     def run(self, view: ServerView, *, generator: torch.Generator) -> IdentityEstimate:
         """See `Attack.run`."""
         messages = read_messages(view, self.layers)
-        if len(messages.users) < 2:
-            raise ViewError("expected messages of two known users at least, got those of one")
+        _check_users(messages)
         scores = self.scores(self.prepared(view, messages), generator=generator)
         return IdentityEstimate(scores=scores, users=messages.users)
 
@@ -99,9 +98,19 @@ class ReidKNN(Reidentification):
 
 
 def svm_scores(messages: Messages, penalty: float, generator: torch.Generator) -> Tensor:
-    """``(V, U)`` signed distances from each user's separating plane."""
+    """``(V, U)`` signed distances from each user's separating plane.
+
+    Raises:
+        ViewError: there is one user only, from whom no plane separates anybody.
+    """
+    _check_users(messages)
     machine = LinearSVC(C=penalty, random_state=int(torch.randint(2**31, (), generator=generator)))
     machine.fit(messages.known.numpy(), messages.labels.numpy())
     scores = torch.from_numpy(machine.decision_function(messages.anonymous.numpy()))
     # Of two classes the machine gives one number, of the second.
     return torch.stack([-scores, scores], dim=1) if scores.dim() == 1 else scores
+
+
+def _check_users(messages: Messages) -> None:
+    if len(messages.users) < 2:
+        raise ViewError("expected messages of two known users at least, got those of one")

@@ -18,6 +18,7 @@ from datamodules.keys import generator_for
 from modules.reidentification import MatchingMLP, ReidMLP
 from modules.siamese import MatchingSiamese
 from reports.identities import score_identities, score_matching
+from reports.identity_looks import Look, look_at
 from tests.deanonymization_toys import WRITERS, joined, shuffled
 
 NAMING: list[Attack] = [
@@ -154,6 +155,42 @@ def test_the_hold_out_becomes_one_class_of_strangers() -> None:
         numbers, counts, metrics = score_identities(estimate, truth[: view.victims])
         assert int(counts.sum()) == view.victims
         assert float(metrics["ap"][numbers == -1]) > 0.6
+
+
+def test_owners_are_those_that_the_server_wrote_down() -> None:
+    view, truth = joined()
+    nobody_held_out = torch.zeros(WRITERS, dtype=torch.int64)
+    right, moved = (
+        look_at(known, truth, Look(), seed=0, roles=nobody_held_out)[0] for known in (view, shuffled(view, 1))
+    )
+    assert named(ReidSVM(), right, truth)["times-chance"] > 6
+    assert named(ReidSVM(), moved, truth)["times-chance"] < 4
+
+
+@pytest.mark.parametrize("attack", EVERY, ids=IDS)
+@pytest.mark.parametrize("kind", ["zero", "constant"])
+def test_deltas_that_say_nothing_are_refused_in_a_line(attack: Attack, kind: str) -> None:
+    view, _ = joined()
+    value = {"zero": 0.0, "constant": 1.0}[kind]
+    known = view.known
+    assert known is not None
+    empty, own = (
+        dataclasses.replace(one, deltas={name: torch.full_like(delta, value) for name, delta in one.deltas.items()})
+        for one in (view, known)
+    )
+    with pytest.raises(ViewError, match="expected known messages that differ"):
+        attack(dataclasses.replace(empty, known=own), generator=generator_for(0, attack.name))
+
+
+@pytest.mark.parametrize("attack", NAMING, ids=[attack.name for attack in NAMING])
+def test_one_known_user_is_refused_in_a_line(attack: Attack) -> None:
+    view, _ = joined()
+    assert view.known is not None
+    auxiliary = {USERS: torch.zeros_like(view.known.auxiliary[USERS])}
+    alone = {**view.auxiliary, "prior_users": torch.zeros_like(view.auxiliary["prior_users"])}
+    known = dataclasses.replace(view.known, auxiliary=auxiliary)
+    with pytest.raises(ViewError, match="two known users"):
+        attack(dataclasses.replace(view, known=known, auxiliary=alone), generator=generator_for(0, attack.name))
 
 
 def test_no_known_devices_is_refused() -> None:

@@ -102,3 +102,25 @@ def test_pairs_match_as_often_as_not_and_none_is_asked_twice(each: int) -> None:
     assert bool(torch.isin(pairs[:, 1], second).all())
     # The order of the question tells nothing: matching pairs do not come first.
     assert 0.2 < float(match[: len(match) // 2].double().mean()) < 0.8
+
+
+@pytest.mark.parametrize("users", [2, 5, 8])
+@pytest.mark.parametrize("apart", [True, False], ids=["known partners", "anonymous partners"])
+def test_the_users_of_a_messages_partners_do_not_give_its_own_away(users: int, apart: bool) -> None:
+    generator = generator_for(0, "partners", users)
+    truth = torch.randint(users, (30 * users,), generator=generator)
+    everything = torch.arange(len(truth))
+    first, second = (everything[::2], everything[1::2]) if apart else (everything, everything)
+    pairs = draw_pairs(first, second, truth, each=4, generator=generator)
+    own, partner = truth[pairs[:, 0]], truth[pairs[:, 1]]
+    match = own == partner
+    # An attack that looks for the partner who comes up most, in one message or in all messages of one sender.
+    for sender in (pairs[:, 0], own):
+        asked = torch.stack([sender, partner], dim=1)
+        _, place, counts = torch.unique(asked, dim=0, return_inverse=True, return_counts=True)
+        per_pair = counts[place].double()
+        assert float(per_pair[match].mean()) == pytest.approx(float(per_pair[~match].mean()))
+    # Nor does who is asked about together: both users of a couple have the same partners.
+    partners = {int(user): frozenset(partner[own == user].tolist()) for user in torch.unique(own)}
+    alike = [user for user, seen in partners.items() if any(partners[other] == seen for other in seen - {user})]
+    assert len(alike) == users - (3 if users % 2 else 0)

@@ -75,6 +75,18 @@ def test_a_joined_view_holds_what_was_sent(tmp_path: Path) -> None:
         view.round_models[2]
 
 
+def test_places_say_nothing_of_users(tmp_path: Path) -> None:
+    _, recording = record(tmp_path)
+    view = joined_view(recording)
+    for one in (view, view.known):
+        assert one is not None
+        assert one.sent_in is not None
+        assert one.sent_in.tolist() == sorted(one.sent_in.tolist())
+        for number in torch.unique(one.sent_in):
+            names = one.pseudonyms[one.sent_in == number].tolist()
+            assert names == sorted(names)
+
+
 def test_the_truth_is_not_in_what_an_attack_gets(tmp_path: Path) -> None:
     _, recording = record(tmp_path)
     view = joined_view(recording)

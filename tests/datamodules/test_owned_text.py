@@ -392,7 +392,7 @@ def test_impossible_options_are_refused(make: Callable[[], object]) -> None:
 def test_the_real_sets_have_their_sizes() -> None:
     data = Blog(root=str(REAL), users=UserFilter(fewest=200))
     examples = data.examples
-    assert (examples.num_users, len(data.vocabulary)) == (60, 5000)
+    assert (examples.num_users, len(data.vocabulary)) == (58, 5000)
     assert examples.groups.max() < 12_000
     assert 0 < examples.dropped.undated < 0.05 * len(examples)
     tweets = Sentiment140(root=str(REAL), users=UserFilter(fewest=1), text=TextOptions(repeats="keep", fewest_words=1))

@@ -1,0 +1,192 @@
+"""What a person gets wrong on train.py's command line is one line and status 2; a defect keeps its traceback."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from lightning import LightningModule, Trainer
+from lightning.fabric.utilities.exceptions import MisconfigurationException
+
+import train
+from command_line import likely, one_line
+from errors import InputError
+from modules.checkpoint_io import CheckedCheckpointIO
+from modules.fncf import FNCF
+from modules.refusals import refusal_in
+from tests import toys
+
+CONFIG = str(Path(__file__).resolve().parent.parent / "configs/train/fncf_synthetic.yaml")
+SMALL = ("--config", CONFIG, "--data.init_args.users", "12", "--trainer.max_steps", "1", "--trainer.accelerator", "cpu")
+GIVEN = ("fit", *SMALL)
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        (("test", *SMALL), "invalid choice: 'test' (choose from 'fit', 'validate')"),
+        ((*GIVEN, "--model.init_args.learning_rte", "0.1"), "Did you mean local.learning_rate?"),
+        ((*GIVEN, "--trainer.max_stesp", "3"), "Did you mean trainer.max_steps?"),
+        ((*GIVEN, "--model", "FNFC"), "no class is called 'FNFC'. Did you mean FNCF?"),
+        ((*GIVEN, "--model.init_args.user_dim", "-1"), "user_dim: found -1; expected a number >0"),
+        ((*GIVEN, "--model.init_args.hidden", "[0]"), "hidden: found 0; expected a number >0"),
+        ((*GIVEN, "--data.init_args.users", "-3"), "users: found -3; expected a number >0"),
+        ((*GIVEN, "--data.init_args.num_workers", "-1"), "num_workers: found -1; expected a number >=0"),
+        ((*GIVEN, "--trainer.accelerator", "tpu"), "torch_xla"),
+        ((*GIVEN, "--trainer.devices", "0"), "is not a valid input using cpu accelerator"),
+        ((*GIVEN, "--trainer.max_steps", "-5"), "`max_steps` must be a non-negative integer"),
+        ((*GIVEN, "--trainer.max_steps", "-1"), "expected a number of rounds"),
+        ((*GIVEN, "--trainer.strategy", "ddp_spawn"), "Give --trainer.strategy ddp"),
+        ((*GIVEN, "--trainer.val_check_interval", "0"), "expected trainer.val_check_interval above 0"),
+        ((*GIVEN, "--trainer.gradient_clip_val", "1.0"), "not supported for manual optimization"),
+        ((*GIVEN, "--trainer.default_root_dir", "/dev/null/run"), "/dev/null/run: not a directory"),
+        ((*GIVEN, "--ckpt_path", "/nonexistent"), "expected a checkpoint at /nonexistent; found no such file"),
+        (
+            ("fit", "--model", "FederatedClassifier", "--data", "SyntheticRanking", "--trainer.max_steps", "1"),
+            "expected data with num_classes, which FederatedClassifier needs; found none in SyntheticRanking",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_one_line_and_status_2(
+    args: tuple[str, ...],
+    expected: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("sys.argv", ["train.py"])
+    monkeypatch.chdir(tmp_path)
+    try:
+        status: Any = train.run(args)
+    except SystemExit as left:
+        status = left.code
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("train.py: ")]
+    assert status == 2
+    assert len(said) == 1
+    assert expected in said[0]
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"model: \xff\xfe\n", "expected a configuration in YAML, UTF-8"),
+        (b"trainer: 5\n", "found trainer: 5. Write one option a line"),
+        (b"a: " + b"[" * 5000, "expected a configuration in YAML"),
+    ],
+)
+def test_a_file_that_would_be_read_otherwise_than_meant(
+    content: bytes, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["train.py"])
+    config = tmp_path / "config.yaml"
+    config.write_bytes(content)
+    assert train.run(["fit", f"--config={config}"]) == 2
+    assert expected in capsys.readouterr().err
+
+
+def test_a_defect_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def defect(*_: object) -> None:
+        raise KeyError("tokens")
+
+    monkeypatch.setattr(train, "main", defect)
+    with pytest.raises(KeyError, match="tokens"):
+        train.run([])
+
+
+def caught(raised: BaseException, cause: BaseException | None = None) -> BaseException:
+    try:
+        raise raised from cause
+    except BaseException as error:
+        return error
+
+
+def test_what_is_refused_and_what_is_a_defect() -> None:
+    trainer = Trainer(accelerator="cpu", logger=False, enable_checkpointing=False)
+    with pytest.raises(MisconfigurationException) as refused:
+        Trainer(max_steps=-7, logger=False)
+    wrapped = refusal_in(caught(ValueError("does not validate"), refused.value))
+    assert wrapped is not None
+    assert "max_steps" in str(wrapped)
+    with pytest.raises(TypeError) as wrong:
+        trainer.fit(5)  # type: ignore[arg-type]
+    assert refusal_in(wrong.value) is None
+    assert refusal_in(caught(ValueError("ours"))) is None
+    assert refusal_in(caught(AttributeError("ours"))) is None
+    full = refusal_in(caught(OSError(28, "No space left on device", "run/deltas")))
+    assert full is not None
+    assert "run/deltas; found no space left on device" in str(full)
+    assert refusal_in(caught(OSError("no number"))) is None
+    assert refusal_in(caught(MemoryError())) is not None
+
+
+def test_a_message_of_the_parser_in_one_line() -> None:
+    message = (
+        'Parser key "model":\n  Does not validate against any of the Union subtypes\n'
+        "  Subtypes: [<class 'a.B'>, <class 'NoneType'>]\n  Errors:\n    - Problem with given class_path 'a.b.FNCF':\n"
+        "        Parser key \"user_dim\":\n          Expected a <class 'int'>. Got value: x\n"
+        "    - Expected a <class 'NoneType'>\n  Given value type: <class 'str'>\n  Given value: x"
+    )
+    assert one_line(message) == "model: FNCF: user_dim: expected int; found x"
+    assert one_line("Expected a path but 5 either not accessible or invalid").startswith("Expected a path but 5")
+
+
+def test_a_name_is_suggested_only_where_one_is_near() -> None:
+    line = "Option 'lerning_rate' is not accepted"
+    nested = f"Problem with given class_path 'modules.fncf.FNCF': {line}"
+    assert likely(line, nested, []) == "learning_rate"
+    assert likely("Option 'zzz' is not accepted", nested, ["--trainer.devices"]) is None
+    assert likely("the file is missing", nested, ["file"]) is None
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, FNCF]:
+    folder = tmp_path_factory.mktemp("run")
+    module = toys.train(folder, rounds=1)
+    return folder / "last.ckpt", module
+
+
+def damaged(kind: str, path: Path, folder: Path) -> Path:
+    content, made = path.read_bytes(), folder / f"{kind}.ckpt"
+    if kind in ("empty", "cut", "flipped"):
+        half = len(content) // 2
+        flipped = content[:half] + bytes([content[half] ^ 255]) + content[half + 1 :]
+        made.write_bytes({"empty": b"", "cut": content[:half], "flipped": flipped}[kind])
+        return made
+    state = torch.load(path, weights_only=True)
+    if kind == "another model":
+        state["state_dict"]["item_embedding.weight"] = torch.zeros(2, 3)
+    elif kind == "no optimizer":
+        del state["optimizer_states"]
+    elif kind == "other clients":
+        state["private"] = {}
+    else:
+        state["more"] = Path
+    torch.save(state if kind != "foreign" else {"weights": 1}, made)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("empty", "a whole checkpoint"),
+        ("cut", "a whole checkpoint"),
+        ("flipped", "a whole checkpoint"),
+        ("foreign", "found a file without state_dict"),
+        ("no optimizer", "found a file without optimizer_states"),
+        ("another model", r"item_embedding.weight of shape \(2, 3\)"),
+        ("other clients", "found user_embedding left out"),
+        ("code", "objects other than tensors, whose code is not run"),
+    ],
+)
+def test_a_checkpoint_is_refused(kind: str, expected: str, checkpoint: tuple[Path, FNCF], tmp_path: Path) -> None:
+    path, module = checkpoint
+    reader = CheckedCheckpointIO(module, resume=True)
+    assert reader.load_checkpoint(path)["global_step"] == 1
+    with pytest.raises(InputError, match=expected):
+        reader.load_checkpoint(damaged(kind, path, tmp_path))
+
+
+def test_a_model_of_another_kind_needs_no_private_table(tmp_path: Path) -> None:
+    torch.save({"state_dict": {}, "global_step": 3}, tmp_path / "plain.ckpt")
+    assert CheckedCheckpointIO(LightningModule(), resume=False).load_checkpoint(tmp_path / "plain.ckpt")

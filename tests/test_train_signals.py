@@ -1,0 +1,77 @@
+"""A training that is asked to end does so whatever it is doing, on all its processes, and what it recorded is whole."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from datamodules.deltas import Recording
+
+ROOT = Path(__file__).resolve().parents[1]
+LIMIT = 120
+"""Seconds after which a test gives up; what is tested takes a few."""
+
+
+def begin(folder: Path, *more: str) -> subprocess.Popen[str]:
+    """A training of many rounds, begun and with a round recorded."""
+    args = ("--config", "configs/train/fncf_synthetic.yaml", "--data.init_args.users", "40", "--trainer.devices", "1")
+    given = ("--trainer.max_steps", "100000", "--trainer.default_root_dir", str(folder), "--trainer.accelerator", "cpu")
+    command = [sys.executable, "train.py", "fit", *args, *given, *more]
+    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    until = time.monotonic() + LIMIT
+    while not list(folder.glob("deltas/journal*")) and process.poll() is None and time.monotonic() < until:
+        time.sleep(0.1)
+    assert process.poll() is None
+    return process
+
+
+def alive(group: int) -> list[str]:
+    """Processes of a group that still run."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if fields[2] == str(group) and fields[0] != "Z":
+            found.append(path.parent.name)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("number", "status", "more"),
+    [
+        (signal.SIGINT, 130, ("--data.init_args.num_workers", "2")),
+        (signal.SIGTERM, 143, ("--trainer.devices", "2", "--trainer.strategy", "ddp")),
+    ],
+    ids=["everybody gets SIGINT, loader workers too", "rank zero of two gets SIGTERM"],
+)
+def test_it_ends_with_one_line(number: signal.Signals, status: int, more: tuple[str, ...], tmp_path: Path) -> None:
+    process = begin(tmp_path, *more)
+    try:
+        if number == signal.SIGINT:
+            os.killpg(process.pid, number)
+        else:
+            process.send_signal(number)
+        assert process.stderr is not None
+        said = process.communicate(timeout=LIMIT)[1]
+        until = time.monotonic() + LIMIT
+        while alive(process.pid) and time.monotonic() < until:
+            time.sleep(0.1)
+        assert not alive(process.pid)
+    finally:
+        if alive(process.pid):
+            os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == status
+    last = [line for line in said.replace("\r", "\n").splitlines() if line.startswith("train.py: ")]
+    assert len(last) == 1
+    assert last[0].startswith(f"train.py: stopped by {number.name} after ")
+    assert f"recorded in {tmp_path / 'deltas'}" in last[0]
+    assert "Traceback" not in said
+    recording = Recording(tmp_path / "deltas")
+    for number_of_round in recording.rounds:
+        assert all(len(view.pseudonyms) for view in recording.views(rounds=[number_of_round]))
