@@ -27,7 +27,7 @@ from reports.gate import gate as check_gate
 from reports.outcome import combine, finish, join_runs
 from reports.results import Run
 from reports.wandb_log import shows_in_wandb
-from signals import Stopped, ends_on_signals, exit_within
+from signals import Stopped, ends_on_signals, leave
 
 _SEEDS = 2**63
 
@@ -295,7 +295,4 @@ POSITIONAL: dict[str, dict[str, dict[str, Any]]] = {
 
 
 if __name__ == "__main__":
-    status = main()
-    if status > 128:
-        exit_within(status)
-    sys.exit(status)
+    leave(main())

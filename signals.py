@@ -140,35 +140,15 @@ def _end_by_force(reading: int, done: threading.Event, grace: float, stopping: S
             os._exit(128 + ours[0])
 
 
-def exit_within(status: int, grace: float = GRACE) -> NoReturn:
-    """Leaves the process as `sys.exit` does, but waits only so long for threads and for what libraries do at the end.
+def leave(status: int, grace: float = GRACE) -> NoReturn:
+    """Leaves the process as `sys.exit` does; after a signal, waits only so long for threads and libraries' exit hooks.
 
     Args:
         status: exit status.
         grace: seconds.
     """
-    timer = threading.Timer(grace, os._exit, (status,))
-    timer.daemon = True
-    timer.start()
+    if status > 128:
+        timer = threading.Timer(grace, os._exit, (status,))
+        timer.daemon = True
+        timer.start()
     sys.exit(status)
-
-
-def end_with_parent(every: float = 1.0) -> None:
-    """Ends this process when the process that started it is gone, even by SIGKILL; a thread looks after it.
-
-    Called again, it does nothing.
-
-    Args:
-        every: seconds between two looks.
-    """
-    if any(thread.name == _WATCH for thread in threading.enumerate()):
-        return
-    parent = os.getppid()
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            done.wait(every)
-        os._exit(1)
-
-    done = threading.Event()
-    threading.Thread(target=watch, name=_WATCH, daemon=True).start()

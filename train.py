@@ -59,7 +59,7 @@ from modules.processes import check_processes
 from modules.refusals import refusal_in, refused
 from modules.tagger import FederatedTagger
 from modules.text_model import FederatedText
-from signals import Stopped, Stopping, ends_on_signals, exit_within
+from signals import Stopped, Stopping, ends_on_signals, leave
 
 SHORT_NAMES = (
     *(DeltaRecorder, PrivacyBudget, Audit),
@@ -253,7 +253,4 @@ def run(args: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    status = run()
-    if status > 128:
-        exit_within(status)
-    sys.exit(status)
+    leave(run())

@@ -254,7 +254,7 @@ class Conversion(Subject):
         return _content(out)
 
 
-SUBJECTS = (Clicks, Digits, Table, TableOfTwoJobs, Conversion)
+SUBJECTS: tuple[type[Subject], ...] = (Clicks, Digits, Table, TableOfTwoJobs, Conversion)
 
 
 @dataclass
