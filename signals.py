@@ -152,3 +152,24 @@ def leave(status: int, grace: float = GRACE) -> NoReturn:
         timer.daemon = True
         timer.start()
     sys.exit(status)
+
+
+def end_with_parent(every: float = 1.0) -> None:
+    """Ends this process when the process that started it is gone, even by SIGKILL; a thread looks after it.
+
+    Called again, it does nothing.
+
+    Args:
+        every: seconds between two looks.
+    """
+    if any(thread.name == _WATCH for thread in threading.enumerate()):
+        return
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            done.wait(every)
+        os._exit(1)
+
+    done = threading.Event()
+    threading.Thread(target=watch, name=_WATCH, daemon=True).start()
