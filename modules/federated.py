@@ -8,7 +8,7 @@ import dataclasses
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from lightning import LightningModule
@@ -19,6 +19,7 @@ from attacks.base import Release, ServerView
 from datamodules.cohort import Cohort
 from datamodules.keys import generator_for
 from defenses.base import Defense, Update, hold_back
+from errors import InputError
 from modules.local_hyperparameters import LocalTraining
 from modules.local_training import train_clients
 from modules.registry import learner_from
@@ -71,6 +72,9 @@ class FederatedModule(LightningModule):
     """
 
     round_record: RoundRecord
+
+    precisions: ClassVar[tuple[str, ...]] = ("32-true",)
+    """Values of ``--trainer.precision`` under which this learner trains."""
 
     def __init__(
         self,
@@ -148,6 +152,19 @@ class FederatedModule(LightningModule):
                 for name, value in public.items()
             },
         }
+
+    def setup(self, stage: str) -> None:
+        """Refuses a precision under which the clients' written gradients and the server's step do not fit together.
+
+        Raises:
+            InputError: it is not one of `precisions`.
+        """
+        if self.trainer.precision not in self.precisions:
+            raise InputError(
+                expected=f"precision {' or '.join(self.precisions)} for {type(self).__name__}",
+                found=str(self.trainer.precision),
+                way_out="Leave --trainer.precision out.",
+            )
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """The server's optimizer over the global model."""
