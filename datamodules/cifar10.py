@@ -9,6 +9,7 @@ import torchvision.datasets
 from torchvision.datasets.utils import check_integrity
 
 from datamodules.classification import ClassificationDataModule, LabelledImages
+from datamodules.download import fetch_once
 from datamodules.image_files import files_by_class, read_images, trees
 from errors import InputError
 
@@ -85,10 +86,15 @@ class CIFAR10(ClassificationDataModule):
         return LabelledImages(torch.from_numpy(data.data).permute(0, 3, 1, 2).contiguous(), torch.tensor(data.targets))
 
     def _fetch(self) -> None:
-        if not self.download or self._originals.is_dir():
+        if not self.download:
             return
         try:
-            torchvision.datasets.CIFAR10(root=self.data_root(), download=True)
+            fetch_once(
+                self.name,
+                self.data_root(),
+                missing=lambda: not self._originals.is_dir(),
+                fetch=lambda: torchvision.datasets.CIFAR10(root=self.data_root(), download=True),
+            )
         except (OSError, RuntimeError) as error:
             raise InputError(
                 expected="CIFAR-10 from its origin",

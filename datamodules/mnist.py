@@ -9,6 +9,7 @@ from torch import Tensor
 from torchvision.datasets.mnist import read_image_file, read_label_file
 
 from datamodules.classification import ClassificationDataModule, LabelledImages
+from datamodules.download import fetch_once
 from errors import InputError
 
 CLASSES = 10
@@ -82,10 +83,13 @@ class _IdxDataModule(ClassificationDataModule):
             ) from error
 
     def _fetch(self) -> None:
-        if all((self._folder / name).is_file() for name in _FILES):
-            return
         try:
-            self._source(root=self.data_root(), download=True)
+            fetch_once(
+                self.name,
+                self.data_root(),
+                missing=lambda: not all((self._folder / name).is_file() for name in _FILES),
+                fetch=lambda: self._source(root=self.data_root(), download=True),
+            )
         except (OSError, RuntimeError) as error:
             raise InputError(
                 expected=f"{self.name} from its origin",

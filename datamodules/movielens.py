@@ -98,9 +98,10 @@ class MovieLens(RecommenderDataModule):
         return unique_interactions(user, item, time, num_users=len(users), num_items=len(items), liked=liked)
 
     def _fetch(self) -> None:
-        if not self.download or self._path.exists():
+        if not self.download:
             return
         archive = _LAYOUTS[self.variant].archive
-        if archive is None:
+        if archive is not None:
+            fetch_archive(archive, self.data_root(), target=self._path)
+        elif not self._path.exists():
             raise by_hand(name=self.variant, page=_PAGE, target=self._path)
-        fetch_archive(archive, self.data_root())

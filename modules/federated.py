@@ -8,7 +8,7 @@ import dataclasses
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from lightning import LightningModule
@@ -75,6 +75,9 @@ class FederatedModule(LightningModule):
     rows_are_public: bool = True
     """Whether the rows that a client trains are those that it was served, so that the server knows them; False where
     they say what the client holds, e.g. which words."""
+
+    precisions: ClassVar[tuple[str, ...]] = ("32-true",)
+    """Values of ``--trainer.precision`` under which this learner trains."""
 
     def __init__(
         self,
@@ -182,6 +185,19 @@ class FederatedModule(LightningModule):
                 for name, value in public.items()
             },
         }
+
+    def setup(self, stage: str) -> None:
+        """Refuses a precision under which the clients' written gradients and the server's step do not fit together.
+
+        Raises:
+            InputError: it is not one of `precisions`.
+        """
+        if self.trainer.precision not in self.precisions:
+            raise InputError(
+                expected=f"precision {' or '.join(self.precisions)} for {type(self).__name__}",
+                found=str(self.trainer.precision),
+                way_out="Leave --trainer.precision out.",
+            )
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """The server's optimizer over the global model."""

@@ -12,11 +12,15 @@ import torch
 from lightning import Trainer
 from lightning.pytorch.callbacks import Callback
 
+import train as cli
 from datamodules.deltas import Recording
 from defenses.base import Update
 from defenses.local_dp import LocalDP
+from errors import InputError
 from modules import federated
 from modules.fncf import FNCF
+from modules.local_hyperparameters import LocalTraining
+from modules.mf import FederatedMF
 from modules.server import ServerOptimizer, WeightedSum, add_background_noise, weighted_sum
 from tests.toys import data, model, train
 
@@ -151,3 +155,33 @@ def test_a_killed_run_resumes_to_the_same_model_and_recording(tmp_path: Path) ->
     first, second = sent(tmp_path / "whole"), sent(tmp_path / "cut")
     assert first.keys() == second.keys()
     assert all(torch.equal(first[key], second[key]) for key in first)
+
+
+@pytest.mark.parametrize("precision", ["bf16-mixed", "bf16-true", "16-true", "64-true"])
+def test_a_precision_in_which_rounds_fail_is_refused(precision: str, tmp_path: Path) -> None:
+    options = {"logger": False, "enable_checkpointing": False, "limit_val_batches": 0, "precision": precision}
+    trainer = Trainer(max_steps=1, accelerator="cpu", devices=1, default_root_dir=tmp_path, **options)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="expected precision 32-true for FNCF; found"):
+        trainer.fit(model(data()), datamodule=data())
+
+
+def test_a_precision_is_refused_in_one_line_before_anything_is_recorded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(command(tmp_path, "--trainer.max_steps", "1", "--trainer.precision", "bf16-mixed")[2:]) == 2
+    assert [line for line in capsys.readouterr().err.splitlines() if "precision 32-true" in line]
+    assert not (tmp_path / "deltas").exists()
+
+
+def test_matrix_factorisation_trains_in_mixed_precision_as_in_full(tmp_path: Path) -> None:
+    updates = {}
+    for precision in ("32-true", "bf16-mixed"):
+        source = data()
+        module = FederatedMF(num_items=source.num_items, num_clients=source.num_clients, local=LocalTraining(epochs=2))
+        options = {"logger": False, "enable_checkpointing": False, "limit_val_batches": 0, "precision": precision}
+        trainer = Trainer(max_steps=1, accelerator="cpu", devices=1, default_root_dir=tmp_path, **options)  # type: ignore[arg-type]
+        trainer.fit(module, datamodule=source)
+        updates[precision] = module.round_record.update.deltas["item_embedding.weight"]
+    full, mixed = updates.values()
+    assert float(full.abs().max()) > 1e-3
+    torch.testing.assert_close(mixed, full, rtol=1e-3, atol=1e-3 * float(full.abs().max()))
