@@ -103,7 +103,7 @@ def reproduce(
     Args:
         config: a file of configs/paper.
         root: folder that holds the data sets.
-        data: only this data set.
+        data: only this data set; one that the table does not name too, where it says nothing of each by itself.
         victims: attack only so many victims, drawn at random.
         seeds: number of trainings, from seed 0 on.
         scale: ``paper`` for all clients of every data set.

@@ -89,11 +89,20 @@ class PaperExperiment(abc.ABC):
         """A data set by its folder name."""
 
     def names(self, choice: Choice) -> list[str]:
-        """The data sets to run: all of the table's, or the one that is asked for."""
+        """The data sets to run: all of the table's, or the one that is asked for.
+
+        Raises:
+            InputError: the table cannot be run on that one.
+        """
         if choice.data is None:
             return self.data
-        check_names("data set", [choice.data], self.data)
+        check_names("data set", [choice.data], self.known_data)
         return [choice.data]
+
+    @property
+    def known_data(self) -> Sequence[str]:
+        """Data sets that the table can be run on: its own, and others where it says nothing of each by itself."""
+        return self.data
 
     def make_attacks(self, names: Sequence[str] | None = None) -> list[Attack]:
         """The attacks, built; of those named, or all.

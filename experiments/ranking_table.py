@@ -1,6 +1,6 @@
 """What every table on rankings has in common: its data sets and its rankers."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from datamodules.letor import LETOR
@@ -45,6 +45,11 @@ class RankingTable(PaperExperiment):
         check_names("attack", list(self.attacks), list(attacks))
         check_names("data set", self.data, RANKING_DATA)
         check_names("ranker", self.rankers, list(RANKERS))
+
+    @property
+    def known_data(self) -> Sequence[str]:
+        """See `PaperExperiment.known_data`."""
+        return RANKING_DATA
 
     def source(self, data: str, root: str | None) -> RankingDataModule:
         """See `PaperExperiment.source`."""

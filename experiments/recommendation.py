@@ -1,7 +1,7 @@
 """RAIFLE's federated recommendation, tables V, VI, IX and XIII, as an experiment."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -91,6 +91,11 @@ class RecommendationExperiment(PaperExperiment):
     def known_attacks(self) -> Mapping[str, type[Attack]]:
         """See `PaperExperiment.known_attacks`."""
         return RECOMMENDER_ATTACKS
+
+    @property
+    def known_data(self) -> Sequence[str]:
+        """See `PaperExperiment.known_data`."""
+        return list(_DATA)
 
     def cells(self, choice: Choice) -> Iterator[PaperCell]:
         """See `PaperExperiment.cells`."""

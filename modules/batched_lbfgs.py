@@ -8,6 +8,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from attacks.progress import counted
+
 Objective = Callable[[Tensor], tuple[Tensor, Tensor]]
 """Losses ``(B,)`` and their gradients ``(B, N)`` at points ``(B, N)``."""
 _SUFFICIENT = 1e-4
@@ -33,7 +35,7 @@ def batched_lbfgs(
     loss, gradient = objective(point)
     pairs: list[tuple[Tensor, Tensor, Tensor]] = []
     scale = torch.ones_like(loss) / gradient.abs().sum(1).clamp(min=1)
-    for _ in range(max_iter):
+    for _ in counted(range(max_iter)):
         direction = -_two_loops(gradient, pairs, scale)
         slope = (direction * gradient).sum(1)
         uphill = slope >= 0

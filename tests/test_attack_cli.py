@@ -265,6 +265,18 @@ def test_what_a_table_gets_wrong_is_one_line_before_anything_is_trained(
     assert not (tmp_path / "out").exists()
 
 
+def test_a_table_is_run_on_another_data_set_of_its_kind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "t.yaml").write_text(TABLE.replace("data: [synthetic]", "data: [ml-100k]"))
+    command = ["reproduce", str(tmp_path / "t.yaml"), "--out", str(tmp_path / "out"), "--data"]
+    assert attack.main([*command, "synthetic"]) == 0
+    assert [(r.setting["data"], r.paper) for r in Run.read(tmp_path / "out/results.json").results] == [
+        ("synthetic", None)
+    ]
+    capsys.readouterr()
+    assert attack.main([*command, "MNIST"]) == 2
+    assert "data sets among ml-100k, steam-200k, synthetic; found MNIST" in capsys.readouterr().err
+
+
 def test_no_number_where_a_ranking_table_wants_a_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     columns = "rankers: [linear]\nclick_models: [informational]\nqueries: 4\nepsilons: [inf]\nusers: 10\n"
     text = (

@@ -28,6 +28,7 @@ from attacks.composition.simulation import (
     whole_counts,
 )
 from attacks.composition.view import AUXILIARY, Auxiliary, auxiliary, layer_change
+from attacks.progress import advance
 
 _FAR, _REACH, _LEAST = 0.3, 0.5, 1e-4
 """Weight of a shared simulation beside a local one: at the victim's own estimate, the L1 distance at which it has
@@ -129,6 +130,7 @@ class DecafMatch(CompositionAttack):
         sizes = view.example_counts[torch.arange(self.shared) % view.victims]
         compositions = random_compositions(self.shared, len(known.by_class), generator=generator)
         far = work.simulate(compositions, sizes)
+        advance(1 / (self.passes + 1))
         present = self._present(view, far, sizes)
         own = change_features(view, dict(view.deltas), work.probes)
         scales = block_scales(far.blocks)
@@ -137,11 +139,12 @@ class DecafMatch(CompositionAttack):
         tried = allowed | self._doubtful(far, told)
         centre = _as_shares(told.value, allowed)
         near: list[Simulations] = []
-        for _ in range(self.passes):
+        for done in range(1, self.passes + 1):
             near.append(work.around(centre, tried, self.local, self.spread))
             told = _regress_nearby(far, near, own, scales, centre)
             tried = allowed = present | (tried & self._significant(told, _LIKELY))
             centre = _as_shares(told.value, allowed)
+            advance((done + 1) / (self.passes + 1))
         present = present | (allowed & self._significant(told, _CERTAIN))
         centre = _as_shares(told.value, present)
         half = _WIDTH * told.error * (present & (present.sum(1, keepdim=True) > 1))
