@@ -16,9 +16,9 @@ from datamodules.plain_files import regular_file
 from datamodules.recording_format import (
     AUXILIARY,
     CLIENT,
-    JOURNALS,
     JournalLine,
     Manifest,
+    journals,
     read_journal,
     read_manifest,
 )
@@ -210,14 +210,14 @@ class Recording:
             return found
 
     def _journalled(self) -> dict[str, JournalLine]:
-        journals = sorted(self.directory.glob(JOURNALS))
-        if not journals:
+        files = journals(self.directory)
+        if not files:
             raise InputError(
                 expected="a journal of finished rounds",
                 found=f"none in {self.directory}",
                 way_out="The training ended before its first round was over: run it again.",
             )
-        lines = {line.file: line for journal in journals for line in read_journal(journal)}
+        lines = {line.file: line for journal in files for line in read_journal(journal)}
         for name, line in lines.items():
             path = self.directory / name
             if not path.is_file() or path.stat().st_size != line.bytes:

@@ -34,6 +34,7 @@ _LONGEST_JOURNAL = 2**30
 """Bytes; a line has some 150."""
 
 
+_JOURNAL = re.compile(r"journal(-\d{4,})?\.jsonl")
 _SHARD = re.compile(r"(rounds|truth)/\d{6,15}-\d{4,6}\.safetensors")
 
 
@@ -109,6 +110,11 @@ def shard_name(kind: str, round_number: int, rank: int) -> str:
 def journal_name(rank: int) -> str:
     """Path of a rank's journal."""
     return "journal.jsonl" if rank == 0 else f"journal-{rank:04d}.jsonl"
+
+
+def journals(directory: Path) -> list[Path]:
+    """The journals of every rank in a folder, in the order of their names; other files are none, however named."""
+    return sorted(path for path in directory.glob(JOURNALS) if _JOURNAL.fullmatch(path.name))
 
 
 def write_whole(path: Path, content: bytes) -> None:
