@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
 import yaml
 
@@ -172,7 +172,7 @@ def read_dump_manifest(path: Path) -> DumpManifest:
 class _Loader(yaml.SafeLoader):
     """Dates stay the texts that they are written as, and no key may stand twice."""
 
-    yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, Any]]]] = {
+    yaml_implicit_resolvers = {  # noqa: RUF012 - as its base class has it
         first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
@@ -205,7 +205,7 @@ def _check_releases(releases: Any) -> None:
     expected = "releases: a list of clip (above 0), noise_scale (0 or more) and parameters"
     _check(isinstance(releases, list | tuple), expected, releases)
     for release in releases:
-        whole = {"clip": None, "noise_scale": 0.0, "parameters": []}
+        whole: dict[str, Any] = {"clip": None, "noise_scale": 0.0, "parameters": []}
         _check(isinstance(release, Mapping) and is_release({**whole, **release}), expected, release)
 
 

@@ -87,6 +87,12 @@ def every(**change: Any) -> Callable[[dict[str, Any]], None]:
     return lambda content: [one.update(change) for one in content["rounds"][0]["clients"]]  # type: ignore[return-value]
 
 
+def huge(content: dict[str, Any]) -> None:
+    """More numbers than the files can hold."""
+    content.update(parameters={"w": [2**33]}, learner=None, holds="deltas")
+    content["rounds"][0]["model"] = None
+
+
 CASES: list[tuple[Callable[[dict[str, Any]], None], str]] = [
     (top(format=True), "format"),
     (top(data="x"), "data"),
@@ -94,7 +100,7 @@ CASES: list[tuple[Callable[[dict[str, Any]], None], str]] = [
     (top(parameters=[1, 2]), "parameters"),
     (top(parameters={"output.bias": [True]}), "shape"),
     (top(parameters={"output.bias": [10**30]}), "shape|manifest"),
-    (top(parameters={"w": [2**33]}, learner=None, holds="deltas"), "files of round 3"),
+    (huge, "files of round 3"),
     (top(rename={"output.bias": 5}), "rename"),
     (top(rename=["a"]), "rename"),
     (top(row_parameters=5), "row_parameters"),
