@@ -25,11 +25,17 @@ from torch import Tensor
 from datamodules.foreign_round import Sent
 from datamodules.foreign_system import System
 from datamodules.parameter_check import Shapes, named
+from datamodules.plain_files import strange_value
 from datamodules.recording_writer import RecordingWriter
 from errors import InputError
 from modules.recorded_learner import check_learner
 
 _PLAIN = (bool, int, float, str)
+
+
+def _is_plain(value: object) -> bool:
+    """Whether a setting can stand in a manifest."""
+    return isinstance(value, _PLAIN) and strange_value(value) is None
 
 
 class _Recorder:
@@ -51,12 +57,12 @@ class _Recorder:
         """Takes the global model of a round that begins; the first one makes the folder a recording."""
         self.model = model
         if self._writer is None:
-            settings = {name: value for name, value in vars(self.strategy).items() if isinstance(value, _PLAIN)}
+            settings = {name: value for name, value in vars(self.strategy).items() if _is_plain(value)}
             told = {
                 "system": "flower",
                 "strategy": f"{type(self.strategy).__module__}.{type(self.strategy).__qualname__}",
                 "settings": settings,
-                "config": {name: value for name, value in config.items() if isinstance(value, _PLAIN)},
+                "config": {name: value for name, value in config.items() if _is_plain(value)},
             }
             system = replace(
                 self.system,

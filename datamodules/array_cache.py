@@ -3,13 +3,16 @@
 import logging
 import os
 import tempfile
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from datamodules.array_files import DAMAGED, check_npz
+from datamodules.plain_files import regular_file, unpacked_limit
+from errors import InputError
 
 CACHE_VARIABLE = "FEDLEAK_CACHE"
 _logger = logging.getLogger(__name__)
@@ -28,11 +31,13 @@ def cache_folder() -> Path:
 def load_arrays(key: str) -> dict[str, npt.NDArray[Any]] | None:
     """The arrays kept under `key`; None where there are none or they are damaged (a zip file checks its sums)."""
     try:
-        with np.load(cache_folder() / f"{key}.npz", allow_pickle=False) as file:
+        path = cache_folder() / f"{key}.npz"
+        if not path.exists():
+            return None
+        check_npz(path, unpacked_limit(regular_file(path)))
+        with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
-    except FileNotFoundError:
-        return None
-    except (OSError, RuntimeError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    except (InputError, *DAMAGED) as error:
         _logger.info("The cache of %s cannot be read and is made anew: %s", key, error)
         return None
 

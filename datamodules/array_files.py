@@ -1,15 +1,40 @@
-"""Plain files of arrays, .npz or .safetensors; neither can hold code."""
+"""Plain files of arrays, .npz or .safetensors; neither can hold code, nor unpack to more than memory holds."""
 
+import lzma
+import math
 import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors.torch import load
 from torch import Tensor
 
+from datamodules.plain_files import regular_file, unpacked_limit
 from errors import InputError
+
+DAMAGED = (
+    OSError,
+    ValueError,
+    TypeError,
+    EOFError,
+    RuntimeError,
+    SyntaxError,
+    KeyError,
+    OverflowError,
+    MemoryError,
+    AttributeError,
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+)
+"""What numpy and zipfile raise on damaged, encrypted or foreign archives, their compression and their headers."""
+_HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
 
 
 def read_arrays(path: Path) -> dict[str, Tensor]:
@@ -19,16 +44,16 @@ def read_arrays(path: Path) -> dict[str, Tensor]:
         path: ``.npz`` (read without pickle) or ``.safetensors`` (whose names are kept in no order: they come sorted).
 
     Raises:
-        InputError: there is none, it is of another kind, damaged, or holds objects.
+        InputError: there is none, it is of another kind, damaged, holds objects, or unpacks to far more than its size.
     """
-    if not path.is_file():
-        raise InputError(expected=f"the file {path.name}", found=f"nothing at {path}", way_out="Mend the manifest.")
+    size = regular_file(path, way_out="Correct the manifest, or put the file there.")
     try:
         if path.suffix == ".safetensors":
-            return dict(load_file(path))
+            return dict(load(path.read_bytes()))
         if path.suffix == ".npz":
+            check_npz(path, unpacked_limit(size))
             return _npz(path)
-    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile, SafetensorError) as error:
+    except (*DAMAGED, SafetensorError) as error:
         raise InputError(
             expected=f"arrays of numbers in {path.name}",
             found=f"{error} at {path}",
@@ -44,8 +69,29 @@ def keeps_order(path: Path) -> bool:
     return path.suffix == ".npz"
 
 
+def check_npz(path: Path, most: int) -> None:
+    """Refuses an archive whose arrays are larger than a bound or than their members, before memory is taken for them.
+
+    Args:
+        path: of the archive.
+        most: bytes of all arrays together.
+
+    Raises:
+        ValueError: an array is too large, of objects, or there twice.
+    """
+    with zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+        if len({member.filename for member in members}) < len(members):
+            raise ValueError("an array of the same name twice")
+        if sum(member.file_size for member in members) > most:
+            raise ValueError(f"arrays of more than {most} bytes, packed into {path.stat().st_size}")
+        for member in members:
+            with archive.open(member) as file:
+                shape, _, dtype = _HEADERS[np.lib.format.read_magic(file)](file)
+            if dtype.hasobject or math.prod(shape) * dtype.itemsize > member.file_size or min(shape, default=0) < 0:
+                raise ValueError(f"{member.filename[:60]!r} with a header of another size than its numbers")
+
+
 def _npz(path: Path) -> dict[str, Tensor]:
     with np.load(path, allow_pickle=False) as file:
-        if not isinstance(file, np.lib.npyio.NpzFile):
-            raise ValueError("a single array without a name")
         return {name: torch.from_numpy(np.asarray(file[name], order="C")) for name in file.files}

@@ -12,11 +12,12 @@ from datamodules.text_rows import BadRows, Unparsable, read_csv
 from errors import InputError
 
 PAGE = "https://www.kaggle.com/datasets/rtatman/blog-authorship-corpus"
-_COLUMNS = {"id": r"\d+", "date": None, "text": None}
-_NAME = re.compile(r"(\d+)\.[^.]*\.[^.]*\.[^.]*\.[^.]*\.xml")
+_COLUMNS = {"id": r"[0-9]{1,18}", "date": None, "text": None}
+_NAME = re.compile(r"([0-9]{1,18})\.[^.]*\.[^.]*\.[^.]*\.[^.]*\.xml")
 """Blogger, gender, age, topic and sign."""
-_DATE = re.compile(r"<date>(.*?)</date>", re.DOTALL)
-_POST = re.compile(r"\s*<post>((?:(?!<post>|<date>).)*)</post>", re.DOTALL)
+_DATE, _DATE_END, _POST, _POST_END = "<date>", "</date>", "<post>", "</post>"
+_NEXT = re.compile(f"{_POST}|{_DATE}")
+_SPACE = re.compile(r"\s*")
 
 
 def read_blog_csv(path: Path, *, bad_rows: BadRows) -> Posts:
@@ -74,13 +75,28 @@ def read_blog_xml(folder: Path, *, bad_rows: BadRows) -> Posts:
 
 
 def _entries(content: str, unparsable: Unparsable) -> Iterator[tuple[str, str]]:
-    """Date and text of every post of a file."""
-    for date in _DATE.finditer(content):
-        post = _POST.match(content, date.end())
-        if post is None:
-            unparsable.add(content.count("\n", 0, date.start()) + 1)
+    """Date and text of every post of a file, in one pass: a post ends with its last end before the next begins."""
+    end, line, counted = 0, 1, 0
+    while (begin := content.find(_DATE, end)) >= 0 and (close := content.find(_DATE_END, begin)) >= 0:
+        end = close + len(_DATE_END)
+        text = _post_at(content, end)
+        if text is None:
+            line, counted = line + content.count("\n", counted, begin), begin
+            unparsable.add(line)
         else:
-            yield date[1], post[1].strip()
+            yield content[begin + len(_DATE) : close], text.strip()
+
+
+def _post_at(content: str, place: int) -> str | None:
+    """The post that begins behind a place, None where another thing does or it has no end."""
+    space = _SPACE.match(content, place)
+    begin = place if space is None else space.end()
+    if not content.startswith(_POST, begin):
+        return None
+    begin += len(_POST)
+    following = _NEXT.search(content, begin)
+    close = content.rfind(_POST_END, begin, len(content) if following is None else following.start())
+    return None if close < 0 else content[begin:close]
 
 
 def _decoded(path: Path) -> str:

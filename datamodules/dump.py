@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -12,9 +13,14 @@ from datamodules.array_files import keeps_order, read_arrays
 from datamodules.dump_manifest import DumpClient, DumpManifest, DumpRound, read_dump_manifest
 from datamodules.foreign_round import Sent
 from datamodules.foreign_system import System
+from datamodules.plain_files import inside, regular_file
 from errors import InputError
 
 _SERVED = "served"
+_MOST_OF_ROUND = 2**30
+"""Bytes that a round's parameters may take however small its files are."""
+_MOST_OF_SIZE = 20
+"""Times the size of its files that a larger round may take."""
 
 
 class Dump:
@@ -57,6 +63,7 @@ class Dump:
 
     def sent(self, one: DumpRound) -> Iterator[Sent]:
         """What the clients of a round sent, read one after the other."""
+        self._check_size(one)
         stacked = None if one.file is None else self._parameters(one.file)
         for place, client in enumerate(one.clients):
             if stacked is not None:
@@ -68,14 +75,14 @@ class Dump:
                 client=client.client,
                 examples=client.examples,
                 arrays=arrays,
-                served=None if served is None else served.long().flatten(),
+                served=None if served is None else self._served(served, where),
                 truth=self._truth(client),
                 where=where,
             )
 
     def _parameters(self, name: str) -> dict[str, Tensor]:
         """A file's arrays under the recording's names."""
-        path = self.path.parent / name
+        path = inside(self.path.parent, name, what="arrays")
         arrays = read_arrays(path)
         if not keeps_order(path):
             known = [key for key in self.manifest.parameters if key in arrays]
@@ -92,16 +99,38 @@ class Dump:
                 )
         return {name: value[place] for name, value in stacked.items()}
 
+    def _check_size(self, one: DumpRound) -> None:
+        """Refuses a round that takes more memory than its files can hold numbers."""
+        names = [name for name in (one.file, *(client.file for client in one.clients)) if name is not None]
+        sizes = [regular_file(inside(self.path.parent, name, what="arrays")) for name in names]
+        dense = [shape for name, shape in self.manifest.parameters.items() if name not in self.manifest.row_parameters]
+        needed = 4 * len(one.clients) * sum(map(math.prod, dense))
+        if needed > max(_MOST_OF_ROUND, _MOST_OF_SIZE * sum(sizes)):
+            raise InputError(
+                expected=f"files of round {one.round} with {needed} bytes of parameters",
+                found=f"{sum(sizes)} bytes in {len(names)} files",
+                way_out="Correct the shapes in the manifest.",
+            )
+
+    def _served(self, served: Tensor, where: str) -> Tensor:
+        if served.dim() != 1 or served.is_floating_point() or served.is_complex() or served.dtype == torch.bool:
+            raise InputError(
+                expected=f"{_SERVED!r} as whole numbers (R,)",
+                found=f"{served.dtype} of shape {tuple(served.shape)} in {where}",
+                way_out="Give the numbers of the items that this client was served.",
+            )
+        return served.long()
+
     def _truth(self, client: DumpClient) -> dict[str, Tensor]:
         if isinstance(client.truth, str):
-            return read_arrays(self.path.parent / client.truth)
+            return read_arrays(inside(self.path.parent, client.truth, what="truth"))
         try:
             return {name: torch.as_tensor(value) for name, value in client.truth.items()}
-        except (AttributeError, TypeError, ValueError) as error:
+        except (AttributeError, TypeError, ValueError, RuntimeError, OverflowError) as error:
             raise InputError(
                 expected="truth as numbers by name, or the name of a file",
                 found=f"{error} of client {client.client}",
-                way_out="Mend the manifest.",
+                way_out="Correct the manifest.",
             ) from None
 
     def _auxiliary(self) -> dict[str, Tensor]:
@@ -114,4 +143,4 @@ class Dump:
 
     @functools.cached_property
     def _auxiliary_file(self) -> dict[str, Tensor]:
-        return read_arrays(self.path.parent / str(self.manifest.auxiliary))
+        return read_arrays(inside(self.path.parent, self.manifest.auxiliary, what="auxiliary data"))

@@ -9,10 +9,14 @@ from typing import Any, TypeVar, get_args
 import yaml
 
 from datamodules.foreign_system import Holds
+from datamodules.manifest_fields import is_release, is_shape, is_whole
+from datamodules.plain_files import read_bounded, strange_value
 from errors import InputError
 
 FORMAT = 1
 _WAY_OUT = "docs/recording-format.md has an example."
+_MOST = 2**48
+_LAST = 10**9
 Made = TypeVar("Made")
 
 
@@ -32,6 +36,14 @@ class DumpClient:
     file: str | None = None
     truth: Mapping[str, Any] | str = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Refuses what is of another kind."""
+        where = f"of client {self.client[:100]}"
+        _check(is_whole(self.examples, 0, _MOST), f"the number of examples {where}", repr(self.examples))
+        _check(self.file is None or type(self.file) is str, f"the name of a file {where}", repr(self.file))
+        right = isinstance(self.truth, Mapping | str)
+        _check(right, f"truth as numbers by name, or the name of a file, {where}", repr(self.truth))
+
 
 @dataclass(frozen=True, kw_only=True)
 class DumpRound:
@@ -48,6 +60,12 @@ class DumpRound:
     clients: Sequence[DumpClient]
     model: str | None = None
     file: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuses what is of another kind."""
+        _check(is_whole(self.round, 0, _LAST), f"a round's number, at most {_LAST}", repr(self.round))
+        for name in (self.model, self.file):
+            _check(name is None or type(name) is str, f"the name of a file of round {self.round}", repr(name))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,20 +99,32 @@ class DumpManifest:
     system: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuses what contradicts itself."""
-        _check(self.format == FORMAT, f"a dump of format {FORMAT}", f"format {self.format!r}")
+        """Refuses what is of another kind, or contradicts itself."""
+        _check(
+            type(self.format) is int and self.format == FORMAT, f"a dump of format {FORMAT}", f"format {self.format!r}"
+        )
         _check(self.holds in get_args(Holds), f"holds among {', '.join(get_args(Holds))}", repr(self.holds))
-        _check(isinstance(self.data, Mapping) and "name" in self.data, "data with a name", repr(self.data))
-        _check(bool(self.parameters), "parameters: a shape by name", repr(self.parameters))
+        right = _is_texts(self.data) and bool(self.data.get("name"))
+        _check(right, "data with a name, as texts by key", repr(self.data))
+        _check(isinstance(self.parameters, Mapping) and self.parameters, "parameters: a shape by name", self.parameters)
         for name, shape in self.parameters.items():
-            right = isinstance(shape, list | tuple) and all(isinstance(n, int) and n >= 0 for n in shape)
-            _check(right, f"the shape of {name!r} as a list of whole numbers", repr(shape))
+            _check(
+                bool(name) and is_shape(shape), f"the shape of {name!r} as a list of whole numbers above 0", repr(shape)
+            )
+        _check(_is_texts(self.rename) and all(self.rename.values()), "rename: names by name", self.rename)
+        _check(_is_names(self.row_parameters), "row_parameters: a list of names", self.row_parameters)
+        _check(self.auxiliary is None or type(self.auxiliary) is str, "auxiliary: the name of a file", self.auxiliary)
+        _check(isinstance(self.system, Mapping), "system: anything by key", self.system)
+        _check(self.learner is None or isinstance(self.learner, Mapping), "a learner, or null", self.learner)
+        _check_releases(self.releases)
         for name in (*self.rename, *self.row_parameters):
             _check(name in self.parameters, f"names among {', '.join(self.parameters)}", repr(name))
+        for name in self.row_parameters:
+            _check(len(self.parameters[name]) > 1, f"{name!r} as a table of several rows", self.parameters[name])
         renamed = [self.recorded_name(name) for name in self.parameters]
         _check(len(set(renamed)) == len(renamed), "each name once after renaming", ", ".join(renamed))
         numbers = [one.round for one in self.rounds]
-        _check(len(set(numbers)) == len(numbers) and min(numbers, default=-1) >= 0, "rounds, each once", str(numbers))
+        _check(len(set(numbers)) == len(numbers) and bool(numbers), "rounds, each once", str(numbers))
         for one in self.rounds:
             self._check_files(one)
 
@@ -109,6 +139,8 @@ class DumpManifest:
             f"the global model before round {one.round}: its clients' models or a learner mean nothing without it",
             "none",
         )
+        files = [client.file for client in one.clients if client.file is not None]
+        _check(len(set(files)) == len(files), f"a file of its own for each client of round {one.round}", "one twice")
         for client in one.clients:
             right = (client.file is None) != (one.file is None)
             _check(right, f"a file of round {one.round} or one of each client", f"client {client.client}: {client}")
@@ -120,23 +152,61 @@ def read_dump_manifest(path: Path) -> DumpManifest:
     Raises:
         InputError: it is missing, no YAML or JSON, or has an unknown, missing or wrong key.
     """
+    text = read_bounded(path, way_out=_WAY_OUT)
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.load(text.decode("utf-8"), _Loader)
+        problem = strange_value(content)
+        if problem is not None:
+            raise ValueError(problem)
         rounds = [
             _made(DumpRound, {**one, "clients": [_client(client) for client in one["clients"]]})
             for one in content["rounds"]
         ]
         return _made(DumpManifest, {**content, "rounds": rounds})
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, TypeError, KeyError, AttributeError) as error:
+    except (yaml.YAMLError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise InputError(
             expected="the manifest of a dump", found=f"{_short(error)} in {path}", way_out=_WAY_OUT
         ) from None
 
 
+class _Loader(yaml.SafeLoader):
+    """Dates stay the texts that they are written as, and no key may stand twice."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - as its base class has it
+        first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        """See `yaml.SafeLoader`."""
+        names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        twice = [name for name in names if names.count(name) > 1] if len(set(names)) < len(names) else []
+        if twice:
+            raise ValueError(f"the key {twice[0]!r} twice in line {node.start_mark.line + 1}")
+        return super().construct_mapping(node, deep)
+
+
 def _client(content: Mapping[str, Any]) -> DumpClient:
-    made = _made(DumpClient, {**content, "client": str(content["client"])})
-    _check(isinstance(made.examples, int), f"the number of examples of client {made.client}", repr(made.examples))
-    return made
+    name = content["client"]
+    _check(type(name) in (str, int) and name != "", "a client's name", repr(name))
+    return _made(DumpClient, {**content, "client": str(name)})
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(type(text) is str for text in value.values())
+
+
+def _is_names(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(type(name) is str for name in value)
+
+
+def _check_releases(releases: Any) -> None:
+    """A key that is not known would be noise that nobody counts."""
+    expected = "releases: a list of clip (above 0), noise_scale (0 or more) and parameters"
+    _check(isinstance(releases, list | tuple), expected, releases)
+    for release in releases:
+        whole: dict[str, Any] = {"clip": None, "noise_scale": 0.0, "parameters": []}
+        _check(isinstance(release, Mapping) and is_release({**whole, **release}), expected, release)
 
 
 def _made(kind: type[Made], content: Mapping[str, Any]) -> Made:
@@ -150,6 +220,6 @@ def _short(error: BaseException) -> str:
     return f"no {error}" if isinstance(error, KeyError) else " ".join(str(error).split())
 
 
-def _check(right: bool, expected: str, found: str) -> None:
+def _check(right: object, expected: str, found: object) -> None:
     if not right:
-        raise InputError(expected=expected, found=f"{found} in the manifest", way_out=_WAY_OUT)
+        raise InputError(expected=expected, found=f"{str(found)[:200]} in the manifest", way_out=_WAY_OUT)

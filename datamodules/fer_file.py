@@ -1,5 +1,6 @@
 """Reading FER-2013's CSV files: a class, 48 x 48 pixels as words, and the part that an image belongs to."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from datamodules.ratings_file import sha256_of
 from errors import InputError
 
 SIZE = 48
+_PIXEL = frozenset("0123456789 ")
 _PARTS = ("Training", "PublicTest", "PrivateTest")
 _CLASS_OF_CODE = np.array([0, 1, 2, 3, 5, 6, 4])
 """The files count angry, disgust, fear, happy, sad, surprise, neutral; the folders come in alphabetical order."""
@@ -58,11 +60,22 @@ def read_fer(path: Path, layout: FerLayout) -> tuple[Tensor, Tensor, Tensor]:
     """
     key = f"fer1-{layout.file}-{sha256_of(path)}"
     arrays = load_arrays(key)
-    if arrays is None or arrays.keys() != {"images", "labels", "training"}:
+    if arrays is None or not _is_whole(arrays):
         arrays = _parse(path, layout)
         store_arrays(key, arrays)
     images, labels, training = (torch.from_numpy(arrays[name]) for name in ("images", "labels", "training"))
     return images, labels, training
+
+
+def _is_whole(arrays: Mapping[str, npt.NDArray[np.generic]]) -> bool:
+    """Whether a cache holds what `_parse` makes."""
+    if arrays.keys() != {"images", "labels", "training"}:
+        return False
+    images, labels, training = (arrays[name] for name in ("images", "labels", "training"))
+    count = len(images) if images.ndim else 0
+    shapes = images.shape == (count, 1, SIZE, SIZE) and labels.shape == training.shape == (count,)
+    types = [str(array.dtype) for array in (images, labels, training)] == ["uint8", "int64", "bool"]
+    return bool(shapes and types and np.isin(labels, _CLASS_OF_CODE).all())
 
 
 def _parse(path: Path, layout: FerLayout) -> dict[str, npt.NDArray[np.generic]]:
@@ -96,7 +109,7 @@ def _parse(path: Path, layout: FerLayout) -> dict[str, npt.NDArray[np.generic]]:
 
 def _pixels(path: Path, row: int, words: str) -> npt.NDArray[np.uint8]:
     try:
-        values = np.array(words.split(), dtype=np.int64)
+        values = np.array(words.split() if set(words) <= _PIXEL else (), dtype=np.int64)
     except (ValueError, OverflowError):
         values = np.empty(0, np.int64)
     if len(values) != SIZE**2 or values.min() < 0 or values.max() > 255:

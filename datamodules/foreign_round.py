@@ -48,11 +48,8 @@ class Round:
         self.served: list[Tensor] = []
         self.truths: list[Mapping[str, Tensor]] = []
         self.rows: dict[str, list[Tensor]] = {name: [] for name in system.row_parameters}
-        self.dense = {
-            name: torch.empty(clients, *shape)
-            for name, shape in system.parameters.items()
-            if name not in system.row_parameters
-        }
+        self.clients = clients
+        self.dense: dict[str, Tensor] = {}
 
     def add(self, one: Sent) -> None:
         """Takes what a client sent.
@@ -75,6 +72,8 @@ class Round:
             if parameter in self.rows:
                 self.rows[parameter].append(self._rows(parameter, value, one.served))
             else:
+                if not place:
+                    self.dense[parameter] = torch.empty(self.clients, *value.shape)
                 self.dense[parameter][place] = self._delta(value, self.model.get(parameter))
         self.names[name] = one.client
         self.counts.append(one.examples)
@@ -86,7 +85,8 @@ class Round:
         """Tables come whole, or as the rows of the served items."""
         shapes = {name: tuple(shape) for name, shape in self.system.parameters.items()}
         for name in self.rows:
-            if one.served is not None and len(one.arrays.get(name, ())) == len(one.served) != shapes[name][0]:
+            rows = one.arrays[name].shape[:1] if name in one.arrays else ()
+            if one.served is not None and rows == (len(one.served),) != shapes[name][:1]:
                 shapes[name] = (len(one.served), *shapes[name][1:])
         return shapes
 
@@ -119,7 +119,14 @@ class Round:
             items = min(int(self.system.parameters[name][0]) for name in self.rows)
             if one.served.numel() and not 0 <= int(one.served.min()) <= int(one.served.max()) < items:
                 raise InputError(
-                    expected=f"served items from 0 to {items - 1}", found=f"others in {where}", way_out="Mend them."
+                    expected=f"served items from 0 to {items - 1}", found=f"others in {where}", way_out="Correct them."
+                )
+        for key, value in one.truth.items():
+            if not key or "/" in key or key in ("clients", "offsets") or value.is_complex():
+                raise InputError(
+                    expected="truth as real numbers under plain names",
+                    found=f"{key[:60]!r} in {where}",
+                    way_out="Give class_counts of the client, or labels of the served items.",
                 )
         if self.truths and one.truth.keys() != self.truths[0].keys():
             raise InputError(

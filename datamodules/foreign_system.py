@@ -1,5 +1,6 @@
 """What is public of another system's training, and its manifest."""
 
+import dataclasses
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +9,9 @@ from typing import Any, Literal
 
 from torch import Tensor
 
+from datamodules.manifest_fields import check_fields
 from datamodules.parameter_check import Shapes
+from datamodules.plain_files import strange_value
 from datamodules.recording_format import Manifest
 from errors import InputError
 
@@ -51,16 +54,16 @@ def manifest_of(system: System, auxiliary: bytes | None) -> Manifest:
         auxiliary: what is written as its auxiliary data.
 
     Raises:
-        InputError: it names a parameter that it does not have.
+        InputError: it names a parameter that it does not have, or holds what a manifest cannot.
     """
     unknown = [name for name in system.row_parameters if name not in system.parameters]
     releases = [_release(release, list(system.parameters)) for release in system.releases]
     unknown += [name for release in releases for name in release["parameters"] if name not in system.parameters]
     if unknown:
         raise InputError(
-            expected=f"parameters among {', '.join(system.parameters)}", found=unknown[0], way_out="Mend that name."
+            expected=f"parameters among {', '.join(system.parameters)}", found=unknown[0], way_out="Correct that name."
         )
-    return Manifest(
+    manifest = Manifest(
         parameters={n: {"shape": list(shape), "dtype": "float32"} for n, shape in system.parameters.items()},
         row_parameters=list(system.row_parameters),
         learner=None if system.learner is None else dict(system.learner),
@@ -72,6 +75,15 @@ def manifest_of(system: System, auxiliary: bytes | None) -> Manifest:
         commit=None,
         auxiliary=None if auxiliary is None else hashlib.sha256(auxiliary).hexdigest(),
     )
+    problem = strange_value(dataclasses.asdict(manifest))
+    if problem is not None:
+        raise InputError(
+            expected="a description of the system as texts, numbers, lists and mappings with texts as keys",
+            found=problem,
+            way_out="Write that value as a text.",
+        )
+    check_fields(dataclasses.asdict(manifest), where="the description of the system")
+    return manifest
 
 
 def _release(given: Mapping[str, Any], everything: list[str]) -> dict[str, Any]:
@@ -84,5 +96,5 @@ def _release(given: Mapping[str, Any], everything: list[str]) -> dict[str, Any]:
         }
     except (AttributeError, TypeError, ValueError) as error:
         raise InputError(
-            expected="releases with clip, noise_scale and parameters", found=str(error), way_out="Mend that release."
+            expected="releases with clip, noise_scale and parameters", found=str(error), way_out="Correct that release."
         ) from None

@@ -16,6 +16,8 @@ from torch import Tensor
 from tqdm import tqdm
 
 from datamodules.array_cache import load_arrays, store_arrays
+from datamodules.array_files import DAMAGED
+from datamodules.plain_files import MOST_UNPACKED, read_bounded, regular_file
 from errors import InputError
 
 SUFFIXES = (".jpg", ".jpeg", ".png")
@@ -30,9 +32,10 @@ def trees(folder: Path) -> list[Traversable]:
     """
     found: list[Traversable] = [folder]
     for path in sorted(folder.glob("*.zip")):
+        regular_file(path)
         try:
             found.append(zipfile.Path(path))
-        except (OSError, zipfile.BadZipFile) as error:
+        except DAMAGED as error:
             raise InputError(
                 expected=f"a whole zip file {path.name}", found=f"{error} at {path}", way_out="Fetch it again."
             ) from error
@@ -84,8 +87,9 @@ def read_images(files: Sequence[Traversable], shape: tuple[int, int, int], *, re
         digest.update(hashlib.sha256(_bytes(file)).digest())
     key = "images1-" + "x".join(map(str, shape)) + f"-{'resized' if resized else 'exact'}-{digest.hexdigest()}"
     arrays = load_arrays(key)
-    if arrays is not None and arrays.keys() == {"images"} and arrays["images"].shape == (len(files), *shape):
-        return torch.from_numpy(arrays["images"])
+    kept = None if arrays is None or arrays.keys() != {"images"} else arrays["images"]
+    if kept is not None and kept.shape == (len(files), *shape) and kept.dtype == np.uint8:
+        return torch.from_numpy(kept)
     images = np.empty((len(files), *shape), dtype=np.uint8)
 
     def read(number: int) -> None:
@@ -108,7 +112,7 @@ def open_image(file: Traversable, channels: int = 3) -> Image.Image:
     try:
         with Image.open(io.BytesIO(content), formats=("JPEG", "PNG")) as opened:
             return opened.convert(_MODES[channels])
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+    except (*DAMAGED, Image.DecompressionBombError) as error:
         raise InputError(
             expected="a whole JPEG or PNG image",
             found=f"{len(content)} bytes that are none at {file}",
@@ -131,9 +135,15 @@ def _decode(file: Traversable, shape: tuple[int, int, int], *, resized: bool) ->
 
 
 def _bytes(file: Traversable) -> bytes:
+    if isinstance(file, Path):
+        return read_bounded(file, most=MOST_UNPACKED, way_out="Fetch it again.")
     try:
-        return file.read_bytes()
-    except (OSError, zipfile.BadZipFile, EOFError, io.UnsupportedOperation) as error:
+        with file.open("rb") as opened:
+            content = opened.read(MOST_UNPACKED + 1)
+        if len(content) > MOST_UNPACKED:
+            raise ValueError(f"more than {MOST_UNPACKED} bytes")
+        return content
+    except DAMAGED as error:
         raise InputError(
             expected=f"a readable file {file.name}", found=f"{error} at {file}", way_out="Fetch it again."
         ) from error

@@ -9,11 +9,13 @@ import numpy as np
 
 from datamodules.download import Archive, by_hand, fetch_archive
 from datamodules.interactions import Interactions, unique_interactions
-from datamodules.ratings_file import read_ratings, sha256_of
+from datamodules.ratings_file import read_ratings, sha256_of, warn_of_other
 from datamodules.recommendation import RecommenderDataModule
 
 Variant = Literal["ml-100k", "ml-1m", "ml-latest-small"]
 Preferences = Literal["interacted", "liked"]
+STARS = (0.5, 5.0)
+"""The fewest and the most stars of a rating."""
 LIKED = 4.0
 """Stars from which a rating says that a user liked the film."""
 _PAGE = "https://grouplens.org/datasets/movielens/"
@@ -25,6 +27,7 @@ class _Layout:
     separator: str
     header: bool = False
     archive: Archive | None = None
+    sha256: str | None = None
 
 
 _LAYOUTS: dict[str, _Layout] = {
@@ -34,6 +37,7 @@ _LAYOUTS: dict[str, _Layout] = {
         archive=Archive(
             "https://files.grouplens.org/datasets/movielens/ml-100k.zip", "0e33842e24a9c977be4e0107933c0723", 4924029
         ),
+        sha256="06416e597f82b7342361e41163890c81036900f418ad91315590814211dca490",
     ),
     "ml-1m": _Layout(
         "ratings.dat",
@@ -89,8 +93,14 @@ class MovieLens(RecommenderDataModule):
         layout = _LAYOUTS[self.variant]
         columns = ["user", "item", "rating", "time"]
         frame = read_ratings(
-            self._path, columns=columns, numeric=columns, separator=layout.separator, header=layout.header
+            self._path,
+            columns=columns,
+            whole=["user", "item", "time"],
+            numeric={"rating": STARS},
+            separator=layout.separator,
+            header=layout.header,
         )
+        warn_of_other(self._path, layout.sha256, self.fingerprint["sha256"])
         users, user = np.unique(frame["user"].to_numpy(dtype=np.int64), return_inverse=True)
         items, item = np.unique(frame["item"].to_numpy(dtype=np.int64), return_inverse=True)
         time = frame["time"].to_numpy(dtype=np.int64)

@@ -19,7 +19,8 @@ _PAGE = "https://github.com/coallaoh/PIPA_dataset"
 _COLUMNS = ["photoset", "photo", "xmin", "ymin", "width", "height", "identity", "subset"]
 SUBSETS = ("leftover", "train", "val", "test")
 """Folders of the photographs, by the number in the list's last column."""
-_NUMBER = r"\d+"
+_NUMBER = r"[0-9]{1,18}"
+_SCORE = r"(?:[0-9]{1,9}(?:\.[0-9]*)?|\.[0-9]+)(?:e-[0-9]{1,3})?"
 
 
 def read_annotations(path: Path) -> pd.DataFrame:
@@ -30,8 +31,7 @@ def read_annotations(path: Path) -> pd.DataFrame:
     Raises:
         InputError: the file is missing or broken; the line is named.
     """
-    frame = read_ratings(path, columns=_COLUMNS, numeric=["photoset", "photo", "subset"], separator=" ")
-    frame = frame.astype({"photoset": np.int64, "photo": np.int64, "subset": np.int64})
+    frame = read_ratings(path, columns=_COLUMNS, whole=["photoset", "photo", "subset"], separator=" ")
     wrong = ~frame["subset"].between(0, len(SUBSETS) - 1)
     if wrong.any():
         raise InputError(
@@ -62,9 +62,7 @@ def read_pipa(root: Path, *, least_score: float, bad_rows: BadRows) -> TaggedPho
     bad = Unparsable()
     authors = _table(folder / "authors.csv", {"photo_id": _NUMBER, "author": r".+"}, bad_rows, bad)
     author_of = dict(zip(map(int, authors["photo_id"]), authors["author"], strict=True))
-    found = _table(
-        folder / "labels.csv", {"photo_id": _NUMBER, "label": r".+", "score": r"[0-9.]+(e-\d+)?"}, bad_rows, bad
-    )
+    found = _table(folder / "labels.csv", {"photo_id": _NUMBER, "label": r".+", "score": _SCORE}, bad_rows, bad)
     tags = dict[int, set[str]]()
     for photo, label, score in zip(map(int, found["photo_id"]), found["label"], found["score"], strict=True):
         if float(score) >= least_score:

@@ -1,23 +1,43 @@
 """Reading a ratings file: pandas does the parsing, and what is wrong is said with its line."""
 
+import csv
 import hashlib
+import logging
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from errors import InputError
 
+_logger = logging.getLogger(__name__)
+_DIGITS = frozenset("0123456789")
+_LONGEST_WHOLE = 18
+"""Digits of a whole number below 2^63."""
+_MORE = "_more"
+"""What a line has beside its columns."""
+
 
 def read_ratings(
-    path: Path, *, columns: list[str], numeric: list[str], separator: str, header: bool = False, encoding: str = "utf-8"
+    path: Path,
+    *,
+    columns: list[str],
+    whole: Sequence[str] = (),
+    numeric: Mapping[str, tuple[float, float]] = MappingProxyType({}),
+    separator: str,
+    header: bool = False,
+    encoding: str = "utf-8",
 ) -> pd.DataFrame:
-    """Reads a delimited file.
+    """Reads a delimited file; where the delimiter is a comma, fields may be quoted.
 
     Args:
         path: the file.
         columns: names of its columns in order.
-        numeric: those that must hold numbers.
+        whole: those that hold whole numbers from 0, such as identifiers; read as int64, never through a float.
+        numeric: those that hold other numbers, with the least and the largest.
         separator: between two fields.
         header: whether the first line names the columns.
         encoding: of the text.
@@ -36,8 +56,10 @@ def read_ratings(
         frame = pd.read_csv(
             path,
             sep=separator,
-            names=columns,
-            header=0 if header else None,
+            names=[*columns, _MORE],
+            quoting=csv.QUOTE_MINIMAL if separator == "," else csv.QUOTE_NONE,
+            header=None,
+            skiprows=1 if header else 0,
             dtype=str,
             engine="c" if len(separator) == 1 else "python",
             keep_default_na=False,
@@ -48,20 +70,37 @@ def read_ratings(
         )
     except pd.errors.EmptyDataError:
         raise _empty(path) from None
-    except pd.errors.ParserError as error:
+    except (pd.errors.ParserError, csv.Error) as error:
         raise _broken(path, columns, separator, str(error).strip()) from None
     if frame.empty:
         raise _empty(path)
     _check_fields(frame, path, columns, separator, first_line=2 if header else 1)
-    for name in numeric:
-        frame[name] = _numbers(frame, name, path, first_line=2 if header else 1)
-    return frame
+    first_line = 2 if header else 1
+    for name in whole:
+        frame[name] = _whole(frame[name], path, first_line)
+    for name, limits in numeric.items():
+        frame[name] = _numbers(frame[name], limits, path, first_line)
+    return frame[columns]
 
 
 def sha256_of(path: Path) -> str:
     """Hash of a file's content."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def warn_of_other(path: Path, published: str | None, found: str) -> None:
+    """Says that a file has other bytes than its owners publish, which is no error: it may be a part of theirs.
+
+    Args:
+        path: of the file.
+        published: hash of the published file, None where it is not known.
+        found: hash of this one.
+    """
+    if published is not None and found != published:
+        _logger.warning(
+            "%s is not the published file: its sha256 begins with %s, not %s.", path, found[:12], published[:12]
+        )
 
 
 def check_encoding(path: Path, encoding: str) -> None:
@@ -83,23 +122,48 @@ def check_encoding(path: Path, encoding: str) -> None:
 
 
 def _check_fields(frame: pd.DataFrame, path: Path, columns: list[str], separator: str, *, first_line: int) -> None:
-    missing = frame.isna().to_numpy().any(axis=1)
+    missing = frame[columns].isna().to_numpy().any(axis=1)
     if missing.any():
-        line = int(np.argmax(missing)) + first_line
-        raise _broken(path, columns, separator, f"too few fields in line {line}")
+        raise _broken(path, columns, separator, f"too few fields in line {int(np.argmax(missing)) + first_line}")
+    more = frame[_MORE].notna().to_numpy()
+    if more.any():
+        raise _broken(path, columns, separator, f"too many fields in line {int(np.argmax(more)) + first_line}")
+    if separator == ",":
+        for name in columns:
+            broken = frame[name].str.contains("\n", regex=False).to_numpy(dtype=bool)
+            if broken.any():
+                line = int(np.argmax(broken)) + first_line
+                raise _broken(path, columns, separator, f"a quotation mark that is not closed in line {line}")
 
 
-def _numbers(frame: pd.DataFrame, name: str, path: Path, *, first_line: int) -> "pd.Series[float]":
-    values = pd.to_numeric(frame[name], errors="coerce")
-    bad = ~np.isfinite(values.to_numpy(dtype=float))
-    if bad.any():
-        position = int(np.argmax(bad))
-        raise InputError(
-            expected=f"a number as {name}",
-            found=f"{frame[name].iloc[position]!r} in line {position + first_line} of {path}",
-            way_out="Mend the line, or fetch the file again.",
-        )
-    return values
+def _whole(texts: "pd.Series[str]", path: Path, first_line: int) -> "pd.Series[int]":
+    if not set("".join(texts)) <= _DIGITS or int(texts.str.len().max()) > _LONGEST_WHOLE:
+        wrong = ~texts.str.fullmatch(rf"[0-9]{{1,{_LONGEST_WHOLE}}}").to_numpy(dtype=bool)
+        raise _no_number(texts, wrong, f"a whole number from 0 as {texts.name}", path, first_line)
+    return texts.astype(np.int64)
+
+
+def _numbers(texts: "pd.Series[str]", limits: tuple[float, float], path: Path, first_line: int) -> "pd.Series[float]":
+    values = pd.to_numeric(texts, errors="coerce").to_numpy(dtype=float)
+    with np.errstate(invalid="ignore"):
+        wrong = ~((values >= limits[0]) & (values <= limits[1]))
+    if not set("".join(texts)) <= {*_DIGITS, "."}:
+        wrong |= ~texts.str.fullmatch(r"[0-9.]+").to_numpy(dtype=bool)
+    if wrong.any():
+        expected = f"a number from {limits[0]:g} to {limits[1]:g} as {texts.name}"
+        raise _no_number(texts, wrong, expected, path, first_line)
+    return pd.Series(values, index=texts.index, name=texts.name)
+
+
+def _no_number(
+    texts: "pd.Series[str]", wrong: npt.NDArray[np.bool_], expected: str, path: Path, first_line: int
+) -> InputError:
+    position = int(np.argmax(wrong))
+    return InputError(
+        expected=expected,
+        found=f"{str(texts.iloc[position])[:100]!r} in line {position + first_line} of {path}",
+        way_out="Correct the line, or fetch the file again.",
+    )
 
 
 def _empty(path: Path) -> InputError:

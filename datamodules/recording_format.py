@@ -31,7 +31,10 @@ AUXILIARY = "auxiliary.safetensors"
 """What the server holds beside what clients send; it is the same for every round, and no client's."""
 LOCK = ".lock"
 """Empty file that the process which writes to the folder has locked."""
-_TEMPORARY = ".*.[0-9]*.tmp"
+_UNFINISHED = re.compile(
+    r"\.(?:manifest\.json|auxiliary\.safetensors|journal(?:-\d{4})?\.jsonl|\d{6,}-\d{4,}\.safetensors|cell\.json)\.\d+\.tmp"
+)
+"""What `write_whole` leaves where it was killed."""
 CLIENT = "client/"
 """Begins the names of what is true of a client itself; other names in truth/ speak of its served items."""
 _LONGEST_JOURNAL = 2**30
@@ -181,8 +184,9 @@ def only_writer(folder: Path) -> Iterator[None]:
                 found=f"one that does in {folder}",
                 way_out="Wait until it has ended, or give another folder.",
             ) from None
-        for left in (*folder.glob(_TEMPORARY), *folder.glob(f"*/{_TEMPORARY}")):
-            left.unlink(missing_ok=True)
+        for left in (*folder.glob(".*.tmp"), *folder.glob("rounds/.*.tmp"), *folder.glob("truth/.*.tmp")):
+            if _UNFINISHED.fullmatch(left.name):
+                left.unlink(missing_ok=True)
         yield
 
 

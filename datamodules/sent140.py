@@ -16,7 +16,7 @@ from datamodules.text_rows import BadRows, check_file
 from errors import InputError
 
 _PAGE = "https://leaf.cmu.edu"
-_POSITIVE = {0: 0.0, 1: 1.0, 4: 1.0}
+_POSITIVE = {0: 0.0, 1: 1.0, 4: 1.0, "0": 0.0, "1": 1.0, "4": 1.0}
 """LEAF's labels are 0 and 1, those of Sentiment140's own files 0 and 4."""
 
 
@@ -69,7 +69,7 @@ def read_sent140(path: Path, *, bad_rows: BadRows) -> Posts:
     try:
         content = json.loads(path.read_bytes())["user_data"]
         users = [(user, list(zip(own["x"], own["y"], strict=True))) for user, own in content.items()]
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise InputError(
             expected="LEAF's user_data with as many x as y of every user",
             found=f"{type(error).__name__}: {error} in {path}",
@@ -100,6 +100,8 @@ def _tweet(fields: Any, label: Any) -> tuple[int, int, str, float] | None:
     """Day, second of the day, text and label; None where the form is another."""
     try:
         _, date, _, _, text, *_ = fields
-        return (*tweet_moment(str(date)), str(text), _POSITIVE[int(label)])
+        if isinstance(label, bool):
+            return None
+        return (*tweet_moment(str(date)), str(text), _POSITIVE[label])
     except (KeyError, TypeError, ValueError):
         return None

@@ -22,6 +22,40 @@ class MisfitError(Exception):
     """A tensor that does not fit; the message says which and why."""
 
 
+class InMemory:
+    """Tensors that are not written yet, read as an opened shard is.
+
+    Args:
+        tensors: by name.
+    """
+
+    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+        self._tensors = tensors
+
+    def keys(self) -> list[str]:
+        """Names of the tensors."""
+        return list(self._tensors)
+
+    def get_tensor(self, name: str) -> Tensor:
+        """A tensor."""
+        return self._tensors[name]
+
+    def get_slice(self, name: str) -> "_Part":
+        """A tensor of which a part is asked for."""
+        return _Part(self._tensors[name])
+
+
+class _Part:
+    def __init__(self, tensor: Tensor) -> None:
+        self._tensor = tensor
+
+    def get_shape(self) -> list[int]:
+        return list(self._tensor.shape)
+
+    def __getitem__(self, rows: slice) -> Tensor:
+        return self._tensor[rows]
+
+
 def check_seen(shard: Any, manifest: Manifest) -> None:
     """Refuses a shard of ``rounds/`` that no server of the described system can have seen.
 

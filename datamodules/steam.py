@@ -37,7 +37,7 @@ class Steam(RecommenderDataModule):
         """See `RecommenderDataModule.read`."""
         if not self._path.exists():
             raise by_hand(name="steam-200k", page=_PAGE, target=self._path)
-        frame = read_ratings(self._path, columns=_COLUMNS, numeric=["user", "value"], separator=",")
+        frame = read_ratings(self._path, columns=_COLUMNS, whole=["user"], numeric={"value": (0, 1e6)}, separator=",")
         users, user = np.unique(frame["user"].to_numpy(dtype=np.int64), return_inverse=True)
         games, game = np.unique(frame["game"].to_numpy(dtype=str), return_inverse=True)
         time = np.arange(len(frame))

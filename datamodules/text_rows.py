@@ -89,7 +89,14 @@ def read_csv(
     csv.field_size_limit(LONGEST_FIELD)
     with path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.reader(file, strict=True)
-        header = next(reader, [])
+        try:
+            header = next(reader, [])
+        except csv.Error as error:
+            raise InputError(
+                expected=f"the names of columns in the first line of {path.name}",
+                found=f"{error} at {path}",
+                way_out=f"Fetch the file again from {page}.",
+            ) from None
         if headless and len(header) == len(columns) and not set(columns) & set(header):
             found.append(header)
             header = list(columns)
@@ -131,7 +138,7 @@ def parse_json(line: bytes, parse: Callable[[Any], Any]) -> Any:
     """What `parse` takes of one JSON object; None where that is impossible."""
     try:
         return parse(json.loads(line))
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
         return None
 
 

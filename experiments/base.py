@@ -11,6 +11,7 @@ from tqdm import tqdm
 
 from attacks.base import Attack
 from attacks.registry import ATTACKS
+from datamodules.recording_format import only_writer
 from errors import InputError
 from experiments.cell_cache import Finished, StaleError, Stamp, read_cell, write_cell
 from experiments.options import check_names, in_words
@@ -168,8 +169,9 @@ class PaperCell(abc.ABC):
             earlier = None
         if earlier is not None:
             return earlier
-        finished = Finished(*self.evaluate(directory))
-        write_cell(done, stamp, finished)
+        with only_writer(directory):
+            finished = Finished(*self.evaluate(directory))
+            write_cell(done, stamp, finished)
         return finished
 
     @abc.abstractmethod

@@ -26,10 +26,10 @@ def convert_dump(manifest: Path, out: Path, *, progress: bool = True) -> int:
     dump = Dump(manifest)
     system = dump.system
     check_learner(system.learner, system.parameters, where=f"the manifest {manifest}")
-    writer = RecordingWriter(out, system)
     rounds = sorted(dump.manifest.rounds, key=lambda one: one.round)
-    for one in tqdm(rounds, desc="convert", unit="round", disable=not progress):
-        writer.write(one.round, dump.model(one), dump.sent(one), len(one.clients))
-    writer.close()
-    writer.declare()
+    with RecordingWriter(out, system) as writer:
+        for one in tqdm(rounds, desc="convert", unit="round", disable=not progress):
+            writer.write(one.round, dump.model(one), dump.sent(one), len(one.clients))
+        writer.close()
+        writer.declare()
     return len(rounds)

@@ -342,8 +342,10 @@ def _become(action: Callable[[], int], log: Path) -> None:
     """Makes the forked process the command: a session of its own, output in a file."""
     os.setsid()
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    os.dup2(output, 1)
-    os.dup2(output, 2)
+    for stream in (1, 2):
+        os.dup2(output, stream)
+    # Whoever runs the tests may have put something else in their place.
+    sys.stdout, sys.stderr = (os.fdopen(stream, "w", buffering=1, closefd=False) for stream in (1, 2))
     status = 1
     try:
         status = action()

@@ -1,0 +1,103 @@
+"""A disk that is full or closed, a file for a folder, two writers: one line, status 2, and nothing is lost."""
+
+import resource
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import attack
+from datamodules.recording_format import only_writer
+from tests.foreign_toys import write_dump
+from tests.fuzz.kills import Digits, Table, damaged, in_process
+from tests.toys import train as train_toy
+
+SECONDS = 240.0
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Path:
+    """A recording, of which every command may read."""
+    train_toy(tmp_path / "toy", rounds=1)
+    return tmp_path / "toy/deltas"
+
+
+def command(name: str, work: Path, recorded: Path) -> Callable[[Path], int]:
+    """A command that writes to a folder."""
+    if name == "fit":
+        return Digits(work / "fit").start
+    if name == "reproduce":
+        return Table(work / "table").start
+    if name == "convert":
+        dump = write_dump(work / "dump")
+        return lambda out: attack.main(["convert", "--manifest", str(dump), "--out", str(out)])
+    return lambda out: attack.main(["audit", "--deltas", str(recorded), "--out", str(out)])
+
+
+def one_line(output: str) -> bool:
+    """Whether the output ends in the message of a command, and holds no traceback."""
+    said = [line for line in output.splitlines() if line.startswith(("train.py: ", "attack.py: "))]
+    return len(said) == 1 and "Traceback" not in output and "expected" in said[0] and "found" in said[0]
+
+
+COMMANDS = ("fit", "reproduce", "convert", "audit")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_file_that_may_not_grow(name: str, tmp_path: Path, recorded: Path) -> None:
+    """The kernel refuses every file of more than 3,000 bytes, as a quota or a full disk does."""
+    start = command(name, tmp_path, recorded)
+
+    def limited() -> int:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
+        return start(tmp_path / "out")
+
+    status, output = in_process(limited, tmp_path / "log", SECONDS)
+    assert status == 2, output[-2000:]
+    assert one_line(output), output[-2000:]
+    assert not list((tmp_path / "out").rglob(".*.tmp"))
+    for folder in (tmp_path / "out").rglob("deltas"):
+        assert not damaged(folder)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_file_where_the_folder_must_be(name: str, tmp_path: Path, recorded: Path) -> None:
+    out = tmp_path / "out"
+    out.write_text("mine")
+    start = command(name, tmp_path, recorded)
+    status, output = in_process(lambda: start(out), tmp_path / "log", SECONDS)
+    assert status == 2, output[-2000:]
+    assert one_line(output), output[-2000:]
+    assert out.read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_file_system_that_takes_no_folder(name: str, tmp_path: Path, recorded: Path) -> None:
+    """As one that is mounted to be read only; nobody, root neither, makes a folder there."""
+    start = command(name, tmp_path, recorded)
+    status, output = in_process(lambda: start(Path("/proc/self/fedleak")), tmp_path / "log", SECONDS)
+    assert status == 2, output[-2000:]
+    assert one_line(output), output[-2000:]
+
+
+@pytest.mark.parametrize("name", ["fit", "reproduce", "convert"])
+def test_a_second_writer_is_refused_in_one_line(name: str, tmp_path: Path, recorded: Path) -> None:
+    start = command(name, tmp_path, recorded)
+    out = tmp_path / "out"
+    status, output = in_process(lambda: start(out), tmp_path / "log", SECONDS)
+    assert status == 0, output[-2000:]
+    held = {"fit": out / "deltas", "convert": out, "reproduce": next(iter(out.glob("cells/*")), out)}[name]
+    before = {p: p.read_bytes() for p in out.rglob("*") if p.is_file()}
+    shutil.rmtree(out / "checkpoints", ignore_errors=True)
+    for done in (*out.glob("cells/*/cell.json"), *(out.glob("manifest.json") if name == "convert" else ())):
+        done.unlink()
+    with only_writer(held):
+        status, output = in_process(lambda: start(out), tmp_path / "log", SECONDS)
+    assert status == 2, output[-2000:]
+    assert one_line(output), output[-2000:]
+    assert "no other process writes" in output
+    kept = {p: p.read_bytes() for p in before if p.is_file()}
+    assert {p: before[p] for p in kept if p.suffix == ".safetensors"} == {
+        p: content for p, content in kept.items() if p.suffix == ".safetensors"
+    }
