@@ -22,8 +22,10 @@ class ListPosterior(Attack):
     """The posterior over click patterns, in place of the paper's relaxed optimisation.
 
     The update is nearly linear in the clicks if the pair weights are taken in the middle of the local path, both ends
-    of which the server knows; the order of the queries then hardly matters. What the line misses is estimated from
-    simulated clients, first with clicks from the prior, then with clicks from the posterior found so far.
+    of which the server knows; the order of the queries then hardly matters. Where clients clip and add noise, the end
+    of the path is estimated: the update times the share that simulated clients' own paths have in what they would
+    send. Pair weights taken at a noisy end would follow the noise, and the scores with them. What the line misses is
+    estimated from the same simulated clients, whose clicks are drawn from the prior.
 
     Threat model: a passive server. It knows what it served, in which order it was displayed, the learning algorithm,
     and as much of the clicks as `prior` says.
@@ -80,9 +82,15 @@ class ListPosterior(Attack):
         deltas = {name: value[chunk].double() for name, value in model_deltas(view).items()}
         prior = log_prior(self.prior, problem.mask, problem.learner).double()
         clicks = sample_patterns(prior[:, None].expand(-1, self.simulated, -1, -1), generator).double()
-        whitening = _whitening(problem.errors(clicks, generator), view.noise_scale(next(iter(deltas))))
+        paths = problem.simulate(clicks, generator)
+        name = next(iter(deltas))
+        noise, clip = view.noise_scale(name), view.clip(name)
+        factors = _clip_factors(paths, clip)
+        share = _path_share(paths, factors.reshape(len(chunk), -1), noise)
+        estimated = _scaled(paths, share.repeat_interleave(self.simulated) * factors)
+        whitening = _whitening(problem.errors(clicks, paths, estimated), noise)
         return sample_lists(
-            problem.midpoint_map(deltas) @ whitening[:, None],
+            problem.midpoint_map(_scaled(deltas, share)) @ whitening[:, None],
             (_flat(deltas)[:, None] @ whitening).squeeze(1),
             prior,
             chains=self.chains,
@@ -101,27 +109,57 @@ class _Problem:
     features: Tensor
     mask: Tensor
 
-    def midpoint_map(self, deltas: Mapping[str, Tensor]) -> Tensor:
-        """``(V, Q, L, P)`` what a click adds, with the pair weights in the middle of the path."""
-        victims = len(self.mask)
-        middle = {name: value + deltas[name] / 2 for name, value in stack_model(self.model, victims).items()}
-        found = click_map(middle, self.features, self.mask, self.learner.learning_rate)
-        return torch.cat([found[name] for name in deltas], dim=3)
+    def repeated(self, times: int) -> "_Problem":
+        """Each victim's lists as often, one after the other."""
+        features, mask = (value.repeat_interleave(times, 0) for value in (self.features, self.mask))
+        return _Problem(self.learner, self.model, features, mask)
 
-    def errors(self, clicks: Tensor, generator: torch.Generator) -> Tensor:
-        """``(V, R, P)`` what the midpoint map misses of clients with ``clicks (V, R, Q, L)``, in random order."""
+    def midpoint_map(self, paths: Mapping[str, Tensor]) -> Tensor:
+        """``(V, Q, L, P)`` what a click adds, with the pair weights in the middle of the victims' paths."""
+        victims = len(self.mask)
+        middle = {name: value + paths[name] / 2 for name, value in stack_model(self.model, victims).items()}
+        found = click_map(middle, self.features, self.mask, self.learner.learning_rate)
+        return torch.cat([found[name] for name in paths], dim=3)
+
+    def simulate(self, clicks: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+        """Deltas ``(V R, *shape)`` of clients with ``clicks (V, R, Q, L)``, before any defence, in random order."""
         victims, simulated, lists = clicks.shape[:3]
-        features = self.features.repeat_interleave(simulated, 0)
-        mask = self.mask.repeat_interleave(simulated, 0)
+        many = self.repeated(simulated)
         order = torch.rand(victims * simulated, lists, generator=generator).argsort(1)
-        many = _Problem(self.learner, self.model, features, mask)
-        deltas = self.learner.simulate_lists(self.model, features, mask, clicks.flatten(0, 1), order)
-        line = torch.einsum("bql,bqlp->bp", clicks.flatten(0, 1), many.midpoint_map(deltas))
-        return (_flat(deltas) - line).reshape(victims, simulated, -1)
+        return self.learner.simulate_lists(self.model, many.features, many.mask, clicks.flatten(0, 1), order)
+
+    def errors(self, clicks: Tensor, paths: Mapping[str, Tensor], estimated: Mapping[str, Tensor]) -> Tensor:
+        """``(V, R, P)`` what the map at the middle of the `estimated` paths misses of simulated clients' `paths`."""
+        maps = self.repeated(clicks.shape[1]).midpoint_map(estimated)
+        line = torch.einsum("bql,bqlp->bp", clicks.flatten(0, 1), maps)
+        return (_flat(paths) - line).reshape(*clicks.shape[:2], -1)
 
 
 def _flat(deltas: Mapping[str, Tensor]) -> Tensor:
     return torch.cat([value.flatten(1) for value in deltas.values()], dim=1)
+
+
+def _scaled(deltas: Mapping[str, Tensor], factors: Tensor) -> dict[str, Tensor]:
+    """Each client's deltas times its own of the ``factors (V,)``."""
+    return {name: value * factors.reshape(-1, *[1] * (value.dim() - 1)) for name, value in deltas.items()}
+
+
+def _clip_factors(deltas: Mapping[str, Tensor], clip: float | None) -> Tensor:
+    """``(V,)`` what clipping multiplies each client's deltas with."""
+    norms = _flat(deltas).norm(dim=1)
+    return torch.ones_like(norms) if clip is None else (clip / norms.clamp(min=1e-300)).clamp(max=1)
+
+
+def _path_share(paths: Mapping[str, Tensor], factors: Tensor, noise: float) -> Tensor:
+    """``(V,)`` the multiple of what is sent that is nearest to the path, in the mean over ``factors (V, R)``.
+
+    A client sends its path x as y = f x + noise, of P numbers: ``sum f |x|^2 / (sum |f x|^2 + R P noise^2)``; 1 where
+    nothing is clipped or noised.
+    """
+    flat = _flat(paths)
+    squares = flat.square().sum(1).reshape(factors.shape)
+    sent = (factors.square() * squares).mean(1) + flat.shape[1] * noise**2
+    return torch.where(sent > 0, (factors * squares).mean(1) / sent, 1.0)
 
 
 def _whitening(errors: Tensor, noise: float) -> Tensor:

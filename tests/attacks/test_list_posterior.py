@@ -3,6 +3,7 @@
 import dataclasses
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -14,6 +15,8 @@ from attacks.interactions.pattern_sampler import sample_lists
 from attacks.manipulation.noise import NoiseInjection
 from attacks.metrics import auc_per_victim
 from datamodules.keys import generator_for
+from datamodules.synthetic_ranking import SyntheticRanking
+from defenses.local_dp import LocalDP
 from modules.batched_lbfgs import batched_lbfgs
 from modules.list_matching import ListMatching
 from tests.modules.test_fpdgd import first_view, ranker, record, source
@@ -92,3 +95,21 @@ def test_who_knows_nothing_of_the_clicks_ranks_no_list_over_another(tmp_path: Pa
     estimate = PriorOnly(prior="uniform")(view, generator=generator_for(0, "attack"))
     assert isinstance(estimate, InteractionEstimate)
     assert set(estimate.scores[view.served_mask].tolist()) == {0.5}
+
+
+def test_strong_noise_leaves_guessing_and_no_trend_along_the_list(tmp_path: Path) -> None:
+    """Pair weights taken at a noisy end of the path follow the noise: marginals rise down the list, clicks fall."""
+    data = SyntheticRanking(
+        shape="letor", queries=400, test_queries=4, fewest_documents=10, most_documents=30, queries_per_client=2
+    )
+    recording = record(tmp_path, data, ranker(data, defenses=[LocalDP(clip=0.25, epsilon=1, delta=1e-8)]))
+    view = first_view(recording)
+    attack = ListPosterior(prior="uniform", chains=1, sweeps=20, simulated=12)
+    estimate = attack(view, generator=generator_for(0, "attack"))
+    assert isinstance(estimate, InteractionEstimate)
+    found = auc_per_victim(estimate.scores, recording.truth(view)["labels"], view.served_mask)
+    found = found[~found.isnan()]
+    assert float(found.mean()) > 0.5 - 3 * float(found.std()) / len(found) ** 0.5
+    marginals = estimate.scores.double().reshape(-1, 10).mean(0)
+    slope = np.polyfit(np.arange(10), marginals.numpy(), 1)[0]
+    assert slope < 2e-4
