@@ -67,7 +67,7 @@ def audit(
         victims: attack only so many victims, drawn at random.
         gate: METRIC=LIMIT, how much an attack may infer: the highest mean over people, e.g. ``auc=0.6``; of distances
             and errors the lowest, e.g. ``l1=0.3``. Baselines are exempt. Exit status 3 when an attack exceeds a limit,
-            4 when a limit could not be checked: nothing measured it, or fewer than 5 people have a value and the 95%%
+            4 when a limit could not be checked: nothing measured it, or fewer than 5 people have a value and the
             interval is not wholly beyond the limit.
         wandb: Weights & Biases project to log table and figures to; offline unless you have logged in.
     """

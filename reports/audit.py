@@ -14,6 +14,7 @@ from modules.recorded_learner import recorded_learner
 from reports.evaluation import Evaluation, evaluate
 from reports.identities import evaluate_identities
 from reports.identity_looks import Look, look_at
+from reports.judging import is_attack
 
 AUDITED = [
     *("auc", "f1", "error", "l1", "l2", "linf", "null_false_positive", "null_false_negative", "coverage"),
@@ -65,7 +66,14 @@ def nothing_scored(missing: Mapping[str, str]) -> InputError:
     Args:
         missing: by attack, what it lacks.
     """
-    least = min(missing.values(), key=lambda reason: reason.count(","), default="no victims")
+
+    def far(name: str) -> tuple[bool, bool, bool, int]:
+        """What lacks the truth alone is nearest, then what lacks a learner that the manifest may name."""
+        reason = missing[name]
+        ends = reason.endswith(" lacks learner")
+        return not is_attack(name), not reason.startswith("without "), not ends, reason.count(",")
+
+    least = missing[min(missing, key=far)] if missing else "no victims"
     names = ", ".join(name for name, reason in missing.items() if reason == least)
     return InputError(
         expected="a recording that at least one attack can be scored on",

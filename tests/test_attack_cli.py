@@ -17,6 +17,7 @@ from attacks.base import InteractionEstimate, ThreatModel
 from attacks.interactions.direction import Direction
 from experiments import read_experiment
 from experiments.base import Choice
+from reports.audit import nothing_scored
 from reports.papers import paper_value
 from reports.results import Run
 from tests.toys import train
@@ -399,3 +400,16 @@ def test_parts_of_a_table_are_joined_by_a_run_without(tmp_path: Path, capsys: py
     for wrong in ("2/2", "1", "0/0"):
         assert attack.main([*command, "--part", wrong]) == 2
         assert "expected --part I/N with I from 0 to N - 1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("missing", "nearest"),
+    [
+        ({"direction": "the recording lacks served", "decaf": "the recording lacks learner"}, "decaf"),
+        ({"decaf": "the recording lacks learner", "pac": "without labels in truth/ it cannot be scored"}, "pac"),
+        ({"a": "the recording lacks x, y", "b": "the recording lacks x", "c": "the recording lacks x"}, "b, c"),
+        ({"chance": "without labels in truth/ it cannot be scored", "imia": "the recording lacks x, y"}, "imia"),
+    ],
+)
+def test_what_is_nearest_to_a_score_is_named(missing: dict[str, str], nearest: str) -> None:
+    assert f"the nearest is {nearest}: " in str(nothing_scored(missing))
