@@ -63,6 +63,12 @@ def joined_view(
             way_out="Record the training of a data set whose users have an anonymous and a known device.",
         )
     numbers = recording.rounds if rounds is None else [n for n in recording.rounds if n in set(rounds)]
+    if not numbers:
+        raise InputError(
+            expected=f"a round in {recording.directory}",
+            found="none",
+            way_out="The recording is cut short: copy it again, or record again.",
+        )
     parts = list(recording.views(victims_per_view=2**30, rounds=numbers, learner=learner))
     _check_distinct(parts)
     joined = _join(parts)
@@ -86,7 +92,14 @@ def message_users(recording: Recording, view: ServerView) -> Tensor:
     for number in torch.unique(view.sent_in).tolist():
         inside = (view.sent_in == number).nonzero().flatten()
         of_round = dataclasses.replace(part_of(view, inside), round=number, served=None)
-        users[inside] = recording.truth(of_round)["user"]
+        truth = recording.truth(of_round)
+        if "user" not in truth:
+            raise InputError(
+                expected=f"'client/user' in the truth of round {number}, to score who is who",
+                found=f"{', '.join(truth)} in {recording.directory}",
+                way_out="Audit a recording whose truth names the owners of devices.",
+            )
+        users[inside] = truth["user"].long()
     return users
 
 

@@ -52,6 +52,8 @@ def read_ratings(
             way_out="Put it there as the data set's page lays it out, or set download: true where that is possible.",
         )
     check_encoding(path, encoding)
+    if separator == ",":
+        _check_quotes(path, columns, encoding)
     try:
         frame = pd.read_csv(
             path,
@@ -128,12 +130,18 @@ def _check_fields(frame: pd.DataFrame, path: Path, columns: list[str], separator
     more = frame[_MORE].notna().to_numpy()
     if more.any():
         raise _broken(path, columns, separator, f"too many fields in line {int(np.argmax(more)) + first_line}")
-    if separator == ",":
-        for name in columns:
-            broken = frame[name].str.contains("\n", regex=False).to_numpy(dtype=bool)
-            if broken.any():
-                line = int(np.argmax(broken)) + first_line
-                raise _broken(path, columns, separator, f"a quotation mark that is not closed in line {line}")
+
+
+def _check_quotes(path: Path, columns: list[str], encoding: str) -> None:
+    """A quotation mark that is not closed would swallow the lines behind it."""
+    with path.open(encoding=encoding, newline="") as file:
+        reader = csv.reader(file, strict=True)
+        try:
+            for number, _ in enumerate(reader, 1):
+                if reader.line_num > number:
+                    raise _broken(path, columns, ",", f"a quotation mark that is not closed in line {number}")
+        except csv.Error as error:
+            raise _broken(path, columns, ",", f"{error} in line {reader.line_num}") from None
 
 
 def _whole(texts: "pd.Series[str]", path: Path, first_line: int) -> "pd.Series[int]":

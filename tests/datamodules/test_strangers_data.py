@@ -74,6 +74,7 @@ def test_another_file_than_the_published_one_is_read_with_a_warning(
     [
         '1001,"Half,play,1,0\n1002,Two,play,1,0\n',
         '1001,"Half,play,1,0\n1002,Two,play,1,0\n1003,Three",play,1,0\n',
+        '1001,"Ha"lf, play",play,1,0\n',
         "1001,Half,play,1,0,9\n",
         "1001,Half,play,-1,0\n",
     ],
@@ -82,7 +83,7 @@ def test_a_quotation_mark_swallows_no_lines(tmp_path: Path, lines: str) -> None:
     (tmp_path / "steam-200k").mkdir()
     text = '7,"A, the game",purchase,1.0,0\n7,B,purchase,1.0,0\n9,C,purchase,1.0,0\n'
     (tmp_path / "steam-200k/steam-200k.csv").write_text(text + lines)
-    with pytest.raises(InputError, match=r"line 4|row 3|row 4|starting at row"):
+    with pytest.raises(InputError, match=r"line [45]|saw 6"):
         Steam(root=str(tmp_path)).num_clients  # noqa: B018
 
 
