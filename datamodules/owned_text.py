@@ -10,7 +10,7 @@ from torch import Tensor
 
 from datamodules.owned import Background, OwnedDataModule
 from datamodules.owned_examples import OwnedExamples
-from datamodules.posts import Posts, UserFilter, kept_posts
+from datamodules.posts import Posts, UserFilter, kept_posts, warn_of_users_alike
 from datamodules.text_examples import TextOptions, encode_background, encode_posts
 from datamodules.text_rows import BadRows
 from datamodules.vocabulary import UNKNOWN, Vocabulary
@@ -96,6 +96,6 @@ class OwnedTextDataModule(OwnedDataModule):
         kept, left_out = kept_posts(
             posts.owners, posts.days, self.users, dated_only=self.dated_only, seed=self.seed, name=self.name
         )
-        return encode_posts(
-            posts.select(kept), self.unit, self.text, wordless=self.devices.too_few, users_left_out=left_out
-        )
+        taking_part = posts.select(kept)
+        warn_of_users_alike(taking_part, self.name)
+        return encode_posts(taking_part, self.unit, self.text, wordless=self.devices.too_few, users_left_out=left_out)

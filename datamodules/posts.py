@@ -1,5 +1,8 @@
 """What people wrote, before it becomes numbers: which users and posts are kept."""
 
+import itertools
+import logging
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,6 +15,11 @@ from datamodules.owned_examples import UNDATED
 from errors import InputError
 
 Ints = npt.NDArray[np.int64]
+_FEWEST_SHARED = 3
+"""Texts that two users must have in common to be taken for one: fewer are greetings and quotations."""
+_COMMON = 10
+"""Users of one text above which it is nobody's own."""
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +90,49 @@ def ranks_of(accounts: Sequence[str], *, numeric: bool = False) -> Ints:
     """
     values = np.array([int(account) for account in accounts] if numeric else accounts)
     return np.unique(values, return_inverse=True)[1].astype(np.int64).reshape(-1)
+
+
+def users_alike(posts: Posts, *, share: float = 0.5) -> list[tuple[int, int]]:
+    """Pairs of users of whom one shares most of its texts with the other: one person under two names, or a mirror.
+
+    Args:
+        posts: of all users; texts are compared without their white space.
+        share: of the different texts of the user with fewer, above which two are taken for one.
+
+    Returns:
+        Owners, the smaller number first, in ascending order.
+    """
+    users: dict[str, set[int]] = defaultdict(set)
+    for text, owner in zip(posts.texts, posts.owners.tolist(), strict=True):
+        users["".join(text.split())].add(owner)
+    own = Counter(owner for owners in users.values() for owner in owners)
+    shared = Counter(
+        pair
+        for owners in users.values()
+        if 1 < len(owners) <= _COMMON
+        for pair in itertools.combinations(sorted(owners), 2)
+    )
+    return sorted(
+        pair for pair, count in shared.items() if count >= _FEWEST_SHARED and count > share * min(own[u] for u in pair)
+    )
+
+
+def warn_of_users_alike(posts: Posts, name: str) -> None:
+    """Logs how many pairs of users seem to be one: their devices' owners cannot be told apart, nor counted as two.
+
+    Args:
+        posts: of the users that take part.
+        name: of the data set.
+    """
+    alike = users_alike(posts)
+    if alike:
+        shown = ", ".join(f"{first} and {second}" for first, second in alike[:5])
+        more = ", ..." if len(alike) > 5 else ""
+        _logger.warning(
+            "%s: %d pair(s) of users share most of their texts and may be one person (numbers among all users: %s%s). "
+            "Remove one of each from the data: splits by user take them for two.",
+            *(name, len(alike), shown, more),
+        )
 
 
 def kept_posts(

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 import yaml
 
+import attack
 from datamodules.deltas import Recording
 from datamodules.parameter_check import check_shapes
 from datamodules.recording_format import FORMAT, Manifest, read_manifest
@@ -99,16 +101,47 @@ def test_the_ci_example_fails_where_a_recording_leaks(tmp_path: Path, leaky: boo
         files = sorted((tmp_path / "dump").glob("phone-*.npz"))
         for path in files[1:]:
             path.write_bytes(files[0].read_bytes())
-    job = yaml.safe_load(CI.read_text(encoding="utf-8"))["jobs"]["audit"]
-    commands = [step["run"] for step in job["steps"] if "run" in step]
-    assert len(commands) == 2
-    environment = {**os.environ, **job["env"], "PYTHONPATH": str(ROOT), "DUMP": str(manifest)}
+    (tmp_path / "fedleak").symlink_to(ROOT)
+    job = ci_job()
+    environment = {**os.environ, **job["env"], "PYTHON": sys.executable, "DUMP": str(manifest)}
     results = []
-    for command in commands:
-        assert command.startswith("python attack.py ")
-        typed = command.replace("python attack.py", f"{sys.executable} {ROOT / 'attack.py'}")
-        done = subprocess.run(["bash", "-eo", "pipefail", "-c", typed], cwd=tmp_path, env=environment, check=False)
+    for command in attack_commands(job):
+        done = subprocess.run(["bash", "-eo", "pipefail", "-c", command], cwd=tmp_path, env=environment, check=False)
         results.append(done.returncode)
     assert results == [0, status]
-    kept = next(step["with"]["path"] for step in job["steps"] if "with" in step)
+    kept = next(step["with"]["path"] for step in job["steps"] if "upload-artifact" in step.get("uses", ""))
     assert all((tmp_path / name).is_file() for name in kept.split())
+
+
+def ci_job() -> dict[str, Any]:
+    """The job of the example workflow."""
+    job = yaml.safe_load(CI.read_text(encoding="utf-8"))["jobs"]["audit"]
+    assert isinstance(job, dict)
+    return job
+
+
+def attack_commands(job: dict[str, Any]) -> list[str]:
+    """The commands that call fedleak."""
+    return [step["run"] for step in job["steps"] if "attack.py" in step.get("run", "")]
+
+
+def test_the_ci_example_has_everything_that_its_commands_need() -> None:
+    job = ci_job()
+    checked_out = [
+        step.get("with", {}) for step in job["steps"] if step.get("uses", "").startswith("actions/checkout@")
+    ]
+    assert [options.get("path") for options in checked_out] == [None, "fedleak"]
+    assert checked_out[1]["repository"].endswith("/fedleak")
+    (version,) = (step["with"]["python-version"] for step in job["steps"] if "setup-python" in step.get("uses", ""))
+    assert version in ("3.11", "3.12", "3.13")
+    names = [step.get("run", step.get("uses")) for step in job["steps"]]
+    made, *used = (names.index(name) for name in ("make -C fedleak .venv/.synced", *attack_commands(job)))
+    assert made < min(used)
+    dry = ["make", "--dry-run", "-C", str(ROOT), ".venv/.synced"]
+    assert subprocess.run(dry, capture_output=True, check=False).returncode == 0
+    assert job["env"]["PYTHON"] == "fedleak/.venv/bin/python"
+    parser = attack._parser()
+    for command in attack_commands(job):
+        python, script, *arguments = shlex.split(command)
+        assert (python, script) == ("$PYTHON", "fedleak/attack.py")
+        assert parser.parse_args(attack._plain_names(arguments)).command in ("convert", "audit")

@@ -55,6 +55,22 @@ def sentences(data: OwnedTextDataModule) -> list[tuple[int, int, str]]:
     ]
 
 
+def test_two_users_who_share_most_of_their_posts_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    rows = posts(BLOGGERS, per_blogger=6)
+    write_blog_csv(tmp_path / "apart", rows)
+    assert blog(tmp_path / "apart").examples.num_users == 3
+    assert "one person" not in caplog.text
+    of_second, of_third = ([row for row in rows if row[0] == str(blogger)] for blogger in BLOGGERS[1:])
+    mirrored = [(second[0], *third[1:-1], f" {third[-1]} ") for second, third in zip(of_second, of_third, strict=True)]
+    write_blog_csv(tmp_path / "mirror", [*rows, *mirrored[:2]])
+    assert blog(tmp_path / "mirror").examples.num_users == 3
+    assert "one person" not in caplog.text
+    write_blog_csv(tmp_path / "whole", [*rows, *mirrored[:4]])
+    assert blog(tmp_path / "whole").examples.num_users == 3
+    assert "blog: 1 pair(s) of users share most of their texts" in caplog.text
+    assert "(numbers among all users: 0 and 1)" in caplog.text
+
+
 def test_blog_becomes_sentences_of_dated_posts(tmp_path: Path) -> None:
     write_blog_csv(tmp_path, posts(BLOGGERS, per_blogger=4))
     data = blog(tmp_path)
