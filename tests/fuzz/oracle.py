@@ -27,7 +27,7 @@ def _of_recording(files: Mapping[str, bytes]) -> Iterator[str]:
         if not release["noise_scale"] >= 0 or (release["clip"] is not None and not release["clip"] > 0):
             yield f"release {release}"
     lines = [json.loads(line) for name in files if name.startswith("journal") for line in _whole_lines(files[name])]
-    named = {line["file"]: line for line in lines}
+    named = {line["file"]: line for line in lines if "file" in line}
     for name in named:
         if name.startswith("rounds/"):
             seen = _arrays(files[name])
