@@ -128,6 +128,13 @@ class Round:
                     found=f"{key[:60]!r} in {where}",
                     way_out="Give class_counts of the client, or labels of the served items.",
                 )
+        labels = one.truth.get(_ITEM_TRUTH)
+        if labels is not None and one.served is not None and labels.shape != one.served.shape:
+            raise InputError(
+                expected=f"{len(one.served)} labels, one of each served item",
+                found=f"{tuple(labels.shape)} in {where}",
+                way_out="Give them in the order of 'served'.",
+            )
         if self.truths and one.truth.keys() != self.truths[0].keys():
             raise InputError(
                 expected=f"the truth {sorted(self.truths[0])} of every client in round {self.number}",

@@ -10,6 +10,8 @@ from datamodules.recording_format import CLIENT, Manifest, dtype_of
 
 SHOWN = {"served": -1, "lists": -1, "features": 0}
 """What a server may have shown, and how it is padded."""
+_MOST = 2**48
+"""Above every number of examples."""
 _LONGEST_LIST = 10
 """Documents; what attacks enumerate doubles with each."""
 CLASS_COUNTS = f"{CLIENT}class_counts"
@@ -123,7 +125,7 @@ def check_truth(shard: Any, seen: Any) -> None:
         _whole(f"{CLIENT}user", own[f"{CLIENT}user"], 1)
     if CLASS_COUNTS in own:
         _check_class_counts(own[CLASS_COUNTS])
-    if of_items:
+    if of_items or "offsets" in held:
         _check_item_truth(held, of_items, seen)
 
 
@@ -166,6 +168,8 @@ def _check_counts(shard: Any, clients: int) -> None:
     counts = _whole("counts", shard.get_tensor("counts"), 1)
     if len(counts) != clients:
         raise MisfitError(f"'counts' of {len(counts)} clients, not {clients}")
+    if int(counts.max()) > _MOST:
+        raise MisfitError("'counts' with an impossible number")
 
 
 def _check_items(shard: Any, shapes: Mapping[str, list[int]], clients: int, manifest: Manifest) -> int:
@@ -244,13 +248,15 @@ def _check_class_counts(counts: Tensor) -> None:
     if counts.dim() != 2 or not counts.shape[1]:
         raise MisfitError(f"{CLASS_COUNTS!r} of shape {tuple(counts.shape)}, not (C, K)")
     numbers = counts.double()
-    if bool((numbers < 0).any()) or not bool((numbers.sum(1) > 0).all()):
-        raise MisfitError(f"{CLASS_COUNTS!r} with a negative number, or with a client that has no example")
+    if bool((numbers < 0).any()) or bool((numbers > _MOST).any()) or not bool((numbers.sum(1) > 0).all()):
+        raise MisfitError(
+            f"{CLASS_COUNTS!r} with a negative or impossible number, or with a client that has no example"
+        )
 
 
 def _check_item_truth(held: Mapping[str, Tensor], of_items: Mapping[str, Tensor], seen: Any) -> None:
     if "served" not in set(seen.keys()):
-        raise MisfitError(f"{next(iter(of_items))!r} of items, where the round served none")
+        raise MisfitError(f"{next(iter(of_items), 'offsets')!r} of items, where the round served none")
     if "offsets" not in held or not torch.equal(held["offsets"], seen.get_tensor("offsets")):
         raise MisfitError("'offsets' that are not those of the round")
     rows = seen.get_slice("served").get_shape()[0]

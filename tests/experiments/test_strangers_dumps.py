@@ -242,6 +242,11 @@ def test_served_items_are_whole_numbers(tmp_path: Path) -> None:
     refused(manifest, "whole numbers")
     np.savez(manifest.parent / "a.npz", **(arrays | {"served": np.array([1, 1])}))
     refused(manifest, "twice")
+    np.savez(manifest.parent / "a.npz", **arrays)
+    text = manifest.read_text()
+    manifest.write_text(text.replace('"labels": [1, 0]', '"labels": 1'))
+    refused(manifest, "one of each served item")
+    manifest.write_text(text)
     np.savez(manifest.parent / "a.npz", **(arrays | {"item_embedding.weight": np.float32(1)}))
     refused(manifest, "item_embedding")
 

@@ -93,7 +93,7 @@ def _of_truth(truth: Mapping[str, Array], seen: Mapping[str, Array]) -> Iterator
         if truth["offsets"].tolist() != seen["offsets"].tolist():
             yield "offsets of the truth"
     counts = truth.get("client/class_counts")
-    if counts is not None and (not (counts >= 0).all() or not (counts.sum(1) > 0).all()):
+    if counts is not None and (not (counts >= 0).all() or not (counts.astype(float).sum(1) > 0).all()):
         yield "class counts"
 
 
