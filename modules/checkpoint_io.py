@@ -1,12 +1,10 @@
 """The checkpoint that a training goes on from: whole, and of this model, or refused before anything is restored."""
 
-import pickle
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from lightning import LightningModule
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning.fabric.utilities.types import _PATH
@@ -46,7 +44,7 @@ class CheckedCheckpointIO(TorchCheckpointIO):
             InputError: the file is missing, damaged, or of another model.
         """
         check_present(path)
-        content = _read(Path(path))
+        content = self._read(Path(path))
         private = ("private",) if isinstance(self.module, FederatedModule) else ()
         needed = ("state_dict", "global_step", *private, *(_TRAINING if self.resume else ()))
         missing = [key for key in needed if not isinstance(content, dict) or key not in content]
@@ -58,6 +56,19 @@ class CheckedCheckpointIO(TorchCheckpointIO):
             )
         check_fits(content, self.module)
         return dict(content)
+
+    def _read(self, path: Path) -> Any:
+        try:
+            with zipfile.ZipFile(path) as archive:
+                damaged = archive.testzip()
+            if damaged is not None:
+                raise zipfile.BadZipFile(f"damage in {damaged}")
+            return super().load_checkpoint(path, weights_only=True)
+        except Exception as error:
+            # A file that torch cannot read gives zip, index and key errors: it has no error of its own for that.
+            other = type(error).__name__ == "UnpicklingError"
+            found = "objects other than tensors, whose code is not run" if other else in_one_line(str(error))
+            raise InputError(expected=f"a whole checkpoint in {path}", found=found, way_out=_WAY_OUT) from error
 
 
 def check_present(path: _PATH) -> None:
@@ -92,20 +103,6 @@ def check_fits(content: Mapping[str, Any], module: LightningModule) -> None:
                     found=f"{name} {_said(saved.get(name))}",
                     way_out=_WAY_OUT,
                 )
-
-
-def _read(path: Path) -> Any:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            damaged = archive.testzip()
-        if damaged is not None:
-            raise zipfile.BadZipFile(f"damage in {damaged}")
-        return torch.load(path, weights_only=True, map_location="cpu")
-    except Exception as error:
-        # A file that torch cannot read gives zip, pickle, index and key errors: it has no error of its own for that.
-        other = isinstance(error, pickle.UnpicklingError)
-        found = "objects other than tensors, whose code is not run" if other else in_one_line(str(error))
-        raise InputError(expected=f"a whole checkpoint in {path}", found=found, way_out=_WAY_OUT) from error
 
 
 def _shapes(tensors: object) -> dict[str, tuple[int, ...]]:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from lightning import LightningModule, Trainer
+from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 
 import train
@@ -153,7 +154,7 @@ def damaged(kind: str, path: Path, folder: Path) -> Path:
         flipped = content[:half] + bytes([content[half] ^ 255]) + content[half + 1 :]
         made.write_bytes({"empty": b"", "cut": content[:half], "flipped": flipped}[kind])
         return made
-    state = torch.load(path, weights_only=True)
+    state = TorchCheckpointIO().load_checkpoint(path, weights_only=True)
     if kind == "another model":
         state["state_dict"]["item_embedding.weight"] = torch.zeros(2, 3)
     elif kind == "no optimizer":
@@ -162,7 +163,7 @@ def damaged(kind: str, path: Path, folder: Path) -> Path:
         state["private"] = {}
     else:
         state["more"] = Path
-    torch.save(state if kind != "foreign" else {"weights": 1}, made)
+    TorchCheckpointIO().save_checkpoint(state if kind != "foreign" else {"weights": 1}, made)
     return made
 
 
@@ -188,5 +189,5 @@ def test_a_checkpoint_is_refused(kind: str, expected: str, checkpoint: tuple[Pat
 
 
 def test_a_model_of_another_kind_needs_no_private_table(tmp_path: Path) -> None:
-    torch.save({"state_dict": {}, "global_step": 3}, tmp_path / "plain.ckpt")
+    TorchCheckpointIO().save_checkpoint({"state_dict": {}, "global_step": 3}, tmp_path / "plain.ckpt")
     assert CheckedCheckpointIO(LightningModule(), resume=False).load_checkpoint(tmp_path / "plain.ckpt")
