@@ -146,7 +146,7 @@ def strange_value(value: Any) -> str | None:
             waiting += [(part, depth + 1) for pair in one.items() for part in pair]
             if not all(isinstance(key, str) for key in one):
                 return f"a key that is no text: {_short(next(key for key in one if not isinstance(key, str)))}"
-        elif isinstance(one, list):
+        elif isinstance(one, list | tuple):
             waiting += [(part, depth + 1) for part in one]
         elif (problem := _strange_scalar(one)) is not None:
             return problem
