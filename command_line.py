@@ -40,18 +40,20 @@ _NEAR = 0.75
 class OneLineParser(LightningArgumentParser):
     """Answers a wrong argument by one line and exit status 2, without the list of all options."""
 
+    program: str
+    """The command, e.g. ``train.py``; a subcommand's parser has no other way to know it."""
     kinds: tuple[type, ...] = ()
     """Base classes whose subclasses a person may name by their short names."""
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """Ends the command."""
         parser = getattr(ex, "subcommand_parser", None) or self
-        program, _, command = parser.prog.partition(" ")
-        helped = " ".join(word for word in (program, command.removeprefix("[options]").strip(), "--help") if word)
+        command = parser.prog.partition(" ")[2].removeprefix("[options]").strip()
+        helped = " ".join(word for word in (self.program, command, "--help") if word)
         line = one_line(message)
         near = likely(line, message, [*parser.option_names(), *class_names(self.kinds)])
         way_out = f"Did you mean {near}?" if near else f"`{helped}` lists what there is."
-        sys.stderr.write(f"{program}: {line.rstrip('.')}. {way_out}\n")
+        sys.stderr.write(f"{self.program}: {line.rstrip('.')}. {way_out}\n")
         self.exit(2)
 
     def option_names(self) -> list[str]:

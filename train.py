@@ -89,6 +89,7 @@ def run_folder(root: str | None, environment: Mapping[str, str]) -> str | None:
 class TrainParser(OneLineParser):
     """Knows the classes that a configuration may name."""
 
+    program = "train.py"
     kinds = (LightningModule, FederatedDataModule, Callback, Logger, Defense)
 
 
@@ -228,7 +229,7 @@ def main(args: ArgsType = None, stopping: Stopping | None = None) -> FederatedCL
             "callbacks": [Requeue(), StopReport(stopping or Stopping())],
         },
         parser_class=TrainParser,
-        parser_kwargs={"prog": "train.py"},
+        parser_kwargs={"prog": TrainParser.program},
         args=args,
     )
 

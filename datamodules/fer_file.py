@@ -58,7 +58,7 @@ def read_fer(path: Path, layout: FerLayout) -> tuple[Tensor, Tensor, Tensor]:
     Raises:
         InputError: the file is damaged; its line is named.
     """
-    key = f"fer1-{layout.file}-{sha256_of(path)}"
+    key = f"fer2-{layout.file}-{sha256_of(path)}"
     arrays = load_arrays(key)
     if arrays is None or not _is_whole(arrays):
         arrays = _parse(path, layout)
