@@ -80,7 +80,7 @@ def audit(
     if done is None and limits is None:
         raise nothing_scored(evaluation.missing)
     verdicts = [] if limits is None else limits([] if done is None else done.results, evaluation.missing)
-    print("\n".join([*told_missing(evaluation.missing), *(verdict.told for verdict in verdicts)]))
+    print("\n".join([*told_missing(evaluation.missing), *(verdict.message for verdict in verdicts)]))
     return gate_status(verdicts)
 
 

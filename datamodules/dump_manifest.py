@@ -1,6 +1,7 @@
 """The small file that says what a dump of plain arrays means: YAML, or JSON, which is YAML as well."""
 
 import dataclasses
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -178,11 +179,11 @@ class _Loader(yaml.SafeLoader):
     }
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        """See `yaml.SafeLoader`."""
-        names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        twice = [name for name in names if names.count(name) > 1] if len(set(names)) < len(names) else []
-        if twice:
-            raise ValueError(f"the key {twice[0]!r} twice in line {node.start_mark.line + 1}")
+        """A mapping; the same key twice is an error, not a replacement."""
+        counts = Counter(key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode))
+        most = max(counts, key=counts.__getitem__, default="")
+        if counts[most] > 1:
+            raise ValueError(f"the key {most!r} twice in line {node.start_mark.line + 1}")
         return super().construct_mapping(node, deep)
 
 

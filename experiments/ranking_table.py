@@ -48,7 +48,7 @@ class RankingTable(PaperExperiment):
 
     @property
     def known_data(self) -> Sequence[str]:
-        """See `PaperExperiment.known_data`."""
+        """Names of the data sets that the table may run on."""
         return RANKING_DATA
 
     def source(self, data: str, root: str | None) -> RankingDataModule:

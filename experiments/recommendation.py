@@ -94,7 +94,7 @@ class RecommendationExperiment(PaperExperiment):
 
     @property
     def known_data(self) -> Sequence[str]:
-        """See `PaperExperiment.known_data`."""
+        """Names of the data sets that the table may run on."""
         return list(_DATA)
 
     def cells(self, choice: Choice) -> Iterator[PaperCell]:

@@ -42,7 +42,7 @@ class Verdict:
         mean: its mean, None where there is none.
         ci95: the interval of the mean.
         n: number of people.
-        told: a line.
+        message: a line.
     """
 
     metric: str
@@ -52,7 +52,7 @@ class Verdict:
     mean: float | None
     ci95: tuple[float, float] | None
     n: int
-    told: str
+    message: str
 
 
 Gate = Callable[[Sequence[Result], Mapping[str, str]], list[Verdict]]
@@ -119,8 +119,8 @@ def _verdict(
 ) -> Verdict:
     scored = [r for r in results if r.metric == metric and is_attack(r.attack) and math.isfinite(r.mean)]
     if not scored:
-        told = f"gate could not be checked: {_why_not(metric, results, attacks, missing)}"
-        return Verdict(metric, limit, "unchecked", None, None, None, 0, told)
+        message = f"gate could not be checked: {_why_not(metric, results, attacks, missing)}"
+        return Verdict(metric, limit, "unchecked", None, None, None, 0, message)
     failed = [r for r in scored if _exceeds(r, limit)]
     unsure = [r for r in scored if r.n < FEWEST and r not in failed]
     if failed:
@@ -136,14 +136,14 @@ def _of(verdict: Literal["ok", "failed", "unchecked"], result: Result, limit: fl
     low, high = result.ci95
     measured = f"{result.attack} {result.metric} {number(result.mean)} [{number(low)}, {number(high)}], n = {result.n}"
     beyond = "nearer than" if lower else "above"
-    told = {
+    message = {
         "failed": f"GATE FAILED: {measured}: {beyond} the limit {limit:g}",
         "unchecked": f"gate could not be checked: {measured}: fewer than {FEWEST} people are too few for the limit "
         f"{limit:g}",
         "ok": f"gate ok: {'lowest' if lower else 'highest'} {result.metric} {number(result.mean)} ({result.attack}) "
         f"{'>=' if lower else '<='} {limit:g}",
     }[verdict]
-    return Verdict(result.metric, limit, verdict, result.attack, result.mean, result.ci95, result.n, told)
+    return Verdict(result.metric, limit, verdict, result.attack, result.mean, result.ci95, result.n, message)
 
 
 def _exceeds(result: Result, limit: float) -> bool:

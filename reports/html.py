@@ -52,7 +52,7 @@ def write_report(
     page = environment.get_template("report.html.j2").render(
         run=run,
         headline=headline(run.results),
-        notes=[*generated, *(str(verdict.get("told", "")) for verdict in run.gate)],
+        notes=[*generated, *(str(verdict.get("message", "")) for verdict in run.gate)],
         missing=missing,
         causes=causes,
         header=HEADER,

@@ -26,7 +26,7 @@ def cell(name: str, metric: str, mean: float, *, n: int = 20, width: float = 0.0
 
 def checked(metric: str, limit: float, *results: Result, missing: dict[str, str] | None = None) -> tuple[int, str]:
     verdicts = gate({metric: limit}, ATTACKS)(results, missing or {})
-    return gate_status(verdicts), verdicts[0].told
+    return gate_status(verdicts), verdicts[0].message
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_the_verdict_is_a_status_a_line_and_stands_in_the_results(
     assert attack.main(["audit", "--deltas", str(deltas), "--out", str(tmp_path), *gates]) == status
     assert said in capsys.readouterr().out
     verdicts = Run.read(tmp_path / "results.json").gate
-    assert said in " ".join(verdict["told"] for verdict in verdicts)
+    assert said in " ".join(verdict["message"] for verdict in verdicts)
     assert verdicts == json.loads((tmp_path / "results.json").read_text())["gate"]
     assert said in (tmp_path / "report.html").read_text()
 

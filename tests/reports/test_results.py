@@ -23,7 +23,7 @@ def run() -> Run:
     )
     second = Result("chance", {"data": "d"}, "auc", math.nan, 0.0, (0.4, 0.6), 0, 0.1, baseline=True)
     difference = Difference("direction", "chance", {"data": "d"}, "auc", 0.2, (0.1, 0.3), 10, 2)
-    gate = [{"metric": "auc", "limit": 0.6, "verdict": "failed", "told": "GATE FAILED"}]
+    gate = [{"metric": "auc", "limit": 0.6, "verdict": "failed", "message": "GATE FAILED"}]
     data = {"name": "d", "sha256": "0"}
     return Run("e", "c", 0, None, {"torch": "2"}, data, "h", 1.0, [first, second], {}, [], [difference], gate, ["k"])
 
