@@ -12,6 +12,7 @@ from datamodules.cohort import Cohort
 from datamodules.keys import PERSISTENT, generator_for
 from datamodules.texts import with_word_rows
 from defenses.base import Defense
+from errors import InputError
 from modules.federated import FederatedModule, Weighting
 from modules.local_hyperparameters import LocalTraining
 from modules.nets.text import TextNetwork
@@ -74,7 +75,17 @@ class FederatedText(FederatedModule):
         return "mae" if self.options.task == "rating" else "top5"
 
     def interact(self, cohort: Cohort, model: Parameters) -> Cohort:
-        """Each device looks up which rows of the table are of its words."""
+        """Each device looks up which rows of the table are of its words.
+
+        Raises:
+            InputError: the examples are no texts.
+        """
+        if "tokens" not in cohort.examples:
+            raise InputError(
+                expected="data whose examples are texts, e.g. Blog or SyntheticPosts",
+                found=f"examples of {', '.join(cohort.examples)}",
+                way_out="Give other --data, or a --model that learns from these.",
+            )
         return with_word_rows(cohort)
 
     def learner_description(self) -> dict[str, Any]:

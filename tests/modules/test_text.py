@@ -1,5 +1,6 @@
 """A device's training on texts is that of torch's own layers, in both engines; the loss is written out exactly."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -223,3 +224,9 @@ def test_without_clients_a_rank_sums_tables_of_the_same_kind(tmp_path: Path) -> 
         assert update.deltas.keys() == empty.deltas.keys()
         assert update.rows.keys() == empty.rows.keys()
         assert update.background_scale == empty.background_scale
+
+
+def test_examples_that_are_no_texts_are_refused() -> None:
+    images = dataclasses.replace(cohort(), examples={"image": torch.zeros(4, 2, 1, 8, 8)})
+    with pytest.raises(InputError, match="examples of image"):
+        FederatedText(network=NETWORKS[0]).interact(images, {})
