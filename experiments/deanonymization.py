@@ -124,7 +124,9 @@ class DeviceCell(RecordedCell):
         seen, truth = look_at(view, users, look, seed=self.seed, roles=self._roles)
         attacks = self._attacks(look.layers or self._source.layers, look.attacks)
         setting = {**self.setting, **look.setting}
-        scored = evaluate_identities(seen, truth, attacks, seed=self.seed, setting=setting)
+        scored = evaluate_identities(
+            seen, truth, attacks, seed=self.seed, setting=setting, progress=self.choice.progress
+        )
         found.rows += scored.rows
         found.missing |= scored.missing
 

@@ -47,7 +47,7 @@ def evaluate_recording(
     if manifest.learner is not None and manifest.learner["name"] != "fncf":
         setting["learner"] = manifest.learner["name"]
     if all(asks_who(attack) for attack in attacks):
-        return attack_identities(recording, attacks, seed=seed, setting=setting, rounds=rounds)
+        return attack_identities(recording, attacks, seed=seed, setting=setting, rounds=rounds, progress=progress)
     return evaluate(
         recording,
         attacks,
@@ -95,6 +95,7 @@ def attack_identities(
     seed: int,
     setting: Mapping[str, Any],
     rounds: Sequence[int] | None = None,
+    progress: bool = True,
 ) -> Evaluation:
     """Runs attacks on all messages of a recording and scores them; here the truth is opened.
 
@@ -104,9 +105,10 @@ def attack_identities(
         seed: seed of the attacks' draws.
         setting: the cell that the rows belong to.
         rounds: which rounds, None for all.
+        progress: show a bar with the time left.
     """
     view = joined_view(recording, learner=recorded_learner(recording), rounds=rounds)
     assert view.known is not None
     users = torch.cat([message_users(recording, view), message_users(recording, view.known)])
     seen, truth = look_at(view, users, Look(), seed=seed, roles=torch.zeros(int(users.max()) + 1, dtype=torch.int64))
-    return evaluate_identities(seen, truth, attacks, seed=seed, setting=setting)
+    return evaluate_identities(seen, truth, attacks, seed=seed, setting=setting, progress=progress)

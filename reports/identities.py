@@ -7,10 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attacks.base import Attack, ServerView, ViewError
+from attacks.base import Attack, Estimate, ServerView, ViewError
 from attacks.deanonymization.estimates import UNSEEN, IdentityEstimate, MatchingEstimate, asked_pairs
 from attacks.metrics import average_precision, precision_at_positives, random_average_precision, top_share
 from datamodules.keys import generator_for
+from reports.attack_bar import AttackBar
 from reports.evaluation import Evaluation
 from reports.results import VictimRow
 
@@ -21,7 +22,13 @@ INFLUENCE = " influence"
 
 
 def evaluate_identities(
-    view: ServerView, users: Tensor, attacks: Sequence[Attack], *, seed: int, setting: Mapping[str, Any]
+    view: ServerView,
+    users: Tensor,
+    attacks: Sequence[Attack],
+    *,
+    seed: int,
+    setting: Mapping[str, Any],
+    progress: bool = True,
 ) -> Evaluation:
     """Runs attacks on the messages of a recording and scores them.
 
@@ -31,32 +38,48 @@ def evaluate_identities(
         attacks: what to run.
         seed: of the training, and of the attacks' draws.
         setting: the cell that the rows belong to.
+        progress: show a bar with the time left.
     """
     found = Evaluation()
-    for attack in attacks:
-        start = time.perf_counter()
-        try:
-            estimate = attack(view, generator=generator_for(seed, attack.name, view.round))
-        except ViewError as error:
-            found.missing[attack.name] = str(error)
-            continue
-        seconds = (time.perf_counter() - start) / max(view.victims, 1)
-        if isinstance(estimate, MatchingEstimate):
-            numbers, judged, metrics = score_matching(estimate, view, users)
-        else:
-            assert isinstance(estimate, IdentityEstimate)
-            numbers, judged, metrics = score_identities(estimate, users[: view.victims])
-        found.rows += [
-            VictimRow(
-                *(attack.name, dict(setting), seed, view.round, int(numbers[i]), view.victims, int(judged[i])),
-                *(metric, value, seconds),
-                influence=float(metrics[metric + INFLUENCE][i]) if metric + INFLUENCE in metrics else None,
-            )
-            for metric, values in metrics.items()
-            if not metric.endswith(INFLUENCE)
-            for i, value in enumerate(values.tolist())
-        ]
+    victims = max(view.victims, 1)
+    with AttackBar({attack.name: victims for attack in attacks}, show=progress) as bar:
+        for attack in attacks:
+            start = time.perf_counter()
+            try:
+                with bar.attacking(attack.name, victims):
+                    estimate = attack(view, generator=generator_for(seed, attack.name, view.round))
+            except ViewError as error:
+                found.missing[attack.name] = str(error)
+                continue
+            seconds = (time.perf_counter() - start) / victims
+            found.rows += _rows(attack.name, estimate, view, users, seed, setting, seconds)
     return found
+
+
+def _rows(
+    name: str,
+    estimate: Estimate,
+    view: ServerView,
+    users: Tensor,
+    seed: int,
+    setting: Mapping[str, Any],
+    seconds: float,
+) -> list[VictimRow]:
+    if isinstance(estimate, MatchingEstimate):
+        numbers, judged, metrics = score_matching(estimate, view, users)
+    else:
+        assert isinstance(estimate, IdentityEstimate)
+        numbers, judged, metrics = score_identities(estimate, users[: view.victims])
+    return [
+        VictimRow(
+            *(name, dict(setting), seed, view.round, int(numbers[i]), view.victims, int(judged[i])),
+            *(metric, value, seconds),
+            influence=float(metrics[metric + INFLUENCE][i]) if metric + INFLUENCE in metrics else None,
+        )
+        for metric, values in metrics.items()
+        if not metric.endswith(INFLUENCE)
+        for i, value in enumerate(values.tolist())
+    ]
 
 
 def score_identities(estimate: IdentityEstimate, users: Tensor) -> PerUser:

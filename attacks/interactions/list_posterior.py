@@ -12,6 +12,7 @@ from attacks.interactions.list_priors import ListPrior, log_prior
 from attacks.interactions.list_update import click_map, model_deltas, stack_model
 from attacks.interactions.lists import Lists, ranked_lists
 from attacks.interactions.pattern_sampler import sample_lists
+from attacks.progress import counted
 
 _SHRINKAGE = 0.1
 _RIDGE = 0.02
@@ -66,7 +67,7 @@ class ListPosterior(Attack):
         """See `Attack.run`."""
         lists = ranked_lists(view)
         chunks = torch.split(torch.arange(view.victims), self.victims_at_once)
-        marginals = torch.cat([self._marginals(view, lists, chunk, generator) for chunk in chunks])
+        marginals = torch.cat([self._marginals(view, lists, chunk, generator) for chunk in counted(chunks)])
         scores = lists.of_items(marginals.float(), view.served_mask)
         return InteractionEstimate(scores=scores, decisions=(scores > 0.5) & view.served_mask)
 

@@ -7,14 +7,18 @@ import torch
 
 from attacks.base import InteractionEstimate, ServerView, ThreatModel
 from attacks.composition.decaf import Decaf
+from attacks.deanonymization.baselines import IdentityChance
+from attacks.deanonymization.shared_part import CentredSVM
 from attacks.interactions.direction import Direction
 from attacks.interactions.imia import IMIA
 from attacks.progress import advance, counted, heard_by
 from datamodules.deltas import Recording
 from modules.attack_trainer import fit_quietly
-from reports import evaluation
+from reports import evaluation, identities
 from reports.attack_bar import AttackBar
 from reports.evaluation import evaluate
+from reports.identities import evaluate_identities
+from tests.deanonymization_toys import joined
 from tests.modules.test_attack_trainer import Line
 from tests.toys import leaky_view, train
 
@@ -119,3 +123,17 @@ def test_an_evaluation_ticks_by_attack_and_view(tmp_path_factory: pytest.TempPat
     assert len(attack.seen) == 4
     assert attack.seen == sorted(attack.seen)
     assert attack.seen[-1] == 18
+
+
+def test_attacks_on_anonymity_have_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    bars: list[AttackBar] = []
+
+    class Watched(AttackBar):
+        def __enter__(self) -> AttackBar:
+            bars.append(self)
+            return super().__enter__()
+
+    monkeypatch.setattr(identities, "AttackBar", Watched)
+    view, users = joined(rounds=3)
+    evaluate_identities(view, users, [IdentityChance(), CentredSVM()], seed=0, setting={"data": "d"})
+    assert (bars[0].done, bars[0].total) == (2 * view.victims, 2 * view.victims)
