@@ -339,9 +339,9 @@ class Recording:
                 value = _ragged(shard.get_slice(f"rows/{parameter}"), chunk, offsets, 0)
             else:
                 value = _of_clients(shard.get_slice(f"deltas/{parameter}"), chunk)
-            if not _finite(value):
-                raise damaged(name, f"NaN or infinity in the deltas of {parameter!r}")
             deltas[parameter] = value.float()
+            if not _finite(deltas[parameter]):
+                raise damaged(name, f"NaN or infinity in the deltas of {parameter!r}")
         shown = {
             kind: _ragged(shard.get_slice(kind), chunk, offsets, padding)
             for kind, padding in SHOWN.items()
@@ -349,7 +349,7 @@ class Recording:
         }
         return ServerView(
             round=self._seen.round_of(name),
-            pseudonyms=shard.get_tensor("clients")[chunk],
+            pseudonyms=shard.get_tensor("clients")[chunk].long(),
             example_counts=shard.get_tensor("counts")[chunk].long(),
             deltas=deltas,
             model=model,
@@ -375,7 +375,7 @@ def _item_offsets(shard: Any) -> Tensor:
     """Where each client's items begin; all zero where the server served nothing."""
     offsets: Tensor
     if "served" in set(shard.keys()):
-        offsets = shard.get_tensor("offsets")
+        offsets = shard.get_tensor("offsets").long()
     else:
         offsets = torch.zeros(shard.get_slice("clients").get_shape()[0] + 1)
     return offsets
@@ -399,5 +399,7 @@ def _finite(value: Tensor) -> bool:
 
 
 def _ragged(table: Any, chunk: Tensor, offsets: Tensor, padding: int) -> Tensor:
+    """The rows of some clients, padded, as the types that attacks compute with, whatever a stranger stored them in."""
     parts = [table[int(offsets[i]) : int(offsets[i + 1])] for i in chunk.tolist()]
+    parts = [part.float() if part.is_floating_point() else part.long() for part in parts]
     return torch.nn.utils.rnn.pad_sequence(parts, batch_first=True, padding_value=padding)

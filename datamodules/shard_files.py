@@ -78,9 +78,9 @@ class ShardFiles:
 
 
 def model_of(shard: Any) -> dict[str, Tensor]:
-    """The global model in an opened shard of ``rounds/``, by parameter."""
+    """The global model in an opened shard of ``rounds/``, by parameter, in float32."""
     names = [key for key in shard.keys() if key.startswith(MODEL)]  # noqa: SIM118 - no mapping
-    return {key.removeprefix(MODEL): shard.get_tensor(key) for key in names}
+    return {key.removeprefix(MODEL): shard.get_tensor(key).float() for key in names}
 
 
 def damaged(name: str, found: str) -> InputError:

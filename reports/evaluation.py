@@ -10,10 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attacks.base import Attack, LocalLearner, ServerView, ViewError
+from attacks.base import Attack, Estimate, EstimateError, LocalLearner, ServerView, ViewError
 from attacks.interactions.popularity import POPULARITY
 from datamodules.deltas import Recording
 from datamodules.keys import generator_for
+from errors import InputError
 from reports.attack_bar import AttackBar
 from reports.results import Profile, VictimRow
 from reports.scoring import ROC_GRID, TRUTH, Scores, can_score, score
@@ -165,6 +166,23 @@ def _attack(
     result.rows += rows
 
 
+def estimated(attack: Attack, view: ServerView, generator: torch.Generator) -> Estimate:
+    """What an attack infers from a view.
+
+    Raises:
+        ViewError: the view lacks what the attack needs.
+        InputError: it is no estimate, e.g. not finite, which numbers of a stranger's recording may cause.
+    """
+    try:
+        return attack(view, generator=generator)
+    except EstimateError as error:
+        raise InputError(
+            expected=f"a recording with numbers that {attack.name} can compute with",
+            found=f"an estimate that is none ({error}) in round {view.round}",
+            way_out="Look for very large numbers in the recording; if there are none, the attack has a defect.",
+        ) from error
+
+
 def attack_view(
     attack: Attack, view: ServerView, truth: Mapping[str, Tensor], *, seed: int, setting: Mapping[str, Any]
 ) -> tuple[list[VictimRow], Scores]:
@@ -182,10 +200,11 @@ def attack_view(
 
     Raises:
         ViewError: the view lacks what the attack needs.
+        InputError: what the attack says is no estimate.
     """
     start = time.perf_counter()
     generator = generator_for(seed, attack.name, view.round, int(view.pseudonyms[0]) % 2**31)
-    estimate = attack(view, generator=generator)
+    estimate = estimated(attack, view, generator)
     seconds = (time.perf_counter() - start) / view.victims
     scores = score(estimate, view, truth)
     items, positives = scores.items.tolist(), scores.positives.tolist()

@@ -12,7 +12,7 @@ from attacks.deanonymization.estimates import UNSEEN, IdentityEstimate, Matching
 from attacks.metrics import average_precision, precision_at_positives, random_average_precision, top_share
 from datamodules.keys import generator_for
 from reports.attack_bar import AttackBar
-from reports.evaluation import Evaluation
+from reports.evaluation import Evaluation, estimated
 from reports.results import VictimRow
 
 PerUser = tuple[Tensor, Tensor, dict[str, Tensor]]
@@ -47,7 +47,7 @@ def evaluate_identities(
             start = time.perf_counter()
             try:
                 with bar.attacking(attack.name, victims):
-                    estimate = attack(view, generator=generator_for(seed, attack.name, view.round))
+                    estimate = estimated(attack, view, generator_for(seed, attack.name, view.round))
             except ViewError as error:
                 found.missing[attack.name] = str(error)
                 continue

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import attack
 from datamodules.deltas import Recording
 from datamodules.messages import joined_view
 from datamodules.shard_files import ShardFiles
@@ -224,3 +225,33 @@ def test_the_files_that_a_round_opens_do_not_grow_with_the_rounds(
     opened.model(29)
     next(opened.views(rounds=[29]))
     assert {name for name in opens if not name.endswith("000029-0000.safetensors")} == set()
+
+
+@pytest.mark.parametrize(
+    ("key", "dtype"),
+    [("served", torch.int8), ("clients", torch.int64), ("counts", torch.int16), ("model/mlp.4.weight", torch.float64)],
+)
+def test_a_view_has_the_types_that_attacks_compute_with(tmp_path: Path, key: str, dtype: torch.dtype) -> None:
+    files = recording("clicks")
+    (right,) = Recording(write_tree(tmp_path / "right", files)).views(rounds=[0])
+    other = with_tensor(files, "rounds/000000", key, lambda value: value.to(dtype))
+    (found,) = Recording(write_tree(tmp_path / "found", other)).views(rounds=[0])
+    assert right.served is not None
+    assert found.served is not None
+    for one, two in (
+        *((right.served, found.served), (right.pseudonyms, found.pseudonyms)),
+        *((right.example_counts, found.example_counts), *((right.model[n], found.model[n]) for n in right.model)),
+    ):
+        assert one.dtype == two.dtype
+        assert torch.equal(one, two)
+
+
+def test_numbers_that_no_attack_can_compute_with_are_one_message(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = with_tensor(recording("clicks"), "rounds/000001", "model/mlp.2.bias", lambda value: value + 1e30)
+    folder = write_tree(tmp_path / "run/deltas", files)
+    assert attack.main(["audit", "--deltas", str(folder), "--out", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr().err.strip().splitlines()[-1]
+    assert said.startswith("attack.py: expected a recording with numbers that")
+    assert not (tmp_path / "out").exists()

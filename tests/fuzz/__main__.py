@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import torch
+from tqdm import tqdm
 
 from tests.fuzz.table import Table
 from tests.fuzz.targets import targets
@@ -31,12 +32,15 @@ def main() -> int:
         for target in chosen_targets:
             table.run(target, seed=chosen.seed, numbers=[chosen.number])
     end, begin = time.monotonic() + 60 * chosen.minutes, 0
-    while chosen.number is None and time.monotonic() < end:
-        for target in chosen_targets:
-            count = 4 if target.name.startswith("audit") else _AT_ONCE
-            if time.monotonic() < end:
-                table.run(target, seed=chosen.seed, numbers=range(begin, begin + count))
-        begin += _AT_ONCE
+    with tqdm(total=round(60 * chosen.minutes), unit="s", disable=chosen.number is not None) as bar:
+        while chosen.number is None and time.monotonic() < end:
+            for target in chosen_targets:
+                count = 12 if target.name.startswith("audit") else _AT_ONCE
+                if time.monotonic() < end:
+                    table.run(target, seed=chosen.seed, numbers=range(begin, begin + count))
+                    bar.set_postfix(mutants=table.mutants, failures=len(table.failed))
+                    bar.update(min(bar.total, round(bar.total - end + time.monotonic())) - bar.n)
+            begin += _AT_ONCE
     chosen.out.mkdir(parents=True, exist_ok=True)
     (chosen.out / "table.txt").write_text(table.text() + "\n")
     print(table.text())

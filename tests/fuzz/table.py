@@ -46,6 +46,11 @@ class Table:
                 with self._file.open("a") as file:
                     file.write(self.failed[-1] + "\n")
 
+    @property
+    def mutants(self) -> int:
+        """How many were read."""
+        return sum(counts.total() for counts in self.counts.values())
+
     def text(self) -> str:
         """The table, with a line for all targets together."""
         total = sum(self.counts.values(), Counter[str]())

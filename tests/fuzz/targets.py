@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import hashlib
+import io
 import json
 import os
 import random
@@ -88,7 +89,12 @@ class Target:
     @functools.cached_property
     def whole(self) -> str:
         """What reading the whole example gives."""
-        with tempfile.TemporaryDirectory() as folder:
+        quiet = io.StringIO()
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            contextlib.redirect_stdout(quiet),
+            contextlib.redirect_stderr(quiet),
+        ):
             os.environ["FEDLEAK_CACHE"] = f"{folder}/cache"
             return self.read(write_tree(Path(folder) / "input", self.example()))
 
