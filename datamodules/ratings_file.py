@@ -18,7 +18,7 @@ _DIGITS = frozenset("0123456789")
 _LONGEST_WHOLE = 18
 """Digits of a whole number below 2^63."""
 _MORE = "_more"
-"""What a line has beside its columns."""
+"""Fields of a line that are not in its columns."""
 
 
 def read_ratings(

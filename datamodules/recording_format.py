@@ -236,14 +236,15 @@ def read_journal(path: Path) -> Journal:
     """
     text = read_bounded(path, most=_LONGEST_JOURNAL).decode(errors="replace")
     lines: dict[str, JournalLine] = {}
-    closed = False
+    closed, rounds = False, 0
     for number, line in enumerate(text.split("\n")[:-1], start=1):
         try:
             entry = _journal_entry(line)
             if isinstance(entry, JournalLine):
+                rounds += entry.file not in lines and entry.file.startswith("rounds/")
                 lines[entry.file] = entry
-            elif entry != (named := sum(name.startswith("rounds/") for name in lines)):
-                raise ValueError(f"{entry} files of rounds, where {named} are named")
+            elif entry != rounds:
+                raise ValueError(f"{entry} files of rounds, where {rounds} are named")
             closed = isinstance(entry, int)
         except (ValueError, TypeError) as error:
             raise InputError(
