@@ -1,5 +1,5 @@
 # Needs python3 (3.11 to 3.13) and make. Everything else is put into .uv and .venv, inside this folder.
-.PHONY: demo test fuzz kills test-cluster test-flower lint bench bench-peers lock clean help
+.PHONY: demo test frozen fuzz kills test-cluster test-flower lint bench bench-peers lock clean help
 .DEFAULT_GOAL := help
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -25,6 +25,9 @@ demo: $(READY)  ## train, record and audit on generated data and handwritten dig
 
 test: lint  ## lint, types, import walls, tests (one thread: more only wait for each other on tensors this small)
 	OMP_NUM_THREADS=1 $(BIN)/pytest
+
+frozen: $(READY)  ## compare the numbers of every table and training, made tiny, with the frozen ones
+	OMP_NUM_THREADS=1 $(BIN)/python -W ignore -m tests.regression
 
 MINUTES ?= 30
 fuzz: $(READY)  ## damaged and hostile files for MINUTES (30) minutes: a table of how they ended, failures in runs/fuzz/

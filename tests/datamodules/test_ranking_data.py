@@ -17,10 +17,10 @@ from datamodules.ranking import RankingDataModule
 from datamodules.standardise import column_statistics, standardise_
 from datamodules.synthetic_ranking import SyntheticRanking
 from errors import InputError
+from tests.datamodules.ranking_files import documents, text, write, write_letor
 
 REAL = Path(os.environ.get("FEDLEAK_DATA", Path(__file__).parents[2].parent / "shared" / "data"))
 PAGE = "https://example.org/letor"
-Documents = list[tuple[int, int, list[float]]]
 
 
 @pytest.fixture(autouse=True)
@@ -28,32 +28,6 @@ def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
     folder = tmp_path_factory.mktemp("cache")
     monkeypatch.setenv("FEDLEAK_CACHE", str(folder))
     return folder
-
-
-def documents(lengths: list[int], *, features: int, grades: int, seed: int = 0) -> Documents:
-    """Grade, query and features; queries are numbered in an order of their own, as in the real files."""
-    random = np.random.default_rng(seed)
-    return [
-        (int(random.integers(grades)), 10_000 - 7 * query, np.round(random.normal(size=features), 6).tolist())
-        for query, length in enumerate(lengths)
-        for _ in range(length)
-    ]
-
-
-def text(rows: Documents, *, end: str = "\n", comment: bool = True) -> str:
-    return "".join(
-        f"{grade} qid:{query} "
-        + " ".join(f"{number}:{value:.6f}" for number, value in enumerate(values, 1))
-        + (f" #docid = GX{row:03}-1 inc = 1 prob = 0.5" if comment else " ")
-        + end
-        for row, (grade, query, values) in enumerate(rows)
-    )
-
-
-def write(path: Path, content: str | bytes) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return path
 
 
 def slowly(content: str) -> Queries:
@@ -221,9 +195,7 @@ LENGTHS = [4, 1, 6, 2, 3, 1, 5, 9, 2, 7, 3]
 
 
 def letor(root: Path, **arguments: int) -> LETOR:
-    folder = root / "MQ2008" / "Fold1"
-    write(folder / "train.txt", text(documents(LENGTHS, features=46, grades=3)))
-    write(folder / "test.txt", text(documents([3, 1, 8], features=46, grades=3, seed=1)))
+    write_letor(root, LENGTHS, [3, 1, 8])
     return LETOR(root=str(root), **({"queries_per_client": 2} | arguments))  # type: ignore[arg-type]
 
 

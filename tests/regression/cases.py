@@ -1,0 +1,100 @@
+"""Every table and training made small as ``reductions.yaml`` says, and run through the public commands."""
+
+import functools
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+import attack
+import train
+
+Row = tuple[str, str, str]
+"""Setting as JSON with sorted keys, attack, metric."""
+Values = dict[Row, tuple[float, int]]
+"""Mean, NaN for none, and number of people."""
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+
+
+@functools.cache
+def reductions() -> dict[str, dict[str, Any]]:
+    """By name of the file, what makes it small: ``set``, ``args``, ``tolerance``, ``not_compared`` or ``left_out``."""
+    text = Path(__file__).with_name("reductions.yaml").read_text(encoding="utf-8")
+    parts: dict[str, dict[str, dict[str, Any]]] = yaml.safe_load(text)
+    return {**parts["tables"], **parts["trainings"]}
+
+
+def names(folder: str = "*") -> list[str]:
+    """Of the files in a folder of configs/, ``paper`` or ``train``, or in both."""
+    return sorted(
+        path.stem for part in ("paper", "train") for path in CONFIGS.glob(f"{part}/*.yaml") if folder in ("*", part)
+    )
+
+
+def run_cases() -> list[str]:
+    """Names of what is run."""
+    return [name for name in names() if "left_out" not in reductions().get(name, {})]
+
+
+def shrunk(content: Any, change: Any) -> Any:
+    """A configuration with some of its keys changed.
+
+    A mapping changes the keys that it names, and removes those that it gives as null. Over a list, it keeps the entries
+    whose places it names, each changed. Anything else stands in place of what was there.
+    """
+    if isinstance(content, dict) and isinstance(change, dict):
+        kept = {key: value for key, value in content.items() if key not in change}
+        return kept | {key: shrunk(content.get(key), new) for key, new in change.items() if new is not None}
+    if isinstance(content, list) and isinstance(change, dict):
+        return [shrunk(content[place], value) for place, value in change.items()]
+    return change
+
+
+def run_case(name: str, *, data: Path, folder: Path) -> Values:
+    """Runs a table, or a training and the audit of its recording.
+
+    Args:
+        name: of its file.
+        data: folder of the data sets.
+        folder: an empty folder, for all that the commands write.
+    """
+    how = reductions()[name]
+    (path,) = CONFIGS.glob(f"*/{name}.yaml")
+    content = shrunk(yaml.safe_load(path.read_text(encoding="utf-8")), how.get("set", {}))
+    small = folder / f"{name}.yaml"
+    small.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+    out, root = folder / "out", ["--data.root", str(data)]
+    if path.parent.name == "paper":
+        more = [*root, "--out", str(out), "--seeds", "1", "--jobs", "1", *how.get("args", [])]
+        _done(attack.main(["reproduce", str(small), *more]))
+    else:
+        more = [] if how.get("generated") else root
+        _done(train.run(["fit", "--config", str(small), "--trainer.default_root_dir", str(out), *more]))
+        _done(attack.main(["audit", "--deltas", str(out / "deltas"), "--out", str(out), *how.get("args", [])]))
+    return read_values(out / "results.json")
+
+
+def _done(status: int) -> None:
+    if status:
+        raise RuntimeError(f"the command ended with exit status {status}")
+
+
+def read_values(path: Path) -> Values:
+    """The means of a results.json."""
+    values: Values = {}
+    for result in json.loads(path.read_text(encoding="utf-8"))["results"]:
+        row = json.dumps(result["setting"], sort_keys=True), result["attack"], result["metric"]
+        if row in values:
+            raise ValueError(f"two results of {row} in {path}")
+        values[row] = float("nan" if result["mean"] is None else result["mean"]), result["n"]
+    return values
+
+
+def attacks_in(name: str) -> Mapping[str, Any]:
+    """The attacks that a table names."""
+    content: dict[str, Any] = yaml.safe_load((CONFIGS / "paper" / f"{name}.yaml").read_text(encoding="utf-8"))
+    attacks: dict[str, Any] = content.get("attacks", {})
+    return attacks

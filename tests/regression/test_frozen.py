@@ -1,0 +1,57 @@
+"""No number of a table or training moves unnoticed: each runs tiny, and gives what lies in ``frozen/``."""
+
+from pathlib import Path
+
+import pytest
+
+from datamodules.array_cache import CACHE_VARIABLE
+from tests.regression.cases import Values, attacks_in, names, reductions, run_case, run_cases, shrunk
+from tests.regression.data import write_data
+from tests.regression.frozen import FOLDER, differences, read_frozen, write_frozen
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_data(tmp_path_factory.mktemp("data"))
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("name", run_cases())
+def test_numbers_are_as_frozen(name: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setattr("sys.argv", ["test"])  # else Lightning warns of the arguments of pytest
+    lines = differences(name, run_case(name, data=data, folder=tmp_path))
+    assert not lines, "\n".join(["", *lines, f"If they are to move: python -m tests.regression --write {name}"])
+
+
+def test_every_table_and_training_is_run() -> None:
+    assert sorted(reductions()) == names()
+    assert sorted(path.stem for path in FOLDER.iterdir()) == run_cases()
+
+
+@pytest.mark.parametrize("name", names("paper"))
+def test_every_attack_of_a_table_has_a_number(name: str) -> None:
+    scored = {attack for _, attack, _ in read_frozen(name)}
+    assert set(attacks_in(name)) - scored == set(reductions()[name].get("silent", []))
+
+
+def test_a_configuration_is_changed_where_it_says() -> None:
+    content = {"a": 1, "b": {"c": [1, 2], "d": None}, "e": [{"f": 1, "g": 2}, {"f": 3}, {"f": 4}]}
+    change = {"a": None, "b": {"c": [5]}, "e": {0: {"f": 9}, 2: {}}, "h": 7}
+    assert shrunk(content, change) == {"b": {"c": [5], "d": None}, "e": [{"f": 9, "g": 2}, {"f": 4}], "h": 7}
+
+
+def test_what_moves_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.regression.frozen.FOLDER", tmp_path)
+    name, setting = "decaf_figure5", '{"data": "MNIST"}'
+    rows = ["same", "nan", "mean", "n", "gone"]
+    frozen: Values = {(setting, row, "l1"): (0.1234567, 10) for row in rows}
+    frozen[setting, "nan", "l1"] = (float("nan"), 0)
+    frozen[setting, "model", "round_seconds"] = (0.5, 1)
+    write_frozen(name, frozen)
+    assert differences(name, frozen) == []
+    now = {**frozen, (setting, "mean", "l1"): (0.1236, 10), (setting, "n", "l1"): (0.1234567, 9)}
+    now |= {(setting, "new", "l1"): (0.0, 1), (setting, "model", "round_seconds"): (0.9, 1)}
+    del now[setting, "gone", "l1"]
+    assert [line.split()[0] for line in differences(name, now)] == ["gone", "mean", "n", "new"]
+    assert "frozen 0.123457 (n=10)" in differences(name, now)[1]
