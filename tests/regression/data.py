@@ -10,7 +10,7 @@ from tests.datamodules import image_trees, owned_files
 from tests.datamodules.ranking_files import write_letor
 
 _USERS = range(1, 31)
-_BLOGGERS = range(11, 19)
+_BLOGGERS = range(11, 23)
 _YELPERS = [f"user{number}" for number in range(8)]
 
 
