@@ -21,22 +21,20 @@ CONFIGS = Path(__file__).parents[2] / "configs"
 
 @functools.cache
 def reductions() -> dict[str, dict[str, Any]]:
-    """By name of the file, what makes it small: ``set``, ``args``, ``tolerance``, ``not_compared`` or ``left_out``."""
+    """By name of a table or training, what makes it small; the keys are explained in the file."""
     text = Path(__file__).with_name("reductions.yaml").read_text(encoding="utf-8")
     parts: dict[str, dict[str, dict[str, Any]]] = yaml.safe_load(text)
     return {**parts["tables"], **parts["trainings"]}
 
 
-def names(folder: str = "*") -> list[str]:
-    """Of the files in a folder of configs/, ``paper`` or ``train``, or in both."""
-    return sorted(
-        path.stem for part in ("paper", "train") for path in CONFIGS.glob(f"{part}/*.yaml") if folder in ("*", part)
-    )
+def names(*folders: str) -> list[str]:
+    """Of the files in some folders of configs/."""
+    return sorted(path.stem for folder in folders for path in (CONFIGS / folder).glob("*.yaml"))
 
 
 def run_cases() -> list[str]:
     """Names of what is run."""
-    return [name for name in names() if "left_out" not in reductions().get(name, {})]
+    return [name for name in names("paper", "train") if "left_out" not in reductions().get(name, {})]
 
 
 def shrunk(content: Any, change: Any) -> Any:
