@@ -1,4 +1,4 @@
-"""Attacks on what was recorded: ``python attack.py run | audit | reproduce | report | convert``."""
+"""Attacks on what was recorded: ``python attack.py run | audit | list | reproduce | report | convert``."""
 
 import json
 import re
@@ -6,27 +6,32 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import pandas as pd
 from jsonargparse import ArgumentParser, Namespace
 
-from attacks.base import Attack, ViewError
+from attacks.base import Attack
+from attacks.registry import REGISTRY, check_distinct, find
+from command_line import OneLineParser
 from datamodules.deltas import Recording
-from errors import InputError
+from evaluation.diagnosis import explainer
+from evaluation.evaluate import evaluate_recording, metrics_of, nothing_scored, reasons, relevant
+from evaluation.gate import Gate, check_limits, gate_status, read_gate
+from evaluation.gate import gate as check_gate
+from evaluation.runner import Evaluation
+from evaluation.summary import summarise
 from experiments import read_experiment
-from experiments.base import RECOMMENDER_ATTACKS, Choice, Scale
+from experiments.base import Choice, Scale
 from experiments.conversion import convert_dump
-from experiments.identity_audit import has_known_devices, identity_attacks
 from experiments.running import default_jobs, part_of, run_cells
 from modules.recorded_learner import recorded_learner
-from reports.audit import AUDITED, evaluate_recording, nothing_scored
-from reports.causes import explainer
-from reports.evaluation import Evaluation, told_missing
-from reports.gate import Gate, check_limits, gate_status, read_gate
-from reports.gate import gate as check_gate
-from reports.outcome import combine, finish, join_runs
-from reports.results import Run
+from protocol.errors import InputError
+from protocol.view import ViewError
+from reports.run import Run
+from reports.tables import aligned
 from reports.wandb_log import shows_in_wandb
+from reports.write_run import combine, join_runs, write_run
 from signals import Stopped, ends_on_signals, leave
 
 _SEEDS = 2**63
@@ -36,15 +41,14 @@ def run(attack: Attack, deltas: str, out: str | None = None, seed: int = 0, vict
     """Runs one attack on a recording.
 
     Args:
-        attack: the attack, with its hyper-parameters.
+        attack: the attack, by a name of ``attack.py list`` or a class path, with its hyper-parameters.
         deltas: folder of the recording.
         out: where the results go; None for run-ATTACK next to the recording.
         seed: seed of the attack's draws.
         victims: attack only so many victims, drawn at random.
     """
-    evaluation, done = _attack_recording(
-        [attack], deltas, out or _next_to(deltas) / f"run-{attack.name}", seed, victims
-    )
+    directory = Path(out or _next_to(deltas) / f"run-{attack.name}")
+    evaluation, done = _attack_recording([attack], Recording(deltas), directory, seed, victims)
     if done is None:
         raise ViewError(f"attack {attack.name!r} could not run: {evaluation.missing.get(attack.name, 'no victims')}")
     return 0
@@ -57,6 +61,8 @@ def audit(
     victims: int | None = None,
     gate: dict[str, float] | None = None,
     wandb: str | None = None,
+    attacks: list[str] | None = None,
+    slow: bool = False,
 ) -> int:
     """Runs every attack whose needs the recording meets.
 
@@ -70,18 +76,42 @@ def audit(
             4 when a limit could not be checked: nothing measured it, or fewer than 5 people have a value and the
             interval is not wholly beyond the limit.
         wandb: Weights & Biases project to log table and figures to; offline unless you have logged in.
+        attacks: attacks of your own to add, as class paths such as ``my_package.MyAttack``.
+        slow: run the attacks that take minutes too, on a few clients of the first round; else a line names them.
     """
+    added = [_build(find(name)) for name in attacks or []]
     check_limits(gate or {})
-    attacks = [kind() for name, kind in RECOMMENDER_ATTACKS.items() if not name.startswith("raifle")]
-    if has_known_devices(Recording(deltas)):
-        attacks = identity_attacks()
-    limits = None if gate is None else check_gate(gate, attacks)
-    evaluation, done = _attack_recording(attacks, deltas, out or _next_to(deltas), seed, victims, limits, wandb)
+    chosen = [*(kind() for kind in REGISTRY.values()), *added]
+    check_distinct([type(attack) for attack in chosen])
+    limits = None if gate is None else check_gate(gate, chosen)
+    recording, directory = Recording(deltas), Path(out or _next_to(deltas))
+    options: dict[str, Any] = {"gate": limits, "wandb": wandb, "slow": "few" if slow else "none"}
+    evaluation, done = _attack_recording(chosen, recording, directory, seed, victims, **options)
     if done is None and limits is None:
-        raise nothing_scored(evaluation.missing)
-    verdicts = [] if limits is None else limits([] if done is None else done.results, evaluation.missing)
-    print("\n".join([*told_missing(evaluation.missing), *(verdict.message for verdict in verdicts)]))
+        raise nothing_scored(evaluation.missing, chosen)
+    verdicts = [] if limits is None else limits(summarise(evaluation), evaluation.missing)
+    print("\n".join([*reasons(evaluation.missing), *(verdict.message for verdict in verdicts)]))
     return gate_status(verdicts)
+
+
+def list_attacks() -> int:
+    """Prints every attack by question: exact or statistical, its paper, its cost and what it needs."""
+    table = pd.DataFrame(
+        {
+            "question": kind.family,
+            "name": kind.name,
+            "infers": kind.tells,
+            "kind": "baseline" if kind.baseline else "exact" if kind.exact else "statistical",
+            "paper": "; ".join(kind.references) or ("" if kind.baseline else "ours"),
+            "cost": kind.cost,
+            "needs": ", ".join(kind.threat_model.needs),
+        }
+        for kind in REGISTRY.values()
+    )
+    for (question, infers), group in table.groupby(["question", "infers"], sort=False):
+        rows = group.drop(columns=["question", "infers"])
+        print("\n".join(["", f"{question}: {infers}", *aligned(rows)]))
+    return 0
 
 
 def reproduce(
@@ -129,7 +159,7 @@ def reproduce(
     done = run_cells(cells, directory, fingerprints=fingerprints, jobs=jobs, name=experiment.experiment)
     if part is not None:
         return 0
-    finish(
+    write_run(
         combine([finished.evaluation for finished in done]),
         directory=directory,
         experiment=experiment.experiment,
@@ -137,7 +167,6 @@ def reproduce(
         seed=0,
         seconds=time.perf_counter() - start,
         metrics=experiment.metrics,
-        kinds={name: experiment.known_attacks[name] for name in experiment.attacks},
         read_back=[cell.key for cell, finished in zip(cells, done, strict=True) if finished.read_back],
         shows=shows_in_wandb(wandb, directory),
     )
@@ -169,34 +198,45 @@ def convert(manifest: str, out: str) -> int:
 
 def _attack_recording(
     attacks: Sequence[Attack],
-    deltas: str,
-    out: str | Path,
+    recording: Recording,
+    directory: Path,
     seed: int,
     victims: int | None,
     gate: Gate | None = None,
     wandb: str | None = None,
+    slow: Literal["all", "few", "none"] = "all",
 ) -> tuple[Evaluation, Run | None]:
     """The scores, and what was written of them: nothing, None, where no attack could be scored."""
     start = time.perf_counter()
     _check_numbers(seed=seed, victims=victims)
-    recording, directory = Recording(deltas), Path(out)
-    evaluation = evaluate_recording(recording, attacks, seed=seed, victims=victims)
-    if not evaluation.rows:
+    evaluation = relevant(evaluate_recording(recording, attacks, seed=seed, victims=victims, slow=slow), attacks)
+    if evaluation.scores.empty:
         return evaluation, None
-    run = finish(
+    run = write_run(
         evaluation,
         directory=directory,
         experiment=directory.resolve().name,
         data=recording.manifest.data,
         seed=seed,
         seconds=time.perf_counter() - start,
-        metrics=AUDITED,
-        kinds={attack.name: type(attack) for attack in attacks},
+        metrics=metrics_of(attacks),
         explain=explainer(recording, recorded_learner(recording), seed=seed),
         gate=gate,
         shows=shows_in_wandb(wandb, directory),
     )
     return evaluation, run
+
+
+def _build(kind: type[Attack]) -> Attack:
+    """An attack with its defaults."""
+    try:
+        return kind()
+    except TypeError as error:
+        raise InputError(
+            expected=f"an attack {kind.__name__} that needs no arguments",
+            found=str(error),
+            way_out="Give its arguments defaults, or run it alone: attack.py run --attack CLASS --attack.NAME VALUE.",
+        ) from None
 
 
 def _next_to(deltas: str) -> Path:
@@ -212,11 +252,18 @@ def _check_numbers(*, seed: int = 0, victims: int | None = None, seeds: int = 1)
             raise InputError(expected=f"{name} of at least 1", found=str(number), way_out="Give more, or leave it out.")
 
 
+class AttackParser(OneLineParser):
+    """The parser of this command."""
+
+    program = "attack.py"
+    kinds = (Attack,)
+
+
 def _parser() -> ArgumentParser:
-    parser = ArgumentParser(prog="attack.py", description=__doc__)
+    parser = AttackParser(prog="attack.py", description=__doc__)
     commands = parser.add_subcommands(dest="command")
     for name, function in COMMANDS.items():
-        sub = ArgumentParser(description=(function.__doc__ or "").splitlines()[0])
+        sub = AttackParser(description=(function.__doc__ or "").splitlines()[0])
         positional = POSITIONAL.get(name, {})
         for argument, options in positional.items():
             sub.add_argument(argument, **options)
@@ -230,20 +277,34 @@ def _parser() -> ArgumentParser:
 def _plain_names(args: Sequence[str]) -> list[str]:
     """The house writes ``--data.root DIR --data NAME``; a parser cannot hold a key both as value and as group.
 
-    It also writes ``--gate auc=0.6``, as often as wanted, which the parser knows as JSON.
+    It also writes ``--gate auc=0.6`` and ``--attacks my_package.MyAttack``, as often as wanted, which the parser knows
+    as JSON, and names of attacks, which it knows as class paths.
     """
     plain: list[str] = []
+    added: list[str] = []
     limits: dict[str, float] = {}
     left = iter(args)
     for argument in left:
         head, given, value = argument.partition("=")
         if head == "--gate":
             limits |= read_gate(value if given else next(left, ""))
+        elif head == "--attacks":
+            added += (value if given else next(left, "")).strip("[]").replace(",", " ").split()
+        elif head == "--attack":
+            plain += ["--attack", _class_path(value if given else next(left, ""))]
         elif head.startswith("--gate."):
             limits |= read_gate(f"{head.removeprefix('--gate.')}={value}")
         else:
             plain.append(re.sub(r"^--data\.root(?==|$)", "--root", argument))
-    return [*plain, "--gate", json.dumps(limits)] if limits else plain
+    plain += ["--gate", json.dumps(limits)] if limits else []
+    return [*plain, "--attacks", json.dumps(added)] if added else plain
+
+
+def _class_path(name: str) -> str:
+    """The class path of an attack's name; of a class name too, such as ``Direction``."""
+    known = [kind for kind in REGISTRY.values() if kind.__name__ == name]
+    kind = known[0] if len(known) == 1 else find(name)
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _built(parser: ArgumentParser, chosen: Namespace) -> Namespace:
@@ -284,6 +345,7 @@ def _run_command(args: Sequence[str]) -> int:
 COMMANDS: dict[str, Callable[..., int]] = {
     "run": run,
     "audit": audit,
+    "list": list_attacks,
     "reproduce": reproduce,
     "report": report,
     "convert": convert,

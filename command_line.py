@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import yaml
 from lightning.pytorch.cli import LightningArgumentParser
 
-from errors import InputError
+from protocol.errors import InputError
 
 _NOISE = re.compile(
     r"Does not validate against any of the Union subtypes|Subtypes:|Errors:$|Given value( type)?:|"
@@ -26,6 +26,7 @@ _PLAIN = (
     (re.compile(r"Expected a dot import path string: (\S+)"), r"no class is called '\1'"),
     (re.compile(r"<class '(?:[\w.]*\.)?(\w+)'>"), r"\1"),
     (re.compile(r"Not of type \w+: (\S+) does not conform to restriction v"), r"found \1; expected a number "),
+    (re.compile(r"Not of type \w+: does not conform to restriction v"), "expected a number "),
     (re.compile(r"Expected an? typing\.(\w+\[.*\])"), r"expected \1"),
     (re.compile(r"Expected an? (.*)\. Got value: (.*)"), r"expected \1; found \2"),
 )

@@ -44,10 +44,9 @@ from datamodules.synthetic_ranking import SyntheticRanking
 from datamodules.yelp import Yelp
 from defenses.base import Defense
 from defenses.device_noise import DeviceNoise
-from defenses.guardrail import Guardrail
 from defenses.refusal import RefuseProbes
 from defenses.row_noise import RowNoise
-from errors import InputError
+from evaluation.guardrail import Guardrail
 from modules.central import CentralFNCF
 from modules.checkpoint_io import NAMES, CheckedCheckpointIO, check_present
 from modules.classifier import FederatedClassifier
@@ -59,6 +58,7 @@ from modules.processes import check_processes
 from modules.refusals import refusal_in, refused
 from modules.tagger import FederatedTagger
 from modules.text_model import FederatedText
+from protocol.errors import InputError
 from signals import Stopped, Stopping, ends_on_signals, leave
 
 SHORT_NAMES = (

@@ -1,32 +1,116 @@
-"""Every attack by the name under which its results are written."""
+"""The registry of attacks: every attack that a room of this package exports, by family and name."""
 
+import difflib
+import importlib
+import inspect
+from collections.abc import Collection, Iterable
+
+from attacks import ROOMS
 from attacks.base import Attack
-from attacks.composition.baselines import RandomGuess, UniformPresent
-from attacks.composition.corrected import UniformCorrected
-from attacks.composition.decaf import Decaf, DecafEarlyStopped
-from attacks.composition.decaf_match import DecafMatch
-from attacks.identifiability.baselines import MeanItem
-from attacks.identifiability.catalogue import PACCatalogue
-from attacks.identifiability.likelihood import PACLikelihood
-from attacks.identifiability.pac import PAC
-from attacks.identifiability.spectral import PACSpectral
-from attacks.interactions.chance import Chance
-from attacks.interactions.codebook import Codebook
-from attacks.interactions.direction import Direction
-from attacks.interactions.imia import IMIA
-from attacks.interactions.list_posterior import ListPosterior
-from attacks.interactions.list_prior_only import PriorOnly
-from attacks.interactions.matched_filter import MatchedFilter
-from attacks.interactions.popularity import Popularity
-from attacks.interactions.row_norm import RowNorm
-from attacks.interactions.shared_metric import MetricPosterior
+from protocol.errors import InputError
 
-ATTACKS: dict[str, type[Attack]] = {
-    attack.name: attack
-    for attack in (
-        *(Chance, Codebook, Direction, IMIA, ListPosterior, MatchedFilter, MetricPosterior),
-        *(Popularity, PriorOnly, RowNorm),
-        *(PAC, PACSpectral, PACLikelihood, PACCatalogue, MeanItem),
-        *(Decaf, DecafEarlyStopped, DecafMatch, RandomGuess, UniformCorrected, UniformPresent),
+
+def check_distinct(kinds: Iterable[type[Attack]]) -> None:
+    """Checks that results can be told apart.
+
+    Raises:
+        InputError: two of the classes have one family and name, or alias.
+    """
+    known: dict[str, type[Attack]] = {}
+    for kind in kinds:
+        for name in _names(kind):
+            other = known.setdefault(f"{kind.family}/{name}", kind)
+            if other is not kind:
+                raise InputError(
+                    expected="attacks with different families or names",
+                    found=f"{kind.family}/{name} as {_path(other)} and as {_path(kind)}",
+                    way_out="Rename one of the two: `name` or `aliases` of the class.",
+                )
+
+
+def _names(kind: type[Attack]) -> tuple[str, ...]:
+    return (kind.name, *kind.aliases)
+
+
+def _path(kind: type[Attack]) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+_rooms = [importlib.import_module(f"attacks.{room}") for room in ROOMS]
+_exported: list[type[Attack]] = [getattr(room, name) for room in _rooms for name in room.__all__]
+check_distinct(_exported)
+REGISTRY: dict[str, type[Attack]] = {f"{kind.family}/{kind.name}": kind for kind in _exported}
+"""Every attack of this package by ``family/name``."""
+
+
+def find(name: str) -> type[Attack]:
+    """The class of an attack.
+
+    Args:
+        name: a name or an alias, such as ``direction``; ``family/name`` where several families have one of that name;
+            or the path of a class, such as ``my_package.MyAttack``.
+
+    Raises:
+        InputError: no attack has that name, or more than one.
+    """
+    if "." in name:
+        return _imported(name)
+    family, _, short = name.rpartition("/")
+    fitting = [kind for kind in REGISTRY.values() if short in _names(kind) and family in ("", kind.family)]
+    if not fitting:
+        names = [*REGISTRY, *(own for kind in REGISTRY.values() for own in _names(kind))]
+        raise _unknown("the name of an attack, or the path of its class", name, names)
+    if len(fitting) > 1:
+        raise _ambiguous(short, fitting)
+    return fitting[0]
+
+
+def of_families(*families: str) -> dict[str, type[Attack]]:
+    """The attacks of some families, by their names and aliases.
+
+    Raises:
+        InputError: a family is unknown, or attacks of two of them have one name.
+    """
+    known = {kind.family for kind in REGISTRY.values()}
+    for family in families:
+        if family not in known:
+            raise _unknown("a family of attacks", family, known)
+    found: dict[str, type[Attack]] = {}
+    for kind in REGISTRY.values():
+        for name in _names(kind) if kind.family in families else ():
+            if found.setdefault(name, kind) is not kind:
+                raise _ambiguous(name, [found[name], kind])
+    return found
+
+
+def _imported(path: str) -> type[Attack]:
+    module, _, name = path.rpartition(".")
+    try:
+        kind = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InputError(
+            expected="the path of an attack's class, such as my_package.MyAttack",
+            found=f"{path}: {error}",
+            way_out="Check the spelling, and that the package can be imported from here (PYTHONPATH).",
+        ) from error
+    if not (isinstance(kind, type) and issubclass(kind, Attack)) or inspect.isabstract(kind):
+        raise InputError(
+            expected="a subclass of attacks.base.Attack with a `run` of its own",
+            found=f"{path}, which is {kind!r}",
+            way_out="Derive the class from Attack and give it `run`.",
+        )
+    return kind
+
+
+def _unknown(expected: str, name: str, names: Collection[str]) -> InputError:
+    near = difflib.get_close_matches(name, dict.fromkeys(names), n=3)
+    way_out = f"Did you mean {' or '.join(near)}?" if near else f"Known: {', '.join(sorted(set(names)))}."
+    return InputError(expected=expected, found=repr(name), way_out=way_out)
+
+
+def _ambiguous(name: str, kinds: Collection[type[Attack]]) -> InputError:
+    return InputError(
+        expected="a name that one attack has",
+        found=f"{name!r}, which {' and '.join(_path(kind) for kind in kinds)} have",
+        way_out=f"Give the family too: {' or '.join(f'{kind.family}/{name}' for kind in kinds)}.",
     )
-}

@@ -2,16 +2,17 @@
 
 import time
 
-from attacks.base import ITEM_EMBEDDING, InteractionEstimate, ServerView
-from attacks.interactions.direction import Direction
+from attacks.estimates import InteractionEstimate
 from attacks.metrics import auc_per_victim
+from attacks.recommendation.item_deltas import Direction
+from attacks.recommendation.raifle import Raifle
 from bench.measure import Measure
-from datamodules.keys import generator_for
 from datamodules.synthetic import SyntheticRecommender
 from modules.fncf import FNCF
 from modules.fncf_learner import FNCFLearner
-from modules.raifle import Raifle
 from modules.recommendation import USER_EMBEDDING
+from protocol.seeding import generator_for
+from protocol.view import ITEM_EMBEDDING, ServerView
 
 
 def attack_times(victims: int) -> list[Measure]:

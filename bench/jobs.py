@@ -8,8 +8,8 @@ import torch
 from bench.peers.networks import ImageNetwork, InteractionNetwork, weights_of
 from bench.peers.protocol import Array, Plan, save_job
 from datamodules.cohort import Cohort
-from datamodules.keys import generator_for
 from modules.batches import batch_schedule
+from protocol.seeding import generator_for
 
 ROUNDS = 12
 """Rounds with cohorts of their own; later ones begin anew."""

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from lightning import Trainer
 
-from attacks.interactions.direction import Direction
+from attacks.recommendation.item_deltas import Direction
 from bench.measure import Measure, peak_mib
 from callbacks.delta_recorder import DeltaRecorder
 from datamodules.deltas import Recording
 from datamodules.synthetic import SyntheticRecommender
+from evaluation.evaluate import evaluate
 from modules.fncf import FNCF
 from modules.local_hyperparameters import LocalTraining
-from reports.evaluation import evaluate
 
 CLIENTS = 20
 

@@ -13,10 +13,10 @@ from torch import Tensor
 from bench.measure import Measure, peak_mib
 from datamodules.base import FederatedDataModule
 from datamodules.cohort import Cohort
-from datamodules.keys import generator_for
 from modules.classifier import FederatedClassifier
 from modules.local_hyperparameters import LocalTraining
 from modules.nets.classifiers import Network
+from protocol.seeding import generator_for
 
 SIZES = (1250, 2500, 5000, 10000)
 _IMAGES, _ROUNDS = 8, 3

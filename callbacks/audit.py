@@ -13,22 +13,22 @@ from lightning.pytorch.utilities import rank_zero_warn
 from attacks.base import Attack
 from callbacks.delta_recorder import DeltaRecorder
 from datamodules.deltas import Recording
-from errors import InputError
+from evaluation.diagnosis import explainer
+from evaluation.evaluate import evaluate_recording, metrics_of, nothing_scored
+from evaluation.summary import summarise
 from modules.registry import learner_from
-from reports.audit import AUDITED, evaluate_recording, nothing_scored
-from reports.causes import explainer
-from reports.intervals import summarise
-from reports.outcome import finish
+from protocol.errors import InputError
 from reports.wandb_log import leaks, log_results
+from reports.write_run import write_run
 
 
 class Audit(Callback):
     """When the last round is recorded, attacks all rounds, as ``attack.py audit`` would, and logs what leaked.
 
-    It leaves ``results.json``, ``victims.csv`` and ``report.html`` in the run's folder, and gives every logger
-    ``audit/ATTACK/METRIC``, Weights & Biases a table and the figures too: so that a sweep has the leak beside the
-    utility. A training that goes on elsewhere, requeued, is not attacked yet. Rank zero attacks; the other ranks do not
-    wait for it at the end.
+    It writes ``results.json``, ``scores.csv`` and ``report.html`` into the run's folder and logs
+    ``audit/ATTACK/METRIC`` to every logger, a table and the figures to Weights & Biases too, so a sweep logs leakage
+    next to utility. A run that was requeued is attacked only when it finally ends. Rank zero attacks; the other ranks
+    do not wait for it at the end.
 
     Args:
         attacks: what to run.
@@ -52,7 +52,7 @@ class Audit(Callback):
         self.seed = seed
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Nothing is attacked that nobody recorded."""
+        """Requires a `DeltaRecorder`."""
         self._recorder(trainer)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -69,7 +69,7 @@ class Audit(Callback):
                 rounds=recording.rounds[-1:],
                 progress=False,
             )
-            self._log(trainer, leaks(summarise([row for row in evaluation.rows if row.metric in AUDITED])))
+            self._log(trainer, leaks(summarise(evaluation)))
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Attacks the whole recording and leaves a report."""
@@ -78,20 +78,19 @@ class Audit(Callback):
         if recording is None:
             return
         evaluation = evaluate_recording(recording, self.attacks, seed=self.seed, victims=self.victims)
-        if not evaluation.rows:  # an empty report would take the place of an earlier one
-            rank_zero_warn(f"Audit leaves no report: {nothing_scored(evaluation.missing)}")
+        if evaluation.scores.empty:  # an empty report would take the place of an earlier one
+            rank_zero_warn(f"Audit leaves no report: {nothing_scored(evaluation.missing, self.attacks)}")
             return
         directory = Path(trainer.default_root_dir)
         shows = [functools.partial(log_results, lg.experiment) for lg in trainer.loggers if isinstance(lg, WandbLogger)]
-        run = finish(
+        run = write_run(
             evaluation,
             directory=directory,
             experiment=directory.resolve().name,
             data=recording.manifest.data,
             seed=self.seed,
             seconds=time.perf_counter() - start,
-            metrics=AUDITED,
-            kinds={attack.name: type(attack) for attack in self.attacks},
+            metrics=metrics_of(self.attacks),
             explain=explainer(recording, learner_from(recording.manifest.learner), seed=self.seed),
             shows=shows,
         )

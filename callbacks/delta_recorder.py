@@ -16,8 +16,8 @@ from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 
-from datamodules.keys import PERSISTENT, generator_for
-from datamodules.prior_knowledge import prior_knowledge
+from datamodules.prior_knowledge import POPULARITY_OF_OTHERS, popularity_of_others, prior_knowledge
+from datamodules.recommendation import RecommenderDataModule
 from datamodules.recording_format import (
     AUXILIARY,
     CLIENT,
@@ -38,8 +38,9 @@ from datamodules.recording_format import (
     write_shard,
     write_whole,
 )
-from errors import InputError
 from modules.federated import FederatedModule, RoundRecord
+from protocol.errors import InputError
+from protocol.seeding import PERSISTENT, generator_for
 
 _PACKAGES = ("torch", "lightning", "numpy", "safetensors")
 _AUXILIARY_NAMES = {"image": "images", "label": "labels"}
@@ -180,6 +181,7 @@ class DeltaRecorder(Callback):
             config={
                 "every_n_rounds": self.every_n_rounds,
                 "model": type(module).__name__,
+                "manipulation": module.server_manipulation,
                 "ranks": trainer.world_size,
             },
             versions={name: version(name) for name in _PACKAGES},
@@ -262,6 +264,9 @@ class DeltaRecorder(Callback):
         held: dict[str, Tensor] = dict(data.auxiliary()) if hasattr(data, "auxiliary") else {}
         if hasattr(data, "client_known"):
             held |= prior_knowledge(data, lambda client: self._pseudonym(module, client))
+        if isinstance(data, RecommenderDataModule):
+            pseudonyms = torch.tensor([self._pseudonym(module, client) for client in range(data.num_clients)])
+            held[POPULARITY_OF_OTHERS] = popularity_of_others(data.user_items(), pseudonyms, data.num_items)
         return shard_bytes({_AUXILIARY_NAMES.get(name, name): value for name, value in held.items()}) if held else None
 
     def _disk_error(self, error: OSError, round_number: int) -> InputError:

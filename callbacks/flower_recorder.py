@@ -27,8 +27,8 @@ from datamodules.foreign_system import System
 from datamodules.parameter_check import Shapes, named
 from datamodules.plain_files import strange_value
 from datamodules.recording_writer import RecordingWriter
-from errors import InputError
 from modules.recorded_learner import check_learner
+from protocol.errors import InputError
 
 _PLAIN = (bool, int, float, str)
 

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from defenses.base import Defense
 from defenses.local_dp import LocalDP
-from errors import InputError
 from modules.federated import FederatedModule
+from protocol.errors import InputError
 
 _logger = logging.getLogger(__name__)
 

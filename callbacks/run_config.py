@@ -5,7 +5,7 @@ from pathlib import Path
 from lightning import LightningModule, Trainer
 from lightning.pytorch.cli import SaveConfigCallback
 
-from errors import InputError
+from protocol.errors import InputError
 
 
 class RunConfig(SaveConfigCallback):

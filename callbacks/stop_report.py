@@ -7,7 +7,7 @@ from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 
 from callbacks.delta_recorder import DeltaRecorder
 from datamodules.deltas import Recording
-from errors import InputError
+from protocol.errors import InputError
 from signals import Stopping
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from datamodules.array_files import DAMAGED, check_npz
 from datamodules.plain_files import regular_file, unpacked_limit
-from errors import InputError
+from protocol.errors import InputError
 
 CACHE_VARIABLE = "FEDLEAK_CACHE"
 _logger = logging.getLogger(__name__)

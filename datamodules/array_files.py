@@ -13,7 +13,7 @@ from safetensors.torch import load
 from torch import Tensor
 
 from datamodules.plain_files import regular_file, unpacked_limit
-from errors import InputError
+from protocol.errors import InputError
 
 DAMAGED = (
     OSError,

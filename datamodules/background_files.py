@@ -4,7 +4,7 @@ from pathlib import Path
 
 from datamodules.ratings_file import check_encoding
 from datamodules.text_rows import BadRows, check_file, read_csv
-from errors import InputError
+from protocol.errors import InputError
 
 _WIKIREADING = "https://github.com/google-research-datasets/wiki-reading"
 _AMAZON = "https://www.kaggle.com/datasets/eswarchandt/amazon-music-reviews"

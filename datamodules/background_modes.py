@@ -8,7 +8,7 @@ from sklearn.decomposition import TruncatedSVD
 from sklearn.preprocessing import normalize
 from torch import Tensor
 
-from errors import InputError
+from protocol.errors import InputError
 
 _DIMENSIONS = 50
 """Of the features of text."""

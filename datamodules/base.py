@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from datamodules.cohort import Cohort
-from datamodules.keys import generator_for
-from errors import InputError
+from protocol.errors import InputError
+from protocol.seeding import generator_for
 from ranges import NonNegativeInt
 
 DATA_VARIABLE = "FEDLEAK_DATA"

@@ -9,7 +9,7 @@ import numpy as np
 from datamodules.dates import blog_day, days_of
 from datamodules.posts import Posts, ranks_of
 from datamodules.text_rows import BadRows, Unparsable, read_csv
-from errors import InputError
+from protocol.errors import InputError
 
 PAGE = "https://www.kaggle.com/datasets/rtatman/blog-authorship-corpus"
 _COLUMNS = {"id": r"[0-9]{1,18}", "date": None, "text": None}

@@ -11,7 +11,7 @@ from torchvision.datasets.utils import check_integrity
 from datamodules.classification import ClassificationDataModule, LabelledImages
 from datamodules.download import fetch_once
 from datamodules.image_files import files_by_class, read_images, trees
-from errors import InputError
+from protocol.errors import InputError
 
 _PAGE = "https://www.cs.toronto.edu/~kriz/cifar.html"
 _ORIGINALS = "cifar-10-batches-py"

@@ -14,9 +14,9 @@ from torch.utils.data import DataLoader
 from datamodules.base import FederatedDataModule
 from datamodules.client_split import ClientSplit, split_clients
 from datamodules.cohort import Cohort
-from datamodules.keys import PERSISTENT, generator_for
 from datamodules.pool import hold_back, shuffled_pool, split_off
-from errors import InputError
+from protocol.errors import InputError
+from protocol.seeding import PERSISTENT, generator_for
 from ranges import NonNegativeInt
 
 

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from datamodules.composition import composition_counts, decaf_composition
-from datamodules.keys import PERSISTENT, generator_for
 from datamodules.partition import FEWEST, deal_by_counts, deal_dirichlet, deal_evenly, deal_shards, dirichlet_table
 from datamodules.pool import Pool
-from errors import InputError
+from protocol.errors import InputError
+from protocol.seeding import PERSISTENT, generator_for
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from errors import InputError
+from protocol.errors import InputError
 
 _DECAF = Path(__file__).parent / "compositions" / "decaf.csv"
 _TOLERANCE = 1e-3

@@ -12,8 +12,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load
 from torch import Tensor
 
-from attacks.base import ClassifierLearner, LocalLearner, Release, ServerView
 from datamodules.plain_files import regular_file
+from datamodules.prior_knowledge import POPULARITY_OF_OTHERS
 from datamodules.recording_format import (
     AUXILIARY,
     CLIENT,
@@ -34,7 +34,9 @@ from datamodules.shard_check import (
     common_shapes,
 )
 from datamodules.shard_files import ShardFiles, damaged, model_of
-from errors import InputError
+from protocol.errors import InputError
+from protocol.simulators import AnySimulator, ClassifierSimulator
+from protocol.view import POPULARITY, Release, ServerView
 
 _logger = logging.getLogger(__name__)
 _NUMBERS_PER_VIEW = 2**25
@@ -101,7 +103,7 @@ class Recording:
         victims_per_view: int = 64,
         rounds: Sequence[int] | None = None,
         pseudonyms: set[int] | None = None,
-        learner: LocalLearner | None = None,
+        learner: AnySimulator | None = None,
         history: bool = False,
     ) -> Iterator[ServerView]:
         """Server views of a few victims each, of like size, so that little is padded; memory does not grow with rounds.
@@ -191,7 +193,7 @@ class Recording:
     def _check_classes(self, truth: Mapping[str, Tensor], view: ServerView, name: str) -> None:
         """The classes that are counted are those that the learner tells apart."""
         counts = truth.get(CLASS_COUNTS.removeprefix(CLIENT))
-        if counts is None or not isinstance(view.learner, ClassifierLearner):
+        if counts is None or not isinstance(view.learner, ClassifierSimulator):
             return
         classes = len(view.model[f"{view.learner.output_layer}.weight"])
         if len(counts) != classes:
@@ -295,7 +297,7 @@ class Recording:
         return shard
 
     def _shard_views(
-        self, name: str, victims_per_view: int, pseudonyms: set[int] | None, learner: LocalLearner | None
+        self, name: str, victims_per_view: int, pseudonyms: set[int] | None, learner: AnySimulator | None
     ) -> Iterator[ServerView]:
         with self._open(name) as shard:
             clients = shard.get_tensor("clients")
@@ -331,7 +333,7 @@ class Recording:
         model: dict[str, Tensor],
         chunk: Tensor,
         offsets: Tensor,
-        learner: LocalLearner | None,
+        learner: AnySimulator | None,
     ) -> ServerView:
         deltas = {}
         for parameter in self.manifest.parameters:
@@ -363,7 +365,21 @@ class Recording:
             ),
             learner=learner,
             auxiliary=self._auxiliary,
+            priors=self._priors(shard.get_tensor("clients")[chunk].long(), shown.get("served")),
+            manipulation=self._manipulation(),
         )
+
+    def _priors(self, pseudonyms: Tensor, served: Tensor | None) -> dict[str, Tensor]:
+        """How many users of the other folds interacted with each served item, where the server recorded that."""
+        counts = self._auxiliary.get(POPULARITY_OF_OTHERS)
+        if counts is None or served is None:
+            return {}
+        own = counts[pseudonyms % len(counts)]
+        return {POPULARITY: own.gather(1, served.clamp(min=0, max=own.shape[1] - 1).long()) * (served >= 0)}
+
+    def _manipulation(self) -> str | None:
+        name = self.manifest.config.get("manipulation")
+        return name if isinstance(name, str) else None
 
 
 def _seen_with(name: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pooch
 
-from errors import InputError
+from protocol.errors import InputError
 
 
 @dataclass(frozen=True)

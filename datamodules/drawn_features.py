@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from attacks.manipulation.partitions import partition_of, partitioned_noise
+from protocol.partitions import partition_of, partitioned_noise
 
 WIDTHS = {"resnet18": 512, "regnet_y_800mf": 784, "densenet121": 1024, "mnasnet1_3": 1280}
 """Features of the networks in RAIFLE's table IV."""

@@ -14,7 +14,7 @@ from datamodules.dump_manifest import DumpClient, DumpManifest, DumpRound, read_
 from datamodules.foreign_round import Sent
 from datamodules.foreign_system import System
 from datamodules.plain_files import inside, regular_file
-from errors import InputError
+from protocol.errors import InputError
 
 _SERVED = "served"
 _MOST_OF_ROUND = 2**30

@@ -12,7 +12,7 @@ import yaml
 from datamodules.foreign_system import Holds
 from datamodules.manifest_fields import is_release, is_shape, is_whole
 from datamodules.plain_files import read_bounded, strange_value
-from errors import InputError
+from protocol.errors import InputError
 
 FORMAT = 1
 _WAY_OUT = "docs/recording-format.md has an example."

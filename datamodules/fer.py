@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datamodules.classification import ClassificationDataModule, LabelledImages, split_test
 from datamodules.fer_file import FILES, SIZE, read_fer
 from datamodules.image_files import files_by_class, read_images, trees
-from errors import InputError
+from protocol.errors import InputError
 
 _PAGE = "https://www.kaggle.com/datasets/msambare/fer2013"
 _TEST_FRACTION = 0.125

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from datamodules.array_cache import load_arrays, store_arrays
 from datamodules.ratings_file import sha256_of
-from errors import InputError
+from protocol.errors import InputError
 
 SIZE = 48
 _PIXEL = frozenset("0123456789 ")

@@ -10,7 +10,7 @@ from torch import Tensor
 from datamodules.foreign_system import System
 from datamodules.parameter_check import check_arrays
 from datamodules.recording_format import CLIENT
-from errors import InputError
+from protocol.errors import InputError
 
 _ITEM_TRUTH = "labels"
 """What is true of the served items; all other truth is of the clients themselves."""

@@ -13,7 +13,7 @@ from datamodules.manifest_fields import check_fields
 from datamodules.parameter_check import Shapes
 from datamodules.plain_files import strange_value
 from datamodules.recording_format import Manifest
-from errors import InputError
+from protocol.errors import InputError
 
 Holds = Literal["models", "deltas"]
 _PACKAGES = ("torch", "numpy", "safetensors")

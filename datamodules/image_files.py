@@ -18,7 +18,7 @@ from tqdm import tqdm
 from datamodules.array_cache import load_arrays, store_arrays
 from datamodules.array_files import DAMAGED
 from datamodules.plain_files import MOST_UNPACKED, read_bounded, regular_file
-from errors import InputError
+from protocol.errors import InputError
 
 SUFFIXES = (".jpg", ".jpeg", ".png")
 _MODES = {1: "L", 3: "RGB"}

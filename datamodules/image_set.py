@@ -18,7 +18,7 @@ from torchvision.transforms import functional as transforms
 
 from datamodules.image_files import open_image
 from datamodules.recording_format import write_whole
-from errors import InputError
+from protocol.errors import InputError
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from torchvision.datasets import imagenet
 from datamodules.base import data_root
 from datamodules.image_files import image_files, open_image, trees
 from datamodules.image_set import ImageSet
-from errors import InputError
+from protocol.errors import InputError
 
 _PAGE = "https://image-net.org/challenges/LSVRC/2012/2012-downloads.php"
 _ARCHIVE, _DEVKIT = (imagenet.ARCHIVE_META[part][0] for part in ("val", "devkit"))

@@ -15,7 +15,7 @@ from datamodules.array_cache import load_arrays, store_arrays
 from datamodules.download import by_hand
 from datamodules.interactions import Ints
 from datamodules.letor_scan import LetorLayout, first_fault
-from errors import InputError
+from protocol.errors import InputError
 
 Floats = npt.NDArray[np.float32]
 _CHUNK_BYTES = 2**22

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Literal
 
-from errors import InputError
+from protocol.errors import InputError
 
 FOLDS = 5
 

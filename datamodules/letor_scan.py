@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from errors import InputError
+from protocol.errors import InputError
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
-from errors import InputError
+from protocol.errors import InputError
 
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 """Types in which deltas may be stored."""

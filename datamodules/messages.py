@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from attacks.base import LocalLearner, ServerView
-from attacks.deanonymization.messages import USERS
 from datamodules.deltas import Recording
 from datamodules.prior_knowledge import PSEUDONYM_USERS, PSEUDONYMS
-from errors import InputError
+from protocol.errors import InputError
+from protocol.simulators import AnySimulator
+from protocol.view import USERS, ServerView
 
 
 class RoundModels(Mapping[int, Mapping[str, Tensor]]):
@@ -40,7 +40,7 @@ class RoundModels(Mapping[int, Mapping[str, Tensor]]):
 
 
 def joined_view(
-    recording: Recording, *, rounds: Sequence[int] | None = None, learner: LocalLearner | None = None
+    recording: Recording, *, rounds: Sequence[int] | None = None, learner: AnySimulator | None = None
 ) -> ServerView:
     """Every message of some rounds in one view; all of their deltas are in memory.
 
@@ -73,34 +73,16 @@ def joined_view(
     _check_distinct(parts)
     joined = _join(parts)
     view = dataclasses.replace(
-        part_of(joined, _by_pseudonym(joined)), round_models=RoundModels(recording.models, numbers), learner=learner
+        joined.select(_by_pseudonym(joined)), round_models=RoundModels(recording.models, numbers), learner=learner
     )
     own = torch.isin(view.pseudonyms, auxiliary[PSEUDONYMS])
-    known = part_of(view, own.nonzero().flatten())
+    known = view.select(own.nonzero().flatten())
     order = auxiliary[PSEUDONYMS].argsort()
     place = torch.searchsorted(auxiliary[PSEUDONYMS][order], known.pseudonyms)
     users = auxiliary[PSEUDONYM_USERS][order][place]
     return dataclasses.replace(
-        part_of(view, (~own).nonzero().flatten()), known=dataclasses.replace(known, auxiliary={USERS: users})
+        view.select((~own).nonzero().flatten()), known=dataclasses.replace(known, priors={USERS: users})
     )
-
-
-def message_users(recording: Recording, view: ServerView) -> Tensor:
-    """``(V,)`` whose message each is. Opens the truth: only a place that computes a score may call this."""
-    assert view.sent_in is not None
-    users = torch.empty_like(view.pseudonyms)
-    for number in torch.unique(view.sent_in).tolist():
-        inside = (view.sent_in == number).nonzero().flatten()
-        of_round = dataclasses.replace(part_of(view, inside), round=number, served=None)
-        truth = recording.truth(of_round)
-        if "user" not in truth:
-            raise InputError(
-                expected=f"'client/user' in the truth of round {number}, to score who is who",
-                found=f"{', '.join(truth)} in {recording.directory}",
-                way_out="Audit a recording whose truth names the owners of devices.",
-            )
-        users[inside] = truth["user"].long()
-    return users
 
 
 def _check_distinct(parts: Sequence[ServerView]) -> None:
@@ -152,16 +134,3 @@ def _stacked(values: Sequence[Tensor], width: int | None, padding: float = 0) ->
         joined[start : start + len(value), : value.shape[1]] = value
         start += len(value)
     return joined
-
-
-def part_of(view: ServerView, kept: Tensor) -> ServerView:
-    """Some messages of a joined view, by their positions."""
-    assert view.sent_in is not None
-    return dataclasses.replace(
-        view,
-        pseudonyms=view.pseudonyms[kept],
-        example_counts=view.example_counts[kept],
-        deltas={name: value[kept] for name, value in view.deltas.items()},
-        served=None if view.served is None else view.served[kept],
-        sent_in=view.sent_in[kept],
-    )

@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from errors import InputError
+from protocol.errors import InputError
 
 
 @dataclass(frozen=True, kw_only=True)

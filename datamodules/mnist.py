@@ -10,7 +10,7 @@ from torchvision.datasets.mnist import read_image_file, read_label_file
 
 from datamodules.classification import ClassificationDataModule, LabelledImages
 from datamodules.download import fetch_once
-from errors import InputError
+from protocol.errors import InputError
 
 CLASSES = 10
 _SIZE = 28

@@ -12,7 +12,7 @@ from datamodules.owned_examples import UNGROUPED
 from datamodules.posts import ranks_of
 from datamodules.tagged_photos import TaggedPhotos
 from datamodules.text_rows import BadRows, Unparsable, read_csv
-from errors import InputError
+from protocol.errors import InputError
 
 FOLDER = "openimages"
 _PAGE = "https://storage.googleapis.com/openimages/web/download_v7.html"

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from datamodules.keys import PERSISTENT, generator_for
-from errors import InputError
+from protocol.errors import InputError
+from protocol.seeding import PERSISTENT, generator_for
 
 SEEN, UNSEEN, HOLDOUT = 0, 1, 2
 

@@ -14,12 +14,12 @@ from torch.utils.data import DataLoader
 from datamodules.background_modes import background_modes
 from datamodules.base import FederatedDataModule
 from datamodules.cohort import Cohort
-from datamodules.keys import PERSISTENT, generator_for
 from datamodules.mitigation import Mitigation, mixed_in
 from datamodules.owned_examples import OwnedExamples
 from datamodules.posts import UserFilter
 from datamodules.priors import Devices, DeviceSplit, split_devices, without_poor_users
-from errors import InputError
+from protocol.errors import InputError
+from protocol.seeding import PERSISTENT, generator_for
 from ranges import NonNegativeInt
 
 

@@ -15,7 +15,7 @@ from datamodules.owned_examples import OwnedExamples
 from datamodules.posts import UserFilter, kept_posts
 from datamodules.tagged_photos import TaggedPhotos, examples_of, frequent_tags
 from datamodules.text_rows import BadRows
-from errors import InputError
+from protocol.errors import InputError
 
 
 class PhotoDataModule(OwnedDataModule):

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from errors import InputError
+from protocol.errors import InputError
 
 Shapes = Mapping[str, Sequence[int]]
 _WAY_OUT = "Describe the model that was trained, with the parameters in its own order."

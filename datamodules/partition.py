@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from datamodules.pool import Pool, group_begins, too_few
-from errors import InputError
+from protocol.errors import InputError
 
 FEWEST = 2
 """Examples of a client: a single one is no proportion, and batch norm has nothing to compare it with."""

@@ -6,7 +6,7 @@ from datamodules.owned_photos import PhotoDataModule
 from datamodules.pipa_files import FOLDER, read_pipa
 from datamodules.posts import UserFilter
 from datamodules.tagged_photos import TaggedPhotos
-from errors import InputError
+from protocol.errors import InputError
 
 
 class PIPA(PhotoDataModule):

@@ -12,7 +12,7 @@ from datamodules.posts import ranks_of
 from datamodules.ratings_file import read_ratings
 from datamodules.tagged_photos import TaggedPhotos
 from datamodules.text_rows import BadRows, Unparsable, read_csv
-from errors import InputError
+from protocol.errors import InputError
 
 FOLDER = "pipa"
 _PAGE = "https://github.com/coallaoh/PIPA_dataset"

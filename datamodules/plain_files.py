@@ -11,7 +11,7 @@ import stat
 from pathlib import Path
 from typing import Any, NoReturn
 
-from errors import InputError
+from protocol.errors import InputError
 
 MOST_TEXT = 2**26
 """Bytes of a manifest or of a list of names."""

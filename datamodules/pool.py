@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from errors import InputError
+from protocol.errors import InputError
 
 
 @dataclass(frozen=True)

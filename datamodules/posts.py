@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from datamodules.keys import PERSISTENT, generator_for
 from datamodules.owned_examples import UNDATED
-from errors import InputError
+from protocol.errors import InputError
+from protocol.seeding import PERSISTENT, generator_for
 
 Ints = npt.NDArray[np.int64]
 _FEWEST_SHARED = 3

@@ -1,8 +1,10 @@
-"""What the adversary knows of users beforehand, as a recording has it: beside the rounds, apart from the truth."""
+"""The adversary's knowledge of users beforehand, as a recording holds it: apart from the ground truth."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -12,6 +14,11 @@ PSEUDONYMS, PSEUDONYM_USERS = "known_pseudonyms", "known_users"
 """``(P,)`` under which names the adversary's own devices send, and the user whose data each of them holds."""
 FEATURES, LABELS, EXAMPLE_USERS = "prior_features", "prior_labels", "prior_users"
 """``(M, ...)`` the examples on those devices, and ``(M,)`` their users."""
+
+
+POPULARITY_OF_OTHERS = "popularity_of_others"
+"""``(F, I)`` how many users outside of each fold of users interacted with each item; see `popularity_of_others`."""
+_FOLDS = 10
 
 
 class DeviceData(Protocol):
@@ -51,3 +58,24 @@ def prior_knowledge(data: DeviceData, pseudonym: Callable[[int], int]) -> dict[s
         LABELS: data.examples.labels[numbers],
         EXAMPLE_USERS: users.repeat_interleave(torch.tensor([len(part) for part in parts], dtype=torch.int64)),
     }
+
+
+def popularity_of_others(user_items: Sequence[npt.NDArray[np.int64]], pseudonyms: Tensor, num_items: int) -> Tensor:
+    """Item popularity as a server knows it from users other than a victim.
+
+    Users are dealt into ten folds by their pseudonyms, which are random. Counts outside of a victim's fold hold nothing
+    of the victim itself, and no difference of two folds' counts is a single user's.
+
+    Args:
+        user_items: of each user, the items it interacted with.
+        pseudonyms: ``(C,)`` of the users; a user's fold is the remainder by the number of folds.
+        num_items: I.
+
+    Returns:
+        ``(F, I)`` int32.
+    """
+    sizes = torch.tensor([len(items) for items in user_items])
+    fold = (pseudonyms % _FOLDS).repeat_interleave(sizes)
+    items = torch.from_numpy(np.concatenate(user_items)) if len(user_items) else torch.zeros(0, dtype=torch.int64)
+    inside = torch.bincount(fold * num_items + items, minlength=_FOLDS * num_items).reshape(_FOLDS, num_items)
+    return (inside.sum(0) - inside).int()

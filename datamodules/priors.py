@@ -11,12 +11,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from datamodules.keys import PERSISTENT, generator_for
 from datamodules.open_world import SEEN, OpenWorld, draw_roles, with_roles
 from datamodules.owned_examples import UNDATED, OwnedExamples
 from datamodules.profiles import Profile, with_profiles
 from datamodules.units import cut_points, in_order, units_of
-from errors import InputError
+from protocol.errors import InputError
+from protocol.seeding import PERSISTENT, generator_for
 
 Prior = Literal["random", "chrono", "photoset", "profile"]
 _UNIT = {"random": "examples", "profile": "examples", "chrono": "posts", "photoset": "photosets"}

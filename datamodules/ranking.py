@@ -11,9 +11,9 @@ from torch.utils.data import DataLoader
 
 from datamodules.base import FederatedDataModule, participants_per_round
 from datamodules.cohort import Cohort
-from datamodules.keys import PERSISTENT, generator_for
 from datamodules.letor_file import Queries
-from errors import InputError
+from protocol.errors import InputError
+from protocol.seeding import PERSISTENT, generator_for
 from ranges import NonNegativeInt
 
 _logger = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from errors import InputError
+from protocol.errors import InputError
 
 _logger = logging.getLogger(__name__)
 _DIGITS = frozenset("0123456789")

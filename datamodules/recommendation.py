@@ -11,7 +11,6 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader
 
-from attacks.base import ITEM_EMBEDDING
 from datamodules.base import FederatedDataModule
 from datamodules.cohort import Cohort
 from datamodules.interactions import (
@@ -24,8 +23,9 @@ from datamodules.interactions import (
     refuse_degenerate,
     sample_unseen,
 )
-from datamodules.keys import PERSISTENT, generator_for
-from errors import InputError
+from protocol.errors import InputError
+from protocol.seeding import PERSISTENT, generator_for
+from protocol.view import ITEM_EMBEDDING
 from ranges import NonNegativeInt
 
 

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from datamodules.manifest_fields import check_fields, is_whole
 from datamodules.plain_files import parse_json, read_bounded
-from errors import InputError
+from protocol.errors import InputError
 
 FORMAT = 1
 MANIFEST = "manifest.json"

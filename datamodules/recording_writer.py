@@ -28,7 +28,7 @@ from datamodules.recording_format import (
     write_whole,
 )
 from datamodules.shard_check import InMemory, MisfitError, check_auxiliary, check_seen, check_truth
-from errors import InputError
+from protocol.errors import InputError
 
 
 class RecordingWriter:

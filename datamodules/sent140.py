@@ -13,7 +13,7 @@ from datamodules.owned_text import OwnedTextDataModule
 from datamodules.posts import Posts, UserFilter, ranks_of
 from datamodules.text_examples import TextOptions
 from datamodules.text_rows import BadRows, check_file
-from errors import InputError
+from protocol.errors import InputError
 
 _PAGE = "https://leaf.cmu.edu"
 _POSITIVE = {0: 0.0, 1: 1.0, 4: 1.0, "0": 0.0, "1": 1.0, "4": 1.0}

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from datamodules.prior_knowledge import POPULARITY_OF_OTHERS
 from datamodules.recording_format import CLIENT, Manifest, dtype_of
 
 SHOWN = {"served": -1, "lists": -1, "features": 0}
@@ -17,6 +18,8 @@ _LONGEST_LIST = 10
 CLASS_COUNTS = f"{CLIENT}class_counts"
 _KNOWN = ("known_pseudonyms", "known_users")
 _PRIOR = ("prior_features", "prior_labels", "prior_users")
+_WHOLE_AUXILIARY = {"labels": 1, _KNOWN[0]: 1, _KNOWN[1]: 1, _PRIOR[2]: 1, POPULARITY_OF_OTHERS: 2}
+"""Auxiliary tensors of whole numbers, and how many dimensions each has."""
 _WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
@@ -145,13 +148,12 @@ def check_auxiliary(held: Mapping[str, Tensor]) -> None:
         there = [name for name in group if name in held]
         if len({len(held[name]) for name in there}) > 1 or 0 < len(there) < len(group):
             raise MisfitError(f"not one length, or not all, of {', '.join(group)}")
-    if "images" in held:
-        _whole("labels", held["labels"], 1)
+    for name in (name for name in _WHOLE_AUXILIARY if name in held and (name != "labels" or "images" in held)):
+        _whole(name, held[name], _WHOLE_AUXILIARY[name])
     if _KNOWN[0] in held:
-        _check_distinct(_KNOWN[0], _whole(_KNOWN[0], held[_KNOWN[0]], 1))
-    for name in (_KNOWN[1], _PRIOR[2]):
-        if name in held:
-            _whole(name, held[name], 1)
+        _check_distinct(_KNOWN[0], held[_KNOWN[0]])
+    if POPULARITY_OF_OTHERS in held and not held[POPULARITY_OF_OTHERS].numel():
+        raise MisfitError(f"{POPULARITY_OF_OTHERS!r} without numbers")
 
 
 def _client_names(shard: Any, shapes: Mapping[str, list[int]]) -> int:

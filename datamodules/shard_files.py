@@ -9,7 +9,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from datamodules.recording_format import JournalLine
-from errors import InputError
+from protocol.errors import InputError
 
 MODEL = "model/"
 """Begins the names of the global model's parameters in a shard of ``rounds/``."""

@@ -12,7 +12,7 @@ import torch
 
 from datamodules.classification import ClassificationDataModule, LabelledImages, split_test
 from datamodules.image_files import image_files, read_images, trees
-from errors import InputError
+from protocol.errors import InputError
 
 _PAGE = "https://www.kaggle.com/datasets/kmader/skin-cancer-mnist-ham10000"
 _METADATA = "HAM10000_metadata.csv"

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from datamodules.interactions import Interactions, unique_interactions
-from datamodules.keys import PERSISTENT, generator_for
 from datamodules.recommendation import RecommenderDataModule
-from errors import InputError
+from protocol.errors import InputError
+from protocol.seeding import PERSISTENT, generator_for
 from ranges import NonNegativeFloat, PositiveInt
 
 _TASTES = 8

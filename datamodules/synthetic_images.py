@@ -8,8 +8,8 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from datamodules.classification import ClassificationDataModule, LabelledImages
-from datamodules.keys import PERSISTENT, generator_for
-from errors import InputError
+from protocol.errors import InputError
+from protocol.seeding import PERSISTENT, generator_for
 from ranges import NonNegativeFloat, PositiveInt
 
 _COARSE = 4

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from datamodules.keys import PERSISTENT, generator_for
 from datamodules.owned import Background, OwnedDataModule
 from datamodules.owned_examples import UNGROUPED, OwnedExamples
-from errors import InputError
+from protocol.errors import InputError
+from protocol.seeding import PERSISTENT, generator_for
 from ranges import PositiveInt
 
 _FIRST_DAY = 731_000

@@ -8,10 +8,10 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from datamodules.keys import PERSISTENT, generator_for
 from datamodules.letor_file import Queries
 from datamodules.ranking import RankingDataModule
-from errors import InputError
+from protocol.errors import InputError
+from protocol.seeding import PERSISTENT, generator_for
 from ranges import PositiveInt
 
 

@@ -11,7 +11,7 @@ import torch
 from datamodules.image_files import read_images
 from datamodules.owned_examples import UNDATED, Dropped, OwnedExamples
 from datamodules.posts import Ints
-from errors import InputError
+from protocol.errors import InputError
 
 Bools = npt.NDArray[np.bool_]
 

@@ -12,7 +12,7 @@ from datamodules.owned_examples import UNDATED, Dropped, OwnedExamples
 from datamodules.posts import Ints, Posts
 from datamodules.sentences import sentences_of, words_of
 from datamodules.vocabulary import Vocabulary
-from errors import InputError
+from protocol.errors import InputError
 
 
 @dataclass(frozen=True, kw_only=True)

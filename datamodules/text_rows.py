@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from datamodules.ratings_file import check_encoding
-from errors import InputError
+from protocol.errors import InputError
 
 BadRows = Literal["error", "drop"]
 """What to do with rows that cannot be read: refuse the file, or go on and say how many they were."""

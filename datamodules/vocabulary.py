@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from errors import InputError
+from protocol.errors import InputError
 
 PADDING = 0
 """Behind the last word."""

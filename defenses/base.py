@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from attacks.base import Release, ServerView
+from protocol.view import Release, ServerView
 
 
 @dataclass

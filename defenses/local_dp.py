@@ -13,9 +13,9 @@ from diffprivlib.mechanisms import Gaussian, GaussianAnalytic
 from dp_accounting import get_sigma_gaussian
 from torch import Tensor
 
-from attacks.base import Release
 from defenses.base import Defense, Update
-from errors import InputError
+from protocol.errors import InputError
+from protocol.view import Release
 
 _LARGEST_EPSILON = 700.0
 """diffprivlib computes ``exp(epsilon)`` in float64, which overflows at 709 and gives a wrong scale without a word."""

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from attacks.base import ITEM_EMBEDDING
 from defenses.base import Defense
 from defenses.probe_check import ProbeCheck
-from errors import InputError
+from protocol.errors import InputError
+from protocol.view import ITEM_EMBEDDING
 
 
 class RefuseProbes(Defense):

@@ -6,9 +6,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from attacks.base import ITEM_EMBEDDING, Release
 from defenses.base import Defense, Update
-from errors import InputError
+from protocol.errors import InputError
+from protocol.view import ITEM_EMBEDDING, Release
 
 
 class RowNoise(Defense):

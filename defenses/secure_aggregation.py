@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import torch
 
-from attacks.base import Release
 from defenses.base import Defense, Update
-from errors import InputError
+from protocol.errors import InputError
+from protocol.view import Release
 
 
 class SecureAggregation(Defense):

@@ -5,9 +5,9 @@ import dataclasses
 import torch
 from torch import Tensor
 
-from attacks.base import Release
 from defenses.base import Defense, Update
-from errors import InputError
+from protocol.errors import InputError
+from protocol.view import Release
 
 
 class SecureSum(Defense):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from defenses.base import Defense
-from errors import InputError
+from protocol.errors import InputError
 
 
 class UpdateL1(Defense):

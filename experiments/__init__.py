@@ -6,7 +6,6 @@ from typing import Any
 
 import yaml
 
-from errors import InputError
 from experiments.base import PaperExperiment
 from experiments.composition import CompositionExperiment
 from experiments.deanonymization import DeanonymizationExperiment
@@ -23,6 +22,7 @@ from experiments.recommendation import RecommendationExperiment
 from experiments.retrieval import RetrievalExperiment
 from experiments.shared_metric import SharedMetricExperiment
 from experiments.utility import UtilityExperiment
+from protocol.errors import InputError
 
 _KINDS: dict[str, Callable[[dict[str, Any]], PaperExperiment]] = {
     "composition": CompositionExperiment.parse,
@@ -54,6 +54,8 @@ def read_experiment(path: Path) -> PaperExperiment:
         check_names("kind", [kind], list(_KINDS))
         made = _KINDS[kind](content)
         check_types(made)
+        for name in made.attacks:
+            made.attack_class(name)
     except OSError as error:
         raise InputError(
             expected="a table as in configs/paper", found=str(error), way_out="Give the path of such a file."

@@ -1,31 +1,28 @@
 """What every paper's table has in common as an experiment: cells, each run once."""
 
 import abc
+import inspect
+import itertools
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar
 
+import pandas as pd
+from numpy.typing import ArrayLike
 from tqdm import tqdm
 
 from attacks.base import Attack
-from attacks.registry import ATTACKS
+from attacks.registry import find, of_families
 from datamodules.recording_format import only_writer
-from errors import InputError
+from evaluation.runner import Evaluation
+from evaluation.scores import score_table
 from experiments.cell_cache import Finished, StaleError, Stamp, read_cell, write_cell
 from experiments.options import check_names, in_words
-from modules.list_matching import ListMatching, ManipulatedListMatching
-from modules.raifle import Raifle
-from reports.evaluation import Evaluation
+from protocol.errors import InputError
 
 Scale = Literal["small", "paper"]
-RECOMMENDER_ATTACKS: dict[str, type[Attack]] = {**ATTACKS, Raifle.name: Raifle}
-RANKING_ATTACKS: dict[str, type[Attack]] = {
-    **ATTACKS,
-    **{kind.name: kind for kind in (ListMatching, ManipulatedListMatching)},
-}
-"""RAIFLE is another program on rankings than on recommendations, under one name."""
 
 
 @dataclass(frozen=True)
@@ -57,32 +54,35 @@ class Source(Protocol):
         """Name of the data set and the sha256 of what was read."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class PaperExperiment(abc.ABC):
     """A table.
 
     Attributes:
+        small_cells: whether a cell keeps no more than one core busy, so that several are better run at once.
+        families: of the attacks that the table may name by their short names.
         experiment: its name.
         metrics: the metrics it reports.
         data: data sets by folder name.
         attacks: what is run, by name, with constructor arguments.
         limits: by slow attack, how many victims of each recording it attacks, drawn at random.
-        small_cells: whether a cell keeps no more than one core busy, so that several are better run at once.
     """
 
     small_cells: ClassVar[bool] = False
+    families: ClassVar[tuple[str, ...]]
     experiment: str
     metrics: list[str]
     data: list[str]
     attacks: dict[str, dict[str, Any]]
-    limits: dict[str, int]
+    limits: dict[str, int] = field(default_factory=dict)
 
-    @property
-    @abc.abstractmethod
-    def known_attacks(self) -> Mapping[str, type[Attack]]:
-        """Every attack that the table may name."""
+    @classmethod
+    def parse(cls, content: dict[str, Any]) -> Self:
+        """From a configuration."""
+        return cls(**content)
 
     @abc.abstractmethod
-    def cells(self, choice: Choice) -> "Iterator[PaperCell]":
+    def cells(self, choice: Choice) -> "Iterator[PaperCell[Any]]":
         """Every cell to run."""
 
     @abc.abstractmethod
@@ -105,37 +105,73 @@ class PaperExperiment(abc.ABC):
         """Data sets that the table can be run on: its own, and others where it says nothing of each by itself."""
         return self.data
 
-    def make_attacks(self, names: Sequence[str] | None = None) -> list[Attack]:
-        """The attacks, built; of those named, or all.
+    def grid(self, choice: Choice, cell: "type[PaperCell[Any]]", *axes: Collection[Any]) -> "Iterator[PaperCell[Any]]":
+        """Cells of every data set, combination of the axes and seed."""
+        for data in self.names(choice):
+            yield from self.grid_of(data, choice, cell, *axes)
+
+    def grid_of(
+        self, data: str, choice: Choice, cell: "type[PaperCell[Any]]", *axes: Collection[Any]
+    ) -> "Iterator[PaperCell[Any]]":
+        """Cells of one data set, every combination of the axes and seed."""
+        for *column, seed in itertools.product(*axes, range(choice.seeds)):
+            yield cell(self, data, choice, seed, *column)
+
+    def attack_class(self, name: str) -> type[Attack]:
+        """The class of an attack: by a short name of the table's families, by ``family/name`` or by class path.
+
+        Raises:
+            InputError: there is none.
+        """
+        known = of_families(*self.families)
+        if name in known or not {".", "/"} & set(name):
+            check_names("attack", [name], list(known))
+            return known[name]
+        return find(name)
+
+    def takes(self, name: str, argument: str) -> bool:
+        """Whether the constructor of an attack takes an argument."""
+        return argument in inspect.signature(self.attack_class(name)).parameters
+
+    def make_attacks(
+        self, names: Collection[str] | None = None, changes: Mapping[str, Mapping[str, Any]] | None = None
+    ) -> dict[str, Attack]:
+        """The attacks by the table's names, built; of those named, or all.
+
+        Args:
+            names: which, None for all.
+            changes: by name, arguments in place of the table's.
 
         Raises:
             InputError: an argument is unknown or impossible.
         """
-        return [
-            self._make(name, arguments) for name, arguments in self.attacks.items() if names is None or name in names
-        ]
+        chosen = {name: own for name, own in self.attacks.items() if names is None or name in names}
+        return {name: self._make(name, {**own, **(changes or {}).get(name, {})}) for name, own in chosen.items()}
 
     def _make(self, name: str, arguments: Mapping[str, Any]) -> Attack:
         try:
-            return self.known_attacks[name](**arguments)
+            return self.attack_class(name)(**arguments)
         except (TypeError, ValueError) as error:
             raise InputError(
                 expected=f"arguments that {name} takes", found=in_words(error), way_out="Fix `attacks` in the table."
             ) from None
 
 
+Table = TypeVar("Table", bound=PaperExperiment)
+
+
 @dataclass(frozen=True)
-class PaperCell(abc.ABC):
+class PaperCell(abc.ABC, Generic[Table]):
     """One cell of a table: users whose updates are attacked.
 
     Attributes:
-        experiment: the table it belongs to.
+        table: that it belongs to.
         data: folder name of the data set.
         choice: what the command line asks.
         seed: seed of the training.
     """
 
-    experiment: PaperExperiment
+    table: Table
     data: str
     choice: Choice
     seed: int
@@ -150,9 +186,23 @@ class PaperCell(abc.ABC):
     def setting(self) -> dict[str, Any]:
         """The cell's keys in results.json."""
 
-    def make_attacks(self) -> list[Attack]:
-        """The attacks to run on this cell: all of the table's."""
-        return self.experiment.make_attacks()
+    def make_attacks(self) -> dict[str, Attack]:
+        """The attacks to run on this cell, by the table's names: all of the table's."""
+        return self.table.make_attacks()
+
+    def scores(
+        self, label: str, metrics: Mapping[str, ArrayLike], *, victims: ArrayLike, **options: Any
+    ) -> pd.DataFrame:
+        """Rows of this cell's seed and setting; see `score_table` for the options.
+
+        Args:
+            label: of the line.
+            metrics: by name ``(V,)`` values.
+            victims: ``(V,)`` numbers.
+            options: further arguments; ``setting`` holds what is added to the cell's.
+        """
+        setting = {**self.setting, **options.pop("setting", {})}
+        return score_table(label, metrics, setting=setting, seed=self.seed, victims=victims, **options)
 
     def run(self, directory: Path, stamp: Stamp) -> Finished:
         """Trains, records and attacks; a cell that was finished before is read back, if nothing changed since.

@@ -1,28 +1,27 @@
 """One server's campaign against many clients at once: what it sends, what it keeps, how far it gets after T calls."""
 
 import math
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import pandas as pd
 import torch
 from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 
-from attacks.base import ITEM_EMBEDDING, Attack, Release, ServerView, VectorEstimate, ViewError
-from attacks.identifiability.messages import LEANING
-from datamodules.keys import generator_for
+from attacks.base import Attack
+from attacks.estimates import VectorEstimate
 from defenses.probe_check import ProbeCheck
+from evaluation.runner import Evaluation, attack_view, joined
+from evaluation.scores import concat, score_table, setting_columns
 from experiments.federated_mf import People
 from modules.local_hyperparameters import LocalTraining
 from modules.mf_learner import MFLearner
 from modules.probing import Answering, Probed, answer, answer_zeros
-from reports.evaluation import attack_view
-from reports.judging import BASELINES
-from reports.results import VictimRow
-from reports.scoring import score
+from protocol.seeding import generator_for
+from protocol.view import ITEM_EMBEDDING, LEANING, Release, ServerView, ViewError
 
 PROBES = ("zeros", "low-rank", "small", "shuffled")
 """All zero (Protocol 2); every item one and the same vector; small and random; the honest items under wrong names."""
@@ -90,7 +89,7 @@ class Campaign:
     metrics: frozenset[str]
     campaigns: int
 
-    def run(self, people: People, users: Tensor, bounds: Tensor) -> tuple[list[VictimRow], dict[str, str], Tensor]:
+    def run(self, people: People, users: Tensor, bounds: Tensor) -> tuple[Evaluation, Tensor]:
         """Attacks clients.
 
         Args:
@@ -99,20 +98,21 @@ class Campaign:
             bounds: each client's T of the theorem ``(V,)``.
 
         Returns:
-            Scores of every client; by attack that could not run, why; private vectors after the longest attack.
+            Scores of every client, the mean over campaigns; private vectors after the longest attack.
         """
-        rows: list[VictimRow] = []
-        missing: dict[str, str] = {}
         after = users.clone()
+        parts: list[Evaluation] = []
         for positions in torch.split(torch.arange(len(people.clients)), _CHUNK):
             part, own = people.select(positions), users[positions]
-            kept: dict[tuple[str, str, Any], list[VictimRow]] = defaultdict(list)
+            found: list[Evaluation] = []
             for campaign in range(self.campaigns):
                 for axis, plan in self._plans(bounds[positions]):
                     generator = generator_for(self.seed, f"campaign-{axis}", campaign, int(part.clients[0]))
-                    after[positions] = self._follow(part, own, axis, plan, generator, kept, missing)
-            rows += [row for entries in kept.values() for row in _mean_rows(entries)]
-        return rows, missing, after
+                    after[positions] = self._follow(part, own, axis, plan, generator, found)
+            whole = joined(found)
+            whole.scores = _mean_over_campaigns(whole.scores)
+            parts.append(whole)
+        return joined(parts), after
 
     def sent(self, generator: torch.Generator) -> Tensor:
         """``(I, d)`` what the server sends instead of the item vectors."""
@@ -138,8 +138,7 @@ class Campaign:
         axis: str,
         plan: list[tuple[float, Tensor]],
         generator: torch.Generator,
-        kept: dict[tuple[str, str, Any], list[VictimRow]],
-        missing: dict[str, str],
+        found: list[Evaluation],
     ) -> Tensor:
         """One campaign from its first call to its last; returns the private vectors at its end."""
         probed = Probed.start(users, part.items, part.labels)
@@ -149,10 +148,8 @@ class Campaign:
             done = calls
             view = self._view(part, probed)
             truth = {"labels": part.labels.float(), "user_vector": probed.users}
-            setting = {**self.setting, axis: point}
             at_end = point == plan[-1][0]
-            for row in self._scores(view, truth, setting, missing, baselines=at_end):
-                kept[row.attack, row.metric, (axis, point)].append(row)
+            found += self._attacked(view, truth, {**self.setting, axis: point}, baselines=at_end)
         return probed.users
 
     def _call(self, probed: Probed, sent: Tensor, calls: Tensor, generator: torch.Generator) -> None:
@@ -178,39 +175,33 @@ class Campaign:
             updates=probed.updates,
             releases=(release,) if how.noise else (),
             learner=MFLearner(dim=self.table.shape[1], loss=how.loss, local=local, clip=how.clip),
-            auxiliary={LEANING: leaning},
+            priors={LEANING: leaning},
+            manipulation="probe",
         )
 
-    def _scores(
-        self,
-        view: ServerView,
-        truth: Mapping[str, Tensor],
-        setting: Mapping[str, Any],
-        missing: dict[str, str],
-        *,
-        baselines: bool,
-    ) -> Iterator[VictimRow]:
-        """Scores of one view; baselines read no message, so one place on the axis says all of them."""
+    def _attacked(
+        self, view: ServerView, truth: Mapping[str, Tensor], setting: Mapping[str, Any], *, baselines: bool
+    ) -> Iterator[Evaluation]:
+        """Scores of one view; baselines do not depend on the messages, so one point of the axis is enough for them."""
         for attack in self.attacks:
-            if attack.name in BASELINES and not baselines:
+            if attack.baseline and not baselines:
                 continue
             try:
-                rows, _ = attack_view(attack, view, truth, seed=self.seed, setting=setting)
+                found = attack_view(attack, view, truth, seed=self.seed, setting=setting)
             except ViewError as error:
-                missing[attack.name] = str(error)
+                yield Evaluation(missing={attack.name: str(error)})
                 continue
-            yield from (row for row in rows if row.metric in self.metrics)
-            for row in rows:
-                if row.metric == "error":
-                    success = float(row.value <= self.tolerance)
-                    yield VictimRow(**{**vars(row), "metric": "success", "value": success})
+            errors = found.scores[found.scores["metric"] == "error"]
+            success = errors.assign(metric="success", value=(errors["value"] <= self.tolerance).astype(float))
+            found.scores = concat([found.scores[found.scores["metric"].isin(self.metrics)], success])
+            yield found
         if baselines and "label-error" in self.metrics:
-            own = score(VectorEstimate(vectors=truth["user_vector"]), view, truth).metrics["label-error"]
-            for victim, value in zip(view.pseudonyms.tolist(), own.tolist(), strict=True):
-                yield VictimRow(OWN, dict(setting), self.seed, 0, victim, 0, 0, "label-error", value, 0.0)
+            own = VectorEstimate(vectors=truth["user_vector"]).score(view, truth).metrics
+            values = {"label-error": own["label-error"]}
+            yield Evaluation(score_table(OWN, values, setting=setting, seed=self.seed, victims=view.pseudonyms))
 
 
-def check_rows(campaign: Campaign, honest: list[Tensor]) -> list[VictimRow]:
+def check_scores(campaign: Campaign, honest: list[Tensor]) -> pd.DataFrame:
     """How often `ProbeCheck` finds a reason: in draws of the probe, and in rounds of honest training.
 
     Args:
@@ -225,19 +216,18 @@ def check_rows(campaign: Campaign, honest: list[Tensor]) -> list[VictimRow]:
     alarms = [
         bool(check.reasons(table, None if number == 0 else honest[number - 1])) for number, table in enumerate(honest)
     ]
-    return [
-        VictimRow("probe-check", dict(campaign.setting), campaign.seed, 0, number, 0, 0, metric, float(found), 0.0)
-        for metric, outcomes in (("detected", probes), ("false-alarm", alarms))
-        for number, found in enumerate(outcomes)
-    ]
+    common: dict[str, Any] = {"setting": campaign.setting, "seed": campaign.seed}
+    return concat(
+        [
+            score_table("probe-check", {metric: outcomes}, victims=range(len(outcomes)), **common)
+            for metric, outcomes in (("detected", probes), ("false-alarm", alarms))
+        ]
+    )
 
 
-def _mean_rows(rows: list[VictimRow]) -> list[VictimRow]:
-    """One row per victim, averaged over the campaigns."""
-    by_victim: dict[int, list[VictimRow]] = defaultdict(list)
-    for row in rows:
-        by_victim[row.victim].append(row)
-    return [
-        VictimRow(**{**vars(some[0]), "value": math.fsum(row.value for row in some) / len(some)})
-        for some in by_victim.values()
-    ]
+def _mean_over_campaigns(scores: pd.DataFrame) -> pd.DataFrame:
+    keys = ["attack", "metric", *setting_columns(scores), "victim"]
+    number = scores.groupby(keys, sort=False, dropna=False).ngroup()
+    means = scores["value"].groupby(number).agg(lambda own: math.fsum(own) / len(own))
+    first = ~number.duplicated()
+    return scores[first].assign(value=means.loc[number[first]].to_numpy())

@@ -2,20 +2,23 @@
 
 import dataclasses
 import hashlib
+import inspect
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import torch
 
 from datamodules.recording_format import write_whole
-from reports.evaluation import Evaluation
+from evaluation.runner import Evaluation
+from evaluation.scores import Line
 from reports.provenance import commit, source_hash, versions
-from reports.results import Profile, VictimRow
 
-FORMAT = 2
+FORMAT = 3
+_BODY = ("scores", "lines", "roc", "missing", "figures", "profiles", "seconds")
 _ELSEWHERE = frozenset({"root", "seeds", "progress"})
 """What the command line asks that changes no cell: the data's fingerprint stands for where they lie."""
 
@@ -31,7 +34,7 @@ class Stamp:
     Attributes:
         table: the cell with its whole table: attacks, arguments, limits, scale, victims, seed.
         data: the fingerprint of what was read.
-        code: the source files, whether committed or not, and so every default.
+        code: the source files, whether committed or not, and so every default; those of attacks from elsewhere too.
         packages: versions of Python and the packages.
     """
 
@@ -43,7 +46,8 @@ class Stamp:
     @classmethod
     def of(cls, cell: Any, fingerprint: Mapping[str, str]) -> "Stamp":
         """The stamp of a cell (a dataclass) on data of a fingerprint, with the code and packages at hand."""
-        return cls(_hash(resolved(cell)), _hash(dict(fingerprint)), source_hash(), _hash(versions()))
+        code = _hash([source_hash(), *_foreign_sources(cell)])
+        return cls(_hash(resolved(cell)), _hash(dict(fingerprint)), code, _hash(versions()))
 
     def changed(self, other: Mapping[str, Any]) -> list[str]:
         """Names of what differs from another stamp."""
@@ -81,11 +85,12 @@ def write_cell(path: Path, stamp: Stamp, finished: Finished) -> None:
     """Writes what a cell came to."""
     evaluation = finished.evaluation
     body = {
-        "rows": [dataclasses.asdict(row) for row in evaluation.rows],
-        "roc": {name: rate.tolist() for name, rate in evaluation.roc.items()},
+        "scores": _columns(evaluation.scores),
+        "lines": {label: dataclasses.asdict(line) for label, line in evaluation.lines.items()},
+        "roc": {label: [rates.tolist(), count] for label, (rates, count) in evaluation.roc.items()},
         "missing": evaluation.missing,
         "figures": [list(figure) for figure in evaluation.figures],
-        "profiles": [dataclasses.asdict(profile) for profile in evaluation.profiles],
+        "profiles": _columns(evaluation.profiles),
         "seconds": finished.seconds,
     }
     content = {"format": FORMAT, "commit": commit(), "stamp": dataclasses.asdict(stamp), "sha256": _hash(body), **body}
@@ -107,7 +112,7 @@ def read_cell(path: Path, stamp: Stamp) -> Finished | None:
         if content["format"] != FORMAT:
             raise ValueError(f"format {content['format']!r:.40}")
         changed = stamp.changed(content["stamp"])
-        body = {key: content[key] for key in ("rows", "roc", "missing", "figures", "profiles", "seconds")}
+        body = {key: content[key] for key in _BODY}
         whole = content["sha256"] == _hash(body)
         finished = Finished(_evaluation(body), body["seconds"], read_back=True) if whole and not changed else None
     except FileNotFoundError:
@@ -125,11 +130,30 @@ def read_cell(path: Path, stamp: Stamp) -> Finished | None:
 
 
 def _evaluation(body: Mapping[str, Any]) -> Evaluation:
-    rows = [VictimRow(**row) for row in body["rows"]]
-    roc = {name: torch.tensor(rate, dtype=torch.float64) for name, rate in body["roc"].items()}
-    figures = [(caption, svg) for caption, svg in body["figures"]]
-    profiles = [Profile(**profile) for profile in body["profiles"]]
-    return Evaluation(rows, roc, dict(body["missing"]), figures, profiles)
+    return Evaluation(
+        scores=_table(body["scores"]),
+        lines={label: Line(**fields) for label, fields in body["lines"].items()},
+        roc={label: (torch.tensor(rates, dtype=torch.float64), count) for label, (rates, count) in body["roc"].items()},
+        missing=dict(body["missing"]),
+        figures=[(caption, svg) for caption, svg in body["figures"]],
+        profiles=_table(body["profiles"]),
+    )
+
+
+def _columns(table: pd.DataFrame) -> dict[str, Any]:
+    """Types and values by column, as JSON keeps them apart: 1, 1.0, "1" and null."""
+    return {str(name): [str(column.dtype), column.tolist()] for name, column in table.items()}
+
+
+def _table(columns: Mapping[str, Any]) -> pd.DataFrame:
+    return pd.DataFrame({name: pd.Series(values, dtype=kind) for name, (kind, values) in columns.items()})
+
+
+def _foreign_sources(cell: Any) -> list[str]:
+    """Hashes of the files of the cell's attacks that are no part of this project."""
+    kinds = {type(attack) for attack in cell.make_attacks().values()}
+    files = {inspect.getfile(kind) for kind in kinds if kind.__module__.partition(".")[0] != "attacks"}
+    return [hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in sorted(files)]
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -1,15 +1,14 @@
 """Decaf: what classes a client holds and in what proportion, tables III to VII and figures 7 to 14, as experiments."""
 
-import dataclasses
-import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+
+import pandas as pd
 
 from attacks.base import Attack
-from attacks.registry import ATTACKS
 from datamodules.base import FederatedDataModule
 from datamodules.cifar10 import CIFAR10
 from datamodules.classification import ClassificationDataModule
@@ -23,16 +22,17 @@ from datamodules.skin_cancer import SkinCancer
 from datamodules.synthetic_images import SyntheticImages
 from defenses.base import Defense
 from defenses.local_dp import LocalDP
-from errors import InputError
+from evaluation.runner import Evaluation
+from evaluation.scores import concat, with_setting
 from experiments.base import Choice, PaperCell, PaperExperiment
-from experiments.global_model import global_rows, left_alone, of_recording
+from experiments.global_model import left_alone, model_scores, of_recording
 from experiments.options import as_number, check_names, plain_number
 from experiments.recorded_cell import RecordedCell
 from modules.classifier import FederatedClassifier
 from modules.federated import FederatedModule
 from modules.local_hyperparameters import LocalTraining
 from modules.nets.classifiers import Network
-from reports.evaluation import Evaluation
+from protocol.errors import InputError
 
 IMAGE_DATA: dict[str, type[ClassificationDataModule]] = {
     "MNIST": MNIST,
@@ -85,47 +85,39 @@ class Variant:
     only: list[str] | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CompositionExperiment(PaperExperiment):
     """A table: every data set with every variant, round by round.
 
     Attributes:
-        experiment: its name.
-        metrics: the metrics it reports.
         clients: by data set, its clients.
-        attacks: what is run, by name, with constructor arguments.
         variants: the columns.
         rounds: rounds to train.
         attacked: which of them to attack, from 1; None for all.
         unrecorded: also train without recorder and attack, for the accuracy and the wall time of a round beside.
         together: attack the last round with all the earlier ones, in place of each by itself.
-        limits: see `PaperExperiment`.
         clip: L2 norm to which an update is clipped under local DP.
         delta: delta of local DP.
     """
 
     small_cells = True
-    experiment: str
-    metrics: list[str]
+    families = ("composition",)
     clients: dict[str, Clients]
-    attacks: dict[str, dict[str, Any]]
     variants: list[Variant]
     rounds: int = 3
     attacked: list[int] | None = None
     unrecorded: bool = False
     together: bool = False
-    limits: dict[str, int] = field(default_factory=dict)
     clip: float = 1.0
     delta: float = 1e-5
 
     @classmethod
-    def parse(cls, content: dict[str, Any]) -> "CompositionExperiment":
+    def parse(cls, content: dict[str, Any]) -> Self:
         """From a configuration; ``local`` holds for all variants that do not say otherwise."""
         common = content.pop("local", {})
         variants = [_variant(entry, common) for entry in content.pop("variants")]
         clients = {name: Clients(**options) for name, options in content.pop("clients").items()}
-        made = cls(clients=clients, variants=variants, **content)
-        check_names("attack", list(made.attacks), list(ATTACKS))
+        made = cls(data=list(clients), clients=clients, variants=variants, **content)
         check_names("data set", list(made.clients), list(IMAGE_DATA))
         for variant in made.variants:
             check_names("attack", list(variant.arguments), list(made.attacks))
@@ -134,34 +126,21 @@ class CompositionExperiment(PaperExperiment):
             raise InputError(
                 expected=f"attacked rounds from 1 to {made.rounds}",
                 found=str(made.attacked),
-                way_out="Mend `attacked`.",
+                way_out="Fix `attacked`.",
             )
         return made
 
-    @property
-    def data(self) -> list[str]:  # type: ignore[override]
-        """See `PaperExperiment.data`."""
-        return list(self.clients)
-
-    @property
-    def known_attacks(self) -> Mapping[str, type[Attack]]:
-        """See `PaperExperiment.known_attacks`."""
-        return ATTACKS
-
-    def cells(self, choice: Choice) -> Iterator[PaperCell]:
-        """See `PaperExperiment.cells`."""
-        for data, variant, seed in itertools.product(self.names(choice), self.variants, range(choice.seeds)):
-            if variant.only is None or data in variant.only:
-                yield _Cell(self, data, choice, seed, self, variant)
+    def cells(self, choice: Choice) -> Iterator[PaperCell[Any]]:
+        for data in self.names(choice):
+            variants = [variant for variant in self.variants if variant.only is None or data in variant.only]
+            yield from self.grid_of(data, choice, _Cell, variants)
 
     def source(self, data: str, root: str | None) -> FederatedDataModule:
-        """See `PaperExperiment.source`."""
         return IMAGE_DATA[data](root=root)
 
 
 @dataclass(frozen=True)
-class _Cell(RecordedCell):
-    table: CompositionExperiment
+class _Cell(RecordedCell[CompositionExperiment]):
     variant: Variant
 
     @property
@@ -177,9 +156,8 @@ class _Cell(RecordedCell):
     def rounds(self) -> int:
         return self.table.rounds
 
-    def make_attacks(self) -> list[Attack]:
-        changed = {name: {**own, **self.variant.arguments.get(name, {})} for name, own in self.table.attacks.items()}
-        return dataclasses.replace(self.table, attacks=changed).make_attacks()
+    def make_attacks(self) -> dict[str, Attack]:
+        return self.table.make_attacks(changes=self.variant.arguments)
 
     def build(self) -> tuple[FederatedModule, FederatedDataModule]:
         clients = self.table.clients[self.data]
@@ -214,26 +192,27 @@ class _Cell(RecordedCell):
         return self.table.together
 
     def evaluate(self, directory: Path) -> tuple[Evaluation, dict[str, float]]:
-        """Every round in a row of its own, the accuracy of the global model that it began with beside."""
+        """Every round in a row of its own, with the accuracy of the global model that it began with."""
         evaluation, seconds = super().evaluate(directory)
-        for row in evaluation.rows:
-            row.setting["round"] = row.round + 1
-        for profile in evaluation.profiles:
-            profile.setting["round"] = profile.round + 1
+        numbered = [_with_round(table) for table in (evaluation.scores, evaluation.profiles)]
+        evaluation.scores, evaluation.profiles = numbered
         recording = Recording(directory / "deltas")
         trained = [of_recording(recording, self.attacked, round_seconds=seconds["train"] / self.rounds)]
         if self.table.unrecorded:
             trained.append(left_alone(*self.build(), self.rounds, directory, self.attacked))
         for models in trained:
-            evaluation.rows += global_rows(
-                models, *self.build(), setting=self.setting, seed=self.seed, timed=self.table.unrecorded
-            )
+            scores = model_scores(models, *self.build(), self, timed=self.table.unrecorded)
+            evaluation.scores = concat([evaluation.scores, scores])
         return evaluation, seconds
 
     def _defenses(self) -> list[Defense]:
         if math.isinf(self.variant.epsilon):
             return []
         return [LocalDP(clip=self.table.clip, epsilon=self.variant.epsilon, delta=self.table.delta)]
+
+
+def _with_round(table: pd.DataFrame) -> pd.DataFrame:
+    return with_setting(table, round=table["round"] + 1) if len(table) else table
 
 
 def _variant(entry: dict[str, Any], common: dict[str, Any]) -> Variant:

@@ -19,7 +19,7 @@ from datamodules.text_examples import TextOptions
 from datamodules.yelp import Yelp
 from defenses.base import Defense
 from defenses.device_noise import DeviceNoise
-from errors import InputError
+from protocol.errors import InputError
 
 _KINDS: tuple[type[OwnedDataModule], ...] = (Blog, Yelp, Sentiment140, OpenImages, PIPA, SyntheticPosts)
 DEVICE_DATA: dict[str, type[OwnedDataModule]] = {kind.name: kind for kind in _KINDS}
@@ -84,7 +84,7 @@ def make_devices(
         return DEVICE_DATA[data](root=root, seed=seed, **made, **arguments)
     except TypeError as error:
         raise InputError(
-            expected=f"options that {data} takes", found=str(error), way_out="Mend `sources` in the table."
+            expected=f"options that {data} takes", found=str(error), way_out="Fix `sources` in the table."
         ) from None
 
 

@@ -9,12 +9,11 @@ from typing import Any
 from torch import Tensor
 
 from datamodules.drawn_features import WIDTHS, natural_features, noise_features
-from datamodules.keys import generator_for
-from errors import InputError
 from experiments.base import Choice, PaperCell
 from experiments.options import check_names
-from experiments.voting import VotingCell, table_cells
-from experiments.voting_table import VotingTable
+from experiments.voting import VotingCell, VotingTable, table_cells
+from protocol.errors import InputError
+from protocol.seeding import generator_for
 
 DATA = "synthetic-features"
 
@@ -35,37 +34,32 @@ class DrawnFeatures(VotingTable):
     """
 
     small_cells = True
+    known_manipulations = ("none", "noise")
     extractors: list[str]
     partitions: int = 2
     scale: float = 4.0
 
-    @classmethod
-    def parse(cls, content: dict[str, Any]) -> "DrawnFeatures":
-        """From a configuration."""
-        made = cls(**cls.numbers(content))
-        made.check(["none", "noise"])
-        check_names("data set", made.data, [DATA])
-        check_names("extractor", made.extractors, list(WIDTHS))
-        if made.partitions < 1 or not made.scale > 0:
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_names("data set", self.data, [DATA])
+        check_names("extractor", self.extractors, list(WIDTHS))
+        if self.partitions < 1 or not self.scale > 0:
             raise InputError(
                 expected="partitions of at least 1 and a scale above 0",
-                found=f"{made.partitions}, {made.scale}",
+                found=f"{self.partitions}, {self.scale}",
                 way_out="The paper takes 2 and 4.",
             )
-        return made
 
-    def cells(self, choice: Choice) -> Iterator[PaperCell]:
-        """See `PaperExperiment.cells`; the scale chooses nothing here."""
+    def cells(self, choice: Choice) -> Iterator[PaperCell[Any]]:
         return table_cells(self, choice, _Cell, self.extractors)
 
     def source(self, data: str, root: str | None) -> _Drawn:
-        """See `PaperExperiment.source`."""
         described = f"{DATA} {self.extractors} {self.partitions} {self.scale}"
         return _Drawn({"name": data, "sha256": hashlib.sha256(described.encode()).hexdigest()})
 
 
 @dataclass(frozen=True)
-class _Cell(VotingCell):
+class _Cell(VotingCell[DrawnFeatures]):
     def kind_of_features(self) -> dict[str, Any]:
         return {"features": WIDTHS[self.extractor]}
 
@@ -75,6 +69,5 @@ class _Cell(VotingCell):
         generator = generator_for(self.seed, "drawn features", self.ratio, item_set)
         if self.manipulation == "none":
             return natural_features(items, width, generator=generator)
-        assert isinstance(self.table, DrawnFeatures)
         partitions, scale = self.table.partitions, self.table.scale
         return noise_features(items, width, partitions=partitions, scale=scale, generator=generator)

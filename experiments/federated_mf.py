@@ -2,26 +2,26 @@
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from attacks.base import ITEM_EMBEDDING
 from datamodules.movielens import MovieLens
 from datamodules.recommendation import RecommenderDataModule
 from datamodules.steam import Steam
 from datamodules.synthetic import SyntheticRecommender
 from defenses.refusal import RefuseProbes
 from defenses.row_noise import RowNoise
-from errors import InputError
-from experiments.options import check_names
+from experiments.base import PaperExperiment
+from experiments.options import as_number, check_names
 from modules.local_hyperparameters import LocalTraining
 from modules.mf import FederatedMF
 from modules.probing import Protocol
-from modules.recommendation import USER_EMBEDDING
 from modules.server import ServerOptimizer
+from protocol.errors import InputError
+from protocol.view import ITEM_EMBEDDING
 
 _DATA: dict[str, type[RecommenderDataModule]] = {"ml-100k": MovieLens, "steam-200k": Steam}
 LIKED = "liked"
@@ -119,6 +119,37 @@ def check_labels(labels: Mapping[str, list[Labels]]) -> None:
                 check_rate(column)
 
 
+@dataclass(frozen=True, kw_only=True)
+class PreferenceTable(PaperExperiment):
+    """A table on clients who like some items and dislike others.
+
+    Attributes:
+        labels: by data set, whose labels clients have: ``liked``, or a rate of likes.
+        federation: how clients train.
+        noises: scales of the noise of Equation 3.
+        users: clients attacked, drawn at random.
+    """
+
+    families = ("identifiability",)
+    labels: dict[str, list[Labels]]
+    federation: Federation
+    noises: list[float] = field(default_factory=lambda: [0.0])
+    users: int = 200
+
+    @classmethod
+    def parse(cls, content: dict[str, Any]) -> Self:
+        federation = Federation(**content.pop("federation", {}))
+        return cls(data=list(content["labels"]), federation=federation, **content)
+
+    def __post_init__(self) -> None:
+        """Refuses data sets and labels that there are not, and a noise that is no number."""
+        object.__setattr__(self, "noises", [as_number("a noise", value) for value in self.noises])
+        check_labels(self.labels)
+
+    def source(self, data: str, root: str | None) -> RecommenderDataModule:
+        return self.federation.source(data, self.labels[data][0], root=root, seed=0)
+
+
 @dataclass(frozen=True)
 class People:
     """Clients with what an evaluation knows of them.
@@ -179,8 +210,3 @@ def held_out_hits(source: RecommenderDataModule, table: Tensor, users: Tensor, *
         rank = ((scores >= own) & ~batch["target"]).sum(1)
         hits[batch["clients"]] = (rank < top_k).float()
     return hits
-
-
-def private_vectors(module: FederatedMF) -> Tensor:
-    """``(C, d)`` what never left the clients."""
-    return module.private[USER_EMBEDDING]

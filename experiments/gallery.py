@@ -14,11 +14,11 @@ from torch import Tensor
 from datamodules.image_set import Crop, GeneratedImages, ImageSet
 from datamodules.imagenet import ImageNet
 from datamodules.recording_format import write_whole
-from errors import InputError
 from modules.feature_extractors import extractor
 from modules.indirect_manipulation import PixelSearch
 from modules.nets.feature_extractor import FeatureExtractor
 from modules.perturbed_images import Perturbation, extract, perturb
+from protocol.errors import InputError
 
 
 @dataclass(frozen=True, kw_only=True)

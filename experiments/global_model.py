@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import torch
 from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
@@ -13,9 +14,10 @@ from torch import Tensor
 
 from datamodules.base import FederatedDataModule
 from datamodules.deltas import Recording
+from evaluation.scores import concat
+from experiments.base import PaperCell
 from experiments.recorded_cell import cell_trainer
 from modules.federated import FederatedModule
-from reports.results import VictimRow
 
 RECORDED = "global-model"
 UNRECORDED = "global-model-unrecorded"
@@ -57,39 +59,30 @@ def left_alone(
     return GlobalModels(UNRECORDED, {number: keeper.before[number] for number in wanted}, seconds)
 
 
-def global_rows(
-    models: GlobalModels,
-    module: FederatedModule,
-    source: FederatedDataModule,
-    *,
-    setting: dict[str, Any],
-    seed: int,
-    timed: bool,
-) -> list[VictimRow]:
+def model_scores(
+    models: GlobalModels, module: FederatedModule, source: FederatedDataModule, cell: PaperCell[Any], *, timed: bool
+) -> pd.DataFrame:
     """Accuracy on the test images before each round, and where it is asked for the wall time of a round.
 
     Args:
         models: of one training.
         module: where to put them.
         source: whose test images.
-        setting: the cell's.
-        seed: the training's.
+        cell: that they are of.
         timed: whether to give ``round_seconds``.
     """
-    rows: list[VictimRow] = []
+    rows = []
     for number, parameters in models.before.items():
         module.load_state_dict(dict(parameters), strict=False)
         with torch.no_grad():
             hits = [(module(b["image"]).argmax(1) == b["label"]).float() for b in source.val_dataloader()]
         correct = torch.cat(hits)
-        told = {"accuracy": float(correct.mean()), **({"round_seconds": models.round_seconds} if timed else {})}
-        here = {**setting, "round": number + 1}
-        counted = len(correct), int(correct.sum())
-        rows += [
-            VictimRow(models.name, here, seed, number, 0, *counted, metric, value, 0.0)
-            for metric, value in told.items()
-        ]
-    return rows
+        metrics = {"accuracy": [float(correct.mean())], **({"round_seconds": [models.round_seconds]} if timed else {})}
+        counted: dict[str, Any] = {"items": len(correct), "positives": int(correct.sum())}
+        rows.append(
+            cell.scores(models.name, metrics, victims=[0], round=number, setting={"round": number + 1}, **counted)
+        )
+    return concat(rows)
 
 
 class _Keeper(Callback):

@@ -1,51 +1,39 @@
 """PAC identifiability (London 2020) as experiments: a server that calls clients again and again, and what it learns."""
 
 import dataclasses
-import itertools
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import torch
 from torch import Tensor
 
-from attacks.base import Attack
-from attacks.identifiability.baselines import RandomVector
 from attacks.identifiability.bounds import Noisy, theorem_1, theorem_2, theorem_3, tolerance
-from attacks.registry import ATTACKS
-from datamodules.base import FederatedDataModule
-from datamodules.keys import generator_for
 from datamodules.recommendation import RecommenderDataModule
-from errors import InputError
-from experiments.base import Choice, PaperCell, PaperExperiment
-from experiments.campaign import PROBES, Broadcasts, Campaign, check_rows
-from experiments.federated_mf import LIKED, Federation, Labels, People, check_labels, everybody, held_out_hits
-from experiments.options import as_number, check_names, plain_number
+from evaluation.runner import Evaluation
+from evaluation.scores import concat
+from experiments.base import Choice, PaperCell
+from experiments.campaign import PROBES, Broadcasts, Campaign, check_scores
+from experiments.federated_mf import LIKED, Federation, Labels, People, PreferenceTable, everybody, held_out_hits
+from experiments.options import check_names, plain_number
 from experiments.recorded_cell import cell_trainer
 from modules.margin_losses import check_assumption_2
 from modules.mf import FederatedMF
 from modules.probing import Answering
 from modules.recommendation import USER_EMBEDDING
-from reports.evaluation import Evaluation
-from reports.results import VictimRow
-
-IDENTIFIABILITY_ATTACKS: dict[str, type[Attack]] = {**ATTACKS, RandomVector.name: RandomVector}
+from protocol.errors import InputError
+from protocol.seeding import generator_for
 
 
-@dataclass(frozen=True)
-class IdentifiabilityExperiment(PaperExperiment):
+@dataclass(frozen=True, kw_only=True)
+class IdentifiabilityExperiment(PreferenceTable):
     """A theorem on real clients.
 
     Attributes:
-        experiment: its name.
-        metrics: the metrics it reports.
-        data: data sets by folder name.
-        labels: by data set, whose labels clients have: ``liked``, or a rate of likes.
-        attacks: what is run, by name, with constructor arguments.
         theorem: 1, 2 or 3; 3 has Protocol 3.
-        noises: scales of the noise of Equation 3.
         losses: losses of the margin.
         probes: what the server sends: ``zeros`` (Protocol 2), or items that are harder to notice.
         leanings: ``known``: the server knows which way each client leans; ``negative``: it takes all to lean that way.
@@ -53,21 +41,11 @@ class IdentifiabilityExperiment(PaperExperiment):
         multiples: numbers of interactions as multiples of each client's own T of the theorem.
         tolerance: error epsilon that counts as success.
         delta: probability with which the theorem may fail.
-        users: clients attacked, drawn at random.
         campaigns: attacks on each of them; their scores are averaged before clients are counted.
         rounds_per_training: honest rounds before the attack.
-        federation: how clients train.
-        limits: none.
     """
 
-    experiment: str
-    metrics: list[str]
-    data: list[str]
-    labels: dict[str, list[Labels]]
-    attacks: dict[str, dict[str, Any]]
     theorem: int
-    federation: Federation
-    noises: list[float] = field(default_factory=lambda: [0.0])
     losses: list[str] = field(default_factory=lambda: ["log"])
     probes: list[str] = field(default_factory=lambda: ["zeros"])
     leanings: list[str] = field(default_factory=lambda: ["known"])
@@ -75,31 +53,19 @@ class IdentifiabilityExperiment(PaperExperiment):
     multiples: list[float] = field(default_factory=list)
     tolerance: float = 0.0
     delta: float = 0.05
-    users: int = 200
     campaigns: int = 1
     rounds_per_training: int = 200
-    limits: dict[str, int] = field(default_factory=dict)
 
-    @classmethod
-    def parse(cls, content: dict[str, Any]) -> "IdentifiabilityExperiment":
-        """From a configuration."""
-        federation = Federation(**content.pop("federation", {}))
-        noises = [as_number("a noise", value) for value in content.pop("noises", [0.0])]
-        made = cls(data=list(content["labels"]), federation=federation, noises=noises, **content)
-        made.check()
-        return made
-
-    def check(self) -> None:
+    def __post_init__(self) -> None:
         """Refuses what no theorem allows.
 
         Raises:
             InputError: a name is unknown, a rate of likes or a loss breaks an assumption, Theorem 1 has noise, or the
                 protocol is another theorem's.
         """
-        check_names("attack", list(self.attacks), list(self.known_attacks))
+        super().__post_init__()
         check_names("probe", self.probes, PROBES)
         check_names("leaning", self.leanings, ["known", "negative"])
-        check_labels(self.labels)
         for loss in self.losses:
             check_assumption_2(loss)
         protocol = "epochs" if self.theorem == 3 else "batches"
@@ -108,30 +74,17 @@ class IdentifiabilityExperiment(PaperExperiment):
             raise InputError(
                 expected="theorem 1 without noise, 2 with protocol batches, or 3 with protocol epochs",
                 found=f"theorem {self.theorem}, protocol {self.federation.protocol}, noises {self.noises}",
-                way_out="Mend the configuration.",
+                way_out="Fix the configuration.",
             )
 
-    @property
-    def known_attacks(self) -> Mapping[str, type[Attack]]:
-        """See `PaperExperiment.known_attacks`."""
-        return IDENTIFIABILITY_ATTACKS
-
-    def cells(self, choice: Choice) -> Iterator[PaperCell]:
-        """See `PaperExperiment.cells`."""
+    def cells(self, choice: Choice) -> Iterator[PaperCell[Any]]:
         for data in self.names(choice):
-            columns = itertools.product(self.labels[data], self.losses, self.noises, self.probes, self.leanings)
-            for labels, loss, noise, probe, leaning in columns:
-                for seed in range(choice.seeds):
-                    yield _Cell(self, data, choice, seed, self, labels, loss, noise, probe, leaning)
-
-    def source(self, data: str, root: str | None) -> FederatedDataModule:
-        """See `PaperExperiment.source`."""
-        return self.federation.source(data, self.labels[data][0], root=root, seed=0)
+            axes = self.labels[data], self.losses, self.noises, self.probes, self.leanings
+            yield from self.grid_of(data, choice, _Cell, *axes)
 
 
 @dataclass(frozen=True)
-class _Cell(PaperCell):
-    table: IdentifiabilityExperiment
+class _Cell(PaperCell[IdentifiabilityExperiment]):
     labels: Labels
     loss: str
     noise: float
@@ -175,28 +128,22 @@ class _Cell(PaperCell):
         cell_trainer(self.table.rounds_per_training, directory, broadcasts).fit(module, datamodule=source)
         middle = time.perf_counter()
         with torch.no_grad():
-            rows, missing = self._attack(module, source, broadcasts.tables)
-        kept = [row for row in rows if row.metric in {*self.table.metrics, "error", "bound-of-all"}]
-        return Evaluation(kept, missing=missing), {"train": middle - start, "attack": time.perf_counter() - middle}
+            found = self._attack(module, source, broadcasts.tables)
+        kept = {*self.table.metrics, "error", "bound-of-all"}
+        found.scores = found.scores[found.scores["metric"].isin(kept)]
+        return found, {"train": middle - start, "attack": time.perf_counter() - middle}
 
-    def _attack(
-        self, module: FederatedMF, source: RecommenderDataModule, broadcasts: list[Tensor]
-    ) -> tuple[list[VictimRow], dict[str, str]]:
+    def _attack(self, module: FederatedMF, source: RecommenderDataModule, broadcasts: list[Tensor]) -> Evaluation:
         table, users = module.item_embedding.weight.detach().double(), module.private[USER_EMBEDDING].double()
         people = everybody(source)
-        rows = self._client_rows("preference-rate", people.clients, people.rates)
-        rows += self._client_rows("assumption-1", people.clients, (people.rates < 0.5).double())
         chosen = self._victims(people, source)
         bound = self._bounds(chosen, users[chosen.clients], table)
-        rows += self._client_rows("bound", chosen.clients, bound, f"theorem-{self.table.theorem}")
-        all_of_them = torch.full_like(bound, float(bound.max()))
-        rows += self._client_rows("bound-of-all", chosen.clients, all_of_them, f"theorem-{self.table.theorem}")
         campaign = Campaign(
             how=self._answering(),
             probe=self.probe,
             table=table,
             before=broadcasts[-1],
-            attacks=tuple(self.experiment.make_attacks()),
+            attacks=tuple(self.make_attacks().values()),
             points=tuple(self.table.interactions),
             multiples=tuple(self.table.multiples),
             leaning_known=self.leaning == "known",
@@ -206,17 +153,36 @@ class _Cell(PaperCell):
             metrics=frozenset({*self.table.metrics, "error"}),
             campaigns=self.table.campaigns,
         )
-        found, missing, after = campaign.run(chosen, users[chosen.clients], bound)
-        rows += found + check_rows(campaign, broadcasts)
+        found, after = campaign.run(chosen, users[chosen.clients], bound)
+        found.scores = concat(
+            [
+                *self._of_clients(people, chosen, bound),
+                found.scores,
+                check_scores(campaign, broadcasts),
+                *self._of_models(source, table, users, chosen, after),
+            ]
+        )
+        return found
+
+    def _of_clients(self, people: People, chosen: People, bound: Tensor) -> Iterator[pd.DataFrame]:
+        """What the theorem assumes of all clients, and demands of the server for those chosen."""
+        rates = {"preference-rate": people.rates, "assumption-1": people.rates < 0.5}
+        yield self.scores("client", rates, victims=people.clients)
+        bounds = {"bound": bound, "bound-of-all": torch.full_like(bound, float(bound.max()))}
+        yield self.scores(f"theorem-{self.table.theorem}", bounds, victims=chosen.clients)
+
+    def _of_models(
+        self, source: RecommenderDataModule, table: Tensor, users: Tensor, chosen: People, after: Tensor
+    ) -> Iterator[pd.DataFrame]:
+        """What the attack costs the clients."""
         for when, vectors in (
             ("before the attack", users),
             ("after restoring", users.index_copy(0, chosen.clients, after)),
         ):
             hits = held_out_hits(source, table, vectors)[chosen.clients]
-            rows += self._client_rows("hr@10", chosen.clients, hits, when=when)
+            yield self.scores("client", {"hr@10": hits}, victims=chosen.clients, setting={"when": when})
         moved = torch.nn.functional.cosine_similarity(users[chosen.clients], after, dim=1)
-        rows += self._client_rows("cosine-after", chosen.clients, moved)
-        return rows, missing
+        yield self.scores("client", {"cosine-after": moved}, victims=chosen.clients)
 
     def _victims(self, people: People, source: RecommenderDataModule) -> People:
         """Clients who took part in the training, and to whom the theorems apply, drawn at random."""
@@ -256,9 +222,3 @@ class _Cell(PaperCell):
             noise=self.noise,
             clip=given.clip,
         )
-
-    def _client_rows(
-        self, metric: str, clients: Tensor, values: Tensor, name: str = "client", **more: Any
-    ) -> list[VictimRow]:
-        pairs = zip(clients.tolist(), values.tolist(), strict=True)
-        return [VictimRow(name, {**self.setting, **more}, self.seed, 0, c, 0, 0, metric, v, 0.0) for c, v in pairs]

@@ -1,10 +1,8 @@
 """PAC identifiability without any change of the protocol: a server that adds up what clients send in honest rounds."""
 
-import dataclasses
-import itertools
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,88 +11,36 @@ from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 
-from attacks.base import ITEM_EMBEDDING, Attack, Release, ServerView
-from attacks.identifiability.messages import LEANING
-from datamodules.base import FederatedDataModule
-from datamodules.keys import generator_for
+from attacks.base import Attack
 from datamodules.recommendation import RecommenderDataModule
-from experiments.base import Choice, PaperCell, PaperExperiment
-from experiments.federated_mf import Federation, Labels, People, check_labels, everybody
-from experiments.identifiability import IDENTIFIABILITY_ATTACKS
-from experiments.options import as_number, check_names, plain_number
+from evaluation.runner import Evaluation, attack_view, joined
+from experiments.base import Choice, PaperCell
+from experiments.federated_mf import Labels, People, PreferenceTable, everybody
+from experiments.options import plain_number
 from experiments.recorded_cell import cell_trainer
 from modules.federated import RoundRecord
 from modules.mf import FederatedMF
 from modules.recommendation import USER_EMBEDDING
 from modules.registry import learner_from
-from reports.evaluation import Evaluation, attack_view
-from reports.results import VictimRow
+from protocol.seeding import generator_for
+from protocol.view import ITEM_EMBEDDING, LEANING, Release, ServerView
 
 
-def passive(kind: type[Attack]) -> type[Attack]:
-    """The same attack by a server that changes nothing."""
-    model = dataclasses.replace(kind.threat_model, active=False)
-    return type(kind.__name__, (kind,), {"threat_model": model, "__doc__": kind.__doc__})
-
-
-PASSIVE_ATTACKS = {name: passive(kind) for name, kind in IDENTIFIABILITY_ATTACKS.items()}
-
-
-@dataclass(frozen=True)
-class PassiveExperiment(PaperExperiment):
+@dataclass(frozen=True, kw_only=True)
+class PassiveExperiment(PreferenceTable):
     """Error against the number of honest rounds in which a client took part.
 
     Attributes:
-        experiment: its name.
-        metrics: the metrics it reports.
-        data: data sets by folder name.
-        labels: by data set, whose labels clients have: ``liked``, or a rate of likes.
-        attacks: what is run, by name, with constructor arguments.
-        federation: how clients train.
         rounds: after how many of its rounds a client is attacked; numbers that fewer than half reach are left out.
-        noises: scales of the noise of Equation 3.
         rounds_per_training: rounds of the federation.
-        users: clients attacked, drawn at random.
-        limits: none.
     """
 
-    experiment: str
-    metrics: list[str]
-    data: list[str]
-    labels: dict[str, list[Labels]]
-    attacks: dict[str, dict[str, Any]]
-    federation: Federation
     rounds: list[int]
-    noises: list[float] = field(default_factory=lambda: [0.0])
     rounds_per_training: int = 500
-    users: int = 200
-    limits: dict[str, int] = field(default_factory=dict)
 
-    @classmethod
-    def parse(cls, content: dict[str, Any]) -> "PassiveExperiment":
-        """From a configuration."""
-        federation = Federation(**content.pop("federation", {}))
-        noises = [as_number("a noise", value) for value in content.pop("noises", [0.0])]
-        made = cls(data=list(content["labels"]), federation=federation, noises=noises, **content)
-        check_names("attack", list(made.attacks), list(made.known_attacks))
-        check_labels(made.labels)
-        return made
-
-    @property
-    def known_attacks(self) -> Mapping[str, type[Attack]]:
-        """See `PaperExperiment.known_attacks`."""
-        return PASSIVE_ATTACKS
-
-    def cells(self, choice: Choice) -> Iterator[PaperCell]:
-        """See `PaperExperiment.cells`."""
+    def cells(self, choice: Choice) -> Iterator[PaperCell[Any]]:
         for data in self.names(choice):
-            for labels, noise in itertools.product(self.labels[data], self.noises):
-                for seed in range(choice.seeds):
-                    yield _Cell(self, data, choice, seed, self, labels, noise)
-
-    def source(self, data: str, root: str | None) -> FederatedDataModule:
-        """See `PaperExperiment.source`."""
-        return self.federation.source(data, self.labels[data][0], root=root, seed=0)
+            yield from self.grid_of(data, choice, _Cell, self.labels[data], self.noises)
 
 
 class HonestMessages(Callback):
@@ -116,7 +62,7 @@ class HonestMessages(Callback):
         *,
         people: People,
         rounds: list[int],
-        attacks: list[Attack],
+        attacks: Collection[Attack],
         releases: tuple[Release, ...],
         seed: int,
         setting: Mapping[str, Any],
@@ -127,7 +73,7 @@ class HonestMessages(Callback):
         self.sums: Tensor | None = None
         self.updates = torch.zeros(people.items.shape)
         self.seen = torch.zeros(len(people.clients), dtype=torch.int64)
-        self.rows: list[VictimRow] = []
+        self.found: list[Evaluation] = []
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -166,18 +112,18 @@ class HonestMessages(Callback):
             updates=updates,
             releases=self.releases,
             learner=learner_from(module.learner_description()),
-            auxiliary={LEANING: torch.where(part.rates > 0.5, 1.0, -1.0)},
+            priors={LEANING: torch.where(part.rates > 0.5, 1.0, -1.0)},
         )
         truth = {"labels": part.labels.float(), "user_vector": module.private[USER_EMBEDDING][part.clients]}
         for attack in self.attacks:
-            rows, _ = attack_view(attack, view, truth, seed=self.seed, setting={**self.setting, "rounds": number})
+            found = attack_view(attack, view, truth, seed=self.seed, setting={**self.setting, "rounds": number})
             # A client's own rounds are the axis, so the federation's number of the round says nothing more.
-            self.rows += [dataclasses.replace(row, round=number) for row in rows]
+            found.scores["round"] = number
+            self.found.append(found)
 
 
 @dataclass(frozen=True)
-class _Cell(PaperCell):
-    table: PassiveExperiment
+class _Cell(PaperCell[PassiveExperiment]):
     labels: Labels
     noise: float
 
@@ -205,14 +151,15 @@ class _Cell(PaperCell):
         messages = HonestMessages(
             people=people.select(chosen),
             rounds=self.table.rounds,
-            attacks=self.experiment.make_attacks(),
+            attacks=self.make_attacks().values(),
             releases=(Release(noise_scale=self.noise, parameters=(ITEM_EMBEDDING,)),) if self.noise else (),
             seed=self.seed,
             setting=self.setting,
         )
         cell_trainer(self.table.rounds_per_training, directory, messages).fit(module, datamodule=source)
         # A number of rounds that few clients reached would be a number about those few.
-        reached = {number: int((messages.seen >= number).sum()) for number in self.table.rounds}
-        most = {number for number, clients in reached.items() if 2 * clients >= len(chosen)}
-        rows = [row for row in messages.rows if row.metric in self.table.metrics and row.round in most]
-        return Evaluation(rows), {"train": time.perf_counter() - start, "attack": 0.0}
+        most = [number for number in self.table.rounds if 2 * int((messages.seen >= number).sum()) >= len(chosen)]
+        found = joined(messages.found)
+        scores = found.scores
+        found.scores = scores[scores["metric"].isin(self.table.metrics) & scores["round"].isin(most)]
+        return found, {"train": time.perf_counter() - start, "attack": 0.0}

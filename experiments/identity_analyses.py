@@ -1,27 +1,30 @@
 """What else of a recording is looked at: raw data in place of deltas, users' biases, maps, and kinds of people."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import torch
+from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 from sklearn.linear_model import SGDClassifier
 from sklearn.preprocessing import normalize
 from torch import Tensor
 
-from attacks.base import Attack, ServerView
-from attacks.deanonymization.estimates import IdentityEstimate
+from attacks.base import Attack
 from attacks.deanonymization.messages import layer_vectors, unit
+from attacks.estimates import IdentityEstimate
 from attacks.metrics import average_precision
-from datamodules.keys import generator_for
 from datamodules.owned import OwnedDataModule
 from datamodules.profiles import profile_fit
-from reports.evaluation import Evaluation
+from evaluation.runner import Evaluation, infer
+from evaluation.scores import Line, concat, score_table, with_setting
+from protocol.seeding import generator_for
+from protocol.view import ServerView
 from reports.identity_figures import bias_figure, map_figure
-from reports.results import VictimRow
 
 _SETS = (1, 4, 16, 64, 256)
 """Examples in a set (figure 10)."""
@@ -38,7 +41,7 @@ class Material:
 
     Attributes:
         view: all messages.
-        users: ``(V + P,)`` the truth.
+        truth: ``user (V,)`` of the messages and ``known_user (P,)`` of the known devices'.
         source: the devices' data.
         layers: whose deltas are taken.
         attacks: of the table.
@@ -47,18 +50,17 @@ class Material:
     """
 
     view: ServerView
-    users: Tensor
+    truth: Mapping[str, Tensor]
     source: OwnedDataModule
     layers: Sequence[str]
     attacks: Sequence[Attack]
     seed: int
-    setting: dict[str, Any]
+    setting: Mapping[str, Any]
 
-    def row(self, attack: str, victim: int, metric: str, value: float, **setting: Any) -> VictimRow:
-        """A score."""
-        return VictimRow(
-            attack, {**self.setting, **setting}, self.seed, self.view.round, victim, 0, 0, metric, value, 0.0
-        )
+    def scores(self, label: str, metrics: Mapping[str, ArrayLike], users: ArrayLike, **setting: Any) -> pd.DataFrame:
+        """Rows of some users; keywords are further keys of the setting."""
+        whole = {**self.setting, **setting}
+        return score_table(label, metrics, setting=whole, seed=self.seed, victims=users, round=self.view.round)
 
 
 def raw_data(material: Material) -> Evaluation:
@@ -74,7 +76,7 @@ def raw_data(material: Material) -> Evaluation:
     owners = torch.cat([torch.full((len(split.known[user]),), user) for user in users])
     machine = SGDClassifier(loss="log_loss", alpha=1e-6, random_state=material.seed)
     machine.fit(features[known.numpy()], owners.numpy())
-    found = Evaluation()
+    found = []
     for size in _SETS:
         generator = generator_for(material.seed, "sets of examples", size)
         parts = [split.anonymous[user] for user in users]
@@ -83,12 +85,9 @@ def raw_data(material: Material) -> Evaluation:
         truth = torch.tensor(users).repeat_interleave(_SETS_PER_USER)
         positive = truth[:, None] == torch.from_numpy(machine.classes_)
         values = average_precision(scores, positive)
-        for user, value in zip(machine.classes_.tolist(), values.tolist(), strict=True):
-            found.rows += [
-                material.row("raw-examples", user, "ap", value, examples_in_a_set=size),
-                material.row("raw-examples", user, "times-chance", value * len(users), examples_in_a_set=size),
-            ]
-    return found
+        metrics = {"ap": values, "times-chance": values * len(users)}
+        found.append(material.scores("raw-examples", metrics, machine.classes_, examples_in_a_set=size))
+    return Evaluation(concat(found))
 
 
 def user_bias(material: Material) -> Evaluation:
@@ -101,7 +100,7 @@ def user_bias(material: Material) -> Evaluation:
     assert view.known is not None
     name = material.layers[0] if material.layers[0] in view.deltas else f"{material.layers[0]}.weight"
     own, known = (_log_norms(one.deltas[name]) for one in (view, view.known))
-    truth, known_users = material.users[: view.victims], material.users[view.victims :]
+    truth, known_users = material.truth["user"], material.truth["known_user"]
     both = [user for user in torch.unique(truth).tolist() if user in known_users]
     means = [
         torch.stack([values[owner == user].mean(0) for user in both])
@@ -110,31 +109,23 @@ def user_bias(material: Material) -> Evaluation:
     biases = [value - value.mean(0) for value in means]
     alike = torch.corrcoef(torch.cat(biases))[: len(both), len(both) :]
     others = (alike.sum(1) - alike.diagonal()) / max(len(both) - 1, 1)
-    found = Evaluation()
-    for place, user in enumerate(both):
-        found.rows += [
-            material.row("user-bias", user, "bias-correlation", float(alike[place, place])),
-            material.row("user-bias", user, "bias-correlation-others", float(others[place])),
-        ]
-    found.figures.append(bias_figure(biases[0][:_SHOWN], biases[1][:_SHOWN], material.setting))
-    return found
+    correlations = {"bias-correlation": alike.diagonal(), "bias-correlation-others": others}
+    figure = bias_figure(biases[0][:_SHOWN], biases[1][:_SHOWN], material.setting)
+    return Evaluation(material.scores("user-bias", correlations, both), figures=[figure])
 
 
 def maps(material: Material) -> Evaluation:
     """t-SNE of messages and of raw texts of a few users (figure 11)."""
-    view = material.view
-    shown = torch.unique(material.users[: view.victims])[:_SHOWN]
-    inside = torch.isin(material.users[: view.victims], shown)
+    view, users = material.view, material.truth["user"]
+    shown = torch.unique(users)[:_SHOWN]
+    inside = torch.isin(users, shown)
     vectors = unit(layer_vectors(view, material.layers))
     deltas = unit(vectors - vectors.mean(0))[inside]
     source = material.source
     parts = [source.device_split.anonymous[int(user)][: 5 * _SETS_PER_USER] for user in shown]
     raw = torch.from_numpy(_words(source.examples.features[torch.cat(parts)]).toarray())
     owners = torch.cat([torch.full((len(part),), int(user)) for part, user in zip(parts, shown, strict=True)])
-    places = {
-        "deltas": (deltas, material.users[: view.victims][inside]),
-        "raw examples": (raw, owners),
-    }
+    places = {"deltas": (deltas, users[inside]), "raw examples": (raw, owners)}
     return Evaluation(figures=[map_figure(places, material.setting, seed=material.seed)])
 
 
@@ -146,19 +137,21 @@ def kinds_of_people(material: Material) -> Evaluation:
     """
     view, source = material.view, material.source
     fit = profile_fit(source.device_split.anonymous, source.profile_members())
-    truth = material.users[: view.victims]
+    truth = material.truth["user"]
     devices = torch.unique(truth)
     ranks = fit[devices].argsort(0).argsort(0).double() / max(len(devices) - 1, 1)
     found = Evaluation()
     for attack in material.attacks:
-        estimate = attack(view, generator=generator_for(material.seed, attack.name, view.round))
+        label = attack.label(view)
+        estimate = infer(attack, view, generator_for(material.seed, label, view.round))
         assert isinstance(estimate, IdentityEstimate)
-        scores = torch.stack([estimate.scores[truth == device].double().mean(0) for device in devices])
-        for column, profile in enumerate(estimate.users.tolist()):
-            chosen = scores[:, column].topk(min(_FITTING, len(devices))).indices
-            value = float(ranks[chosen, profile].mean())
-            name = source.device_split.profiles[profile]
-            found.rows.append(material.row(attack.name, profile, "fit-rank", value, profile=name))
+        means = torch.stack([estimate.scores[truth == device].double().mean(0) for device in devices])
+        chosen = means.topk(min(_FITTING, len(devices)), dim=0).indices
+        values = ranks[chosen, estimate.users].T.contiguous().mean(1)
+        names = [source.device_split.profiles[profile] for profile in estimate.users.tolist()]
+        scores = material.scores(label, {"fit-rank": values}, estimate.users)
+        found.scores = concat([found.scores, with_setting(scores, profile=names)])
+        found.lines[label] = Line.of(attack, view)
     return found
 
 

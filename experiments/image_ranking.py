@@ -4,27 +4,25 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from datamodules.image_set import Crop, GeneratedImages, StoredImages
 from datamodules.imagenet import ImageNet
-from datamodules.keys import generator_for
+from evaluation.runner import Evaluation
+from evaluation.scores import Line
 from experiments.base import Choice, PaperCell, Scale, Source
 from experiments.gallery import Gallery, Size, images_of
 from experiments.options import check_names
-from experiments.voting import VotingCell, table_cells
-from experiments.voting_table import VotingTable
+from experiments.voting import VotingCell, VotingTable, table_cells
 from modules.image_quality import psnr, ssim
 from modules.perturbed_images import extract
-from reports.evaluation import Evaluation
+from protocol.seeding import generator_for
 from reports.image_panels import image_panels
-from reports.results import VictimRow
 
 QUALITY = ("ssim", "psnr", "feature-loss", "feature-loss-before", "loss-ratio", "round-trip")
-_ATTACK = {"noise": "raifle", "fgsm": "fgsm"}
 _SHOWN = 4
 """Images in the figure of a manipulation."""
 _AT_ONCE = 64
@@ -38,19 +36,21 @@ class ImageRanking(VotingTable):
         scales: how large it is made, by what ``--scale`` may say.
     """
 
+    known_manipulations = ("none", "fgsm", "noise")
     scales: dict[Scale, Size]
 
     @classmethod
-    def parse(cls, content: dict[str, Any]) -> "ImageRanking":
+    def parse(cls, content: dict[str, Any]) -> Self:
         """From a configuration."""
         scales = {name: Size(**size) for name, size in content["scales"].items()}
-        made = cls(**{**cls.numbers(content), "scales": scales})
-        made.check(["none", "fgsm", "noise"])
-        check_names("data set", made.data, [ImageNet.name, GeneratedImages.name])
-        check_names("scale", list(scales), ["small", "paper"])
-        for size in scales.values():
+        return cls(**{**content, "scales": scales})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_names("data set", self.data, [ImageNet.name, GeneratedImages.name])
+        check_names("scale", list(self.scales), ["small", "paper"])
+        for size in self.scales.values():
             size.perturbation("noise", 0)
-        return made
 
     def size(self, choice: Choice) -> Size:
         """How large it is to be made.
@@ -61,24 +61,23 @@ class ImageRanking(VotingTable):
         check_names("scale", [choice.scale], list(self.scales))
         return self.scales[choice.scale]
 
-    def cells(self, choice: Choice) -> Iterator[PaperCell]:
-        """See `PaperExperiment.cells`; the manipulated images themselves come first."""
+    def cells(self, choice: Choice) -> Iterator[PaperCell[Any]]:
+        """The manipulated images themselves, then the users who vote on them."""
         size = self.size(choice)
         for data in self.names(choice):
             for seed in range(choice.seeds):
                 for name in size.extractors:
                     for kind in self.manipulations:
                         if kind != "none" and set(self.metrics) & set(QUALITY):
-                            yield QualityCell(self, data, choice, seed, self, name, kind)
+                            yield QualityCell(self, data, choice, seed, name, kind)
         yield from table_cells(self, choice, _Cell, size.extractors)
 
     def source(self, data: str, root: str | None) -> Source:
-        """See `PaperExperiment.source`."""
         return images_of(data, root)
 
 
 @dataclass(frozen=True)
-class _Cell(VotingCell):
+class _Cell(VotingCell[ImageRanking]):
     def kind_of_features(self) -> dict[str, Any]:
         return kind_of_features(self)
 
@@ -90,7 +89,7 @@ class _Cell(VotingCell):
 
 
 @dataclass(frozen=True)
-class QualityCell(PaperCell):
+class QualityCell(PaperCell[ImageRanking]):
     """How near the features of manipulated images came to their targets, and how like the images are to the originals.
 
     Each of an image's rows is a victim of its own: ``feature-loss`` is the mean squared difference from the target
@@ -98,18 +97,15 @@ class QualityCell(PaperCell):
     quotient; ``round-trip`` is the mean squared change of the normalised pixels by writing eight bits.
     """
 
-    table: VotingTable
     extractor: str
     manipulation: str
 
     @property
     def key(self) -> str:
-        """See `PaperCell.key`."""
         return f"{self.data}-{self.choice.scale}-{self.extractor}-{self.manipulation}-quality-seed{self.seed}"
 
     @property
     def setting(self) -> dict[str, Any]:
-        """See `PaperCell.setting`."""
         kind = kind_of_features(self)
         return {"data": self.data, "extractor": self.extractor, **kind, "manipulation": self.manipulation}
 
@@ -126,15 +122,11 @@ class QualityCell(PaperCell):
             values["feature-loss"] = (after - targets).square().mean(1)
             values["feature-loss-before"] = before
             values["loss-ratio"] = before / values["feature-loss"]
-        rows = [
-            VictimRow(
-                _ATTACK[self.manipulation], self.setting, self.seed, 0, number, after.shape[1], 0, metric, value, 0.0
-            )
-            for metric, of_images in values.items()
-            for number, value in zip(gallery.numbers, of_images.tolist(), strict=True)
-        ]
-        figures = [self._figure(gallery)]
-        return Evaluation(rows, figures=figures), {"train": middle - start, "attack": time.perf_counter() - middle}
+        label, items = "fgsm" if self.manipulation == "fgsm" else "raifle", after.shape[1]
+        scores = self.scores(label, values, victims=gallery.numbers, items=items)
+        seconds = {"train": middle - start, "attack": time.perf_counter() - middle}
+        lines = {label: Line(role="published", family="images")}
+        return Evaluation(scores, lines, figures=[self._figure(gallery)]), seconds
 
     def _figure(self, gallery: Gallery) -> tuple[str, str]:
         shown = gallery.numbers[:_SHOWN]
@@ -161,14 +153,12 @@ def pixel_quality(gallery: Gallery) -> dict[str, Tensor]:
     return {"round-trip": torch.tensor(changes)} | {metric: torch.cat(values) for metric, values in found.items()}
 
 
-def gallery_of(cell: PaperCell, extractor: str, manipulation: str, directory: Path) -> Gallery:
+def gallery_of(cell: PaperCell[ImageRanking], extractor: str, manipulation: str, directory: Path) -> Gallery:
     """The images of a cell; they are kept beside the table's cells, for all of these."""
-    table = cell.experiment
-    assert isinstance(table, ImageRanking)
     return Gallery(
         data=cell.data,
         root=cell.choice.root,
-        size=table.size(cell.choice),
+        size=cell.table.size(cell.choice),
         name=extractor,
         kind=manipulation,
         seed=cell.seed,
@@ -177,11 +167,9 @@ def gallery_of(cell: PaperCell, extractor: str, manipulation: str, directory: Pa
     )
 
 
-def kind_of_features(cell: PaperCell) -> dict[str, Any]:
+def kind_of_features(cell: PaperCell[ImageRanking]) -> dict[str, Any]:
     """Keys of the setting that say what the network is like."""
-    table = cell.experiment
-    assert isinstance(table, ImageRanking)
-    size = table.size(cell.choice)
+    size = cell.table.size(cell.choice)
     kind: dict[str, Any] = {} if size.features is None else {"features": size.features}
     return (
         kind if size.weights == "pretrained" else {**kind, "weights": "random" if size.weights == "random" else "file"}

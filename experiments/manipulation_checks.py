@@ -5,23 +5,25 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import torch
 from torch import Tensor
 
-from attacks.base import ServerView
-from attacks.interactions.lists import ranked_lists
+from attacks.ranking.lists import ranked_lists
 from datamodules.deltas import Recording
-from datamodules.keys import generator_for
 from defenses.local_dp import clip_factors
 from defenses.manipulation_checks.base import Check, Received, threshold
 from defenses.manipulation_checks.registry import CHECKS
-from experiments.base import Choice
+from evaluation.runner import Evaluation
+from evaluation.scores import concat
+from evaluation.separability import Classifier, embeddings, told_apart
 from experiments.ranking import RankingCell, RankingExperiment
-from reports import figures
-from reports.evaluation import Evaluation, with_people
-from reports.results import VictimRow
-from reports.separability import Classifier, embeddings, told_apart
+from experiments.recorded_cell import of_people
+from protocol.seeding import generator_for
+from protocol.view import ServerView
+from reports.maps import update_maps
 
 _FOLDS = 4
 """Of a round's clients: one is judged, one is the reference, two calibrate the threshold; they take turns."""
@@ -29,7 +31,7 @@ _PERPLEXITIES = (10.0, 30.0)
 _CLASSIFIERS: tuple[Classifier, ...] = ("knn", "logistic", "forest")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ChecksExperiment(RankingExperiment):
     """A table of checks against manipulations, beside the attacks that read these.
 
@@ -43,18 +45,17 @@ class ChecksExperiment(RankingExperiment):
 
     false_positives: float = 0.05
 
-    def cells(self, choice: Choice) -> Iterator["CheckedCell"]:
-        """See `PaperExperiment.cells`."""
-        for cell in super().cells(choice):
-            yield CheckedCell(**vars(cell))
+    @property
+    def cell(self) -> "type[CheckedCell]":
+        return CheckedCell
 
 
 @dataclass(frozen=True)
-class CheckedCell(RankingCell):
+class CheckedCell(RankingCell[ChecksExperiment]):
     """A cell of `ChecksExperiment`."""
 
     def evaluate(self, directory: Path) -> tuple[Evaluation, dict[str, float]]:
-        """See `PaperCell.evaluate`; the same clients are trained with real features as well, with the same clicks."""
+        """The same clients are trained with real features as well, with the same clicks."""
         evaluation, seconds = super().evaluate(directory)
         # The curves of a table's cells are told apart by data and budget only, which are the same here.
         evaluation.roc = {}
@@ -62,28 +63,28 @@ class CheckedCell(RankingCell):
         sent = Recording(directory / "deltas")
         manipulated = self.manipulation != "none"
         honest = Recording(self._record_honest(directory / "honest")) if manipulated else sent
-        rows = [row for number in sent.rounds for row in self._flags(sent, honest, number)]
+        rows = [flags for number in sent.rounds for flags in self._flags(sent, honest, number)]
         if manipulated:
             rows += self._compare_updates(sent, honest, evaluation)
-        evaluation.rows += with_people(rows, sent)
+        evaluation.scores = concat([evaluation.scores, of_people(concat(rows), sent)])
         return evaluation, {**seconds, "attack": seconds["attack"] + time.perf_counter() - start}
 
     def _record_honest(self, directory: Path) -> Path:
         return dataclasses.replace(self, manipulation="none")._record(directory)
 
-    def _flags(self, sent: Recording, honest: Recording, number: int) -> Iterator[VictimRow]:
+    def _flags(self, sent: Recording, honest: Recording, number: int) -> Iterator[pd.DataFrame]:
         view = _round(sent, number)
         judged, peers = _received(view), _received(_round(honest, number))
         fold = torch.randperm(view.victims, generator=generator_for(self.seed, "folds", number)) % _FOLDS
-        share = self.table.false_positives  # type: ignore[attr-defined]
+        share = self.table.false_positives
         start = time.perf_counter()
         flags = {name: flagged(kind(), judged, peers, fold, share) for name, kind in CHECKS.items()}
         flags["any-check"] = torch.stack(list(flags.values())).any(0)
         seconds = (time.perf_counter() - start) / view.victims
         for name, values in flags.items():
-            yield from self._rows(name, "flagged", number, view, values.double(), seconds)
+            yield self._scores(name, {"flagged": values.double()}, view, seconds)
 
-    def _compare_updates(self, sent: Recording, honest: Recording, evaluation: Evaluation) -> Iterator[VictimRow]:
+    def _compare_updates(self, sent: Recording, honest: Recording, evaluation: Evaluation) -> Iterator[pd.DataFrame]:
         views = [_round(sent, number) for number in sent.rounds]
         manipulated = torch.cat([_updates(view, self.table.clip) for view in views])
         real = torch.cat([_updates(_round(honest, number), self.table.clip) for number in sent.rounds])
@@ -92,20 +93,17 @@ class CheckedCell(RankingCell):
             f"{self.data}, {self.ranker}, {self.manipulation}: t-SNE of the clipped updates, as in RAIFLE's figure 7. "
             "The accuracy of classifiers is in the table (updates-knn, -logistic, -forest); guessing gives 0.5."
         )
-        evaluation.figures.append((caption, figures.update_maps(maps)))
+        evaluation.figures.append((caption, update_maps(maps)))
         for name in _CLASSIFIERS:
             start = time.perf_counter()
             values = told_apart(real, manipulated, name, seed=self.seed)
             seconds = (time.perf_counter() - start) / len(values)
             for view, own in zip(views, torch.split(values, [view.victims for view in views]), strict=True):
-                yield from self._rows(f"updates-{name}", "accuracy", view.round, view, own, seconds)
+                yield self._scores(f"updates-{name}", {"accuracy": own}, view, seconds)
 
-    def _rows(
-        self, name: str, metric: str, number: int, view: ServerView, values: Tensor, seconds: float
-    ) -> Iterator[VictimRow]:
-        items = view.served_mask.sum(1).tolist()
-        for position, (victim, value) in enumerate(zip(view.pseudonyms.tolist(), values.tolist(), strict=True)):
-            yield VictimRow(name, self.setting, self.seed, number, victim, items[position], 0, metric, value, seconds)
+    def _scores(self, name: str, metrics: dict[str, Tensor], view: ServerView, seconds: float) -> pd.DataFrame:
+        options: dict[str, Any] = {"round": view.round, "items": view.served_mask.sum(1), "seconds": seconds}
+        return self.scores(name, metrics, victims=view.pseudonyms, **options)
 
 
 def flagged(check: Check, judged: Received, peers: Received, fold: Tensor, false_positives: float) -> Tensor:

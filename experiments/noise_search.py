@@ -1,95 +1,60 @@
 """AUC against the scale of the injected noise, on clients that the server makes up (RAIFLE, section IV.C)."""
 
-import functools
-import itertools
-import math
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from attacks.base import Attack, RankingLearner
+from attacks.base import Attack
 from datamodules.base import FederatedDataModule
 from datamodules.ranking import RankingDataModule
-from defenses.local_dp import LocalDP
-from experiments.base import RANKING_ATTACKS, Choice, PaperCell
+from evaluation.runner import Evaluation, infer
+from evaluation.scores import Line, concat
+from experiments.base import Choice, PaperCell
 from experiments.options import as_number, plain_number
-from experiments.ranking_table import RANKERS, RankingTable, ranking_data
+from experiments.ranking_table import OnlineTable, ranking_data
 from modules.federated import FederatedModule
-from modules.fpdgd import FPDGD
 from modules.noise_search import MadeUpClients, evolve_scale, mean_auc
 from modules.registry import learner_from
-from reports.evaluation import Evaluation
-from reports.results import VictimRow
+from protocol.seeding import generator_for
+from protocol.simulators import RankingSimulator
+from protocol.view import ServerView
 
 _SEARCHED_ON = 1_000_000
 """Added to the seed where CMA-ES searches: what it finds is measured on clients that it has not seen."""
 
 
-@dataclass(frozen=True)
-class NoiseSearch(RankingTable):
+@dataclass(frozen=True, kw_only=True)
+class NoiseSearch(OnlineTable):
     """A table: every ranker and budget at every scale of a grid, and at the scale that CMA-ES finds.
 
     Attributes:
-        experiment: its name.
-        metrics: the metrics it reports.
-        data: data sets by folder name.
-        rankers: ``linear`` or ``neural-UNITS``.
-        click_models: how clients click.
         queries: queries of a client.
-        epsilons: privacy budgets of local DP.
         scales: the grid.
-        attacks: the attack that is to read the noise, with constructor arguments.
-        limits: unused: every made-up client is attacked.
         clients: made-up clients.
         generations: how often CMA-ES draws scales.
         population: scales in a generation.
-        clip: L2 norm to which an update is clipped under local DP.
-        delta: delta of local DP.
     """
 
-    experiment: str
-    metrics: list[str]
-    data: list[str]
-    rankers: list[str]
-    click_models: list[str]
     queries: list[int]
-    epsilons: list[float]
     scales: list[float]
-    attacks: dict[str, dict[str, Any]]
-    limits: dict[str, int] = field(default_factory=dict)
     clients: int = 30
     generations: int = 4
     population: int = 5
-    clip: float = 0.25
-    delta: float = 1e-8
 
-    @classmethod
-    def parse(cls, content: dict[str, Any]) -> "NoiseSearch":
-        """From a configuration."""
-        numbers = {key: [as_number(key, value) for value in content[key]] for key in ("epsilons", "scales")}
-        made = cls(**{**content, **numbers})
-        made.check_columns(RANKING_ATTACKS)
-        return made
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "scales", [as_number("scale", value) for value in self.scales])
 
-    @property
-    def known_attacks(self) -> Mapping[str, type[Attack]]:
-        """See `PaperExperiment.known_attacks`."""
-        return RANKING_ATTACKS
-
-    def cells(self, choice: Choice) -> Iterator[PaperCell]:
-        """See `PaperExperiment.cells`."""
-        columns = itertools.product(self.rankers, self.click_models, self.queries, self.epsilons)
-        for data, column, seed in itertools.product(self.names(choice), list(columns), range(choice.seeds)):
-            yield _Cell(self, data, choice, seed, self, *column)
+    def cells(self, choice: Choice) -> Iterator[PaperCell[Any]]:
+        return self.grid(choice, _Cell, self.rankers, self.click_models, self.queries, self.epsilons)
 
 
 @dataclass(frozen=True)
-class _Cell(PaperCell):
-    table: NoiseSearch
+class _Cell(PaperCell[NoiseSearch]):
     ranker: str
     click_model: str
     queries: int
@@ -112,28 +77,17 @@ class _Cell(PaperCell):
 
     def build(self) -> tuple[FederatedModule, FederatedDataModule]:
         source = self._source()
-        private = math.isfinite(self.epsilon)
-        defense = [LocalDP(clip=self.table.clip, epsilon=self.epsilon, delta=self.table.delta)] if private else []
-        module = FPDGD(
-            num_features=source.num_features,
-            num_grades=source.num_grades,
-            num_clients=source.num_clients,
-            grade_law=source.grade_law,
-            hidden=RANKERS[self.ranker],
-            click_model=self.click_model,  # type: ignore[arg-type]
-            defenses=defense,
-            seed=self.seed,
-        )
+        defenses = self.table.noise(self.epsilon)
+        module = self.table.learner(source, self.ranker, self.click_model, defenses=defenses, seed=self.seed)
         return module, source
 
     def evaluate(self, directory: Path) -> tuple[Evaluation, dict[str, float]]:
         """Attacks at every scale of the grid, searches, and attacks at what was found."""
         start = time.perf_counter()
-        (attack,) = self.table.make_attacks()
+        (attack,) = self.make_attacks().values()
         clients = self._clients()
-        search = functools.partial(clients.attacked, attack=attack, seed=self.seed + _SEARCHED_ON)
         found = evolve_scale(
-            lambda scale: mean_auc(search(scale)),
+            lambda scale: mean_auc(_attacked(clients, scale, attack, seed=self.seed + _SEARCHED_ON)[1]),
             lowest=min(self.table.scales),
             highest=max(self.table.scales),
             generations=self.table.generations,
@@ -142,23 +96,20 @@ class _Cell(PaperCell):
         )
         middle = time.perf_counter()
         tried = [(scale, "grid") for scale in self.table.scales] + [(float(f"{found:.3g}"), "cma-es")]
-        rows = []
+        found_at, lines = [], {}
         for scale, searcher in tried:
             begun = time.perf_counter()
-            values = clients.attacked(scale, attack, seed=self.seed)
+            view, values = _attacked(clients, scale, attack, seed=self.seed)
             seconds = (time.perf_counter() - begun) / len(values)
-            setting = {**self.setting, "scale": plain_number(scale), "search": searcher}
-            rows += self._rows(attack.name, setting, clients, values, seconds)
-        return Evaluation(rows), {"train": middle - start, "attack": time.perf_counter() - middle}
-
-    def _rows(
-        self, attack: str, setting: dict[str, Any], clients: MadeUpClients, values: Tensor, seconds: float
-    ) -> list[VictimRow]:
-        items = clients.mask.flatten(1).sum(1).tolist()
-        return [
-            VictimRow(attack, setting, self.seed, 0, client, items[client], 0, "auc", value, seconds)
-            for client, value in enumerate(values.tolist())
-        ]
+            label = attack.label(view)
+            lines[label] = Line.of(attack, view)
+            options: dict[str, Any] = {
+                "items": view.served_mask.sum(1),
+                "seconds": seconds,
+                "setting": {"scale": plain_number(scale), "search": searcher},
+            }
+            found_at.append(self.scores(label, {"auc": values}, victims=view.pseudonyms, **options))
+        return Evaluation(concat(found_at), lines), {"train": middle - start, "attack": time.perf_counter() - middle}
 
     def _source(self) -> RankingDataModule:
         source = ranking_data(self.data, self.choice.root, queries_per_client=self.queries, seed=self.seed)
@@ -171,7 +122,7 @@ class _Cell(PaperCell):
         model = module.public_parameters()
         lists = module.interact(source.cohort(0), model).examples
         learner = learner_from(module.learner_description())
-        assert isinstance(learner, RankingLearner)
+        assert isinstance(learner, RankingSimulator)
         return MadeUpClients(
             model=model,
             features=lists["features"],
@@ -179,3 +130,10 @@ class _Cell(PaperCell):
             learner=learner,
             defenses=tuple(module.defenses),
         )
+
+
+def _attacked(clients: MadeUpClients, scale: float, attack: Attack, *, seed: int) -> tuple[ServerView, Tensor]:
+    """The view where noise of this scale was injected, and the AUC ``(B,)`` on each client; NaN where there is none."""
+    view, clicks = clients.sent(scale, seed=seed)
+    estimate = infer(attack, view, generator_for(seed, attack.label(view)))
+    return view, estimate.score(view, {"labels": clicks}).metrics["auc"]

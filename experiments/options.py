@@ -1,12 +1,13 @@
 """What configurations of experiments hold: names out of a list, and numbers that may be infinite."""
 
 import dataclasses
+import inspect
 import re
 from collections.abc import Mapping, Sequence
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from errors import InputError
+from protocol.errors import InputError
 
 
 def check_names(kind: str, given: Sequence[str], known: Sequence[str]) -> None:
@@ -18,7 +19,7 @@ def check_names(kind: str, given: Sequence[str], known: Sequence[str]) -> None:
     unknown = [name for name in given if name not in known]
     if unknown:
         raise InputError(
-            expected=f"{kind}s among {', '.join(known)}", found=unknown[0], way_out=f"Mend the name of the {kind}."
+            expected=f"{kind}s among {', '.join(known)}", found=unknown[0], way_out=f"Fix the name of the {kind}."
         )
 
 
@@ -31,7 +32,7 @@ def as_number(name: str, value: Any) -> float:
     try:
         return float(value)
     except (TypeError, ValueError):
-        raise InputError(expected=f"a number as {name}", found=repr(value), way_out="Mend the cell.") from None
+        raise InputError(expected=f"a number as {name}", found=repr(value), way_out="Fix the cell.") from None
 
 
 def plain_number(value: float) -> float | int | str:
@@ -44,6 +45,12 @@ def plain_number(value: float) -> float | int | str:
 def in_words(error: Exception) -> str:
     """What Python says of arguments, without the constructor that it names."""
     return re.sub(r"^[\w.]+\.(__init__\(\)|__new__\(\)) ", "", str(error))
+
+
+def required_arguments(kind: type[Any]) -> list[str]:
+    """Names of the arguments without which a class cannot be built."""
+    parameters = inspect.signature(kind).parameters.values()
+    return [one.name for one in parameters if one.default is one.empty]
 
 
 def check_types(made: Any, where: str = "") -> None:

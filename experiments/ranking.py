@@ -1,64 +1,58 @@
 """RAIFLE's federated online learning to rank, tables VII, IX, XI and XIV, as an experiment."""
 
-import dataclasses
 import functools
-import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
+from inspect import isabstract
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, Self, TypeVar
 
+import pandas as pd
+import torch
+from torch import Tensor
+
+from attacks import manipulation
 from attacks.base import Attack
-from attacks.interactions.list_priors import ListPrior
-from attacks.manipulation.base import Manipulation
-from attacks.manipulation.codebook import Codebook
-from attacks.manipulation.fingerprint import Fingerprint
-from attacks.manipulation.noise import NoiseInjection
-from attacks.manipulation.permutation import Permutation
+from attacks.manipulation import Manipulation, NoiseInjection, Permutation
+from attacks.ranking.channel_bounds import capacity_bits, entropy_bits
+from attacks.ranking.lists import ranked_lists
+from attacks.ranking.priors import ListPrior, log_prior
 from datamodules.base import FederatedDataModule
 from datamodules.deltas import Recording
 from defenses.base import Defense
-from defenses.local_dp import LocalDP
-from errors import InputError
+from evaluation.runner import Evaluation
+from evaluation.scores import concat
 from experiments.aggregates import AGGREGATES
-from experiments.base import RANKING_ATTACKS, Choice, PaperCell
-from experiments.options import as_number, check_names, plain_number
-from experiments.ranking_bounds import bound_rows
-from experiments.ranking_table import RANKERS, RankingTable, ranking_data
-from experiments.recorded_cell import RecordedCell
+from experiments.base import Choice, PaperCell
+from experiments.options import check_names, plain_number, required_arguments
+from experiments.ranking_table import OnlineTable, ranking_data
+from experiments.recorded_cell import RecordedCell, of_people
 from modules.federated import FederatedModule
-from modules.fpdgd import FPDGD
-from reports.evaluation import Evaluation, with_people
+from modules.registry import learner_from
+from protocol.errors import InputError
+from protocol.simulators import RankingSimulator
+from protocol.view import ServerView
 
+_EXPORTED: list[type[Manipulation]] = [getattr(manipulation, name) for name in manipulation.__all__]
 MANIPULATIONS: dict[str, Callable[[], Manipulation] | None] = {
     "none": None,
-    "noise": NoiseInjection,
+    **{kind.name: kind for kind in _EXPORTED if not isabstract(kind) and not required_arguments(kind)},
     "noise-in-30-percent": functools.partial(NoiseInjection, share_of_features=0.3),
     "half-noise": functools.partial(NoiseInjection, share_of_real=0.5),
     "tenth-noise": functools.partial(NoiseInjection, share_of_real=0.9),
-    "fingerprint": Fingerprint,
-    "permutation": Permutation,
     "permutation-over-lists": functools.partial(Permutation, among="client"),
-    "codebook": Codebook,
 }
+"""What the server may send, by name: what the room of manipulations exports, and some of these with arguments."""
 
 
-@dataclass(frozen=True)
-class RankingExperiment(RankingTable):
+@dataclass(frozen=True, kw_only=True)
+class RankingExperiment(OnlineTable):
     """A table: every ranker with every click model, number of queries, budget and manipulation.
 
     Attributes:
-        experiment: its name.
-        metrics: the metrics it reports.
-        data: data sets by folder name.
-        rankers: ``linear`` or ``neural-UNITS``.
-        click_models: how clients click.
         queries: queries of a client.
-        epsilons: privacy budgets of local DP.
         manipulations: by what the server sends (``none``, ``noise``, ``codebook`` ...), the attacks on it.
-        attacks: constructor arguments of the attacks, by name.
-        limits: by slow attack, how many victims of each recording it attacks, drawn at random.
         users: least number of users in a cell; the queries are dealt out as often as that takes.
         participants: clients in a secure aggregate; 1 for none.
         aggregates: how the server goes about secure aggregates, see `experiments.aggregates`.
@@ -66,74 +60,54 @@ class RankingExperiment(RankingTable):
             `attacks` says of each.
         bounds: manipulations beside which stand the bits that a noisy update can carry and those of the clicks.
         also: further parts of the table, each with what differs in it.
-        clip: L2 norm to which an update is clipped under local DP.
-        delta: delta of local DP.
     """
 
     small_cells = True
-    experiment: str
-    metrics: list[str]
-    data: list[str]
-    rankers: list[str]
-    click_models: list[str]
     queries: list[int]
-    epsilons: list[float]
     manipulations: dict[str, list[str]]
-    attacks: dict[str, dict[str, Any]]
-    limits: dict[str, int] = field(default_factory=dict)
     users: int = 100
     participants: list[int] = field(default_factory=lambda: [1])
     aggregates: list[str] = field(default_factory=lambda: ["noise-only"])
     priors: list[ListPrior | None] = field(default_factory=lambda: [None])
     bounds: list[str] = field(default_factory=list)
-    clip: float = 0.25
-    delta: float = 1e-8
     also: list["RankingExperiment"] = field(default_factory=list)
 
     @classmethod
-    def parse(cls, content: dict[str, Any]) -> "RankingExperiment":
-        """From a configuration."""
+    def parse(cls, content: dict[str, Any]) -> Self:
         own = {key: value for key, value in content.items() if key != "also"}
-        parts = [cls.parse({**own, **part}) for part in content.get("also", [])]
-        epsilons = [as_number("epsilon", value) for value in own["epsilons"]]
-        made = cls(**{**own, "epsilons": epsilons, "also": parts})
-        check_names("aggregate", made.aggregates, list(AGGREGATES))
-        made.check_columns(RANKING_ATTACKS)
-        check_names("manipulation", list(made.manipulations), list(MANIPULATIONS))
-        for names in made.manipulations.values():
-            check_names("attack", names, list(made.attacks))
-        if min(made.epsilons) <= 0:
-            raise InputError(expected="epsilons > 0", found=str(min(made.epsilons)), way_out="inf means no noise.")
-        return made
+        return cls(**own, also=[cls.parse({**own, **part}) for part in content.get("also", [])])
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_names("aggregate", self.aggregates, list(AGGREGATES))
+        check_names("manipulation", list(self.manipulations), list(MANIPULATIONS))
+        for names in self.manipulations.values():
+            check_names("attack", names, list(self.attacks))
 
     @property
-    def known_attacks(self) -> Mapping[str, type[Attack]]:
-        """See `PaperExperiment.known_attacks`."""
-        return RANKING_ATTACKS
+    def cell(self) -> "type[RankingCell[Any]]":
+        """What its cells are."""
+        return RankingCell
 
-    def cells(self, choice: Choice) -> Iterator[PaperCell]:
-        """See `PaperExperiment.cells`."""
-        columns = itertools.product(
-            self.rankers,
-            self.click_models,
-            self.queries,
-            self.epsilons,
-            self.participants,
-            self.aggregates,
-            self.manipulations,
-            self.priors,
-        )
-        for data, column, seed in itertools.product(self.names(choice), list(columns), range(choice.seeds)):
-            yield RankingCell(self, data, choice, seed, self, *column)
+    @property
+    def axes(self) -> tuple[Collection[Any], ...]:
+        """What its cells differ in, in the order of their fields."""
+        users = (self.rankers, self.click_models, self.queries, self.epsilons)
+        return (*users, self.participants, self.aggregates, self.manipulations, self.priors)
+
+    def cells(self, choice: Choice) -> Iterator[PaperCell[Any]]:
+        yield from self.grid(choice, self.cell, *self.axes)
         for part in self.also:
             yield from part.cells(choice)
 
 
+Ranking = TypeVar("Ranking", bound=RankingExperiment)
+
+
 @dataclass(frozen=True)
-class RankingCell(RecordedCell):
+class RankingCell(RecordedCell[Ranking], Generic[Ranking]):
     """A cell of a table on rankings."""
 
-    table: RankingExperiment
     ranker: str
     click_model: str
     queries: int
@@ -145,12 +119,10 @@ class RankingCell(RecordedCell):
 
     @property
     def victims_per_view(self) -> int:
-        """See `RecordedCell.victims_per_view`."""
         return 256
 
     @property
     def key(self) -> str:
-        """See `PaperCell.key`."""
         cell = f"{self.data}-{self.ranker}-{self.click_model}-q{self.queries}-eps{self.epsilon:g}-{self.manipulation}"
         cell += f"-of{self.participants}" if self.participants > 1 else ""
         cell += f"-{self.aggregate}" if self._targets else ""
@@ -159,7 +131,6 @@ class RankingCell(RecordedCell):
 
     @property
     def setting(self) -> dict[str, Any]:
-        """See `PaperCell.setting`."""
         return {
             "data": self.data,
             "ranker": self.ranker,
@@ -172,12 +143,10 @@ class RankingCell(RecordedCell):
             **({"prior": self.prior} if self.prior else {}),
         }
 
-    def make_attacks(self) -> list[Attack]:
-        names = self.table.manipulations[self.manipulation]
-        if self.prior is None:
-            return self.experiment.make_attacks(names)
-        believing = {name: {**self.table.attacks[name], "prior": self.prior} for name in names}
-        return dataclasses.replace(self.table, attacks=believing).make_attacks()
+    def make_attacks(self) -> dict[str, Attack]:
+        names, prior = self.table.manipulations[self.manipulation], self.prior
+        believing = [name for name in names if prior is not None and self.table.takes(name, "prior")]
+        return self.table.make_attacks(names, {name: {"prior": prior} for name in believing})
 
     @property
     def _targets(self) -> int:
@@ -206,7 +175,6 @@ class RankingCell(RecordedCell):
         return math.ceil(self.table.users / victims)
 
     def build(self) -> tuple[FederatedModule, FederatedDataModule]:
-        """See `RecordedCell.build`."""
         source = ranking_data(
             self.data,
             self.choice.root,
@@ -216,15 +184,12 @@ class RankingCell(RecordedCell):
             seed=self.seed,
         )
         kind = MANIPULATIONS[self.manipulation]
-        manipulation = None if kind is None else kind()
-        module = FPDGD(
-            num_features=source.num_features,
-            num_grades=source.num_grades,
-            num_clients=source.num_clients,
-            grade_law=source.grade_law,
-            hidden=RANKERS[self.ranker],
-            click_model=self.click_model,  # type: ignore[arg-type]
-            manipulation=AGGREGATES[self.aggregate].manipulation(manipulation, self.participants),
+        inner = None if kind is None else kind()
+        module = self.table.learner(
+            source,
+            self.ranker,
+            self.click_model,
+            manipulation=AGGREGATES[self.aggregate].manipulation(inner, self.participants),
             # A fresh ranker for every user, says the paper; here for every time the queries are dealt out.
             new_model_every_round=True,
             defenses=self.defenses(),
@@ -233,19 +198,47 @@ class RankingCell(RecordedCell):
         return module, source
 
     def evaluate(self, directory: Path) -> tuple[Evaluation, dict[str, float]]:
-        """With the bounds beside, where the table asks for them."""
+        """With the bounds, where the table asks for them."""
         evaluation, seconds = super().evaluate(directory)
         if self.manipulation in self.table.bounds:
             recording = Recording(directory / "deltas")
-            rows = list(bound_rows(recording, setting=self.setting, seed=self.seed))
-            evaluation.rows += with_people(rows, recording)
+            evaluation.scores = concat([evaluation.scores, of_people(bounds(recording, self), recording)])
         return evaluation, seconds
 
     def defenses(self) -> list[Defense]:
         """What the clients do to protect themselves."""
-        private = LocalDP(clip=self.table.clip, epsilon=self.epsilon, delta=self.table.delta)
-        noisy: list[Defense] = [] if math.isinf(self.epsilon) else [private]
+        noisy = self.table.noise(self.epsilon)
         if self.participants == 1:
-            return noisy
-        noise = private.noise_scale if noisy else 0.0
+            return [*noisy]
+        noise = sum(private.noise_scale for private in noisy)
         return [*noisy, AGGREGATES[self.aggregate].defense(self.participants, noise)]
+
+
+def bounds(recording: Recording, cell: PaperCell[Any]) -> pd.DataFrame:
+    """Scores ``click-entropy`` of the cascade model, and ``capacity-bound`` where updates are clipped and noisy.
+
+    Args:
+        recording: of a learner that ranks.
+        cell: that it is of.
+    """
+    views = recording.views(victims_per_view=256, learner=learner_from(recording.manifest.learner))
+    return concat(
+        [
+            cell.scores(
+                name, {"bits": values}, victims=view.pseudonyms, round=view.round, items=view.served_mask.sum(1)
+            )
+            for view in views
+            for name, values in _bits(view).items()
+        ]
+    )
+
+
+def _bits(view: ServerView) -> dict[str, Tensor]:
+    entropy = entropy_bits(log_prior("cascade", ranked_lists(view).mask, view.require(RankingSimulator)))
+    released = next(iter(view.model))
+    clip, noise = view.clip(released), view.noise_scale(released)
+    if clip is None or not noise:
+        return {"click-entropy": entropy}
+    numbers = sum(value.numel() for value in view.model.values())
+    capacity = capacity_bits(clip=clip, noise_scale=noise, dimensions=numbers)
+    return {"click-entropy": entropy, "capacity-bound": torch.full_like(entropy, capacity)}

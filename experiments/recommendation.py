@@ -1,11 +1,10 @@
 """RAIFLE's federated recommendation, tables V, VI, IX and XIII, as an experiment."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
-from attacks.base import ITEM_EMBEDDING, Attack
 from datamodules.base import FederatedDataModule
 from datamodules.movielens import MovieLens
 from datamodules.recommendation import RecommenderDataModule
@@ -14,12 +13,13 @@ from datamodules.synthetic import SyntheticRecommender
 from defenses.base import Defense
 from defenses.local_dp import LocalDP
 from defenses.update_l1 import UpdateL1
-from errors import InputError
-from experiments.base import RECOMMENDER_ATTACKS, Choice, PaperCell, PaperExperiment
+from experiments.base import Choice, PaperCell, PaperExperiment
 from experiments.options import as_number, check_names, plain_number
 from experiments.recorded_cell import RecordedCell
 from modules.federated import FederatedModule
 from modules.fncf import FNCF
+from protocol.errors import InputError
+from protocol.view import ITEM_EMBEDDING
 
 _DATA: dict[str, type[RecommenderDataModule]] = {
     "ml-100k": MovieLens,
@@ -48,64 +48,44 @@ class Column:
             raise InputError(
                 expected="epsilon > 0 and defence >= 0",
                 found=f"epsilon {self.epsilon}, defence {self.defence}",
-                way_out="Mend the cell in the configuration; epsilon: inf means no noise.",
+                way_out="Fix the cell in the configuration; epsilon: inf means no noise.",
             )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RecommendationExperiment(PaperExperiment):
     """A table.
 
     Attributes:
-        experiment: its name.
-        metrics: the metrics it reports.
         columns: its columns.
-        attacks: what is run, by name, with constructor arguments.
-        data: data sets by folder name.
-        limits: by slow attack, how many victims of each recording it attacks, drawn at random.
         small_clients: by data set, how many clients take part at scale ``small``; all where not named.
         clip: L2 norm to which the item update is clipped under local DP.
         delta: delta of local DP.
     """
 
-    experiment: str
-    metrics: list[str]
+    families = ("recommendation", "interactions")
     columns: list[Column]
-    attacks: dict[str, dict[str, Any]]
     data: list[str] = field(default_factory=lambda: ["ml-100k", "steam-200k"])
-    limits: dict[str, int] = field(default_factory=dict)
     small_clients: dict[str, int] = field(default_factory=dict)
     clip: float = 0.05
     delta: float = 1e-8
 
     @classmethod
-    def parse(cls, content: dict[str, Any]) -> "RecommendationExperiment":
+    def parse(cls, content: dict[str, Any]) -> Self:
         """From a configuration: ``cells`` are its columns."""
         columns = [Column(**cell) for cell in content.pop("cells")]
         made = cls(columns=columns, **content)
-        check_names("attack", list(made.attacks), list(RECOMMENDER_ATTACKS))
         check_names("data set", made.data, list(_DATA))
         return made
 
     @property
-    def known_attacks(self) -> Mapping[str, type[Attack]]:
-        """See `PaperExperiment.known_attacks`."""
-        return RECOMMENDER_ATTACKS
-
-    @property
     def known_data(self) -> Sequence[str]:
-        """Names of the data sets that the table may run on."""
         return list(_DATA)
 
-    def cells(self, choice: Choice) -> Iterator[PaperCell]:
-        """See `PaperExperiment.cells`."""
-        for data in self.names(choice):
-            for column in self.columns:
-                for seed in range(choice.seeds):
-                    yield _Cell(self, data, choice, seed, self, column)
+    def cells(self, choice: Choice) -> Iterator[PaperCell[Any]]:
+        return self.grid(choice, _Cell, self.columns)
 
     def source(self, data: str, root: str | None) -> FederatedDataModule:
-        """See `PaperExperiment.source`."""
         return _DATA[data](root=root)
 
     def defenses(self, column: Column) -> list[Defense]:
@@ -117,8 +97,7 @@ class RecommendationExperiment(PaperExperiment):
 
 
 @dataclass(frozen=True)
-class _Cell(RecordedCell):
-    table: RecommendationExperiment
+class _Cell(RecordedCell[RecommendationExperiment]):
     column: Column
 
     @property

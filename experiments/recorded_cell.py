@@ -4,21 +4,24 @@ import abc
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Generic
 
+import pandas as pd
 from lightning import Trainer
 from lightning.pytorch.callbacks import Callback
 
 from callbacks.delta_recorder import DeltaRecorder
 from datamodules.base import FederatedDataModule
 from datamodules.deltas import Recording
-from experiments.base import PaperCell
+from evaluation.evaluate import evaluate, people_of
+from evaluation.runner import Evaluation
+from experiments.base import PaperCell, Table
 from modules.federated import FederatedModule
 from modules.registry import learner_from
-from reports.evaluation import Evaluation, evaluate
 
 
 @dataclass(frozen=True)
-class RecordedCell(PaperCell):
+class RecordedCell(PaperCell[Table], Generic[Table]):
     """One training, and the attacks on its recording."""
 
     @abc.abstractmethod
@@ -51,18 +54,18 @@ class RecordedCell(PaperCell):
         return False
 
     def evaluate(self, directory: Path) -> tuple[Evaluation, dict[str, float]]:
-        """See `PaperCell.evaluate`."""
         start = time.perf_counter()
         recording = Recording(self._record(directory))
         middle = time.perf_counter()
+        attacks = self.make_attacks()
         evaluation = evaluate(
             recording,
-            self.make_attacks(),
+            list(attacks.values()),
             seed=self.seed,
             setting=self.setting,
             learner=learner_from(recording.manifest.learner),
             victims=self.choice.victims,
-            limits=self.experiment.limits,
+            limits={name: limit for name, limit in self.table.limits.items() if name in attacks},
             victims_per_view=self.victims_per_view,
             rounds=self.attacked,
             history=self.history,
@@ -78,6 +81,17 @@ class RecordedCell(PaperCell):
         recorder = DeltaRecorder(directory=str(recorded), parameters=self.recorded)
         cell_trainer(self.rounds, directory, recorder).fit(module, datamodule=source)
         return recorded
+
+
+def of_people(scores: pd.DataFrame, recording: Recording) -> pd.DataFrame:
+    """Scores of pseudonyms, with the numbers that their people have under every seed; opens the truth.
+
+    Args:
+        scores: whose ``victim`` is a pseudonym of the recording.
+        recording: that they are of.
+    """
+    people = people_of(recording)
+    return scores.assign(person=[people.get(victim, victim) for victim in scores["victim"].tolist()])
 
 
 def cell_trainer(rounds: int, directory: Path, *callbacks: Callback) -> Trainer:

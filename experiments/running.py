@@ -7,14 +7,15 @@ import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from joblib import Parallel, delayed, parallel_config
 from tqdm import tqdm
 
-from errors import InputError
 from experiments.base import PaperCell
 from experiments.cell_cache import Finished, Stamp
+from protocol.errors import InputError
 from signals import end_with_parent
 
 
@@ -23,7 +24,7 @@ def default_jobs(*, small_cells: bool) -> int:
     return len(os.sched_getaffinity(0)) if small_cells else 1
 
 
-def part_of(cells: Sequence[PaperCell], part: str | None) -> list[PaperCell]:
+def part_of(cells: Sequence[PaperCell[Any]], part: str | None) -> list[PaperCell[Any]]:
     """Every N-th cell from the I-th on.
 
     Args:
@@ -51,7 +52,7 @@ def part_of(cells: Sequence[PaperCell], part: str | None) -> list[PaperCell]:
 
 
 def run_cells(
-    cells: Sequence[PaperCell],
+    cells: Sequence[PaperCell[Any]],
     directory: Path,
     *,
     fingerprints: Mapping[str, Mapping[str, str]],
@@ -77,7 +78,7 @@ def run_cells(
     return done
 
 
-def _results(work: Sequence[tuple[PaperCell, Path, Stamp]], jobs: int) -> Iterator[Finished]:
+def _results(work: Sequence[tuple[PaperCell[Any], Path, Stamp]], jobs: int) -> Iterator[Finished]:
     if jobs == 1:
         yield from (cell.run(folder, stamp) for cell, folder, stamp in work)
         return
@@ -86,7 +87,7 @@ def _results(work: Sequence[tuple[PaperCell, Path, Stamp]], jobs: int) -> Iterat
         yield from parallel(delayed(_in_process)(*one) for one in work)
 
 
-def _in_process(cell: PaperCell, folder: Path, stamp: Stamp) -> Finished:
+def _in_process(cell: PaperCell[Any], folder: Path, stamp: Stamp) -> Finished:
     end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; the parent ends the workers
     torch.set_num_threads(1)

@@ -1,121 +1,81 @@
 """What defences and manipulation cost: NDCG@10 of a federated ranker (RAIFLE, table X and section VIII)."""
 
-import itertools
+import dataclasses
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
 
-from attacks.base import Attack
-from attacks.manipulation.some_clients import SomeClients
+from attacks.manipulation.targeted import SomeClients
 from datamodules.base import FederatedDataModule
-from defenses.local_dp import LocalDP
-from experiments.base import RANKING_ATTACKS, Choice, PaperCell
+from evaluation.runner import Evaluation
+from evaluation.scores import concat
+from experiments.base import Choice, PaperCell
 from experiments.guardrail import guardrail
 from experiments.options import as_number, check_names, plain_number
 from experiments.ranking import MANIPULATIONS
-from experiments.ranking_table import RANKERS, RankingTable, ranking_data
+from experiments.ranking_table import OnlineTable, ranking_data
 from experiments.recorded_cell import cell_trainer
 from modules.federated import RoundRecord
 from modules.fpdgd import FPDGD
-from reports.evaluation import Evaluation
-from reports.results import VictimRow
 
 
-@dataclass(frozen=True)
-class UtilityExperiment(RankingTable):
+@dataclass(frozen=True, kw_only=True)
+class UtilityExperiment(OnlineTable):
     """A table of rankers that nobody attacks.
 
     Attributes:
-        experiment: its name.
-        metrics: ``ndcg@10``.
-        data: data sets by folder name.
-        rankers: ``linear`` or ``neural-UNITS``.
-        click_models: how clients click.
-        epsilons: privacy budgets of local DP.
         manipulations: what the server sends to the manipulated users: ``none``, ``noise`` or ``codebook``.
         manipulated_users: how many users of each round get it.
         repetitions: trainings of each cell.
         rounds_per_training: rounds of each.
         clients_per_round: clients of a round, of one query each.
-        clip: L2 norm to which an update is clipped under local DP.
-        delta: delta of local DP.
         also: further parts of the table, each with what differs in it.
+        attacks: what clients run on themselves under a guardrail, by name, with constructor arguments.
         guardrails: largest AUC at which a client sends, ``inf`` for no guardrail. Where one is finite, ``held-back``,
             the share of the updates that are not sent, and the ranker before training are reported as well.
-        attacks: what clients run on themselves under a guardrail, by name, with constructor arguments.
     """
 
     small_cells = True
-    experiment: str
-    metrics: list[str]
-    data: list[str]
-    rankers: list[str]
-    click_models: list[str]
-    epsilons: list[float]
     manipulations: list[str] = field(default_factory=lambda: ["none"])
     manipulated_users: list[int] = field(default_factory=lambda: [0])
     repetitions: int = 10
     rounds_per_training: int = 25
     clients_per_round: int = 100
-    clip: float = 0.25
-    delta: float = 1e-8
-    guardrails: list[float] = field(default_factory=lambda: [math.inf])
     attacks: dict[str, dict[str, Any]] = field(default_factory=dict)
-    limits: dict[str, int] = field(default_factory=dict)
+    guardrails: list[float] = field(default_factory=lambda: [math.inf])
     also: list["UtilityExperiment"] = field(default_factory=list)
 
     @classmethod
-    def parse(cls, content: dict[str, Any]) -> "UtilityExperiment":
-        """From a configuration."""
+    def parse(cls, content: dict[str, Any]) -> Self:
         own = {key: value for key, value in content.items() if key != "also"}
-        numbers = {
-            "epsilons": [as_number("epsilon", value) for value in own["epsilons"]],
-            "guardrails": [as_number("guardrail", value) for value in own.get("guardrails", ["inf"])],
-        }
-        parts = [cls.parse({**own, **part}) for part in content.get("also", [])]
-        made = cls(**{**own, **numbers, "also": parts})
-        check_names("manipulation", made.manipulations, list(MANIPULATIONS))
-        made.check_columns(RANKING_ATTACKS)
-        return made
+        return cls(**own, also=[cls.parse({**own, **part}) for part in content.get("also", [])])
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "guardrails", [as_number("guardrail", value) for value in self.guardrails])
+        check_names("manipulation", self.manipulations, list(MANIPULATIONS))
 
     @property
     def guarded(self) -> bool:
         """Whether there is a guardrail in this table."""
         return min(self.guardrails) < math.inf
 
-    @property
-    def known_attacks(self) -> Mapping[str, type[Attack]]:
-        """What clients may run on themselves: nobody else attacks here."""
-        return RANKING_ATTACKS
-
-    def cells(self, choice: Choice) -> Iterator[PaperCell]:
-        """See `PaperExperiment.cells`."""
-        columns = list(
-            itertools.product(
-                self.rankers,
-                self.click_models,
-                self.epsilons,
-                self.manipulations,
-                self.manipulated_users,
-                self.guardrails,
-            )
-        )
-        seeds = range(max(self.repetitions, choice.seeds))
-        for data, column, seed in itertools.product(self.names(choice), columns, seeds):
-            yield _Cell(self, data, choice, seed, self, *column)
+    def cells(self, choice: Choice) -> Iterator[PaperCell[Any]]:
+        repeated = dataclasses.replace(choice, seeds=max(self.repetitions, choice.seeds))
+        users = self.manipulations, self.manipulated_users, self.guardrails
+        yield from self.grid(repeated, _Cell, self.rankers, self.click_models, self.epsilons, *users)
         for part in self.also:
             yield from part.cells(choice)
 
 
 @dataclass(frozen=True)
-class _Cell(PaperCell):
-    table: UtilityExperiment
+class _Cell(PaperCell[UtilityExperiment]):
     ranker: str
     click_model: str
     epsilon: float
@@ -151,18 +111,13 @@ class _Cell(PaperCell):
             clients_per_round=table.clients_per_round,
             seed=self.seed,
         )
-        private = math.isfinite(self.epsilon)
         kind = MANIPULATIONS[self.manipulation]
-        noise = [LocalDP(clip=table.clip, epsilon=self.epsilon, delta=table.delta)] if private else []
-        module = FPDGD(
-            num_features=source.num_features,
-            num_grades=source.num_grades,
-            num_clients=source.num_clients,
-            grade_law=source.grade_law,
-            hidden=RANKERS[self.ranker],
-            click_model=self.click_model,  # type: ignore[arg-type]
+        module = table.learner(
+            source,
+            self.ranker,
+            self.click_model,
             manipulation=None if kind is None else SomeClients(kind(), clients=self.manipulated_users),
-            defenses=[*noise, *guardrail(self.limit, table.make_attacks())],
+            defenses=[*table.noise(self.epsilon), *guardrail(self.limit, table.make_attacks().values())],
             seed=self.seed,
         )
         return module, source
@@ -175,10 +130,16 @@ class _Cell(PaperCell):
         held = _HeldBack()
         cell_trainer(self.table.rounds_per_training, directory, held).fit(module, datamodule=source)
         middle = time.perf_counter()
-        rows = [self._row("none", "ndcg@10", self._ndcg(module, source))]
+        ends = {"none": {"ndcg@10": self._ndcg(module, source)}}
         if self.table.guarded:
-            rows += [self._row("untrained", "ndcg@10", before), self._row("guardrail", "held-back", held.share)]
-        return Evaluation(rows), {"train": middle - start, "attack": time.perf_counter() - middle}
+            ends |= {"untrained": {"ndcg@10": before}, "guardrail": {"held-back": held.share}}
+        rounds = self.table.rounds_per_training
+        rows = [
+            self.scores(name, {metric: [value]}, victims=[self.seed], round=rounds)
+            for name, metrics in ends.items()
+            for metric, value in metrics.items()
+        ]
+        return Evaluation(concat(rows)), {"train": middle - start, "attack": time.perf_counter() - middle}
 
     def _ndcg(self, module: FPDGD, source: FederatedDataModule) -> float:
         module.ndcg.reset()
@@ -186,10 +147,6 @@ class _Cell(PaperCell):
         for batch in source.val_dataloader():
             module.update_metrics(batch)
         return float(module.ndcg.compute())
-
-    def _row(self, name: str, metric: str, value: float) -> VictimRow:
-        rounds = self.table.rounds_per_training
-        return VictimRow(name, self.setting, self.seed, rounds, self.seed, 0, 0, metric, value, 0.0)
 
 
 class _HeldBack(Callback):

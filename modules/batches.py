@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from datamodules.cohort import Cohort
-from datamodules.keys import generator_for
-from errors import InputError
+from protocol.errors import InputError
+from protocol.seeding import generator_for
 
 DRAWS = "draws"
 """Field that a random loss is given: an int64 number of its own for each example in each step."""

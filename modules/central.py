@@ -4,11 +4,11 @@ import torch
 from lightning import LightningModule
 from torch import Tensor
 
-from attacks.base import ITEM_EMBEDDING
 from datamodules.cohort import Cohort
 from modules.fncf import FNCF
 from modules.recommendation import USER_EMBEDDING
 from modules.tasks import Parameters
+from protocol.view import ITEM_EMBEDDING
 from ranges import PositiveInt
 
 

@@ -10,9 +10,9 @@ from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning.fabric.utilities.types import _PATH
 from torch import Tensor
 
-from errors import InputError
 from modules.federated import FederatedModule
 from modules.refusals import in_one_line
+from protocol.errors import InputError
 
 _TRAINING = ("optimizer_states", "loops")
 _WAY_OUT = "Give --ckpt_path a checkpoint of this training, or leave it out to begin anew."

@@ -10,13 +10,13 @@ from torchmetrics import Metric
 from torchmetrics.classification import MulticlassAccuracy
 
 from datamodules.cohort import Cohort
-from datamodules.keys import PERSISTENT, generator_for
 from defenses.base import Defense
 from modules.classification import ClassificationTask
 from modules.federated import FederatedModule, Weighting
 from modules.local_hyperparameters import LocalTraining
 from modules.nets.classifiers import Network, build_classifier
 from modules.server import ServerOptimizer
+from protocol.seeding import PERSISTENT, generator_for
 
 PAPER_LOCAL = LocalTraining(optimizer="adadelta", learning_rate=1.0, eps=1e-6, batch_size=64)
 """Adadelta is the paper's; its learning rate, batch and epochs are not printed, and these are torch's defaults."""

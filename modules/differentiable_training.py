@@ -5,9 +5,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from errors import InputError
 from modules.local_hyperparameters import LocalTraining
 from modules.tasks import Parameters
+from protocol.errors import InputError
 
 _SAFE_ROOT = 1e-30
 """Least term under Adam's root: the gradient of the root is infinite at zero."""

@@ -11,8 +11,8 @@ from torch import nn
 from torchvision import models as torchvision_models
 
 from datamodules.image_set import Crop, GeneratedImages
-from errors import InputError
 from modules.nets.feature_extractor import FeatureExtractor, Transform
+from protocol.errors import InputError
 
 _PUBLISHED = {
     "resnet18": "IMAGENET1K_V1",

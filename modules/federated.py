@@ -15,17 +15,17 @@ from lightning import LightningModule
 from torch import Tensor
 from torchmetrics import Metric
 
-from attacks.base import Release, ServerView
 from datamodules.cohort import Cohort
-from datamodules.keys import generator_for, secret_key
 from defenses.base import Defense, Update, hold_back, with_whole_tables
-from errors import InputError
 from modules.local_hyperparameters import LocalTraining
 from modules.local_training import train_clients
 from modules.registry import learner_from
 from modules.server import ServerOptimizer, WeightedSum, add_background_noise, weighted_sum
 from modules.tasks import Parameters, Task
 from modules.training_job import LocalResult
+from protocol.errors import InputError
+from protocol.seeding import generator_for, secret_key
+from protocol.view import Release, ServerView
 
 Weighting = Literal["examples", "uniform"]
 
@@ -106,7 +106,7 @@ class FederatedModule(LightningModule):
     def secret(self) -> bytes:
         """Key of what the clients draw in secret: the noise of their defences, their pseudonyms, the order of messages.
 
-        It is the same on every rank and stands in the checkpoint; see `datamodules.keys.secret_key`.
+        It is the same on every rank and stands in the checkpoint; see `protocol.seeding.secret_key`.
         """
         if self._secret is None:
             self._secret = secret_key()
@@ -115,6 +115,11 @@ class FederatedModule(LightningModule):
     def on_fit_start(self) -> None:
         """Gives every rank the secret key of rank zero."""
         self._secret = self.trainer.strategy.broadcast(self.secret)
+
+    @property
+    def server_manipulation(self) -> str | None:
+        """Name of what the server sends in place of what the protocol says; None for an honest server."""
+        return None
 
     @property
     def task(self) -> Task:

@@ -7,9 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attacks.base import ITEM_EMBEDDING
 from datamodules.cohort import Cohort
-from datamodules.keys import PERSISTENT, generator_for
 from defenses.base import Defense
 from defenses.update_l1 import UpdateL1
 from modules.federated import FederatedModule, Weighting
@@ -19,6 +17,8 @@ from modules.nets.ncf import ncf_logits, ncf_mlp
 from modules.recommendation import USER_EMBEDDING, InteractionTask, initial_users
 from modules.server import ServerOptimizer
 from modules.tasks import Parameters
+from protocol.seeding import PERSISTENT, generator_for
+from protocol.view import ITEM_EMBEDDING
 from ranges import PositiveInt
 
 PAPER_LOCAL = LocalTraining(optimizer="adam", learning_rate=0.001, epochs=20, eps_root=1e-8)

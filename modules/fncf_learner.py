@@ -5,7 +5,6 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from attacks.base import ITEM_EMBEDDING
 from datamodules.cohort import Cohort
 from defenses.base import Defense
 from modules.differentiable_training import train_differentiably
@@ -15,10 +14,11 @@ from modules.nets.ncf import layer_names
 from modules.recommendation import USER_EMBEDDING, InteractionTask
 from modules.tasks import Parameters
 from modules.training_job import own_elements
+from protocol.view import ITEM_EMBEDDING
 
 
 class FNCFLearner:
-    """Simulates clients of FNCF; see `attacks.base.Learner`.
+    """Simulates clients of FNCF; see `attacks.base.RecommenderSimulator`.
 
     Args:
         user_dim: length of the private user vector.
@@ -58,7 +58,7 @@ class FNCFLearner:
         *,
         differentiable: bool = False,
     ) -> dict[str, Tensor]:
-        """See `attacks.base.Learner.simulate`."""
+        """See `attacks.base.RecommenderSimulator.simulate`."""
         if differentiable:
             return self._simulate_differentiably(model, items, labels, users)
         clients = torch.arange(items.shape[0])

@@ -7,24 +7,17 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from attacks.interactions.click_patterns import LONGEST
-from attacks.interactions.list_metrics import (
-    UTILITY,
-    ListMetric,
-    check_metric,
-    levels,
-    respond,
-    truthful_probability,
-    units,
-)
 from datamodules.cohort import Cohort
 from defenses.base import Update
-from errors import InputError
 from modules.local_hyperparameters import LocalTraining
 from modules.nets.ranker import rank_scores
 from modules.online_ranker import ClickModel, OnlineRanker
 from modules.server import ServerOptimizer
 from modules.tasks import Parameters
+from protocol.click_models import LONGEST
+from protocol.errors import InputError
+from protocol.list_metrics import UTILITY, check_metric, levels, respond, truthful_probability, units
+from protocol.simulators import ListMetric
 from ranges import NonNegativeInt, PositiveInt
 
 _CLIENTS_AT_ONCE = 64
@@ -51,7 +44,7 @@ class FOLtRES(OnlineRanker):
         hidden: hidden units, 0 for a linear ranker.
         click_model: how clients click.
         shown: documents in a list, at most 10.
-        metric: ``max-rr`` or ``dcg``; see `attacks.interactions.list_metrics.levels`.
+        metric: ``max-rr`` or ``dcg``; see `protocol.list_metrics.levels`.
         antithetic: whether every query is ranked by both signs of the noise.
         noise_scale: standard deviation of the noise on each number of the model.
         epsilon: budget of local DP for the metric of one list, by randomised response (Kharitonov 2019);

@@ -5,12 +5,13 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from attacks.interactions.list_metrics import UTILITY, ListMetric, check_metric, levels, units
 from modules.nets.ranker import ranker_shapes
+from protocol.list_metrics import UTILITY, check_metric, levels, units
+from protocol.simulators import ListMetric
 
 
 class FOLtRESLearner:
-    """Simulates clients of FOLtR-ES; see `attacks.base.RankingLearner` and `attacks.interactions.list_metrics`.
+    """Simulates clients of FOLtR-ES; see `protocol.simulators.RankingSimulator` and `protocol.list_metrics`.
 
     Args:
         metric: what clients share.
@@ -44,7 +45,7 @@ class FOLtRESLearner:
         clicks: Tensor,
         order: Tensor | None = None,
     ) -> dict[str, Tensor]:
-        """See `attacks.base.RankingLearner.simulate_lists`.
+        """See `attacks.base.RankingSimulator.simulate_lists`.
 
         The metric depends on which document is clicked first, or on whole clicks: it is constant but where it jumps.
         So its gradient by the clicks is zero wherever there is one, and gradient matching stays where it starts.

@@ -7,7 +7,6 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from attacks.interactions.click_patterns import LONGEST
 from attacks.manipulation.base import Manipulation
 from datamodules.cohort import Cohort
 from defenses.base import Defense
@@ -18,6 +17,7 @@ from modules.online_ranker import ClickModel, OnlineRanker
 from modules.ranking import RankingTask
 from modules.server import ServerOptimizer
 from modules.tasks import Parameters
+from protocol.click_models import LONGEST
 from ranges import NonNegativeInt, PositiveInt
 
 Ranking = Literal["plackett-luce", "shifted-scores"]
@@ -92,8 +92,12 @@ class FPDGD(OnlineRanker):
         """One step of PDGD per query."""
         return self._task
 
+    @property
+    def server_manipulation(self) -> str | None:
+        """Name of the manipulation of features."""
+        return None if self.manipulation is None else self.manipulation.name
+
     def learner_description(self) -> dict[str, Any]:
-        """See `FederatedModule.learner_description`."""
         arguments = {
             "learning_rate": self.local.learning_rate,
             "click_model": self.click_model,

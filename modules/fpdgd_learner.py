@@ -5,13 +5,13 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from attacks.interactions.pair_weights import click_coefficients, pair_weights
 from modules.nets.ranker import rank_scores, ranker_shapes, score_gradients
 from modules.tasks import Parameters
+from protocol.pdgd import click_coefficients, pair_weights
 
 
 class FPDGDLearner:
-    """Simulates clients of FPDGD; see `attacks.base.RankingLearner`.
+    """Simulates clients of FPDGD; see `attacks.base.RankingSimulator`.
 
     Args:
         learning_rate: local learning rate.
@@ -36,7 +36,7 @@ class FPDGDLearner:
         clicks: Tensor,
         order: Tensor | None = None,
     ) -> dict[str, Tensor]:
-        """See `attacks.base.RankingLearner.simulate_lists`."""
+        """See `attacks.base.RankingSimulator.simulate_lists`."""
         clients, lists = mask.shape[:2]
         start: Parameters = {n: v.to(features.dtype).expand(clients, *v.shape) for n, v in model.items()}
         current = dict(start)

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attacks.base import ServerView
-from attacks.interactions.pointwise_descent import Items, as_parameters, as_ranker, descend
 from defenses.base import Defense, Update
+from protocol.pointwise_descent import Items, as_parameters, as_ranker, descend
+from protocol.view import ServerView
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageRankerLearner:
-    """The public algorithm; see `attacks.base.PointwiseLearner`.
+    """The public algorithm: a `protocol.simulators.PointwiseSimulator`.
 
     Attributes:
         learning_rate: of plain gradient descent on the mean binary cross-entropy.
@@ -51,6 +51,7 @@ def voting_round(
     defenses: Sequence[Defense] = (),
     generators: Callable[[int], torch.Generator],
     pseudonyms: Tensor | None = None,
+    manipulation: str | None = None,
 ) -> ServerView:
     """What the server sees of clients who vote on images.
 
@@ -62,6 +63,7 @@ def voting_round(
         defenses: what they do to their updates.
         generators: source of randomness of each client's defences, by its place.
         pseudonyms: ``(V,)`` names of the clients, None for their places.
+        manipulation: what was done to the images, None for nothing.
     """
     clients, items = votes.shape
     served = features if features.dim() == 3 else features.expand(clients, *features.shape)
@@ -81,4 +83,5 @@ def voting_round(
         features=served,
         releases=tuple(release for defense in defenses for release in defense.releases(tuple(models))),
         learner=learner,
+        manipulation=manipulation,
     )

@@ -11,9 +11,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from errors import InputError
 from modules.image_quality import psnr, ssim
 from modules.nets.feature_extractor import FeatureExtractor
+from protocol.errors import InputError
 
 Likeness = Literal["ssim", "psnr"]
 _BEST_PSNR = 60.0

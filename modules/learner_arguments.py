@@ -4,13 +4,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from attacks.interactions.click_patterns import CLICK_MODELS
-from attacks.interactions.list_metrics import ListMetric
 from datamodules.manifest_fields import is_number, is_whole
-from errors import InputError
 from modules.margin_losses import LOSSES
 from modules.nets.classifiers import Activation, NetworkName, Norm
 from modules.nets.text import TextTaskName
+from protocol.click_models import CLICK_MODELS
+from protocol.errors import InputError
+from protocol.simulators import ListMetric
 
 _LARGEST = 10**6
 """Above every width of a network, number of classes or size of a vocabulary."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from errors import InputError
+from protocol.errors import InputError
 
 LossName = Literal["margin", "hinge", "log", "perceptron"]
 

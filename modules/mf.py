@@ -7,11 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attacks.base import ITEM_EMBEDDING
 from datamodules.cohort import Cohort
-from datamodules.keys import PERSISTENT, generator_for
 from defenses.base import Defense
-from errors import InputError
 from modules.federated import Weighting
 from modules.held_out_ranking import HeldOutRanking
 from modules.local_hyperparameters import LocalTraining
@@ -20,6 +17,9 @@ from modules.preferences import PreferenceTask
 from modules.recommendation import USER_EMBEDDING, initial_users
 from modules.server import ServerOptimizer
 from modules.tasks import Parameters
+from protocol.errors import InputError
+from protocol.seeding import PERSISTENT, generator_for
+from protocol.view import ITEM_EMBEDDING
 from ranges import PositiveInt
 
 PROTOCOL_1 = LocalTraining(optimizer="sgd", learning_rate=0.1, batch_size=10, updates=10)

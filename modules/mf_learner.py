@@ -5,7 +5,6 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from attacks.base import ITEM_EMBEDDING
 from datamodules.cohort import Cohort
 from modules.differentiable_training import train_differentiably
 from modules.local_hyperparameters import LocalTraining
@@ -14,10 +13,11 @@ from modules.margin_losses import LossName
 from modules.preferences import PreferenceTask
 from modules.recommendation import USER_EMBEDDING
 from modules.tasks import Parameters
+from protocol.view import ITEM_EMBEDDING
 
 
 class MFLearner:
-    """Simulates clients of `modules.mf.FederatedMF`; see `attacks.base.Learner` and `attacks.base.MarginLearner`.
+    """Simulates clients of `modules.mf.FederatedMF`: a `RecommenderSimulator` and a `MarginSimulator`.
 
     Args:
         dim: length of user and item vectors.
@@ -54,7 +54,7 @@ class MFLearner:
         *,
         differentiable: bool = False,
     ) -> dict[str, Tensor]:
-        """See `attacks.base.Learner.simulate`."""
+        """See `attacks.base.RecommenderSimulator.simulate`."""
         mask = items >= 0
         if differentiable:
             received: Parameters = {ITEM_EMBEDDING: model[ITEM_EMBEDDING][items.clamp(min=0)]}

@@ -10,12 +10,12 @@ import torch
 from cmaes import CMA
 from torch import Tensor
 
-from attacks.base import Attack, InteractionEstimate, RankingLearner, ServerView
-from attacks.interactions.click_patterns import cascade_log_law, sample_patterns, steps_for_law
-from attacks.manipulation.noise import NoiseInjection
-from attacks.metrics import auc_per_victim
-from datamodules.keys import generator_for
+from attacks.manipulation.direct import NoiseInjection
 from defenses.base import Defense, Update
+from protocol.click_models import cascade_log_law, sample_patterns, steps_for_law
+from protocol.seeding import generator_for
+from protocol.simulators import RankingSimulator
+from protocol.view import ServerView
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,11 +33,11 @@ class MadeUpClients:
     model: Mapping[str, Tensor]
     features: Tensor
     mask: Tensor
-    learner: RankingLearner
+    learner: RankingSimulator
     defenses: Sequence[Defense] = ()
 
-    def attacked(self, scale: float, attack: Attack, *, seed: int) -> Tensor:
-        """AUC ``(B,)`` of the attack on each client where noise of this scale was injected; NaN where there is none.
+    def sent(self, scale: float, *, seed: int) -> tuple[ServerView, Tensor]:
+        """What the server sees where it injects noise of this scale, and the clicks ``(B, Q L)``.
 
         The clicks, the orders of the lists and the draws of the noise depend on the seed alone: scales are compared on
         the same clients.
@@ -45,8 +45,9 @@ class MadeUpClients:
         draws = generator_for(seed, "made-up clients")
         clicks = self._clicks(draws)
         order = torch.rand(self.mask.shape[:2], generator=draws).argsort(1)
-        sent = NoiseInjection(scale=scale).features(self.model, self.features, self.mask, generator=draws)
-        update = Update(self.learner.simulate_lists(self.model, sent, self.mask, clicks, order))
+        noise = NoiseInjection(scale=scale)
+        features = noise.features(self.model, self.features, self.mask, generator=draws)
+        update = Update(self.learner.simulate_lists(self.model, features, self.mask, clicks, order))
 
         @functools.cache
         def generators(client: int) -> torch.Generator:
@@ -54,16 +55,13 @@ class MadeUpClients:
 
         for defense in self.defenses:
             update = defense.protect(update, generators)
-        view = self._view(sent, update)
-        estimate = attack(view, generator=generator_for(seed, attack.name))
-        assert isinstance(estimate, InteractionEstimate)
-        return auc_per_victim(estimate.scores, clicks.flatten(1), view.served_mask)
+        return self._view(features, update, noise.name), clicks.flatten(1)
 
     def _clicks(self, draws: torch.Generator) -> Tensor:
         steps = steps_for_law(self.learner.click_model, self.learner.grade_law, self.mask.shape[2])
         return sample_patterns(cascade_log_law(steps, self.mask), draws)
 
-    def _view(self, sent: Tensor, update: Update) -> ServerView:
+    def _view(self, features: Tensor, update: Update, manipulation: str) -> ServerView:
         clients, lists, length = self.mask.shape
         shown = self.mask.flatten(1)
         number = torch.arange(lists).repeat_interleave(length).expand(clients, -1)
@@ -75,9 +73,10 @@ class MadeUpClients:
             model=self.model,
             served=torch.arange(lists * length).expand(clients, -1).where(shown, -1),
             lists=number.where(shown, -1),
-            features=sent.flatten(1, 2),
+            features=features.flatten(1, 2),
             releases=tuple(r for d in self.defenses for r in d.releases(tuple(self.model))),
             learner=self.learner,
+            manipulation=manipulation,
         )
 
 

@@ -8,22 +8,22 @@ from torch import Tensor, nn
 from torchmetrics import Metric
 from torchmetrics.retrieval import RetrievalNormalizedDCG
 
-from attacks.interactions.click_patterns import (
+from datamodules.cohort import Cohort
+from defenses.base import Defense
+from modules.federated import FederatedModule, Weighting
+from modules.local_hyperparameters import LocalTraining
+from modules.nets.ranker import rank_scores, ranker_parameters
+from modules.server import ServerOptimizer
+from modules.tasks import Parameters
+from protocol.click_models import (
     CLICK_MODELS,
     LONGEST,
     cascade_log_law,
     sample_patterns,
     steps_for_grades,
 )
-from datamodules.cohort import Cohort
-from datamodules.keys import PERSISTENT, generator_for
-from defenses.base import Defense
-from errors import InputError
-from modules.federated import FederatedModule, Weighting
-from modules.local_hyperparameters import LocalTraining
-from modules.nets.ranker import rank_scores, ranker_parameters
-from modules.server import ServerOptimizer
-from modules.tasks import Parameters
+from protocol.errors import InputError
+from protocol.seeding import PERSISTENT, generator_for
 
 ClickModel = Literal["perfect", "navigational", "informational"]
 

@@ -10,12 +10,12 @@ from lightning import LightningModule, Trainer
 from torch import Tensor
 from torch.utils.data import DataLoader, Subset
 
-from attacks.manipulation.partitions import partitioned_noise
 from datamodules.image_set import Crop, CroppedImages, ImageSet, StoredImages
-from datamodules.keys import generator_for
 from modules.fast_gradient_sign import fast_gradient_sign
 from modules.indirect_manipulation import PixelSearch, as_bytes, halved_to_memory, manipulate
 from modules.nets.feature_extractor import FeatureExtractor
+from protocol.partitions import partitioned_noise
+from protocol.seeding import generator_for
 
 Batch = tuple[Tensor, Tensor]
 """Numbers ``(N,)`` and pixels ``(N, 3, h, w)`` uint8 of images."""

@@ -3,11 +3,11 @@
 import torch
 from torch import Tensor
 
-from attacks.base import ITEM_EMBEDDING
 from modules.margin_losses import LossName, margin_loss
 from modules.recommendation import USER_EMBEDDING
 from modules.scratch import Scratch
 from modules.tasks import POSITION, Parameters
+from protocol.view import ITEM_EMBEDDING
 
 
 class PreferenceTask:

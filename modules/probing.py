@@ -10,8 +10,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from errors import InputError
 from modules.margin_losses import LossName, check_assumption_2, margin_loss
+from protocol.errors import InputError
 
 Protocol = Literal["batches", "epochs"]
 

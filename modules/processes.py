@@ -6,7 +6,7 @@ on one of them without a word, or wait for the others for ever.
 
 from collections.abc import Mapping
 
-from errors import InputError
+from protocol.errors import InputError
 
 _NOT_BATCH = ("bash", "interactive")
 """Names of SLURM jobs in which Lightning starts the processes itself."""

@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor
 
-from attacks.interactions.pair_weights import click_coefficients, pair_weights, position_bias_ratio
 from modules.nets.ranker import rank_scores, score_gradients
 from modules.scratch import Scratch
 from modules.tasks import Parameters
+from protocol.pdgd import click_coefficients, pair_weights, position_bias_ratio
 
 
 class RankingTask:

@@ -4,11 +4,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from attacks.base import ITEM_EMBEDDING
 from modules.nets.ncf import ncf_logits
 from modules.nets.ncf_gradient import ncf_loss_gradients
 from modules.scratch import Scratch
 from modules.tasks import POSITION, Parameters
+from protocol.view import ITEM_EMBEDDING
 
 USER_EMBEDDING = "user_embedding"
 """Name of the private user vector."""

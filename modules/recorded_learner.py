@@ -6,15 +6,15 @@ from typing import Any
 
 from torch import Tensor
 
-from attacks.base import LocalLearner
 from datamodules.deltas import Recording
 from datamodules.parameter_check import Shapes, check_shapes
-from errors import InputError
 from modules.classifier_learner import ImageLearner
 from modules.local_hyperparameters import LocalTraining
 from modules.registry import learner_from, network_of
 from modules.tagger_learner import TaggerLearner
 from modules.text_learner import TextLearner
+from protocol.errors import InputError
+from protocol.simulators import AnySimulator
 
 MOST_STEPS = 10**4
 """Local steps of a client in a round; the papers' clients take some hundred."""
@@ -25,7 +25,7 @@ MOST_WORK = 10**13
 _WAY_OUT = "Set learner to null in the manifest: attacks that simulate clients will be left out."
 
 
-def recorded_learner(recording: Recording) -> LocalLearner | None:
+def recorded_learner(recording: Recording) -> AnySimulator | None:
     """The clients' algorithm, for the server to simulate.
 
     Args:
@@ -74,7 +74,7 @@ def check_learner(description: Mapping[str, Any] | None, parameters: Shapes, *, 
         check_work(getattr(learner, "local", None), 1, sum(map(math.prod, held.values())), where=where)
 
 
-def check_sent(learner: LocalLearner, sent: Shapes, *, where: str) -> None:
+def check_sent(learner: AnySimulator, sent: Shapes, *, where: str) -> None:
     """Refuses deltas of another length than the learner says that its clients send."""
     numbers = getattr(learner, "numbers", None)
     wrong = [tuple(shape) for shape in sent.values() if numbers is not None and tuple(shape) != (numbers,)]
@@ -108,7 +108,7 @@ def check_work(local: LocalTraining | None, examples: int, numbers: int, *, wher
         )
 
 
-def _check_auxiliary(learner: LocalLearner, held: Mapping[str, Tensor], where: str) -> None:
+def _check_auxiliary(learner: AnySimulator, held: Mapping[str, Tensor], where: str) -> None:
     if isinstance(learner, ImageLearner) and "images" in held:
         _check(tuple(held["images"].shape[1:]) == learner.image_shape, f"images of {learner.image_shape}", where)
         _check_below(held["labels"], learner.num_classes, where)

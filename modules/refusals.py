@@ -9,7 +9,7 @@ import traceback
 import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 
-from errors import InputError, input_error_in
+from protocol.errors import InputError, input_error_in
 
 _OF_THE_DISK = frozenset(
     {

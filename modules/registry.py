@@ -3,10 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
-from attacks.base import Learner, LocalLearner
 from datamodules.parameter_check import Shapes
 from defenses.update_l1 import UpdateL1
-from errors import InputError
 from modules.classifier_learner import ImageLearner
 from modules.fncf_learner import FNCFLearner
 from modules.foltr_es_learner import FOLtRESLearner
@@ -20,9 +18,11 @@ from modules.nets.tagger import TaggerNetwork
 from modules.nets.text import TextNetwork
 from modules.tagger_learner import TaggerLearner
 from modules.text_learner import TextLearner
+from protocol.errors import InputError
+from protocol.simulators import AnySimulator, RecommenderSimulator
 
 
-def learner_from(description: Mapping[str, Any] | None) -> LocalLearner | None:
+def learner_from(description: Mapping[str, Any] | None) -> AnySimulator | None:
     """Builds the clients' algorithm that a recording names, for the server to simulate.
 
     Args:
@@ -51,7 +51,7 @@ def learner_from(description: Mapping[str, Any] | None) -> LocalLearner | None:
         ) from error
 
 
-def network_of(learner: LocalLearner, held: Shapes) -> dict[str, tuple[int, ...]]:
+def network_of(learner: AnySimulator, held: Shapes) -> dict[str, tuple[int, ...]]:
     """The shapes of what a learner's clients train, without building it.
 
     Args:
@@ -79,18 +79,18 @@ class _Described(Protocol):
         """Shapes of the network that the learner trains."""
 
 
-def _fncf(*, user_dim: int, local: Mapping[str, Any], update_l1: Mapping[str, Any] | None) -> Learner:
+def _fncf(*, user_dim: int, local: Mapping[str, Any], update_l1: Mapping[str, Any] | None) -> RecommenderSimulator:
     defenses = () if update_l1 is None else (UpdateL1(**update_l1),)
     return FNCFLearner(user_dim=user_dim, local=_local(local), defenses=defenses)
 
 
-def _mf(*, dim: int, loss: LossName, clip: float | None, local: Mapping[str, Any]) -> Learner:
+def _mf(*, dim: int, loss: LossName, clip: float | None, local: Mapping[str, Any]) -> RecommenderSimulator:
     return MFLearner(dim=dim, loss=loss, clip=clip, local=_local(local))
 
 
 def _classifier(
     *, network: Mapping[str, Any], image_shape: list[int], num_classes: int, local: Mapping[str, Any]
-) -> LocalLearner:
+) -> AnySimulator:
     channels, height, width = image_shape
     return ImageLearner(
         network=Network(**network),
@@ -100,11 +100,11 @@ def _classifier(
     )
 
 
-def _tagger(*, network: Mapping[str, Any], num_classes: int, local: Mapping[str, Any]) -> LocalLearner:
+def _tagger(*, network: Mapping[str, Any], num_classes: int, local: Mapping[str, Any]) -> AnySimulator:
     return TaggerLearner(network=TaggerNetwork(**network), num_classes=num_classes, local=_local(local))
 
 
-def _text(*, network: Mapping[str, Any], local: Mapping[str, Any]) -> LocalLearner:
+def _text(*, network: Mapping[str, Any], local: Mapping[str, Any]) -> AnySimulator:
     return TextLearner(network=TextNetwork(**network), local=_local(local))
 
 
@@ -113,7 +113,7 @@ def _local(options: Mapping[str, Any]) -> LocalTraining:
     return LocalTraining(**made)
 
 
-LEARNERS: dict[str, Callable[..., LocalLearner]] = {
+LEARNERS: dict[str, Callable[..., AnySimulator]] = {
     "classifier": _classifier,
     "fncf": _fncf,
     "foltr-es": FOLtRESLearner,

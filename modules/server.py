@@ -7,9 +7,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from datamodules.keys import generator_for
 from defenses.base import Update
-from errors import InputError
+from protocol.errors import InputError
+from protocol.seeding import generator_for
 
 _NUMBERS_AT_ONCE = 2**19
 """Numbers of rows' deltas that are scaled at once: what a processor's cache holds."""

@@ -9,7 +9,6 @@ from torch import Tensor
 from torchmetrics import Metric
 from torchmetrics.classification import MultilabelAveragePrecision
 
-from datamodules.keys import PERSISTENT, generator_for
 from defenses.base import Defense
 from modules.federated import FederatedModule, Weighting
 from modules.local_hyperparameters import LocalTraining
@@ -18,6 +17,7 @@ from modules.nets.tagger import Tagger, TaggerNetwork
 from modules.server import ServerOptimizer
 from modules.tagging import TaggingTask
 from modules.text_model import PAPER_LOCAL
+from protocol.seeding import PERSISTENT, generator_for
 
 
 class FederatedTagger(FederatedModule):

@@ -9,16 +9,16 @@ from torch import Tensor, nn
 from torchmetrics import MeanMetric, Metric
 
 from datamodules.cohort import Cohort
-from datamodules.keys import PERSISTENT, generator_for
 from datamodules.texts import with_word_rows
 from defenses.base import Defense
-from errors import InputError
 from modules.federated import FederatedModule, Weighting
 from modules.local_hyperparameters import LocalTraining
 from modules.nets.text import TextNetwork
 from modules.server import ServerOptimizer
 from modules.tasks import Parameters
 from modules.text import EMBEDDING, TextTask, last_states
+from protocol.errors import InputError
+from protocol.seeding import PERSISTENT, generator_for
 
 PAPER_LOCAL = LocalTraining(learning_rate=0.01, batch_size=32)
 """Learning rate and one epoch are the paper's; its batch is not printed, and this is its library's default."""

@@ -1,90 +1,189 @@
-"""Figures of the report, as SVG."""
+"""The figures of every report: each says what it needs, and is drawn wherever a run has it.
 
-import io
-from collections.abc import Mapping, Sequence
+A figure for a new metric needs nothing: it is drawn for every metric by which attacks are judged, and for the first two
+that a run reports. A new kind of figure is one function and an entry of `FIGURES`.
+"""
 
-import matplotlib as mpl
-from matplotlib.figure import Figure
-from torch import Tensor
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
-from reports.results import Result
+import pandas as pd
+import seaborn as sns
+import seaborn.objects as so
+from matplotlib.figure import Figure as Canvas
 
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
-"""Okabe and Ito's palette, told apart by colour-blind readers."""
+from attacks.estimates import ROC_GRID
+from evaluation.labels import differing
+from evaluation.runner import Evaluation
+from evaluation.scores import SETTING, Line, setting_columns
+from protocol.metrics import metric as metric_of
+from reports.against import against
+from reports.drawing import COLOURS, Drawing, Material, drawn, of_data, svg, with_guessing
+from reports.run import ATTACKS
+from reports.tables import DATA, axis, described_settings
 
-
-def roc(grid: Sequence[float], rates: Mapping[str, Sequence[float]]) -> str:
-    """Mean ROC curve of each attack: false-positive rates ``(G,)`` against true-positive rates ``(G,)``."""
-    figure, axes = new_figure("false-positive rate", "true-positive rate")
-    for colour, (name, values) in zip(COLOURS * 2, rates.items(), strict=False):
-        axes.plot(grid, values, label=name, color=colour, lw=2)
-    axes.plot([0, 1], [0, 1], color="#888888", ls=":", label="guessing")
-    axes.legend(frameon=False, loc="lower right")
-    return svg(figure)
-
-
-def auc_against_scale(results: Sequence[Result]) -> str:
-    """AUC against the scale of the injected noise, a curve per ranker and budget; a star is what a search found."""
-    figure, axes = new_figure("scale of the injected noise", "AUC")
-    names = list(dict.fromkeys(_ranker_and_budget(result) for result in results))
-    for colour, name in zip(COLOURS * 2, names, strict=False):
-        own = [result for result in results if _ranker_and_budget(result) == name]
-        grid = sorted((r for r in own if r.setting["search"] == "grid"), key=lambda r: float(r.setting["scale"]))
-        errors = [[r.mean - r.ci95[0] for r in grid], [r.ci95[1] - r.mean for r in grid]]
-        scales = [r.setting["scale"] for r in grid]
-        axes.errorbar(scales, [r.mean for r in grid], yerr=errors, marker="o", capsize=3, color=colour, label=name)
-        found = [r for r in own if r.setting["search"] != "grid"]
-        axes.plot([r.setting["scale"] for r in found], [r.mean for r in found], "*", ms=13, color=colour, ls="")
-    axes.axhline(0.5, color="#888888", ls=":", label="guessing")
-    axes.set_xscale("log")
-    axes.legend(frameon=False)
-    return svg(figure)
+_MOST_LINES = 14
+"""Curves that one figure can hold."""
+_MOST_SETTINGS, _MOST_CLIENTS, _MOST_ATTACKS = 8, 20, 4
+"""Of figures with a panel for each client."""
+_MITIGATION, _AMOUNT = SETTING + "mitigation", SETTING + "amount"
 
 
-def _ranker_and_budget(result: Result) -> str:
-    return f"{result.setting['ranker']}, epsilon {result.setting['epsilon']}"
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """A figure and what it needs.
+
+    Attributes:
+        table: ``results``; ``scores``, one row per victim; ``roc``, with ``label``, ``fpr`` and ``tpr``; or
+            ``profiles``, see `evaluation.runner.Evaluation`.
+        draw: makes the drawings.
+        metric: the only metric that it is for, None for those that are shown.
+        columns: columns that the rows must have.
+        axis: whether it needs a setting of numbers that varies, or that none does; None for either.
+    """
+
+    table: Literal["results", "scores", "roc", "profiles"]
+    draw: Callable[[Material], list[Drawing]]
+    metric: str | None = None
+    columns: tuple[str, ...] = ()
+    axis: bool | None = None
+
+    def fits(self, rows: pd.DataFrame) -> bool:
+        """Whether the rows have what it needs."""
+        given = set(self.columns) <= set(rows.columns)
+        return given and len(rows) > 0 and (self.axis is None or self.axis == (axis(rows) is not None))
 
 
-def victim_distribution(values: Mapping[str, Sequence[float]], metric: str) -> str:
-    """Every victim's score, sorted, one curve per attack: how many victims are how exposed."""
-    figure, axes = new_figure("share of victims", metric)
-    for colour, (name, scores) in zip(COLOURS * 2, values.items(), strict=False):
-        ordered = sorted(scores)
-        shares = [(index + 1) / len(ordered) for index in range(len(ordered))]
-        axes.plot(shares, ordered, label=name, color=colour, lw=2, drawstyle="steps-post")
-    axes.axhline(0.5, color="#888888", ls=":", label="guessing")
-    axes.set_ylim(-0.03, 1.03)
-    axes.legend(frameon=False, loc="lower right")
-    return svg(figure)
+def drawings(evaluation: Evaluation, results: pd.DataFrame, metrics: Sequence[str]) -> list[Drawing]:
+    """Every figure that a run has the material for.
+
+    Args:
+        evaluation: the scores.
+        results: all results, derived ones too.
+        metrics: that the run reports.
+    """
+    profiles = evaluation.profiles
+    if len(profiles):
+        profiles = profiles.assign(role=[evaluation.lines.get(name, Line()).role for name in profiles["attack"]])
+    tables = {"results": results, "scores": evaluation.scores, "roc": _roc_table(evaluation), "profiles": profiles}
+    shown = dict.fromkeys([*metrics[:2], *(name for name in metrics if metric_of(name).judged)])
+    found = []
+    for figure in FIGURES:
+        table = tables[figure.table]
+        for name in ([figure.metric] if figure.metric else shown) if "metric" in table else [""]:
+            rows = table[table["metric"] == name] if name else table
+            for data, part in rows.groupby(DATA, sort=False) if DATA in rows else [("", rows)]:
+                if figure.fits(part):
+                    found += figure.draw(Material(part, name, results[results[DATA] == data] if data else results))
+    return found
 
 
-def update_maps(maps: Mapping[str, tuple[Tensor, Tensor]]) -> str:
-    """Maps of updates, one panel for each title: places ``(N, 2)`` of the honest ones and of the manipulated ones."""
-    figure = Figure(figsize=(6, 3.2), layout="constrained")
-    panels = figure.subplots(1, len(maps), squeeze=False)[0]
-    for axes, (title, places) in zip(panels, maps.items(), strict=True):
-        for points, name, marker, colour in zip(places, ("honest", "manipulated"), "ox", COLOURS, strict=False):
-            axes.scatter(*points.T.tolist(), s=9, marker=marker, lw=0.7, color=colour, label=name)
-        axes.set(title=title, xticks=[], yticks=[])
-    panels[0].legend(frameon=False)
-    return svg(figure)
+def _roc_table(evaluation: Evaluation) -> pd.DataFrame:
+    """The mean curve of each label; none where a figure could not hold them."""
+    curves = {label: (rates / count).tolist() for label, (rates, count) in evaluation.roc.items() if count}
+    if len(curves) > _MOST_LINES:
+        return pd.DataFrame()
+    parts = [pd.DataFrame({"label": name, "fpr": ROC_GRID.tolist(), "tpr": rates}) for name, rates in curves.items()]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
 
-def new_figure(horizontal: str, vertical: str) -> tuple[Figure, mpl.axes.Axes]:
-    """An empty figure with its axes named."""
-    figure = Figure(figsize=(6, 4), layout="constrained")
+def _roc(material: Material) -> list[Drawing]:
+    plot = so.Plot(material.rows, x="fpr", y="tpr", color="label").add(so.Line(linewidth=2))
+    figure = drawn(plot.label(x="false-positive rate", y="true-positive rate", color=""), 5, 4)
+    figure.axes[0].plot([0, 1], [0, 1], color=".5", ls=":")
+    return [("ROC curve, mean over victims; dotted: guessing.", svg(figure))]
+
+
+def _by_attack(material: Material) -> list[Drawing]:
+    """A line for each attack, with a dot and an interval for every setting, and stars for the papers."""
+    rows = material.rows
+    if rows["attack"].nunique() < 2:
+        return []
+    keys = differing(rows)
+    frame = rows.assign(setting=described_settings(rows, keys))
+    plot = so.Plot(frame, y="attack", x="mean", color="setting" if keys else None)
+    plot = plot.add(so.Dot(pointsize=5), so.Dodge()).add(so.Range(), so.Dodge(), xmin="low", xmax="high", legend=False)
+    if "paper" in frame and frame["paper"].notna().any():
+        plot = plot.add(so.Dot(marker="*", pointsize=9, edgecolor="k"), so.Dodge(), x="paper", legend=False)
+    figure = drawn(plot.label(x=material.metric, y="", color=""), 6, 1.2 + 0.35 * rows["attack"].nunique())
+    caption = f"{of_data(rows)}{material.metric} by attack, 95% intervals; stars are the paper's."
+    return [(caption, svg(with_guessing(figure, material.metric, horizontal=False)))]
+
+
+def _distribution(material: Material) -> list[Drawing]:
+    """Every victim's score, sorted: how many victims are how exposed."""
+    rows, keys = material.rows[material.rows["value"].notna()], differing(material.rows)
+    roles = dict(zip(material.results["attack"], material.results["role"], strict=True))
+    if keys:  # baselines only where there is one of each
+        rows = rows[rows["attack"].map(roles).isin(ATTACKS)]
+    told = zip(rows["attack"], described_settings(rows, keys), strict=True)
+    frame = rows.assign(line=[", ".join(part for part in parts if part) for parts in told])
+    # A yes or no has no distribution worth drawing.
+    if frame.empty or frame["line"].nunique() > _MOST_LINES or frame["value"].isin([0.0, 1.0]).all():
+        return []
+    figure = Canvas(figsize=(5 + 0.08 * frame["line"].str.len().max(), 4), layout="constrained")
     axes = figure.subplots()
-    axes.set_xlabel(horizontal)
-    axes.set_ylabel(vertical)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(alpha=0.2)
-    return figure, axes
+    palette = sns.color_palette(COLOURS, frame["line"].nunique())
+    sns.ecdfplot(frame.reset_index(drop=True), y="value", hue="line", palette=palette, lw=2, ax=axes)
+    sns.move_legend(axes, "center left", bbox_to_anchor=(1, 0.5), title="")
+    axes.set(xlabel="share of victims", ylabel=material.metric)
+    caption = f"{of_data(rows)}{material.metric} of every victim, sorted."
+    return [(caption, svg(with_guessing(figure, material.metric)))]
 
 
-def svg(figure: Figure) -> str:
-    """The figure as text to put into a page."""
-    buffer = io.StringIO()
-    # A fixed salt and no date: the same results give the same file.
-    with mpl.rc_context({"svg.hashsalt": "fedleak"}):
-        figure.savefig(buffer, format="svg", metadata={"Date": None})
-    return buffer.getvalue()[buffer.getvalue().index("<svg") :]
+def _privacy_and_utility(material: Material) -> list[Drawing]:
+    """Utility against the adversary's precision, a curve for each mitigation (deanonymization, figure 12)."""
+    keys = [name for name in setting_columns(material.results) if name not in (_MITIGATION, _AMOUNT)]
+    utility = material.results[material.results["metric"] == "utility"].fillna(dict.fromkeys(keys, ""))
+    rows = material.rows[material.rows["role"].isin(ATTACKS)].fillna(dict.fromkeys(keys, ""))
+    both = rows.merge(utility, on=[_MITIGATION, _AMOUNT, *keys], suffixes=("", "_utility"))
+    found = []
+    for attack, own in both.groupby("attack", sort=False):
+        plain = own[_MITIGATION] == "none"
+        kinds = [own[plain].assign(kind=kind) for kind in dict.fromkeys(own[_MITIGATION][~plain])]
+        curves = pd.concat([*kinds, own[~plain].assign(kind=own[_MITIGATION])], ignore_index=True)
+        curves = curves.iloc[curves[_AMOUNT].astype(float).argsort(kind="stable")].reset_index(drop=True)
+        plot = so.Plot(curves, x="mean", y="mean_utility", color="kind").add(so.Path(marker="o", pointsize=4))
+        plot = plot.add(so.Range(linewidth=0.6), xmin="low", xmax="high", legend=False)
+        plot = plot.add(so.Range(linewidth=0.6), ymin="low_utility", ymax="high_utility", legend=False)
+        labels = {"x": "adversary's average precision, times chance", "y": "utility, share of that without"}
+        figure = drawn(plot.label(**labels, color="mitigation"), 6, 4)
+        figure.axes[0].axvline(1, color=".5", ls=":")
+        found.append((f"Privacy and utility against {attack}: better towards the upper left.", svg(figure)))
+    return found
+
+
+def _compositions(material: Material) -> list[Drawing]:
+    """True and inferred shares, a panel for each client of the first seed and round of each of the first settings."""
+    found = []
+    keys = [name for name in setting_columns(material.rows) if name != SETTING + "round"]
+    for _, inside in list(material.rows.groupby(keys, sort=False, dropna=False))[:_MOST_SETTINGS]:
+        first = inside[(inside["seed"] == inside["seed"].iloc[0]) & (inside["round"] == inside["round"].iloc[0])]
+        kept = first[first["role"].isin(ATTACKS)]
+        kept = first if kept.empty else kept
+        kept = kept[kept["attack"].isin(kept["attack"].unique()[:_MOST_ATTACKS])]
+        kept = kept[kept["victim"].isin(kept["victim"].unique()[:_MOST_CLIENTS])]
+        clients = {victim: f"client {number}" for number, victim in enumerate(kept["victim"].unique(), start=1)}
+        kept = kept.assign(client=kept["victim"].map(clients), x=kept["class"].map(str)).reset_index(drop=True)
+        truth = kept.drop_duplicates(["client", "class"])
+        plot = so.Plot(kept, x="x").facet(col="client", wrap=5)
+        plot = plot.add(so.Bar(color=".75", edgewidth=0), data=truth, y="true")
+        plot = plot.add(so.Dot(pointsize=3), so.Dodge(), y="inferred", color="attack")
+        plot = plot.add(so.Range(linewidth=1), so.Dodge(), ymin="low", ymax="high", color="attack", legend=False)
+        plot = plot.label(x="class", y="share", color="").share(y=True)
+        said = described_settings(kept.head(1), {name.removeprefix(SETTING) for name in setting_columns(kept)})[0]
+        caption = f"True (bars) and inferred class shares of every client with 95% intervals: {said}."
+        found.append((caption, svg(drawn(plot, 2.6 * min(5, len(clients)) + 1.5, 0.6 + 1.9 * -(-len(clients) // 5)))))
+    return found
+
+
+FIGURES: list[Figure] = [
+    Figure(table="profiles", draw=_compositions),
+    Figure(table="roc", draw=_roc),
+    Figure(table="results", axis=True, draw=against),
+    Figure(table="results", axis=False, draw=_by_attack),
+    Figure(table="scores", draw=_distribution),
+    Figure(table="results", metric="times-chance", columns=(_MITIGATION, _AMOUNT), draw=_privacy_and_utility),
+]
+"""Every figure that reports draw by themselves, in their order."""

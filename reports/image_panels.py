@@ -3,7 +3,7 @@
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from reports.figures import svg
+from reports.drawing import svg
 
 _MAGNIFIED = 8
 

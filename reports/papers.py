@@ -1,165 +1,107 @@
-"""The papers' own numbers, as data."""
+"""The papers' own numbers: one CSV for each group of tables, joined to results by the settings that its columns name.
+
+A file ``paper_values/NAME.csv`` has the columns ``table, attack, metric, statistic, value``, optionally ``note``, and
+one for every key of a setting that the tables have. A result stands next to the first row whose attack and metric are
+its own and whose setting is the same, key by key: a key that only one of them has is a difference. ``NAME.yaml`` says
+what else is to be known, see `PaperTable`.
+"""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import yaml
 
-from reports.deanonymization_values import deanonymization_value
-from reports.decaf_values import decaf_distances
-from reports.judging import BASELINES
-from reports.results import Paper
+from evaluation.scores import SETTING, setting_columns
 
-_SERVED_IN_PAPER = frozenset({"none", "noise", "codebook"})
-"""What a server may send in a cell that is set beside the paper's: our codebook is, a masked noise is not."""
 _FOLDER = Path(__file__).parent / "paper_values"
-_DISTANCES = frozenset({"l1", "l2", "linf"})
-_DECAF_COLUMNS = {
-    **dict.fromkeys(
-        ("paper-level", "adadelta", "convolutional", "null-classes-removed", "calibrator"), ("convolutional", "")
-    ),
-    **{name: ("convolutional", name) for name in ("null-classes-kept", "no-calibrator")},
-    **{name: (name, "") for name in ("resnet18", "vgg16")},
-}
-"""By variant the network and step of Decaf's tables III to VII, IX, X and XII to XV."""
-_WITHOUT_NUMBERS = frozenset({"pir-fingerprint"})
-"""What RAIFLE argues for and does not measure (section VII.C)."""
-_NOISE = 0.1
-"""Scale of the noise that RAIFLE injects into features of documents (section IV.C)."""
+_FIXED = ("table", "attack", "metric", "statistic", "value", "note")
+_ANY = "any"
 
 
-@functools.cache
-def raifle_values() -> pd.DataFrame:
-    """RAIFLE's tables V, VI and XIII; table IX's FNCF rows are table XIII's, rounded."""
-    return pd.read_csv(_FOLDER / "raifle.csv", dtype={"epsilon": str, "defence": int})
+@dataclass(frozen=True, kw_only=True)
+class PaperTable:
+    """Numbers of a paper, and which results they stand next to.
 
-
-@functools.cache
-def raifle_ranking_values() -> pd.DataFrame:
-    """RAIFLE's tables VII, IX, X, XI and XIV on FPDGD; of XIV the rows that can be read for certain, first."""
-    values = pd.read_csv(_FOLDER / "raifle_fpdgd.csv", dtype={"epsilon": str, "attack": str})
-    order = {"XIV": 0, "VII": 1, "IX": 2}
-    values["participants"] = values["participants"].fillna(1)
-    return values.sort_values("table", key=lambda table: table.map(order), kind="stable")
-
-
-@functools.cache
-def raifle_image_values() -> pd.DataFrame:
-    """RAIFLE's tables VIII, XII and XV on images."""
-    return pd.read_csv(_FOLDER / "raifle_images.csv", dtype={"epsilon": str, "ranker": str})
-
-
-def paper_value(attack: str, metric: str, setting: Mapping[str, Any]) -> Paper | None:
-    """The number to set beside a cell, None where the paper has none.
-
-    An attack that the paper does not have is set beside RAIFLE, the paper's own.
-
-    Args:
-        attack: name of the attack.
-        metric: lower-case name.
-        setting: holds ``data``, and ``epsilon`` and ``defence`` where they are columns.
+    Attributes:
+        values: the rows, as texts.
+        source: what a report prints, with ``{table}`` in place of the table's number.
+        families: of the attacks; a line without a family, e.g. a model, fits all.
+        defaults: by key of a setting, its value where a row or a result does not have it.
+        ignored: keys of a result's setting on which the numbers do not depend.
+        same: by key, values of a result that count as another one.
+        next_to: by attack that the paper does not have, the paper's attacks that it stands next to.
+        notes: what the source adds, ``says``, of results with the settings ``where``; the value ``any`` fits all.
     """
-    if "prior" in setting:
-        return deanonymization_value(attack, metric, setting)
-    if attack in BASELINES or attack in _WITHOUT_NUMBERS:
-        return None
-    if "extractor" in setting:
-        return _image_value(metric, setting)
-    if metric in _DISTANCES:
-        return _decaf_value(attack, metric, setting)
-    if _not_in_raifle(metric, setting):
-        return None
-    if "theorem" in setting:
-        return _promise(attack, metric, setting)
-    if "ranker" in setting:
-        return _ranking_value(metric, setting)
-    values = raifle_values()
-    found = values[
-        (values["attack"] == ("imia" if attack == "imia" else "raifle"))
-        & (values["data"] == setting.get("data"))
-        & (values["metric"] == metric)
-        & (values["statistic"] == "mean")
-        & (values["epsilon"] == str(setting.get("epsilon", "inf")))
-        & (values["defence"] == int(setting.get("defence", 0)))
-    ]
-    if found.empty:
-        return None
-    row = found.iloc[0]
-    return Paper(float(row["value"]), f"RAIFLE Table {row['table']}")
+
+    values: pd.DataFrame
+    source: str
+    families: Sequence[str]
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    ignored: Sequence[str] = ()
+    same: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    next_to: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    notes: Sequence[Mapping[str, Any]] = ()
+
+    @classmethod
+    def read(cls, path: Path) -> "PaperTable":
+        """Reads a CSV and the YAML file of its name."""
+        values = pd.read_csv(path, dtype=str, keep_default_na=False)
+        return cls(values=values, **yaml.safe_load(path.with_suffix(".yaml").read_text(encoding="utf-8")))
+
+    def numbers(self, results: pd.DataFrame) -> pd.DataFrame:
+        """Columns ``paper`` and ``source`` of the results that have a number here, by the results' index."""
+        own = results[setting_columns(results)].map(_text).rename(columns=lambda name: name.removeprefix(SETTING))
+        named = [name for name in self.values.columns if name not in _FIXED]
+        keys = list(dict.fromkeys([*named, *self.defaults]))
+        asked = self._filled(own.reindex(columns=keys, fill_value=""))
+        asked = asked.replace({key: dict(alike) for key, alike in self.same.items()})
+        further = own.drop(columns=[*keys, *self.ignored], errors="ignore")
+        fits = (further == "").all(axis=1) & (results["family"].isna() | results["family"].isin(self.families))
+        attacks = results["attack"].map(lambda name: [name, *self.next_to.get(name, ())])
+        asked = asked.assign(metric=results["metric"], attack=attacks, row=results.index)[fits].explode("attack")
+        means = self.values[self.values["statistic"] == "mean"].reindex(columns=[*_FIXED, *keys], fill_value="")
+        found = asked.merge(self._filled(means), on=["attack", "metric", *keys]).drop_duplicates("row").set_index("row")
+        sources = [
+            ", ".join(part for part in (self.source.format(table=table), note, *self._notes(own.loc[row])) if part)
+            for row, table, note in zip(found.index, found["table"], found["note"], strict=True)
+        ]
+        return pd.DataFrame({"paper": found["value"].astype(float), "source": pd.Series(sources, found.index, object)})
+
+    def _filled(self, table: pd.DataFrame) -> pd.DataFrame:
+        """With the defaults where a row has no value."""
+        filled = {name: table[name].where(table[name] != "", _text(value)) for name, value in self.defaults.items()}
+        return table.assign(**filled)
+
+    def _notes(self, setting: pd.Series) -> list[str]:
+        return [
+            note["says"]
+            for note in self.notes
+            if all(setting.get(k, "") != "" and v in (_ANY, setting[k]) for k, v in note["where"].items())
+        ]
 
 
-def _not_in_raifle(metric: str, setting: Mapping[str, Any]) -> bool:
-    """Table X is on MSLR, other data and queries, and the guardrail is ours; one learner and noise only is attacked."""
-    elsewhere = metric in ("ndcg@10", "held-back")
-    return elsewhere or setting.get("learner", "fpdgd") != "fpdgd" or setting.get("scale", _NOISE) != _NOISE
+@functools.cache
+def paper_tables() -> tuple[PaperTable, ...]:
+    """Every table of ``paper_values``."""
+    return tuple(PaperTable.read(path.with_suffix(".csv")) for path in sorted(_FOLDER.glob("*.yaml")))
 
 
-def _promise(attack: str, metric: str, setting: Mapping[str, Any]) -> Paper | None:
-    """What a theorem guarantees of its own attack at its own number of interactions: success with 1 - delta."""
-    if attack != "pac" or metric != "success" or setting.get("of_bound") != 1:
-        return None
-    return Paper(1 - setting["delta"], f"PAC identifiability, Theorem {setting['theorem']}, at least")
+def with_papers(results: pd.DataFrame) -> pd.DataFrame:
+    """Results with what the papers report: columns ``paper`` and ``source``, NaN and None where they have no number."""
+    plain = results.reset_index(drop=True)
+    found = pd.concat([table.numbers(plain) for table in paper_tables()])
+    found = found[~found.index.duplicated()].reindex(plain.index)
+    return plain.assign(
+        paper=found["paper"], source=found["source"].astype(object).where(found["source"].notna(), None)
+    )
 
 
-def _decaf_value(attack: str, metric: str, setting: Mapping[str, Any]) -> Paper | None:
-    """The mean over users of the distances of a table, for its network and users."""
-    if attack == "uniform-present" or setting.get("variant") not in _DECAF_COLUMNS:
-        return None
-    network, variant = _DECAF_COLUMNS[setting["variant"]]
-    values = decaf_distances()
-    kept = (values["data"] == setting["data"]) & (values["network"] == network) & (values["variant"] == variant)
-    found = values[kept]
-    if found.empty:
-        return None
-    return Paper(float(found[metric].mean()), f"Decaf Table {found.iloc[0]['table']}")
-
-
-def _image_value(metric: str, setting: Mapping[str, Any]) -> Paper | None:
-    """Of the same network, ranker and ratio; where the features are other than the paper's, the source says which."""
-    key = {"extractor": setting["extractor"], "metric": metric, "statistic": "mean"}
-    key["manipulation"] = setting["manipulation"]
-    if "ranker" in setting:
-        key |= {"ranker": setting["ranker"], "ratio": setting["ratio"], "epsilon": str(setting["epsilon"])}
-    values = raifle_image_values()
-    kept = values["value"].notna()
-    for name, value in key.items():
-        kept &= values[name] == value
-    # A cell of both stands in table VIII; XV has it once more.
-    found = values[kept].sort_values("table")
-    if found.empty:
-        return None
-    where = "" if "weights" not in setting else ", trained weights"
-    where += "" if "features" not in setting or setting["data"].startswith("synthetic") else ", all features"
-    return Paper(float(found.iloc[0]["value"]), f"RAIFLE Table {found.iloc[0]['table']}{where}")
-
-
-def _ranking_value(metric: str, setting: Mapping[str, Any]) -> Paper | None:
-    if "aggregate" in setting:
-        return None  # in table XI all but the target send only noise
-    if setting.get("manipulation", "none") not in _SERVED_IN_PAPER or setting.get("guardrail", "inf") != "inf":
-        return None
-    participants = setting.get("participants", 1)
-    # Table XI was made on MQ2007, whose results are, says the paper, very similar to those on MQ2008.
-    data = "MQ2007" if participants > 1 and setting["data"] == "MQ2008" else setting["data"]
-    key = {
-        "attack": "raifle-none" if setting.get("manipulation") == "none" else "raifle",
-        "metric": metric,
-        "statistic": "mean",
-        "data": data,
-        "ranker": setting["ranker"],
-        "click_model": setting["click_model"],
-        "queries": setting["queries"],
-        "epsilon": str(setting["epsilon"]),
-        "participants": participants,
-    }
-    values = raifle_ranking_values()
-    kept = values["value"].notna()
-    for name, value in key.items():
-        kept &= values[name] == value
-    found = values[kept]
-    if found.empty:
-        return None
-    where = "" if data == setting["data"] else f", {data}"
-    return Paper(float(found.iloc[0]["value"]), f"RAIFLE Table {found.iloc[0]['table']}{where}")
+def _text(value: Any) -> str:
+    """A value of a setting as the files write it; nothing for None."""
+    if value is None or value != value:
+        return ""
+    return f"{value:g}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)

@@ -14,7 +14,9 @@ import torch
 
 _PACKAGES = ("torch", "lightning", "torchmetrics", "numpy", "scipy", "scikit-learn", "diffprivlib", "safetensors")
 CHECKOUT = Path(__file__).resolve().parent.parent
-ROOMS = ("attacks", "callbacks", "datamodules", "defenses", "experiments", "modules", "reports")
+ROOMS = (
+    *("attacks", "callbacks", "datamodules", "defenses", "evaluation", "experiments", "modules", "protocol", "reports"),
+)
 
 
 def versions() -> dict[str, str]:

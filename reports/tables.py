@@ -1,74 +1,146 @@
-"""Ours beside the paper's."""
+"""Results as tables of text: one row per cell, or wide, with one column for each value of a setting."""
 
-from collections.abc import Collection, Sequence
+import math
 
-from reports.judging import BASELINES
-from reports.results import Difference, Result
-from reports.settings import describe, differing, number
+import pandas as pd
+
+from evaluation.labels import describe, differing, number
+from evaluation.scores import SETTING, records, setting_columns, setting_of
+from reports.run import ATTACKS
 
 HEADER = ("attack", "setting", "metric", "mean", "95% interval", "n", "paper", "difference", "ms per victim")
+DIFFERENCES = ("attack", "minus", "setting", "metric", "difference", "95% interval", "n")
+DATA = SETTING + "data"
+_LONG = 24
+"""Cells from which a table is better read wide."""
 
 
-def table_rows(results: Sequence[Result]) -> list[tuple[str, ...]]:
-    """One row of text per cell, in the order of `HEADER`; of the setting, the data and what differs between cells."""
-    keys = differing([result.setting for result in results]) | {"data"}
-    return [_row(result, keys) for result in results]
+def long_table(results: pd.DataFrame) -> pd.DataFrame:
+    """One row of texts per cell, columns `HEADER`; of the setting, the data and what differs between cells."""
+    told = described_settings(results, differing(results) | {"data"})
+    rows = []
+    for row, setting in zip(records(results), told, strict=True):
+        paper, without = row["paper"], row["paper"] != row["paper"]
+        rows.append(
+            (
+                *(row["attack"], setting, row["metric"], number(row["mean"])),
+                f"{number(row['low'])} to {number(row['high'])}",
+                _people(row["n"], row["seeds"]),
+                "" if without else f"{paper:.3f} ({row['source']})",
+                "" if without else f"{row['mean'] - paper:+.3f}",
+                f"{1000 * row['seconds_per_victim']:.1f}",
+            )
+        )
+    return pd.DataFrame(rows, columns=HEADER)
 
 
-def attacks_then_baselines(results: Sequence[Result]) -> tuple[list[Result], list[Result]]:
-    """Attacks on the update, and apart from them the lines that read none."""
-    attacks = [result for result in results if result.attack not in BASELINES]
-    return attacks, [result for result in results if result.attack in BASELINES]
+def wide_table(results: pd.DataFrame) -> pd.DataFrame | None:
+    """One row per line, with a column for each value of the setting that varies most; None where cells are few.
+
+    A cell reads ``mean±half the interval (paper)``.
+    """
+    column = axis(results) or _most_varied(results, [name for name in words(results) if name != DATA])
+    if column is None or len(results) < _LONG:
+        return None
+    key = column.removeprefix(SETTING)
+    cells = pd.DataFrame(
+        {
+            "setting": described_settings(results, differing(results) - {key}),
+            "attack": results["attack"],
+            "metric": results["metric"],
+            "column": [f"any {key}" if value is None else f"{key} {value}" for value in results[column]],
+            "text": [_short(row) for row in records(results)],
+            "n": results["n"],
+        }
+    )
+    lines = ["setting", "attack", *(["metric"] if results["metric"].nunique() > 1 else [])]
+    names = ["setting", "attack", "metric"]
+    sizes = cells.groupby(names, sort=False)["n"].agg(
+        lambda n: str(n.min()) if n.nunique() == 1 else f"{n.min()} to {n.max()}"
+    )
+    wide = cells.pivot_table("text", names, "column", aggfunc="first").fillna("")
+    wide = wide.loc[sizes.index, list(dict.fromkeys(cells["column"]))]  # in the order of the results
+    return wide.assign(n=sizes).reset_index()[[*lines, *wide.columns, "n"]].rename_axis(columns=None)
 
 
-def text_table(results: Sequence[Result]) -> str:
-    """The table for a terminal."""
+def difference_table(differences: pd.DataFrame) -> pd.DataFrame:
+    """One row of texts per difference, columns `DIFFERENCES`."""
+    told = described_settings(differences, differing(differences) | {"data"})
+    rows = [
+        (
+            *(row["attack"], row["against"], setting, row["metric"], f"{row['mean']:+.3f}"),
+            *(f"{row['low']:+.3f} to {row['high']:+.3f}", _people(row["n"], row["seeds"])),
+        )
+        for row, setting in zip(records(differences), told, strict=True)
+    ]
+    return pd.DataFrame(rows, columns=DIFFERENCES)
+
+
+def attacks_then_baselines(results: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Attacks, and apart from them what they stand next to: baselines, bounds and models."""
+    is_attack = results["role"].isin(ATTACKS)
+    return results[is_attack], results[~is_attack]
+
+
+def text_table(results: pd.DataFrame) -> str:
+    """The table for a terminal: wide where it is long."""
+    wide = wide_table(results)
+    if wide is not None:
+        return "\n".join(aligned(wide))
     attacks, baselines = attacks_then_baselines(results)
-    lines = aligned(HEADER, [*table_rows(attacks), *table_rows(baselines)])
-    if baselines:
-        lines.insert(2 + len(attacks), "without reading any update:")
+    lines = aligned(long_table(pd.concat([attacks, baselines])))
+    if len(baselines):
+        lines.insert(len(lines) - len(baselines), "baselines, bounds and models:")
     return "\n".join(lines)
 
 
-def aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def axis(results: pd.DataFrame) -> str | None:
+    """The column of numbers among the settings that varies most, for columns of a table or a figure's axis."""
+    return _most_varied(results, [name for name in setting_columns(results) if _numeric(results[name])])
+
+
+def words(results: pd.DataFrame) -> list[str]:
+    """Columns of settings that vary and are no numbers."""
+    columns = [name for name in setting_columns(results) if not _numeric(results[name])]
+    return [name for name in columns if results[name].map(repr).nunique() > 1]
+
+
+def described_settings(table: pd.DataFrame, keys: set[str]) -> list[str]:
+    """Some keys of each row's setting in words."""
+    return [describe(setting_of(row), keys) for row in records(table[setting_columns(table)])]
+
+
+def _numeric(values: pd.Series) -> bool:
+    """Whether all are numbers; an infinite budget is written ``inf``."""
+    given = [value for value in values if value is not None]
+    return bool(given) and all(value == "inf" or (_is_number(value)) for value in given)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _most_varied(results: pd.DataFrame, columns: list[str]) -> str | None:
+    counts = {name: results[name].dropna().map(str).nunique() for name in columns}
+    best = max(columns, key=lambda name: counts[name], default=None)
+    return best if best is not None and counts[best] > 1 else None
+
+
+def _people(count: int, seeds: int) -> str:
+    return str(count) if seeds == 1 else f"{count}, {seeds} seeds"
+
+
+def _short(row: dict[str, object]) -> str:
+    mean, low, high, paper = (float(str(row[name])) for name in ("mean", "low", "high", "paper"))
+    if math.isnan(mean):
+        return "-"
+    return f"{number(mean)}±{number((high - low) / 2)}" + ("" if math.isnan(paper) else f" ({paper:.2f})")
+
+
+def aligned(table: pd.DataFrame) -> list[str]:
     """Lines of text with columns under one another and a rule below the header."""
-    widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in (header, *rows)
-    ]
-    return [lines[0], "-" * max(len(line) for line in lines), *lines[1:]]
-
-
-DIFFERENCES = ("attack", "minus", "setting", "metric", "difference", "95% interval", "n")
-
-
-def difference_rows(differences: Sequence[Difference]) -> list[tuple[str, ...]]:
-    """One row of text per difference, in the order of `DIFFERENCES`."""
-    keys = differing([one.setting for one in differences]) | {"data"}
-    return [
-        (
-            *(one.attack, one.against, describe(one.setting, keys), one.metric, f"{one.mean:+.3f}"),
-            *(f"{one.ci95[0]:+.3f} to {one.ci95[1]:+.3f}", _people(one)),
-        )
-        for one in differences
-    ]
-
-
-def _people(result: Result | Difference) -> str:
-    return str(result.n) if result.seeds == 1 else f"{result.n}, {result.seeds} seeds"
-
-
-def _row(result: Result, keys: Collection[str]) -> tuple[str, ...]:
-    paper = result.paper
-    return (
-        result.attack,
-        describe(result.setting, keys),
-        result.metric,
-        number(result.mean),
-        f"{number(result.ci95[0])} to {number(result.ci95[1])}",
-        _people(result),
-        "" if paper is None else f"{paper.value:.3f} ({paper.source})",
-        "" if paper is None else f"{result.mean - paper.value:+.3f}",
-        f"{1000 * result.seconds_per_victim:.1f}",
-    )
+    widths = {str(name): max(len(str(name)), *map(len, table[name])) for name in table} if len(table) else {}
+    left = {name: f"{{:<{width}}}".format for name, width in widths.items()}
+    text = table.to_string(index=False, justify="left", formatters=left)
+    lines = [line.rstrip() for line in text.splitlines()]
+    return [lines[0], "-" * max(map(len, lines)), *lines[1:]]

@@ -8,25 +8,30 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from reports.results import Result
-from reports.settings import describe, differing
+import pandas as pd
 
-Show = Callable[[Sequence[Result], Sequence[tuple[str, str]]], None]
+from evaluation.labels import differing
+from evaluation.scores import records, setting_of
+from reports.tables import described_settings
+
+Show = Callable[[pd.DataFrame, Sequence[tuple[str, str]]], None]
 """Shows results, and figures as captions and SVG texts."""
 COLUMNS = ("attack", "setting", "metric", "mean", "std", "low", "high", "n", "seconds per victim", "paper", "source")
 
 
-def leaks(results: Sequence[Result]) -> dict[str, float]:
+def leaks(results: pd.DataFrame) -> dict[str, float]:
     """The means by ``audit/ATTACK/METRIC``, where settings differ ``audit/ATTACK, SETTING/METRIC``."""
-    keys = differing([result.setting for result in results])
-    found = {}
-    for result in results:
-        name = ", ".join(part for part in (result.attack, describe(result.setting, keys)) if part)
-        found[f"audit/{name}/{result.metric}"] = result.mean
-    return found
+    return {name: row["mean"] for name, row in _named(results)}
 
 
-def log_results(run: Any, results: Sequence[Result], figures: Sequence[tuple[str, str]]) -> None:
+def _named(results: pd.DataFrame) -> list[tuple[str, dict[str, Any]]]:
+    told = described_settings(results, differing(results))
+    parts = zip(results["attack"], told, results["metric"], strict=True)
+    names = [f"audit/{', '.join(part for part in (attack, where) if part)}/{metric}" for attack, where, metric in parts]
+    return list(zip(names, records(results), strict=True))
+
+
+def log_results(run: Any, results: pd.DataFrame, figures: Sequence[tuple[str, str]]) -> None:
     """Adds results to a W&B run: numbers to its summary, with both ends of their intervals; a table; figures.
 
     Args:
@@ -36,21 +41,24 @@ def log_results(run: Any, results: Sequence[Result], figures: Sequence[tuple[str
     """
     import wandb  # it takes a second, and most commands do without
 
-    rows = [
-        [
-            *(r.attack, json.dumps(r.setting), r.metric, r.mean, r.std, *r.ci95, r.n, r.seconds_per_victim),
-            *((None, None) if r.paper is None else (r.paper.value, r.paper.source)),
-        ]
-        for r in results
-    ]
+    named = _named(results)
+    numbers = [name.replace(" ", "_") for name in COLUMNS[2:]]
+    rows = [[row["attack"], json.dumps(setting_of(row)), *(_plain(row[name]) for name in numbers)] for _, row in named]
     pages = {
         f"audit/figure {number}": wandb.Html(f"<p>{html.escape(caption)}</p>{svg}", inject=False)
         for number, (caption, svg) in enumerate(figures, start=1)
     }
     run.log({"audit/results": wandb.Table(columns=list(COLUMNS), data=rows), **pages})
-    for name, result in zip(leaks(results), results, strict=True):
-        run.summary[name] = result.mean
-        run.summary[f"{name} low"], run.summary[f"{name} high"] = result.ci95
+    for name, row in named:
+        run.summary[name], run.summary[f"{name} low"], run.summary[f"{name} high"] = (
+            row["mean"],
+            row["low"],
+            row["high"],
+        )
+
+
+def _plain(value: Any) -> Any:
+    return None if value != value else value
 
 
 def shows_in_wandb(project: str | None, directory: Path) -> list[Show]:
@@ -63,7 +71,7 @@ def shows_in_wandb(project: str | None, directory: Path) -> list[Show]:
     return [] if project is None else [functools.partial(_show, project, directory)]
 
 
-def _show(project: str, directory: Path, results: Sequence[Result], figures: Sequence[tuple[str, str]]) -> None:
+def _show(project: str, directory: Path, results: pd.DataFrame, figures: Sequence[tuple[str, str]]) -> None:
     import wandb
 
     chosen = "WANDB_MODE" in os.environ or wandb.api.api_key is not None

@@ -4,7 +4,6 @@ import functools
 
 import torch
 
-from attacks.base import ServerView
 from datamodules.client_split import ClientSplit
 from datamodules.synthetic_images import SyntheticImages
 from modules.classifier import FederatedClassifier
@@ -12,6 +11,7 @@ from modules.classifier_learner import ImageLearner
 from modules.local_hyperparameters import LocalTraining
 from modules.local_training import train_clients
 from modules.nets.classifiers import Network
+from protocol.view import ServerView
 
 NETWORK = Network(hidden=32, channels=4)
 SGD = LocalTraining(optimizer="sgd", learning_rate=0.1, batch_size=40)

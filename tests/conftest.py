@@ -2,7 +2,7 @@
 
 import os
 
-from datamodules.keys import KEY_VARIABLE
+from protocol.seeding import KEY_VARIABLE
 
 # What a training draws in secret is drawn the same in every test, in the processes that tests start too.
 os.environ.setdefault(KEY_VARIABLE, "5e" * 32)

@@ -5,17 +5,15 @@ import functools
 
 import torch
 
-from attacks.base import ServerView
-from attacks.deanonymization.estimates import PAIRS
-from attacks.deanonymization.messages import USERS
-from datamodules.keys import generator_for
 from datamodules.synthetic_posts import SyntheticPosts
+from evaluation.message_selection import draw_pairs
 from modules.local_hyperparameters import LocalTraining
 from modules.local_training import train_clients
 from modules.nets.text import TextNetwork
 from modules.text_learner import TextLearner
 from modules.text_model import FederatedText
-from reports.identities import draw_pairs
+from protocol.seeding import generator_for
+from protocol.view import USERS, ServerView
 
 NETWORK = TextNetwork(vocabulary=40, embedding=8, hidden=8)
 LOCAL = LocalTraining(learning_rate=0.3, batch_size=10)
@@ -63,9 +61,9 @@ def joined(rounds: int = 10, habit: float = 0.8) -> tuple[ServerView, torch.Tens
         "prior_labels": data.examples.labels[prior],
         "prior_users": data.examples.owners[prior],
     }
-    own = dataclasses.replace(_select(whole, known), auxiliary={USERS: users[known]})
+    own = dataclasses.replace(whole.select(known.nonzero().flatten()), priors={USERS: users[known]})
     truth = torch.cat([users[~known], users[known]])
-    view = dataclasses.replace(_select(whole, ~known), known=own, auxiliary=auxiliary)
+    view = dataclasses.replace(whole.select((~known).nonzero().flatten()), known=own, auxiliary=auxiliary)
     return with_pairs(view, truth), truth
 
 
@@ -73,24 +71,13 @@ def with_pairs(view: ServerView, truth: torch.Tensor) -> ServerView:
     everything = torch.arange(len(truth))
     first, second = everything[: view.victims], everything[view.victims :]
     pairs = draw_pairs(first, second, truth, each=3, generator=generator_for(0, "pairs"))
-    return dataclasses.replace(view, auxiliary={**view.auxiliary, PAIRS: pairs})
+    return dataclasses.replace(view, pairs=pairs)
 
 
 def shuffled(view: ServerView, seed: int) -> ServerView:
     """The known devices under other users' names: what is learned of them says nothing."""
     assert view.known is not None
     names = torch.randperm(WRITERS, generator=generator_for(seed, "names"))
-    moved = {name: names[value] for name, value in view.known.auxiliary.items()}
+    moved = {name: names[value] for name, value in view.known.priors.items()}
     auxiliary = {**view.auxiliary, "prior_users": names[view.auxiliary["prior_users"]]}
-    return dataclasses.replace(view, known=dataclasses.replace(view.known, auxiliary=moved), auxiliary=auxiliary)
-
-
-def _select(view: ServerView, kept: torch.Tensor) -> ServerView:
-    assert view.sent_in is not None
-    return dataclasses.replace(
-        view,
-        pseudonyms=view.pseudonyms[kept],
-        example_counts=view.example_counts[kept],
-        deltas={name: value[kept] for name, value in view.deltas.items()},
-        sent_in=view.sent_in[kept],
-    )
+    return dataclasses.replace(view, known=dataclasses.replace(view.known, priors=moved), auxiliary=auxiliary)

@@ -11,7 +11,7 @@ import yaml
 from safetensors.torch import save_file
 from torch import Tensor
 
-from attacks.base import ServerView
+from protocol.view import ServerView
 from tests.composition_toys import NETWORK, SGD, SHAPE, source, views
 
 CLIENTS = [f"phone-{number}" for number in range(10)]

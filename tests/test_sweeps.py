@@ -10,8 +10,9 @@ import yaml
 
 import attack
 import train
-from reports.audit import AUDITED
-from reports.results import Run
+from evaluation.scores import records
+from protocol.metrics import METRICS
+from reports.run import Run
 from tests import offline_agent, toys
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -78,7 +79,7 @@ def test_every_value_of_a_sweep_reaches_the_training(
     audit = trainer["callbacks"][paths.index("Audit")]["init_args"]
     classes = [a["class_path"].rsplit(".", 1) for a in audit["attacks"]]
     names = {getattr(importlib.import_module(module), name).name for module, name in classes}
-    assert sweep["metric"]["name"] in UTILITIES | {f"audit/{name}/{metric}" for name in names for metric in AUDITED}
+    assert sweep["metric"]["name"] in UTILITIES | {f"audit/{name}/{metric}" for name in names for metric in METRICS}
 
 
 def test_a_sweep_with_an_unknown_key_is_one_error(
@@ -120,9 +121,9 @@ def test_a_point_trains_attacks_and_logs(tmp_path: Path, monkeypatch: pytest.Mon
     assert offline_agent.run(sweep, point, "r1", tmp_path) == 0
 
     run = tmp_path / "raifle_local_dp" / "r1"
-    results = {(r.attack, r.metric): r for r in Run.read(run / "results.json").results}
-    assert results["direction", "auc"].mean > 0.9
-    assert results["popularity", "auc"].mean < results["direction", "auc"].mean
+    results = {(r["attack"], r["metric"]): r for r in records(Run.read(run / "results.json").results)}
+    assert results["direction", "auc"]["mean"] > 0.9
+    assert results["popularity", "auc"]["mean"] < results["direction", "auc"]["mean"]
     logged = wandb_files(run)
     assert sweep["metric"]["name"].encode() in logged["run"]
     assert b"val/hr@10" in logged["run"]

@@ -11,10 +11,10 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 
 import train
 from command_line import likely, one_line
-from errors import InputError
 from modules.checkpoint_io import CheckedCheckpointIO
 from modules.fncf import FNCF
 from modules.refusals import refusal_in
+from protocol.errors import InputError
 from tests import toys
 
 CONFIG = str(Path(__file__).resolve().parent.parent / "configs/train/fncf_synthetic.yaml")

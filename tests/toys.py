@@ -7,14 +7,14 @@ import torch
 from lightning import Trainer
 from lightning.pytorch.callbacks import Callback
 
-from attacks.base import ITEM_EMBEDDING, ServerView
 from callbacks.delta_recorder import DeltaRecorder
-from datamodules.keys import generator_for
 from datamodules.synthetic import SyntheticRecommender
 from defenses.base import Defense
 from modules.fncf import FNCF, PAPER_LOCAL
 from modules.fncf_learner import FNCFLearner
 from modules.local_hyperparameters import LocalTraining
+from protocol.seeding import generator_for
+from protocol.view import ITEM_EMBEDDING, POPULARITY, ServerView
 
 LOCAL = LocalTraining(optimizer="adam", learning_rate=0.01, epochs=5, eps_root=1e-8)
 
@@ -68,8 +68,11 @@ def train(
     return module
 
 
-def leaky_view(victims: int = 12) -> tuple[ServerView, torch.Tensor]:
-    """What a server sees of simulated clients of the paper's network without a defence, and their labels."""
+def leaky_view(victims: int = 12, order: torch.Tensor | None = None) -> tuple[ServerView, torch.Tensor]:
+    """What a server sees of simulated clients of the paper's network without a defence, and their labels.
+
+    With an `order` ``(V, R)`` of each client's items, labels are dealt out by it before the clients train.
+    """
     generator = generator_for(0, "leaky-view")
     public = FNCF(num_items=400, num_clients=1).public_parameters()
     sizes = torch.randint(100, 160, (victims,), generator=generator)
@@ -77,6 +80,7 @@ def leaky_view(victims: int = 12) -> tuple[ServerView, torch.Tensor]:
     for victim, size in enumerate(sizes.tolist()):
         served[victim, :size] = torch.randperm(400, generator=generator)[:size].sort().values
     labels = (torch.rand(served.shape, generator=generator) < 0.2).float() * (served >= 0)
+    labels = labels if order is None else labels.gather(1, order)
     learner = FNCFLearner(user_dim=64, local=PAPER_LOCAL)
     deltas = learner.simulate(public, served, labels, torch.randn(victims, 64, generator=generator))
     return ServerView(
@@ -88,5 +92,5 @@ def leaky_view(victims: int = 12) -> tuple[ServerView, torch.Tensor]:
         row_parameters=frozenset([ITEM_EMBEDDING]),
         served=served,
         learner=learner,
-        auxiliary={"popularity": torch.zeros(served.shape)},
+        priors={POPULARITY: torch.zeros(served.shape)},
     ), labels

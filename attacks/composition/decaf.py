@@ -1,23 +1,38 @@
 """Decaf (Data Distribution Decompose Attack): a client's change as a mixture of the classes' changes."""
 
-from typing import Literal
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import torch
+from scipy.optimize import nnls
 from torch import Tensor
 
-from attacks.base import CompositionEstimate, ServerView, ThreatModel
-from attacks.composition.decomposition import Solver, decompose
-from attacks.composition.null_classes import published_present
-from attacks.composition.rounds import CompositionAttack, Rounds, certain
-from attacks.composition.view import AUXILIARY, Auxiliary, auxiliary, flat_change
+from attacks.composition.base import (
+    AUXILIARY,
+    Auxiliary,
+    CompositionAttack,
+    auxiliary,
+    certain,
+    flat_change,
+)
+from attacks.composition.null_classes import PublishedRule, published_present
+from attacks.estimates import CompositionEstimate
+from protocol.simulators import ClassifierSimulator
+from protocol.threat_model import ThreatModel
+from protocol.view import ServerView
+from ranges import PositiveInt
+
+Solver = Literal["exact", "early-stopped"]
 
 
+@dataclass(frozen=True, kw_only=True)
 class Decaf(CompositionAttack):
-    """The published attack (sections III-C to III-F), with the least squares solved exactly.
+    """Decomposition of a client's change into the changes that each class would make, by non-negative least squares.
 
-    (1) The change of the last layer. (2) Null classes by the sign of its entries. (3) Gradient bases: one local
-    training from the global model on the auxiliary images of each class, and one on all present classes together.
-    (4) The non-negative combination of the bases that is nearest to the change.
+    The published attack (sections III-C to III-F), with the least squares solved exactly. (1) The change of the last
+    layer. (2) Null classes by the sign of its entries. (3) Gradient bases: one local training from the global model on
+    the auxiliary images of each class, and one on all present classes together. (4) The non-negative combination of the
+    bases that is nearest to the change.
 
     Threat model: passive server, one round; knows the clients' training algorithm, and has a few images of each class.
 
@@ -29,39 +44,29 @@ class Decaf(CompositionAttack):
             rows belong to classes (section V-A), so null classes are always looked for there.
         auxiliary_per_class: use only so many auxiliary images of each class, None for all.
         rounds: see `CompositionAttack`.
+
+    References:
+        Dai, Zhou and Fu, "Decaf: Data Distribution Decompose Attack against Federated Learning", 2024,
+        arXiv:2405.15316.
     """
 
     name = "decaf"
-    solver: Solver = "exact"
+    references: ClassVar[tuple[str, ...]] = ("Decaf, Algorithms 1 to 3",)
+    cost = "one simulated training per class, and one per victim's set of present classes"
+    solver: ClassVar[Solver] = "exact"
     threat_model = ThreatModel(
         sees="the update of the last layer and the global model",
         knows="the clients' training algorithm and labelled images of every class that no client has",
-        needs=("learner", "deltas", *AUXILIARY),
+        needs=("learner:ClassifierSimulator", "deltas", *AUXILIARY),
     )
 
-    def __init__(
-        self,
-        *,
-        null_classes: Literal["published", "none"] = "published",
-        threshold: float = 0.0,
-        calibrator: bool = True,
-        layer: str | None = None,
-        auxiliary_per_class: int | None = None,
-        rounds: Rounds = "last",
-    ) -> None:
-        super().__init__(rounds=rounds)
-        if null_classes not in ("published", "none"):
-            raise ValueError(f"expected null_classes published or none, got {null_classes!r}")
-        if auxiliary_per_class is not None and auxiliary_per_class < 1:
-            raise ValueError(f"expected auxiliary_per_class of at least 1, got {auxiliary_per_class}")
-        self.null_classes: Literal["published", "none"] = null_classes
-        self.threshold = threshold
-        self.calibrator = calibrator
-        self.layer = layer
-        self.auxiliary_per_class = auxiliary_per_class
+    null_classes: PublishedRule = "published"
+    threshold: float = 0.0
+    calibrator: bool = True
+    layer: str | None = None
+    auxiliary_per_class: PositiveInt | None = None
 
     def estimate(self, view: ServerView, *, generator: torch.Generator) -> CompositionEstimate:
-        """See `CompositionAttack.estimate`."""
         change = flat_change(view, self.layer)
         present = published_present(view, self.null_classes, self.threshold)
         known = auxiliary(view, present.shape[1], self.auxiliary_per_class)
@@ -71,14 +76,17 @@ class Decaf(CompositionAttack):
 
 
 class DecafEarlyStopped(Decaf):
-    """The published attack with the least squares left after 10 steps of projected gradient; the arguments are Decaf's.
+    """Decaf with the least squares left after 10 steps of projected gradient.
 
     The paper names gradient descent and "e.g., 1000" epochs but no step size. Stopping early is our reading of how its
     printed proportions come to lie so near to equal shares.
+
+    Threat model: that of `Decaf`, as are the arguments.
     """
 
     name = "decaf-early"
-    solver: Solver = "early-stopped"
+    references = ()
+    solver = "early-stopped"
 
 
 def gradient_bases(
@@ -104,6 +112,64 @@ def gradient_bases(
     examples = torch.cat([single, union])
     # Padding goes last; the order of what is real stays.
     examples = examples.gather(1, (examples < 0).long().argsort(dim=1, stable=True))
-    deltas = view.classifier().simulate_examples(view.model, known.images, known.labels, examples, generator=generator)
+    deltas = view.require(ClassifierSimulator).simulate_examples(
+        view.model, known.images, known.labels, examples, generator=generator
+    )
     flat = flat_change(view, layer, deltas)
     return flat[:classes], flat[classes:][own]
+
+
+def decompose(
+    target: Tensor, bases: Tensor, united: Tensor | None, present: Tensor, *, solver: Solver, steps: int = 10
+) -> Tensor:
+    """Proportions of the present classes (Algorithm 3, equations 19 to 21).
+
+    Minimises ``|sum_c a_c g_c + a_0 g_0 - G|^2`` over ``a >= 0`` and returns ``q_c ~ a_c + a_0 / k`` where k classes
+    are present. The paper's formulas are lost in the text at hand; its printed tables repeat the smallest proportion
+    of a row exactly, which is ``a_c = 0`` for several classes.
+
+    Args:
+        target: ``(V, D)`` the clients' changes G.
+        bases: ``(K, D)`` the classes' changes g_c.
+        united: ``(V, D)`` the change g_0 of all present classes together, the calibrator; None for none.
+        present: ``(V, K)`` bool.
+        solver: ``exact``, which 1000 steps of gradient descent reach too; or ``early-stopped``, a few steps of
+            projected gradient from ``a = 1 / (k + 1)``, which draws the estimate towards equal shares.
+        steps: of the early stop.
+
+    Returns:
+        ``(V, K)`` proportions, each row summing to one.
+    """
+    columns = bases.double().expand(len(target), *bases.shape)
+    if united is not None:
+        columns = torch.cat([columns, united.double()[:, None]], dim=1)
+    gram = columns @ columns.transpose(1, 2)
+    product = (columns @ target.double()[..., None]).squeeze(2)
+    allowed = torch.cat([present, present.new_ones(len(present), columns.shape[1] - present.shape[1])], dim=1)
+    factors = _exact(columns, target, allowed) if solver == "exact" else _stopped(gram, product, allowed, steps)
+    classes = present.shape[1]
+    shares = factors[:, :classes] + (0 if united is None else factors[:, classes:] / present.sum(1, keepdim=True))
+    shares = shares * present
+    total = shares.sum(1, keepdim=True)
+    equal = present / present.sum(1, keepdim=True)
+    return torch.where(total > 0, shares / total.where(total > 0, 1), equal)
+
+
+def _exact(columns: Tensor, target: Tensor, allowed: Tensor) -> Tensor:
+    """Non-negative least squares (Lawson and Hanson); every client has an active set of its own, hence the loop."""
+    factors = torch.zeros(allowed.shape, dtype=torch.float64)
+    for client, chosen in enumerate(allowed):
+        matrix, right = columns[client][chosen].T, target[client].double()
+        orthogonal, triangle = torch.linalg.qr(matrix)
+        solution, _ = nnls(triangle.numpy(), (orthogonal.T @ right).numpy())
+        factors[client, chosen] = torch.from_numpy(solution)
+    return factors
+
+
+def _stopped(gram: Tensor, product: Tensor, allowed: Tensor, steps: int) -> Tensor:
+    largest = torch.linalg.eigvalsh(gram * (allowed[:, :, None] & allowed[:, None, :]))[:, -1:]
+    factors = allowed / allowed.sum(1, keepdim=True).double()
+    for _ in range(steps):
+        gradient = (gram @ factors[..., None]).squeeze(2) - product
+        factors = (factors - gradient / largest.clamp(min=1e-300)).clamp(min=0) * allowed
+    return factors

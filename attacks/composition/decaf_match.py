@@ -1,16 +1,22 @@
-"""Simulate, regress, refine: the client's training inverted by a regression on simulated clients; ours."""
+"""Inversion of a client's training by regression on simulated clients."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
-from attacks.base import CompositionEstimate, ServerView, ThreatModel
-from attacks.composition.features import Blocks, Probes, block_scales, change_features, joined, make_probes
+from attacks.composition.base import (
+    AUXILIARY,
+    Auxiliary,
+    CompositionAttack,
+    auxiliary,
+    by_information,
+    layer_change,
+)
 from attacks.composition.null_classes import (
     NullRule,
+    PublishedRule,
     calibrate,
     never_empty,
     published_present,
@@ -18,20 +24,28 @@ from attacks.composition.null_classes import (
     without_decay,
 )
 from attacks.composition.regression import Prediction, ridge
-from attacks.composition.rounds import CompositionAttack, Rounds, by_information
 from attacks.composition.simulation import (
+    Blocks,
+    Probes,
     augmented,
+    block_scales,
+    change_features,
     draw_examples,
+    joined,
+    make_probes,
     nearby_compositions,
     random_compositions,
     simulated_changes,
     whole_counts,
 )
-from attacks.composition.view import AUXILIARY, Auxiliary, auxiliary, layer_change
-from attacks.progress import advance
+from attacks.estimates import CompositionEstimate
+from protocol.progress import advance
+from protocol.threat_model import ThreatModel
+from protocol.view import ServerView
+from ranges import NonNegativeInt, PositiveFloat, PositiveInt
 
 _FAR, _REACH, _LEAST = 0.3, 0.5, 1e-4
-"""Weight of a shared simulation beside a local one: at the victim's own estimate, the L1 distance at which it has
+"""Weight of a shared simulation next to a local one: at the victim's own estimate, the L1 distance at which it has
 fallen to 1/e, and the least."""
 _WIDTH = 1.96
 _LIKELY, _CERTAIN = 2.0, 3.0
@@ -51,8 +65,9 @@ class Simulations:
     blocks: Blocks
 
 
+@dataclass(frozen=True, kw_only=True)
 class DecafMatch(CompositionAttack):
-    """What composition would have made this change? Learned from simulated clients, first anywhere, then nearby.
+    """Ridge regression from changes to compositions, on simulated clients: first of any composition, then nearby.
 
     Decaf's bases take a client's training for linear in its classes. But the server can run that training itself: on
     auxiliary images in any proportion, as many as the client has. (1) Shared by all victims: clients of random
@@ -83,48 +98,24 @@ class DecafMatch(CompositionAttack):
     """
 
     name = "decaf-match"
+    cost = "`shared` simulated trainings, and `local` per victim and pass"
     threat_model = ThreatModel(
         sees="the update, the global model and how many examples the client reports",
         knows="the clients' training algorithm and labelled images of every class that no client has",
-        needs=("learner", "deltas", *AUXILIARY),
+        needs=("learner:ClassifierSimulator", "deltas", *AUXILIARY),
     )
 
-    def __init__(
-        self,
-        *,
-        shared: int = 40,
-        local: int = 12,
-        passes: int = 2,
-        spread: float = 0.042,
-        probes: int = 20,
-        variants: int = 4,
-        null_classes: NullRule = "tested",
-        threshold: float = 0.0,
-        auxiliary_per_class: int | None = None,
-        rounds: Rounds = "last",
-    ) -> None:
-        super().__init__(rounds=rounds)
-        for name, value in {"shared": shared, "local": local, "probes": probes, "variants": variants}.items():
-            if value < 1:
-                raise ValueError(f"expected {name} of at least 1, got {value}")
-        if passes < 0 or spread <= 0:
-            raise ValueError(f"expected passes of at least 0 and spread > 0, got {passes} and {spread}")
-        if null_classes not in get_args(NullRule):
-            raise ValueError(f"expected null_classes among {get_args(NullRule)}, got {null_classes!r}")
-        if auxiliary_per_class is not None and auxiliary_per_class < 1:
-            raise ValueError(f"expected auxiliary_per_class of at least 1, got {auxiliary_per_class}")
-        self.shared = shared
-        self.local = local
-        self.passes = passes
-        self.spread = spread
-        self.probes = probes
-        self.variants = variants
-        self.null_classes: NullRule = null_classes
-        self.threshold = threshold
-        self.auxiliary_per_class = auxiliary_per_class
+    shared: PositiveInt = 40
+    local: PositiveInt = 12
+    passes: NonNegativeInt = 2
+    spread: PositiveFloat = 0.042
+    probes: PositiveInt = 20
+    variants: PositiveInt = 4
+    null_classes: NullRule = "tested"
+    threshold: float = 0.0
+    auxiliary_per_class: PositiveInt | None = None
 
     def estimate(self, view: ServerView, *, generator: torch.Generator) -> CompositionEstimate:
-        """See `CompositionAttack.estimate`."""
         known = auxiliary(view, layer_change(view).bias.shape[1], self.auxiliary_per_class)
         work = _Work(self, view, known, generator)
         sizes = view.example_counts[torch.arange(self.shared) % view.victims]
@@ -171,7 +162,7 @@ class DecafMatch(CompositionAttack):
 
     def _present(self, view: ServerView, far: Simulations, sizes: Tensor) -> Tensor:
         if self.null_classes != "corrected":
-            rule: Literal["published", "none"] = "none" if self.null_classes == "none" else "published"
+            rule: PublishedRule = "none" if self.null_classes == "none" else "published"
             return published_present(view, rule, self.threshold)
         classes = far.compositions.shape[1]
         simulated = without_decay(view, far.blocks["weight"].reshape(self.shared, classes, -1), sizes)
@@ -180,14 +171,7 @@ class DecafMatch(CompositionAttack):
 
 
 class _Work:
-    """Simulates clients of one view.
-
-    Args:
-        attack: the options.
-        view: what the server has.
-        known: its images.
-        generator: source of every draw.
-    """
+    """Simulates clients of one view."""
 
     def __init__(self, attack: DecafMatch, view: ServerView, known: Auxiliary, generator: torch.Generator) -> None:
         self.view = view

@@ -1,4 +1,4 @@
-"""Decaf's second step: which classes a client does not have at all."""
+"""Rules for the classes that a client does not have at all, Decaf's second step."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -6,9 +6,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from attacks.base import ServerView
-from attacks.composition.view import layer_change
+from attacks.composition.base import layer_change
+from protocol.simulators import ClassifierSimulator
+from protocol.view import ServerView
 
+PublishedRule = Literal["published", "none"]
 NullRule = Literal["published", "corrected", "tested", "none"]
 Statistic = Literal["maximum", "mean"]
 
@@ -41,7 +43,7 @@ class CalibratedRule:
     """A threshold on a row statistic, learned from simulated clients of which it is known what they lack.
 
     Attributes:
-        statistic: which one told null classes best.
+        statistic: which one separated null classes best.
         threshold: present above it.
         errors: mean of the shares of null and of present simulated classes that it gets wrong.
     """
@@ -93,11 +95,12 @@ def without_decay(view: ServerView, weight: Tensor, example_counts: Tensor | Non
         example_counts: ``(V,)`` examples of each client, None for those of the view.
     """
     counts = view.example_counts if example_counts is None else example_counts
-    name = f"{view.classifier().output_layer}.weight"
-    return weight - view.classifier().decay_change({name: view.model[name]}, counts)[name]
+    learner = view.require(ClassifierSimulator)
+    name = f"{learner.output_layer}.weight"
+    return weight - learner.decay_change({name: view.model[name]}, counts)[name]
 
 
-def published_present(view: ServerView, rule: Literal["published", "none"], threshold: float) -> Tensor:
+def published_present(view: ServerView, rule: PublishedRule, threshold: float) -> Tensor:
     """``(V, K)`` bool by the published rule, never empty: a client without any positive row has its largest class."""
     weight = layer_change(view).weight
     if rule == "none":

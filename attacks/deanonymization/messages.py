@@ -1,5 +1,6 @@
-"""Messages as vectors: the deltas of some layers, flattened, with or without what all users share, of length one."""
+"""Messages as vectors: the deltas of some layers, flattened, and their coordinates in a smaller space."""
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -7,14 +8,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from attacks.base import ServerView, ViewError
-from attacks.deanonymization.estimates import UNSEEN
+from attacks.estimates import UNSEEN
+from protocol.view import HOLDOUT, USERS, ServerView, ViewError
 
 _ALIKE = 1e-5
 """Distance of two vectors of length one below which they are the same: rounding in float32."""
-USERS, HOLDOUT = "users", "holdout"
-"""Names in the known devices' auxiliary data of the user of each message, and of whether that user is one whose
-messages teach the adversary what strangers are like (section 6.1.2); without the latter none is."""
+_RANK = 1e-10
+"""Of the largest eigenvalue, below which a direction is rounding."""
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,12 @@ def read_messages(view: ServerView, layers: Sequence[str] | None) -> Messages:
         layers: see `layer_vectors`.
 
     Raises:
-        ViewError: the known messages are zero or all point one way, so that they teach nothing.
+        ViewError: the known messages are zero or all point one way, so that nothing can be learned from them.
     """
     known = known_view(view)
-    owners = known.auxiliary[USERS]
-    if HOLDOUT in known.auxiliary:
-        owners = torch.where(known.auxiliary[HOLDOUT], UNSEEN, owners)
+    owners = known.priors[USERS]
+    if HOLDOUT in known.priors:
+        owners = torch.where(known.priors[HOLDOUT], UNSEEN, owners)
     users, labels = torch.unique(owners, return_inverse=True)
     anonymous, learned = layer_vectors(view, layers), layer_vectors(known, layers)
     _check_different(learned)
@@ -119,6 +119,35 @@ def seen_only(messages: Messages) -> Messages:
     if int(messages.users[0]) != UNSEEN:
         return messages
     kept = messages.labels > 0
-    return Messages(
-        messages.anonymous, messages.known[kept], messages.labels[kept] - 1, messages.users[1:], messages.whole
-    )
+    known, labels = messages.known[kept], messages.labels[kept] - 1
+    return dataclasses.replace(messages, known=known, labels=labels, users=messages.users[1:])
+
+
+def in_span(training: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
+    """Coordinates in an orthonormal basis of the span of the training vectors.
+
+    A linear machine, a nearest neighbour or the first layer of a network uses of a vector of a hundred thousand numbers
+    only its products with the training vectors, and these stay what they were.
+
+    Args:
+        training: ``(P, D)``.
+        others: ``(V, D)``; what of them lies outside the span is lost.
+
+    Returns:
+        ``(P, R)`` and ``(V, R)`` of the same type, where R is the rank.
+    """
+    products = _products(training, training)
+    values, vectors = torch.linalg.eigh(products)
+    kept = values > _RANK * values[-1].clamp(min=torch.finfo(torch.float64).tiny)
+    basis = vectors[:, kept] / values[kept].sqrt()
+    return (products @ basis).to(training), (_products(others, training) @ basis).to(training)
+
+
+def _products(left: Tensor, right: Tensor) -> Tensor:
+    """In float32 and summed in float64 by blocks, so that no copy in float64 is made of the whole."""
+    width = 2**15
+    total = torch.zeros(len(left), len(right), dtype=torch.float64)
+    for start in range(0, left.shape[1], width):
+        block = slice(start, start + width)
+        total += left[:, block].double() @ right[:, block].double().T
+    return total

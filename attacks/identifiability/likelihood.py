@@ -1,44 +1,41 @@
-"""Maximum likelihood over the user's vector and its rate of likes, the labels summed out; ours."""
+"""Maximum likelihood over the user's vector and its rate of likes, the labels summed out."""
+
+import dataclasses
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from attacks.base import ITEM_EMBEDDING, Attack, ServerView, VectorEstimate
-from attacks.identifiability.messages import THREAT_MODEL, Messages, facing, messages_of
-from attacks.identifiability.spectral import leading_axis
+from attacks.estimates import VectorEstimate
+from attacks.identifiability.pac import Messages, VectorAttack, facing, leading_axis, messages_of
+from protocol.view import ITEM_EMBEDDING, ServerView
+from ranges import PositiveInt
 
 _STILL = 1e-4
 """Relative change of every client's vector below which the climb is over."""
 
 
-class PACLikelihood(Attack):
-    """Expectation-maximisation over the signs of the items.
+@dataclass(frozen=True, kw_only=True)
+class PACLikelihood(VectorAttack):
+    """Maximum likelihood by expectation-maximisation over the signs of the items.
 
     With ``m = -alpha l'(0) u``, the sum s_i of n_i messages is N(n_i y_i m, n_i sigma^2 I), and y_i is +1 with the
     unknown rate q. Given m and q, the expected label is ``tanh(s_i.m / sigma^2 + logit(q) / 2)``; given the expected
     labels, m is ``sum_i E[y_i] s_i / sum_i n_i`` and q their mean share. It starts from the singular vector and from
-    the published sum, and keeps the likelier end: a client whose labels are nearly all alike is better told by the sum.
+    the published sum, and keeps the likelier end: of a client whose labels are nearly all alike the sum says more.
 
     Threat model: as of `PAC`, and it uses the scale of the noise; without noise the expected labels are signs.
 
     Args:
         iterations: most rounds of expectation-maximisation from either start.
-
-    Raises:
-        ViewError: the loss breaks Assumption 2, or a client sent nothing.
     """
 
     name = "pac-likelihood"
-    threat_model = THREAT_MODEL
-    estimates = VectorEstimate
+    cost = "`iterations` passes over the messages from each of two starts"
 
-    def __init__(self, *, iterations: int = 30) -> None:
-        if iterations < 1:
-            raise ValueError(f"expected iterations of at least 1, got {iterations}")
-        self.iterations = iterations
+    iterations: PositiveInt = 30
 
     def run(self, view: ServerView, *, generator: torch.Generator) -> VectorEstimate:
-        """See `Attack.run`."""
         messages = messages_of(view)
         scale = view.noise_scale(ITEM_EMBEDDING)
         # Without noise the likelihood has no width; a sliver of the messages' own size stands for it.
@@ -50,6 +47,29 @@ class PACLikelihood(Attack):
         vectors = torch.where(better, ends[0][0], ends[1][0])
         votes = torch.where(better[:, 0], ends[0][1], ends[1][1])
         return VectorEstimate(vectors=facing(vectors, votes, messages.leaning) / abs(messages.factor))
+
+
+class PACCatalogue(PACLikelihood):
+    """Maximum likelihood, its sign chosen so that the vector dislikes most of the catalogue as the client its labels.
+
+    The labels are a sample of a few hundred items, nearly balanced where p is near 1/2, and the server has seen only
+    some of them. The honest item vectors are thousands, all known to the server, and a model that has learned to
+    predict mostly dislikes predicts them nearly everywhere: the sign that it would have to have is known before the
+    first interaction. It needs no majority of labels, so it would serve at p = 1/2 too.
+
+    Threat model: as of `PACLikelihood`, and that what a client leans to in its labels it leans to in the catalogue.
+    """
+
+    name = "pac-catalogue"
+    threat_model = dataclasses.replace(
+        PACLikelihood.threat_model,
+        knows=f"{PACLikelihood.threat_model.knows}; and that it leans over the catalogue as over its labels",
+    )
+
+    def run(self, view: ServerView, *, generator: torch.Generator) -> VectorEstimate:
+        vectors = super().run(view, generator=generator).vectors
+        votes = (vectors @ view.model[ITEM_EMBEDDING].double().T).sign().sum(1)
+        return VectorEstimate(vectors=facing(vectors, votes, messages_of(view).leaning))
 
 
 def _climb(messages: Messages, start: Tensor, variance: Tensor, iterations: int) -> tuple[Tensor, Tensor, Tensor]:

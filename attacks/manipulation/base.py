@@ -1,11 +1,14 @@
 """Adversarial data manipulation: what the server sends instead of the real features (RAIFLE, section III.C)."""
 
 import abc
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import torch
 from torch import Tensor
+
+from ranges import check_fields
 
 
 class Manipulation(abc.ABC):
@@ -16,6 +19,11 @@ class Manipulation(abc.ABC):
     """
 
     name: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        """Refuses impossible options."""
+        if dataclasses.is_dataclass(self):
+            check_fields(self)
 
     @abc.abstractmethod
     def features(

@@ -8,20 +8,23 @@ the codes of other lists never change a score: the code holds over the whole loc
 
 import itertools
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from attacks.base import ViewError
 from attacks.manipulation.base import Manipulation
+from protocol.rankers import HIDDEN, LINEAR, OUTPUT
+from protocol.view import ViewError
+from ranges import PositiveFloat
 
-LINEAR, HIDDEN, OUTPUT = "ranker.weight", "hidden.weight", "output.weight"
 _SWITCHED_ON = 0.05
 """Input of the hidden unit that carries a list."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class Codebook(Manipulation):
-    """Gives each list of a client a code of its own in directions that change no score.
+    """A code of its own for each list of a client, in directions that change no score.
 
     A linear ranker has F - 1 directions; lists share them out evenly, and where a list gets fewer than n - 1 its code
     is a random tight frame. A ranker of H hidden units has F - H directions for each unit: a list switches on one unit
@@ -31,24 +34,19 @@ class Codebook(Manipulation):
         norm: expected L2 norm of the whole update at learning rate `learning_rate`; twice the clients' clip norm makes
             clipping bind nearly always, so that all of the allowed energy is used (RAIFLE clips at 0.25).
         learning_rate: the clients' local learning rate.
+
+    Raises:
+        ViewError: the ranker leaves no direction for some list.
     """
 
     name = "codebook"
 
-    def __init__(self, *, norm: float = 0.5, learning_rate: float = 0.1) -> None:
-        if not norm > 0 or not learning_rate > 0:
-            raise ValueError(f"expected norm and learning_rate > 0, got {norm} and {learning_rate}")
-        self.norm = norm
-        self.learning_rate = learning_rate
+    norm: PositiveFloat = 0.5
+    learning_rate: PositiveFloat = 0.1
 
     def features(
         self, model: Mapping[str, Tensor], features: Tensor, mask: Tensor, *, generator: torch.Generator
     ) -> Tensor:
-        """See `Manipulation.features`.
-
-        Raises:
-            ViewError: the ranker leaves no direction for some list.
-        """
         sent = self._linear(model[LINEAR], mask, generator) if LINEAR in model else self._neural(model, mask, generator)
         return sent.to(features.dtype) * mask[..., None]
 

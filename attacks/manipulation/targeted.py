@@ -1,20 +1,52 @@
-"""Singling out clients in a secure aggregate: features that only the targets have (RAIFLE, section VII.B)."""
+"""Manipulation of some clients only: a few of each round, or the targets of a secure aggregate."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from attacks.base import ViewError
 from attacks.manipulation.base import Manipulation
-from attacks.manipulation.codebook import OUTPUT
+from protocol.rankers import OUTPUT
+from protocol.view import ViewError
+from ranges import NonNegativeInt
 
 Others = Literal["silenced", "honest"]
 
 
+@dataclass(frozen=True)
+class SomeClients(Manipulation):
+    """A manipulation of the first clients of every cohort, so that the model hardly suffers (RAIFLE, section VIII.A).
+
+    Args:
+        inner: what the manipulated clients get.
+        clients: how many of each cohort.
+    """
+
+    name = "some-clients"
+
+    inner: Manipulation
+    _: KW_ONLY
+    clients: NonNegativeInt
+
+    def features(
+        self, model: Mapping[str, Tensor], features: Tensor, mask: Tensor, *, generator: torch.Generator
+    ) -> Tensor:
+        """What a manipulated client gets."""
+        return self.inner.features(model, features, mask, generator=generator)
+
+    def of_cohort(
+        self, model: Mapping[str, Tensor], features: Tensor, mask: Tensor, *, generators: Sequence[torch.Generator]
+    ) -> Tensor:
+        few = slice(0, self.clients)
+        sent = self.inner.of_cohort(model, features[few], mask[few], generators=generators[few])
+        return torch.cat([sent, features[self.clients :]])
+
+
+@dataclass(frozen=True)
 class Targeted(Manipulation):
-    """Gives each target of an aggregate a block of features of its own.
+    """A block of features for each target of an aggregate, that no other client has (RAIFLE, section VII.B).
 
     What a client does not have of a feature, it cannot say in the weights that read it: the aggregate's sum holds the
     target's update in its block, untouched by the others where they are silenced there.
@@ -30,23 +62,19 @@ class Targeted(Manipulation):
 
     name = "targeted"
 
-    def __init__(
-        self,
-        inner: Manipulation,
-        *,
-        participants: int,
-        targets: int = 1,
-        share: float = 1.0,
-        others: Others = "silenced",
-    ) -> None:
-        if not 1 <= targets <= participants or not 0 < share <= 1:
+    inner: Manipulation
+    _: KW_ONLY
+    participants: int
+    targets: int = 1
+    share: float = 1.0
+    others: Others = "silenced"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 1 <= self.targets <= self.participants or not 0 < self.share <= 1:
             raise ValueError(
-                f"expected 1 to participants targets and a share in (0, 1], got {targets} of {participants} and {share}"
+                f"expected 1 to {self.participants} targets and a share in (0, 1], got {self.targets} and {self.share}"
             )
-        self.inner = inner
-        self.participants, self.targets = participants, targets
-        self.share = share
-        self.others: Others = others
 
     def features(
         self, model: Mapping[str, Tensor], features: Tensor, mask: Tensor, *, generator: torch.Generator
@@ -58,7 +86,6 @@ class Targeted(Manipulation):
     def of_cohort(
         self, model: Mapping[str, Tensor], features: Tensor, mask: Tensor, *, generators: Sequence[torch.Generator]
     ) -> Tensor:
-        """See `Manipulation.of_cohort`."""
         blocks = self._blocks(features.shape[-1])
         sent = features.clone()
         if self.others == "silenced":

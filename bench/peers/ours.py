@@ -9,7 +9,6 @@ from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor, nn
 
-from attacks.base import ITEM_EMBEDDING
 from bench.peers.networks import ImageNetwork, empty_network, network_of, weights_of
 from bench.peers.protocol import Host, Job, job_folder
 from datamodules.base import FederatedDataModule
@@ -20,6 +19,7 @@ from modules.fncf import FNCF
 from modules.local_hyperparameters import LocalTraining
 from modules.recommendation import USER_EMBEDDING
 from modules.server import ServerOptimizer
+from protocol.view import ITEM_EMBEDDING
 
 
 class JobData(FederatedDataModule):

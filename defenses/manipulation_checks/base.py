@@ -9,7 +9,7 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor
 
-from errors import InputError
+from protocol.errors import InputError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class Received:
             raise InputError(
                 expected="features (C, Q, L, F) and mask (C, Q, L)",
                 found=f"{tuple(self.features.shape)} and {tuple(self.mask.shape)}",
-                way_out="Arrange a recording's view with attacks.interactions.lists.ranked_lists.",
+                way_out="Arrange a recording's view with attacks.ranking.lists.ranked_lists.",
             )
 
     def of(self, clients: Tensor) -> "Received":

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from attacks.interactions.list_update import ranker_outputs, stack_model
 from defenses.manipulation_checks.base import Check, Received
+from protocol.rankers import ranker_outputs, stack_model
 
 _LEAST = 1e-6
 """Spread beside the usual one below which all spreads are alike: rounding."""

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from torchvision.models.resnet import BasicBlock, ResNet
 from torchvision.models.vgg import cfgs, make_layers
 
-from errors import InputError
 from modules.nets.batch_norm import BatchNorm
 from modules.nets.dropout import Dropout
+from protocol.errors import InputError
 
 NetworkName = Literal["two-convolutions", "three-modules", "four-modules", "resnet18", "vgg16"]
 Activation = Literal["relu", "leaky-relu", "gelu", "sigmoid", "tanh"]

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from datamodules.image_set import Crop
-from errors import InputError
+from protocol.errors import InputError
 
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """Of ImageNet's pixels, as nearly all networks take them."""

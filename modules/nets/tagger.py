@@ -10,8 +10,8 @@ from safetensors.torch import load_file
 from timm.layers import BatchNormAct2d
 from torch import Tensor, nn
 
-from errors import InputError
 from modules.nets.batch_norm import BatchNorm
+from protocol.errors import InputError
 
 HEAD = "classifier"
 """Name of the last layer in timm's MobileNets."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from errors import InputError
+from protocol.errors import InputError
 
 TextTaskName = Literal["next-word", "rating"]
 

@@ -10,12 +10,13 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import CSVLogger
 
 from attacks.composition.decaf import Decaf
-from attacks.interactions.chance import Chance
-from attacks.interactions.direction import Direction
+from attacks.interactions.baselines import Chance
+from attacks.recommendation.item_deltas import Direction
 from callbacks.audit import Audit
 from callbacks.delta_recorder import DeltaRecorder
-from errors import InputError
-from reports.results import Run
+from evaluation.scores import records
+from protocol.errors import InputError
+from reports.run import Run
 from tests import toys
 
 
@@ -49,11 +50,11 @@ def train(folder: Path, audit: Callback, *, validations: int = 0, record: bool =
 
 def test_the_end_of_a_training_is_attacked(tmp_path: Path) -> None:
     logged = train(tmp_path, Audit(attacks=[Direction(), Chance()]))
-    results = {(r.attack, r.metric): r for r in Run.read(tmp_path / "results.json").results}
-    assert logged["audit/direction/auc"] == [pytest.approx(results["direction", "auc"].mean)]
-    assert results["direction", "auc"].n == 24
-    assert results["direction", "auc"].ci95[0] > 0.9
-    low, high = results["chance", "auc"].ci95
+    results = {(r["attack"], r["metric"]): r for r in records(Run.read(tmp_path / "results.json").results)}
+    assert logged["audit/direction/auc"] == [pytest.approx(results["direction", "auc"]["mean"])]
+    assert results["direction", "auc"]["n"] == 24
+    assert results["direction", "auc"]["low"] > 0.9
+    low, high = (results["chance", "auc"][end] for end in ("low", "high"))
     assert low < 0.5 < high
     assert (tmp_path / "report.html").exists()
 
@@ -66,7 +67,7 @@ def test_every_validation_attacks_the_newest_round(tmp_path: Path) -> None:
 
 def test_only_so_many_victims(tmp_path: Path) -> None:
     train(tmp_path, Audit(attacks=[Direction()], victims=5))
-    assert {r.n for r in Run.read(tmp_path / "results.json").results} == {5}
+    assert set(Run.read(tmp_path / "results.json").results["n"]) == {5}
 
 
 class Stops(Callback):

@@ -13,14 +13,14 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from attacks.base import ITEM_EMBEDDING
 from callbacks.delta_recorder import DeltaRecorder
 from datamodules import recording_format
 from datamodules.cohort import Cohort
 from datamodules.deltas import Recording
-from datamodules.keys import KEY_VARIABLE, generator_for
 from defenses.local_dp import LocalDP
-from errors import InputError
+from protocol.errors import InputError
+from protocol.seeding import KEY_VARIABLE, generator_for
+from protocol.view import ITEM_EMBEDDING
 from tests.callbacks.toy import Rounds, Toy
 from tests.toys import train
 

@@ -12,14 +12,14 @@ from dp_accounting import pld, rdp
 from lightning import Trainer
 from torch import Tensor
 
-from attacks.interactions.list_prior_only import PriorOnly
+from attacks.ranking.priors import PriorOnly
 from callbacks.privacy_budget import PrivacyBudget, composed_epsilon, uncovered_parameters
 from defenses.base import Defense
-from defenses.guardrail import Guardrail
 from defenses.local_dp import LocalDP
 from defenses.secure_sum import SecureSum
 from defenses.update_l1 import UpdateL1
-from errors import InputError
+from evaluation.guardrail import Guardrail
+from protocol.errors import InputError
 from tests.callbacks.toy import Toy, rounds
 from tests.modules.test_fpdgd import ranker, source
 

@@ -128,7 +128,7 @@ def test_an_array_of_attacks_fills_a_table(slurm: Cluster, tmp_path: Path) -> No
     def reproduce(folder: Path) -> pd.DataFrame:
         line = [sys.executable, "attack.py", "reproduce", str(table), "--jobs", "1", "--out", str(folder)]
         subprocess.run(line, cwd=CHECKOUT, check=True, capture_output=True, timeout=240)
-        return pd.read_csv(folder / "victims.csv").drop(columns="seconds")
+        return pd.read_csv(folder / "scores.csv").drop(columns="seconds")
 
     together = reproduce(out)
     assert {path: path.stat().st_mtime_ns for path in done} == done

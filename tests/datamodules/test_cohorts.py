@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from attacks.base import ITEM_EMBEDDING
-from errors import InputError
+from protocol.errors import InputError
+from protocol.view import ITEM_EMBEDDING
 from tests.toys import data
 
 

@@ -18,7 +18,7 @@ import torchvision
 from datamodules.cifar10 import CIFAR10
 from datamodules.download import Archive, fetch_archive
 from datamodules.mnist import MNIST
-from errors import InputError
+from protocol.errors import InputError
 from tests.datamodules import image_trees as trees
 
 CHECKOUT = Path(__file__).parents[2]

@@ -18,8 +18,8 @@ from torchvision.transforms._presets import ImageClassification
 
 from datamodules.image_set import Crop, GeneratedImages, StoredImages
 from datamodules.imagenet import ImageNet
-from errors import InputError
 from modules.nets.feature_extractor import FeatureExtractor, Transform
+from protocol.errors import InputError
 from tests.datamodules import image_trees as trees
 
 REAL = Path(os.environ.get("FEDLEAK_DATA", Path(__file__).parents[2].parent / "shared" / "data"))

@@ -22,10 +22,10 @@ from datamodules.fer import FER
 from datamodules.mnist import MNIST, FashionMNIST
 from datamodules.skin_cancer import SkinCancer
 from datamodules.synthetic_images import SyntheticImages
-from errors import InputError
 from modules.classification import ClassificationTask
 from modules.local_hyperparameters import LocalTraining
 from modules.local_training import train_clients
+from protocol.errors import InputError
 from tests.datamodules import image_trees as trees
 
 REAL = Path(os.environ.get("FEDLEAK_DATA", Path(__file__).parents[2].parent / "shared" / "data"))

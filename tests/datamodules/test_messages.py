@@ -6,18 +6,20 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from attacks.deanonymization.messages import USERS
 from callbacks.delta_recorder import DeltaRecorder
 from datamodules.deltas import Recording
-from datamodules.messages import joined_view, message_users
-from datamodules.recording_format import AUXILIARY, append_journal, shard_name, write_shard
+from datamodules.messages import joined_view
+from datamodules.prior_knowledge import PSEUDONYMS
+from datamodules.recording_format import append_journal, shard_name, write_shard
 from datamodules.synthetic_posts import SyntheticPosts
-from errors import InputError
+from evaluation.message_selection import message_truth
 from experiments.recorded_cell import cell_trainer
 from modules.local_hyperparameters import LocalTraining
 from modules.nets.text import TextNetwork
 from modules.registry import learner_from
 from modules.text_model import FederatedText
+from protocol.errors import InputError
+from protocol.view import USERS
 from tests import toys
 
 
@@ -39,11 +41,11 @@ def test_messages_are_joined_and_their_users_are_known_apart(tmp_path: Path) -> 
     clients = torch.cat([data.participants(number) for number in range(4)])
     users = data.client_users[clients]
     known = data.client_known[clients]
-    assert torch.equal(message_users(recording, view).sort().values, users[~known].sort().values)
-    assert torch.equal(view.known.auxiliary[USERS], message_users(recording, view.known))
+    assert torch.equal(message_truth(recording, view)["user"].sort().values, users[~known].sort().values)
+    assert torch.equal(view.known.priors[USERS], message_truth(recording, view)["known_user"])
     # A device keeps its pseudonym, which says nothing of its number.
     names: dict[int, int] = {}
-    for name, user in zip(view.pseudonyms.tolist(), message_users(recording, view).tolist(), strict=True):
+    for name, user in zip(view.pseudonyms.tolist(), message_truth(recording, view)["user"].tolist(), strict=True):
         assert names.setdefault(name, user) == user
     assert min(names) > 10**6
     assert view.auxiliary["prior_features"].shape[0] == len(view.auxiliary["prior_users"])
@@ -111,6 +113,6 @@ def test_a_pseudonym_that_repeats_in_a_round_is_refused(tmp_path: Path) -> None:
 
 def test_a_recording_without_known_devices_is_refused(tmp_path: Path) -> None:
     toys.train(tmp_path, rounds=1)
-    assert not (tmp_path / "deltas" / AUXILIARY).exists()
+    assert PSEUDONYMS not in Recording(tmp_path / "deltas").auxiliary()
     with pytest.raises(InputError, match="devices of its own"):
         joined_view(Recording(tmp_path / "deltas"))

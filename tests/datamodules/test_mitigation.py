@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from datamodules.background_modes import background_modes
-from datamodules.keys import generator_for
 from datamodules.mitigation import Mitigation, mixed_in
 from datamodules.synthetic_posts import SyntheticPosts, synthetic_posts
-from errors import InputError
+from protocol.errors import InputError
+from protocol.seeding import generator_for
 
 OWN, CROWD = torch.arange(40), torch.arange(100, 200)
 

@@ -18,7 +18,7 @@ from datamodules.posts import UserFilter
 from datamodules.priors import Devices
 from datamodules.profiles import Profile
 from datamodules.tagged_photos import frequent_tags, tag_table
-from errors import InputError
+from protocol.errors import InputError
 from tests.datamodules.owned_files import write_open_images, write_pipa
 
 REAL = Path(os.environ.get("FEDLEAK_DATA", Path(__file__).parents[2].parent / "shared" / "data"))

@@ -22,7 +22,7 @@ from datamodules.sentences import sentences_of, words_of
 from datamodules.text_examples import TextOptions
 from datamodules.vocabulary import Vocabulary
 from datamodules.yelp import Yelp
-from errors import InputError
+from protocol.errors import InputError
 from tests.datamodules.owned_files import (
     posts,
     reviews,

@@ -8,10 +8,10 @@ from torch import Tensor
 
 from datamodules.client_split import ClientSplit, split_clients
 from datamodules.composition import composition_counts, decaf_composition, decaf_compositions
-from datamodules.keys import generator_for
 from datamodules.partition import deal_by_counts, deal_dirichlet, deal_evenly, deal_shards, dirichlet_table
 from datamodules.pool import Pool, hold_back, shuffled_pool, split_off
-from errors import InputError
+from protocol.errors import InputError
+from protocol.seeding import generator_for
 
 NAMES = ("ant", "bee", "cow", "dog")
 

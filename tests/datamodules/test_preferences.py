@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from attacks.base import ITEM_EMBEDDING
 from datamodules.movielens import MovieLens
 from datamodules.synthetic import SyntheticRecommender
-from errors import InputError
+from protocol.errors import InputError
+from protocol.view import ITEM_EMBEDDING
 from tests.datamodules.test_ratings import REAL
 
 # user, item, stars, time: user 1 likes 10, 30; user 2 likes nothing; user 3 likes 20, 40 and dislikes 10, rated last.

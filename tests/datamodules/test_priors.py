@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from datamodules.keys import generator_for
 from datamodules.open_world import HOLDOUT, SEEN, UNSEEN, OpenWorld
 from datamodules.owned_examples import UNDATED, OwnedExamples
 from datamodules.priors import Devices, DeviceSplit, split_devices, without_poor_users
 from datamodules.profiles import Profile, profile_fit
 from datamodules.units import in_order
-from errors import InputError
+from protocol.errors import InputError
+from protocol.seeding import generator_for
 
 DAY = datetime.date(2004, 8, 2).toordinal()
 

@@ -16,7 +16,7 @@ from datamodules.mslr import MSLR
 from datamodules.ranking import RankingDataModule
 from datamodules.standardise import column_statistics, standardise_
 from datamodules.synthetic_ranking import SyntheticRanking
-from errors import InputError
+from protocol.errors import InputError
 from tests.datamodules.ranking_files import documents, text, write, write_letor
 
 REAL = Path(os.environ.get("FEDLEAK_DATA", Path(__file__).parents[2].parent / "shared" / "data"))

@@ -9,7 +9,7 @@ import pytest
 from datamodules.movielens import MovieLens
 from datamodules.recommendation import RecommenderDataModule
 from datamodules.steam import Steam
-from errors import InputError
+from protocol.errors import InputError
 
 REAL = Path(os.environ.get("FEDLEAK_DATA", Path(__file__).parents[2].parent / "shared" / "data"))
 LINES = [f"{user}\t{item}\t3\t{100 * user + item}" for user in range(1, 5) for item in range(user, user + 4)]

@@ -21,7 +21,7 @@ from datamodules.pipa_files import read_pipa
 from datamodules.sent140 import read_sent140
 from datamodules.steam import Steam
 from datamodules.text_rows import Unparsable, parse_json, read_csv
-from errors import InputError
+from protocol.errors import InputError
 from tests.datamodules import owned_files
 from tests.datamodules.image_trees import fer_rows, fer_tree, write_fer_csv, write_zip
 from tests.datamodules.test_ratings import LINES, movielens

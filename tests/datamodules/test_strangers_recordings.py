@@ -14,8 +14,8 @@ import attack
 from datamodules.deltas import Recording
 from datamodules.messages import joined_view
 from datamodules.shard_files import ShardFiles
-from errors import InputError
 from modules.registry import learner_from
+from protocol.errors import InputError
 from tests.fuzz.recordings import SEEN, TRUTH, recording, with_manifest, with_tensor, with_tensors, without, write_tree
 
 NAN = float("nan")

@@ -5,7 +5,7 @@ import torch
 
 from datamodules.owned_examples import OwnedExamples
 from datamodules.synthetic_posts import synthetic_posts
-from errors import InputError
+from protocol.errors import InputError
 
 
 def frequencies(posts: OwnedExamples, chosen: torch.Tensor) -> torch.Tensor:

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from attacks.base import Release
-from datamodules.keys import generator_for
 from defenses.base import Update
 from defenses.device_noise import DeviceNoise
-from errors import InputError
+from protocol.errors import InputError
+from protocol.seeding import generator_for
+from protocol.view import Release
 
 
 def protected(noise: DeviceNoise) -> Update:

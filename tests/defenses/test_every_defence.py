@@ -15,22 +15,22 @@ from lightning import Trainer
 from torch import Tensor
 
 import defenses
-from attacks.base import ITEM_EMBEDDING
-from attacks.interactions.direction import Direction
-from attacks.interactions.list_prior_only import PriorOnly
+from attacks.ranking.priors import PriorOnly
+from attacks.recommendation.item_deltas import Direction
 from datamodules.synthetic import SyntheticRecommender
 from datamodules.synthetic_ranking import SyntheticRanking
 from defenses.base import Defense, Update, hold_back
 from defenses.device_noise import DeviceNoise
-from defenses.guardrail import Guardrail
 from defenses.local_dp import LocalDP
 from defenses.refusal import RefuseProbes
 from defenses.row_noise import RowNoise
 from defenses.secure_aggregation import SecureAggregation
 from defenses.secure_sum import SecureSum
 from defenses.update_l1 import UpdateL1
-from errors import InputError
+from evaluation.guardrail import Guardrail
 from modules.federated import FederatedModule, RoundRecord
+from protocol.errors import InputError
+from protocol.view import ITEM_EMBEDDING
 from tests import toys
 from tests.modules import test_fpdgd as rankings
 
@@ -60,11 +60,12 @@ CHANGES: dict[type[Defense], set[str]] = {LocalDP: {"deltas", "background_scale"
 
 
 def found() -> set[type[Defense]]:
-    """Every defence that a module of the package defines."""
+    """Every defence that a module of the package defines, and the guardrail, which runs attacks."""
     names = [module.name for module in pkgutil.iter_modules(defenses.__path__, "defenses.")]
+    names.append("evaluation.guardrail")
     members = itertools.chain.from_iterable(vars(importlib.import_module(name)).values() for name in names)
     kinds = {kind for kind in members if isinstance(kind, type) and issubclass(kind, Defense)}
-    return {kind for kind in kinds - {Defense} if kind.__module__.startswith("defenses.")}
+    return {kind for kind in kinds - {Defense} if kind.__module__ in names}
 
 
 KINDS = sorted(found(), key=lambda kind: kind.__name__)

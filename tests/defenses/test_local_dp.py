@@ -10,11 +10,11 @@ import torch
 from diffprivlib.mechanisms import GaussianAnalytic
 from scipy import stats
 
-from attacks.base import Release
-from datamodules.keys import generator_for
 from defenses.base import Update
 from defenses.local_dp import LocalDP, clip_factors, gaussian_scale
-from errors import InputError
+from protocol.errors import InputError
+from protocol.seeding import generator_for
+from protocol.view import Release
 
 ITEMS = "item_embedding.weight"
 

@@ -8,10 +8,8 @@ import torch
 from scipy import stats
 
 from attacks.manipulation.base import Manipulation
-from attacks.manipulation.codebook import LINEAR, Codebook
-from attacks.manipulation.fingerprint import Fingerprint
-from attacks.manipulation.noise import NoiseInjection
-from attacks.manipulation.permutation import Permutation
+from attacks.manipulation.codebook import Codebook
+from attacks.manipulation.direct import Fingerprint, NoiseInjection, Permutation
 from defenses.manipulation_checks.base import Received, threshold
 from defenses.manipulation_checks.constant_columns import constant_share
 from defenses.manipulation_checks.correlation import list_correlations
@@ -19,7 +17,8 @@ from defenses.manipulation_checks.distribution import Distribution, kolmogorov_s
 from defenses.manipulation_checks.entropy import Entropy, column_entropy
 from defenses.manipulation_checks.equal_scores import score_spread
 from defenses.manipulation_checks.registry import CHECKS
-from errors import InputError
+from protocol.errors import InputError
+from protocol.rankers import LINEAR
 
 FEATURES = 30
 

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from datamodules.keys import generator_for
 from defenses.probe_check import ProbeCheck
-from errors import InputError
+from protocol.errors import InputError
+from protocol.seeding import generator_for
 
 CHECK = ProbeCheck()
 

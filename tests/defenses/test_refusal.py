@@ -6,12 +6,12 @@ import torch
 from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
 
-from attacks.base import ITEM_EMBEDDING
-from datamodules.keys import generator_for
 from datamodules.synthetic import SyntheticRecommender
 from defenses.refusal import RefuseProbes
 from modules.mf import FederatedMF
 from modules.recommendation import USER_EMBEDDING
+from protocol.seeding import generator_for
+from protocol.view import ITEM_EMBEDDING
 
 
 def table(purpose: str = "honest-table") -> torch.Tensor:

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from attacks.base import ITEM_EMBEDDING
-from datamodules.keys import generator_for
 from defenses.base import Update
 from defenses.row_noise import RowNoise
-from errors import InputError
+from protocol.errors import InputError
+from protocol.seeding import generator_for
+from protocol.view import ITEM_EMBEDDING
 
 
 def test_only_changed_rows_are_noised_and_with_the_scale_that_is_public() -> None:

@@ -5,7 +5,7 @@ import torch
 
 from defenses.base import Update
 from defenses.secure_aggregation import SecureAggregation
-from errors import InputError
+from protocol.errors import InputError
 
 
 def test_noise_of_the_others_adds_up() -> None:

@@ -7,7 +7,7 @@ import torch
 
 from defenses.base import Update
 from defenses.secure_sum import SecureSum
-from errors import InputError
+from protocol.errors import InputError
 from tests.modules.test_fpdgd import ranker, record, source
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from defenses.update_l1 import UpdateL1
-from errors import InputError
+from protocol.errors import InputError
 
 ITEMS = "item_embedding.weight"
 

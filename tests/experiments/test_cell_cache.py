@@ -7,16 +7,20 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import torch
 
 import attack
+from evaluation.runner import Evaluation
+from evaluation.scores import Line, concat, score_table, with_setting
 from experiments import read_experiment
 from experiments.base import Choice
 from experiments.cell_cache import Finished, StaleError, Stamp, read_cell, resolved, write_cell
+from protocol.errors import InputError
 from reports import provenance
-from reports.evaluation import Evaluation
-from reports.results import Profile, Run, VictimRow
+from reports.run import Run
+from tests.experiments.tables import read
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 STAMP = Stamp("table", "data", "code", "packages")
@@ -32,11 +36,28 @@ small_clients: {synthetic: CLIENTS}
 
 
 def finished() -> Finished:
-    row = VictimRow("direction", {"data": "d", "epsilon": "inf"}, 0, 1, 2**62, 5, 2, "auc", 0.1 + 0.2, 1e-9, person=3)
-    unknown = dataclasses.replace(row, value=math.nan, person=None)
-    profile = Profile("decaf", {"data": "d"}, 0, 1, 7, [[0.5, 0.25, math.nan, math.nan]])
-    evaluation = Evaluation([row, unknown], {"direction": torch.tensor([0.0, 1.0])}, {"imia": "no"}, [("c", "<svg>")])
-    evaluation.profiles.append(profile)
+    setting = {"data": "d", "epsilon": "inf", "rounds": 3, "level": 0.5}
+    known = score_table(
+        "direction",
+        {"auc": [0.1 + 0.2, math.nan], "f1": [1, 0]},
+        setting=setting,
+        seed=0,
+        round=1,
+        victims=[2**62, 2**62 + 1],
+        people=[3, 4],
+        items=[5, 6],
+        seconds=1e-9,
+    )
+    other = score_table("bound", {"bits": [1]}, setting={"data": "d", "rounds": 1, "noisy": True}, seed=1, victims=[0])
+    profiles = pd.DataFrame({"victim": [7], "true": [0.5], "low": [math.nan], "attack": ["decaf"]})
+    evaluation = Evaluation(
+        scores=concat([known, other]),
+        lines={"direction": Line(role="ours", family="recommendation", active=True)},
+        roc={"direction": (torch.tensor([0.0, 1.0], dtype=torch.float64), 2)},
+        missing={"imia": "no"},
+        figures=[("c", "<svg>")],
+        profiles=with_setting(profiles, data="d", round=2),
+    )
     return Finished(evaluation, {"train": 1.5, "attack": 2.5})
 
 
@@ -48,10 +69,19 @@ def test_a_cell_is_read_back_as_it_was(tmp_path: Path) -> None:
     assert back is not None
     assert back.read_back
     assert back.seconds == {"train": 1.5, "attack": 2.5}
-    assert back.evaluation.rows[0] == finished().evaluation.rows[0]
-    assert math.isnan(back.evaluation.rows[1].value)
-    assert back.evaluation.figures == [("c", "<svg>")]
-    assert repr(back.evaluation.profiles) == repr(finished().evaluation.profiles)
+    written = finished().evaluation
+    pd.testing.assert_frame_equal(back.evaluation.scores, written.scores)
+    pd.testing.assert_frame_equal(back.evaluation.profiles, written.profiles)
+    kept = [back.evaluation.scores[f"setting.{key}"].tolist() for key in ("rounds", "level", "epsilon", "noisy")]
+    assert repr(kept) == repr([[3] * 4 + [1], [0.5] * 4 + [None], ["inf"] * 4 + [None], [None] * 4 + [True]])
+    assert back.evaluation.lines == written.lines
+    assert repr(back.evaluation.roc) == repr(written.roc)
+    assert (back.evaluation.missing, back.evaluation.figures) == (written.missing, written.figures)
+    empty = Finished(Evaluation(), {"train": 0.0, "attack": 0.0})
+    write_cell(path, STAMP, empty)
+    again = read_cell(path, STAMP)
+    assert again is not None
+    pd.testing.assert_frame_equal(again.evaluation.scores, empty.evaluation.scores)
 
 
 @pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(Stamp)])
@@ -81,7 +111,7 @@ def test_a_damaged_file_is_neither_believed_nor_a_traceback(tmp_path: Path) -> N
         assert repr(back) == repr(intact)  # the byte was the same, or of the commit
 
 
-@pytest.mark.parametrize("content", ["", "null", "[]", "{}", '{"format": 2}', '{"rows": []}', "[" * 100_000])
+@pytest.mark.parametrize("content", ["", "null", "[]", "{}", '{"format": 3}', '{"rows": []}', "[" * 100_000])
 def test_a_stranger_s_file_is_run_again(tmp_path: Path, content: str) -> None:
     (tmp_path / "cell.json").write_text(content)
     with pytest.raises(StaleError, match="damaged, or another version's"):
@@ -146,24 +176,50 @@ def test_a_changed_table_is_run_again_and_the_results_say_what_was_read_back(
 ) -> None:
     table, out = tmp_path / "t.yaml", tmp_path / "out"
 
-    def reproduce(text: str) -> tuple[Run, str]:
+    def reproduce(text: str) -> tuple[list[str], dict[tuple[str, int], float], str]:
         table.write_text(text)
         assert attack.main(["reproduce", str(table), "--out", str(out), "--jobs", "1"]) == 0
-        return Run.read(out / "results.json"), capsys.readouterr().err
+        means = {(r.attack, r.n): r.mean for r in read(out)}
+        return Run.read(out / "results.json").read_back, means, capsys.readouterr().err
 
-    first, _ = reproduce(filled("chance: {}", 6))
-    assert {(r.attack, r.n) for r in first.results} == {("chance", 6)}
-    assert first.read_back == []
-    second, said = reproduce(filled("row-norm: {}, direction: {}", 9))
-    assert {(r.attack, r.n) for r in second.results} == {("row-norm", 9), ("direction", 9)}
+    read_back, means, _ = reproduce(filled("chance: {}", 6))
+    assert (read_back, set(means)) == ([], {("chance", 6)})
+    _, second, said = reproduce(filled("row-norm: {}, direction: {}", 9))
+    assert second.keys() == {("row-norm", 9), ("direction", 9)}
     assert "run again, because its table changed since" in said
-    third, said = reproduce(filled("row-norm: {}, direction: {}", 9))
-    assert third.results == second.results
+    read_back, third, said = reproduce(filled("row-norm: {}, direction: {}", 9))
     (cell,) = (out / "cells").iterdir()
-    assert third.read_back == [cell.name]
+    assert (read_back, third) == ([cell.name], second)
     assert f"{cell.name}: read back" in said
     (cell / "cell.json").write_text((cell / "cell.json").read_text().replace("direction", "directiom"))
-    fourth, said = reproduce(filled("row-norm: {}, direction: {}", 9))
-    assert [(r.attack, r.mean) for r in fourth.results] == [(r.attack, r.mean) for r in second.results]
-    assert fourth.read_back == []
+    read_back, fourth, said = reproduce(filled("row-norm: {}, direction: {}", 9))
+    assert (read_back, fourth) == ([], second)
     assert "is damaged" in said
+
+
+OUTSIDE = """
+from attacks.interactions import Chance
+
+class Mine(Chance):
+    \"\"\"Guesses.\"\"\"
+    name = "mine"
+"""
+
+
+def test_an_attack_from_elsewhere_runs_by_its_class_path_and_its_source_is_in_the_stamp(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my_outside_attack.py").write_text(OUTSIDE)
+    monkeypatch.syspath_prepend(tmp_path)
+    cell = cell_of(filled("my_outside_attack.Mine: {}"), tmp_path)
+    evaluation, _ = cell.evaluate(tmp_path)
+    assert set(evaluation.scores["attack"]) == {"mine"}
+    before = Stamp.of(cell, {})
+    (tmp_path / "my_outside_attack.py").write_text(OUTSIDE + "# changed\n")
+    assert before.changed(dataclasses.asdict(Stamp.of(cell, {}))) == ["code"]
+
+
+@pytest.mark.parametrize("name", ["directoin", "pac", "my_package.NoAttack", "recommendation/nothing"])
+def test_an_attack_that_is_not_there_is_one_message(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InputError, match=name.rpartition("/")[2].rpartition(".")[0] or name):
+        cell_of(filled(f"{name}: {{}}"), tmp_path)

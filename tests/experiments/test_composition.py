@@ -9,16 +9,16 @@ import torch
 
 import attack
 import train
-from attacks.composition.corrected import UniformCorrected
+from attacks.composition.baselines import UniformCorrected
 from experiments import read_experiment
 from experiments.base import Choice
 from experiments.global_model import RECORDED
 from experiments.global_model import UNRECORDED as UNRECORDED_MODEL
 from modules.local_hyperparameters import LocalTraining
-from reports.papers import paper_value
-from reports.results import Run
-from tests.attacks.test_composition_attacks import estimate
+from tests.attacks.composition.test_attacks import estimate
 from tests.composition_toys import views
+from tests.experiments import tables
+from tests.experiments.tables import paper_value, read
 
 TABLE = """
 kind: composition
@@ -40,13 +40,12 @@ UNRECORDED = TABLE.replace("accuracy]", "accuracy, round_seconds]").replace("rou
 def reproduce(folder: Path, examples: int = 72, together: bool = False) -> int:
     rounds = "all" if together else "last"
     text = TABLE.format(examples=examples, together=str(together).lower(), rounds=rounds)
-    (folder / "table.yaml").write_text(text)
-    return attack.main(["reproduce", str(folder / "table.yaml"), "--jobs", "1", "--out", str(folder / "out")])
+    return tables.reproduce(folder, text)
 
 
 def test_a_table_leaves_distances_compositions_and_a_figure_of_every_client(tmp_path: Path) -> None:
     assert reproduce(tmp_path) == 0
-    results = Run.read(tmp_path / "out" / "results.json").results
+    results = read(tmp_path / "out")
     found = {(r.attack, r.metric, r.setting["variant"], r.setting["round"]): r for r in results}
     for number in (1, 2):
         guess = found["random-guess", "l1", "paper-level", number]
@@ -58,7 +57,7 @@ def test_a_table_leaves_distances_compositions_and_a_figure_of_every_client(tmp_
     assert ("decaf", "coverage", "paper-level", 1) not in found
     lines = pd.read_csv(tmp_path / "out" / "compositions.csv")
     kept = lines[(lines["attack"] == "decaf-match") & (lines["round"] == 0)]
-    sums = kept.groupby(["setting", "victim"])[["true", "inferred"]].sum()
+    sums = kept.groupby(["setting.variant", "victim"])[["true", "inferred"]].sum()
     assert len(sums) == 20
     assert ((sums - 1).abs() < 1e-6).all().all()
     assert ((kept["low"] <= kept["inferred"] + 1e-9) & (kept["inferred"] <= kept["high"] + 1e-9)).all()
@@ -72,15 +71,14 @@ def test_a_table_leaves_distances_compositions_and_a_figure_of_every_client(tmp_
 
 def test_rounds_together_are_the_last_with_all_before(tmp_path: Path) -> None:
     assert reproduce(tmp_path, together=True) == 0
-    rounds = {r.setting["round"] for r in Run.read(tmp_path / "out" / "results.json").results}
+    rounds = {r.setting["round"] for r in read(tmp_path / "out")}
     assert rounds == {2}
 
 
 def test_recording_and_attacking_leave_the_global_model_as_it_would_be(tmp_path: Path) -> None:
     text = UNRECORDED.format(examples=72, together="false", rounds="last")
-    (tmp_path / "table.yaml").write_text(text)
-    assert attack.main(["reproduce", str(tmp_path / "table.yaml"), "--jobs", "1", "--out", str(tmp_path)]) == 0
-    results = Run.read(tmp_path / "results.json").results
+    assert tables.reproduce(tmp_path, text) == 0
+    results = read(tmp_path / "out")
     found = {(r.attack, r.metric, r.setting["variant"], r.setting["round"]): r for r in results}
     for variant in ("paper-level", "noisy"):
         for number in (1, 2):
@@ -111,22 +109,17 @@ def test_a_wrong_table_is_refused(
 ) -> None:
     assert old in TABLE
     text = TABLE.replace(old, new).format(examples=72, together="false", rounds="last")
-    (tmp_path / "table.yaml").write_text(text)
-    assert attack.main(["reproduce", str(tmp_path / "table.yaml"), "--jobs", "1", "--out", str(tmp_path)]) == 2
+    assert tables.reproduce(tmp_path, text) == 2
     assert message in capsys.readouterr().err
 
 
 def test_the_papers_means_stand_beside_its_own_tables_only() -> None:
     setting = {"data": "MNIST", "variant": "paper-level", "round": 1}
-    value = paper_value("decaf", "l1", setting)
-    assert value is not None
-    assert (round(value.value, 3), value.source) == (0.185, "Decaf Table III")
-    kept = paper_value("decaf", "l1", {**setting, "variant": "null-classes-kept"})
-    larger = paper_value("decaf", "l1", {**setting, "data": "cifar10", "variant": "vgg16"})
-    assert kept is not None
-    assert larger is not None
-    assert (round(kept.value, 3), kept.source) == (0.463, "Decaf Table XIV")
-    assert (round(larger.value, 3), larger.source) == (0.228, "Decaf Table XIII")
+    assert paper_value("decaf", "l1", setting) == (0.185, "Decaf Table III")
+    kept = {**setting, "variant": "null-classes-kept"}
+    assert paper_value("decaf", "l1", kept) == (0.463, "Decaf Table XIV")
+    larger = {**setting, "data": "cifar10", "variant": "vgg16"}
+    assert paper_value("decaf", "l1", larger) == (0.228, "Decaf Table XIII")
     assert paper_value("decaf", "l1", {**setting, "variant": "vgg16"}) is None
     assert paper_value("uniform-present", "l1", setting) is None
     assert paper_value("decaf", "l1", {**setting, "variant": "auxiliary-2"}) is None
@@ -155,5 +148,5 @@ def test_the_digits_are_trained_recorded_and_audited_without_a_download(
     status = train.run(["fit", "--config", config, "--trainer.default_root_dir", folder, "--trainer.max_steps", "1"])
     assert status == 0
     assert attack.main(["audit", "--deltas", f"{folder}/deltas", "--out", folder]) == 0
-    found = {(r.attack, r.metric): r.mean for r in Run.read(tmp_path / "results.json").results}
+    found = {(r.attack, r.metric): r.mean for r in read(tmp_path)}
     assert found["decaf-match", "l1"] < 0.5 * found["uniform-present", "l1"]

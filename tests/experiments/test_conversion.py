@@ -13,9 +13,9 @@ from torch import Tensor
 
 import attack
 from datamodules.deltas import Recording
-from errors import InputError
 from experiments.conversion import convert_dump
-from reports.results import Run
+from protocol.errors import InputError
+from tests.experiments.tables import read
 from tests.foreign_toys import changed_manifest, one_client, rewrite, view, write_dump
 
 
@@ -49,9 +49,9 @@ def test_a_converted_dump_is_audited_as_our_own_recording_is(tmp_path: Path) -> 
     manifest = write_dump(tmp_path / "dump", holds="models")
     assert attack.main(["convert", "--manifest", str(manifest), "--out", str(tmp_path / "run/deltas")]) == 0
     assert attack.main(["audit", "--deltas", str(tmp_path / "run/deltas")]) == 0
-    results = {(r.attack, r.metric): r for r in Run.read(tmp_path / "run/results.json").results}
+    results = {(r.attack, r.metric): r for r in read(tmp_path / "run")}
     assert results["decaf", "l1"].n == 10
-    assert results["decaf", "l1"].ci95[1] < results["uniform-present", "l1"].mean
+    assert results["decaf", "l1"].high < results["uniform-present", "l1"].mean
     manifest_content = json.loads((tmp_path / "run/deltas/manifest.json").read_text())
     assert manifest_content["config"]["converted_from"] == {"name": "another system", "version": "7"}
 
@@ -102,7 +102,7 @@ def test_rows_of_served_items_are_kept(tmp_path: Path, whole: bool) -> None:
     ]
     assert recording.truth(seen)["labels"].tolist() == [[1, 0, 0], [1, 0, 0]]
     assert attack.main(["audit", "--deltas", str(tmp_path / "out"), "--out", str(tmp_path / "audit")]) == 0
-    assert "row-norm" in {r.attack for r in Run.read(tmp_path / "audit/results.json").results}
+    assert "row-norm" in {r.attack for r in read(tmp_path / "audit")}
 
 
 def reversed_order(arrays: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -8,13 +8,12 @@ import pytest
 import attack
 import train
 from datamodules.owned import OwnedDataModule
+from evaluation.gate import FAILED
 from experiments import read_experiment
 from experiments.base import Choice
 from experiments.recorded_cell import RecordedCell
-from reports.deanonymization_values import deanonymization_values
-from reports.gate import FAILED
-from reports.papers import paper_value
-from reports.results import Run
+from tests.experiments.tables import Result, paper_value, read
+from tests.experiments.tables import reproduce as run_table
 
 TABLE = """
 kind: deanonymization
@@ -44,14 +43,13 @@ attacks:
 """
 
 
-def reproduce(folder: Path, text: str = TABLE, *options: str) -> int:
-    (folder / "table.yaml").write_text(text)
-    return attack.main(["reproduce", str(folder / "table.yaml"), "--jobs", "1", "--out", str(folder / "out"), *options])
+def reproduce(folder: Path, text: str = TABLE) -> int:
+    return run_table(folder, text)
 
 
 def test_a_table_leaves_names_utilities_and_a_curve(tmp_path: Path) -> None:
     assert reproduce(tmp_path) == 0
-    results = Run.read(tmp_path / "out" / "results.json").results
+    results = read(tmp_path / "out")
     found = {(r.attack, r.metric, json.dumps(r.setting, sort_keys=True)): r for r in results}
     plain = {"data": "synthetic-posts", "prior": "random", "mitigation": "none", "amount": 0}
     noisy = {**plain, "mitigation": "noise", "amount": 1}
@@ -70,7 +68,7 @@ def test_a_table_leaves_names_utilities_and_a_curve(tmp_path: Path) -> None:
     assert mean("reid-svm", "ap", {**plain, "known_messages": 1}) < mean("reid-svm", "ap", plain)
     assert mean("reid-svm", "ap", {**plain, "layer": "output"}) > 0.3
     page = (tmp_path / "out" / "report.html").read_text()
-    assert "whose device sent a message" in page
+    assert "the server can infer from" in page
     assert "Privacy and utility against reid-svm" in page
     again = (tmp_path / "out" / "results.json").read_text()
     assert reproduce(tmp_path) == 0  # cells are read back
@@ -83,7 +81,7 @@ def test_the_open_world_has_strangers(tmp_path: Path) -> None:
     text = text[: text.index("  - {setting: {prior: random, mitigation: noise")] + text[text.index("looks:") :]
     text = text.replace("attacks: [reid-svm]}", "attacks: [matching-fingerprint], pairs: anonymous}", 1)
     assert reproduce(tmp_path, text) == 0
-    results = Run.read(tmp_path / "out" / "results.json").results
+    results = read(tmp_path / "out")
     naming = next(r for r in results if r.attack == "reid-svm" and r.metric == "ap" and "layer" not in r.setting)
     # Seven users take part; the four of whom something is known, and one class of all strangers.
     assert naming.n == 5
@@ -121,24 +119,18 @@ def test_a_wrong_table_is_refused(
 
 
 def test_the_papers_numbers_stand_beside_its_own_settings_only() -> None:
-    values = deanonymization_values()
-    assert len(values[values["table"] == 3]) == 8 * 16
     chrono = {"data": "blog", "prior": "chrono"}
-    value = paper_value("reid-mlp", "times-chance", chrono)
-    assert value is not None
-    assert (value.value, value.source) == (25, "Deanonymization Table 3")
-    ours = paper_value("fingerprint", "ap", chrono)
-    assert ours is not None
-    assert ours.value == 0.448
-    matched = paper_value("matching-siamese", "ap", chrono)
-    assert matched is not None
-    assert matched.value == 0.919
-    layer = paper_value("reid-mlp", "ap", {"data": "blog", "prior": "random", "layer": "output"})
-    assert layer is not None
-    assert layer.value == 0.388
-    quality = paper_value("global-model", "top5", {"data": "blog", "prior": "random"})
-    assert quality is not None
-    assert quality.value == 0.2802
+    assert paper_value("reid-mlp", "times-chance", chrono) == (25, "Deanonymization Table 3")
+    layer = {"data": "blog", "prior": "random", "layer": "output"}
+    for name, metric, setting, value in (
+        ("fingerprint", "ap", chrono, 0.448),
+        ("matching-siamese", "ap", chrono, 0.919),
+        ("reid-mlp", "ap", layer, 0.388),
+        ("global-model", "top5", {"data": "blog", "prior": "random"}, 0.28),
+    ):
+        found = paper_value(name, metric, setting)
+        assert found is not None
+        assert found[0] == value
     assert paper_value("reid-mlp", "ap", {**chrono, "seen": 0.5}) is None
     assert paper_value("reid-mlp", "ap", {"data": "blog", "prior": "iid"}) is None
     assert paper_value("reid-mlp", "ap", {"data": "sent140", "prior": "random"}) is None
@@ -161,7 +153,7 @@ def test_every_seed_is_another_training_and_its_own_cell() -> None:
     assert len(set(keys)) == len(keys) == 9
 
 
-def analysed(folder: Path, analyses: str, devices: str = "", layers: str = "output.weight, lstm") -> Run:
+def analysed(folder: Path, analyses: str, devices: str = "", layers: str = "output.weight, lstm") -> list[Result]:
     text = TABLE[: TABLE.index("  - {setting: {prior: random, mitigation: noise")] + TABLE[TABLE.index("attacks:\n") :]
     text = text.replace("mitigation: none, amount: 0}, central: 1", f"}}{devices}").replace("random, }", "random}")
     # Every device of a profile is to take part at least once.
@@ -174,11 +166,11 @@ def analysed(folder: Path, analyses: str, devices: str = "", layers: str = "outp
     metrics = "ap, bias-correlation, bias-correlation-others, fit-rank, times-chance"
     text = text.replace("rounds: 1, parts: 2", "").replace("times-chance, ap, utility, top5, top1", metrics)
     assert reproduce(folder, text) == 0
-    return Run.read(folder / "out" / "results.json")
+    return read(folder / "out")
 
 
 def test_raw_sets_biases_and_maps_stand_beside(tmp_path: Path) -> None:
-    results = analysed(tmp_path, "raw-data, user-bias, maps").results
+    results = analysed(tmp_path, "raw-data, user-bias, maps")
     found = {(r.attack, r.metric, r.setting.get("examples_in_a_set")): r.mean for r in results}
     assert found["raw-examples", "ap", 1] < found["raw-examples", "ap", 16]
     assert found["raw-examples", "ap", 16] > 0.9
@@ -193,7 +185,7 @@ def test_raw_sets_biases_and_maps_stand_beside(tmp_path: Path) -> None:
 def test_devices_are_singled_out_by_a_profile(tmp_path: Path) -> None:
     profiles = ", ".join(f'{{name: word{n}, terms: ["{n}"]}}' for n in (5, 9, 12))
     devices = f", devices: {{prior: profile, profiles: [{profiles}]}}"
-    results = analysed(tmp_path, "profiles", devices, layers="output").results
+    results = analysed(tmp_path, "profiles", devices, layers="output")
     ranks = [r.mean for r in results if r.attack == "centred-svm" and r.metric == "fit-rank"]
     assert len(ranks) == 3
     assert sum(ranks) / 3 > 0.6
@@ -205,11 +197,11 @@ def test_generated_writers_are_trained_recorded_and_audited(tmp_path: Path) -> N
     folder = str(tmp_path)
     assert train.run(["fit", "--config", config, "--trainer.default_root_dir", folder]) == 0
     out = ["--deltas", f"{folder}/deltas", "--out", folder]
-    assert attack.main(["run", "--attack", "attacks.deanonymization.published.ReidSVM", *out]) == 0
-    alone = {r.metric: r.mean for r in Run.read(tmp_path / "results.json").results if r.attack == "reid-svm"}
+    assert attack.main(["run", "--attack", "attacks.deanonymization.reidentification.ReidSVM", *out]) == 0
+    alone = {r.metric: r.mean for r in read(tmp_path) if r.attack == "reid-svm"}
     assert alone["times-chance"] > 5
     assert attack.main(["audit", *out, "--gate", '{"ap": 0.5}']) == FAILED
-    found = {(r.attack, r.metric): r.mean for r in Run.read(tmp_path / "results.json").results}
+    found = {(r.attack, r.metric): r.mean for r in read(tmp_path)}
     assert found["reid-svm", "times-chance"] == alone["times-chance"]
     assert found["fingerprint-linked", "top5"] > 0.8
     assert found["matching-fingerprint", "ap"] > 0.8

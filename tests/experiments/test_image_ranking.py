@@ -6,15 +6,13 @@ import pytest
 import torch
 import yaml
 
-import attack
 from datamodules.drawn_features import natural_features
-from errors import InputError
 from experiments.base import Choice
 from experiments.drawn_features import DrawnFeatures
 from experiments.gallery import Gallery, Size, weights_of
 from experiments.image_ranking import ImageRanking
-from reports.papers import paper_value
-from reports.results import Run
+from protocol.errors import InputError
+from tests.experiments.tables import Result, paper_value, read, reproduce
 
 TABLE = """
 kind: image-ranking
@@ -56,23 +54,13 @@ item_sets: 2
 """
 
 
-def written(folder: Path, text: str) -> str:
-    path = folder / "table.yaml"
-    path.write_text(text)
-    return str(path)
-
-
-def run(folder: Path, text: str) -> Run:
-    command = ["reproduce", written(folder, text), "--out", str(folder / "out"), "--jobs", "1"]
-    assert attack.main(command) == 0
-    return Run.read(folder / "out/results.json")
+def run(folder: Path, text: str) -> list[Result]:
+    assert reproduce(folder, text) == 0
+    return read(folder / "out")
 
 
 def test_a_table_on_images_is_made_and_goes_on(tmp_path: Path) -> None:
-    found = {
-        (r.attack, r.metric, r.setting["manipulation"], r.setting.get("ranker")): r
-        for r in run(tmp_path, TABLE).results
-    }
+    found = {(r.attack, r.metric, r.setting["manipulation"], r.setting.get("ranker")): r for r in run(tmp_path, TABLE)}
     assert found["raifle-none", "auc", "none", "linear"].n == 8
     assert found["raifle", "auc", "noise", "linear"].n == 3
     assert found["affine-inversion", "auc", "noise", "linear"].mean > 0.9
@@ -89,7 +77,7 @@ def test_a_table_on_images_is_made_and_goes_on(tmp_path: Path) -> None:
     (tmp_path / "out/results.json").unlink()
     for cell in (tmp_path / "out/cells").rglob("cell.json"):
         cell.unlink()
-    again = run(tmp_path, TABLE).results
+    again = run(tmp_path, TABLE)
     assert [path.stat().st_mtime_ns for path in images] == made
     assert {r.mean for r in again} == {r.mean for r in found.values()}
 
@@ -98,20 +86,19 @@ def test_fewer_images_than_the_ratio_asks_for_is_one_message(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = TABLE.replace("ratios: [1]", "ratios: [4]").replace("[auc, loss-ratio, ssim, psnr, round-trip]", "[auc]")
-    assert attack.main(["reproduce", written(tmp_path, text), "--out", str(tmp_path / "o"), "--jobs", "1"]) == 2
+    assert reproduce(tmp_path, text) == 2
     assert "expected 32 items of 24 images" in capsys.readouterr().err
     text = TABLE.replace("images: 24", "images: 65")
-    assert attack.main(["reproduce", written(tmp_path, text), "--out", str(tmp_path / "p"), "--jobs", "1"]) == 2
+    assert reproduce(tmp_path, text) == 2
     assert "expected 65 images in synthetic-photos; found 64" in capsys.readouterr().err
 
 
 def test_a_table_on_drawn_features_is_made(tmp_path: Path) -> None:
-    results = {r.setting["epsilon"]: r for r in run(tmp_path, DRAWN).results}
+    results = {r.setting["epsilon"]: r for r in run(tmp_path, DRAWN)}
     assert results["inf"].n == 4
     assert results["inf"].mean > 0.99
     assert results[20].mean < 0.6
-    assert results["inf"].paper is not None
-    assert (results["inf"].paper.value, results["inf"].paper.source) == (1.0, "RAIFLE Table VIII")
+    assert (results["inf"].paper, results["inf"].source) == (1.0, "RAIFLE Table VIII")
 
 
 def test_real_features_are_drawn_as_described() -> None:
@@ -150,18 +137,13 @@ def test_the_papers_numbers_are_found() -> None:
         "epsilon": "inf",
         "manipulation": "noise",
     }
-    value = paper_value("affine-inversion", "auc", setting)
-    assert value is not None
-    assert (value.value, value.source) == (0.935, "RAIFLE Table VIII")
-    private = paper_value("raifle", "auc", {**setting, "epsilon": 500})
-    assert private is not None
-    assert (private.value, private.source) == (0.545, "RAIFLE Table XV")
+    assert paper_value("affine-inversion", "auc", setting) == (0.935, "RAIFLE Table VIII")
+    assert paper_value("raifle", "auc", {**setting, "epsilon": 500}) == (0.545, "RAIFLE Table XV")
     small = paper_value("raifle", "auc", {**setting, "features": 16, "weights": "random"})
     assert small is not None
-    assert small.source == "RAIFLE Table VIII, trained weights, all features"
-    likeness = paper_value("raifle", "psnr", {"data": "imagenet", "extractor": "resnet18", "manipulation": "noise"})
-    assert likeness is not None
-    assert (likeness.value, likeness.source) == (25.8, "RAIFLE Table XII")
+    assert small[1] == "RAIFLE Table VIII, trained weights, all features"
+    likeness = {"data": "imagenet", "extractor": "resnet18", "manipulation": "noise"}
+    assert paper_value("raifle", "psnr", likeness) == (25.8, "RAIFLE Table XII")
 
 
 @pytest.mark.parametrize(
@@ -178,7 +160,7 @@ def test_an_impossible_table_is_refused(
     tmp_path: Path, old: str, new: str, found: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert old in TABLE
-    assert attack.main(["reproduce", written(tmp_path, TABLE.replace(old, new))]) == 2
+    assert reproduce(tmp_path, TABLE.replace(old, new)) == 2
     assert found in capsys.readouterr().err
 
 

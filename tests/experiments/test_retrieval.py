@@ -6,12 +6,13 @@ import pytest
 import torch
 from scipy.stats import norm
 
-from attacks.base import EstimateError, MembershipEstimate, ServerView, ViewError
-from attacks.interactions.membership_fingerprint import RetrievalFingerprint, log_likelihood_ratio
-from attacks.manipulation.marked import MarkedDocument, marked_feature
+from attacks.estimates import EstimateError, MembershipEstimate
+from attacks.manipulation.direct import MarkedDocument, marked_feature
+from attacks.membership.retrieval import RetrievalFingerprint, log_likelihood_ratio
 from attacks.metrics import auc_per_victim, wins_over_negatives
 from defenses.local_dp import LocalDP
 from experiments.retrieval import plant, unique_document
+from protocol.view import ServerView, ViewError
 from tests.modules.test_fpdgd import ranker, source
 
 

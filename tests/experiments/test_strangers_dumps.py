@@ -14,8 +14,8 @@ import yaml
 
 import attack
 from datamodules.deltas import Recording
-from errors import InputError
 from experiments.conversion import convert_dump
+from protocol.errors import InputError
 from tests.experiments.test_conversion import items
 from tests.foreign_toys import write_dump
 

@@ -19,7 +19,7 @@ from flwr.serverapp.strategy import FedAvg, Strategy
 from callbacks.flower_recorder import RecordingLegacyStrategy, RecordingStrategy
 from datamodules.deltas import Recording
 from datamodules.foreign_system import System
-from errors import InputError
+from protocol.errors import InputError
 from tests.flower.here import Answer, start
 
 SHAPES = {"layer.weight": (2, 3), "layer.bias": (2,)}

@@ -13,7 +13,8 @@ from torch import Tensor
 import attack
 import train
 from datamodules.deltas import Recording
-from reports.results import Run
+from evaluation.scores import records
+from reports.run import Run
 
 pytest.importorskip("flwr")
 pytest.importorskip("ray")
@@ -47,8 +48,9 @@ def by_client(folder: Path, number: int, key: str) -> list[dict[str, Tensor]]:
 
 def decaf(folder: Path) -> dict[str, tuple[float, tuple[float, float], int]]:
     """Distances of Decaf by metric, with interval and n."""
-    results = Run.read(folder / "results.json").results
-    return {r.metric: (r.mean, r.ci95, r.n) for r in results if r.attack == "decaf" and r.metric in ("l1", "l2")}
+    results = records(Run.read(folder / "results.json").results)
+    decaf = [r for r in results if r["attack"] == "decaf" and r["metric"] in ("l1", "l2")]
+    return {r["metric"]: (r["mean"], (r["low"], r["high"]), r["n"]) for r in decaf}
 
 
 @pytest.mark.parametrize(("name", "root"), [("decaf_digits", None), ("decaf_mnist", REAL)])

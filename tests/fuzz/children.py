@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from attacks.base import ViewError
-from errors import InputError
+from protocol.errors import InputError
+from protocol.view import ViewError
 
 CLEAR, SAME, LEGAL = "clear error", "same numbers", "other legal numbers"
 TRACEBACK, HANG, SILENT, MEMORY, SIGNAL = "traceback", "hang", "silent acceptance", "memory above 4 GiB", "signal"

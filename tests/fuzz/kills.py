@@ -32,11 +32,11 @@ from tqdm import tqdm
 import attack
 import train
 from datamodules.deltas import Recording
-from datamodules.keys import KEY_VARIABLE
 from datamodules.recording_format import journals_in, read_journal
 from modules.classifier import FederatedClassifier
 from modules.federated import FederatedModule
 from modules.fncf import FNCF
+from protocol.seeding import KEY_VARIABLE
 from tests.foreign_toys import write_dump
 
 _PATIENCE = 600.0

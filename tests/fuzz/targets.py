@@ -26,20 +26,21 @@ from datamodules.cifar10 import CIFAR10
 from datamodules.deltas import Recording
 from datamodules.fer import FER
 from datamodules.letor import LETOR
-from datamodules.messages import joined_view, message_users
+from datamodules.messages import joined_view
 from datamodules.mnist import MNIST
 from datamodules.movielens import MovieLens
 from datamodules.open_images import OpenImages
 from datamodules.pipa import PIPA
 from datamodules.posts import UserFilter
+from datamodules.prior_knowledge import PSEUDONYMS
 from datamodules.sent140 import Sentiment140
 from datamodules.skin_cancer import SkinCancer
 from datamodules.steam import Steam
 from datamodules.yelp import Yelp
-from errors import InputError
+from evaluation.message_selection import message_truth
 from experiments.conversion import convert_dump
-from experiments.identity_audit import has_known_devices
 from modules.recorded_learner import recorded_learner
+from protocol.errors import InputError
 from tests.datamodules import image_trees, owned_files
 from tests.experiments.test_conversion import items
 from tests.foreign_toys import write_dump
@@ -132,10 +133,10 @@ def read_recording(folder: Path) -> str:
     opened = Recording(folder)
     learner = recorded_learner(opened)
     parts: list[Any] = [opened.rounds, opened.pseudonyms(), opened.manifest.releases, opened.manifest.data]
-    if has_known_devices(opened):
+    if len(opened.auxiliary().get(PSEUDONYMS, ())):
         view = joined_view(opened, learner=learner)
         assert view.known is not None
-        parts += [view.pseudonyms, view.deltas, message_users(opened, view), message_users(opened, view.known)]
+        parts += [view.pseudonyms, view.deltas, message_truth(opened, view)]
     else:
         for view in opened.views(learner=learner):
             parts += [view.round, view.pseudonyms, view.example_counts, view.deltas, view.model, opened.truth(view)]

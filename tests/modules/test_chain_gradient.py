@@ -7,12 +7,12 @@ import torch
 from torch import Tensor, nn
 
 from datamodules.cohort import Cohort
-from datamodules.keys import generator_for
 from modules.classification import ClassificationTask
 from modules.local_hyperparameters import LocalTraining
 from modules.local_training import train_clients
 from modules.nets.chain_gradient import Collected, Descent, chain_loss, chain_of
 from modules.nets.classifiers import Network, build_classifier
+from protocol.seeding import generator_for
 
 SIZES = [6, 3, 4, 0]
 NETWORKS = {

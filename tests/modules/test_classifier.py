@@ -11,8 +11,6 @@ from datamodules.client_split import ClientSplit
 from datamodules.cohort import Cohort
 from datamodules.deltas import Recording
 from datamodules.digits import Digits
-from datamodules.keys import generator_for
-from errors import InputError
 from experiments.recorded_cell import cell_trainer
 from modules.batches import DRAWS, client_draws, step_draws
 from modules.classification import ClassificationTask
@@ -23,6 +21,8 @@ from modules.nets.batch_norm import BatchNorm
 from modules.nets.classifiers import Network, NetworkName, build_classifier
 from modules.nets.dropout import Dropout
 from modules.registry import learner_from
+from protocol.errors import InputError
+from protocol.seeding import generator_for
 from tests.composition_toys import SHAPE, learner, source, views
 
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from datamodules.keys import generator_for
 from modules.client_optimizers import build_optimizer
 from modules.local_hyperparameters import LocalTraining
+from protocol.seeding import generator_for
 
 CASES: list[tuple[LocalTraining, type[torch.optim.Optimizer], dict[str, Any]]] = [
     (LocalTraining(learning_rate=0.1), torch.optim.SGD, {}),

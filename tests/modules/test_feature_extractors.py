@@ -10,9 +10,9 @@ from safetensors.torch import save_file
 from torch import nn
 
 from datamodules.image_set import Crop
-from errors import InputError
 from modules.feature_extractors import extractor
 from modules.nets.feature_extractor import FeatureExtractor, Transform
+from protocol.errors import InputError
 
 SMALL = Crop(32, 32)
 

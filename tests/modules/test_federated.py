@@ -16,12 +16,12 @@ import train as cli
 from datamodules.deltas import Recording
 from defenses.base import Update
 from defenses.local_dp import LocalDP
-from errors import InputError
 from modules import federated
 from modules.fncf import FNCF
 from modules.local_hyperparameters import LocalTraining
 from modules.mf import FederatedMF
 from modules.server import ServerOptimizer, WeightedSum, add_background_noise, weighted_sum
+from protocol.errors import InputError
 from tests.toys import data, model, train
 
 CHECKOUT = Path(__file__).parents[2]

@@ -7,24 +7,25 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.base import InteractionEstimate, ServerView, ViewError
-from attacks.interactions.list_metrics import UTILITY
-from attacks.interactions.list_posterior import ListPosterior
-from attacks.interactions.list_prior_only import PriorOnly
-from attacks.interactions.list_priors import ListPrior
-from attacks.interactions.lists import ranked_lists
-from attacks.interactions.shared_metric import MetricPosterior
+from attacks.estimates import InteractionEstimate
 from attacks.metrics import auc_per_victim
+from attacks.ranking.list_matching import ListMatching
+from attacks.ranking.list_posterior import ListPosterior
+from attacks.ranking.lists import ranked_lists
+from attacks.ranking.metric_posterior import MetricPosterior
+from attacks.ranking.priors import ListPrior, PriorOnly
 from datamodules.deltas import Recording
-from datamodules.keys import generator_for
 from datamodules.synthetic_ranking import SyntheticRanking
 from defenses.base import Update
-from errors import InputError
 from modules.foltr_es import FOLtRES
-from modules.list_matching import ListMatching
 from modules.nets.ranker import rank_scores
 from modules.registry import learner_from
 from modules.server import ServerOptimizer
+from protocol.errors import InputError
+from protocol.list_metrics import UTILITY
+from protocol.seeding import generator_for
+from protocol.simulators import RankingSimulator
+from protocol.view import ServerView, ViewError
 from tests.modules.test_fpdgd import record as record_parameters
 from tests.modules.test_fpdgd import source
 
@@ -105,10 +106,12 @@ def test_what_is_sent_is_constant_in_the_clicks_and_gradient_matching_stays_at_c
     # Off the jump at a half.
     clicks = torch.where((draws - 0.5).abs() < 0.01, 0.6, draws).requires_grad_()
     assert lists.features is not None
-    sent = view.ranker().simulate_lists(view.model, lists.features, lists.mask, clicks)[UTILITY]
+    sent = view.require(RankingSimulator).simulate_lists(view.model, lists.features, lists.mask, clicks)[UTILITY]
     (gradient,) = torch.autograd.grad(sent.sum(), clicks)
     assert float(gradient.abs().max()) == 0
-    nearby = view.ranker().simulate_lists(view.model, lists.features, lists.mask, clicks.detach().mul(0.999))
+    nearby = view.require(RankingSimulator).simulate_lists(
+        view.model, lists.features, lists.mask, clicks.detach().mul(0.999)
+    )
     assert torch.equal(nearby[UTILITY], sent.detach())
     attack = ListMatching(max_iter=20)
     matched = attack(view, generator=generator_for(0, "attack"))
@@ -130,7 +133,7 @@ def test_the_simulation_sends_what_clients_send(tmp_path: Path) -> None:
         clicks = torch.zeros(lists.mask.shape).flatten(1)
         clicks = clicks.scatter_add(1, lists.place, labels * view.served_mask).reshape(lists.mask.shape)
         assert lists.features is not None
-        simulated = view.ranker().simulate_lists(view.model, lists.features, lists.mask, clicks)
+        simulated = view.require(RankingSimulator).simulate_lists(view.model, lists.features, lists.mask, clicks)
         torch.testing.assert_close(simulated[UTILITY], view.deltas[UTILITY])
 
 

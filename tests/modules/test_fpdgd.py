@@ -7,22 +7,16 @@ import pytest
 import torch
 from lightning import Trainer
 
-from attacks.base import InteractionEstimate, ServerView, ViewError
-from attacks.interactions.codebook import Codebook as CodebookAttack
-from attacks.interactions.list_posterior import ListPosterior
-from attacks.interactions.lists import ranked_lists
+from attacks.estimates import InteractionEstimate
 from attacks.manipulation.base import Manipulation
 from attacks.manipulation.codebook import Codebook
-from attacks.manipulation.fingerprint import Fingerprint
-from attacks.manipulation.noise import NoiseInjection
-from attacks.manipulation.permutation import Permutation
+from attacks.manipulation.direct import Fingerprint, NoiseInjection, Permutation
 from attacks.metrics import auc_per_victim
+from attacks.ranking.list_posterior import ListPosterior
+from attacks.ranking.lists import ranked_lists
 from callbacks.delta_recorder import DeltaRecorder
 from datamodules.deltas import Recording
-from datamodules.keys import generator_for
 from datamodules.synthetic_ranking import SyntheticRanking
-from defenses.local_dp import LocalDP
-from errors import InputError
 from modules.batches import batch_schedule
 from modules.federated import FederatedModule
 from modules.fpdgd import FPDGD
@@ -32,6 +26,9 @@ from modules.nets.ranker import rank_scores
 from modules.ranking import RankingTask
 from modules.registry import learner_from
 from modules.scratch import Scratch
+from protocol.errors import InputError
+from protocol.seeding import generator_for
+from protocol.view import ServerView
 
 
 def source(queries_per_client: int = 4, **options: object) -> SyntheticRanking:
@@ -137,32 +134,6 @@ def test_lists_of_a_recording_are_the_lists_shown(tmp_path: Path) -> None:
     assert served == expected
     back = lists.of_items(lists.mask.float(), view.served_mask)
     assert torch.equal(back.bool(), view.served_mask)
-
-
-@pytest.mark.parametrize("hidden", [0, 4])
-@pytest.mark.parametrize("epsilon", ["inf", 500])
-def test_codebook_reads_the_clicks_and_shuffled_updates_give_chance(
-    tmp_path: Path, hidden: int, epsilon: object
-) -> None:
-    data = source()
-    defenses = [] if epsilon == "inf" else [LocalDP(clip=0.25, epsilon=float(str(epsilon)), delta=1e-8)]
-    recording = record(tmp_path, data, ranker(data, hidden=hidden, manipulation=Codebook(), defenses=defenses))
-    view = first_view(recording)
-    labels = recording.truth(view)["labels"]
-    estimate = CodebookAttack()(view, generator=generator_for(0, "attack"))
-    assert isinstance(estimate, InteractionEstimate)
-    assert float(auc_per_victim(estimate.scores, labels, view.served_mask).nanmean()) > 0.99
-    turned = {name: value.roll(1, 0) for name, value in view.deltas.items()}
-    wrong = CodebookAttack()(dataclasses.replace(view, deltas=turned), generator=generator_for(0, "attack"))
-    assert isinstance(wrong, InteractionEstimate)
-    assert abs(float(auc_per_victim(wrong.scores, labels, view.served_mask).nanmean()) - 0.5) < 0.12
-
-
-def test_codebook_refuses_features_that_are_none(tmp_path: Path) -> None:
-    data = source()
-    view = first_view(record(tmp_path, data, ranker(data)))
-    with pytest.raises(ViewError, match="overlap"):
-        CodebookAttack()(view, generator=generator_for(0, "attack"))
 
 
 @pytest.mark.parametrize(

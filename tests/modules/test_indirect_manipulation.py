@@ -11,14 +11,14 @@ from PIL import Image
 from torch import Tensor, nn
 from torchvision.transforms.functional import pil_to_tensor
 
-from attacks.manipulation.partitions import partition_of, partitioned_noise
 from datamodules.image_set import Crop, CroppedImages, GeneratedImages, StoredImages
-from errors import InputError
 from modules.fast_gradient_sign import fast_gradient_sign
 from modules.image_quality import psnr, ssim
 from modules.indirect_manipulation import PixelSearch, as_bytes, halved_to_memory, manipulate
 from modules.nets.feature_extractor import FeatureExtractor, Transform
 from modules.perturbed_images import Perturbation, Perturber, extract, perturb
+from protocol.errors import InputError
+from protocol.partitions import partition_of, partitioned_noise
 
 CROP = Crop(20, 16)
 

@@ -6,12 +6,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from attacks.base import ITEM_EMBEDDING
 from datamodules.cohort import Cohort
-from datamodules.keys import generator_for
 from defenses.base import Defense
 from defenses.update_l1 import UpdateL1
-from errors import InputError
 from modules.batches import batch_schedule
 from modules.classification import ClassificationTask
 from modules.local_hyperparameters import Engine, LocalTraining
@@ -19,6 +16,9 @@ from modules.local_training import train_clients
 from modules.nets.ncf import ncf_mlp
 from modules.recommendation import USER_EMBEDDING, InteractionTask
 from modules.tasks import Parameters, Task
+from protocol.errors import InputError
+from protocol.seeding import generator_for
+from protocol.view import ITEM_EMBEDDING
 
 SIZES = [7, 3, 12, 5, 1]
 OPTIMIZERS = [

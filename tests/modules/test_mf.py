@@ -6,13 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.base import ITEM_EMBEDDING, MarginLearner
 from datamodules.cohort import Cohort
 from datamodules.deltas import Recording
-from datamodules.keys import generator_for
 from datamodules.synthetic import SyntheticRecommender
 from defenses.row_noise import RowNoise
-from errors import InputError
 from modules.batches import batch_schedule
 from modules.federated import FederatedModule
 from modules.local_hyperparameters import LocalTraining
@@ -23,6 +20,10 @@ from modules.preferences import PreferenceTask
 from modules.recommendation import USER_EMBEDDING
 from modules.registry import learner_from
 from modules.server import ServerOptimizer
+from protocol.errors import InputError
+from protocol.seeding import generator_for
+from protocol.simulators import MarginSimulator
+from protocol.view import ITEM_EMBEDDING
 
 SIZES = [7, 4, 12]
 PROTOCOLS = {
@@ -130,7 +131,7 @@ def test_a_recording_has_the_private_vector_in_its_truth_and_its_learner(tmp_pat
     assert torch.equal(truth["user_vector"], vectors)
     assert view.noise_scale(ITEM_EMBEDDING) == pytest.approx(0.1)
     learner = learner_from(recording.manifest.learner)
-    assert isinstance(learner, MarginLearner)
+    assert isinstance(learner, MarginSimulator)
     assert learner.learning_rate == 0.1
     assert learner.slope_at_zero == -0.5
 

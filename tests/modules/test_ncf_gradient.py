@@ -2,11 +2,11 @@
 
 import torch
 
-from attacks.base import ITEM_EMBEDDING
 from modules.fncf import FNCF
 from modules.recommendation import USER_EMBEDDING, InteractionTask
 from modules.scratch import Scratch
 from modules.tasks import POSITION
+from protocol.view import ITEM_EMBEDDING
 
 
 def test_written_gradient_is_autograds() -> None:

@@ -8,15 +8,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.base import Attack, InteractionEstimate, RankingLearner, ServerView, ThreatModel
-from attacks.interactions.chance import Chance
-from attacks.interactions.lists import ranked_lists
 from attacks.metrics import auc_per_victim
+from attacks.ranking.list_matching import ListMatching
+from attacks.ranking.lists import ranked_lists
 from defenses.base import Defense, Update
 from defenses.local_dp import LocalDP
-from modules.list_matching import ManipulatedListMatching
 from modules.noise_search import MadeUpClients, evolve_scale, mean_auc
 from modules.registry import learner_from
+from protocol.simulators import RankingSimulator
 from tests.modules.test_fpdgd import ranker, source
 
 
@@ -26,7 +25,7 @@ def made_up(**options: object) -> MadeUpClients:
     model = module.public_parameters()
     lists = module.interact(data.cohort(0), model).examples
     learner = learner_from(module.learner_description())
-    assert isinstance(learner, RankingLearner)
+    assert isinstance(learner, RankingSimulator)
     return MadeUpClients(
         model=model,
         features=lists["features"],
@@ -36,35 +35,26 @@ def made_up(**options: object) -> MadeUpClients:
     )
 
 
-class Seen(Attack):
-    """Guesses, and keeps what it was given."""
-
-    name = "seen"
-    threat_model = ThreatModel(sees="everything", knows="nothing", needs=("features",))
-    view: ServerView
-
-    def run(self, view: ServerView, *, generator: torch.Generator) -> InteractionEstimate:
-        self.view = view
-        return Chance().run(view, generator=generator)
-
-
 def test_a_scale_changes_the_noise_and_nothing_else() -> None:
-    clients, small, large = made_up(), Seen(), Seen()
-    one = clients.attacked(0.1, small, seed=3)
-    two = clients.attacked(0.4, large, seed=3)
-    assert torch.equal(one, two)  # guesses against the same clicks
-    assert small.view.features is not None
-    assert large.view.features is not None
-    torch.testing.assert_close(large.view.features, 4 * small.view.features)
-    assert torch.equal(ranked_lists(small.view).mask, clients.mask)
-    assert not torch.equal(one, clients.attacked(0.1, small, seed=4))
+    clients = made_up()
+    (small, one), (large, two) = clients.sent(0.1, seed=3), clients.sent(0.4, seed=3)
+    assert torch.equal(one, two)
+    assert small.features is not None
+    assert large.features is not None
+    torch.testing.assert_close(large.features, 4 * small.features)
+    assert torch.equal(ranked_lists(small).mask, clients.mask)
+    assert small.manipulation == "noise"
+    assert not torch.equal(one, clients.sent(0.1, seed=4)[1])
 
 
 def test_noise_of_a_good_scale_is_read_and_local_dp_hides_it() -> None:
-    attack = ManipulatedListMatching(max_iter=30)
-    assert mean_auc(made_up().attacked(0.1, attack, seed=0)) > 0.85
-    private = made_up(defenses=[LocalDP(clip=0.25, epsilon=1, delta=1e-8)])
-    assert abs(mean_auc(private.attacked(0.1, attack, seed=0)) - 0.5) < 0.12
+    def auc(clients: MadeUpClients) -> float:
+        view, clicks = clients.sent(0.1, seed=0)
+        estimate = ListMatching(max_iter=30)(view, generator=torch.Generator().manual_seed(0))
+        return mean_auc(estimate.score(view, {"labels": clicks}).metrics["auc"])
+
+    assert auc(made_up()) > 0.85
+    assert abs(auc(made_up(defenses=[LocalDP(clip=0.25, epsilon=1, delta=1e-8)])) - 0.5) < 0.12
 
 
 def test_cma_es_finds_a_known_maximum() -> None:
@@ -105,7 +95,6 @@ class NoiseAlone(Defense):
 
 def test_two_parameters_do_not_get_the_same_noise() -> None:
     """Of 16 numbers and more, two generators of one seed draw the same."""
-    clients, seen = made_up(hidden=16, defenses=[NoiseAlone()]), Seen()
-    clients.attacked(0.1, seen, seed=0)
-    hidden, output = seen.view.deltas["hidden.weight"].flatten(1)[:, :16], seen.view.deltas["output.weight"]
+    view, _ = made_up(hidden=16, defenses=[NoiseAlone()]).sent(0.1, seed=0)
+    hidden, output = view.deltas["hidden.weight"].flatten(1)[:, :16], view.deltas["output.weight"]
     assert not torch.isclose(hidden, output).any()

@@ -3,16 +3,16 @@
 import pytest
 import torch
 
-from attacks.base import ITEM_EMBEDDING
 from datamodules.cohort import Cohort
-from datamodules.keys import generator_for
-from errors import InputError
 from modules.local_hyperparameters import LocalTraining
 from modules.local_training import train_clients
 from modules.margin_losses import LOSSES, LossName
 from modules.preferences import PreferenceTask
 from modules.probing import Answering, Probed, answer, answer_zeros, batch_memberships
 from modules.recommendation import USER_EMBEDDING
+from protocol.errors import InputError
+from protocol.seeding import generator_for
+from protocol.view import ITEM_EMBEDDING
 
 SIZES = (6, 9, 12)
 

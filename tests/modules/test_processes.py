@@ -3,8 +3,8 @@
 import pytest
 
 import train
-from errors import InputError
 from modules.processes import check_processes, launched_processes
+from protocol.errors import InputError
 
 BATCH = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "2", "SLURM_JOB_NAME": "fedleak"}
 STEP = {**BATCH, "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2"}

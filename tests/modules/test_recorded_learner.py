@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from datamodules.deltas import Recording
-from errors import InputError
 from modules.recorded_learner import recorded_learner
 from modules.registry import learner_from
+from protocol.errors import InputError
 from tests.fuzz.recordings import SEEN, TRUTH, recording, with_manifest, with_tensor, with_tensors, write_tree
 
 NAN = float("nan")

@@ -7,13 +7,13 @@ import torch
 from safetensors.torch import save_file
 
 from datamodules.cohort import Cohort
-from errors import InputError
 from modules.local_hyperparameters import Engine, LocalTraining
 from modules.local_training import train_clients
 from modules.nets.tagger import Tagger, TaggerNetwork
 from modules.registry import learner_from
 from modules.tagger import FederatedTagger
 from modules.tagger_learner import TaggerLearner
+from protocol.errors import InputError
 
 SMALL = TaggerNetwork(name="mobilenetv3_small_050")
 

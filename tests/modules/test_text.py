@@ -15,7 +15,6 @@ from datamodules.synthetic_posts import SyntheticPosts, synthetic_posts
 from datamodules.texts import text_cohort
 from defenses.base import Defense
 from defenses.local_dp import LocalDP
-from errors import InputError
 from experiments.recorded_cell import cell_trainer
 from modules.local_hyperparameters import Engine, LocalTraining
 from modules.local_training import train_clients
@@ -27,6 +26,7 @@ from modules.text import TextTask
 from modules.text_learner import TextLearner
 from modules.text_model import FederatedText
 from modules.training_job import LocalResult
+from protocol.errors import InputError
 
 NETWORKS = [TextNetwork(task=task, vocabulary=50, embedding=7, hidden=6) for task in ("next-word", "rating")]
 IDS = [network.task for network in NETWORKS]

@@ -1,17 +1,48 @@
-"""The page explains the metrics that it shows, and no others."""
+"""The page explains what it shows, and what strangers wrote is text there."""
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
-from reports.html import write_report
-from reports.results import Result, Run
+from evaluation.scores import Line
+from reports.html import GENERATED, write_report
+from reports.run import Run
+from tests.reports.toys import cell, table
+
+DATA = {"name": "digits", "sha256": ""}
+
+
+def page(folder: Path, results: pd.DataFrame, **arguments: object) -> str:
+    run = Run("test", "", 0, None, {}, DATA, "", 1.0, results)
+    return write_report(folder, run, **arguments).read_text(encoding="utf-8")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("metric", "said", "unsaid"), [("auc", "AUC is", "L1 is"), ("l1", "L1 is", "AUC is")])
 def test_only_the_metrics_that_are_shown_are_explained(tmp_path: Path, metric: str, said: str, unsaid: str) -> None:
-    result = Result("some-attack", {"data": "digits"}, metric, 0.7, 0.1, (0.6, 0.8), 10, 0.1)
-    run = Run("test", "", 0, None, {}, {"name": "digits", "sha256": ""}, "", 1.0, [result])
-    page = write_report(tmp_path, run, threat_models={}).read_text(encoding="utf-8")
-    assert said in page
-    assert unsaid not in page
+    text = page(tmp_path, table(cell("codebook", 0.7, metric=metric)))
+    assert said in text
+    assert unsaid not in text
+
+
+def test_names_and_settings_of_strangers_are_text(tmp_path: Path) -> None:
+    script = "<script>alert(1)</script>"
+    line = Line(role="ours", sees=script, knows="k", tells=script)
+    rows = [cell(script, 0.7 + number / 100, data=script, epsilon=number) for number in range(30)]
+    for kept in (rows[:2], rows):  # long, and wide
+        text = page(
+            tmp_path, table(*kept, lines={script: line}), missing=[script], causes=[script], figures=[(script, "")]
+        )
+        assert script not in text
+        assert "&lt;script&gt;" in text
+
+
+def test_who_the_attacker_is_stands_once_for_each_attack(tmp_path: Path) -> None:
+    text = page(tmp_path, table(cell("codebook", 0.9), cell("codebook", 0.8, epsilon=1), cell("bound", 1.0)))
+    assert text.count("<dt>codebook (passive server)</dt>") == 1
+    assert "<dt>bound" not in text
+
+
+def test_generated_data_are_said_to_be_so(tmp_path: Path) -> None:
+    assert GENERATED.split("'")[0] in page(tmp_path, table(cell("codebook", 0.9, data="synthetic-letor")))
+    assert "generated" not in page(tmp_path, table(cell("codebook", 0.9, data="ml-100k")))

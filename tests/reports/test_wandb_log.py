@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from reports.results import Result
-from reports.wandb_log import log_results
+from reports.wandb_log import leaks, log_results
+from tests.reports.toys import cell, table
 
 
 class Kept:
@@ -19,7 +19,16 @@ class Kept:
 
 def test_a_caption_is_text_and_a_figure_is_drawn() -> None:
     run = Kept()
-    result = Result("direction", {"data": "d"}, "auc", 0.7, 0.1, (0.6, 0.8), 9, 0.1)
-    log_results(run, [result], [("<script>alert(1)</script> & so on", "<svg></svg>")])
+    drawing = ("<script>alert(1)</script> & so on", "<svg></svg>")
+    log_results(run, table(cell("direction", 0.7, half=0.1, epsilon="inf")), [drawing])
     assert run.logged["audit/figure 1"].html == "<p>&lt;script&gt;alert(1)&lt;/script&gt; &amp; so on</p><svg></svg>"
-    assert run.summary["audit/direction/auc low"] == 0.6
+    assert run.summary["audit/direction/auc low"] == 0.7 - 0.1
+    logged = run.logged["audit/results"]
+    (row,) = logged.data
+    assert dict(zip(logged.columns, row, strict=True))["setting"] == '{"data": "d", "epsilon": "inf"}'
+    assert row[-2:] == [None, None]
+
+
+def test_settings_that_differ_stand_in_the_names() -> None:
+    results = table(cell("direction", 0.7, epsilon=1), cell("direction", 0.9, epsilon="inf"))
+    assert leaks(results) == {"audit/direction, epsilon 1/auc": 0.7, "audit/direction, epsilon inf/auc": 0.9}

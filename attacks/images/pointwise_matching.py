@@ -1,0 +1,74 @@
+"""RAIFLE's attack on rankers of images: gradient matching on items that are scored one by one."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from attacks.base import Attack
+from attacks.estimates import InteractionEstimate
+from attacks.images.affine_inversion import pointwise_update
+from protocol.threat_model import ThreatModel
+from protocol.view import ServerView
+from ranges import PositiveInt
+
+_LEARNING_RATE = 0.1
+"""Of the attack's Adam, as published."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PointwiseMatching(Attack):
+    """Gradient matching: relaxed clicks whose simulated update lies nearest the received one.
+
+    One logit per item, U(-1, 1) at first; Adam; the loss is the mean squared difference of the updates, both divided
+    by the learning rate. The best point of each victim is kept, where the published code returns the last. Results are
+    called ``raifle-none`` where the served images are real, ``fgsm`` where the fast gradient sign method perturbed
+    them (section V.C.4), and ``raifle`` where they are manipulated in another way.
+
+    Threat model: passive server, or an active one that sends manipulated images. It extracts the features as its
+    clients do and knows the algorithm.
+
+    Args:
+        max_iter: steps of Adam (published: 300).
+
+    References:
+        Pham, Kulkarni and Houmansadr, "RAIFLE: Reconstruction Attacks on Interaction-based Federated Learning with
+        Adversarial Data Manipulation", NDSS 2025, arXiv:2310.19163.
+    """
+
+    name = "raifle"
+    aliases = ("raifle-none", "fgsm")
+    family = "images"
+    references = ("RAIFLE, Algorithm 1 and section V.C.3",)
+    cost = "`max_iter` simulated trainings per victim, with gradients"
+    threat_model = ThreatModel(
+        sees="each client's update and the images it was served",
+        knows="the learning algorithm and the extractor of the features",
+        needs=("served", "features", "learner:PointwiseSimulator", "deltas"),
+    )
+
+    max_iter: PositiveInt = 300
+
+    def label(self, view: ServerView) -> str:
+        if view.manipulation is None:
+            return "raifle-none"
+        return "fgsm" if view.manipulation == "fgsm" else "raifle"
+
+    def run(self, view: ServerView, *, generator: torch.Generator) -> InteractionEstimate:
+        update = pointwise_update(view)
+        received = update.sent.plus(update.change)
+        start = torch.rand(view.served_mask.shape, generator=generator) * 2 - 1
+        logits = start.to(update.items.features).requires_grad_()
+        best, lowest = logits.detach().clone(), torch.full((view.victims,), torch.inf).to(logits.detach())
+        optimizer = torch.optim.Adam([logits], lr=_LEARNING_RATE)
+        for _ in range(self.max_iter):
+            with torch.enable_grad():
+                end = update.way(torch.sigmoid(logits))[-1]
+                losses: Tensor = end.plus(received, -1.0).squares() / (update.rate**2 * update.sent.numbers)
+                optimizer.zero_grad()
+                losses.sum().backward()  # type: ignore[no-untyped-call]
+            better = losses.detach() < lowest
+            lowest = torch.where(better, losses.detach(), lowest)
+            best = torch.where(better[:, None], logits.detach(), best)
+            optimizer.step()
+        return InteractionEstimate(scores=best, decisions=(best > 0) & view.served_mask)

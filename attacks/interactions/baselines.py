@@ -1,0 +1,77 @@
+"""Baselines without the update: random scores, and what other users interacted with."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from attacks.base import Attack
+from attacks.estimates import InteractionEstimate
+from protocol.threat_model import ThreatModel
+from protocol.view import POPULARITY, ServerView
+from ranges import OpenUnitInterval
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chance(Attack):
+    """Uniform random scores: what any attack must beat.
+
+    Threat model: a server that does not look at the update.
+
+    Args:
+        positive_share: share of the served items that is guessed to be interacted with (RAIFLE serves four negatives
+            per positive).
+    """
+
+    name = "chance"
+    family = "interactions"
+    baseline = True
+    threat_model = ThreatModel(sees="which items were served", knows="nothing else", needs=("served",))
+
+    positive_share: OpenUnitInterval = 0.2
+
+    def run(self, view: ServerView, *, generator: torch.Generator) -> InteractionEstimate:
+        scores = torch.rand(view.served_mask.shape, generator=generator)
+        return InteractionEstimate(scores=scores, decisions=(scores > 1 - self.positive_share) & view.served_mask)
+
+
+class Popularity(Attack):
+    """Number of other users who interacted with an item; reports show it next to every attack.
+
+    Threat model: a server that knows what other users interacted with and does not look at the victim's update.
+    """
+
+    name = "popularity"
+    family = "interactions"
+    baseline = True
+    threat_model = ThreatModel(
+        sees="which items were served",
+        knows="what all other users interacted with",
+        needs=("served", f"priors:{POPULARITY}"),
+    )
+
+    def run(self, view: ServerView, *, generator: torch.Generator) -> InteractionEstimate:
+        counts = view.priors[POPULARITY].double()
+        return InteractionEstimate(scores=counts, decisions=two_means(counts.log1p(), view.served_mask))
+
+
+def two_means(values: Tensor, mask: Tensor) -> Tensor:
+    """Splits each row's values into the two groups of least squared spread, exactly (Otsu 1979; 2-means in 1-D).
+
+    Args:
+        values: ``(V, R)``.
+        mask: ``(V, R)`` True for real values.
+
+    Returns:
+        ``(V, R)`` True for the upper group; all False where a row holds fewer than two different values.
+    """
+    ordered = values.double().masked_fill(~mask, torch.inf).sort(dim=1).values
+    real = torch.isfinite(ordered)
+    sums = ordered.masked_fill(~real, 0).cumsum(1)
+    count = mask.sum(1, keepdim=True)
+    lower = torch.arange(1, values.shape[1] + 1, device=values.device).expand_as(ordered)
+    upper = (count - lower).clamp(min=0)
+    gap = sums / lower - (sums[:, -1:] - sums) / upper.clamp(min=1)
+    between_groups = (lower * upper * gap**2).masked_fill(upper == 0, -1)
+    threshold = ordered.gather(1, between_groups.argmax(1, keepdim=True))
+    return (values.double() > threshold) & mask

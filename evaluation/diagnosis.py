@@ -1,0 +1,160 @@
+"""Diagnosis of attacks that barely beat the baselines: likely causes, from measured quantities."""
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from datamodules.deltas import Recording
+from evaluation.scores import records, setting_columns, setting_of
+from evaluation.symptoms import Symptom, symptoms
+from protocol.metrics import METRICS, metric
+from protocol.simulators import AnySimulator
+
+_NEAR = 0.2
+"""Share of the way from guessing to certainty up to which an attack inferred hardly anything; an AUC of 0.6."""
+_WIDE = 0.2
+"""Width of an interval, as a share of the same way, from which more victims are needed to say anything."""
+_VIEWS, _VICTIMS = 4, 16
+_ATTACKS = ("ours", "published")
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Why an attack failed, as far as that could be measured.
+
+    Attributes:
+        attack: its label.
+        setting: the cell.
+        metric: by which it was judged.
+        cause: ``noise``, ``rank``, ``steps``, ``silence``, ``few-victims``, ``attack`` or ``unknown``.
+        told: a sentence.
+        measured: the numbers in it.
+    """
+
+    attack: str
+    setting: dict[str, Any]
+    metric: str
+    cause: str
+    told: str
+    measured: dict[str, float]
+
+
+Explain = Callable[[pd.DataFrame], list[Cause]]
+"""From results to causes."""
+Row = dict[str, Any]
+"""One row of the results."""
+
+
+def explainer(recording: Recording, learner: AnySimulator | None, *, seed: int) -> Explain:
+    """Makes what explains the results on a recording; symptoms are measured only if an attack failed.
+
+    Args:
+        recording: what the server saw.
+        learner: the clients' algorithm, where it is known.
+        seed: of simulated clients and bootstraps.
+    """
+
+    def explain(results: pd.DataFrame) -> list[Cause]:
+        failed = near_guessing(results)
+        if not failed:
+            return []
+        first = recording.rounds[:_VIEWS]
+        views = recording.views(victims_per_view=_VICTIMS, rounds=first, learner=learner)
+        found = symptoms(list(itertools.islice(views, _VIEWS)), seed=seed)
+        return [cause for row in failed for cause in _causes(row, results, found)]
+
+    return explain
+
+
+def near_guessing(results: pd.DataFrame) -> list[Row]:
+    """Attacks that inferred hardly more than the best baseline, each by the first metric that judges it."""
+    judged = [name for name, entry in METRICS.items() if entry.judged]
+    attacks = results[results["role"].isin(_ATTACKS) & results["metric"].isin(judged)]
+    ordered = attacks.sort_values("metric", key=lambda names: names.map(judged.index), kind="stable")
+    first = ordered.drop_duplicates(["attack", *setting_columns(results)])
+    return [row for row in records(first) if is_near(row, results)]
+
+
+def is_near(row: Row, results: pd.DataFrame) -> bool:
+    """Whether a result is near the best baseline in its setting, or its interval holds that baseline."""
+    guess = best_guess(row, results)
+    if guess is None:
+        return False
+    worst = row["high"] if metric(row["metric"]).lower_is_better else row["low"]
+    return _gain(row, row["mean"], guess) < _NEAR or _gain(row, worst, guess) <= 0
+
+
+def best_guess(row: Row, results: pd.DataFrame) -> float | None:
+    """The best mean of the baselines of the same question in the same cell, at least the value of guessing; or None."""
+    entry, beside = metric(row["metric"]), same_cell(row, results)
+    means = beside["mean"][beside["role"] == "baseline"].tolist()
+    means += [] if entry.guessing is None else [entry.guessing]
+    if not means:
+        return None
+    return float(min(means) if entry.lower_is_better else max(means))
+
+
+def same_cell(row: Row, results: pd.DataFrame) -> pd.DataFrame:
+    """The results of the same question, metric and setting."""
+    kept: pd.Series[bool] = (results["metric"] == row["metric"]) & (results["question"] == row["question"])
+    for name in setting_columns(results):
+        absent = row[name] is None or row[name] != row[name]
+        kept &= results[name].isna() if absent else results[name] == row[name]
+    return results[kept]
+
+
+def sentences(causes: Sequence[Cause]) -> list[str]:
+    """A sentence for every attack and cause; attacks that share one stand together."""
+    names: dict[str, list[str]] = {}
+    for cause in causes:
+        names.setdefault(cause.told, []).append(cause.attack)
+    return [f"{', '.join(dict.fromkeys(attacks))}: {told}." for told, attacks in names.items()]
+
+
+def _gain(row: Row, value: float, guess: float) -> float:
+    """How far on the way from guessing to certainty."""
+    certain = metric(row["metric"]).certainty
+    return (value - guess) / (certain - guess) if certain != guess else 0.0
+
+
+def _causes(row: Row, results: pd.DataFrame, found: Sequence[Symptom]) -> list[Cause]:
+    def cause(kind: str, told: str, measured: dict[str, float]) -> Cause:
+        return Cause(row["attack"], setting_of(row), row["metric"], kind, told, measured)
+
+    explaining = [s for s in found if s.metrics is None or row["metric"] in s.metrics]
+    made = [cause(s.cause, s.told, s.measured) for s in explaining]
+    few = _few_victims(row, results)
+    if not made and few is not None:
+        made.append(cause("few-victims", *few))
+    better = _succeeded(row, results)
+    if not made and better is not None:
+        told = (
+            f"the recording leaks, but not to this attack ({better['attack']}: {better['metric']} {better['mean']:.3f})"
+        )
+        made.append(cause("attack", told, {"other": better["mean"]}))
+    if not made:
+        told = "nothing that was measured (noise, rank, local steps, silence) explains why it inferred hardly anything"
+        made.append(cause("unknown", told, {}))
+    return made
+
+
+def _few_victims(row: Row, results: pd.DataFrame) -> tuple[str, dict[str, float]] | None:
+    guess = best_guess(row, results)
+    assert guess is not None
+    low, high = sorted(_gain(row, end, guess) for end in (row["low"], row["high"]))
+    if not (low <= 0 < _NEAR < high and high - low > _WIDE):
+        return None
+    told = f"too few victims to say: n = {row['n']}, {row['metric']} {row['low']:.3f} to {row['high']:.3f}"
+    return told, {"n": row["n"]}
+
+
+def _succeeded(row: Row, results: pd.DataFrame) -> Row | None:
+    """The best other attack in the cell, where it inferred something."""
+    beside = same_cell(row, results)
+    others = beside[beside["role"].isin(_ATTACKS) & (beside["attack"] != row["attack"])]
+    rows = [other for other in records(others) if not is_near(other, results)]
+    sign = -1 if metric(row["metric"]).lower_is_better else 1
+    return max(rows, key=lambda other: sign * other["mean"], default=None)

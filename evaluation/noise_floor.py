@@ -1,0 +1,97 @@
+"""How much of what clients sent is noise: as they declare it, or as the spectrum of their updates shows it."""
+
+import functools
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from protocol.view import ServerView
+
+_SMALLEST = 8
+"""Rows and columns from which a spectrum has a middle."""
+
+
+@dataclass(frozen=True)
+class NoiseShare:
+    """Noise in the updates of some victims.
+
+    Attributes:
+        share: ``(V,)`` of the update's energy that is noise, 0 to 1; NaN where nothing was sent.
+        scale: ``(V,)`` standard deviation on every number.
+        clip: norm to which updates are clipped before, None where that is unknown.
+    """
+
+    share: Tensor
+    scale: Tensor
+    clip: float | None = None
+
+
+def declared_noise(view: ServerView) -> NoiseShare | None:
+    """Noise as the clients declare it, in the parameters that they noise; None where they declare none."""
+    noised = [name for name in view.deltas if view.noise_scale(name) > 0]
+    if not noised:
+        return None
+    sent = torch.stack([view.deltas[name].double().flatten(1).square().sum(1) for name in noised]).sum(0)
+    counts = {name: numbers(view, name) for name in noised}
+    noise = torch.stack([counts[name] * view.noise_scale(name) ** 2 for name in noised]).sum(0)
+    total = torch.stack(list(counts.values())).sum(0)
+    clips = [clip for name in noised if (clip := view.clip(name)) is not None]
+    share = (noise / sent.masked_fill(sent == 0, torch.nan)).clamp(max=1)
+    return NoiseShare(share, (noise / total.clamp(min=1)).sqrt(), min(clips, default=None))
+
+
+def spectral_noise(view: ServerView) -> NoiseShare | None:
+    """Noise as the median singular value of each matrix shows it (Gavish and Donoho 2014, section III-E).
+
+    A few examples change a layer in a few directions; noise fills all. None where no layer is large enough.
+    """
+    noise, sent, total = [], [], []
+    for name, delta in view.deltas.items():
+        if delta.dim() < 3:
+            continue
+        matrix = delta.double().flatten(2)
+        rows, columns = numbers(view, name) / max(matrix.shape[2], 1), matrix.shape[2]
+        small = torch.minimum(rows, torch.tensor(float(columns))) < _SMALLEST
+        variance = _variance(matrix, rows).masked_fill(small, 0)
+        noise.append(variance * rows * columns)
+        sent.append(matrix.square().sum((1, 2)).masked_fill(small, 0))
+        total.append((rows * columns).masked_fill(small, 0))
+    if not total or not float(torch.stack(total).sum()):
+        return None
+    energy = torch.stack(sent).sum(0)
+    share = (torch.stack(noise).sum(0) / energy.masked_fill(energy == 0, torch.nan)).clamp(max=1)
+    return NoiseShare(share, (torch.stack(noise).sum(0) / torch.stack(total).sum(0).clamp(min=1)).sqrt())
+
+
+def numbers(view: ServerView, name: str) -> Tensor:
+    """``(V,)`` how many numbers of a parameter each victim sent."""
+    delta = view.deltas[name]
+    if name in view.row_parameters:
+        return view.served_mask.sum(1).double() * delta[0, 0].numel()
+    return torch.full((view.victims,), float(delta[0].numel()), dtype=torch.float64)
+
+
+def _variance(matrix: Tensor, rows: Tensor) -> Tensor:
+    """``(V,)`` variance of white noise with the median singular value of ``(V, rows, columns)``, padded with zeros."""
+    values = torch.linalg.svdvals(matrix)
+    columns = matrix.shape[2]
+    kept = rows.clamp(max=columns).long()
+    middle = values.gather(1, ((kept - 1).clamp(min=0) // 2)[:, None])[:, 0]
+    longer = rows.clamp(min=columns)
+    shorter = rows.clamp(max=columns)
+    median = torch.tensor([_median(round(r, 3)) for r in (shorter / longer).tolist()], dtype=torch.float64)
+    share: Tensor = middle.square() / (longer * median)
+    return share
+
+
+@functools.cache
+def _median(ratio: float) -> float:
+    """Median of the law of Marchenko and Pastur: eigenvalues of ``X X^T / n``, X ``(ratio * n, n)`` of unit noise."""
+    low, high = (1 - ratio**0.5) ** 2, (1 + ratio**0.5) ** 2
+    middle = np.linspace(low, high, 20001)
+    middle = (middle[1:] + middle[:-1]) / 2
+    density = np.sqrt((high - middle) * (middle - low)) / middle
+    below = density.cumsum() / density.sum()
+    return float(middle[np.searchsorted(below, 0.5)])

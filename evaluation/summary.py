@@ -1,0 +1,154 @@
+"""From the table of scores to one row per line, setting and metric: means with intervals, and paired differences."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from evaluation.bootstrap import Summary, clopper_pearson, crossed_bootstrap
+from evaluation.runner import Evaluation
+from evaluation.scores import Line, from_records, setting_columns
+from protocol.metrics import metric as metric_of
+from protocol.seeding import generator_for
+
+RESULT: tuple[str, ...] = ("attack", "metric", "mean", "std", "low", "high", "n", "seeds", "seconds_per_victim")
+"""Columns of a table of results, next to its settings and those of `evaluation.scores.Line`."""
+
+
+def summarise(evaluation: Evaluation, *, seed: int = 0) -> pd.DataFrame:
+    """One row per line, setting and metric, over people and seeds.
+
+    Rounds of a person under one seed are averaged. Then people and seeds are drawn, see
+    `evaluation.bootstrap.crossed_bootstrap`; of yes or no, where all people have the same answer, the interval is
+    Clopper and Pearson's, because no resample would differ.
+
+    Args:
+        evaluation: the scores.
+        seed: seed of the bootstrap.
+
+    Returns:
+        Columns `RESULT`, the settings, and the fields of `evaluation.scores.Line`.
+    """
+    scores = evaluation.scores
+    keys = ["attack", *setting_columns(scores), "metric"]
+    cells = [part for _, part in scores.groupby(keys, sort=False, dropna=False)]
+    rows = [{**{key: cell[key].iloc[0] for key in keys}, **_summary(cell, seed)} for cell in cells]
+    return described(from_records(rows, list(dict.fromkeys([*keys, *RESULT]))), evaluation.lines)
+
+
+def described(results: pd.DataFrame, lines: Mapping[str, Line]) -> pd.DataFrame:
+    """Results with the fields of each row's line in columns."""
+    fields = [dataclasses.asdict(lines.get(label, Line())) for label in results["attack"]]
+    columns = [field.name for field in dataclasses.fields(Line)]
+    return results.assign(**{name: [entry[name] for entry in fields] for name in columns})
+
+
+def paired_differences(evaluation: Evaluation, *, seed: int = 0) -> pd.DataFrame:
+    """By how much each attack is above what stands next to it, on the same people under the same seeds.
+
+    Every attack is compared with the best baseline of its question and setting, and ours with the best published attack
+    too. The interval is over people and seeds; of two attacks whose intervals overlap it says whether one is better,
+    because what makes a person easy for both cancels.
+
+    Args:
+        evaluation: the scores.
+        seed: seed of the bootstrap.
+
+    Returns:
+        Columns ``attack``, ``against``, ``metric``, ``mean``, ``low``, ``high``, ``n``, ``seeds`` and the settings, of
+        the metrics by which attacks are judged.
+    """
+    scores = evaluation.scores
+    settings = setting_columns(scores)
+    judged = scores[[metric_of(name).judged for name in scores["metric"]]]
+    found = []
+    for _, part in judged.groupby([*settings, "metric"], sort=False, dropna=False):
+        name = str(part["metric"].iloc[0])
+        own = {str(label): rows for label, rows in part.groupby("attack", sort=False)}
+        for attack, against in _pairs({k: crossed(v) for k, v in own.items()}, evaluation.lines, name):
+            pair = own[attack], own[against]
+            gaps = _gap(*(crossed(one) for one in pair))
+            if gaps.empty:
+                continue
+            shared = _gap(*(crossed(one, "influence") for one in pair))
+            summary = _about_the_mean(gaps, shared, generator_for(seed, "differences"))
+            ends = {"mean": summary.mean, "low": summary.low, "high": summary.high, "n": summary.n}
+            cell = {"attack": attack, "against": against, "metric": name, **ends, "seeds": gaps.shape[1]}
+            found.append({**cell, **{key: part[key].iloc[0] for key in settings}})
+    columns = ["attack", "against", "metric", "mean", "low", "high", "n", "seeds", *settings]
+    return from_records(found, columns)
+
+
+def crossed(rows: pd.DataFrame, column: str = "value") -> pd.DataFrame:
+    """People by seeds: the mean over rounds, NaN where a person has no value under a seed.
+
+    Args:
+        rows: scores of one line, setting and metric.
+        column: ``value`` or ``influence``; empty where one influence is missing.
+    """
+    if column == "influence" and bool(rows["influence"].isna().any()):
+        return pd.DataFrame()
+    (person, people), (seed, seeds) = pd.factorize(rows["person"]), pd.factorize(rows["seed"])
+    sums, counts = np.zeros((len(people), len(seeds))), np.zeros((len(people), len(seeds)))
+    np.add.at(sums, (person, seed), rows[column].to_numpy())
+    np.add.at(counts, (person, seed), 1)
+    with np.errstate(invalid="ignore"):
+        return pd.DataFrame(sums / counts, index=people, columns=seeds)
+
+
+def _summary(rows: pd.DataFrame, seed: int) -> dict[str, Any]:
+    values, name = crossed(rows), str(rows["metric"].iloc[0])
+    summary = _about_the_mean(values, crossed(rows, "influence"), generator_for(seed, "bootstrap"))
+    alike = summary.n > 0 and summary.low == summary.high and summary.mean in (0.0, 1.0)
+    if metric_of(name).binary and alike:
+        low, high = clopper_pearson(round(summary.mean * summary.n), summary.n)
+        summary = dataclasses.replace(summary, low=low, high=high)
+    return {
+        **dataclasses.asdict(summary),
+        "seeds": int(values.notna().any(axis=0).sum()),
+        "seconds_per_victim": float(rows["seconds"].mean()),
+    }
+
+
+def _about_the_mean(values: pd.DataFrame, influences: pd.DataFrame, generator: torch.Generator) -> Summary:
+    """Over people and seeds; where people share in one another's values, with the interval of their influences."""
+    matrix = _matrix(values)
+    if influences.empty:
+        return crossed_bootstrap(matrix, generator=generator)
+    spread = crossed_bootstrap(_matrix(influences), generator=generator)
+    mean = float(matrix.nanmean())
+    own = (~matrix.isnan()).any(1)
+    std = float(matrix[own].nanmean(1).std()) if int(own.sum()) > 1 else 0.0
+    return Summary(mean, std, mean + spread.low - spread.mean, mean + spread.high - spread.mean, int(own.sum()))
+
+
+def _matrix(values: pd.DataFrame) -> Tensor:
+    return torch.from_numpy(values.to_numpy(dtype=np.float64, copy=True))
+
+
+def _gap(one: pd.DataFrame, two: pd.DataFrame) -> pd.DataFrame:
+    """The first line's values minus the second's, of people and seeds for which one is finite."""
+    if one.empty or two.empty:
+        return pd.DataFrame()
+    gap = one - two.reindex(index=one.index, columns=one.columns)
+    finite = gap.where(np.isfinite(gap))
+    return finite.loc[finite.notna().any(axis=1), finite.notna().any(axis=0)]
+
+
+def _pairs(values: Mapping[str, pd.DataFrame], lines: Mapping[str, Line], name: str) -> Iterator[tuple[str, str]]:
+    sign = -1 if metric_of(name).lower_is_better else 1
+    finite = {label: one.to_numpy()[np.isfinite(one.to_numpy())] for label, one in values.items()}
+    means = {label: sign * float(own.mean()) for label, own in finite.items() if len(own)}
+    for attack in means:
+        line = lines.get(attack, Line())
+        if line.role not in ("ours", "published"):
+            continue
+        same = [label for label in means if lines.get(label, Line()).question == line.question]
+        for role in ("baseline", "published") if line.role == "ours" else ("baseline",):
+            others = [label for label in same if lines[label].role == role]
+            if others:
+                yield attack, max(others, key=lambda label: means[label])

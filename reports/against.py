@@ -1,0 +1,96 @@
+"""A metric against a setting of numbers: lines with intervals, in panels by settings of words."""
+
+import dataclasses
+
+import pandas as pd
+import seaborn.objects as so
+
+from evaluation.labels import differing
+from evaluation.scores import SETTING, setting_columns
+from reports.drawing import Drawing, Material, drawn, of_data, svg, with_guessing
+from reports.run import ATTACKS
+from reports.tables import DATA, axis, described_settings, words
+
+_MOST_PANELS = 5
+"""Values that a setting may have to be laid out in panels."""
+_LOG = 30
+"""Ratio of the largest to the smallest number from which an axis is logarithmic."""
+_MOST_TICKS = 8
+"""Numbers up to which an axis has a place for each."""
+_THRESHOLDS = {SETTING + "interactions": "bound-of-all"}
+"""By axis, the metric whose value is a place on it: the theorem's number of interactions."""
+
+
+def against(material: Material) -> list[Drawing]:
+    """The metric against the setting that varies most; lines with intervals, panels by words, stars for the papers."""
+    column = axis(material.rows)
+    if column is None:
+        return []
+    # Rows without a place on this axis may have another one.
+    elsewhere = material.rows[material.rows[column].isna() & material.rows["role"].isin(ATTACKS)]
+    return [_on_axis(material, column), *against(dataclasses.replace(material, rows=elsewhere))]
+
+
+def _on_axis(material: Material, column: str) -> Drawing:
+    rows = _with_a_place(material.rows, column)
+    numbers = sorted({float(value) for value in rows[column]})
+    logarithmic = numbers[0] > 0 and numbers[-1] != float("inf") and numbers[-1] >= _LOG * numbers[0]
+    ordinal = not logarithmic and (len(numbers) <= _MOST_TICKS or numbers[-1] == float("inf"))
+    order = list(dict.fromkeys(str(value) for value in sorted(rows[column], key=float)))
+    frame = rows.assign(x=rows[column].map(str if ordinal else float))
+    told = _told_by_the_attack(rows)
+    panels = [name for name in words(rows) if name not in (DATA, *told) and _fills(rows, name, column)][:2]
+    rest = differing(rows) - {name.removeprefix(SETTING) for name in (DATA, column, *told, *panels)}
+    frame = _with_threshold(frame.assign(line=described_settings(rows, rest)), material.results, column)
+    plot = so.Plot(frame, x="x", y="mean", color="attack", linestyle="line" if rest else None)
+    plot = plot.add(so.Line(marker="o", pointsize=4)).add(so.Range(linewidth=1), ymin="low", ymax="high", legend=False)
+    if "paper" in frame and frame["paper"].notna().any():
+        plot = plot.add(so.Dot(marker="*", pointsize=9, edgecolor="k"), y="paper", legend=False)
+    if "bound" in frame:
+        dashed = so.Range(color=".2", linestyle="--")
+        plot = plot.add(dashed, x="bound", ymin="bottom", ymax="top", color=None, linestyle=None, legend=False)
+    down, along = (panels[0], panels[1]) if len(panels) == 2 else (None, panels[0] if panels else None)
+    wrap = 3 if down is None and along is not None and rows[along].nunique() > 3 else None
+    plot = plot.facet(col=along, row=down, wrap=wrap)
+    plot = plot.scale(x=so.Nominal(order=order) if ordinal else so.Continuous(trans="log" if logarithmic else None))
+    key = column.removeprefix(SETTING)
+    titles = {place: name.removeprefix(SETTING) for place, name in (("col", along), ("row", down)) if name}
+    plot = plot.label(x=key, y=material.metric, color="", linestyle="", **titles)
+    wide = 1 if along is None else wrap or rows[along].nunique()
+    high = 1 if down is None else rows[down].nunique()
+    high = -(-rows[along].nunique() // wrap) if wrap else high
+    caption = f"{of_data(rows)}{material.metric} against {key}, 95% intervals; stars are the paper's."
+    return caption, svg(with_guessing(drawn(plot, 1.5 + 3.4 * wide, 1 + 2.6 * high), material.metric))
+
+
+def _with_a_place(rows: pd.DataFrame, column: str) -> pd.DataFrame:
+    """The rows that have a place; a baseline with one place or none, which no number changes, has every place."""
+    places = rows[column].dropna().drop_duplicates()
+    counts = rows.groupby("attack", sort=False)[column].transform("nunique")
+    level = ~rows["role"].isin(ATTACKS) & (counts < 2)
+    others = [name for name in setting_columns(rows) if name != column]
+    spread = rows[level].drop(columns=column).drop_duplicates(["attack", *others])
+    return pd.concat([rows[~level & rows[column].notna()], spread.merge(places, how="cross")], ignore_index=True)
+
+
+def _with_threshold(frame: pd.DataFrame, results: pd.DataFrame, column: str) -> pd.DataFrame:
+    """With the place ``bound`` of a line from ``bottom`` to ``top``, in one row of each setting with a threshold."""
+    keys = [name for name in setting_columns(frame) if name != column]
+    bounds = results[results["metric"] == _THRESHOLDS.get(column)].rename(columns={"mean": "bound"})
+    if bounds.empty:
+        return frame
+    found = frame.merge(bounds[[*keys, "bound"]].drop_duplicates(keys), how="left", on=keys)
+    found["bound"] = found["bound"].mask(found.duplicated(keys))
+    return found.assign(bottom=found["low"].min(), top=found["high"].max())
+
+
+def _told_by_the_attack(rows: pd.DataFrame) -> list[str]:
+    """Settings that vary, but have one value for each attack."""
+    counts = rows[setting_columns(rows)].map(repr).groupby(rows["attack"]).nunique().max()
+    return [str(name) for name, most in counts.items() if most == 1]
+
+
+def _fills(rows: pd.DataFrame, name: str, column: str) -> bool:
+    """Whether a setting of words is fit for panels: few values, each with much of the axis."""
+    places = rows[rows[name].notna()].groupby(name)[column].nunique()
+    return 1 < len(places) <= _MOST_PANELS and bool(rows[name].notna().all() and places.min() * 2 >= places.max())

@@ -1,0 +1,75 @@
+"""The sentence at the head of a report: what the server infers best, how well, and next to what."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from evaluation.diagnosis import is_near, same_cell
+from evaluation.labels import describe, number
+from evaluation.scores import records, setting_columns, setting_of
+from protocol.metrics import METRICS, metric
+from reports.run import ATTACKS
+from reports.tables import DATA
+
+Row = dict[str, Any]
+_NOTHING = "No attack could be scored on this recording."
+
+
+def headline(results: pd.DataFrame) -> str:
+    """What leaked, in a sentence: of the attack that goes furthest from guessing or the best baseline to certainty."""
+    scored = results[results["role"].isin(ATTACKS) & results["mean"].notna()]
+    judged = [name for name, entry in METRICS.items() if entry.judged]
+    attacks = scored[scored["metric"].isin(judged)]
+    if attacks.empty:  # a metric that this process does not know, of an attack from elsewhere
+        attacks = scored.drop_duplicates("attack")
+    if attacks.empty:
+        return _NOTHING
+    best = records(attacks.iloc[[int(np.argmax(_gains(attacks, results)))]])[0]
+    inferred = best["tells"] or "something about the client"
+    where, compared = describe(setting_of(best)), _compared(best, results)
+    told = (
+        f"{best['attack']}: {best['metric']} {number(best['mean'])}, 95% interval {number(best['low'])} to"
+        f" {number(best['high'])}, n = {best['n']} people{compared}"
+    )
+    if is_near(best, results):
+        return f"On {where}, no attack infers much better than by guessing {inferred} ({told})."
+    return f"On {where}, the server can infer from a client's update {inferred} ({told})."
+
+
+def _gains(attacks: pd.DataFrame, results: pd.DataFrame) -> NDArray[np.float64]:
+    """``(A,)`` how far each goes from guessing, or the best baseline, to certainty; without either, from the worst."""
+    signs = results["metric"].map(lambda name: -1.0 if metric(name).lower_is_better else 1.0)
+    certain = signs * results["metric"].map(lambda name: metric(name).certainty)
+    guessing = signs * results["metric"].map(lambda name: metric(name).guessing).astype(float)
+    means = signs * results["mean"]
+    baselines = results.assign(baseline=means.where(results["role"] == "baseline"))
+
+    def best(settings: list[str]) -> pd.Series:
+        same = baselines.groupby(["question", "metric", *settings], sort=False, dropna=False)
+        return same["baseline"].transform("max")
+
+    guess = pd.concat([best(setting_columns(results)), guessing], axis=1).max(axis=1)
+    guess = guess.fillna(best([DATA] if DATA in results else [])).fillna(certain - 1)
+    gains = (means - guess) / (certain - guess).replace(0, np.nan)
+    return gains.fillna(-np.inf)[attacks.index].to_numpy(dtype=np.float64)
+
+
+def best_baseline(row: Row, results: pd.DataFrame) -> Row | None:
+    """The best baseline of the same question and metric in the same setting, else on the same data."""
+    near = same_cell(row, results)
+    near = near[(near["role"] == "baseline") & near["mean"].notna()]
+    if near.empty:
+        same = (results["question"] == row["question"]) & (results["metric"] == row["metric"])
+        same &= (results["role"] == "baseline") & results["mean"].notna()
+        near = results[same & (results[DATA] == row[DATA])] if DATA in results else results[same]
+    sign = -1 if metric(row["metric"]).lower_is_better else 1
+    return max(records(near), key=lambda other: sign * other["mean"], default=None)
+
+
+def _compared(row: Row, results: pd.DataFrame) -> str:
+    guessing, baseline = metric(row["metric"]).guessing, best_baseline(row, results)
+    parts = [] if guessing is None else [f"guessing gives {guessing:g}"]
+    parts += [] if baseline is None else [f"the best baseline, {baseline['attack']}, {number(baseline['mean'])}"]
+    return f"; {', '.join(parts)}" if parts else ""

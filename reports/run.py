@@ -1,0 +1,222 @@
+"""A run: what an experiment leaves for other programs, read from and written to results.json."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from datamodules.recording_format import write_whole
+from evaluation.scores import SETTING, from_records, records, setting_of
+from evaluation.summary import RESULT
+from protocol.errors import InputError
+
+FORMAT = 1
+ATTACKS = ("ours", "published")
+"""Roles of the lines that are attacks; the others are what they stand next to."""
+_LINE = ("role", "family", "question", "sees", "knows", "active", "tells")
+_COLUMNS = (*RESULT, *_LINE, "paper", "source")
+_DIFFERENCE = ("attack", "against", "metric", "mean", "low", "high", "n", "seeds")
+
+
+@dataclass(frozen=True)
+class Run:
+    """Everything about one experiment.
+
+    Attributes:
+        experiment: its name.
+        command: what was typed.
+        seed: first seed.
+        commit: the code's commit.
+        versions: packages.
+        data: name and hash of the data.
+        hardware: what it ran on.
+        seconds: wall time.
+        results: a row per line, setting and metric, see `evaluation.summary.summarise`, and the papers' number in
+            ``paper`` and ``source``.
+        not_run: by attack that could not run, what it lacks.
+        causes: why attacks inferred hardly anything, see `evaluation.diagnosis.Cause`.
+        differences: attacks minus what stands next to them, see `evaluation.summary.paired_differences`.
+        gate: of a gate each limit's verdict, see `evaluation.gate.Verdict`.
+        read_back: keys of a table's cells that an earlier run had finished.
+    """
+
+    experiment: str
+    command: str
+    seed: int
+    commit: str | None
+    versions: dict[str, str]
+    data: dict[str, str]
+    hardware: str
+    seconds: float
+    results: pd.DataFrame
+    not_run: dict[str, str] = field(default_factory=dict)
+    causes: list[dict[str, Any]] = field(default_factory=list)
+    differences: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=_DIFFERENCE))
+    gate: list[dict[str, Any]] = field(default_factory=list)
+    read_back: list[str] = field(default_factory=list)
+
+    def write(self, directory: Path) -> Path:
+        """Writes results.json; NaN becomes null."""
+        path = directory / "results.json"
+        content = {"format": FORMAT, **{one.name: getattr(self, one.name) for one in fields(self)}}
+        content["results"] = [_as_result(row) for row in records(self.results)]
+        content["differences"] = [_as_difference(row) for row in records(self.differences)]
+        write_whole(path, json.dumps(_without_nan(content), indent=2, allow_nan=False).encode())
+        return path
+
+    @classmethod
+    def read(cls, path: Path) -> "Run":
+        """Reads results.json.
+
+        Raises:
+            InputError: the file is missing, damaged or of another format.
+        """
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            version = content["format"]
+            if version != FORMAT:
+                raise ValueError(f"format {version!r:.40}")
+            return cls(**_run(content))
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
+            raise InputError(
+                expected=f"a results.json of format {FORMAT}",
+                found=f"{type(error).__name__}: {error!s:.200} in {path}",
+                way_out="Give a folder that attack.py wrote, e.g. runs/NAME.",
+            ) from None
+
+
+def _as_result(row: Mapping[str, Any]) -> dict[str, Any]:
+    paper = row.get("paper")
+    known = bool(row["sees"] or row["knows"])
+    numbers = ("metric", "mean", "std", "n", "seconds_per_victim", "seeds")
+    return {
+        **{"attack": row["attack"], "setting": setting_of(row), **{name: row[name] for name in numbers}},
+        **{"ci95": [row["low"], row["high"]], "baseline": row["role"] not in ATTACKS},
+        "paper": None if paper is None or paper != paper else {"value": paper, "source": row["source"]},
+        "threat_model": {name: row[name] for name in ("sees", "knows", "active")} if known else None,
+        **{name: row[name] for name in ("family", "role", "question", "tells")},
+    }
+
+
+def _as_difference(row: Mapping[str, Any]) -> dict[str, Any]:
+    numbers = {name: row[name] for name in ("metric", "mean", "n", "seeds")}
+    named = {"attack": row["attack"], "against": row["against"], "setting": setting_of(row)}
+    return {**named, **numbers, "ci95": [row["low"], row["high"]]}
+
+
+_Kinds = Mapping[str, type | tuple[type, ...]]
+_NONE = type(None)
+_NUMBER = (int, float)
+_OR_NAN = (int, float, _NONE)
+_TEXT = (str, _NONE)
+_RUN: _Kinds = {
+    **{"experiment": str, "command": str, "seed": int, "commit": _TEXT, "versions": dict, "data": dict},
+    **{"hardware": str, "seconds": _NUMBER, "results": list},
+}
+_RUN_MAY: _Kinds = {"not_run": dict, "causes": list, "differences": list, "gate": list, "read_back": list}
+_CELL: _Kinds = {"attack": str, "setting": dict, "metric": str, "mean": _OR_NAN, "ci95": list, "n": int}
+_RESULT: _Kinds = {**_CELL, "std": _OR_NAN, "seconds_per_victim": _OR_NAN, "paper": (dict, _NONE)}
+_PLAIN, _LATER = ("attack", "metric", "n"), ("seeds", "family", "role", "question", "tells")
+_RESULT_MAY: _Kinds = {
+    **{"seeds": int, "family": _TEXT, "baseline": bool, "threat_model": (dict, _NONE)},
+    **{"role": str, "question": _TEXT, "tells": str},
+}
+
+
+def _run(content: dict[str, Any]) -> dict[str, Any]:
+    """What `Run` takes; keys that it does not know are another version's, and left out."""
+    kept = _typed(content, _RUN, _RUN_MAY)
+    for name in ("versions", "data", "not_run"):
+        _typed(kept.get(name, {}), dict.fromkeys(kept.get(name, {}), str))
+    _typed(kept["data"], {"name": str, "sha256": str})
+    _typed(dict(enumerate(kept.get("read_back", []))), dict.fromkeys(range(len(kept.get("read_back", []))), str))
+    for entry in (*kept.get("causes", []), *kept.get("gate", [])):
+        _typed(entry, {})
+    results = [_result(entry) for entry in kept["results"]]
+    differences = [_difference(entry) for entry in kept.get("differences", [])]
+    return {
+        **kept,
+        "seconds": float(kept["seconds"]),
+        "results": _table(results, _COLUMNS),
+        "differences": _table(differences, _DIFFERENCE),
+    }
+
+
+def _table(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> pd.DataFrame:
+    settings = dict.fromkeys(name for row in rows for name in row if name not in columns)
+    return from_records(rows, [*columns, *settings]).astype({"n": "int64", "seeds": "int64"})
+
+
+def _result(entry: dict[str, Any]) -> dict[str, Any]:
+    kept = _typed(entry, _RESULT, _RESULT_MAY)
+    paper = None if kept["paper"] is None else _typed(kept["paper"], {"value": _NUMBER, "source": str})
+    model = kept.get("threat_model")
+    sent = {} if model is None else _typed(model, {"sees": str, "knows": str, "active": bool})
+    return {
+        **{"seeds": 1, "role": "baseline" if kept.get("baseline") else "ours"},
+        **{"family": None, "question": None, "sees": "", "knows": "", "active": False, "tells": ""},
+        **{
+            name: kept[name]
+            for name in ("attack", "metric", "n", "seeds", "family", "role", "question", "tells")
+            if name in kept
+        },
+        **{name: _number(kept[name]) for name in ("mean", "std", "seconds_per_victim")},
+        **_ends(kept["ci95"]),
+        **_setting(kept["setting"]),
+        **sent,
+        "paper": math.nan if paper is None else float(paper["value"]),
+        "source": None if paper is None else paper["source"],
+    }
+
+
+def _difference(entry: dict[str, Any]) -> dict[str, Any]:
+    kept = _typed(entry, {**_CELL, "against": str, "seeds": int})
+    own = {name: kept[name] for name in ("attack", "against", "metric", "n", "seeds")}
+    return {**own, "mean": _number(kept["mean"]), **_ends(kept["ci95"]), **_setting(kept["setting"])}
+
+
+def _setting(setting: dict[str, Any]) -> dict[str, Any]:
+    """Columns of a setting, whose values are texts, numbers, or a yes or no."""
+    for key, value in setting.items():
+        if not isinstance(value, str | int | float | _NONE):
+            raise TypeError(f"setting {key} {value!r:.60}")
+        float(0 if value is None or isinstance(value, str) else value)  # what is too large for a number is none
+    return {SETTING + key: value for key, value in setting.items()}
+
+
+def _typed(entry: Mapping[Any, Any], kinds: Mapping[Any, Any], may: Mapping[Any, Any] | None = None) -> dict[Any, Any]:
+    """The known entries of a JSON object.
+
+    Raises:
+        KeyError: one is missing.
+        TypeError: one is of another type; a yes or no is no number.
+    """
+    if not isinstance(entry, dict):
+        raise TypeError(f"{entry!r:.60} where an object is wanted")
+    kept = {key: entry[key] for key in kinds} | {key: entry[key] for key in may or {} if key in entry}
+    for key, value in kept.items():
+        kind = kinds.get(key) or (may or {})[key]
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise TypeError(f"{key} {value!r:.60}")
+    return kept
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else float(value)
+
+
+def _ends(ends: list[Any]) -> dict[str, float]:
+    low, high = (_typed({"end of ci95": end}, {"end of ci95": _OR_NAN})["end of ci95"] for end in ends)
+    return {"low": _number(low), "high": _number(high)}
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nan(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

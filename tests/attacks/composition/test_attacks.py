@@ -1,0 +1,213 @@
+"""Decaf and ours beat equal shares on a leaky toy, tell one client from another, and refuse what they cannot use."""
+
+import dataclasses
+import functools
+
+import pytest
+import torch
+
+from attacks.base import Attack
+from attacks.composition.base import CompositionAttack, by_information
+from attacks.composition.baselines import RandomGuess, UniformCorrected, UniformPresent
+from attacks.composition.decaf import Decaf, DecafEarlyStopped
+from attacks.composition.decaf_match import DecafMatch
+from attacks.estimates import CompositionEstimate, EstimateError
+from protocol.seeding import generator_for
+from protocol.threat_model import ThreatModel
+from protocol.view import ServerView, ViewError
+from tests.composition_toys import l1, views
+
+MATCH = DecafMatch(shared=30, local=10, probes=5, variants=2)
+CORRECTED = UniformCorrected(shared=30)
+ON_THE_UPDATE: list[CompositionAttack] = [Decaf(), DecafEarlyStopped(), MATCH]
+EVERY: list[Attack] = [*ON_THE_UPDATE, CORRECTED, RandomGuess(), UniformPresent()]
+
+
+@functools.cache
+def on_the_toy(attack: CompositionAttack) -> CompositionEstimate:
+    return estimate(attack, views()[0][0])
+
+
+def estimate(attack: Attack, view: ServerView) -> CompositionEstimate:
+    found = attack(view, generator=generator_for(0, "attack"))
+    assert isinstance(found, CompositionEstimate)
+    return found
+
+
+@pytest.mark.parametrize("attack", ON_THE_UPDATE, ids=lambda attack: attack.name)
+def test_beats_equal_shares(attack: CompositionAttack) -> None:
+    (view,), true = views()
+    inferred = on_the_toy(attack).proportions
+    assert l1(inferred, true) < 0.75 * l1(estimate(UniformPresent(), view).proportions, true)
+
+
+@pytest.mark.parametrize("attack", [*ON_THE_UPDATE, CORRECTED, UniformPresent()], ids=lambda attack: attack.name)
+def test_an_update_of_another_client_gives_what_anybody_would(attack: CompositionAttack) -> None:
+    (view,), true = views()
+    found, anyone = [], []
+    for step in (1, 4, 7) if attack is MATCH else range(1, len(true)):
+        deltas = {name: value.roll(step, 0) for name, value in view.deltas.items()}
+        found.append(l1(estimate(attack, dataclasses.replace(view, deltas=deltas)).proportions, true))
+        anyone.append(l1(true.roll(step, 0), true))
+    assert sum(found) / sum(anyone) == pytest.approx(1, abs=0.15 if attack in ON_THE_UPDATE else 0.3)
+    assert l1(on_the_toy(attack).proportions, true) < 0.6 * sum(found) / len(found)
+
+
+def test_ours_halves_the_published_error() -> None:
+    true = views()[1]
+    published = min(l1(on_the_toy(attack).proportions, true) for attack in ON_THE_UPDATE[:2])
+    assert l1(on_the_toy(MATCH).proportions, true) < 0.5 * published
+
+
+def test_ours_finds_rare_classes_that_the_published_rule_misses() -> None:
+    true = views()[1]
+    held = true > 0
+    assert int((held & ~on_the_toy(ON_THE_UPDATE[0]).present).sum()) > 3
+    assert torch.equal(on_the_toy(MATCH).present, held)
+
+
+def test_an_update_that_says_nothing_leaves_ours_no_better_than_equal_shares() -> None:
+    (view,), true = views()
+    noise = {
+        name: torch.randn(value.shape, generator=generator_for(0, name)) * value.std()
+        for name, value in view.deltas.items()
+    }
+    found = estimate(MATCH, dataclasses.replace(view, deltas=noise))
+    assert l1(found.proportions, true) > 0.9 * l1(torch.full_like(true, 0.1), true)
+
+
+def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
+    true = views()[1]
+    found = on_the_toy(MATCH)
+    told = found.present & (found.present.sum(1, keepdim=True) > 1)
+    inside = (true >= found.low) & (true <= found.high)
+    assert 0.85 < float(inside[told].double().mean()) <= 1
+    assert float((found.high - found.low)[told].mean()) < 0.05
+
+
+@pytest.mark.parametrize("attack", EVERY, ids=lambda attack: attack.name)
+def test_leaves_its_view_as_it_was_and_repeats_itself(attack: Attack) -> None:
+    (view,), _ = views()
+    before = {name: value.clone() for name, value in {**view.deltas, **view.model, **view.auxiliary}.items()}
+    fewer = DecafMatch(shared=6, local=2, probes=2, variants=2) if attack is MATCH else attack
+    first, second = estimate(fewer, view), estimate(fewer, view)
+    assert torch.equal(first.proportions, second.proportions)
+    for name, value in {**view.deltas, **view.model, **view.auxiliary}.items():
+        assert torch.equal(value, before[name])
+
+
+def test_earlier_layers_tell_less_than_the_last_and_other_layers_are_refused() -> None:
+    (view,), true = views()
+    last, hidden = (
+        l1(estimate(Decaf(null_classes="none", layer=layer), view).proportions, true) for layer in (None, "body.6")
+    )
+    named = estimate(Decaf(null_classes="none", layer="output"), view)
+    torch.testing.assert_close(named.proportions, estimate(Decaf(null_classes="none"), view).proportions)
+    assert last < hidden
+    with pytest.raises(ViewError, match=r"'body.3'.* got a recording of body.0, body.2, body.6, output"):
+        Decaf(layer="body.3").run(view, generator=generator_for(0, "attack"))
+
+
+def test_several_rounds_of_decaf_are_the_normalised_mean() -> None:
+    rounds, _ = views(rounds=2)
+    alone = [estimate(Decaf(), view).proportions for view in rounds]
+    both = estimate(Decaf(rounds="all"), rounds[1]).proportions
+    # The order of mini-batches is drawn again for every estimate, so the second's bases are not those of `alone`.
+    mean = (alone[0] + alone[1]) / 2
+    assert l1(both, mean / mean.sum(1, keepdim=True)) < 0.02
+
+
+def test_rounds_combine_by_their_information() -> None:
+    def one(share: float, half: float) -> CompositionEstimate:
+        value = torch.tensor([[share, 1 - share, 0.0]], dtype=torch.float64)
+        present = torch.tensor([[True, True, False]])
+        width = half * present
+        return CompositionEstimate(proportions=value, low=value - width, high=value + width, present=present)
+
+    together = by_information([one(0.2, 0.1), one(0.5, 0.05)])
+    weight = torch.tensor([1 / 0.1**2, 1 / 0.05**2])
+    by_hand = float((weight * torch.tensor([0.2, 0.5])).sum() / weight.sum())
+    assert float(together.proportions[0, 0]) == pytest.approx(by_hand, abs=1e-6)
+    assert float(together.high[0, 0] - together.proportions[0, 0]) == pytest.approx(float(weight.sum() ** -0.5))
+    assert float(together.proportions[0, 2]) == 0
+
+
+def test_rounds_of_other_victims_are_refused() -> None:
+    rounds, _ = views(rounds=2)
+    strangers = dataclasses.replace(rounds[0], pseudonyms=rounds[0].pseudonyms.flip(0))
+    with pytest.raises(ViewError, match="same victims"):
+        estimate(Decaf(rounds="all"), dataclasses.replace(rounds[1], earlier=(strangers,)))
+
+
+@pytest.mark.parametrize("attack", ON_THE_UPDATE, ids=lambda attack: attack.name)
+def test_auxiliary_images_that_miss_a_class_are_refused(attack: Attack) -> None:
+    (view,), _ = views()
+    kept = view.auxiliary["labels"] != 3
+    poor = {name: value[kept] for name, value in view.auxiliary.items()}
+    with pytest.raises(ViewError, match="none of class 3"):
+        estimate(attack, dataclasses.replace(view, auxiliary=poor))
+
+
+@pytest.mark.parametrize("attack", ON_THE_UPDATE, ids=lambda attack: attack.name)
+def test_a_recording_without_the_last_layer_is_refused(attack: Attack) -> None:
+    (view,), _ = views()
+    body = {name: value for name, value in view.deltas.items() if name.startswith("body.")}
+    with pytest.raises(ViewError, match="last layer"):
+        estimate(attack, dataclasses.replace(view, deltas=body))
+
+
+@pytest.mark.parametrize("attack", EVERY, ids=lambda attack: attack.name)
+def test_no_learner_is_refused(attack: Attack) -> None:
+    (view,), _ = views()
+    with pytest.raises(ViewError, match="learner"):
+        estimate(attack, dataclasses.replace(view, learner=None))
+
+
+def test_labels_of_no_class_are_refused() -> None:
+    (view,), _ = views()
+    wrong = {**view.auxiliary, "labels": view.auxiliary["labels"] + 1}
+    with pytest.raises(ViewError, match="label below 10"):
+        estimate(Decaf(), dataclasses.replace(view, auxiliary=wrong))
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments"),
+    [
+        (Decaf, {"null_classes": "guess"}),
+        (Decaf, {"auxiliary_per_class": 0}),
+        (Decaf, {"rounds": "some"}),
+        (DecafMatch, {"shared": 0}),
+        (DecafMatch, {"passes": -1}),
+        (DecafMatch, {"null_classes": "guess"}),
+        (DecafMatch, {"auxiliary_per_class": 0}),
+    ],
+)
+def test_impossible_values_are_refused(kind: type[Attack], arguments: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=next(iter(arguments))):
+        kind(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"proportions": torch.full((10, 10), 0.2)}, "sum to one"),
+        ({"low": torch.full((10, 10), 0.5)}, "interval"),
+        ({"present": torch.ones(10, 10)}, "bool"),
+        ({"high": torch.ones(10, 9)}, "shape"),
+    ],
+)
+def test_an_estimate_that_is_no_composition_is_a_defect(change: dict[str, torch.Tensor], message: str) -> None:
+    class Wrong(Attack):
+        name, family = "wrong", "test"
+        threat_model = ThreatModel(sees="nothing", knows="nothing")
+        estimates = CompositionEstimate
+
+        def run(self, view: ServerView, *, generator: torch.Generator) -> CompositionEstimate:
+            equal = torch.full((10, 10), 0.1)
+            right = CompositionEstimate(
+                proportions=equal, low=equal, high=equal, present=torch.ones(10, 10, dtype=torch.bool)
+            )
+            return dataclasses.replace(right, **change)
+
+    with pytest.raises(EstimateError, match=message):
+        estimate(Wrong(), views()[0][0])

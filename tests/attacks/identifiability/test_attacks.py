@@ -1,0 +1,163 @@
+"""Attacks on private vectors: they find them where messages carry them, and nothing where messages do not."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from attacks.base import Attack
+from attacks.estimates import VectorEstimate
+from attacks.identifiability.likelihood import PACCatalogue, PACLikelihood
+from attacks.identifiability.pac import PAC, MeanItem, PACSpectral, RandomVector
+from modules.local_hyperparameters import LocalTraining
+from modules.margin_losses import LossName
+from modules.mf_learner import MFLearner
+from modules.probing import Answering, Probed, answer_zeros
+from protocol.seeding import generator_for
+from protocol.view import ITEM_EMBEDDING, LEANING, Release, ServerView, ViewError
+
+ON_MESSAGES: list[Attack] = [PAC(), PACSpectral(), PACLikelihood()]
+Victims = tuple[ServerView, dict[str, torch.Tensor]]
+
+
+def campaign(
+    *,
+    rate: float,
+    interactions: int,
+    noise: float,
+    victims: int = 24,
+    loss: LossName = "log",
+    labels_each: int = 100,
+) -> Victims:
+    """What a server has of clients after Protocol 2, and the truth."""
+    generator = generator_for(0, "campaign", int(100 * rate), interactions)
+    table = torch.randn(300, 16, generator=generator, dtype=torch.float64)
+    users = torch.randn(victims, 16, generator=generator, dtype=torch.float64)
+    items = torch.stack([torch.randperm(300, generator=generator)[:labels_each] for _ in range(victims)])
+    labels = torch.rand(items.shape, generator=generator).argsort(1) < round(rate * labels_each)
+    probed = Probed.start(users, items, labels)
+    how = Answering(loss=loss, noise=noise)
+    calls = torch.full((victims,), float(interactions))
+    answer_zeros(probed, how, interactions=calls, generator=generator)
+    view = ServerView(
+        round=0,
+        pseudonyms=torch.arange(victims),
+        example_counts=probed.counts,
+        deltas={ITEM_EMBEDDING: probed.sums},
+        model={ITEM_EMBEDDING: table},
+        row_parameters=frozenset([ITEM_EMBEDDING]),
+        served=torch.where(probed.updates > 0, items, -1),
+        updates=probed.updates,
+        releases=(Release(noise_scale=noise, parameters=(ITEM_EMBEDDING,)),),
+        learner=MFLearner(dim=16, loss=loss, local=LocalTraining(learning_rate=how.learning_rate)),
+        priors={LEANING: torch.full((victims,), 1.0 if rate > 0.5 else -1.0)},
+    )
+    return view, {"user_vector": users, "labels": labels.float()}
+
+
+def metrics_of(attack: Attack, victims: Victims) -> dict[str, torch.Tensor]:
+    view, truth = victims
+    return dict(attack(view, generator=generator_for(0, "attack")).score(view, truth).metrics)
+
+
+@pytest.mark.parametrize("attack", ON_MESSAGES, ids=lambda attack: attack.name)
+@pytest.mark.parametrize("loss", ["margin", "hinge", "log"])
+def test_without_noise_the_vector_is_found_up_to_its_length(attack: Attack, loss: LossName) -> None:
+    found = metrics_of(attack, campaign(rate=0.2, interactions=40, noise=0.0, loss=loss))
+    assert float(found["error"].max()) == 0
+    assert float(found["cosine"].min()) > 1 - 1e-9
+
+
+@pytest.mark.parametrize("attack", ON_MESSAGES, ids=lambda attack: attack.name)
+def test_a_client_that_likes_most_is_found_with_the_other_sign(attack: Attack) -> None:
+    view, truth = campaign(rate=0.8, interactions=40, noise=0.0)
+    assert float(metrics_of(attack, (view, truth))["error"].max()) == 0
+    believed = dataclasses.replace(view, priors={})
+    assert float(metrics_of(attack, (believed, truth))["flipped"].min()) == 1
+
+
+def test_the_published_estimate_is_the_sum_of_the_text() -> None:
+    view, truth = campaign(rate=0.3, interactions=50, noise=0.0)
+    estimate = PAC()(view, generator=generator_for(0, "attack"))
+    assert isinstance(estimate, VectorEstimate)
+    assert view.updates is not None
+    mean_label = ((2 * truth["labels"] - 1) * view.updates).sum(1) / view.updates.sum(1)
+    assert view.updates.sum(1).tolist() == [500.0] * 24
+    torch.testing.assert_close(estimate.vectors, -mean_label[:, None].double() * truth["user_vector"])
+
+
+def test_under_noise_ours_do_not_pay_for_a_rate_near_one_half() -> None:
+    # The published sum shrinks the signal to a tenth, 1 - 2p; where errors are small they grow as one over the signal.
+    victims = campaign(rate=0.45, interactions=100, noise=0.05, victims=48)
+    errors = {attack.name: float(metrics_of(attack, victims)["error"].mean()) for attack in ON_MESSAGES}
+    assert errors["pac"] > 5 * errors["pac-spectral"]
+    assert errors["pac"] > 5 * errors["pac-likelihood"]
+
+
+def test_likelihood_learns_that_nearly_all_labels_agree() -> None:
+    victims = campaign(rate=0.02, interactions=30, noise=0.3, victims=64)
+    errors = {attack.name: float(metrics_of(attack, victims)["error"].mean()) for attack in ON_MESSAGES}
+    assert errors["pac-spectral"] > 1.2 * errors["pac"]
+    assert errors["pac-likelihood"] < 1.05 * errors["pac"]
+
+
+def test_the_catalogue_tells_the_sign_that_few_labels_cannot() -> None:
+    view, truth = campaign(rate=0.48, interactions=2, noise=0.01, victims=64)
+    # Users of a trained recommender dislike most items: item vectors with a mean against which all of them lie.
+    users = truth["user_vector"]
+    away = users.mean(0) + 1
+    shift = torch.where((users @ away < 0)[:, None], -1.0, 1.0)
+    lean = dataclasses.replace(view, model={ITEM_EMBEDDING: view.model[ITEM_EMBEDDING] - 3 * away})
+    turned = {**truth, "user_vector": users * shift}
+    deltas = {ITEM_EMBEDDING: view.deltas[ITEM_EMBEDDING] * shift[:, None]}
+    lean = dataclasses.replace(lean, deltas=deltas)
+    by_labels = metrics_of(PACLikelihood(), (lean, turned))["flipped"].mean()
+    by_catalogue = metrics_of(PACCatalogue(), (lean, turned))["flipped"].mean()
+    assert float(by_labels) > 0.2
+    assert float(by_catalogue) < 0.1
+
+
+@pytest.mark.parametrize("attack", [*ON_MESSAGES, PACCatalogue()], ids=lambda attack: attack.name)
+def test_messages_that_carry_nothing_give_chance(attack: Attack) -> None:
+    view, truth = campaign(rate=0.3, interactions=100, noise=0.05, victims=64)
+    rows = view.deltas[ITEM_EMBEDDING]
+    noise = torch.randn(rows.shape, generator=generator_for(0, "noise"), dtype=rows.dtype) * view.served_mask[..., None]
+    independent = dataclasses.replace(view, deltas={ITEM_EMBEDDING: noise})
+    assert abs(float(metrics_of(attack, (independent, truth))["error"].mean()) - 0.5) < 0.06
+
+
+@pytest.mark.parametrize("attack", [*ON_MESSAGES, PACCatalogue()], ids=lambda attack: attack.name)
+def test_another_clients_messages_give_chance(attack: Attack) -> None:
+    view, truth = campaign(rate=0.3, interactions=100, noise=0.05, victims=64)
+    next_one = view.select(torch.arange(view.victims).roll(1))
+    # Only what the client sent is another's; what the server knows of the client stays.
+    others = dataclasses.replace(view, deltas=next_one.deltas, served=next_one.served, updates=next_one.updates)
+    assert abs(float(metrics_of(attack, (others, truth))["error"].mean()) - 0.5) < 0.06
+
+
+def test_baselines_read_no_message() -> None:
+    view, truth = campaign(rate=0.3, interactions=10, noise=0.0, victims=64)
+    other = dataclasses.replace(view, deltas={ITEM_EMBEDDING: torch.zeros_like(view.deltas[ITEM_EMBEDDING])})
+    for attack in (RandomVector(), MeanItem()):
+        assert torch.equal(metrics_of(attack, (view, truth))["error"], metrics_of(attack, (other, truth))["error"])
+        assert abs(float(metrics_of(attack, (view, truth))["error"].mean()) - 0.5) < 0.06
+
+
+@pytest.mark.parametrize("attack", ON_MESSAGES, ids=lambda attack: attack.name)
+def test_a_victim_alone_scores_as_in_company(attack: Attack) -> None:
+    view, truth = campaign(rate=0.4, interactions=30, noise=0.05)
+    apart = metrics_of(attack, (view.select(torch.arange(1)), {name: value[:1] for name, value in truth.items()}))
+    together = metrics_of(attack, (view, truth))
+    assert float(apart["error"][0]) == float(together["error"][0])
+
+
+def test_what_no_attack_can_use_is_refused() -> None:
+    view, _ = campaign(rate=0.3, interactions=10, noise=0.0)
+    flat = MFLearner(dim=16, loss="perceptron", local=LocalTraining())
+    with pytest.raises(ViewError, match="Assumption 2"):
+        PAC()(dataclasses.replace(view, learner=flat), generator=generator_for(0, "attack"))
+    silent = torch.zeros_like(view.deltas[ITEM_EMBEDDING])
+    with pytest.raises(ViewError, match="got none of the client at 0"):
+        PAC()(dataclasses.replace(view, deltas={ITEM_EMBEDDING: silent}, updates=None), generator=torch.Generator())
+    with pytest.raises(ValueError, match="iterations"):
+        PACLikelihood(iterations=0)

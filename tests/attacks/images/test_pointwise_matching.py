@@ -1,0 +1,59 @@
+"""Gradient matching on votes: it finds them on a toy, keeps its best point, and reads nothing in another's update."""
+
+import dataclasses
+
+import pytest
+import torch
+from torch import Tensor
+
+from attacks.estimates import InteractionEstimate
+from attacks.images.affine_inversion import pointwise_update
+from attacks.images.pointwise_matching import PointwiseMatching
+from attacks.metrics import auc_per_victim
+from protocol.view import ServerView
+from tests.attacks.images.test_affine_inversion import toy
+
+
+def estimated(view: ServerView, max_iter: int) -> InteractionEstimate:
+    estimate = PointwiseMatching(max_iter=max_iter)(view, generator=torch.Generator().manual_seed(0))
+    assert isinstance(estimate, InteractionEstimate)
+    return estimate
+
+
+def losses(view: ServerView, logits: Tensor) -> Tensor:
+    update = pointwise_update(view)
+    return update.way(torch.sigmoid(logits))[-1].plus(update.sent.plus(update.change), -1.0).squares()
+
+
+@pytest.mark.parametrize("hidden", [0, 4])
+def test_votes_are_found(hidden: int) -> None:
+    view, votes = toy(30, 40, hidden)
+    assert float(auc_per_victim(estimated(view, 200).scores, votes, view.served_mask).mean()) > 0.97
+
+
+def test_another_clients_update_says_nothing() -> None:
+    view, votes = toy(30, 40, 4, victims=40)
+    rolled = {name: value.roll(1, dims=0) for name, value in view.deltas.items()}
+    models = {name: value.roll(1, dims=0) for name, value in (view.client_models or {}).items()}
+    estimate = estimated(dataclasses.replace(view, deltas=rolled, client_models=models), 60)
+    assert abs(float(auc_per_victim(estimate.scores, votes, view.served_mask).mean()) - 0.5) < 0.05
+
+
+def test_more_steps_are_never_further_away() -> None:
+    view, _ = toy(30, 40, 4)
+    few, more = (losses(view, estimated(view, steps).scores) for steps in (5, 40))
+    assert bool((more <= few).all())
+
+
+@pytest.mark.parametrize(
+    ("manipulation", "label"), [(None, "raifle-none"), ("fgsm", "fgsm"), ("noise", "raifle"), ("indirect", "raifle")]
+)
+def test_what_the_server_sent_is_in_the_label(manipulation: str | None, label: str) -> None:
+    view, _ = toy(10, 16, 0, victims=2)
+    assert PointwiseMatching().label(dataclasses.replace(view, manipulation=manipulation)) == label
+    assert label in (PointwiseMatching.name, *PointwiseMatching.aliases)
+
+
+def test_no_step_at_all_is_refused() -> None:
+    with pytest.raises(ValueError, match="max_iter>0"):
+        PointwiseMatching(max_iter=0)

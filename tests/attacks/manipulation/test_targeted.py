@@ -1,0 +1,93 @@
+"""Targets of a secure aggregate: what they are sent, what of theirs the sum holds, what others lay over it."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from attacks.estimates import InteractionEstimate
+from attacks.manipulation.codebook import Codebook
+from attacks.manipulation.direct import NoiseInjection
+from attacks.manipulation.targeted import Others, SomeClients, Targeted
+from attacks.metrics import auc_per_victim
+from attacks.ranking.codebook import Codebook as CodebookAttack
+from datamodules.deltas import Recording
+from defenses.secure_sum import SecureSum
+from modules.registry import learner_from
+from protocol.seeding import generator_for
+from protocol.view import ViewError
+from tests.modules.test_fpdgd import ranker, record, source
+
+PARTICIPANTS, TARGETS = 5, 2
+"""Of an aggregate, where a test says nothing else."""
+
+
+def generators(count: int) -> list[torch.Generator]:
+    return [torch.Generator().manual_seed(number) for number in range(count)]
+
+
+def features(clients: int) -> tuple[torch.Tensor, torch.Tensor]:
+    real = torch.rand(clients, 2, 4, 12, generator=torch.Generator().manual_seed(0)) + 1
+    return real, torch.ones(clients, 2, 4, dtype=torch.bool)
+
+
+def test_each_target_has_a_block_that_all_others_lack() -> None:
+    real, mask = features(10)
+    model = {"ranker.weight": torch.rand(12)}
+    plan = Targeted(NoiseInjection(), participants=PARTICIPANTS, targets=TARGETS, share=0.5)
+    sent = plan.of_cohort(model, real, mask, generators=generators(10))
+    for client in range(10):
+        present = sent[client].flatten(0, 1).abs().sum(0) > 0
+        place = client % PARTICIPANTS
+        expected = torch.zeros(12, dtype=torch.bool)
+        expected[place * 3 : place * 3 + 3] = place < TARGETS
+        expected[6:] = place >= TARGETS
+        assert torch.equal(present, expected)
+        assert place < TARGETS or torch.equal(sent[client][..., 6:], real[client][..., 6:])
+
+
+def test_too_many_targets_are_refused() -> None:
+    real, mask = features(1)
+    plan = Targeted(NoiseInjection(), participants=20, targets=13)
+    with pytest.raises(ViewError, match="12 targets for 12 features"):
+        plan.of_cohort({"ranker.weight": torch.rand(12)}, real, mask, generators=generators(1))
+
+
+def test_a_few_clients_are_manipulated_and_all_others_are_not() -> None:
+    real, mask = features(4)
+    sent = SomeClients(NoiseInjection(), clients=1).of_cohort({}, real, mask, generators=generators(4))
+    assert torch.equal(sent[1:], real[1:])
+    assert not torch.isclose(sent[0], real[0]).any()
+
+
+def recorded(folder: Path, others: Others, hidden: int, participants: int = PARTICIPANTS) -> Recording:
+    data = source(queries_per_client=2, clients_per_round=25)
+    plan = Targeted(Codebook(), participants=participants, targets=TARGETS, others=others)
+    aggregation = SecureSum(participants=participants, targets=TARGETS)
+    return record(folder, data, ranker(data, manipulation=plan, defenses=[aggregation], hidden=hidden))
+
+
+def mean_auc(recording: Recording, shift: int = 0) -> tuple[float, int]:
+    """AUC of the codebook attack against the truth of the client `shift` places further on."""
+    (view,) = recording.views(learner=learner_from(recording.manifest.learner))
+    estimate = CodebookAttack()(view, generator=generator_for(0, "attack"))
+    assert isinstance(estimate, InteractionEstimate)
+    labels = recording.truth(view)["labels"].roll(shift, 0)
+    return float(auc_per_victim(estimate.scores, labels, view.served_mask).nanmean()), view.victims
+
+
+@pytest.mark.parametrize("hidden", [0, 4])
+def test_the_sum_gives_away_its_targets(tmp_path: Path, hidden: int) -> None:
+    auc, victims = mean_auc(recorded(tmp_path, "silenced", hidden))
+    assert victims == 25 // PARTICIPANTS * TARGETS
+    assert auc > 0.99
+
+
+def test_the_truth_of_others_is_not_told(tmp_path: Path) -> None:
+    assert mean_auc(recorded(tmp_path, "silenced", 0), shift=3)[0] < 0.7
+
+
+def test_honest_updates_of_the_others_cover_the_targets(tmp_path: Path) -> None:
+    silenced = mean_auc(recorded(tmp_path / "silenced", "silenced", 0, participants=25))[0]
+    assert silenced > 0.99
+    assert mean_auc(recorded(tmp_path / "honest", "honest", 0, participants=25))[0] < silenced - 0.1

@@ -1,0 +1,90 @@
+"""The mark of one document names the clients that retrieved it, by their own updates and by no others'."""
+
+import dataclasses
+import math
+
+import pytest
+import torch
+from scipy.stats import norm
+
+from attacks.estimates import EstimateError, MembershipEstimate
+from attacks.manipulation import MarkedDocument
+from attacks.membership.retrieval import RetrievalFingerprint, log_likelihood_ratio
+from modules.fpdgd_learner import FPDGDLearner
+from modules.nets.ranker import ranker_parameters
+from protocol.view import Release, ServerView, ViewError
+
+VICTIMS = 40
+
+
+def marked_view(hidden: int = 0, noise: float = 0.0) -> tuple[ServerView, torch.Tensor]:
+    """Clients of two lists of four documents, of whom every other one holds the marked document and clicks it."""
+    source = torch.Generator().manual_seed(0)
+    features = torch.rand(VICTIMS, 2, 4, 12, generator=source)
+    mask = torch.ones(VICTIMS, 2, 4, dtype=torch.bool)
+    clicks = (torch.arange(4) == 1).float().expand(VICTIMS, 2, 4).clone()
+    document = torch.rand(12, generator=source)
+    held = torch.arange(VICTIMS) % 2 == 0
+    features[held, 0, 1] = document
+    model = ranker_parameters(12, hidden, source, scaled=True)
+    sent = MarkedDocument(document=document).features(model, features, mask, generator=source)
+    learner = FPDGDLearner(learning_rate=0.1, click_model="informational", grade_law=[0.8, 0.1, 0.1])
+    deltas = learner.simulate_lists(model, sent, mask, clicks)
+    view = ServerView(
+        round=0,
+        pseudonyms=torch.arange(VICTIMS),
+        example_counts=torch.full((VICTIMS,), 2),
+        deltas={name: value + noise * torch.randn(value.shape, generator=source) for name, value in deltas.items()},
+        model=model,
+        releases=(Release(clip=1.0, noise_scale=noise, parameters=tuple(deltas)),) if noise else (),
+        manipulation="mark",
+    )
+    return view, held
+
+
+def decided(view: ServerView) -> torch.Tensor:
+    estimate = RetrievalFingerprint()(view, generator=torch.Generator())
+    assert isinstance(estimate, MembershipEstimate)
+    return estimate.decisions
+
+
+@pytest.mark.parametrize(("hidden", "noise"), [(0, 0.0), (3, 0.0), (0, 1e-3)])
+def test_an_entry_names_who_holds_the_document(hidden: int, noise: float) -> None:
+    view, held = marked_view(hidden, noise)
+    assert torch.equal(decided(view), held)
+
+
+def test_another_clients_update_says_who_the_other_is() -> None:
+    view, held = marked_view()
+    others = torch.randperm(VICTIMS, generator=torch.Generator().manual_seed(3))
+    shuffled = dataclasses.replace(view, deltas={name: value[others] for name, value in view.deltas.items()})
+    assert 0.25 < float((decided(shuffled) == held).double().mean()) < 0.75
+
+
+def test_an_update_that_is_noise_says_nothing() -> None:
+    view, _ = marked_view(noise=1e-3)
+    generator = torch.Generator().manual_seed(1)
+    noise = {name: 1e-3 * torch.randn(value.shape, generator=generator) for name, value in view.deltas.items()}
+    assert not bool(decided(dataclasses.replace(view, deltas=noise)).any())
+
+
+def test_the_ratio_is_that_of_two_gaussians() -> None:
+    entries = torch.tensor([[0.3, -0.2], [0.0, 0.1]], dtype=torch.float64)
+    both, alone = (norm(scale=scale).logpdf(entries.numpy()).sum(1) for scale in (math.hypot(0.1, 0.5), 0.1))
+    found = log_likelihood_ratio(entries, noise=0.1, spread=0.5)
+    assert found.tolist() == pytest.approx((both - alone).tolist())
+
+
+def test_noise_without_a_clip_and_another_layer_are_refused() -> None:
+    view, _ = marked_view(noise=1e-3)
+    unclipped = tuple(dataclasses.replace(release, clip=None) for release in view.releases)
+    with pytest.raises(ViewError, match="no clip norm"):
+        decided(dataclasses.replace(view, releases=unclipped))
+    with pytest.raises(ViewError, match=r"expected the deltas of ranker\.weight"):
+        decided(dataclasses.replace(view, deltas={"other": torch.zeros(VICTIMS, 2)}))
+
+
+def test_an_estimate_of_another_shape_is_refused() -> None:
+    wrong = MembershipEstimate(scores=torch.zeros(3), decisions=torch.zeros(3, dtype=torch.bool))
+    with pytest.raises(EstimateError, match="shape"):
+        wrong.check(marked_view()[0])

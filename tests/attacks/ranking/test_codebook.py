@@ -1,0 +1,41 @@
+"""The posterior under a codebook reads every client's own clicks, and no other's."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from attacks.estimates import InteractionEstimate
+from attacks.manipulation import Codebook
+from attacks.metrics import auc_per_victim
+from attacks.ranking import Codebook as CodebookAttack
+from defenses.local_dp import LocalDP
+from protocol.seeding import generator_for
+from protocol.view import ViewError
+from tests.modules.test_fpdgd import first_view, ranker, record, source
+
+
+@pytest.mark.parametrize("hidden", [0, 4])
+@pytest.mark.parametrize("epsilon", ["inf", 500])
+def test_codebook_reads_the_clicks_and_shuffled_updates_give_chance(
+    tmp_path: Path, hidden: int, epsilon: object
+) -> None:
+    data = source()
+    defenses = [] if epsilon == "inf" else [LocalDP(clip=0.25, epsilon=float(str(epsilon)), delta=1e-8)]
+    recording = record(tmp_path, data, ranker(data, hidden=hidden, manipulation=Codebook(), defenses=defenses))
+    view = first_view(recording)
+    labels = recording.truth(view)["labels"]
+    estimate = CodebookAttack()(view, generator=generator_for(0, "attack"))
+    assert isinstance(estimate, InteractionEstimate)
+    assert float(auc_per_victim(estimate.scores, labels, view.served_mask).nanmean()) > 0.99
+    turned = {name: value.roll(1, 0) for name, value in view.deltas.items()}
+    wrong = CodebookAttack()(dataclasses.replace(view, deltas=turned), generator=generator_for(0, "attack"))
+    assert isinstance(wrong, InteractionEstimate)
+    assert abs(float(auc_per_victim(wrong.scores, labels, view.served_mask).nanmean()) - 0.5) < 0.12
+
+
+def test_codebook_refuses_features_that_are_none(tmp_path: Path) -> None:
+    data = source()
+    view = first_view(record(tmp_path, data, ranker(data)))
+    with pytest.raises(ViewError, match="overlap"):
+        CodebookAttack()(view, generator=generator_for(0, "attack"))

@@ -1,0 +1,115 @@
+"""The discrete posterior reads honest updates of a ranker; the sampler finds exact posteriors; L-BFGS finds minima."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from attacks.estimates import InteractionEstimate
+from attacks.manipulation.direct import NoiseInjection
+from attacks.metrics import auc_per_victim
+from attacks.ranking.list_matching import ListMatching
+from attacks.ranking.list_posterior import ListPosterior
+from attacks.ranking.pattern_sampler import sample_lists
+from attacks.ranking.priors import PriorOnly
+from datamodules.synthetic_ranking import SyntheticRanking
+from defenses.local_dp import LocalDP
+from modules.attackers.batched_lbfgs import batched_lbfgs
+from protocol.click_models import patterns, uniform_log_law
+from protocol.seeding import generator_for
+from tests.modules.test_fpdgd import first_view, ranker, record, source
+
+
+def test_sampler_agrees_with_the_exact_posterior() -> None:
+    generator = torch.Generator().manual_seed(0)
+    maps = torch.randn(1, 2, 3, 4, generator=generator, dtype=torch.float64)
+    target = torch.randn(1, 4, generator=generator, dtype=torch.float64)
+    prior = uniform_log_law(torch.ones(1, 2, 3, dtype=torch.bool)).double()
+    codes = patterns(3).double()
+    both = torch.stack([codes.repeat_interleave(8, 0), codes.repeat(8, 1)], dim=1)
+    gap = target - torch.einsum("sql,qlp->sp", both, maps[0])
+    law = (prior[0, 0].repeat_interleave(8) + prior[0, 1].repeat(8) - gap.square().sum(1) / 2).softmax(0)
+    exact = torch.einsum("s,sql->ql", law, both)
+    found = sample_lists(maps, target, prior, chains=1, sweeps=6000, annealed=100, generator=generator)
+    torch.testing.assert_close(found[0], exact, atol=0.03, rtol=0)
+
+
+def test_lbfgs_minimises_problems_of_different_scale() -> None:
+    scale = torch.tensor([[1.0, 100.0], [1e-3, 1e-3], [5.0, 0.2]])
+    centre = torch.tensor([[1.0, -2.0], [3.0, 4.0], [0.0, 0.5]])
+
+    def objective(point: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        gap = point - centre
+        return (scale * gap.square()).sum(1), 2 * scale * gap
+
+    point, loss = batched_lbfgs(objective, torch.zeros(3, 2), max_iter=50)
+    torch.testing.assert_close(point, centre, atol=1e-3, rtol=1e-3)
+    assert float(loss.max()) < 1e-6
+
+
+@pytest.mark.parametrize("attack", [ListPosterior(sweeps=40, simulated=16), ListMatching(max_iter=30)])
+def test_reads_an_update_and_is_at_chance_on_another_clients(
+    tmp_path: Path, attack: ListPosterior | ListMatching
+) -> None:
+    data = source()
+    manipulation = NoiseInjection() if isinstance(attack, ListMatching) else None
+    recording = record(tmp_path, data, ranker(data, manipulation=manipulation))
+    view = first_view(recording)
+    labels = recording.truth(view)["labels"]
+
+    def auc(deltas: dict[str, torch.Tensor]) -> float:
+        estimate = attack(dataclasses.replace(view, deltas=deltas), generator=generator_for(0, "attack"))
+        assert isinstance(estimate, InteractionEstimate)
+        return float(auc_per_victim(estimate.scores, labels, view.served_mask).nanmean())
+
+    assert auc(dict(view.deltas)) > 0.85
+    assert abs(auc({name: value.roll(1, 0) for name, value in view.deltas.items()}) - 0.5) < 0.12
+
+
+def test_the_prior_alone_reads_no_update(tmp_path: Path) -> None:
+    data = source()
+    view = first_view(record(tmp_path, data, ranker(data)))
+    silent = {name: torch.zeros_like(value) for name, value in view.deltas.items()}
+    attack, generator = PriorOnly(), torch.Generator()
+    with_update = attack(view, generator=generator)
+    without = attack(dataclasses.replace(view, deltas=silent), generator=generator)
+    assert isinstance(with_update, InteractionEstimate)
+    assert isinstance(without, InteractionEstimate)
+    assert torch.equal(with_update.scores, without.scores)
+
+
+def test_uniform_priors_say_nothing(tmp_path: Path) -> None:
+    data = source()
+    recording = record(tmp_path, data, ranker(data))
+    view = first_view(recording)
+    estimate = PriorOnly(prior="uniform")(view, generator=torch.Generator())
+    assert isinstance(estimate, InteractionEstimate)
+    assert float(estimate.scores[view.served_mask].std()) < 1e-3
+
+
+def test_who_knows_nothing_of_the_clicks_ranks_no_list_over_another(tmp_path: Path) -> None:
+    data = source()
+    view = first_view(record(tmp_path, data, ranker(data)))
+    estimate = PriorOnly(prior="uniform")(view, generator=generator_for(0, "attack"))
+    assert isinstance(estimate, InteractionEstimate)
+    assert set(estimate.scores[view.served_mask].tolist()) == {0.5}
+
+
+def test_strong_noise_leaves_guessing_and_no_trend_along_the_list(tmp_path: Path) -> None:
+    """Pair weights taken at a noisy end of the path follow the noise: marginals rise down the list, clicks fall."""
+    data = SyntheticRanking(
+        shape="letor", queries=400, test_queries=4, fewest_documents=10, most_documents=30, queries_per_client=2
+    )
+    recording = record(tmp_path, data, ranker(data, defenses=[LocalDP(clip=0.25, epsilon=1, delta=1e-8)]))
+    view = first_view(recording)
+    attack = ListPosterior(prior="uniform", chains=1, sweeps=20, simulated=12)
+    estimate = attack(view, generator=generator_for(0, "attack"))
+    assert isinstance(estimate, InteractionEstimate)
+    found = auc_per_victim(estimate.scores, recording.truth(view)["labels"], view.served_mask)
+    found = found[~found.isnan()]
+    assert float(found.mean()) > 0.5 - 3 * float(found.std()) / len(found) ** 0.5
+    marginals = estimate.scores.double().reshape(-1, 10).mean(0)
+    slope = np.polyfit(np.arange(10), marginals.numpy(), 1)[0]
+    assert slope < 2e-4

@@ -1,0 +1,150 @@
+"""Every attack describes itself, and is found by its names, its aliases and its class path."""
+
+import inspect
+import subprocess
+import sys
+from typing import get_type_hints
+
+import pytest
+import torch
+
+import attacks
+from attacks.base import Attack
+from attacks.estimates import Estimate, InteractionEstimate
+from attacks.recommendation import Direction
+from attacks.registry import REGISTRY, check_distinct, find, of_families
+from protocol.errors import InputError
+from protocol.threat_model import ThreatModel
+from protocol.view import ServerView
+
+FAMILIES = {
+    *("recommendation", "ranking", "images", "interactions", "membership"),
+    *("re-identification", "matching", "identifiability", "composition"),
+}
+PUBLISHED = {
+    *("recommendation/raifle", "recommendation/imia", "ranking/raifle", "images/raifle"),
+    *("re-identification/reid-mlp", "re-identification/reid-svm", "re-identification/reid-knn"),
+    *("matching/matching-mlp", "matching/matching-siamese", "identifiability/pac", "composition/decaf"),
+}
+BASELINES = {
+    *("interactions/chance", "interactions/popularity", "ranking/prior-only"),
+    *("re-identification/chance", "matching/matching-chance"),
+    *("identifiability/chance", "identifiability/mean-item"),
+    *("composition/random-guess", "composition/uniform-present"),
+}
+
+
+@pytest.mark.parametrize("kind", REGISTRY.values(), ids=REGISTRY)
+def test_an_attack_describes_itself(kind: type[Attack]) -> None:
+    for name in get_type_hints(Attack):
+        assert hasattr(kind, name), name
+    assert kind.family in FAMILIES
+    assert isinstance(kind.threat_model, ThreatModel)
+    assert issubclass(kind.estimates, Estimate)
+    assert kind.scope == ("recording" if kind.family in ("re-identification", "matching") else "round")
+    assert kind.tells
+    assert kind.tells == kind.tells.rstrip(".")
+    assert kind.cost
+    documented = inspect.cleandoc(kind.__dict__["__doc__"])
+    assert "Threat model:" in documented
+    assert documented.splitlines()[0].endswith(".")
+    assert bool(kind.references) == ("\nReferences:\n" in documented)
+    # What a server does not look at needs no deltas; a baseline that reads the update says which of it.
+    silent = not any(need.partition(":")[0] == "deltas" for need in kind.threat_model.needs)
+    assert kind.baseline or not silent
+
+
+def test_published_attacks_and_baselines_are_those_of_the_papers() -> None:
+    assert {key for key, kind in REGISTRY.items() if kind.references} == PUBLISHED
+    assert {key for key, kind in REGISTRY.items() if kind.baseline} == BASELINES
+
+
+@pytest.mark.parametrize("kind", REGISTRY.values(), ids=REGISTRY)
+def test_its_representation_makes_it_again(kind: type[Attack]) -> None:
+    attack = kind()
+    for name in inspect.signature(kind).parameters:
+        assert f"{name}={getattr(attack, name)!r}" in repr(attack)
+    assert repr(eval(repr(attack), {kind.__name__: kind})) == repr(attack)
+
+
+def test_every_attack_is_found_by_its_names() -> None:
+    for key, kind in REGISTRY.items():
+        assert find(key) is kind
+        assert find(f"{kind.__module__}.{kind.__qualname__}") is kind
+        assert getattr(attacks, kind.__name__) is kind
+        assert kind.__name__ in dir(attacks)
+        family = of_families(kind.family)
+        assert all(family[name] is kind for name in (kind.name, *kind.aliases))
+    assert find("direction") is find("attacks.Direction") is Direction
+    assert find("fgsm") is REGISTRY["images/raifle"]
+    assert find("ranking/raifle-none") is REGISTRY["ranking/raifle"]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("directoin", "Did you mean direction"),
+        ("xyz", "Known: .*direction"),
+        ("raifle", "recommendation/raifle or ranking/raifle or images/raifle"),
+        ("ranking/direction", "Did you mean .*recommendation/direction"),
+        ("no_such_package.Attack", "No module named 'no_such_package'"),
+        ("attacks.recommendation.Directoin", "no attribute 'Directoin'"),
+        ("attacks.base.Attack", "a subclass of attacks.base.Attack with a `run`"),
+        ("protocol.view.ServerView", "a subclass of attacks.base.Attack"),
+        (".Direction", "Empty module name"),
+    ],
+)
+def test_a_wrong_name_is_answered_in_a_line(name: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        find(name)
+
+
+def test_a_wrong_family_and_names_of_two_families_are_refused() -> None:
+    with pytest.raises(InputError, match="Did you mean ranking"):
+        of_families("rankin")
+    with pytest.raises(InputError, match="recommendation/raifle or ranking/raifle"):
+        of_families("recommendation", "ranking")
+
+
+def test_two_attacks_of_one_name_are_refused() -> None:
+    class Twice(Direction):
+        """Has the name of another attack of its family."""
+
+    class Shadow(Direction):
+        """Has an alias that is another attack's name."""
+
+        name, aliases = "shadow", ("direction",)
+
+    check_distinct([Direction, Direction])
+    for other in (Twice, Shadow):
+        with pytest.raises(
+            InputError, match=rf"recommendation/direction as .*item_deltas\.Direction and as .*{other.__name__}"
+        ):
+            check_distinct([Direction, other])
+
+
+def test_importing_an_attack_imports_neither_lightning_nor_scikit_learn() -> None:
+    """Not even importing all of them; a parser reads their signatures, which need neither."""
+    code = (
+        "import sys; from attacks import Direction; import attacks.registry;"
+        "print(sorted({name.partition('.')[0] for name in sys.modules} & {'lightning', 'sklearn', 'torchvision'}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_what_is_no_attack_is_no_attribute() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Directoin'"):
+        _ = attacks.Directoin
+
+
+def test_the_label_is_the_name_unless_the_class_says_otherwise() -> None:
+    class Mine(Attack):
+        name, family = "mine", "test"
+        threat_model = ThreatModel(sees="", knows="", needs=())
+
+        def run(self, view: ServerView, *, generator: torch.Generator) -> InteractionEstimate:
+            raise NotImplementedError
+
+    view = ServerView(round=0, pseudonyms=torch.arange(2), example_counts=torch.ones(2), deltas={}, model={})
+    assert Mine().label(view) == "mine"

@@ -1,0 +1,141 @@
+"""The bar names the attack that runs, moves within a view, and leaves out what cannot run."""
+
+import re
+
+import pytest
+import torch
+
+from attacks.composition.decaf import Decaf
+from attacks.deanonymization.reidentification import CentredSVM, IdentityChance
+from attacks.estimates import InteractionEstimate
+from attacks.recommendation.imia import IMIA
+from attacks.recommendation.item_deltas import Direction
+from datamodules.deltas import Recording
+from evaluation import evaluate as evaluation
+from evaluation.attack_bar import AttackBar
+from evaluation.evaluate import attack_messages, evaluate
+from modules.attackers.trainer import fit_quietly
+from protocol.progress import advance, counted, heard_by
+from protocol.threat_model import ThreatModel
+from protocol.view import ServerView
+from tests.deanonymization_toys import joined
+from tests.modules.attackers.test_trainer import Line
+from tests.toys import leaky_view, train
+
+
+def test_it_moves_within_a_view_by_what_the_attack_says() -> None:
+    with AttackBar({"slow": 10, "other": 4}, show=True) as bar:
+        seen = []
+        with bar.attacking("slow", 10):
+            for _ in counted(range(4)):
+                seen.append(bar.done)
+        assert seen == [0, 2.5, 5, 7.5]
+        with bar.attacking("other", 4):
+            advance(0.5)
+            assert bar.done == 12
+            advance(0.25)  # a later part of the work that begins anew takes nothing back
+            assert bar.done == 12
+        assert (bar.done, bar.total) == (14, 14)
+    advance(0.5)  # nobody hears
+
+
+def test_what_cannot_run_is_no_work() -> None:
+    with AttackBar({"a": 10, "b": 6}, show=True) as bar:
+        with bar.attacking("b", 2):
+            pass
+        bar.leave_out("b")
+        bar.leave_out("b")
+        assert (bar.done, bar.total) == (2, 12)
+        with bar.attacking("b", 1):  # a later round has what an earlier one lacked
+            pass
+        assert bar.done == 3
+
+
+def test_at_80_columns_it_shows_the_attack_the_share_and_the_time_left(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tqdm.std._screen_shape_wrapper", lambda: lambda _: (80, 24))
+    names = {f"attack-with-a-name-{number}": 1 for number in range(21)}
+    with AttackBar(names, show=True) as bar:
+        for name in names:
+            with bar.attacking(name, 1):
+                pass
+        bar._bar.refresh()
+    last = re.split(r"[\r\n]+", capsys.readouterr().err.strip())[-1]
+    assert len(last) <= 80
+    assert re.match(r"attack-with-a-name-20 +100%\|.*\| \d\d:\d\d<\d\d:\d\d", last)
+
+
+@pytest.mark.parametrize("attack", [IMIA(iterations=4)], ids=lambda attack: attack.name)
+def test_slow_attacks_say_how_far_they_are(attack: IMIA) -> None:
+    shares: list[float] = []
+    with heard_by(shares.append):
+        attack(leaky_view(4)[0], generator=torch.Generator().manual_seed(0))
+    assert shares == [0.25, 0.5, 0.75, 1.0]
+
+
+@pytest.mark.parametrize("limit", [{"max_steps": 4}, {"max_epochs": 2}], ids=str)
+def test_a_learned_attack_says_how_far_its_training_is(limit: dict[str, int]) -> None:
+    shares: list[float] = []
+    with heard_by(shares.append):
+        fit_quietly(Line(), accelerator="cpu", **limit)
+    assert shares == pytest.approx([0.25, 0.5, 0.75, 1.0])
+
+
+class Half(Direction):
+    """Looks at the bar from within."""
+
+    name = "half"
+    threat_model = ThreatModel(sees="", knows="", needs=Direction.threat_model.needs)
+    bars: list[AttackBar]
+    seen: list[float]
+
+    def run(self, view: ServerView, *, generator: torch.Generator) -> InteractionEstimate:
+        advance(0.5)
+        self.seen.append(self.bars[0].done)
+        return super().run(view, generator=generator)
+
+
+def test_an_evaluation_ticks_by_attack_and_view(tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("bar")
+    train(folder, rounds=2, users=8, items=40)
+    bars: list[AttackBar] = []
+
+    class Watched(AttackBar):
+        def __enter__(self) -> AttackBar:
+            bars.append(self)
+            return super().__enter__()
+
+    attack = Half()
+    attack.bars, attack.seen = bars, []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evaluation, "AttackBar", Watched)
+        evaluate(
+            Recording(folder / "deltas"),
+            [Direction(), attack, Decaf()],
+            seed=0,
+            setting={"data": "d"},
+            victims_per_view=4,
+            limits={"direction": 2},
+        )
+    # Two rounds of two views of four; direction takes two victims; Decaf cannot run and counts for nothing.
+    assert (bars[0].done, bars[0].total) == (20, 20)
+    assert len(attack.seen) == 4
+    assert attack.seen == sorted(attack.seen)
+    assert attack.seen[-1] == 18
+
+
+def test_attacks_on_anonymity_have_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    bars: list[AttackBar] = []
+
+    class Watched(AttackBar):
+        def __enter__(self) -> AttackBar:
+            bars.append(self)
+            return super().__enter__()
+
+    monkeypatch.setattr(evaluation, "AttackBar", Watched)
+    view, users = joined(rounds=3)
+    assert view.known is not None
+    truth = {"user": users[: view.victims], "known_user": users[view.victims :]}
+    attack_messages(view, truth, [IdentityChance(), CentredSVM()], seed=0, setting={"data": "d"})
+    assert (bars[0].done, bars[0].total) == (2 * view.victims, 2 * view.victims)

@@ -1,0 +1,73 @@
+"""Results that follow from several cells: interactions needed, and utility under a mitigation."""
+
+import math
+
+import pandas as pd
+import pytest
+
+from evaluation.derived import derived
+from evaluation.runner import Evaluation
+from evaluation.scores import Line, concat, records, score_table
+
+POINTS = [1, 3, 10, 32, 100, 316, 1000]
+LINES = {"pac": Line(role="published"), "mean-item": Line(role="baseline")}
+LINES |= {"ours": Line(role="ours"), "worse": Line(role="ours")}
+
+
+def rows(attack: str, factor: float, victims: int = 40) -> list[pd.DataFrame]:
+    """Errors ``factor * (1 + v / 100) / sqrt(T)`` of every victim."""
+    return [
+        score_table(
+            attack,
+            {"error": [factor * (1 + v / 100) / t**0.5 for v in range(victims)]},
+            setting={"data": "d", "interactions": t},
+            seed=0,
+            victims=range(victims),
+        )
+        for t in POINTS
+    ]
+
+
+def needed(tables: list[pd.DataFrame]) -> pd.DataFrame:
+    return derived(Evaluation(scores=concat(tables), lines=LINES))
+
+
+def test_a_tenth_of_the_error_needs_a_hundredth_of_the_interactions() -> None:
+    table = needed(rows("pac", 1) + rows("ours", 0.1) + rows("mean-item", 0.2))
+    assert set(table["attack"]) == {"ours"}  # a baseline needs none
+    found = {(r["metric"], r["setting.as_pac_after"]): r for r in records(table)}
+    ratio = found["times-fewer", 1000]
+    assert found["interactions", 1000]["mean"] == pytest.approx(10, rel=0.1)
+    assert ratio["mean"] == pytest.approx(100, rel=0.1)
+    assert (ratio["n"], ratio["role"]) == (40, "ours")
+    assert ratio["low"] <= ratio["mean"] <= ratio["high"]
+    # Better at the first point already: that point's T, and no more is claimed.
+    assert found["interactions", 100]["mean"] == 1
+
+
+def test_an_attack_that_never_gets_there_has_no_number() -> None:
+    found = needed(rows("pac", 0.1) + rows("worse", 5))
+    assert set(found["attack"]) == {"worse"}
+    assert found["mean"].isna().all()
+
+
+def test_without_the_published_attack_or_an_axis_nothing_follows() -> None:
+    assert needed(rows("ours", 1)).empty
+    assert needed([score_table("pac", {"error": [0.5]}, setting={"data": "d"}, seed=0, victims=[0])]).empty
+
+
+@pytest.mark.parametrize(("metric", "better"), [("top5", 0.5), ("mae", 2.0)])
+def test_utility_is_the_share_of_the_quality_without_mitigation(metric: str, better: float) -> None:
+    """By hand: half of the accuracy is a utility of a half, and half of an error is twice the utility."""
+    cells = [("none", 0, [0.4, 0.6]), ("noise", 0.1, [0.2, 0.3])]
+    tables = [
+        score_table(
+            "global-model", {metric: v}, setting={"data": "b", "mitigation": k, "amount": a}, seed=0, victims=[1, 2]
+        )
+        for k, a, v in cells
+    ]
+    found = {row["setting.mitigation"]: row for row in records(needed(tables))}
+    assert found["none"]["mean"] == pytest.approx(1)
+    assert found["noise"]["mean"] == pytest.approx(better)
+    assert (found["noise"]["metric"], found["noise"]["n"], found["noise"]["setting.amount"]) == ("utility", 2, 0.1)
+    assert not math.isnan(found["noise"]["low"])

@@ -1,0 +1,130 @@
+"""The guardrail: who is exposed keeps silent and has no weight, and nobody else."""
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from attacks.base import Attack
+from attacks.estimates import InteractionEstimate
+from attacks.manipulation.codebook import Codebook
+from attacks.ranking.codebook import Codebook as CodebookAttack
+from attacks.ranking.list_posterior import ListPosterior
+from callbacks.delta_recorder import DeltaRecorder
+from datamodules.synthetic_ranking import SyntheticRanking
+from defenses.base import Update
+from defenses.local_dp import LocalDP
+from evaluation.guardrail import Guardrail
+from experiments.recorded_cell import cell_trainer
+from modules.fpdgd import FPDGD
+from protocol.errors import InputError
+from protocol.threat_model import ThreatModel
+from protocol.view import ServerView, ViewError
+
+
+class Reader(Attack):
+    """Takes the update for the interactions."""
+
+    name = "reader"
+    threat_model = ThreatModel(sees="updates", knows="nothing")
+
+    def run(self, view: ServerView, *, generator: torch.Generator) -> InteractionEstimate:
+        return InteractionEstimate(scores=view.deltas["w"], decisions=view.deltas["w"] > 0.5)
+
+
+class Misfit(Reader):
+    name = "misfit"
+
+    def run(self, view: ServerView, *, generator: torch.Generator) -> InteractionEstimate:
+        raise ViewError("fits nothing")
+
+
+LABELS = torch.tensor([[1.0, 0, 0, 1], [1, 0, 0, 1], [0, 1, 1, 0], [1, 1, 1, 1]])
+
+
+def own_view(update: Update) -> tuple[ServerView, torch.Tensor]:
+    count = len(update.deltas["w"])
+    view = ServerView(
+        round=0,
+        pseudonyms=torch.arange(count),
+        example_counts=torch.ones(count),
+        deltas=update.deltas,
+        model={},
+        served=torch.arange(4).expand(count, 4),
+    )
+    return view, LABELS[:count]
+
+
+def review(guardrail: Guardrail, deltas: torch.Tensor) -> Update:
+    return guardrail.review(Update({"w": deltas}), own_view, lambda _: torch.Generator())
+
+
+def test_only_the_exposed_are_held_back() -> None:
+    # Read whole; half of it; the wrong way round; all interactions alike, so that there is nothing to tell.
+    deltas = torch.stack([LABELS[0], torch.tensor([1.0, 1, 0, 0]), 1 - LABELS[2], LABELS[3]])
+    update = review(Guardrail(limit=0.6, attacks=[Misfit(), Reader()]), deltas)
+    assert update.sent is not None
+    assert update.sent.tolist() == [False, True, True, True]
+    assert torch.equal(update.deltas["w"], deltas * torch.tensor([0.0, 1, 1, 1])[:, None])
+
+
+def test_the_limit_is_where_it_is_said() -> None:
+    deltas = torch.tensor([[1.0, 1, 0, 0]])
+    for limit, sent in ((0.5, True), (0.49, False)):
+        assert bool(review(Guardrail(limit=limit, attacks=[Reader()]), deltas).sent) is sent
+
+
+def test_what_cannot_guard_is_refused() -> None:
+    with pytest.raises(InputError, match="an attack that fits"):
+        review(Guardrail(attacks=[Misfit()]), LABELS)
+    with pytest.raises(InputError, match="at least one attack"):
+        Guardrail(attacks=[])
+    with pytest.raises(InputError, match=r"limit in \[0, 1\]"):
+        Guardrail(limit=1.5, attacks=[Reader()])
+
+
+def train(folder: Path, *, epsilon: float, codebook: bool, guarded: bool = True) -> FPDGD:
+    data = SyntheticRanking(shape="letor", queries=80, test_queries=4, fewest_documents=4, most_documents=20)
+    attacks = [CodebookAttack(), ListPosterior(prior="uniform", sweeps=10, simulated=8, chains=1)]
+    private = [LocalDP(clip=0.25, epsilon=epsilon, delta=1e-8)] if math.isfinite(epsilon) else []
+    module = FPDGD(
+        num_features=data.num_features,
+        num_grades=data.num_grades,
+        num_clients=data.num_clients,
+        grade_law=data.grade_law,
+        manipulation=Codebook() if codebook else None,
+        defenses=[*private, *([Guardrail(attacks=attacks)] if guarded else [])],
+    )
+    cell_trainer(1, folder, DeltaRecorder()).fit(module, datamodule=data)
+    return module
+
+
+def test_a_codebook_reads_nobody_who_has_a_guardrail(tmp_path: Path) -> None:
+    module = train(tmp_path, epsilon=math.inf, codebook=True)
+    update = module.round_record.update
+    assert update.sent is not None
+    assert not bool(update.sent.any())
+    for name, value in module.public_parameters().items():
+        assert torch.equal(value, module.round_record.model[name])
+
+
+def test_who_sends_makes_the_average_and_nobody_else(tmp_path: Path) -> None:
+    record = (module := train(tmp_path, epsilon=20, codebook=False)).round_record
+    sent = record.update.sent
+    assert sent is not None
+    assert 0 < int(sent.sum()) < len(sent)
+    weights = (record.cohort.counts * sent).float()
+    for name, value in module.public_parameters().items():
+        average = (weights[:, None] * record.update.deltas[name]).sum(0) / weights.sum()
+        torch.testing.assert_close(value, record.model[name] + average)
+
+
+def test_what_is_sent_is_what_would_have_been_sent(tmp_path: Path) -> None:
+    guarded = train(tmp_path / "with", epsilon=20, codebook=False).round_record.update
+    free = train(tmp_path / "without", epsilon=20, codebook=False, guarded=False).round_record.update
+    assert guarded.sent is not None
+    assert free.sent is None
+    for name, value in guarded.deltas.items():
+        assert torch.equal(value[guarded.sent], free.deltas[name][guarded.sent])
+        assert not bool(value[~guarded.sent].any())

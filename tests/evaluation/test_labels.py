@@ -1,0 +1,27 @@
+"""Settings and numbers in words."""
+
+import pandas as pd
+
+from evaluation.labels import describe, differing, number
+from evaluation.scores import from_records
+
+CELLS = [
+    {"setting.data": "a", "setting.ranker": "linear", "setting.epsilon": 1},
+    {"setting.data": "a", "setting.ranker": "linear", "setting.epsilon": 20, "setting.prior": "count"},
+]
+
+
+def test_what_differs_or_is_missing_somewhere_is_named() -> None:
+    assert differing(from_records(CELLS)) == {"epsilon", "prior"}
+    assert differing(from_records(CELLS[:1])) == set()
+    assert differing(pd.DataFrame()) == set()
+
+
+def test_data_and_rankers_speak_for_themselves() -> None:
+    setting = {"data": "a", "ranker": "linear", "epsilon": 20, "prior": "count"}
+    assert describe(setting) == "a, linear, epsilon 20, prior count"
+    assert describe(setting, {"ranker", "prior"}) == "linear, prior count"
+
+
+def test_small_numbers_are_not_hidden() -> None:
+    assert [number(value) for value in (0.0, 0.00002, 0.5, -0.12345)] == ["0.000", "2.0e-05", "0.500", "-0.123"]

@@ -1,0 +1,204 @@
+"""Intervals count people, not the seeds that each was trained under, and differences are paired."""
+
+import dataclasses
+from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from attacks.estimates import MatchingEstimate
+from evaluation import summary
+from evaluation.bootstrap import bootstrap, clopper_pearson, crossed_bootstrap
+from evaluation.message_selection import draw_pairs
+from evaluation.runner import Evaluation
+from evaluation.scores import Line, concat, records, score_table
+from protocol.seeding import generator_for
+from protocol.view import ServerView
+
+ROLES = {
+    "ours": "ours",
+    "raifle": "published",
+    "decaf-match": "ours",
+    "decaf": "published",
+    "matching-fingerprint": "ours",
+}
+LINES = {
+    **{name: Line(role=role, question="q") for name, role in ROLES.items()},  # type: ignore[arg-type]
+    **{
+        name: Line(role="baseline", question="q")
+        for name in ("chance", "popularity", "random-guess", "uniform-present")
+    },
+    "matching-chance": Line(role="baseline", question="q"),
+}
+
+
+def row(attack: str, metric: str, person: int, seed: int, value: float, *, number: int = 0) -> pd.DataFrame:
+    pseudonym = 1000 * seed + person  # another one in every training
+    setting = {"data": "d"}
+    return score_table(
+        attack, {metric: [value]}, setting=setting, seed=seed, victims=[pseudonym], people=[person], round=number
+    )
+
+
+def summarise(rows: Iterable[pd.DataFrame]) -> list[SimpleNamespace]:
+    return _named(summary.summarise(Evaluation(scores=concat(list(rows)), lines=LINES)))
+
+
+def paired_differences(rows: Iterable[pd.DataFrame]) -> list[SimpleNamespace]:
+    return _named(summary.paired_differences(Evaluation(scores=concat(list(rows)), lines=LINES)))
+
+
+def _named(table: pd.DataFrame) -> list[SimpleNamespace]:
+    return [SimpleNamespace(**record, ci95=(record["low"], record["high"])) for record in records(table)]
+
+
+def test_one_person_under_three_seeds_is_one_person() -> None:
+    values = torch.rand(60, generator=generator_for(0, "people"))
+    once = [row("direction", "auc", p, 0, float(v)) for p, v in enumerate(values)]
+    thrice = [row("direction", "auc", p, s, float(v)) for s in range(3) for p, v in enumerate(values)]
+    (alone,), (repeated,) = summarise(once), summarise(thrice)
+    assert (alone.n, alone.seeds, repeated.n, repeated.seeds) == (60, 1, 60, 3)
+    assert repeated.mean == pytest.approx(alone.mean)
+    # The same values again say nothing new; as other people's they would narrow the interval by the root of three.
+    width, before = (ends[1] - ends[0] for ends in (repeated.ci95, alone.ci95))
+    assert width == pytest.approx(before, rel=0.15)
+
+
+def test_rounds_are_averaged_and_a_pseudonym_is_the_person_where_nothing_else_is_known() -> None:
+    rows = [row("direction", "auc", 1, 0, 0.2), row("direction", "auc", 1, 0, 0.4, number=1)]
+    other = score_table("direction", {"auc": [0.9]}, setting={"data": "d"}, seed=0, victims=[77])
+    (result,) = summarise([*rows, other])
+    assert result.n == 2
+    assert result.mean == pytest.approx(0.6)
+
+
+def test_what_differs_between_models_widens_the_interval() -> None:
+    generator = generator_for(0, "models")
+    of_people, of_seeds = torch.randn(50, 1, generator=generator) * 0.1, torch.tensor([[-1.0, 0.0, 1.0, 2.0]])
+    crossed = crossed_bootstrap(of_people + of_seeds, generator=generator_for(0, "b"))
+    flat = bootstrap((of_people + of_seeds).flatten(), generator=generator_for(0, "b"))
+    assert crossed.mean == pytest.approx(flat.mean)
+    assert crossed.high - crossed.low > 3 * (flat.high - flat.low)
+    assert (crossed.n, flat.n) == (50, 200)
+
+
+def test_the_crossed_interval_covers_the_mean_of_all_models_and_people() -> None:
+    covered = 0
+    for trial in range(60):
+        generator = generator_for(trial, "trial")
+        people, models = torch.randn(30, 1, generator=generator), torch.randn(1, 12, generator=generator)
+        values = people + models + torch.randn(30, 12, generator=generator)
+        found = crossed_bootstrap(values, generator=generator_for(trial, "b"), resamples=400)
+        covered += found.low <= 0 <= found.high
+    assert covered >= 50  # by people and seeds as one sample it is about half as often
+
+
+def test_values_that_are_missing_are_left_out() -> None:
+    values = torch.tensor([[1.0, torch.nan], [3.0, 5.0], [torch.nan, torch.nan]])
+    found = crossed_bootstrap(values, generator=generator_for(0, "b"))
+    assert found.n == 2
+    assert found.mean == pytest.approx(3.0)
+    nothing = crossed_bootstrap(torch.full((2, 3), torch.nan), generator=generator_for(0, "b"))
+    assert nothing.n == 0
+
+
+def test_people_who_are_each_under_a_seed_of_their_own_are_a_plain_sample() -> None:
+    values = torch.diag(torch.arange(1.0, 6.0)).masked_fill(torch.eye(5) == 0, torch.nan)
+    found = crossed_bootstrap(values, generator=generator_for(0, "b"))
+    assert found == bootstrap(torch.arange(1.0, 6.0), generator=generator_for(0, "b"))
+
+
+def test_a_success_of_all_is_no_certainty() -> None:
+    assert clopper_pearson(200, 200) == pytest.approx((0.025 ** (1 / 200), 1.0))
+    (all_of_them,) = summarise([row("pac", "success", p, 0, 1.0) for p in range(200)])
+    assert all_of_them.ci95[0] == pytest.approx(0.98172, abs=1e-4)
+    assert all_of_them.ci95[1] == 1.0
+    (none,) = summarise([row("pac", "success", p, s, 0.0) for p in range(20) for s in range(2)])
+    assert none.ci95 == pytest.approx((0.0, 0.16843), abs=1e-4)  # of 20 people, not of 40
+    (certain,) = summarise([row("direction", "auc", p, 0, 1.0) for p in range(20)])
+    assert certain.ci95 == (1.0, 1.0)  # an AUC is no proportion
+
+
+def test_differences_are_taken_on_the_same_people() -> None:
+    ease = torch.rand(40, generator=generator_for(0, "ease"))
+    rows = []
+    for person, easy in enumerate(ease.tolist()):
+        scores = {"ours": 0.05 + easy, "raifle": easy, "chance": 0.5, "popularity": 0.4}
+        rows += [row(name, "auc", person, 0, value) for name, value in scores.items()]
+    rows += [row("raifle", "auc", 99, 0, 5.0), row("ours", "f1", 0, 0, 0.5)]  # nobody else scored these
+    found = {(one.attack, one.against): one for one in paired_differences(rows)}
+    assert set(found) == {("ours", "chance"), ("ours", "raifle"), ("raifle", "chance")}
+    paired = found["ours", "raifle"]
+    assert (paired.n, paired.seeds, paired.metric) == (40, 1, "auc")
+    assert paired.mean == pytest.approx(0.05)
+    assert paired.ci95[1] - paired.ci95[0] < 1e-6  # although each by itself has a wide interval
+    assert found["ours", "chance"].ci95[1] - found["ours", "chance"].ci95[0] > 0.05
+
+
+def test_of_distances_the_best_guess_is_the_nearest() -> None:
+    scores = {"decaf-match": 0.1, "decaf": 0.3, "random-guess": 0.9, "uniform-present": 0.4}
+    rows = [row(name, "l1", person, 0, value) for name, value in scores.items() for person in range(4)]
+    found = {(one.attack, one.against): one.mean for one in paired_differences(rows)}
+    assert found == {
+        ("decaf-match", "uniform-present"): pytest.approx(-0.3),
+        ("decaf-match", "decaf"): pytest.approx(-0.2),
+        ("decaf", "uniform-present"): pytest.approx(-0.1),
+    }
+
+
+def one_ranking(trial: int) -> pd.DataFrame:
+    """Random scores of the pairs of 16 users, four messages on either side, as matching scores them."""
+    generator = generator_for(trial, "pairs")
+    sent = torch.arange(16).repeat_interleave(4)
+    pairs = draw_pairs(torch.arange(64), torch.arange(64, 128), torch.cat([sent, sent]), each=4, generator=generator)
+    own = ServerView(round=0, pseudonyms=torch.arange(64), example_counts=torch.ones(64), deltas={}, model={})
+    view = dataclasses.replace(own, known=own, pairs=pairs)
+    estimate = MatchingEstimate(scores=torch.rand(len(pairs), generator=generator))
+    found = estimate.score(view, {"user": sent, "known_user": sent})
+    return score_table(
+        "matching-chance",
+        {"ap": found.metrics["ap"]},
+        setting={},
+        seed=0,
+        victims=found.units,  # type: ignore[arg-type]
+        influences={"ap": found.influences["ap"]},
+    )
+
+
+def test_users_who_share_one_ranking_are_no_independent_sample() -> None:
+    covered = alone = 0
+    for trial in range(60):
+        rows = one_ranking(trial)
+        (shared,) = summarise([rows])
+        (apart,) = summarise([rows.assign(influence=np.nan)])
+        assert shared.mean == apart.mean
+        assert shared.std == pytest.approx(apart.std)
+        assert (shared.n, apart.n) == (16, 16)
+        covered += shared.ci95[0] <= 0.504 <= shared.ci95[1]  # a random order has a little more than a half
+        alone += apart.ci95[0] <= 0.504 <= apart.ci95[1]
+    assert covered >= 55
+    assert alone < 30
+
+
+def test_a_difference_is_drawn_by_the_influences_of_both() -> None:
+    rows = one_ranking(0)
+    better = rows.assign(attack="matching-fingerprint", value=rows["value"] + 0.1, influence=rows["influence"] + 0.1)
+    (found,) = paired_differences([rows, better])
+    assert found.mean == pytest.approx(0.1)
+    assert found.ci95 == pytest.approx((0.1, 0.1))
+
+
+def test_settings_keep_their_types_where_some_cells_lack_them() -> None:
+    cells: list[dict[str, Any]] = [
+        {"data": "d", "queries": 4},
+        {"data": "d", "epsilon": "inf", "participants": 10},
+        {"data": "d"},
+    ]
+    rows = [score_table("ours", {"auc": [0.5]}, setting=cell, seed=0, victims=[1]) for cell in cells]
+    found = summary.summarise(Evaluation(scores=concat(rows), lines=LINES))
+    assert found["setting.queries"].tolist() == [4, None, None]
+    assert [type(value) for value in found["setting.participants"]] == [type(None), int, type(None)]

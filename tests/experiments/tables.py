@@ -1,0 +1,52 @@
+"""What tests on tables share: a table that is run, its results, and the papers' numbers next to a setting."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import attack
+from evaluation.scores import records, setting_of
+from reports.papers import with_papers
+from reports.run import Run
+from tests.frames import cell, results
+
+
+@dataclass(frozen=True)
+class Result:
+    """One row of results."""
+
+    attack: str
+    metric: str
+    setting: dict[str, Any]
+    mean: float
+    high: float
+    n: int
+    paper: float | None
+    source: str | None
+
+
+def reproduce(folder: Path, text: str, *options: str) -> int:
+    """Runs a table into ``folder/out``; returns the exit status."""
+    (folder / "table.yaml").write_text(text)
+    more = ["--out", str(folder / "out"), "--jobs", "1", *options]
+    return attack.main(["reproduce", str(folder / "table.yaml"), *more])
+
+
+def read(directory: Path) -> list[Result]:
+    """The rows of a results.json."""
+    names = ("attack", "metric", "mean", "high", "n", "source")
+    rows = records(Run.read(directory / "results.json").results)
+    return [
+        Result(
+            setting=setting_of(row),
+            paper=None if row["source"] is None else row["paper"],
+            **{name: row[name] for name in names},
+        )
+        for row in rows
+    ]
+
+
+def paper_value(name: str, metric: str, setting: dict[str, Any]) -> tuple[float, str] | None:
+    """The paper's number next to an attack in a setting, rounded to three digits, and its source; None for none."""
+    (row,) = records(with_papers(results(cell(name, metric, 0.5, setting=setting))))
+    return None if row["source"] is None else (round(row["paper"], 3), row["source"])

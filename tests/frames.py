@@ -1,0 +1,44 @@
+"""Tables of results, as `evaluation.summary.summarise` makes them."""
+
+import dataclasses
+from typing import Any
+
+import pandas as pd
+
+from attacks.registry import REGISTRY
+from evaluation.scores import SETTING, Line, Role
+from reports.papers import with_papers
+
+KINDS = {name: kind for kind in REGISTRY.values() for name in (kind.name, *kind.aliases)}
+
+
+def line_of(name: str) -> Line:
+    """What the attack of a name says of itself; a reference where there is none."""
+    kind = KINDS.get(name)
+    if kind is None:
+        return Line()
+    published: Role = "published" if kind.references else "ours"
+    role: Role = "baseline" if kind.baseline else published
+    return Line(role=role, family=kind.family, question=kind.estimates.__name__, tells=kind.tells)
+
+
+def cell(
+    name: str, metric: str, mean: float, low: float | None = None, high: float | None = None, **more: Any
+) -> dict[str, Any]:
+    """A row of results."""
+    setting = {SETTING + key: value for key, value in more.pop("setting", {"data": "d"}).items()}
+    width = more.pop("width", 0.01)
+    numbers = {"low": mean - width if low is None else low, "high": mean + width if high is None else high}
+    fixed = {"attack": name, "metric": metric, "mean": mean, "std": 0.1, "n": 20, "seeds": 1, "seconds_per_victim": 0.1}
+    return {**fixed, **numbers, **setting, **dataclasses.asdict(line_of(name)), **more}
+
+
+def results(*rows: dict[str, Any]) -> pd.DataFrame:
+    return pd.DataFrame(list(rows))
+
+
+def paper_of(name: str, metric: str, setting: dict[str, Any], family: str | None = None) -> tuple[float, str] | None:
+    """The paper's number that stands next to a result, and its source."""
+    of_family: dict[str, Any] = {} if family is None else {"family": family or None}
+    row = with_papers(results(cell(name, metric, 0.5, setting=setting, **of_family))).iloc[0]
+    return None if row["source"] is None else (float(row["paper"]), str(row["source"]))

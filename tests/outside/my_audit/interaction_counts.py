@@ -1,0 +1,123 @@
+"""How many of the items it was shown a client interacted with: a new question, with its metric, attack and baseline."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from attacks.base import Attack
+from attacks.estimates import Estimate, Scores, check_tensor
+from protocol.metrics import Metric
+from protocol.threat_model import ThreatModel
+from protocol.view import ITEM_EMBEDDING, ServerView
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountEstimate(Estimate):
+    """The number of interactions of each client.
+
+    Attributes:
+        counts: ``(V,)``.
+    """
+
+    truth = ("labels",)
+    metrics = (
+        Metric(
+            name="count-error",
+            meaning="The count error is the relative error of the number of interactions, 0 for certainty.",
+            lower_is_better=True,
+            judged=True,
+        ),
+    )
+    counts: Tensor
+
+    def check(self, view: ServerView) -> None:
+        check_tensor("counts", self.counts, (view.victims,))
+
+    def score(self, view: ServerView, truth: Mapping[str, Tensor]) -> Scores:
+        """Relative errors."""
+        true = (truth["labels"] > 0.5).sum(1).double()
+        return Scores({"count-error": (self.counts.double() - true).abs() / true.clamp(min=1)})
+
+
+class CountByNorm(Attack):
+    """Counts the items whose embedding moved further than half as far as the furthest one.
+
+    Threat model: a passive server, one round.
+
+    Args:
+        share: of the largest movement, from which on an item counts.
+    """
+
+    name = "count-by-norm"
+    family = "interaction-counts"
+    tells = "how many of the items it was shown the client interacted with"
+    threat_model = ThreatModel(
+        sees="the update of the item embeddings and which items were served",
+        knows="nothing else",
+        needs=("served", f"deltas:{ITEM_EMBEDDING}"),
+    )
+    estimates = CountEstimate
+
+    def __init__(self, *, share: float = 0.5) -> None:
+        self.share = share
+
+    def run(self, view: ServerView, *, generator: torch.Generator) -> CountEstimate:
+        norms = view.deltas[ITEM_EMBEDDING].norm(dim=2) * view.served_mask
+        return CountEstimate(counts=(norms > self.share * norms.amax(1, keepdim=True)).sum(1).double())
+
+
+class CountGuess(Attack):
+    """A fixed share of the served items; what an attack on counts must beat.
+
+    Threat model: a server that does not look at the update.
+    """
+
+    name = "count-guess"
+    family = "interaction-counts"
+    baseline = True
+    tells = CountByNorm.tells
+    threat_model = ThreatModel(sees="which items were served", knows="nothing else", needs=("served",))
+    estimates = CountEstimate
+
+    def run(self, view: ServerView, *, generator: torch.Generator) -> CountEstimate:
+        return CountEstimate(counts=0.2 * view.served_mask.sum(1).double())
+
+
+class UnknownNeed(CountByNorm):
+    """Names a need that no view has."""
+
+    name = "unknown-need"
+    threat_model = ThreatModel(sees="", knows="", needs=("gradients",))
+
+
+class WrongShape(CountByNorm):
+    """Returns one number too many."""
+
+    name = "wrong-shape"
+
+    def run(self, view: ServerView, *, generator: torch.Generator) -> CountEstimate:
+        return CountEstimate(counts=torch.zeros(view.victims + 1))
+
+
+class WrongType(CountByNorm):
+    """Returns no estimate."""
+
+    name = "wrong-type"
+
+    def run(self, view: ServerView, *, generator: torch.Generator) -> CountEstimate:
+        return torch.zeros(view.victims)  # type: ignore[return-value]
+
+
+class Raises(CountByNorm):
+    """Has a defect."""
+
+    name = "raises"
+
+    def run(self, view: ServerView, *, generator: torch.Generator) -> CountEstimate:
+        raise ZeroDivisionError("of no use")
+
+
+class Twice(CountByNorm):
+    """Has the name of another attack of its family."""

@@ -1,0 +1,130 @@
+"""Cutting a view: every field either follows its victims or belongs to the whole view, and none is forgotten."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from protocol.simulators import MarginSimulator
+from protocol.view import OF_VICTIMS, Release, ServerView, ViewError
+
+VICTIMS, KNOWN = 4, 3
+WHOLE = {
+    *("round", "model", "row_parameters", "releases", "learner", "auxiliary", "manipulation"),
+    *("round_models", "known"),
+}
+"""Fields that say the same of any of the victims."""
+BY_THEMSELVES = {"pairs", "earlier"}
+"""Fields that are cut in a way of their own."""
+
+
+class Margin:
+    """A learner of one kind."""
+
+    slope_at_zero, learning_rate = -0.5, 0.1
+
+
+def small(victims: int, *, whole: bool = True) -> ServerView:
+    """A view in which every field is given, each number of a victim different."""
+    rows = torch.arange(victims)
+    pairs = torch.tensor([[0, 1], [2, 3], [1, 4], [3, 6], [5, 2]])
+    return ServerView(
+        round=7,
+        pseudonyms=100 + rows,
+        example_counts=10 + rows,
+        deltas={"table": torch.rand(victims, 2, 3), "bias": torch.rand(victims, 5)},
+        model={"table": torch.rand(9, 3), "bias": torch.rand(5)},
+        row_parameters=frozenset({"table"}),
+        served=torch.arange(2 * victims).reshape(victims, 2),
+        lists=torch.arange(2 * victims).reshape(victims, 2),
+        features=torch.rand(victims, 2, 6),
+        client_models={"bias": torch.rand(victims, 5)},
+        releases=(Release(clip=1.0, noise_scale=0.1, parameters=("bias",)),),
+        learner=Margin(),  # type: ignore[arg-type]
+        updates=torch.rand(victims, 2),
+        auxiliary={"images": torch.rand(8, 3)},
+        priors={"leaning": torch.rand(victims), "popularity": torch.rand(victims, 2)},
+        pairs=pairs if whole else None,
+        manipulation="noise",
+        earlier=(small(victims, whole=False),) if whole else (),
+        sent_in=20 + rows,
+        round_models={3: {"bias": torch.rand(5)}},
+        known=small(KNOWN, whole=False) if whole else None,
+    )
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two values of a field are equal, tensor by tensor."""
+    if isinstance(one, Tensor):
+        return torch.equal(one, other)
+    if isinstance(one, Mapping):
+        return one.keys() == other.keys() and all(same(value, other[name]) for name, value in one.items())
+    return bool(one is other or one == other)
+
+
+def test_every_field_is_either_of_the_victims_or_of_the_whole_view() -> None:
+    """Whoever adds a field says here, or in `OF_VICTIMS`, which it is."""
+    names = {field.name for field in dataclasses.fields(ServerView)}
+    assert names == {*OF_VICTIMS, *WHOLE, *BY_THEMSELVES}
+    assert len(names) == len(OF_VICTIMS) + len(WHOLE) + len(BY_THEMSELVES)
+    view = small(VICTIMS)
+    assert [name for name in names if getattr(view, name) in (None, (), frozenset())] == []
+
+
+@pytest.mark.parametrize("positions", [[2, 0], [1], [3, 2, 1, 0], []], ids=str)
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(ServerView)])
+def test_select_cuts_what_is_of_the_victims_and_keeps_the_rest(name: str, positions: list[int]) -> None:
+    view, chosen = small(VICTIMS), torch.tensor(positions, dtype=torch.int64)
+    before, after = getattr(view, name), getattr(view.select(chosen), name)
+    if name in WHOLE:
+        assert same(after, before)
+    elif name in OF_VICTIMS:
+        expected = (
+            {key: value[chosen] for key, value in before.items()} if isinstance(before, Mapping) else before[chosen]
+        )
+        assert same(after, expected)
+    elif name == "earlier":
+        assert [one.pseudonyms.tolist() for one in after] == [(100 + chosen).tolist()]
+    else:
+        # Positions in the view, then in `known`: of the pairs of the old view those whose messages all remain.
+        moved = {old: new for new, old in enumerate([*positions, *range(VICTIMS, VICTIMS + KNOWN)])}
+        kept = [[moved[a], moved[b]] for a, b in before.tolist() if a in moved and b in moved]
+        assert after.tolist() == kept
+
+
+def test_all_victims_in_their_order_are_the_view_itself() -> None:
+    view = small(VICTIMS)
+    assert view.select(torch.arange(VICTIMS)) is view
+
+
+def test_require_gives_the_learner_of_a_kind_or_says_which_it_found() -> None:
+    view = small(VICTIMS)
+    found: object = view.require(MarginSimulator)
+    assert found is view.learner
+    with pytest.raises(ViewError, match="expected a learner of the kind dict, got Margin"):
+        view.require(dict)
+    with pytest.raises(ViewError, match="got no learner"):
+        dataclasses.replace(view, learner=None).require(MarginSimulator)
+
+
+def test_needs_are_fields_or_entries_of_them() -> None:
+    view = small(VICTIMS)
+    needs = ("served", "deltas:table", "priors:leaning", "auxiliary:images", "pairs", "manipulation")
+    assert view.missing(needs) == []
+    bare = dataclasses.replace(view, served=None, deltas={}, priors={}, auxiliary={}, pairs=None, manipulation=None)
+    assert bare.missing(needs) == list(needs)
+    with pytest.raises(ViewError, match="gradients"):
+        view.missing(("gradients",))
+
+
+def test_what_all_victims_share_is_shared_by_those_that_remain() -> None:
+    """Features of items that everybody was served are not copied: learners work faster on what is shared."""
+    features = torch.rand(2, 6).expand(VICTIMS, 2, 6)
+    view = dataclasses.replace(small(VICTIMS), features=features)
+    kept = view.select(torch.tensor([3, 1])).features
+    assert kept is not None
+    assert kept.stride(0) == 0
+    assert torch.equal(kept, features[:2])

@@ -1,0 +1,150 @@
+"""results.json: what is written is read back, older files are read too, and damage is one clear error."""
+
+import dataclasses
+import json
+import math
+import random
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import attack
+from evaluation.scores import Line
+from protocol.errors import InputError
+from reports.run import Run
+from tests.reports.toys import cell, table
+
+LINES = {
+    "direction": Line(
+        role="ours", family="recommendation", question="q", sees="the update", knows="nothing", tells="x"
+    ),
+    "chance": Line(role="baseline", family="interactions"),
+}
+
+
+def run(**changed: Any) -> Run:
+    first = {
+        **cell("direction", 0.7, epsilon=1.5, queries=4),
+        "high": math.nan,
+        "seeds": 2,
+        "paper": 0.9,
+        "source": "T",
+    }
+    results = table(first, {**cell("chance", math.nan), "std": 0.0, "n": 0}, lines=LINES)
+    difference = {"attack": "direction", "against": "chance", "metric": "auc", "mean": 0.2, "low": 0.1, "high": 0.3}
+    made = Run(
+        *("e", "c", 0, None, {"torch": "2"}, {"name": "d", "sha256": "0"}, "h", 1.0, results),
+        differences=pd.DataFrame([{**difference, "n": 10, "seeds": 2, "setting.data": "d"}]),
+        gate=[{"metric": "auc", "limit": 0.6, "verdict": "failed", "message": "GATE FAILED"}],
+        read_back=["k"],
+    )
+    return dataclasses.replace(made, **changed)
+
+
+def same(one: pd.DataFrame, two: pd.DataFrame) -> None:
+    assert set(one) == set(two)
+    first, second = (table.astype(object).where(table.notna(), None) for table in (one[list(two)], two))
+    pd.testing.assert_frame_equal(first, second)
+
+
+def test_a_run_is_read_back(tmp_path: Path) -> None:
+    found, plain = Run.read(run().write(tmp_path)), pd.DataFrame()
+    same(found.results, run().results)
+    same(found.differences, run().differences)
+    assert type(found.results["setting.queries"][0]) is int
+    rest = dataclasses.replace(found, results=plain, differences=plain)
+    assert repr(rest) == repr(run(results=plain, differences=plain))
+
+
+def test_a_cell_is_written_as_format_1_says(tmp_path: Path) -> None:
+    first, second = json.loads(run().write(tmp_path).read_text())["results"]
+    assert first == {
+        **{"attack": "direction", "setting": {"data": "d", "epsilon": 1.5, "queries": 4}, "metric": "auc", "mean": 0.7},
+        **{"std": 0.1, "ci95": [0.7 - 0.03, None], "n": 20, "seconds_per_victim": 0.1, "seeds": 2},
+        **{"paper": {"value": 0.9, "source": "T"}, "family": "recommendation", "baseline": False},
+        **{"threat_model": {"sees": "the update", "knows": "nothing", "active": False}},
+        **{"role": "ours", "question": "q", "tells": "x"},
+    }
+    assert (second["baseline"], second["paper"], second["threat_model"], second["mean"]) == (True, None, None, None)
+
+
+def test_a_file_without_the_newer_keys_is_read(tmp_path: Path) -> None:
+    content = json.loads(run().write(tmp_path).read_text())
+    assert content["format"] == 1
+    for key in ("differences", "gate", "read_back", "causes", "not_run"):
+        del content[key]
+    for result in content["results"]:
+        for key in ("seeds", "family", "baseline", "threat_model", "role", "question", "tells"):
+            del result[key]
+    (tmp_path / "results.json").write_text(json.dumps({**content, "of a later version": 1}))
+    old = Run.read(tmp_path / "results.json")
+    assert (len(old.differences), old.gate, old.read_back) == (0, [], [])
+    later = {"role": "ours", "question": None, "sees": "", "knows": "", "tells": "", "family": None, "seeds": 1}
+    same(old.results, run().results.assign(**later))
+    assert attack.main(["report", str(tmp_path), "--out", str(tmp_path / "page")]) == 0
+
+
+WRONG: list[Any] = [None, True, 7, -1.5, "x", [], {}, [1, 2], {"a": None}, 10**400]
+
+
+def places(content: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Paths to every entry."""
+    keys = content if isinstance(content, dict) else range(len(content)) if isinstance(content, list) else ()
+    return [path for key in keys for path in [(*at, key), *places(content[key], (*at, key))]]
+
+
+def test_whatever_is_put_in_place_of_an_entry_is_read_or_refused_in_a_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = json.loads(run().write(tmp_path).read_text())
+    refused = 0
+    for path in places(whole):
+        for wrong in random.Random(str(path)).sample(WRONG, 3):
+            content = json.loads(json.dumps(whole))
+            inside = content
+            for key in path[:-1]:
+                inside = inside[key]
+            inside[path[-1]] = wrong
+            (tmp_path / "results.json").write_text(json.dumps(content))
+            status = attack.main(["report", str(tmp_path), "--out", str(tmp_path / "page")])
+            said = capsys.readouterr().err
+            assert status in (0, 2), (path, wrong)
+            assert said.count("\n") == (status == 2)
+            refused += status == 2
+    assert refused > 50
+
+
+@pytest.mark.parametrize("content", ["", "[]", "null", '{"format": 2}', '{"format": 1}', "[" * 100_000])
+def test_what_is_no_results_file_is_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "results.json").write_text(content)
+    with pytest.raises(InputError, match="of format 1"):
+        Run.read(tmp_path / "results.json")
+
+
+@pytest.mark.parametrize("setting", [{"data": []}, {"data": {}}, {"data": 10**400}])
+def test_a_setting_that_is_no_value_is_refused(tmp_path: Path, setting: dict[str, Any]) -> None:
+    content = json.loads(run().write(tmp_path).read_text())
+    content["results"][0]["setting"] = setting
+    (tmp_path / "results.json").write_text(json.dumps(content))
+    with pytest.raises(InputError, match="of format 1"):
+        Run.read(tmp_path / "results.json")
+
+
+def test_a_joined_report_has_the_threat_models_of_its_runs(tmp_path: Path) -> None:
+    for name, active in (("passive", False), ("active", True)):
+        line = Line(role="published", sees=f"what a {name} server sees", knows="nothing", active=active)
+        results = table(cell("raifle", 0.7), lines={"raifle": line})
+        run(experiment=name, results=results).write(tmp_path / name)
+    folders = [str(tmp_path / name) for name in ("passive", "active")]
+    assert attack.main(["report", *folders, "--out", str(tmp_path / "page")]) == 0
+    page = (tmp_path / "page/report.html").read_text()
+    assert "raifle in passive (passive server)" in page
+    assert "raifle in active (active server)" in page
+    assert "what a active server sees" in page
+    joined = Run.read(tmp_path / "page/results.json").results
+    assert joined[["sees", "active"]].values.tolist() == [
+        ["what a passive server sees", False],
+        ["what a active server sees", True],
+    ]

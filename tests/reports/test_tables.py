@@ -1,0 +1,96 @@
+"""Long tables, wide ones, and texts that stand under one another."""
+
+from typing import Any
+
+import pytest
+
+from reports.tables import axis, difference_table, long_table, text_table, wide_table
+from tests.reports.toys import cell, table
+
+RANKERS = ("linear", "neural-4")
+
+
+def ranked(epsilon: float | str, queries: int, ranker: str, attack: str = "codebook") -> dict[str, Any]:
+    mean = 0.9 if epsilon == "inf" else 0.6
+    made = cell(attack, mean, n=116, data="MQ2008", ranker=ranker, queries=queries, epsilon=epsilon)
+    return {**made, "paper": 0.77, "source": "RAIFLE Table VII"}
+
+
+MANY = [ranked(e, q, ranker) for ranker in RANKERS for q in (4, 8, 16) for e in (1, 20, 100, 500, "inf")]
+
+
+def test_a_long_table_gets_a_column_for_each_budget() -> None:
+    wide = wide_table(table(*MANY))
+    assert wide is not None
+    budgets = ["epsilon 1", "epsilon 20", "epsilon 100", "epsilon 500", "epsilon inf"]
+    assert list(wide) == ["setting", "attack", *budgets, "n"]
+    assert len(wide) == 6
+    row = ["linear, queries 8", "codebook", *["0.600±0.030 (0.77)"] * 4, "0.900±0.030 (0.77)", "116"]
+    assert wide.iloc[1].tolist() == row
+
+
+def test_a_line_that_lacks_a_cell_leaves_it_empty() -> None:
+    wide = wide_table(table(*MANY, ranked(20, 4, "linear", attack="raifle")))
+    assert wide is not None
+    assert wide.iloc[-1].tolist()[2:4] == ["", "0.600±0.030 (0.77)"]
+
+
+def test_a_short_table_and_one_of_a_single_setting_stay_as_they_are() -> None:
+    assert wide_table(table(*MANY[:10])) is None
+    assert axis(table(ranked(20, 4, "linear"))) is None
+
+
+def test_what_holds_for_every_budget_has_a_column_of_its_own() -> None:
+    bound = cell("bound", 0.7, half=0.0, n=116, data="MQ2008", ranker="linear", queries=4)
+    wide = wide_table(table(*MANY, bound))
+    assert wide is not None
+    assert list(wide)[-2:] == ["any epsilon", "n"]
+    assert wide.iloc[-1].tolist()[-2:] == ["0.700±0.000", "116"]
+
+
+def test_words_become_columns_where_no_number_varies() -> None:
+    rows = [
+        cell(attack, 0.5, metric=metric, n=60 + place, data="blog", prior=prior)
+        for attack in ("reid-svm", "reid-mlp", "chance")
+        for place, prior in enumerate(("random", "chrono"))
+        for metric in ("ap", "times-chance", "top1", "top5")
+    ]
+    wide = wide_table(table(*rows))
+    assert wide is not None
+    assert list(wide) == ["setting", "attack", "metric", "prior random", "prior chrono", "n"]
+    assert wide["n"].unique().tolist() == ["60 to 61"]
+    assert axis(table(*rows)) is None
+
+
+def test_the_axis_is_the_number_that_varies_most() -> None:
+    assert axis(table(*MANY)) == "setting.epsilon"
+    flags = [cell("codebook", 0.5, data="d", flag=flag, rounds=number) for flag in (True, False) for number in (1, 1)]
+    assert axis(table(*flags)) is None  # a yes or no is no number
+
+
+def test_each_cell_stands_next_to_the_papers() -> None:
+    (row,) = long_table(table(ranked(20, 4, "linear"))).to_dict("records")
+    assert row == {
+        **{
+            "attack": "codebook",
+            "setting": "MQ2008",
+            "metric": "auc",
+            "mean": "0.600",
+            "95% interval": "0.570 to 0.630",
+        },
+        **{"n": "116", "paper": "0.770 (RAIFLE Table VII)", "difference": "-0.170", "ms per victim": "100.0"},
+    }
+
+
+def test_baselines_stand_below_the_attacks() -> None:
+    lines = text_table(table(cell("chance", 0.5), cell("raifle", 0.9), cell("bound", 0.95))).splitlines()
+    assert [line.split()[0] for line in lines] == ["attack", lines[1], "raifle", "baselines,", "chance", "bound"]
+    assert len({line.index("auc") for line in lines if " auc " in line}) == 1
+
+
+@pytest.mark.parametrize(("seeds", "people"), [(1, "20"), (3, "20, 3 seeds")])
+def test_a_difference_has_a_sign(seeds: int, people: str) -> None:
+    rows = table({**cell("codebook", 0.1, half=0.2), "seeds": seeds, "against": "raifle"})
+    (row,) = difference_table(rows).to_dict("records")
+    assert (row["minus"], row["difference"], row["95% interval"]) == ("raifle", "+0.100", "-0.100 to +0.300")
+    assert row["n"] == people

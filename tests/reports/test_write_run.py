@@ -1,0 +1,102 @@
+"""A run leaves its files, says why attacks failed, and joins others'."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+
+from evaluation.diagnosis import Cause
+from evaluation.gate import Verdict
+from evaluation.runner import Evaluation
+from evaluation.scores import concat, score_table
+from reports.provenance import CHECKOUT, ROOMS, source_hash
+from reports.run import Run
+from reports.write_run import combine, join_runs, write_run
+from tests.reports.toys import LINES
+
+COMMON: dict[str, Any] = {"experiment": "e", "data": {"name": "d", "sha256": "0"}, "seed": 0, "seconds": 1.0}
+
+
+def evaluation(**setting: Any) -> Evaluation:
+    rows = [
+        score_table(
+            name,
+            {"auc": [mean, mean + 0.1], "f1": [0.5, 0.6]},
+            setting={"data": "d", **setting},
+            seed=0,
+            victims=[1, 2],
+        )
+        for name, mean in (("codebook", 0.8), ("chance", 0.45))
+    ]
+    return Evaluation(scores=concat(rows), lines=dict(LINES), missing={"decaf": "the recording lacks learner"})
+
+
+def test_a_run_leaves_results_scores_and_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shown: list[Any] = []
+    cause = Cause("codebook", {"data": "d"}, "auc", "noise", "noise is most of it", {"share": 0.9})
+    verdict = Verdict("auc", 0.6, "failed", "codebook", 0.85, (0.8, 0.9), 2, "GATE FAILED: codebook")
+    run = write_run(
+        evaluation(),
+        directory=tmp_path,
+        metrics=["auc"],
+        explain=lambda _: [cause],
+        gate=lambda *_: [verdict],
+        shows=[lambda results, figures: shown.append((len(results), len(figures)))],
+        **COMMON,
+    )
+    assert set(run.results["metric"]) == {"auc"}
+    assert run.results["paper"].isna().all()
+    scores = pd.read_csv(tmp_path / "scores.csv")
+    assert len(scores) == 8  # every metric, one row per victim
+    assert {"attack", "setting.data", "seed", "round", "victim", "metric", "value"} <= set(scores)
+    content = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
+    assert [(one["attack"], one["against"]) for one in content["differences"]] == [("codebook", "chance")]
+    assert content["not_run"] == {"decaf": "the recording lacks learner"}
+    assert content["gate"][0]["ci95"] == [0.8, 0.9]
+    page, printed = (tmp_path / "report.html").read_text(encoding="utf-8"), capsys.readouterr().out
+    for text in ("noise is most of it", "decaf could not run", "GATE FAILED: codebook", "what it clicked"):
+        assert text in page
+    assert "why attacks inferred little:\n  codebook: noise is most of it." in printed
+    assert shown == [(2, page.count("<figure>"))]
+    assert not (tmp_path / "compositions.csv").exists()
+
+
+def test_compositions_are_left_as_a_table(tmp_path: Path) -> None:
+    found = evaluation()
+    profile = {"attack": "codebook", "seed": 0, "round": 0, "victim": 1, "class": [0, 1], "setting.data": "d"}
+    found.profiles = pd.DataFrame(
+        {**profile, "true": [0.4, 0.6], "inferred": [0.5, 0.5], "low": [0.4, 0.4], "high": 0.6}
+    )
+    write_run(found, directory=tmp_path, metrics=["auc"], **COMMON)
+    assert pd.read_csv(tmp_path / "compositions.csv")["true"].tolist() == [0.4, 0.6]
+
+
+def test_curves_of_different_settings_stay_apart() -> None:
+    curve = torch.linspace(0, 1, 101, dtype=torch.float64)
+    cells = [evaluation(epsilon=epsilon) for epsilon in (1, "inf", "inf")]
+    for cell in cells:
+        cell.roc = {"codebook": (curve, 1)}
+    roc = combine(cells).roc
+    assert {label: count for label, (_, count) in roc.items()} == {
+        "codebook (d, epsilon 1)": 1,
+        "codebook (d, epsilon inf)": 2,
+    }
+
+
+def test_runs_are_joined(tmp_path: Path) -> None:
+    for name, setting in (("one", {}), ("two", {"epsilon": 1})):
+        write_run(evaluation(**setting), directory=tmp_path / name, metrics=["auc"], **{**COMMON, "experiment": name})
+    joined = join_runs([tmp_path / "one", tmp_path / "two"], tmp_path / "both")
+    assert (joined.experiment, joined.seconds, joined.data["name"]) == ("one + two", 2.0, "d")
+    assert joined.results["setting.epsilon"].tolist() == [None, None, 1, 1]
+    assert len(joined.differences) == 2
+    assert len(Run.read(tmp_path / "both" / "results.json").results) == 4
+
+
+def test_every_room_with_source_counts_for_the_hash() -> None:
+    rooms = {path.parent.name for path in CHECKOUT.glob("*/__init__.py")} - {"tests", "bench"}
+    assert set(ROOMS) == rooms
+    assert len(source_hash()) == 64

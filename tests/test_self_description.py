@@ -1,0 +1,94 @@
+"""Attacks, estimates and metrics describe themselves: counted over the syntax trees of the source."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from attacks.registry import REGISTRY
+
+ROOT = Path(__file__).resolve().parent.parent
+ROOMS = (
+    "attacks",
+    "callbacks",
+    "datamodules",
+    "defenses",
+    "evaluation",
+    "experiments",
+    "modules",
+    "protocol",
+    "reports",
+)
+NAMES = {name for kind in REGISTRY.values() for name in (kind.name, *kind.aliases)}
+CLASSES = {kind.__name__ for kind in REGISTRY.values()}
+
+
+def nodes() -> Iterator[tuple[str, ast.AST]]:
+    files = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
+    for path in [*files, ROOT / "attack.py", ROOT / "train.py"]:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            yield path.relative_to(ROOT).as_posix(), node
+
+
+def elements(node: ast.AST) -> list[ast.AST]:
+    """The entries of a literal collection; of a dictionary keys and values."""
+    if isinstance(node, ast.Dict):
+        return [entry for entry in (*node.keys, *node.values) if entry is not None]
+    return list(node.elts) if isinstance(node, ast.Tuple | ast.List | ast.Set) else []
+
+
+def test_no_list_names_attacks() -> None:
+    """Which names are baselines, published or to be audited is said by the classes alone."""
+    found = {}
+    for path, node in nodes():
+        names = {e.value for e in elements(node) if isinstance(e, ast.Constant) and e.value in NAMES}
+        if len(names) > 1:
+            found[f"{path}:{getattr(node, 'lineno', 0)}"] = names
+    # An attack's own aliases are part of its description.
+    assert {place: names for place, names in found.items() if not place.startswith("attacks/")} == {}
+
+
+def test_there_is_one_registry() -> None:
+    """No dictionary, tuple or list of attack classes but the exports of the attack room."""
+    found = set()
+    for path, node in nodes():
+        classes = {e.id for e in elements(node) if isinstance(e, ast.Name) and e.id in CLASSES}
+        if len(classes) > 1:
+            found.add(path)
+    assert {path for path in found if not path.endswith("__init__.py")} == set()
+
+
+def test_one_place_calls_an_attack() -> None:
+    calls = [
+        path
+        for path, node in nodes()
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "attack"
+        and "generator" in {keyword.arg for keyword in node.keywords}
+    ]
+    assert calls == ["evaluation/runner.py"]
+
+
+def test_one_place_cuts_a_view() -> None:
+    """`ServerView.select`; what joins the messages of several rounds replaces the same fields and cuts nothing."""
+    cuts = [
+        path
+        for path, node in nodes()
+        if isinstance(node, ast.Call)
+        and getattr(node.func, "attr", "") == "replace"
+        and "pseudonyms" in {keyword.arg for keyword in node.keywords}
+    ]
+    assert cuts == ["datamodules/messages.py"]
+
+
+def test_nobody_routes_by_the_beginning_of_a_name() -> None:
+    found = [
+        f"{path}:{node.lineno}"
+        for path, node in nodes()
+        if isinstance(node, ast.Call)
+        and getattr(node.func, "attr", "") == "startswith"
+        and node.args
+        and isinstance(node.args[0], ast.Constant)
+        and any(name.startswith(str(node.args[0].value)) for name in NAMES)
+    ]
+    assert found == []
