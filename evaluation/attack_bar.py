@@ -59,7 +59,7 @@ class AttackBar:
             nonlocal said
             if share > said:
                 self._left[attack] = self._left.get(attack, 0) - (share - said) * victims
-                self._bar.update((share - said) * victims)
+                self._bar.update(min((share - said) * victims, self.total - self.done))
                 said = share
 
         with heard_by(hear):

@@ -71,6 +71,8 @@ def evaluate_recording(
         limits = {attack.name: min(attack.audited_victims or 1, victims or sys.maxsize) for attack in confined}
         first = (recording.rounds if rounds is None else rounds)[:1]
         done = evaluate(recording, confined, limits=limits, rounds=first, leave_out=slow == "none", **common)
+        names = {attack.name: _full_name(attack, attacks) for attack in confined}
+        done.missing = {names.get(name, name): reason for name, reason in done.missing.items()}
         found.append(done)
     return joined(found)
 
@@ -114,6 +116,7 @@ def evaluate(
     if leave_out:
         left = {a: f"it is slow ({a.cost}); add --slow to run it on {a.audited_victims} clients" for a in attacks}
         misfits = {**left, **misfits}
+    missing = Evaluation(missing={_full_name(attack, attacks): reason for attack, reason in misfits.items()})
     attacks = [attack for attack in attacks if attack not in misfits]
     found: list[list[Evaluation]] = [[] for _ in attacks]
     attacked = recording.rounds if rounds is None else rounds
@@ -130,7 +133,6 @@ def evaluate(
                     own = {name: value[kept] for name, value in truth.items()}
                     name = _full_name(attack, attacks)
                     own_scores.append(_run(attack, part, own, seed=seed, setting=setting, bar=bar, name=name))
-    missing = Evaluation(missing={_full_name(attack, misfits): reason for attack, reason in misfits.items()})
     return joined([missing, *(one for evaluations in found for one in evaluations)])
 
 
@@ -165,7 +167,8 @@ def relevant(evaluation: Evaluation, attacks: Sequence[Attack]) -> Evaluation:
         attacks: that were to run.
     """
     families = {line.family for line in evaluation.lines.values()}
-    own = {name for attack in attacks if attack.family in families for name in (attack.name, _with_family(attack))}
+    own = {_full_name(attack, attacks) for attack in attacks if attack.family in families}
+    own |= {attack.name for attack in attacks if attack.family in families and attack.scope == "recording"}
     kept = {name: reason for name, reason in evaluation.missing.items() if not families or name in own}
     return dataclasses.replace(evaluation, missing=kept)
 
