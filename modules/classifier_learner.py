@@ -19,7 +19,7 @@ _NUMBER = "number"
 
 
 class ImageLearner:
-    """Simulates clients that classify images; see `attacks.base.ClassifierSimulator`.
+    """Simulates clients that classify images; see `protocol.simulators.ClassifierSimulator`.
 
     Args:
         network: which classifier they train.
@@ -38,7 +38,6 @@ class ImageLearner:
 
     @property
     def output_layer(self) -> str:
-        """See `attacks.base.ClassifierSimulator.output_layer`."""
         return OUTPUT
 
     def network_shapes(self, held: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
@@ -60,7 +59,6 @@ class ImageLearner:
         *,
         generator: torch.Generator,
     ) -> dict[str, Tensor]:
-        """See `attacks.base.ClassifierSimulator.simulate_examples`."""
         seed = int(torch.randint(2**62, (), generator=generator))
         cohort = Cohort(0, torch.arange(len(examples)), {_NUMBER: examples.clamp(min=0)}, examples >= 0)
         task = _PooledTask(self._template, images, labels)
@@ -68,7 +66,7 @@ class ImageLearner:
 
     @torch.no_grad()
     def outputs(self, models: Mapping[str, Tensor], images: Tensor) -> tuple[Tensor, Tensor]:
-        """See `attacks.base.ClassifierSimulator.outputs`; norms take the statistics of these images."""
+        """See `protocol.simulators.ClassifierSimulator.outputs`; norms take the statistics of these images."""
         mask_batches(self._template, None)
         prefix = "body."
         count = len(next(iter(models.values())))
@@ -82,7 +80,7 @@ class ImageLearner:
         return features, torch.baddbmm(bias[:, None], features, weight.transpose(1, 2))
 
     def decay_change(self, model: Mapping[str, Tensor], example_counts: Tensor) -> dict[str, Tensor]:
-        """See `attacks.base.ClassifierSimulator.decay_change`.
+        """See `protocol.simulators.ClassifierSimulator.decay_change`.
 
         Every number follows one linear recursion, so it is run once, on a number that starts at one.
         """

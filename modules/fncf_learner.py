@@ -18,7 +18,7 @@ from protocol.view import ITEM_EMBEDDING
 
 
 class FNCFLearner:
-    """Simulates clients of FNCF; see `attacks.base.RecommenderSimulator`.
+    """Simulates clients of FNCF; see `protocol.simulators.RecommenderSimulator`.
 
     Args:
         user_dim: length of the private user vector.
@@ -58,7 +58,6 @@ class FNCFLearner:
         *,
         differentiable: bool = False,
     ) -> dict[str, Tensor]:
-        """See `attacks.base.RecommenderSimulator.simulate`."""
         if differentiable:
             return self._simulate_differentiably(model, items, labels, users)
         clients = torch.arange(items.shape[0])

@@ -11,7 +11,7 @@ from protocol.pdgd import click_coefficients, pair_weights
 
 
 class FPDGDLearner:
-    """Simulates clients of FPDGD; see `attacks.base.RankingSimulator`.
+    """Simulates clients of FPDGD; see `protocol.simulators.RankingSimulator`.
 
     Args:
         learning_rate: local learning rate.
@@ -36,7 +36,6 @@ class FPDGDLearner:
         clicks: Tensor,
         order: Tensor | None = None,
     ) -> dict[str, Tensor]:
-        """See `attacks.base.RankingSimulator.simulate_lists`."""
         clients, lists = mask.shape[:2]
         start: Parameters = {n: v.to(features.dtype).expand(clients, *v.shape) for n, v in model.items()}
         current = dict(start)

@@ -54,7 +54,6 @@ class MFLearner:
         *,
         differentiable: bool = False,
     ) -> dict[str, Tensor]:
-        """See `attacks.base.RecommenderSimulator.simulate`."""
         mask = items >= 0
         if differentiable:
             received: Parameters = {ITEM_EMBEDDING: model[ITEM_EMBEDDING][items.clamp(min=0)]}

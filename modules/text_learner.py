@@ -15,7 +15,7 @@ from modules.text import EMBEDDING, OUTPUT, TextTask
 
 
 class TextLearner:
-    """Simulates devices; see `attacks.base.ExampleSimulator`.
+    """Simulates devices; see `protocol.simulators.ExampleSimulator`.
 
     Args:
         network: what they train.
@@ -49,7 +49,6 @@ class TextLearner:
         *,
         generator: torch.Generator,
     ) -> dict[str, Tensor]:
-        """See `attacks.base.ExampleSimulator.simulate_examples`."""
         seed = int(torch.randint(2**62, (), generator=generator))
         cohort: Cohort = text_cohort(0, torch.arange(len(examples)), features, labels, examples)
         deltas = train_clients(self.task, model, {}, cohort, self.local, seed=seed).deltas
