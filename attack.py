@@ -12,7 +12,7 @@ import pandas as pd
 from jsonargparse import ArgumentParser, Namespace
 
 from attacks.base import Attack
-from attacks.registry import REGISTRY, check_distinct, find
+from attacks.registry import REGISTRY, built, check_distinct, find
 from command_line import OneLineParser
 from datamodules.deltas import Recording
 from evaluation.diagnosis import explainer
@@ -37,7 +37,7 @@ from signals import Stopped, ends_on_signals, leave
 _SEEDS = 2**63
 
 
-def run(attack: Attack, deltas: str, out: str | None = None, seed: int = 0, victims: int | None = None) -> int:
+def run(attack: Attack | str, deltas: str, out: str | None = None, seed: int = 0, victims: int | None = None) -> int:
     """Runs one attack on a recording.
 
     Args:
@@ -47,6 +47,7 @@ def run(attack: Attack, deltas: str, out: str | None = None, seed: int = 0, vict
         seed: seed of the attack's draws.
         victims: attack only so many victims, drawn at random.
     """
+    attack = built(attack)
     directory = Path(out or _next_to(deltas) / f"run-{attack.name}")
     evaluation, done = _attack_recording([attack], Recording(deltas), directory, seed, victims)
     if done is None:
@@ -79,7 +80,7 @@ def audit(
         attacks: attacks of your own to add, as class paths such as ``my_package.MyAttack``.
         slow: run the attacks that take minutes too, on a few clients of the first round; else a line names them.
     """
-    added = [_build(find(name)) for name in attacks or []]
+    added = [built(name) for name in attacks or []]
     check_limits(gate or {})
     chosen = [*(kind() for kind in REGISTRY.values()), *added]
     check_distinct([type(attack) for attack in chosen])
@@ -225,18 +226,6 @@ def _attack_recording(
         shows=shows_in_wandb(wandb, directory),
     )
     return evaluation, run
-
-
-def _build(kind: type[Attack]) -> Attack:
-    """An attack with its defaults."""
-    try:
-        return kind()
-    except TypeError as error:
-        raise InputError(
-            expected=f"an attack {kind.__name__} that needs no arguments",
-            found=str(error),
-            way_out="Give its arguments defaults, or run it alone: attack.py run --attack CLASS --attack.NAME VALUE.",
-        ) from None
 
 
 def _next_to(deltas: str) -> Path:

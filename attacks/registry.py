@@ -11,7 +11,7 @@ from protocol.errors import InputError
 
 
 def check_distinct(kinds: Iterable[type[Attack]]) -> None:
-    """Checks that results can be told apart.
+    """Checks that results can be distinguished by family and name.
 
     Raises:
         InputError: two of the classes have one family and name, or alias.
@@ -63,6 +63,25 @@ def find(name: str) -> type[Attack]:
     if len(fitting) > 1:
         raise _ambiguous(short, fitting)
     return fitting[0]
+
+
+def built(attack: Attack | str) -> Attack:
+    """An attack as it is, or of a name or class path with its defaults.
+
+    Raises:
+        InputError: no attack has that name, or it has arguments without defaults.
+    """
+    if isinstance(attack, Attack):
+        return attack
+    kind = find(attack)
+    try:
+        return kind()
+    except TypeError as error:
+        raise InputError(
+            expected=f"an attack {kind.__name__} that needs no arguments",
+            found=str(error),
+            way_out="Give its arguments defaults, or run it alone: attack.py run --attack CLASS --attack.NAME VALUE.",
+        ) from None
 
 
 def of_families(*families: str) -> dict[str, type[Attack]]:

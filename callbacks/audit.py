@@ -11,6 +11,7 @@ from lightning.pytorch.trainer.states import TrainerFn
 from lightning.pytorch.utilities import rank_zero_warn
 
 from attacks.base import Attack
+from attacks.registry import built
 from callbacks.delta_recorder import DeltaRecorder
 from datamodules.deltas import Recording
 from evaluation.diagnosis import explainer
@@ -31,14 +32,14 @@ class Audit(Callback):
     do not wait for it at the end.
 
     Args:
-        attacks: what to run.
+        attacks: what to run; names of ``attack.py list`` or class paths.
         victims: attack only so many victims, drawn at random.
         each_validation: attack the newest recorded round after every validation too, for the numbers alone.
         seed: seed of the attacks' draws.
     """
 
     def __init__(
-        self, *, attacks: list[Attack], victims: int | None = None, each_validation: bool = False, seed: int = 0
+        self, *, attacks: list[Attack | str], victims: int | None = None, each_validation: bool = False, seed: int = 0
     ) -> None:
         if not attacks:
             raise InputError(
@@ -46,7 +47,7 @@ class Audit(Callback):
                 found="none",
                 way_out="Give them as in configs/trainer/audit_recommender.yaml, or leave Audit out of callbacks.",
             )
-        self.attacks = attacks
+        self.attacks = [built(attack) for attack in attacks]
         self.victims = victims
         self.each_validation = each_validation
         self.seed = seed

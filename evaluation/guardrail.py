@@ -7,6 +7,7 @@ from torch import Tensor
 
 from attacks.base import Attack
 from attacks.estimates import InteractionEstimate
+from attacks.registry import built
 from defenses.base import Defense, OwnView, Update, hold_back
 from evaluation.runner import infer
 from protocol.errors import InputError
@@ -31,13 +32,14 @@ class Guardrail(Defense):
 
     Args:
         limit: largest AUC of its own reconstruction at which a client still sends.
-        attacks: the attacks, of which the most successful counts; one that does not fit the recording is left out.
+        attacks: the attacks, by name or class path, of which the most successful counts; one that does not fit the
+            recording is left out.
 
     Raises:
         InputError: the limit is no AUC, or there is no attack.
     """
 
-    def __init__(self, *, limit: float = 0.6, attacks: Sequence[Attack]) -> None:
+    def __init__(self, *, limit: float = 0.6, attacks: Sequence[Attack | str]) -> None:
         if not 0 <= limit <= 1 or not attacks:
             raise InputError(
                 expected="Guardrail.limit in [0, 1] and at least one attack",
@@ -45,7 +47,7 @@ class Guardrail(Defense):
                 way_out="0.5 is guessing; a client of few items exceeds 0.6 now and then by chance.",
             )
         self.limit = limit
-        self.attacks = list(attacks)
+        self.attacks = [built(attack) for attack in attacks]
 
     def review(self, update: Update, own_view: OwnView, generators: Callable[[int], torch.Generator]) -> Update:
         view, labels = own_view(update)

@@ -1,4 +1,4 @@
-"""Whether updates made from manipulated features can be told from honest ones: a map, and a number."""
+"""Whether updates made from manipulated features can be distinguished from honest ones: a map, and a number."""
 
 from collections.abc import Sequence
 from typing import Literal

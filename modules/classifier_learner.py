@@ -66,7 +66,7 @@ class ImageLearner:
 
     @torch.no_grad()
     def outputs(self, models: Mapping[str, Tensor], images: Tensor) -> tuple[Tensor, Tensor]:
-        """See `protocol.simulators.ClassifierSimulator.outputs`; norms take the statistics of these images."""
+        """Features and logits of each model; batch norms take the statistics of these images."""
         mask_batches(self._template, None)
         prefix = "body."
         count = len(next(iter(models.values())))
@@ -80,7 +80,7 @@ class ImageLearner:
         return features, torch.baddbmm(bias[:, None], features, weight.transpose(1, 2))
 
     def decay_change(self, model: Mapping[str, Tensor], example_counts: Tensor) -> dict[str, Tensor]:
-        """See `protocol.simulators.ClassifierSimulator.decay_change`.
+        """Change by weight decay alone.
 
         Every number follows one linear recursion, so it is run once, on a number that starts at one.
         """

@@ -45,7 +45,7 @@ class FOLtRESLearner:
         clicks: Tensor,
         order: Tensor | None = None,
     ) -> dict[str, Tensor]:
-        """See `protocol.simulators.RankingSimulator.simulate_lists`.
+        """Metrics that simulated clients share.
 
         The metric depends on which document is clicked first, or on whole clicks: it is constant but where it jumps.
         So its gradient by the clicks is zero wherever there is one, and gradient matching stays where it starts.

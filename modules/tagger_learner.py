@@ -49,7 +49,7 @@ class TaggerLearner:
         *,
         generator: torch.Generator,
     ) -> dict[str, Tensor]:
-        """See `protocol.simulators.ExampleSimulator.simulate_examples`; images are uint8."""
+        """Deltas of simulated clients; the pool's images are uint8."""
         seed = int(torch.randint(2**62, (), generator=generator))
         cohort = Cohort(0, torch.arange(len(examples)), {_NUMBER: examples.clamp(min=0)}, examples >= 0)
         task = _PooledTagging(self._template, features, labels)

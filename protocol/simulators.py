@@ -95,19 +95,16 @@ class MarginSimulator(Protocol):
 
 
 @runtime_checkable
-class ClassifierSimulator(Protocol):
-    """The clients' local algorithm where they learn to classify; the network ends in one linear layer."""
-
-    @property
-    def output_layer(self) -> str:
-        """Name of the last layer: its parameters are ``NAME.weight (K, F)`` and ``NAME.bias (K,)``."""
+class ExampleSimulator(Protocol):
+    """The clients' local algorithm where they learn from examples of any kind."""
 
     def simulate_examples(
         self,
         model: Mapping[str, Tensor],
-        images: Tensor,
+        features: Tensor,
         labels: Tensor,
         examples: Tensor,
+        /,
         *,
         generator: torch.Generator,
     ) -> dict[str, Tensor]:
@@ -115,14 +112,23 @@ class ClassifierSimulator(Protocol):
 
         Args:
             model: the global model before the round, one tensor per public parameter.
-            images: a pool ``(M, channels, height, width)``.
-            labels: their classes ``(M,)``.
+            features: a pool ``(M, ...)``.
+            labels: their labels ``(M, ...)``.
             examples: ``(B, N)`` int64, what each client holds of the pool, padded with -1 at the end.
             generator: source of the order of mini-batches.
 
         Returns:
             Deltas by parameter name, ``(B, *shape)``.
         """
+
+
+@runtime_checkable
+class ClassifierSimulator(ExampleSimulator, Protocol):
+    """The clients' local algorithm where they learn to classify; the network ends in one linear layer."""
+
+    @property
+    def output_layer(self) -> str:
+        """Name of the last layer: its parameters are ``NAME.weight (K, F)`` and ``NAME.bias (K,)``."""
 
     def outputs(self, models: Mapping[str, Tensor], images: Tensor) -> tuple[Tensor, Tensor]:
         """What several models make of the same images.
@@ -143,7 +149,7 @@ class ClassifierSimulator(Protocol):
             example_counts: ``(V,)`` examples of each client.
 
         Returns:
-            By parameter ``(V, *shape)``; zero where there is no decay, or it cannot be told apart.
+            By parameter ``(V, *shape)``; zero where there is no decay, or it is not separate from the gradients.
         """
 
 
@@ -161,40 +167,13 @@ class PointwiseSimulator(Protocol):
 
 
 @runtime_checkable
-class ExampleSimulator(Protocol):
-    """The clients' local algorithm where they learn from examples of any kind."""
-
-    def simulate_examples(
-        self,
-        model: Mapping[str, Tensor],
-        features: Tensor,
-        labels: Tensor,
-        examples: Tensor,
-        *,
-        generator: torch.Generator,
-    ) -> dict[str, Tensor]:
-        """Trains simulated clients as the real ones train, all from the same global model.
-
-        Args:
-            model: the global model before the round, one tensor per public parameter.
-            features: a pool ``(M, ...)``.
-            labels: their labels ``(M, ...)``.
-            examples: ``(B, N)`` int64, what each client holds of the pool, padded with -1 at the end.
-            generator: source of the order of mini-batches.
-
-        Returns:
-            Deltas by parameter name, ``(B, *shape)``.
-        """
-
-
-@runtime_checkable
 class MetricSimulator(Protocol):
     """The clients' algorithm where they share nothing but a metric.
 
     Attributes:
         metric: what they share.
         numbers: how many of it: the first half of a client's lists and the second, or one over all.
-        truthful: probability with which the metric of a list is told as it is; any other value is as likely as another.
+        truthful: probability with which a list's metric is reported truthfully; all other values are equally likely.
     """
 
     metric: ListMetric

@@ -38,9 +38,9 @@ def _on_axis(material: Material, column: str) -> Drawing:
     ordinal = not logarithmic and (len(numbers) <= _MOST_TICKS or numbers[-1] == float("inf"))
     order = list(dict.fromkeys(str(value) for value in sorted(rows[column], key=float)))
     frame = rows.assign(x=rows[column].map(str if ordinal else float))
-    told = _told_by_the_attack(rows)
-    panels = [name for name in words(rows) if name not in (DATA, *told) and _fills(rows, name, column)][:2]
-    rest = differing(rows) - {name.removeprefix(SETTING) for name in (DATA, column, *told, *panels)}
+    implied = _implied_by_the_attack(rows)
+    panels = [name for name in words(rows) if name not in (DATA, *implied) and _fills(rows, name, column)][:2]
+    rest = differing(rows) - {name.removeprefix(SETTING) for name in (DATA, column, *implied, *panels)}
     frame = _with_threshold(frame.assign(line=described_settings(rows, rest)), material.results, column)
     plot = so.Plot(frame, x="x", y="mean", color="attack", linestyle="line" if rest else None)
     plot = plot.add(so.Line(marker="o", pointsize=4)).add(so.Range(linewidth=1), ymin="low", ymax="high", legend=False)
@@ -84,7 +84,7 @@ def _with_threshold(frame: pd.DataFrame, results: pd.DataFrame, column: str) -> 
     return found.assign(bottom=found["low"].min(), top=found["high"].max())
 
 
-def _told_by_the_attack(rows: pd.DataFrame) -> list[str]:
+def _implied_by_the_attack(rows: pd.DataFrame) -> list[str]:
     """Settings that vary, but have one value for each attack."""
     counts = rows[setting_columns(rows)].map(repr).groupby(rows["attack"]).nunique().max()
     return [str(name) for name, most in counts.items() if most == 1]

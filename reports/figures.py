@@ -104,10 +104,12 @@ def _by_attack(material: Material) -> list[Drawing]:
     frame = rows.assign(setting=described_settings(rows, keys))
     plot = so.Plot(frame, y="attack", x="mean", color="setting" if keys else None)
     plot = plot.add(so.Dot(pointsize=5), so.Dodge()).add(so.Range(), so.Dodge(), xmin="low", xmax="high", legend=False)
-    if "paper" in frame and frame["paper"].notna().any():
+    stars = "paper" in frame and bool(frame["paper"].notna().any())
+    if stars:
         plot = plot.add(so.Dot(marker="*", pointsize=9, edgecolor="k"), so.Dodge(), x="paper", legend=False)
     figure = drawn(plot.label(x=material.metric, y="", color=""), 6, 1.2 + 0.35 * rows["attack"].nunique())
-    caption = f"{of_data(rows)}{material.metric} by attack, 95% intervals; stars are the paper's."
+    note = "; stars are the paper's" if stars else ""
+    caption = f"{of_data(rows)}{material.metric} by attack, 95% intervals{note}."
     return [(caption, svg(with_guessing(figure, material.metric, horizontal=False)))]
 
 
@@ -117,8 +119,8 @@ def _distribution(material: Material) -> list[Drawing]:
     roles = dict(zip(material.results["attack"], material.results["role"], strict=True))
     if keys:  # baselines only where there is one of each
         rows = rows[rows["attack"].map(roles).isin(ATTACKS)]
-    told = zip(rows["attack"], described_settings(rows, keys), strict=True)
-    frame = rows.assign(line=[", ".join(part for part in parts if part) for parts in told])
+    labels = zip(rows["attack"], described_settings(rows, keys), strict=True)
+    frame = rows.assign(line=[", ".join(part for part in parts if part) for parts in labels])
     # A yes or no has no distribution worth drawing.
     if frame.empty or frame["line"].nunique() > _MOST_LINES or frame["value"].isin([0.0, 1.0]).all():
         return []

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from evaluation.diagnosis import is_near, same_cell
 from evaluation.labels import describe, number
 from evaluation.scores import records, setting_columns, setting_of
-from protocol.metrics import METRICS, metric
+from protocol.metrics import METRICS, meanings, metric
 from reports.run import ATTACKS
 from reports.tables import DATA
 
@@ -29,13 +29,14 @@ def headline(results: pd.DataFrame) -> str:
     best = records(attacks.iloc[[int(np.argmax(_gains(attacks, results)))]])[0]
     inferred = best["tells"] or "something about the client"
     where, compared = describe(setting_of(best)), _compared(best, results)
-    told = (
+    measured = (
         f"{best['attack']}: {best['metric']} {number(best['mean'])}, 95% interval {number(best['low'])} to"
         f" {number(best['high'])}, n = {best['n']} people{compared}"
     )
+    scale = " ".join(["", *meanings([best["metric"]])])
     if is_near(best, results):
-        return f"On {where}, no attack infers much better than by guessing {inferred} ({told})."
-    return f"On {where}, the server can infer from a client's update {inferred} ({told})."
+        return f"On {where}, no attack infers much better than by guessing {inferred} ({measured}).{scale}"
+    return f"On {where}, the server can infer from a client's update {inferred} ({measured}).{scale}"
 
 
 def _gains(attacks: pd.DataFrame, results: pd.DataFrame) -> NDArray[np.float64]:

@@ -1,5 +1,6 @@
 """The report: one self-contained page that a stranger can read."""
 
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,6 +15,8 @@ from reports.headline import headline
 from reports.run import Run
 from reports.tables import DATA, attacks_then_baselines, difference_table, long_table, wide_table
 
+_HALF_PAGE = 700
+"""Points of a figure's width from which its text would be too small at half of the page."""
 _TEMPLATES = Path(__file__).parent / "templates"
 GENERATED = (
     "These data are generated: the numbers prove that the machinery works, and nothing about real people's data."
@@ -54,12 +57,18 @@ def write_report(
         differences=difference_table(run.differences),
         attacks=long_table(attacks),
         baselines=long_table(baselines),
-        figures=figures,
+        figures=[(caption, svg, "wide" if _is_wide(svg) else "") for caption, svg in figures],
         threat_models=_threat_models(parts or [run]),
     )
     path = directory / "report.html"
     write_whole(path, page.encode())
     return path
+
+
+def _is_wide(svg: str) -> bool:
+    """Whether a figure is too wide for half of the page."""
+    width = re.search(r'width="([\d.]+)pt"', svg)
+    return width is not None and float(width[1]) > _HALF_PAGE
 
 
 def _threat_models(runs: Sequence[Run]) -> Mapping[str, dict[str, Any]]:

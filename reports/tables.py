@@ -17,9 +17,9 @@ _LONG = 24
 
 def long_table(results: pd.DataFrame) -> pd.DataFrame:
     """One row of texts per cell, columns `HEADER`; of the setting, the data and what differs between cells."""
-    told = described_settings(results, differing(results) | {"data"})
+    settings = described_settings(results, differing(results) | {"data"})
     rows = []
-    for row, setting in zip(records(results), told, strict=True):
+    for row, setting in zip(records(results), settings, strict=True):
         paper, without = row["paper"], row["paper"] != row["paper"]
         rows.append(
             (
@@ -65,13 +65,13 @@ def wide_table(results: pd.DataFrame) -> pd.DataFrame | None:
 
 def difference_table(differences: pd.DataFrame) -> pd.DataFrame:
     """One row of texts per difference, columns `DIFFERENCES`."""
-    told = described_settings(differences, differing(differences) | {"data"})
+    settings = described_settings(differences, differing(differences) | {"data"})
     rows = [
         (
             *(row["attack"], row["against"], setting, row["metric"], f"{row['mean']:+.3f}"),
             *(f"{row['low']:+.3f} to {row['high']:+.3f}", _people(row["n"], row["seeds"])),
         )
-        for row, setting in zip(records(differences), told, strict=True)
+        for row, setting in zip(records(differences), settings, strict=True)
     ]
     return pd.DataFrame(rows, columns=DIFFERENCES)
 

@@ -25,8 +25,8 @@ def leaks(results: pd.DataFrame) -> dict[str, float]:
 
 
 def _named(results: pd.DataFrame) -> list[tuple[str, dict[str, Any]]]:
-    told = described_settings(results, differing(results))
-    parts = zip(results["attack"], told, results["metric"], strict=True)
+    settings = described_settings(results, differing(results))
+    parts = zip(results["attack"], settings, results["metric"], strict=True)
     names = [f"audit/{', '.join(part for part in (attack, where) if part)}/{metric}" for attack, where, metric in parts]
     return list(zip(names, records(results), strict=True))
 

@@ -88,8 +88,8 @@ def combine(evaluations: Sequence[Evaluation]) -> Evaluation:
     apart = []
     for evaluation in evaluations:
         cell = next(iter(records(evaluation.scores.head(1))), {})
-        told = describe(setting_of(cell), keys)
-        curves = {f"{label} ({told})": curve for label, curve in evaluation.roc.items()}
+        setting = describe(setting_of(cell), keys)
+        curves = {f"{label} ({setting})": curve for label, curve in evaluation.roc.items()}
         apart.append(dataclasses.replace(evaluation, roc=curves))
     return joined(apart)
 

@@ -219,6 +219,6 @@ def standardised(scores: Tensor, sharpness: float) -> Tensor:
 
 
 def check_users(messages: Messages) -> None:
-    """Raises `ViewError` for the messages of one user only, from whom nobody can be told."""
+    """Raises `ViewError` if the messages are of one user only."""
     if len(messages.users) < 2:
         raise ViewError("expected messages of two known users at least, got those of one")

@@ -52,7 +52,7 @@ class Permutation(Manipulation):
 
     Every value is real and every column of a list holds the values that it held before, so that no check of single
     columns can tell; what it breaks is the dependence between features, which is what keeps the real documents of a
-    list from being told apart by an update.
+    list from being distinguishable in an update.
 
     Args:
         among: ``list`` or ``client``: whether values stay in their list. Among all documents of a client, a column that
@@ -82,7 +82,7 @@ class Fingerprint(Manipulation):
     """A feature of its own for each document of a client, all others zero (RAIFLE, section III.C.1).
 
     The features are dealt out over the client's documents; where there are fewer features than documents, documents
-    share one and can be told apart no longer.
+    share one and are no longer distinguishable.
 
     Args:
         value: the value of a document's own features.

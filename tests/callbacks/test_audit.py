@@ -105,3 +105,9 @@ def test_where_nothing_can_be_scored_an_earlier_report_stays(tmp_path: Path) -> 
         train(tmp_path, Audit(attacks=[Decaf()]))
     assert (tmp_path / "report.html").read_text() == "earlier"
     assert not (tmp_path / "results.json").exists()
+
+
+def test_attacks_are_taken_by_name_and_a_wrong_name_is_one_message() -> None:
+    assert [type(attack) for attack in Audit(attacks=["direction", Chance()]).attacks] == [Direction, Chance]
+    with pytest.raises(InputError, match="Did you mean direction"):
+        Audit(attacks=["directoin"])

@@ -94,7 +94,7 @@ def test_two_settings_of_which_a_row_has_one_are_two_figures_and_a_baseline_is_l
 
 def test_without_a_number_that_varies_attacks_stand_next_to_one_another() -> None:
     ((caption, svg),) = figures(cell("codebook", 0.9), cell("raifle", 0.8), cell("chance", 0.5)).items()
-    assert caption == "d: auc by attack, 95% intervals; stars are the paper's."
+    assert caption == "d: auc by attack, 95% intervals."
     assert all(f">{name}<" in svg for name in ("codebook", "raifle", "chance"))
     assert figures(cell("codebook", 0.9)) == {}
 

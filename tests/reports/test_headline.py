@@ -13,7 +13,8 @@ def test_it_says_what_is_inferred_how_well_and_next_to_what() -> None:
     rows = [cell("codebook", 0.95), cell("raifle", 0.9), cell("chance", 0.5), cell("popularity", 0.7)]
     assert headline(table(*rows)) == (
         "On d, the server can infer from a client's update what it clicked (codebook: auc 0.950, 95% interval 0.920 to"
-        " 0.980, n = 20 people; guessing gives 0.5, the best baseline, popularity, 0.700)."
+        " 0.980, n = 20 people; guessing gives 0.5, the best baseline, popularity, 0.700). AUC is 0.5 for"
+        " guessing and 1 for certainty."
     )
 
 
