@@ -6,9 +6,10 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pandas as pd
+import yaml
 from jsonargparse import ArgumentParser, Namespace
 
 from attacks.base import Attack
@@ -19,12 +20,12 @@ from evaluation.diagnosis import explainer
 from evaluation.evaluate import evaluate_recording, metrics_of, nothing_scored, reasons, relevant
 from evaluation.gate import Gate, check_limits, gate_status, read_gate
 from evaluation.gate import gate as check_gate
+from evaluation.message_selection import MessageSelection
 from evaluation.runner import Evaluation
 from evaluation.summary import summarise
-from experiments import read_experiment
-from experiments.base import Choice, Scale
 from experiments.conversion import convert_dump
-from experiments.running import default_jobs, part_of, run_cells
+from experiments.running import default_jobs, joined_fingerprints, run_table
+from experiments.table import Choice, Scale, read_table
 from modules.recorded_learner import recorded_learner
 from protocol.errors import InputError
 from protocol.view import ViewError
@@ -37,7 +38,16 @@ from signals import Stopped, ends_on_signals, leave
 _SEEDS = 2**63
 
 
-def run(attack: Attack | str, deltas: str, out: str | None = None, seed: int = 0, victims: int | None = None) -> int:
+def run(
+    attack: Attack | str,
+    deltas: str,
+    out: str | None = None,
+    seed: int = 0,
+    victims: int | None = None,
+    rounds: list[int] | None = None,
+    history: bool = False,
+    messages: MessageSelection | None = None,
+) -> int:
     """Runs one attack on a recording.
 
     Args:
@@ -45,11 +55,17 @@ def run(attack: Attack | str, deltas: str, out: str | None = None, seed: int = 0
         deltas: folder of the recording.
         out: where the results go; None for run-ATTACK next to the recording.
         seed: seed of the attack's draws.
-        victims: attack only so many victims, drawn at random.
+        victims: attack only so many clients of the recording, drawn at random from its first rounds.
+        rounds: numbers of the rounds to attack, from 0; None for all.
+        history: give the attack what the server saw of the same clients in earlier rounds.
+        messages: what an attack on all messages together gets; None for all of them.
     """
     attack = built(attack)
     directory = Path(out or _next_to(deltas) / f"run-{attack.name}")
-    evaluation, done = _attack_recording([attack], Recording(deltas), directory, seed, victims)
+    options: dict[str, Any] = {"rounds": rounds, "history": history, "messages": messages or MessageSelection()}
+    limits = {} if victims is None else {attack.name: victims}
+    _check_numbers(victims=victims)
+    evaluation, done = _attack_recording([attack], Recording(deltas), directory, seed, limits=limits, **options)
     if done is None:
         raise ViewError(f"attack {attack.name!r} could not run: {evaluation.missing.get(attack.name, 'no victims')}")
     return 0
@@ -87,7 +103,7 @@ def audit(
     limits = None if gate is None else check_gate(gate, chosen)
     recording, directory = Recording(deltas), Path(out or _next_to(deltas))
     options: dict[str, Any] = {"gate": limits, "wandb": wandb, "slow": "few" if slow else "none"}
-    evaluation, done = _attack_recording(chosen, recording, directory, seed, victims, **options)
+    evaluation, done = _attack_recording(chosen, recording, directory, seed, victims=victims, **options)
     if done is None and limits is None:
         raise nothing_scored(evaluation.missing, chosen)
     verdicts = [] if limits is None else limits(summarise(evaluation), evaluation.missing)
@@ -126,49 +142,67 @@ def reproduce(
     jobs: int | None = None,
     part: str | None = None,
     wandb: str | None = None,
+    set: dict[str, Any] | None = None,
+    attacks: list[str] | None = None,
+    dry_run: bool = False,
 ) -> int:
-    """Fills a paper's table; finished cells are kept, so a run that was stopped goes on.
+    """Fills a paper's table; finished trainings and cells are kept, so a run that was stopped goes on.
 
     A cell is read back only if its table, its data, the code and the packages are what they were; else it is run again.
 
     Args:
-        config: a file of configs/paper.
+        config: a file of configs/paper, or one of your own.
         root: folder that holds the data sets.
-        data: only this data set; one that the table does not name too, where it says nothing of each by itself.
+        data: only this data set: a folder's name, or the class path of a data module of the same kind.
         victims: attack only so many victims, drawn at random.
-        seeds: number of trainings, from seed 0 on.
+        seeds: least number of trainings of each cell, from seed 0 on.
         scale: ``paper`` for all clients of every data set.
         out: where the results go; None for runs/NAME.
-        jobs: cells run at once, each in a process with one thread; by default one per core where cells are small.
-        part: only every N-th cell from the I-th on, as ``I/N`` with I from 0, for several machines that share ``out``;
-            the report is made without it, once all parts are done.
+        jobs: trainings run at once, each in a process with one thread; by default one per core where these are small.
+        part: only every N-th training from the I-th on, as ``I/N`` with I from 0, for several machines that share
+            ``out``; the report is made without it, once all parts are done.
         wandb: Weights & Biases project to log table and figures to; offline unless you have logged in.
+        set: KEY=VALUE, any key of ``train.py`` in every cell, e.g. ``model.local.epochs=5``; as often as wanted.
+        attacks: further attacks, by names of ``attack.py list`` or class paths.
+        dry_run: run nothing; print the commands that make each cell.
     """
     start = time.perf_counter()
     _check_numbers(victims=victims, seeds=seeds)
-    experiment = read_experiment(Path(config))
-    directory = Path(out or f"runs/{experiment.experiment}")
-    if jobs is None:
-        jobs = default_jobs(small_cells=experiment.small_cells)
-    if jobs < 1:
+    if jobs is not None and jobs < 1:
         raise InputError(expected="--jobs of at least 1", found=str(jobs), way_out="Leave it out to use every core.")
-    choice = Choice(root=root, data=data, scale=scale, seeds=seeds, victims=victims, progress=jobs == 1)
-    cells = part_of(list(experiment.cells(choice)), part)
-    for cell in cells:
-        cell.make_attacks()  # what they refuse is better known before a training than after it
-    fingerprints = {name: experiment.source(name, root).fingerprint for name in experiment.names(choice)}
-    done = run_cells(cells, directory, fingerprints=fingerprints, jobs=jobs, name=experiment.experiment)
+    table = read_table(Path(config))
+    directory = Path(out or f"runs/{table.name}")
+    jobs = jobs or table.jobs or default_jobs()
+    choice = Choice(
+        root=root,
+        data=data,
+        scale=scale,
+        seeds=seeds,
+        victims=victims,
+        overrides=set or {},
+        attacks=attacks or [],
+        out=directory,
+        progress=jobs == 1,
+    )
+    cells = table.cells(choice)
+    if dry_run:
+        print("\n".join(line for cell in cells for line in [f"# {cell.key}", *cell.commands()]))
+        return 0
+    done = run_table(cells, jobs=jobs, name=table.name, part=part)
     if part is not None:
         return 0
+    evaluation = combine([finished.evaluation for _, finished in done])
+    if evaluation.scores.empty:
+        raise nothing_scored(evaluation.missing, [one for cell in cells for one in cell.make_attacks().values()])
     write_run(
-        combine([finished.evaluation for finished in done]),
+        evaluation,
         directory=directory,
-        experiment=experiment.experiment,
-        data={key: " ".join(found[key] for found in fingerprints.values()) for key in ("name", "sha256")},
+        experiment=table.name,
+        data=joined_fingerprints(cells),
         seed=0,
         seconds=time.perf_counter() - start,
-        metrics=experiment.metrics,
-        read_back=[cell.key for cell, finished in zip(cells, done, strict=True) if finished.read_back],
+        metrics=table.metrics,
+        read_back=[cell.key for cell, finished in done if finished.read_back],
         shows=shows_in_wandb(wandb, directory),
     )
     return 0
@@ -202,15 +236,24 @@ def _attack_recording(
     recording: Recording,
     directory: Path,
     seed: int,
-    victims: int | None,
     gate: Gate | None = None,
     wandb: str | None = None,
-    slow: Literal["all", "few", "none"] = "all",
+    **options: Any,
 ) -> tuple[Evaluation, Run | None]:
-    """The scores, and what was written of them: nothing, None, where no attack could be scored."""
+    """The scores, and what was written of them: nothing, None, where no attack could be scored.
+
+    Args:
+        attacks: what to run.
+        recording: what the server saw.
+        directory: where the results go.
+        seed: of the attacks' draws.
+        gate: see `evaluation.gate`.
+        wandb: Weights & Biases project to log to.
+        options: further arguments of `evaluate_recording`.
+    """
     start = time.perf_counter()
-    _check_numbers(seed=seed, victims=victims)
-    evaluation = relevant(evaluate_recording(recording, attacks, seed=seed, victims=victims, slow=slow), attacks)
+    _check_numbers(seed=seed, victims=options.get("victims"))
+    evaluation = relevant(evaluate_recording(recording, attacks, seed=seed, **options), attacks)
     if evaluation.scores.empty:
         return evaluation, None
     run = write_run(
@@ -272,6 +315,7 @@ def _plain_names(args: Sequence[str]) -> list[str]:
     plain: list[str] = []
     added: list[str] = []
     limits: dict[str, float] = {}
+    overrides: dict[str, Any] = {}
     left = iter(args)
     for argument in left:
         head, given, value = argument.partition("=")
@@ -281,12 +325,27 @@ def _plain_names(args: Sequence[str]) -> list[str]:
             added += (value if given else next(left, "")).strip("[]").replace(",", " ").split()
         elif head == "--attack":
             plain += ["--attack", _class_path(value if given else next(left, ""))]
+        elif head == "--set":
+            overrides |= _override(value if given else next(left, ""))
+        elif argument == "--dry-run":
+            plain.append("--dry_run=true")
         elif head.startswith("--gate."):
             limits |= read_gate(f"{head.removeprefix('--gate.')}={value}")
         else:
             plain.append(re.sub(r"^--data\.root(?==|$)", "--root", argument))
     plain += ["--gate", json.dumps(limits)] if limits else []
+    plain += ["--set", json.dumps(overrides)] if overrides else []
     return [*plain, "--attacks", json.dumps(added)] if added else plain
+
+
+def _override(text: str) -> dict[str, Any]:
+    """A key of ``train.py`` with its value, from KEY=VALUE."""
+    key, given, value = text.partition("=")
+    if not given:
+        raise InputError(
+            expected="--set KEY=VALUE", found=text or "nothing", way_out="E.g. --set model.local.epochs=5."
+        )
+    return {key: yaml.safe_load(value)}
 
 
 def _class_path(name: str) -> str:

@@ -27,13 +27,17 @@ _PLAIN = (
     (re.compile(r"<class '(?:[\w.]*\.)?(\w+)'>"), r"\1"),
     (re.compile(r"Not of type \w+: (\S+) does not conform to restriction v"), r"found \1; expected a number "),
     (re.compile(r"Not of type \w+: does not conform to restriction v"), "expected a number "),
-    (re.compile(r"Expected an? typing\.(\w+\[.*\])"), r"expected \1"),
-    (re.compile(r"Expected an? (.*)\. Got value: (.*)"), r"expected \1; found \2"),
+    (re.compile(r"Expected an? typing\.Literal\[(.*?)\]\. Got value: (.*)"), r"expected one of \1; found \2"),
+    (re.compile(r"Expected an? (?:typing\.)?(.*)\. Got value: (.*)"), r"expected \1; found \2"),
 )
 _MISSPELT = re.compile(
-    r"Option '([\w.]+)' is not|[Kk]ey \W?([\w.]+)\W? |unrecognized arguments: --([\w.]+)|called '(\w+)'"
+    r"Group '(?P<group>[\w.]+)' does not accept option '(?P<inner>[\w.]+)'|"
+    r"(?:Option|accept option) '([\w.]+)'|[Kk]ey \W?([\w.]+)\W? |unrecognized arguments: --([\w.]+)|called '(\w+)'"
 )
+_CHOICE = re.compile(r"expected one of (.*); found (\S+)")
+_NO_OPTIONS = ("-h", "help", "print_shtab")
 _CLASS = re.compile(r"class_path '([\w.]+)'")
+_KNOWN = ". Known: "
 _NEAR = 0.75
 """Likeness above which another name is suggested, from 0 to 1."""
 
@@ -47,19 +51,43 @@ class OneLineParser(LightningArgumentParser):
     """Base classes whose subclasses a person may name by their short names."""
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
-        """Ends the command."""
-        parser = getattr(ex, "subcommand_parser", None) or self
+        """Ends the command; where a program parses, raises jsonargparse's own error, see `explained`."""
+        if not self.exit_on_error:
+            super().error(f"{message}{self._known(message)}", ex)
+        line, way_out = self.explained(message, getattr(ex, "subcommand_parser", None))
+        sys.stderr.write(f"{self.program}: {line}. {way_out}\n")
+        self.exit(2)
+
+    def explained(self, message: str, subcommand: "OneLineParser | None" = None) -> tuple[str, str]:
+        """What is wrong in one line, and the way out.
+
+        Args:
+            message: of jsonargparse.
+            subcommand: parser of the subcommand that was given, None for none.
+        """
+        parser = subcommand or self
         command = parser.prog.partition(" ")[2].removeprefix("[options]").strip()
         helped = " ".join(word for word in (self.program, command, "--help") if word)
-        line = one_line(message)
+        line, _, known = one_line(message).partition(_KNOWN)
         near = likely(line, message, [*parser.option_names(), *class_names(self.kinds)])
-        way_out = f"Did you mean {near}?" if near else f"`{helped}` lists what there is."
-        sys.stderr.write(f"{self.program}: {line.rstrip('.')}. {way_out}\n")
-        self.exit(2)
+        if known and not near:
+            return line, f"{_KNOWN.removeprefix('. ')}{known}"
+        return line.rstrip("."), f"Did you mean {near}?" if near else f"`{helped}` lists what there is."
+
+    def _known(self, message: str) -> str:
+        """What a class takes, after a message about a name that is like none of it: no help lists that."""
+        line = one_line(message)
+        of_a_class = " " not in self.prog
+        if not of_a_class or not _MISSPELT.search(line) or likely(line, message, self.option_names()):
+            return ""
+        return f"{_KNOWN}{', '.join(self.option_names())}."
 
     def option_names(self) -> list[str]:
         """Names of the options, without their dashes."""
-        return [name.removeprefix("--") for action in self._actions for name in action.option_strings]
+        names = [name.removeprefix("--") for action in self._actions for name in action.option_strings]
+        return [
+            name for name in names if not name.endswith((".help", "+")) and name not in ("-h", "help", "print_shtab")
+        ]
 
 
 def one_line(message: str) -> str:
@@ -78,16 +106,38 @@ def likely(line: str, message: str, names: Sequence[str]) -> str | None:
         message: the same as jsonargparse wrote it, in which classes stand with their modules.
         names: options and classes that are known.
     """
+    choice = _CHOICE.search(line)
+    if choice is not None:
+        return _nearest(choice[2], re.findall(r"[\w./-]+", choice[1]))
     found = _MISSPELT.search(line)
     if found is None:
         return None
-    wrong = next(group for group in found.groups() if group)
+    wrong = ".".join(group for group in found.groups() if group)
     known = [*names, *(name for path in _CLASS.findall(message) for name in argument_names(path))]
-    for word in (wrong, wrong.rpartition(".")[2]):
-        near = difflib.get_close_matches(word, known, n=1, cutoff=_NEAR)
-        if near:
-            return near[0]
-    return None
+    below = _by_parts(wrong, known)
+    if below is not None:
+        return below
+    last = _nearest(wrong.rpartition(".")[2], [name.rpartition(".")[2] for name in known])
+    return None if last is None else min((n for n in known if n.rpartition(".")[2] == last), key=len)
+
+
+def _by_parts(wrong: str, known: Sequence[str]) -> str | None:
+    """The dotted name made of the nearest part at each dot; what is below all known names stays as it is."""
+    right = ""
+    for part in wrong.split("."):
+        options = {name[len(right) :].partition(".")[0] for name in known if name.startswith(right)}
+        near = _nearest(part, sorted(options)) if options else part
+        if near is None:
+            return None
+        right += f"{near}."
+    return right[:-1] if right[:-1] != wrong else None
+
+
+def _nearest(word: str, names: Sequence[str]) -> str | None:
+    """The name most like a word, or the one that it abbreviates, e.g. ``lr`` for ``learning_rate``."""
+    near = difflib.get_close_matches(word, names, n=1, cutoff=_NEAR)
+    short = [name for name in names if len(word) > 1 and "".join(part[:1] for part in name.split("_")) == word]
+    return next(iter([*near, *short]), None)
 
 
 def argument_names(path: str) -> Iterator[str]:
@@ -101,7 +151,7 @@ def argument_names(path: str) -> Iterator[str]:
         for argument in inspect.signature(kind).parameters.values():
             yield argument.name
             if dataclasses.is_dataclass(argument.annotation):
-                yield from (field.name for field in dataclasses.fields(argument.annotation))
+                yield from (f"{argument.name}.{field.name}" for field in dataclasses.fields(argument.annotation))
 
 
 def class_names(kinds: Sequence[type]) -> list[str]:
@@ -121,12 +171,23 @@ def check_config_files(args: Sequence[str]) -> None:
     Raises:
         InputError: with the file's name.
     """
+    for path in config_files(args):
+        if path.is_file():
+            _check_config_file(path)
+
+
+def config_files(args: Sequence[str]) -> list[Path]:
+    """The configurations that a command line names, in order.
+
+    Args:
+        args: of the command line.
+    """
+    found = []
     for place, argument in enumerate(args):
         name, _, value = argument.partition("=")
         if name in ("--config", "-c"):
-            given = value or next(iter(args[place + 1 :]), "")
-            if Path(given).is_file():
-                _check_config_file(Path(given))
+            found.append(Path(value or next(iter(args[place + 1 :]), "")))
+    return found
 
 
 def _check_config_file(path: Path) -> None:

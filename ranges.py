@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     PositiveFloat = float
     NonNegativeFloat = float
     OpenUnitInterval = float
+    UnitInterval = float
 else:
     from jsonargparse.typing import (
+        ClosedUnitInterval,
         NonNegativeFloat,
         NonNegativeInt,
         OpenUnitInterval,
@@ -26,6 +28,7 @@ else:
     )
 
     AtLeastTwo = restricted_number_type("AtLeastTwo", int, (">=", 2))
+    UnitInterval = ClosedUnitInterval
 
 __all__ = [
     "AtLeastTwo",
@@ -34,6 +37,7 @@ __all__ = [
     "OpenUnitInterval",
     "PositiveFloat",
     "PositiveInt",
+    "UnitInterval",
     "check_fields",
 ]
 

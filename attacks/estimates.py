@@ -164,7 +164,7 @@ class VectorEstimate(Estimate):
     """
 
     truth = ("user_vector", "labels")
-    metrics = ("error", "label-error", "cosine", "flipped")
+    metrics = ("error", "success", "label-error", "cosine", "flipped")
     vectors: Tensor
 
     def check(self, view: ServerView) -> None:
@@ -175,7 +175,8 @@ class VectorEstimate(Estimate):
 
         ``error`` is the share of the catalogue on which ``sgn(u.v)`` differs, ``label-error`` the share of the client's
         labelled items on which the estimate contradicts the label, ``cosine`` that with the client's vector,
-        ``flipped`` 1 where it is negative.
+        ``flipped`` 1 where it is negative. ``success``, which needs the tolerance of a table or a training, is added to
+        these by `evaluation.runner.successes`.
         """
         table, mask = view.model[ITEM_EMBEDDING].double(), view.served_mask
         guess, own = self.vectors.double(), truth["user_vector"].double()

@@ -3,7 +3,8 @@
 import difflib
 import importlib
 import inspect
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 from attacks import ROOMS
 from attacks.base import Attack
@@ -65,18 +66,26 @@ def find(name: str) -> type[Attack]:
     return fitting[0]
 
 
-def built(attack: Attack | str) -> Attack:
-    """An attack as it is, or of a name or class path with its defaults.
+def built(attack: Attack | str, arguments: Mapping[str, Any] | None = None) -> Attack:
+    """An attack as it is, or of a name or class path.
+
+    Args:
+        attack: the attack, or its name.
+        arguments: of its constructor, where it is a name; None for its defaults.
 
     Raises:
-        InputError: no attack has that name, or it has arguments without defaults.
+        InputError: no attack has that name, or it does not take these arguments, or needs others.
     """
     if isinstance(attack, Attack):
         return attack
     kind = find(attack)
     try:
-        return kind()
-    except TypeError as error:
+        return kind(**arguments or {})
+    except (TypeError, ValueError) as error:
+        if arguments is not None:
+            raise InputError(
+                expected=f"arguments that {attack} takes", found=str(error), way_out="Fix them where it is named."
+            ) from None
         raise InputError(
             expected=f"an attack {kind.__name__} that needs no arguments",
             found=str(error),

@@ -7,24 +7,32 @@ from pathlib import Path
 import torch
 
 from bench.measure import Measure
-from datamodules.image_set import Crop, GeneratedImages
-from modules.feature_extractors import extractor
-from modules.indirect_manipulation import PixelSearch
-from modules.perturbed_images import Perturbation, perturb
+from datamodules.image_set import GeneratedImages
+from modules.feature_extractors import Extractor
+from modules.gallery import Gallery
+from modules.indirect_manipulation import FeatureNoise, PixelSearch
 
 
 def manipulation_times() -> list[Measure]:
-    """Images per second and peak memory of ResNet18 (random weights) on generated images, writing of PNG included."""
+    """Images per second and peak memory of ResNet18 (random weights) on generated images, PNG files included."""
     gpu = torch.cuda.is_available()
-    count, steps, crop, batch = (5000, 500, None, 256) if gpu else (16, 20, Crop(64, 64), 8)
+    count, steps, crop, batch = (5000, 500, None, 256) if gpu else (16, 20, 64, 8)
     source = GeneratedImages(count=count, size=256 if gpu else 64)
-    network = extractor("resnet18", weights="random", crop=crop)
-    recipe = Perturbation(search=PixelSearch(steps=steps, enough=0.0))
     with tempfile.TemporaryDirectory() as folder:
+        gallery = Gallery(
+            photos=source,
+            numbers=list(range(count)),
+            extractor=Extractor(weights="random", crop=crop),
+            manipulation=FeatureNoise(search=PixelSearch(steps=steps, enough=0.0)),
+            partitions=2,
+            seed=0,
+            folder=Path(folder),
+            batch_size=batch,
+        )
+        pixels = gallery.network.transform.crop.size
         start = time.perf_counter()
-        perturb(source, range(count), network, recipe, Path(folder) / "images", batch_size=batch)
+        gallery.features(torch.device("cuda" if gpu else "cpu"))
         rate = count / (time.perf_counter() - start)
-    pixels = network.transform.crop.size
     job = f"manipulation, {count} images of {pixels} x {pixels}, {steps} steps"
     measures = [Measure(job, "resnet18", rate, "images/s")]
     if gpu:

@@ -16,12 +16,17 @@ from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 
+from callbacks.message_sums import MessageSums
+from datamodules.base import FederatedDataModule
+from datamodules.called import draw_clients
 from datamodules.prior_knowledge import POPULARITY_OF_OTHERS, popularity_of_others, prior_knowledge
 from datamodules.recommendation import RecommenderDataModule
 from datamodules.recording_format import (
     AUXILIARY,
     CLIENT,
+    ITEM_FEATURES,
     MANIFEST,
+    MODEL,
     Manifest,
     append_journal,
     close_journal,
@@ -41,6 +46,7 @@ from datamodules.recording_format import (
 from modules.federated import FederatedModule, RoundRecord
 from protocol.errors import InputError
 from protocol.seeding import PERSISTENT, generator_for
+from ranges import NonNegativeInt, PositiveInt
 
 _PACKAGES = ("torch", "lightning", "numpy", "safetensors")
 _AUXILIARY_NAMES = {"image": "images", "label": "labels"}
@@ -55,7 +61,10 @@ class DeltaRecorder(Callback):
         directory: where to; None for ``deltas`` in the trainer's root folder.
         parameters: patterns of the names of the parameters to record, None for all.
         dtype: storage type of the deltas.
-        every_n_rounds: record only every n-th round.
+        every_n_rounds: record only every n-th round, and all rounds that have settings of their own; 0 records only
+            these.
+        sums_at: record instead, when a client has sent so many messages, their sum.
+        clients: of how many clients, drawn at random, the sums are kept; None for all.
     """
 
     reads_updates = True
@@ -66,16 +75,18 @@ class DeltaRecorder(Callback):
         directory: str | None = None,
         parameters: list[str] | None = None,
         dtype: Literal["float32", "float16", "bfloat16"] = "float32",
-        every_n_rounds: int = 1,
+        every_n_rounds: NonNegativeInt = 1,
+        sums_at: list[PositiveInt] | None = None,
+        clients: PositiveInt | None = None,
     ) -> None:
-        if every_n_rounds < 1:
-            raise InputError(
-                expected="every_n_rounds of at least 1", found=str(every_n_rounds), way_out="1 records all."
-            )
         self.directory = None if directory is None else Path(directory)
         self.parameters = parameters
         self.dtype = dtype
         self.every_n_rounds = every_n_rounds
+        self.sums_at, self.clients = sums_at, clients
+        self._sums: MessageSums | None = None
+        self._kept: dict[str, Any] = {}
+        """Of a checkpoint, what the sums were."""
         self._pseudonyms: dict[int, int] = {}
         self._run: str | None = None
         self._lock = contextlib.ExitStack()
@@ -86,7 +97,14 @@ class DeltaRecorder(Callback):
         """Begins the recording, or continues it where the checkpoint was made."""
         directory = self.folder(trainer)
         module = _federated(pl_module)
+        if self.every_n_rounds < 1 and not module.round_settings():
+            raise InputError(
+                expected="every_n_rounds of at least 1, where no round has settings of its own",
+                found=str(self.every_n_rounds),
+                way_out="1 records all.",
+            )
         self._run = trainer.strategy.broadcast(self._run or secrets.token_hex(16))
+        self._sums = self._begin_sums(trainer)
         auxiliary = self._auxiliary_bytes(getattr(trainer, "datamodule", None), module)
         manifest = self._manifest(trainer, module, auxiliary)
         if trainer.is_global_zero:
@@ -105,13 +123,18 @@ class DeltaRecorder(Callback):
     ) -> None:
         """Writes the round that has just ended."""
         record: RoundRecord = pl_module.round_record  # type: ignore[assignment]
-        if record.round % self.every_n_rounds:
+        module = _federated(pl_module)
+        regular = self.every_n_rounds > 0 and record.round % self.every_n_rounds == 0
+        if not regular and record.round not in module.round_settings():
             return
         users = getattr(getattr(trainer, "datamodule", None), "client_users", None)
         if users is not None:
             record.client_truth["user"] = users[record.cohort.clients.cpu()]
+        summed = record if self._sums is None else self._sums.add(record)
+        if summed is None:
+            return
         try:
-            self._write(self.folder(trainer), record, trainer.global_rank, _federated(pl_module))
+            self._write(self.folder(trainer), summed, trainer.global_rank, module)
         except OSError as error:
             raise self._disk_error(error, record.round) from error
 
@@ -143,11 +166,11 @@ class DeltaRecorder(Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """The name of the training, by which a resumed one knows its recording."""
-        return {"run": self._run}
+        return {"run": self._run, "sums": self._sums.state_dict() if self._sums else {}}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Takes the name back."""
-        self._run = state_dict["run"]
+        self._run, self._kept = state_dict["run"], state_dict.get("sums", {})
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         """What was handed over before is still written; a second error must not hide the first."""
@@ -158,6 +181,22 @@ class DeltaRecorder(Callback):
     def folder(self, trainer: Trainer) -> Path:
         """Where the recording lies."""
         return self.directory or Path(trainer.default_root_dir) / "deltas"
+
+    def _begin_sums(self, trainer: Trainer) -> MessageSums | None:
+        if self.sums_at is None:
+            return None
+        data: Any = getattr(trainer, "datamodule", None)
+        if trainer.world_size > 1:
+            raise InputError(
+                expected="one process with DeltaRecorder.sums_at",
+                found=str(trainer.world_size),
+                way_out="Train with --trainer.devices 1; the sums of other processes would stand in no checkpoint.",
+            )
+        drawn = draw_clients if isinstance(data, RecommenderDataModule) else _any_clients
+        sums = MessageSums(drawn(data, data.num_clients if self.clients is None else self.clients), self.sums_at)
+        if self._kept:
+            sums.load_state_dict(self._kept)
+        return sums
 
     def _manifest(self, trainer: Trainer, module: FederatedModule, auxiliary: bytes | None) -> Manifest:
         public = module.public_description()
@@ -182,6 +221,7 @@ class DeltaRecorder(Callback):
                 "every_n_rounds": self.every_n_rounds,
                 "model": type(module).__name__,
                 "manipulation": module.server_manipulation,
+                "round_settings": {str(number): setting for number, setting in module.round_settings().items()},
                 "ranks": trainer.world_size,
             },
             versions={name: version(name) for name in _PACKAGES},
@@ -203,6 +243,7 @@ class DeltaRecorder(Callback):
         real = served["served"] >= 0 if served else None
         pseudonyms = torch.tensor([self._pseudonym(module, int(c)) for c in clients])
         seen: dict[str, Tensor] = {"clients": pseudonyms, "counts": record.cohort.counts[order]}
+        seen |= {name: value[order] for name, value in record.of_clients.items()}
         truth: dict[str, Tensor] = {"clients": clients}
         truth |= {f"{CLIENT}{name}": value[order] for name, value in record.client_truth.items()}
         if real is not None:
@@ -215,7 +256,8 @@ class DeltaRecorder(Callback):
                 kept = delta[order] if rows is None else delta[order][rows[order] >= 0]
                 kind = "deltas" if rows is None else "rows"
                 seen[f"{kind}/{name}"] = self._stored(kept, name, record.round)
-        seen |= {f"model/{name}": value for name, value in record.model.items()}
+        seen |= {f"{MODEL}{name}": value for name, value in record.model.items()}
+        seen |= {} if record.item_features is None else {ITEM_FEATURES: record.item_features}
         shards = {
             shard_name("truth", record.round, rank): shard_bytes(truth),
             shard_name("rounds", record.round, rank): shard_bytes(seen),
@@ -288,6 +330,11 @@ def _federated(module: LightningModule) -> FederatedModule:
             expected="a federated module", found=type(module).__name__, way_out="Leave DeltaRecorder out of callbacks."
         )
     return module
+
+
+def _any_clients(data: FederatedDataModule, count: int) -> Tensor:
+    order = torch.randperm(data.num_clients, generator=generator_for(data.seed, "victims"))
+    return order[:count].sort().values
 
 
 def _random_order(clients: int, module: FederatedModule, round_number: int, rank: int) -> Tensor:

@@ -12,7 +12,8 @@ class RoundProgress(ProgressBar):
     """Shows rounds done, rounds in all and the time left, on rank zero.
 
     Lightning's own bar counts the batches of an epoch. The loader of rounds has no end, so that bar knows no total and
-    no time left, though `max_steps` gives both. A resumed training continues where it was.
+    no time left, though `max_steps`, or a server that ends the training, gives both. A resumed training continues where
+    it was.
     """
 
     def __init__(self) -> None:
@@ -30,8 +31,9 @@ class RoundProgress(ProgressBar):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Opens the bar."""
+        ends = [trainer.max_steps if trainer.max_steps > 0 else None, getattr(pl_module, "rounds", None)]
         self._bar = tqdm(
-            total=trainer.max_steps if trainer.max_steps > 0 else None,
+            total=min((end for end in ends if end is not None), default=None),
             initial=trainer.global_step,
             desc="rounds",
             unit="round",

@@ -1,7 +1,8 @@
-"""The run's configuration, written into the run's folder."""
+"""The run's configuration, written into the run's folder and shown by its loggers."""
 
 from pathlib import Path
 
+import yaml
 from lightning import LightningModule, Trainer
 from lightning.pytorch.cli import SaveConfigCallback
 
@@ -9,7 +10,7 @@ from protocol.errors import InputError
 
 
 class RunConfig(SaveConfigCallback):
-    """Writes ``config.yaml`` into ``trainer.default_root_dir``, whichever logger is used.
+    """Writes ``config.yaml`` into ``trainer.default_root_dir`` and gives the same keys to the loggers, e.g. W&B's.
 
     Lightning's own writes into the logger's directory, which is the working directory under Weights & Biases: the
     second run would overwrite the first one's. Give ``save_to_log_dir=False``; rank zero writes, after the others have
@@ -24,9 +25,10 @@ class RunConfig(SaveConfigCallback):
         """
         folder = Path(trainer.default_root_dir)
         written = folder / f".{self.config_filename}.tmp"
+        content = self.parser.dump(self.config, skip_none=False)
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            written.write_text(self.parser.dump(self.config, skip_none=False), encoding="utf-8")
+            written.write_text(content, encoding="utf-8")
             written.replace(folder / self.config_filename)
         except OSError as error:
             raise InputError(
@@ -34,3 +36,5 @@ class RunConfig(SaveConfigCallback):
                 found=f"{folder}: {str(error.strerror or error).lower()}",
                 way_out="Give another folder.",
             ) from error
+        for logger in trainer.loggers:
+            logger.log_hyperparams(yaml.safe_load(content))

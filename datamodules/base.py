@@ -1,9 +1,11 @@
 """Clients -> cohorts: what every federated data set has in common."""
 
 import abc
+import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, ClassVar
 
 import torch
 from lightning import LightningDataModule
@@ -21,12 +23,17 @@ DATA_VARIABLE = "FEDLEAK_DATA"
 class FederatedDataModule(LightningDataModule, abc.ABC):
     """Gives the cohort of every round; the cohort of round r is a pure function of (seed, r).
 
+    Constructing it reads nothing: ``prepare_data`` downloads, where that can be asked for, and `setup` reads.
+
     Args:
         root: folder that holds the data sets by their names; None for the environment variable ``FEDLEAK_DATA``.
         clients_per_round: a number of clients, or a fraction in (0, 1] of all of them.
         seed: seed of every draw.
         num_workers: processes that build the next cohort while this one trains.
     """
+
+    folders: ClassVar[tuple[str, ...]] = ()
+    """Names of the data sets that it reads: those of their folders below ``root``."""
 
     def __init__(
         self,
@@ -43,6 +50,11 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
         self.seed = seed
         self.num_workers = num_workers
 
+    @classmethod
+    def folder_arguments(cls, folder: str) -> dict[str, Any]:  # noqa: ARG003 - subclasses use it
+        """The arguments that choose one of `folders`, where there are several."""
+        return {}
+
     @property
     @abc.abstractmethod
     def num_clients(self) -> int:
@@ -53,9 +65,18 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
     def fingerprint(self) -> dict[str, str]:
         """Name of the data set and the sha256 of what was read."""
 
+    @property
+    def rounds(self) -> int | None:
+        """Number of rounds after which the data end a training; None where only the trainer ends it."""
+        return None
+
     @abc.abstractmethod
     def build_cohort(self, round_number: int, clients: Tensor) -> Cohort:
         """The given clients with their examples, in order."""
+
+    def setup(self, stage: str) -> None:
+        """Reads the clients' data, once Lightning has called ``prepare_data``; in plain Python the first use reads."""
+        _ = self.num_clients
 
     def cohort(self, round_number: int) -> Cohort:
         """All clients of a round, in ascending order."""
@@ -70,18 +91,23 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
         return torch.randperm(self.num_clients, generator=generator)[:size].sort().values
 
     def train_dataloader(self) -> DataLoader[Cohort]:
-        """One item is one round, from the trainer's round on, without end; each rank gets its share."""
+        """One item is one round, from the trainer's round on, up to `rounds`; each rank gets its share."""
         trainer = self.trainer
         rank, world, start = (
             (0, 1, 0) if trainer is None else (trainer.global_rank, trainer.world_size, trainer.global_step)
         )
         return DataLoader(
             _Rounds(self, rank, world),
-            sampler=_From(start),
+            sampler=_From(start, self._end()),
             batch_size=None,
             num_workers=self.num_workers,
             persistent_workers=self.num_workers > 0,
         )
+
+    def _end(self) -> int | None:
+        """Number of rounds after which the data or the server end the training."""
+        server = None if self.trainer is None else getattr(self.trainer.lightning_module, "rounds", None)
+        return min((end for end in (self.rounds, server) if end is not None), default=None)
 
     def data_root(self) -> Path:
         """The folder of the data sets, checked."""
@@ -144,13 +170,13 @@ class _Rounds(Dataset[Cohort]):
 
 
 class _From(Sampler[int]):
-    """Round numbers without end; it has no length, so that `max_steps` alone ends the training."""
+    """Round numbers, without end where `end` is None.
 
-    def __init__(self, start: int) -> None:
-        self.start = start
+    It has no length: Lightning would refuse a ``val_check_interval`` above it.
+    """
+
+    def __init__(self, start: int, end: int | None) -> None:
+        self.start, self.end = start, end
 
     def __iter__(self) -> Iterator[int]:
-        number = self.start
-        while True:
-            yield number
-            number += 1
+        return iter(itertools.count(self.start) if self.end is None else range(self.start, self.end))

@@ -25,6 +25,7 @@ class Blog(OwnedTextDataModule):
     """
 
     name = "blog"
+    folders = (name,)
     unit = "sentence"
     rated = False
 

@@ -31,6 +31,7 @@ class CIFAR10(ClassificationDataModule):
     """
 
     name = "cifar10"
+    folders = (name,)
     class_names: Sequence[str] = (
         *("airplane", "automobile", "bird", "cat", "deer"),
         *("dog", "frog", "horse", "ship", "truck"),

@@ -168,7 +168,7 @@ class ClassificationDataModule(FederatedDataModule):
             groups=self._train.groups,
         )
         auxiliary, rest = hold_back(pool, self.auxiliary_per_class, purpose="the attacker (auxiliary_per_class)")
-        return split_clients(rest, self.split, seed=self.seed), auxiliary
+        return split_clients(rest, self.split, seed=self.seed, data=self.name), auxiliary
 
 
 def split_test(

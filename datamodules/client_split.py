@@ -7,11 +7,14 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from datamodules.composition import composition_counts, decaf_composition
+from datamodules.composition import composition_counts, decaf_composition, has_composition
 from datamodules.partition import FEWEST, deal_by_counts, deal_dirichlet, deal_evenly, deal_shards, dirichlet_table
 from datamodules.pool import Pool
 from protocol.errors import InputError
 from protocol.seeding import PERSISTENT, generator_for
+
+_TEN_CLASSES = "MNIST"
+"""Whose users' compositions other data sets of ten classes take."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +30,8 @@ class ClientSplit:
         alpha: concentration of Dirichlet's law; small for clients of few classes.
         shards_per_client: shards that a client gets.
         composition: one row of proportions per client, or the data set whose users in Decaf's tables III to VII are
-            meant, by the name of its folder (``MNIST``, ``fer2013`` ...).
+            meant, by the name of its folder (``MNIST``, ``fer2013`` ...); None for the data set's own users, and those
+            of MNIST where Decaf has none.
     """
 
     scheme: Literal["iid", "dirichlet", "shards", "composition"] = "iid"
@@ -49,12 +53,12 @@ class ClientSplit:
                     expected=f"{name} of at least 1", found=str(getattr(self, name)), way_out="Give a larger number."
                 )
         self._check_sizes()
-        if self.scheme == "composition" and (self.composition is None or self.examples_per_client is None):
+        if self.scheme == "composition" and self.examples_per_client is None:
             raise InputError(
-                expected="composition and examples_per_client for the scheme composition",
-                found=f"{self.composition} and {self.examples_per_client}",
-                way_out="Name one of Decaf's data sets, or give proportions. Decaf prints no sizes; those of its users "
-                "on MNIST are multiples of 120 if their proportions are exact.",
+                expected="examples_per_client for the scheme composition",
+                found="none",
+                way_out="Decaf prints no sizes; those of its users on MNIST are multiples of 120 if their proportions "
+                "are exact.",
             )
 
     def _check_sizes(self) -> None:
@@ -79,13 +83,14 @@ class ClientSplit:
             )
 
 
-def split_clients(pool: Pool, split: ClientSplit, *, seed: int) -> list[Tensor]:
+def split_clients(pool: Pool, split: ClientSplit, *, seed: int, data: str) -> list[Tensor]:
     """Deals a pool.
 
     Args:
         pool: what there is.
         split: how.
         seed: of the draws.
+        data: name of the data set, by which Decaf's compositions are found.
 
     Returns:
         For every client the numbers of its examples, no two with a group in common.
@@ -104,12 +109,12 @@ def split_clients(pool: Pool, split: ClientSplit, *, seed: int) -> list[Tensor]:
     if split.scheme == "dirichlet":
         proportions = dirichlet_table(split.clients, len(pool.class_names), split.alpha, generator=generator)
     else:
-        proportions = _given(split.composition)
+        proportions = _given(split.composition or (data if has_composition(data) else _TEN_CLASSES))
     assert split.examples_per_client is not None
     return deal_by_counts(pool, composition_counts(proportions, split.examples_per_client))
 
 
-def _given(composition: str | Sequence[Sequence[float]] | None) -> Tensor:
+def _given(composition: str | Sequence[Sequence[float]]) -> Tensor:
     if isinstance(composition, str):
         return decaf_composition(composition)
     try:

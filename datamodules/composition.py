@@ -21,6 +21,11 @@ def decaf_compositions() -> pd.DataFrame:
     return pd.read_csv(_DECAF)
 
 
+def has_composition(data: str) -> bool:
+    """Whether Decaf prints the composition of users on a data set, named by its folder."""
+    return bool((decaf_compositions()["data"] == data).any())
+
+
 def decaf_composition(data: str) -> Tensor:
     """``(C, K)`` float64 true proportions of the classes of Decaf's users on a data set, named by its folder.
 

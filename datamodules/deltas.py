@@ -17,6 +17,10 @@ from datamodules.prior_knowledge import POPULARITY_OF_OTHERS
 from datamodules.recording_format import (
     AUXILIARY,
     CLIENT,
+    CLIENT_MODEL,
+    ITEM_FEATURES,
+    PRIOR,
+    ROUND_SETTINGS,
     JournalLine,
     Manifest,
     journals_in,
@@ -25,6 +29,7 @@ from datamodules.recording_format import (
 )
 from datamodules.shard_check import (
     CLASS_COUNTS,
+    MESSAGES,
     SHOWN,
     MisfitError,
     check_auxiliary,
@@ -36,7 +41,7 @@ from datamodules.shard_check import (
 from datamodules.shard_files import ShardFiles, damaged, model_of
 from protocol.errors import InputError
 from protocol.simulators import AnySimulator, ClassifierSimulator
-from protocol.view import POPULARITY, Release, ServerView
+from protocol.view import POPULARITY, Release, ServerView, features_of
 
 _logger = logging.getLogger(__name__)
 _NUMBERS_PER_VIEW = 2**25
@@ -72,6 +77,11 @@ class Recording:
     def rounds(self) -> list[int]:
         """Numbers of the recorded rounds, ascending."""
         return self._seen.rounds
+
+    @property
+    def round_settings(self) -> dict[int, dict[str, Any]]:
+        """By round, the columns that scores of it get; empty for most recordings."""
+        return {int(number): dict(own) for number, own in self.manifest.config.get(ROUND_SETTINGS, {}).items()}
 
     @property
     def models(self) -> Callable[[int], dict[str, Tensor]]:
@@ -305,17 +315,18 @@ class Recording:
             order = torch.argsort(offsets.diff(), stable=True)
             if pseudonyms is not None:
                 order = order[[int(clients[i]) in pseudonyms for i in order]]
-            for chunk in self._chunks(order, offsets.diff(), victims_per_view):
+            for chunk in self._chunks(order, offsets.diff(), victims_per_view, _own_features(shard, offsets)):
                 yield self._view(name, shard, model, chunk, offsets, learner)
 
-    def _chunks(self, order: Tensor, sizes: Tensor, victims_per_view: int) -> Iterator[Tensor]:
-        """Victims in ascending size, as many as fit."""
+    def _chunks(self, order: Tensor, sizes: Tensor, victims_per_view: int, features: int) -> Iterator[Tensor]:
+        """Victims in ascending size, as many as fit; `features` are those that a view holds of every served item."""
         dense = sum(
             torch.Size(value["shape"]).numel()
             for name, value in self.manifest.parameters.items()
             if name not in self.manifest.row_parameters
         )
-        width = sum(torch.Size(self.manifest.parameters[n]["shape"][1:]).numel() for n in self.manifest.row_parameters)
+        tables = self.manifest.row_parameters
+        width = features + sum(torch.Size(self.manifest.parameters[name]["shape"][1:]).numel() for name in tables)
         chunk: list[int] = []
         for position in order.tolist():
             numbers = (len(chunk) + 1) * (dense + width * int(sizes[position]))
@@ -349,6 +360,14 @@ class Recording:
             for kind, padding in SHOWN.items()
             if kind in set(shard.keys())
         }
+        keys, served = set(shard.keys()), shown.get("served")
+        if ITEM_FEATURES in keys and served is not None:
+            shown["features"] = features_of(shard.get_tensor(ITEM_FEATURES).float(), served)
+        own_models = {
+            key.removeprefix(CLIENT_MODEL): _of_clients(shard.get_slice(key), chunk).float()
+            for key in sorted(keys)
+            if key.startswith(CLIENT_MODEL)
+        }
         return ServerView(
             round=self._seen.round_of(name),
             pseudonyms=shard.get_tensor("clients")[chunk].long(),
@@ -356,16 +375,22 @@ class Recording:
             deltas=deltas,
             model=model,
             row_parameters=frozenset(self.manifest.row_parameters),
-            served=shown.get("served"),
+            served=served,
             lists=shown.get("lists"),
             features=shown.get("features"),
+            client_models=own_models or None,
             releases=tuple(
                 Release(clip=r["clip"], noise_scale=r["noise_scale"], parameters=tuple(r["parameters"]))
                 for r in self.manifest.releases
             ),
             learner=learner,
+            updates=shown.get("updates"),
+            messages=shard.get_tensor(MESSAGES)[chunk].long() if MESSAGES in set(shard.keys()) else None,
             auxiliary=self._auxiliary,
-            priors=self._priors(shard.get_tensor("clients")[chunk].long(), shown.get("served")),
+            priors={
+                **self._priors(shard.get_tensor("clients")[chunk].long(), served),
+                **_own_priors(shard, chunk),
+            },
             manipulation=self._manipulation(),
         )
 
@@ -382,6 +407,12 @@ class Recording:
         return name if isinstance(name, str) else None
 
 
+def _own_priors(shard: Any, chunk: Tensor) -> dict[str, Tensor]:
+    """What the server is assumed to know of each client."""
+    names = [key for key in shard.keys() if key.startswith(PRIOR)]  # noqa: SIM118 - no mapping
+    return {name.removeprefix(PRIOR): shard.get_tensor(name)[chunk] for name in names}
+
+
 def _seen_with(name: str) -> str:
     """The shard of ``rounds/`` that a shard of ``truth/`` belongs to."""
     return name.replace("truth/", "rounds/", 1)
@@ -395,6 +426,16 @@ def _item_offsets(shard: Any) -> Tensor:
     else:
         offsets = torch.zeros(shard.get_slice("clients").get_shape()[0] + 1)
     return offsets
+
+
+def _own_features(shard: Any, offsets: Tensor) -> int:
+    """Features of an item in `ITEM_FEATURES`; 0 where there are none or all clients share one list of items."""
+    if ITEM_FEATURES not in set(shard.keys()):
+        return 0
+    sizes, served = offsets.diff(), shard.get_tensor("served")
+    even = bool((sizes == sizes[0]).all())
+    alike = even and bool((served.reshape(len(sizes), -1) == served[: int(sizes[0])]).all())
+    return 0 if alike else int(shard.get_slice(ITEM_FEATURES).get_shape()[1])
 
 
 def _of_client(key: str) -> bool:

@@ -23,6 +23,7 @@ class Digits(ClassificationDataModule):
     """
 
     name = "digits"
+    folders = (name,)
     class_names: Sequence[str] = tuple(str(digit) for digit in range(10))
     image_shape = (1, 8, 8)
 

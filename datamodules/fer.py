@@ -23,6 +23,7 @@ class FER(ClassificationDataModule):
     """
 
     name = "fer2013"
+    folders = (name,)
     class_names: Sequence[str] = ("angry", "disgust", "fear", "happy", "neutral", "sad", "surprise")
     image_shape = (1, SIZE, SIZE)
 

@@ -5,6 +5,7 @@ import hashlib
 import shutil
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from typing import Any
 
 from PIL import Image
 from torchvision.datasets import imagenet
@@ -12,14 +13,18 @@ from torchvision.datasets import imagenet
 from datamodules.base import data_root
 from datamodules.image_files import image_files, open_image, trees
 from datamodules.image_set import ImageSet
+from datamodules.voters import ImageVoters
 from protocol.errors import InputError
+from ranges import PositiveInt
 
+NAME = "imagenet"
+"""Of the folder."""
 _PAGE = "https://image-net.org/challenges/LSVRC/2012/2012-downloads.php"
 _ARCHIVE, _DEVKIT = (imagenet.ARCHIVE_META[part][0] for part in ("val", "devkit"))
 _UNFINISHED = "val.unfinished"
 
 
-class ImageNet(ImageSet):
+class ValidationImages(ImageSet):
     """50,000 photographs of 1,000 kinds of things.
 
     Reads ``root/imagenet/``, in this order: ``val/SYNSET/*.JPEG`` as torchvision lays it out, a zip file of that form,
@@ -30,7 +35,7 @@ class ImageNet(ImageSet):
         root: folder that holds the data sets by their names; None for the environment variable ``FEDLEAK_DATA``.
     """
 
-    name = "imagenet"
+    name = NAME
 
     def __init__(self, *, root: str | None = None) -> None:
         self.root = root
@@ -66,6 +71,26 @@ class ImageNet(ImageSet):
                 way_out=f"Fetch {_ARCHIVE} and {_DEVKIT} from {_PAGE} and put both there.",
             )
         return found
+
+
+class ImageNet(ImageVoters):
+    """Users who vote on ImageNet's validation images; the other arguments are those of `ImageVoters`.
+
+    Args:
+        images: how many are shown, None for all (RAIFLE: as many as the largest network has features, four times).
+    """
+
+    name = NAME
+
+    folders = (NAME,)
+
+    def __init__(self, *, images: PositiveInt | None = 5120, **kwargs: Any) -> None:
+        super().__init__(images=images, **kwargs)
+
+    @functools.cached_property
+    def photos(self) -> ValidationImages:
+        """See `ImageVoters.photos`."""
+        return ValidationImages(root=self.root)
 
 
 def unpack(folder: Path) -> None:

@@ -24,10 +24,16 @@ class LETOR(RankingDataModule):
         fold: which of its five folds (RAIFLE, section V.B.2: 1).
     """
 
+    folders = ("MQ2007", "MQ2008")
+
     def __init__(self, *, name: Literal["MQ2007", "MQ2008"] = "MQ2008", fold: int = 1, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.name: Literal["MQ2007", "MQ2008"] = name
         self.fold = check_fold(fold)
+
+    @classmethod
+    def folder_arguments(cls, folder: str) -> dict[str, Any]:
+        return {"name": folder}
 
     @property
     def num_features(self) -> int:

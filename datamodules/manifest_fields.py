@@ -84,6 +84,14 @@ def _is_texts(value: Any) -> bool:
     return isinstance(value, dict) and all(type(text) is str for text in value.values())
 
 
+def _are_settings(value: Any) -> bool:
+    """Whether a value gives columns, each with one number or text, by rounds."""
+    if not isinstance(value, dict) or not all(re.fullmatch(r"[0-9]{1,15}", number) for number in value):
+        return False
+    columns = [column for own in value.values() for column in (own.items() if isinstance(own, dict) else [("", own)])]
+    return all(name and (is_number(entry) or type(entry) is str) for name, entry in columns)
+
+
 def _is_algorithm(value: Any) -> bool:
     right = isinstance(value, dict) and value.keys() == _ALGORITHM
     return value is None or (right and type(value["name"]) is str and isinstance(value["arguments"], dict))
@@ -103,7 +111,10 @@ _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
         lambda value: _is_texts(value) and bool(value.get("name")),
         "texts by key, and a name",
     ),
-    "config": (lambda value: isinstance(value, dict), "settings by key"),
+    "config": (
+        lambda value: isinstance(value, dict) and _are_settings(value.get("round_settings", {})),
+        "settings by key, of which round_settings are columns by round",
+    ),
     "versions": (_is_texts, "texts by key"),
     "commit": (lambda value: value is None or type(value) is str, "null or a text"),
     "auxiliary": (

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from datamodules.deltas import Recording
-from datamodules.prior_knowledge import PSEUDONYM_USERS, PSEUDONYMS
+from datamodules.prior_knowledge import HOLDOUT_USERS, PSEUDONYM_USERS, PSEUDONYMS
 from protocol.errors import InputError
 from protocol.simulators import AnySimulator
-from protocol.view import USERS, ServerView
+from protocol.view import HOLDOUT, USERS, ServerView
 
 
 class RoundModels(Mapping[int, Mapping[str, Tensor]]):
@@ -79,10 +79,10 @@ def joined_view(
     known = view.select(own.nonzero().flatten())
     order = auxiliary[PSEUDONYMS].argsort()
     place = torch.searchsorted(auxiliary[PSEUDONYMS][order], known.pseudonyms)
-    users = auxiliary[PSEUDONYM_USERS][order][place]
-    return dataclasses.replace(
-        view.select((~own).nonzero().flatten()), known=dataclasses.replace(known, priors={USERS: users})
-    )
+    priors = {USERS: auxiliary[PSEUDONYM_USERS][order][place]}
+    if HOLDOUT_USERS in auxiliary:
+        priors[HOLDOUT] = torch.isin(priors[USERS], auxiliary[HOLDOUT_USERS])
+    return dataclasses.replace(view.select((~own).nonzero().flatten()), known=dataclasses.replace(known, priors=priors))
 
 
 def _check_distinct(parts: Sequence[ServerView]) -> None:
@@ -119,8 +119,15 @@ def _join(parts: Sequence[ServerView]) -> ServerView:
         served=_stacked(served, max(widths), padding=-1) if len(served) == len(parts) else None,
         lists=None,
         features=None,
+        client_models=_models([part.client_models for part in parts]),
         sent_in=torch.cat([torch.full_like(part.pseudonyms, part.round) for part in parts]),
     )
+
+
+def _models(parts: Sequence[Mapping[str, Tensor] | None]) -> dict[str, Tensor] | None:
+    """Models of the clients' own; None where not all of them have one."""
+    whole = [part for part in parts if part is not None]
+    return {name: torch.cat([part[name] for part in whole]) for name in whole[0]} if len(whole) == len(parts) else None
 
 
 def _stacked(values: Sequence[Tensor], width: int | None, padding: float = 0) -> Tensor:

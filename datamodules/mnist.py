@@ -108,6 +108,7 @@ class MNIST(_IdxDataModule):
     """
 
     name = "MNIST"
+    folders = (name,)
     _page = "https://ossci-datasets.s3.amazonaws.com/mnist/"
     _source = torchvision.datasets.MNIST
     class_names = tuple(str(digit) for digit in range(CLASSES))
@@ -123,6 +124,7 @@ class FashionMNIST(_IdxDataModule):
     """
 
     name = "FashionMNIST"
+    folders = (name,)
     _page = "https://github.com/zalandoresearch/fashion-mnist"
     _source = torchvision.datasets.FashionMNIST
     class_names = tuple(torchvision.datasets.FashionMNIST.classes)

@@ -61,6 +61,8 @@ class MovieLens(RecommenderDataModule):
             rated with four stars or more is liked, one rated with fewer is not, and no other film is labelled.
     """
 
+    folders = tuple(_LAYOUTS)
+
     def __init__(
         self,
         *,
@@ -73,6 +75,10 @@ class MovieLens(RecommenderDataModule):
         self.preferences = preferences
         self.variant = variant
         self.download = download
+
+    @classmethod
+    def folder_arguments(cls, folder: str) -> dict[str, Any]:
+        return {"variant": folder}
 
     @property
     def _path(self) -> Path:

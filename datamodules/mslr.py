@@ -27,12 +27,18 @@ class MSLR(RankingDataModule):
         fold: which of its five folds (RAIFLE, section V.B.2: 1).
     """
 
+    folders = ("MSLR-WEB10K", "MSLR-WEB30K")
+
     def __init__(
         self, *, name: Literal["MSLR-WEB10K", "MSLR-WEB30K"] = "MSLR-WEB10K", fold: int = 1, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
         self.name: Literal["MSLR-WEB10K", "MSLR-WEB30K"] = name
         self.fold = check_fold(fold)
+
+    @classmethod
+    def folder_arguments(cls, folder: str) -> dict[str, Any]:
+        return {"name": folder}
 
     @property
     def num_features(self) -> int:

@@ -22,6 +22,7 @@ class OpenImages(PhotoDataModule):
     """
 
     name = FOLDER
+    folders = (name,)
 
     def __init__(
         self,

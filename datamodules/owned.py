@@ -15,6 +15,7 @@ from datamodules.background_modes import background_modes
 from datamodules.base import FederatedDataModule
 from datamodules.cohort import Cohort
 from datamodules.mitigation import Mitigation, mixed_in
+from datamodules.open_world import HOLDOUT
 from datamodules.owned_examples import OwnedExamples
 from datamodules.posts import UserFilter
 from datamodules.priors import Devices, DeviceSplit, split_devices, without_poor_users
@@ -143,6 +144,11 @@ class OwnedDataModule(FederatedDataModule):
     def client_users(self) -> Tensor:
         """``(num_clients,)`` int64 user of every device; of a profile's the profile's number."""
         return torch.tensor([user for user, _, _ in self._clients])
+
+    @property
+    def holdout_users(self) -> Tensor:
+        """``(H,)`` int64 users of the open world's hold-out, see `datamodules.open_world`."""
+        return (self.device_split.roles == HOLDOUT).nonzero().flatten()
 
     @property
     def client_known(self) -> Tensor:

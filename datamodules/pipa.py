@@ -22,6 +22,7 @@ class PIPA(PhotoDataModule):
     """
 
     name = FOLDER
+    folders = (name,)
 
     def __init__(
         self,

@@ -12,6 +12,8 @@ from datamodules.owned_examples import OwnedExamples
 
 PSEUDONYMS, PSEUDONYM_USERS = "known_pseudonyms", "known_users"
 """``(P,)`` under which names the adversary's own devices send, and the user whose data each of them holds."""
+HOLDOUT_USERS = "holdout_users"
+"""``(H,)`` those users of whom it has data so as to learn what strangers are like; absent where there are none."""
 FEATURES, LABELS, EXAMPLE_USERS = "prior_features", "prior_labels", "prior_users"
 """``(M, ...)`` the examples on those devices, and ``(M,)`` their users."""
 
@@ -33,6 +35,10 @@ class DeviceData(Protocol):
         """``(C,)`` user of every device."""
 
     @property
+    def holdout_users(self) -> Tensor:
+        """``(H,)`` users whose data the adversary has and who have no anonymous device."""
+
+    @property
     def client_known(self) -> Tensor:
         """``(C,)`` True for the adversary's own."""
 
@@ -51,7 +57,8 @@ def prior_knowledge(data: DeviceData, pseudonym: Callable[[int], int]) -> dict[s
     users, held = data.client_users[clients], data.client_examples()
     parts = [held[client] for client in clients.tolist()]
     numbers = torch.cat(parts) if parts else torch.zeros(0, dtype=torch.int64)
-    return {
+    strangers = {HOLDOUT_USERS: data.holdout_users} if len(data.holdout_users) else {}
+    return strangers | {
         PSEUDONYMS: torch.tensor([pseudonym(client) for client in clients.tolist()], dtype=torch.int64),
         PSEUDONYM_USERS: users,
         FEATURES: data.examples.features[numbers],

@@ -12,6 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader
 
 from datamodules.base import FederatedDataModule
+from datamodules.called import Called, draw_clients
 from datamodules.cohort import Cohort
 from datamodules.interactions import (
     Interactions,
@@ -26,7 +27,7 @@ from datamodules.interactions import (
 from protocol.errors import InputError
 from protocol.seeding import PERSISTENT, generator_for
 from protocol.view import ITEM_EMBEDDING
-from ranges import NonNegativeInt
+from ranges import NonNegativeInt, OpenUnitInterval
 
 
 class RecommenderDataModule(FederatedDataModule):
@@ -41,10 +42,12 @@ class RecommenderDataModule(FederatedDataModule):
         negatives_per_positive: items a client is served beside each it interacted with (RAIFLE, section V.A.2: 4); of a
             fraction, the number of negatives is rounded up. Where clients say what they dislike, those are the
             negatives, and none is drawn.
+        likes: the share of likes that negatives are drawn for, in place of `negatives_per_positive`.
         negatives: ``fixed`` serves a client the same items in every round, ``per_round`` others in each.
         evaluation_negatives: never-seen items among which the held-out one is ranked, None for all.
         degenerate_users: what to do with a user with no or with all items.
         fewest_labels: users with fewer labelled items are left out, e.g. those who cannot fill a batch.
+        called: whom the server calls in all rounds from some round on; None where cohorts are drawn in all rounds.
     """
 
     def __init__(
@@ -56,10 +59,12 @@ class RecommenderDataModule(FederatedDataModule):
         num_workers: NonNegativeInt = 0,
         holdout: bool = True,
         negatives_per_positive: float = 4,
+        likes: OpenUnitInterval | None = None,
         negatives: Literal["fixed", "per_round"] = "fixed",
         evaluation_negatives: int | None = 99,
         degenerate_users: Literal["error", "drop"] = "error",
         fewest_labels: NonNegativeInt = 0,
+        called: Called | None = None,
     ) -> None:
         super().__init__(root=root, clients_per_round=clients_per_round, seed=seed, num_workers=num_workers)
         if negatives_per_positive <= 0:
@@ -69,11 +74,12 @@ class RecommenderDataModule(FederatedDataModule):
                 way_out="The papers use 4; without negatives nothing is hidden.",
             )
         self.holdout = holdout
-        self.negatives_per_positive = negatives_per_positive
+        self.negatives_per_positive = negatives_per_positive if likes is None else (1 - likes) / likes
         self.negatives = negatives
         self.evaluation_negatives = evaluation_negatives
         self.degenerate_users = degenerate_users
         self.fewest_labels = fewest_labels
+        self.called = called
 
     @abc.abstractmethod
     def read(self) -> Interactions:
@@ -128,6 +134,23 @@ class RecommenderDataModule(FederatedDataModule):
     def user_items(self) -> list[Ints]:
         """Training items of every user that it liked, in the order of time."""
         return self._positives
+
+    @property
+    def rate(self) -> float | None:
+        """The share of likes that clients are given by drawing negatives; None where they say what they dislike."""
+        return None if self._dislikes is not None else 1 / (1 + self.negatives_per_positive)
+
+    def participants(self, round_number: int) -> Tensor:
+        """See `FederatedDataModule.participants`."""
+        if self.called is None or round_number < self.called.after:
+            return super().participants(round_number)
+        return self._called
+
+    @functools.cached_property
+    def _called(self) -> Tensor:
+        assert self.called is not None
+        before = torch.cat([self.participants(number) for number in range(self.called.after)])
+        return draw_clients(self, self.called.clients, among=before)
 
     def build_cohort(self, round_number: int, clients: Tensor) -> Cohort:
         """See `FederatedDataModule.build_cohort`; example k of a client is about row k of its item table."""

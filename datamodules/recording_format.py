@@ -37,6 +37,16 @@ _UNFINISHED = re.compile(
 """What `write_whole` leaves where it was killed."""
 CLIENT = "client/"
 """Begins the names of what is true of a client itself; other names in truth/ speak of its served items."""
+PRIOR = "prior/"
+"""Begins the names of what the server is assumed to know of each client beforehand; see `ServerView.priors`."""
+ROUND_SETTINGS = "round_settings"
+"""Key of a manifest's `config`: by round, columns that scores of that round get."""
+MODEL = "model/"
+"""Begins the names of the global model's parameters in rounds/."""
+CLIENT_MODEL = "client_model/"
+"""Begins the names of parameters in rounds/ of which each client was sent its own."""
+ITEM_FEATURES = "item_features"
+"""Features of the items that ``served`` numbers, in rounds/, where all clients of a shard share them."""
 _LONGEST_JOURNAL = 2**30
 """Bytes; a line has some 150."""
 _SHARD = re.compile(r"(rounds|truth)/\d{6,15}-\d{4,6}\.safetensors")

@@ -33,6 +33,7 @@ class Sentiment140(OwnedTextDataModule):
     """
 
     name = "sent140"
+    folders = (name,)
     unit = "text"
     rated = True
 

@@ -6,11 +6,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from datamodules.prior_knowledge import POPULARITY_OF_OTHERS
-from datamodules.recording_format import CLIENT, Manifest, dtype_of
+from datamodules.prior_knowledge import HOLDOUT_USERS, POPULARITY_OF_OTHERS
+from datamodules.recording_format import CLIENT, CLIENT_MODEL, ITEM_FEATURES, MODEL, PRIOR, Manifest, dtype_of
 
-SHOWN = {"served": -1, "lists": -1, "features": 0}
-"""What a server may have shown, and how it is padded."""
+SHOWN = {"served": -1, "lists": -1, "features": 0, "updates": 0}
+"""What a server may have of each item that it has shown, and how it is padded."""
+MESSAGES = "messages"
 _MOST = 2**48
 """Above every number of examples."""
 _LONGEST_LIST = 10
@@ -18,7 +19,7 @@ _LONGEST_LIST = 10
 CLASS_COUNTS = f"{CLIENT}class_counts"
 _KNOWN = ("known_pseudonyms", "known_users")
 _PRIOR = ("prior_features", "prior_labels", "prior_users")
-_WHOLE_AUXILIARY = {"labels": 1, _KNOWN[0]: 1, _KNOWN[1]: 1, _PRIOR[2]: 1, POPULARITY_OF_OTHERS: 2}
+_WHOLE_AUXILIARY = {"labels": 1, _KNOWN[0]: 1, _KNOWN[1]: 1, _PRIOR[2]: 1, POPULARITY_OF_OTHERS: 2, HOLDOUT_USERS: 1}
 """Auxiliary tensors of whole numbers, and how many dimensions each has."""
 _WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
@@ -72,22 +73,25 @@ def check_seen(shard: Any, manifest: Manifest) -> None:
         MisfitError: something contradicts the manifest or another tensor.
     """
     shapes = {key: shard.get_slice(key).get_shape() for key in shard.keys()}  # noqa: SIM118
-    items = bool(manifest.row_parameters) or any(key in shapes for key in SHOWN)
+    items = bool(manifest.row_parameters) or any(key in shapes for key in (*SHOWN, ITEM_FEATURES))
     for key in ("clients", "counts", *(("offsets", "served") if items else ())):
         if key not in shapes:
             raise MisfitError(f"no tensor {key!r}")
     clients = _client_names(shard, shapes)
     _check_counts(shard, clients)
+    _check_of_clients(shard, shapes, clients)
     rows = _check_items(shard, shapes, clients, manifest) if items else 0
     _check_deltas(shard, shapes, manifest, clients, rows)
     _check_model(shard, shapes, manifest)
+    _check_client_models(shard, shapes, clients)
 
 
 def common_shapes(shard: Any) -> dict[str, tuple[int, ...]]:
-    """What is of one shape in every round: the global model's parameters, and the features of what is shown."""
+    """What is of one shape in every round: the global model's parameters, and the features of one served item."""
     shapes = {key: tuple(shard.get_slice(key).get_shape()) for key in shard.keys()}  # noqa: SIM118
-    common = {key: shape for key, shape in shapes.items() if key.startswith("model/")}
-    return common | ({"features": shapes["features"][1:]} if "features" in shapes else {})
+    common = {key: shape for key, shape in shapes.items() if key.startswith(MODEL)}
+    features = next((shapes[key][1:] for key in ("features", ITEM_FEATURES) if key in shapes), None)
+    return common if features is None else {**common, "features": features}
 
 
 def check_common(shard: Any, common: Mapping[str, tuple[int, ...]]) -> None:
@@ -174,6 +178,17 @@ def _check_counts(shard: Any, clients: int) -> None:
         raise MisfitError("'counts' with an impossible number")
 
 
+def _check_of_clients(shard: Any, shapes: Mapping[str, list[int]], clients: int) -> None:
+    """What the server has of each client next to its update."""
+    for key in (key for key in shapes if key == MESSAGES or key.startswith(PRIOR)):
+        value = shard.get_tensor(key)
+        if not value.dim() or len(value) != clients:
+            raise MisfitError(f"{key!r} of shape {tuple(value.shape)}, not of {clients} clients")
+        _check_numbers(key, value)
+    if MESSAGES in shapes and int(_whole(MESSAGES, shard.get_tensor(MESSAGES), 1).min()) < 1:
+        raise MisfitError(f"{MESSAGES!r} with none")
+
+
 def _check_items(shard: Any, shapes: Mapping[str, list[int]], clients: int, manifest: Manifest) -> int:
     """What was shown; returns the number of rows."""
     served, offsets = _whole("served", shard.get_tensor("served"), 1), shard.get_tensor("offsets")
@@ -195,12 +210,36 @@ def _check_items(shard: Any, shapes: Mapping[str, list[int]], clients: int, mani
         _check_numbers("features", features)
         if features.dim() != 2 or not features.is_floating_point():
             raise MisfitError(f"'features' of shape {tuple(features.shape)} and {features.dtype}, not (R, F) of floats")
+    if "updates" in shapes:
+        _check_updates(shard, len(served))
+    if ITEM_FEATURES in shapes:
+        _check_item_features(shard, shapes, served)
     tables = [int(manifest.parameters[name]["shape"][0]) for name in manifest.row_parameters]
     if tables and len(served) and int(served.max()) >= min(tables):
         raise MisfitError(f"'served' with item {int(served.max())} of {min(tables)}")
     if len(torch.unique(torch.stack([*places, served]), dim=1)[0]) < len(served):
         raise MisfitError("'served' with an item twice for one client")
     return len(served)
+
+
+def _check_updates(shard: Any, rows: int) -> None:
+    updates = _whole("updates", shard.get_tensor("updates"), 1)
+    _check_rows("updates", updates, rows)
+    if len(updates) and int(updates.max()) > _MOST:
+        raise MisfitError("'updates' with an impossible number")
+
+
+def _check_item_features(shard: Any, shapes: Mapping[str, list[int]], served: Tensor) -> None:
+    features = shard.get_tensor(ITEM_FEATURES)
+    _check_numbers(ITEM_FEATURES, features)
+    if features.dim() != 2 or not features.is_floating_point():
+        raise MisfitError(
+            f"{ITEM_FEATURES!r} of shape {tuple(features.shape)} and {features.dtype}, not (I, F) of floats"
+        )
+    if "features" in shapes:
+        raise MisfitError(f"both 'features' and {ITEM_FEATURES!r}")
+    if len(served) and int(served.max()) >= len(features):
+        raise MisfitError(f"'served' with item {int(served.max())} of {len(features)} in {ITEM_FEATURES!r}")
 
 
 def _check_offsets(offsets: Tensor, clients: int, rows: int) -> None:
@@ -229,7 +268,7 @@ def _check_deltas(shard: Any, shapes: Mapping[str, list[int]], manifest: Manifes
 
 
 def _check_model(shard: Any, shapes: Mapping[str, list[int]], manifest: Manifest) -> None:
-    model = {key.removeprefix("model/"): key for key in shapes if key.startswith("model/")}
+    model = {key.removeprefix(MODEL): key for key in shapes if key.startswith(MODEL)}
     if manifest.learner is not None and not model:
         raise MisfitError("no global model, without which the learner means nothing")
     for name, key in model.items():
@@ -244,6 +283,22 @@ def _check_model(shard: Any, shapes: Mapping[str, list[int]], manifest: Manifest
     unknown = sorted(named - set(manifest.parameters) - set(model))
     if unknown:
         raise MisfitError(f"no parameter {unknown[0]!r}, of which the manifest has a release")
+
+
+def _check_client_models(shard: Any, shapes: Mapping[str, list[int]], clients: int) -> None:
+    """Either no client has a model of its own, or all have whole ones."""
+    own = {key.removeprefix(CLIENT_MODEL): key for key in shapes if key.startswith(CLIENT_MODEL)}
+    model = {key.removeprefix(MODEL): shapes[key] for key in shapes if key.startswith(MODEL)}
+    if own and own.keys() != model.keys():
+        name = min(own.keys() ^ model.keys())
+        raise MisfitError(f"{name!r} in one of {MODEL!r} and {CLIENT_MODEL!r} only")
+    for name, key in own.items():
+        value = shard.get_tensor(key)
+        if shapes[key] != [clients, *model[name]]:
+            raise MisfitError(f"{key!r} of shape {shapes[key]}, not {[clients, *model[name]]}")
+        if not value.is_floating_point():
+            raise MisfitError(f"{key!r} of {value.dtype}, not of floats")
+        _check_numbers(key, value)
 
 
 def _check_class_counts(counts: Tensor) -> None:

@@ -8,11 +8,8 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from datamodules.recording_format import JournalLine
+from datamodules.recording_format import MODEL, JournalLine
 from protocol.errors import InputError
-
-MODEL = "model/"
-"""Begins the names of the global model's parameters in a shard of ``rounds/``."""
 
 
 class ShardFiles:

@@ -34,6 +34,7 @@ class SkinCancer(ClassificationDataModule):
     """
 
     name = "ham10000"
+    folders = (name,)
     class_names: Sequence[str] = ("akiec", "bcc", "bkl", "df", "mel", "nv", "vasc")
 
     def __init__(self, *, image_size: tuple[int, int] = (32, 32), auxiliary_per_class: int = 10, **kwargs: Any) -> None:

@@ -21,6 +21,8 @@ class Steam(RecommenderDataModule):
     The file has no times; its order stands for them. Arguments are those of `RecommenderDataModule`.
     """
 
+    folders = ("steam-200k",)
+
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
 

@@ -28,6 +28,8 @@ class SyntheticRecommender(RecommenderDataModule):
         spread: standard deviation of the logarithm of the number beyond the smallest.
     """
 
+    folders = ("synthetic",)
+
     def __init__(
         self,
         *,

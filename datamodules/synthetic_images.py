@@ -29,6 +29,7 @@ class SyntheticImages(ClassificationDataModule):
     """
 
     name = "synthetic-images"
+    folders = (name,)
 
     def __init__(
         self,

@@ -117,6 +117,7 @@ class SyntheticPosts(OwnedDataModule):
     """
 
     name = "synthetic-posts"
+    folders = (name,)
     rated = False
 
     def __init__(

@@ -42,6 +42,8 @@ class SyntheticRanking(RankingDataModule):
         most_documents: largest number; all between are as likely (MSLR-WEB10K: 120 on average).
     """
 
+    folders = ("synthetic-mslr", "synthetic-letor")
+
     def __init__(
         self,
         *,
@@ -70,6 +72,10 @@ class SyntheticRanking(RankingDataModule):
         self.test_queries = test_queries
         self.fewest_documents = fewest_documents
         self.most_documents = most_documents
+
+    @classmethod
+    def folder_arguments(cls, folder: str) -> dict[str, Any]:
+        return {"shape": folder.removeprefix("synthetic-")}
 
     @property
     def num_features(self) -> int:

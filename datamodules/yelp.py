@@ -23,6 +23,7 @@ class Yelp(OwnedTextDataModule):
     """
 
     name = "yelp"
+    folders = (name,)
     unit = "text"
     rated = True
 

@@ -1,7 +1,7 @@
 """What a client does to protect itself: a penalty while it trains, a change of the update before it is sent."""
 
 import dataclasses
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -79,6 +79,20 @@ class Defense:
 
     joint: ClassVar[bool] = False
     """Whether it works on all clients of a round together, which are then never taken apart to save memory."""
+
+    def placed(self, before: Sequence["Defense"]) -> None:
+        """Learns which defences change an update before this one does; called when the learner is built.
+
+        Args:
+            before: in their order.
+        """
+
+    def prepare(self, known: Tensor | None) -> None:
+        """Called before the first round of a training.
+
+        Args:
+            known: ``(num_clients,)`` True for the adversary's own devices; None where the data have no such devices.
+        """
 
     def penalty(
         self, parameters: Mapping[str, Tensor], received: Mapping[str, Tensor], elements: Mapping[str, Tensor]

@@ -4,7 +4,7 @@ import dataclasses
 import logging
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Literal
 
@@ -139,6 +139,11 @@ class LocalDP(Defense):
                 found=f"{', '.join(noisy)}: noised before, so the norm of the whole update is not known",
                 way_out="Keep one LocalDP, or give the two disjoint `parameters`.",
             )
+
+
+def noise_of(defenses: Iterable[Defense]) -> float:
+    """Standard deviation of the noise that the local DP among some defences adds to a number."""
+    return math.hypot(*(defense.noise_scale for defense in defenses if isinstance(defense, LocalDP)))
 
 
 def gaussian_scale(*, epsilon: float, delta: float, sensitivity: float) -> float:

@@ -1,11 +1,12 @@
 """Secure aggregation: the server sees sums over participants only."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 
 from defenses.base import Defense, Update
+from defenses.local_dp import noise_of
 from protocol.errors import InputError
 from protocol.view import Release
 
@@ -20,26 +21,32 @@ class SecureAggregation(Defense):
 
     Args:
         participants: clients in an aggregate, the target included.
-        noise_scale: standard deviation of each participant's noise, as `LocalDP.noise_scale`; 0 for none.
+        noise_scale: standard deviation of each participant's noise, as `LocalDP.noise_scale`; None for that of the
+            local DP among the defences before this one.
 
     Raises:
         InputError: an argument is out of its range.
     """
 
-    def __init__(self, *, participants: int, noise_scale: float) -> None:
-        if participants < 1 or noise_scale < 0:
+    def __init__(self, *, participants: int, noise_scale: float | None = None) -> None:
+        if participants < 1 or (noise_scale or 0) < 0:
             raise InputError(
                 expected="SecureAggregation.participants of at least 1 and noise_scale of 0 or more",
-                found=f"{participants} and {noise_scale:g}",
+                found=f"{participants} and {noise_scale or 0:g}",
                 way_out="RAIFLE's table XI has 10 to 1,000 participants.",
             )
         self.participants = participants
         self.noise_scale = noise_scale
 
+    def placed(self, before: Sequence[Defense]) -> None:
+        """Takes the participants' noise from their local DP where it is not given."""
+        if self.noise_scale is None:
+            self.noise_scale = noise_of(before)
+
     @property
     def others_scale(self) -> float:
         """Standard deviation of the sum of the others' noise."""
-        return float((self.participants - 1) ** 0.5 * self.noise_scale)
+        return float((self.participants - 1) ** 0.5 * (self.noise_scale or 0.0))
 
     def protect(self, update: Update, generators: Callable[[int], torch.Generator]) -> Update:
         """See `Defense.protect`."""

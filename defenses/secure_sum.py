@@ -1,11 +1,13 @@
 """Secure aggregation as it is: the server receives sums of several clients' updates, and nothing else."""
 
 import dataclasses
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from defenses.base import Defense, Update
+from defenses.local_dp import noise_of
 from protocol.errors import InputError
 from protocol.view import Release
 
@@ -19,7 +21,8 @@ class SecureSum(Defense):
     Args:
         participants: clients in an aggregate.
         targets: clients of each aggregate whom the server reads.
-        noise_scale: standard deviation of each participant's noise, as `LocalDP.noise_scale`; 0 for none.
+        noise_scale: standard deviation of each participant's noise, as `LocalDP.noise_scale`; None for that of the
+            local DP among the defences before this one.
 
     Raises:
         InputError: an argument is out of its range.
@@ -27,16 +30,21 @@ class SecureSum(Defense):
 
     joint = True
 
-    def __init__(self, *, participants: int, targets: int = 1, noise_scale: float = 0.0) -> None:
-        if not 1 <= targets <= participants or noise_scale < 0:
+    def __init__(self, *, participants: int, targets: int = 1, noise_scale: float | None = None) -> None:
+        if not 1 <= targets <= participants or (noise_scale or 0) < 0:
             raise InputError(
                 expected="SecureSum.targets from 1 to participants, and noise_scale of 0 or more",
-                found=f"{targets} of {participants}, and {noise_scale:g}",
+                found=f"{targets} of {participants}, and {noise_scale or 0:g}",
                 way_out="RAIFLE's table XI has one target and 10 to 1,000 participants.",
             )
         self.participants = participants
         self.targets = targets
         self.noise_scale = noise_scale
+
+    def placed(self, before: Sequence[Defense]) -> None:
+        """Takes the participants' noise from their local DP where it is not given."""
+        if self.noise_scale is None:
+            self.noise_scale = noise_of(before)
 
     def seen(self, update: Update) -> tuple[Update, Tensor | None]:
         """See `Defense.seen`.
@@ -61,5 +69,5 @@ class SecureSum(Defense):
 
     def releases(self, parameters: tuple[str, ...]) -> tuple[Release, ...]:
         """See `Defense.releases`: the noise of the others."""
-        others = (self.participants - 1) ** 0.5 * self.noise_scale
+        others = (self.participants - 1) ** 0.5 * (self.noise_scale or 0.0)
         return (Release(noise_scale=others, parameters=parameters),)

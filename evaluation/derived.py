@@ -22,6 +22,8 @@ REFERENCES = (100, 1000, 10000)
 """Numbers of interactions of the published attack whose error the others must reach."""
 MODEL = "global-model"
 """Label of the trained model, under which the metric of its own quality stands."""
+DERIVED = ("interactions", "times-fewer", "utility")
+"""Metrics of this module."""
 _RESAMPLES = 1000
 _NO_MITIGATION = "none"
 

@@ -19,7 +19,7 @@ from modules.recorded_learner import recorded_learner
 from protocol.errors import InputError
 from protocol.metrics import METRICS
 from protocol.seeding import generator_for
-from protocol.simulators import AnySimulator
+from protocol.simulators import AnySimulator, MetricSimulator, RankingSimulator
 from protocol.view import ServerView, ViewError
 
 
@@ -28,8 +28,12 @@ def evaluate_recording(
     attacks: Sequence[Attack],
     *,
     seed: int,
+    setting: Mapping[str, Any] | None = None,
     victims: int | None = None,
+    limits: Mapping[str, int] | None = None,
     rounds: Sequence[int] | None = None,
+    history: bool = False,
+    messages: MessageSelection = MessageSelection(),  # noqa: B008 - frozen
     slow: Literal["all", "few", "none"] = "all",
     progress: bool = True,
 ) -> Evaluation:
@@ -41,21 +45,26 @@ def evaluate_recording(
         recording: what the server saw.
         attacks: what to run.
         seed: seed of the attacks' draws.
+        setting: the cell that the rows belong to; None for the name of the data, and of a learner other than FNCF.
         victims: attack only so many victims, drawn at random; attacks on all messages together need all.
+        limits: see `evaluate`.
         rounds: which rounds, None for all.
+        history: see `evaluate`.
+        messages: what attacks on all messages together get.
         slow: whether slow attacks run on all clients, on a few of the first round, or not at all.
         progress: show a bar with the time left.
     """
     manifest, learner = recording.manifest, recorded_learner(recording)
-    setting = {"data": manifest.data["name"]}
-    if manifest.learner is not None and manifest.learner["name"] != "fncf":
-        setting["learner"] = manifest.learner["name"]
+    if setting is None:
+        setting = {"data": manifest.data["name"]}
+        if manifest.learner is not None and manifest.learner["name"] != "fncf":
+            setting["learner"] = manifest.learner["name"]
     together = [attack for attack in attacks if attack.scope == "recording"]
     found: list[Evaluation] = []
     if together:
         try:
             view = joined_view(recording, learner=learner, rounds=rounds)
-            seen, truth = selected(view, message_truth(recording, view), MessageSelection(), seed=seed)
+            seen, truth = selected(view, message_truth(recording, view), messages, seed=seed)
             found.append(attack_messages(seen, truth, together, seed=seed, setting=setting, progress=progress))
         except InputError as error:
             if len(together) == len(attacks):
@@ -64,13 +73,14 @@ def evaluate_recording(
     single = [attack for attack in attacks if attack.scope == "round"]
     confined = [attack for attack in single if attack.audited_victims is not None and slow != "all"]
     common: dict[str, Any] = {"seed": seed, "setting": setting, "learner": learner, "progress": progress}
+    common["history"] = history
     fast = [attack for attack in single if attack not in confined]
     if fast:
-        found.append(evaluate(recording, fast, victims=victims, rounds=rounds, **common))
+        found.append(evaluate(recording, fast, victims=victims, limits=limits, rounds=rounds, **common))
     if confined:
-        limits = {attack.name: min(attack.audited_victims or 1, victims or sys.maxsize) for attack in confined}
+        few = {attack.name: min(attack.audited_victims or 1, victims or sys.maxsize) for attack in confined}
         first = (recording.rounds if rounds is None else rounds)[:1]
-        done = evaluate(recording, confined, limits=limits, rounds=first, leave_out=slow == "none", **common)
+        done = evaluate(recording, confined, limits=few, rounds=first, leave_out=slow == "none", **common)
         names = {attack.name: _full_name(attack, attacks) for attack in confined}
         done.missing = {names.get(name, name): reason for name, reason in done.missing.items()}
         found.append(done)
@@ -86,7 +96,7 @@ def evaluate(
     learner: AnySimulator | None = None,
     victims: int | None = None,
     limits: Mapping[str, int] | None = None,
-    victims_per_view: int = 64,
+    victims_per_view: int | None = None,
     rounds: Sequence[int] | None = None,
     history: bool = False,
     leave_out: bool = False,
@@ -103,12 +113,13 @@ def evaluate(
         victims: attack only so many, drawn at random; None for all.
         limits: by attack, the most victims to attack in the recording, for attacks too slow for all of them; they are
             drawn at random from the first rounds.
-        victims_per_view: most victims attacked at once.
+        victims_per_view: most victims attacked at once; None for as many as are fast.
         rounds: which rounds to attack, None for all.
         history: give the attacks what the server saw of the same victims in earlier rounds.
         leave_out: run none, but say which attacks would fit.
         progress: show a bar with the time left.
     """
+    victims_per_view = victims_per_view or (256 if isinstance(learner, RankingSimulator | MetricSimulator) else 64)
     chosen = _choose(recording, victims, seed)
     subsets = {name: _few(recording, limit, seed) for name, limit in (limits or {}).items()}
     first = next(recording.views(victims_per_view=1, rounds=recording.rounds[:1], learner=learner), None)
@@ -119,7 +130,7 @@ def evaluate(
     missing = Evaluation(missing={_full_name(attack, attacks): reason for attack, reason in misfits.items()})
     attacks = [attack for attack in attacks if attack not in misfits]
     found: list[list[Evaluation]] = [[] for _ in attacks]
-    attacked = recording.rounds if rounds is None else rounds
+    attacked, settings = recording.rounds if rounds is None else rounds, recording.round_settings
     work = _work(recording, attacks, attacked, chosen, subsets)
     with AttackBar(work, show=progress and bool(work)) as bar:
         for view in recording.views(
@@ -131,8 +142,8 @@ def evaluate(
                 if len(kept):
                     part = view.select(kept)
                     own = {name: value[kept] for name, value in truth.items()}
-                    name = _full_name(attack, attacks)
-                    own_scores.append(_run(attack, part, own, seed=seed, setting=setting, bar=bar, name=name))
+                    name, columns = _full_name(attack, attacks), {**setting, **settings.get(view.round, {})}
+                    own_scores.append(_run(attack, part, own, seed=seed, setting=columns, bar=bar, name=name))
     return joined([missing, *(one for evaluations in found for one in evaluations)])
 
 

@@ -1,6 +1,7 @@
 """The guardrail, ours: a client attacks its own update, and keeps it when the attack succeeds."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -32,14 +33,14 @@ class Guardrail(Defense):
 
     Args:
         limit: largest AUC of its own reconstruction at which a client still sends.
-        attacks: the attacks, by name or class path, of which the most successful counts; one that does not fit the
-            recording is left out.
+        attacks: the attacks, of which the most successful counts; one that does not fit the recording is left out.
+            Names or class paths, or a mapping of these to arguments, such as ``{list-posterior: {prior: uniform}}``.
 
     Raises:
         InputError: the limit is no AUC, or there is no attack.
     """
 
-    def __init__(self, *, limit: float = 0.6, attacks: Sequence[Attack | str]) -> None:
+    def __init__(self, *, limit: float = 0.6, attacks: dict[str, dict[str, Any]] | Sequence[Attack | str]) -> None:
         if not 0 <= limit <= 1 or not attacks:
             raise InputError(
                 expected="Guardrail.limit in [0, 1] and at least one attack",
@@ -47,7 +48,8 @@ class Guardrail(Defense):
                 way_out="0.5 is guessing; a client of few items exceeds 0.6 now and then by chance.",
             )
         self.limit = limit
-        self.attacks = [built(attack) for attack in attacks]
+        named = attacks.items() if isinstance(attacks, dict) else ((attack, None) for attack in attacks)
+        self.attacks = [built(attack, arguments) for attack, arguments in named]
 
     def review(self, update: Update, own_view: OwnView, generators: Callable[[int], torch.Generator]) -> Update:
         view, labels = own_view(update)

@@ -2,17 +2,18 @@
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from datamodules.deltas import Recording
-from datamodules.open_world import HOLDOUT as HELD_OUT
+from datamodules.messages import joined_view
+from modules.recorded_learner import recorded_learner
 from protocol.errors import InputError
 from protocol.seeding import generator_for
-from protocol.view import HOLDOUT, USERS, ServerView
+from protocol.view import USERS, ServerView
 
 _PAIRS_EACH = 4
 """Pairs of either kind for every anonymous message."""
@@ -20,26 +21,20 @@ _PAIRS_EACH = 4
 
 @dataclass(frozen=True, kw_only=True)
 class MessageSelection:
-    """Which messages of a recording, and of which layers, attacks get.
+    """Which messages of a recording attacks get.
 
     Attributes:
-        setting: its keys in results, e.g. ``{layer: lstm}``.
-        layers: whose deltas are taken, None for those of the data set.
         known_messages: messages of every known device, drawn at random; None for all (figure 6).
         known_rounds: first round, and the one after the last, of the known messages; None for all (figure 8).
         anonymous_rounds: the same of the anonymous ones.
         pairs: ``prior``: pairs of an anonymous message with a known one (table 4); ``anonymous``: of two anonymous ones
             (figure 4).
-        attacks: which to run, None for all.
     """
 
-    setting: dict[str, Any] = field(default_factory=dict)
-    layers: list[str] | None = None
     known_messages: int | None = None
     known_rounds: tuple[int, int] | None = None
     anonymous_rounds: tuple[int, int] | None = None
     pairs: Literal["prior", "anonymous"] = "prior"
-    attacks: list[str] | None = None
 
     def __post_init__(self) -> None:
         """Refuses impossible values."""
@@ -47,8 +42,14 @@ class MessageSelection:
             raise InputError(
                 expected="pairs prior or anonymous, and known_messages of at least 1",
                 found=f"{self.pairs}, {self.known_messages}",
-                way_out="Fix `looks`.",
+                way_out="Fix `messages`.",
             )
+
+
+def all_messages(recording: Recording) -> tuple[ServerView, dict[str, Tensor]]:
+    """Every message of a recording in one view, and its truth, see `message_truth`."""
+    view = joined_view(recording, learner=recorded_learner(recording))
+    return view, message_truth(recording, view)
 
 
 def message_truth(recording: Recording, view: ServerView) -> dict[str, Tensor]:
@@ -83,7 +84,6 @@ def selected(
     selection: MessageSelection,
     *,
     seed: int,
-    roles: Tensor | None = None,
 ) -> tuple[ServerView, dict[str, Tensor]]:
     """The messages that the attacks get, with the pairs that they are asked about, and their truth.
 
@@ -95,7 +95,6 @@ def selected(
         truth: see `message_truth`.
         selection: which of them.
         seed: seed of the draws.
-        roles: ``(U,)`` see `datamodules.open_world`; None where every user is known.
 
     Raises:
         InputError: nothing is left of them.
@@ -108,12 +107,9 @@ def selected(
         raise InputError(
             expected="anonymous and known messages in a selection",
             found=f"{len(kept)} and {len(known)}",
-            way_out="Fix the rounds in `looks`; a round has few devices.",
+            way_out="Fix the rounds in `messages`; a round has few devices.",
         )
     owned = view.known.select(known)
-    if roles is not None and bool((roles == HELD_OUT).any()):
-        strangers = torch.isin(owned.priors[USERS], (roles == HELD_OUT).nonzero().flatten())
-        owned = dataclasses.replace(owned, priors={**owned.priors, HOLDOUT: strangers})
     own = {"user": truth["user"][kept], "known_user": truth["known_user"][known]}
     everything = torch.arange(len(kept) + len(known))
     first, second = everything[: len(kept)], everything[len(kept) :]

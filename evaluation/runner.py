@@ -132,13 +132,14 @@ def attack_view(
     estimate = infer(attack, view, generator_for(seed, own, view.round, *key))
     seconds = (time.perf_counter() - start) / max(view.victims, 1)
     scores = _scored(attack, estimate, view, truth)
+    metrics = {**scores.metrics, **successes(scores.metrics, setting)}
     people = truth.get("clients") if scores.units is None else None
     found = Evaluation(lines={label: Line.of(attack, view)})
     victims = view.pseudonyms if scores.units is None else scores.units
     common: dict[str, Any] = {"setting": setting, "seed": seed, "round": view.round}
     found.scores = score_table(
         label,
-        scores.metrics,
+        metrics,
         victims=victims,
         people=people,
         items=0 if scores.items is None else scores.items,
@@ -147,6 +148,8 @@ def attack_view(
         seconds=seconds,
         **common,
     )
+    if view.messages is not None and scores.units is None:
+        found.scores = with_setting(found.scores, rounds=view.messages.tolist() * len(metrics))
     if scores.roc is not None and len(scores.roc):
         found.roc[label] = scores.roc.double().sum(0), len(scores.roc)
     if scores.profiles is not None:
@@ -167,6 +170,13 @@ def _scored(attack: Attack, estimate: Estimate, view: ServerView, truth: Mapping
             way_out="Add the metric to the class attribute `metrics`, or return one value for each victim.",
         )
     return scores
+
+
+def successes(metrics: Mapping[str, Tensor], setting: Mapping[str, Any]) -> dict[str, Tensor]:
+    """``success``: whether each client's error is at most the setting's tolerance; nothing where it has none."""
+    if "error" not in metrics or "tolerance" not in setting:
+        return {}
+    return {"success": (metrics["error"] <= setting["tolerance"]).double()}
 
 
 def _profile_table(

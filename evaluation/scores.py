@@ -1,6 +1,6 @@
 """The table of scores: one tidy row per attack, setting, seed, round, victim and metric."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -104,28 +104,34 @@ def score_table(
         seconds: per victim.
     """
     victims = np.asarray(victims).reshape(-1)
-    size = len(victims)
+    size, times = len(victims), len(metrics)
     influences = influences or {}
-    parts = [
+
+    def of_each(values: ArrayLike) -> np.ndarray[Any, Any]:
+        """The victims' values, or one for all, again for each metric."""
+        return np.tile(np.broadcast_to(np.asarray(values), size), times)
+
+    def by_metric(values: Iterable[ArrayLike]) -> np.ndarray[Any, Any]:
+        return np.concatenate([np.zeros(0), *(np.broadcast_to(np.asarray(own, dtype=float), size) for own in values)])
+
+    made = pd.DataFrame(
         {
-            "attack": attack,
-            "seed": seed,
-            "round": round,
-            "victim": victims,
-            "person": victims if people is None else np.asarray(people),
-            "items": np.broadcast_to(np.asarray(items), size),
-            "positives": np.broadcast_to(np.asarray(positives), size),
-            "metric": name,
-            "value": np.asarray(values, dtype=float),
-            "influence": np.broadcast_to(np.asarray(influences.get(name, np.nan), dtype=float), size),
-            "seconds": seconds,
-        }
-        for name, values in metrics.items()
-    ]
-    made = concat([pd.DataFrame(part, index=range(size)) for part in parts])
-    for key, value in setting.items():
-        made[SETTING + key] = pd.Series([value] * len(made), index=made.index, dtype=object)
-    return made
+            "attack": pd.Series([attack] * (size * times), dtype=object),
+            "seed": np.int64(seed),
+            "round": np.int64(round),
+            "victim": of_each(victims).astype(np.int64),
+            "person": of_each(victims if people is None else people).astype(np.int64),
+            "items": of_each(items).astype(np.int64),
+            "positives": of_each(positives).astype(np.int64),
+            "metric": pd.Series(np.repeat(np.array(list(metrics), dtype=object), size), dtype=object),
+            "value": by_metric(metrics.values()),
+            "influence": by_metric(influences.get(name, np.nan) for name in metrics),
+            "seconds": float(seconds),
+        },
+        index=range(size * times),
+    )
+    columns = {SETTING + key: pd.Series([value] * len(made), dtype=object) for key, value in setting.items()}
+    return made.assign(**columns)
 
 
 def concat(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:

@@ -4,7 +4,8 @@ import dataclasses
 import hashlib
 import inspect
 import json
-from collections.abc import Mapping, Sequence
+import pydoc
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,10 @@ from reports.provenance import commit, source_hash, versions
 
 FORMAT = 3
 _BODY = ("scores", "lines", "roc", "missing", "figures", "profiles", "seconds")
-_ELSEWHERE = frozenset({"root", "seeds", "progress"})
-"""What the command line asks that changes no cell: the data's fingerprint stands for where they lie."""
+
+
+_OURS = ("attacks", "callbacks", "datamodules", "defenses", "evaluation", "lightning", "modules", "torch")
+"""Packages whose source is hashed as a whole, or whose version is known."""
 
 
 class StaleError(Exception):
@@ -47,7 +50,7 @@ class Stamp:
     def of(cls, cell: Any, fingerprint: Mapping[str, str]) -> "Stamp":
         """The stamp of a cell (a dataclass) on data of a fingerprint, with the code and packages at hand."""
         code = _hash([source_hash(), *_foreign_sources(cell)])
-        return cls(_hash(resolved(cell)), _hash(dict(fingerprint)), code, _hash(versions()))
+        return cls(_hash(cell.identity()), _hash(dict(fingerprint)), code, _hash(versions()))
 
     def changed(self, other: Mapping[str, Any]) -> list[str]:
         """Names of what differs from another stamp."""
@@ -67,18 +70,6 @@ class Finished:
     evaluation: Evaluation
     seconds: dict[str, float]
     read_back: bool = False
-
-
-def resolved(value: Any) -> Any:
-    """A configuration as JSON has it, defaults included: dataclasses with their class, mappings by sorted key."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {f.name: resolved(getattr(value, f.name)) for f in dataclasses.fields(value)}
-        return {"": type(value).__qualname__, **{k: v for k, v in fields.items() if k not in _ELSEWHERE}}
-    if isinstance(value, Mapping):
-        return {str(key): resolved(value[key]) for key in sorted(value, key=str)}
-    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return [resolved(entry) for entry in value]
-    return value if isinstance(value, str | int | float | bool | None) else repr(value)
 
 
 def write_cell(path: Path, stamp: Stamp, finished: Finished) -> None:
@@ -152,8 +143,21 @@ def _table(columns: Mapping[str, Any]) -> pd.DataFrame:
 def _foreign_sources(cell: Any) -> list[str]:
     """Hashes of the files of the cell's attacks that are no part of this project."""
     kinds = {type(attack) for attack in cell.make_attacks().values()}
-    files = {inspect.getfile(kind) for kind in kinds if kind.__module__.partition(".")[0] != "attacks"}
+    kinds |= {pydoc.locate(path) for path in _class_paths(cell.training)}  # type: ignore[misc]
+    files = {inspect.getfile(kind) for kind in kinds if kind.__module__.partition(".")[0] not in _OURS}
     return [hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in sorted(files)]
+
+
+def _class_paths(content: Any) -> Iterator[str]:
+    """Every class that a configuration names by its path."""
+    if isinstance(content, Mapping):
+        path = content.get("class_path")
+        if isinstance(path, str) and "." in path:
+            yield path
+        content = content.values()
+    if isinstance(content, Iterable) and not isinstance(content, str):
+        for value in content:
+            yield from _class_paths(value)
 
 
 def _listed(names: Sequence[str]) -> str:

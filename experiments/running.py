@@ -5,7 +5,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +13,25 @@ import torch
 from joblib import Parallel, delayed, parallel_config
 from tqdm import tqdm
 
-from experiments.base import PaperCell
+from experiments.cell import Cell
 from experiments.cell_cache import Finished, Stamp
+from experiments.cell_run import run_cell
 from protocol.errors import InputError
 from signals import end_with_parent
 
 
-def default_jobs(*, small_cells: bool) -> int:
-    """How many cells to run at once: as many as there are cores where each keeps one core busy."""
-    return len(os.sched_getaffinity(0)) if small_cells else 1
+def default_jobs() -> int:
+    """How many trainings to run at once: as many as there are cores."""
+    return len(os.sched_getaffinity(0))
 
 
-def part_of(cells: Sequence[PaperCell[Any]], part: str | None) -> list[PaperCell[Any]]:
+def joined_fingerprints(cells: Sequence[Cell]) -> dict[str, str]:
+    """Names of the data of some cells and their hashes, each once."""
+    found = {cell.data: cell.fingerprint() for cell in cells}
+    return {key: " ".join(one[key] for one in found.values()) for key in ("name", "sha256")}
+
+
+def part_of(cells: Sequence[Any], part: str | None) -> list[Any]:
     """Every N-th cell from the I-th on.
 
     Args:
@@ -44,52 +51,56 @@ def part_of(cells: Sequence[PaperCell[Any]], part: str | None) -> list[PaperCell
     chosen = list(cells)[int(found[1]) :: int(found[2])]
     if not chosen:
         raise InputError(
-            expected=f"a part of {len(cells)} cells",
+            expected=f"a part of {len(cells)} trainings",
             found=f"{part}, which is none of them",
             way_out="Take fewer parts.",
         )
     return chosen
 
 
-def run_cells(
-    cells: Sequence[PaperCell[Any]],
-    directory: Path,
-    *,
-    fingerprints: Mapping[str, Mapping[str, str]],
-    jobs: int,
-    name: str,
-) -> list[Finished]:
+def run_table(cells: Sequence[Cell], *, jobs: int, name: str, part: str | None = None) -> list[tuple[Cell, Finished]]:
     """Runs every cell, those finished before excepted, with a bar and the time left.
 
     Args:
-        cells: what to run.
-        directory: where each cell keeps its recording and scores, in ``cells/KEY``.
-        fingerprints: of the data, by the cells' names for them.
-        jobs: cells at once, each in a process of its own with one thread; 1 for this process with all threads.
+        cells: what to run; those that share a training are run in one process.
+        jobs: trainings at once, each in a process of its own with one thread; 1 for this process with all threads.
         name: what the bar is called.
+        part: only every N-th training from the I-th on, as ``I/N``; None for all.
     """
-    done = []
-    work = [(cell, directory / "cells" / cell.key, Stamp.of(cell, fingerprints[cell.data])) for cell in cells]
-    with tqdm(_results(work, jobs), total=len(cells), desc=name, unit="cell") as bar:
-        for cell, finished in zip(cells, bar, strict=True):
+    groups: dict[Path, list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault(cell.folder, []).append(cell)
+    chosen = part_of(list(groups.values()), part)
+    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)  # a table has a bar of its own
+    work = [[(cell, Stamp.of(cell, cell.fingerprint())) for cell in group] for group in chosen]
+    found: dict[str, Finished] = {}
+    with tqdm(total=sum(len(group) for group in chosen), desc=name, unit="cell") as bar:
+        for key, finished in _finished(work, jobs):
             spent = f"trained in {finished.seconds['train']:.1f} s, attacked in {finished.seconds['attack']:.1f} s"
-            bar.write(f"{cell.key}: {'read back' if finished.read_back else spent}", file=sys.stderr)
-            done.append(finished)
-    return done
+            bar.write(f"{key}: {'read back' if finished.read_back else spent}", file=sys.stderr)
+            bar.update()
+            found[key] = finished
+    return [(cell, found[cell.key]) for cell in cells if cell.key in found]
 
 
-def _results(work: Sequence[tuple[PaperCell[Any], Path, Stamp]], jobs: int) -> Iterator[Finished]:
+def _finished(work: Sequence[Sequence[tuple[Cell, Stamp]]], jobs: int) -> Iterator[tuple[str, Finished]]:
     if jobs == 1:
-        yield from (cell.run(folder, stamp) for cell, folder, stamp in work)
+        yield from ((cell.key, run_cell(cell, stamp)) for group in work for cell, stamp in group)
         return
     with parallel_config("loky", inner_max_num_threads=1):
         parallel = Parallel(n_jobs=jobs, return_as="generator", pre_dispatch=jobs)
-        yield from parallel(delayed(_in_process)(*one) for one in work)
+        for group in parallel(delayed(_group_in_process)(group, sys.path) for group in work):
+            yield from group
 
 
-def _in_process(cell: PaperCell[Any], folder: Path, stamp: Stamp) -> Finished:
+def _group_in_process(group: Sequence[tuple[Cell, Stamp]], path: Sequence[str]) -> list[tuple[str, Finished]]:
+    sys.path[:] = path  # where packages from outside the checkout are found
+    _prepare_process()
+    return [(cell.key, run_cell(cell, stamp)) for cell, stamp in group]
+
+
+def _prepare_process() -> None:
     end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; the parent ends the workers
     torch.set_num_threads(1)
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
-    return cell.run(folder, stamp)

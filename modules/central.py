@@ -1,10 +1,10 @@
 """Central training of the same task on the pooled data: the reference that papers call ``X-SGD``."""
 
 import torch
-from lightning import LightningModule
 from torch import Tensor
 
 from datamodules.cohort import Cohort
+from modules.built_from_data import BuiltFromData
 from modules.fncf import FNCF
 from modules.recommendation import USER_EMBEDDING
 from modules.tasks import Parameters
@@ -12,7 +12,7 @@ from protocol.view import ITEM_EMBEDDING
 from ranges import PositiveInt
 
 
-class CentralFNCF(LightningModule):
+class CentralFNCF(BuiltFromData):
     """Trains an FNCF model with everybody's data in one place; one Trainer step is one batch of users.
 
     Private vectors are ordinary parameters here, so nothing stays with a client.
@@ -31,8 +31,8 @@ class CentralFNCF(LightningModule):
     def __init__(
         self,
         *,
-        num_items: int,
-        num_clients: int,
+        num_items: int | None = None,
+        num_clients: int | None = None,
         user_dim: PositiveInt = 64,
         item_dim: PositiveInt = 64,
         hidden: tuple[PositiveInt, ...] = (128, 64, 32),
@@ -41,16 +41,13 @@ class CentralFNCF(LightningModule):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        self.federated = FNCF(
-            num_items=num_items,
-            num_clients=num_clients,
-            user_dim=user_dim,
-            item_dim=item_dim,
-            hidden=hidden,
-            top_k=top_k,
-            seed=seed,
-        )
         self.learning_rate = learning_rate
+        self.federated = FNCF(user_dim=user_dim, item_dim=item_dim, hidden=hidden, top_k=top_k, seed=seed)
+        self.build_with(num_items=num_items, num_clients=num_clients)
+
+    def build(self, num_items: int, num_clients: int) -> None:
+        """The model of `FNCF`, and the users' vectors as parameters of it."""
+        self.federated.build_with(num_items=num_items, num_clients=num_clients)
         self.users = torch.nn.Parameter(self.federated.private[USER_EMBEDDING].clone())
 
     def training_step(self, cohort: Cohort, batch_idx: int) -> Tensor:

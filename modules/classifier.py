@@ -26,8 +26,8 @@ class FederatedClassifier(FederatedModule):
     """Clients that learn one classifier of images together.
 
     Args:
-        num_classes: number of classes.
-        image_shape: channels, height and width.
+        num_classes: number of classes, None for that of the data.
+        image_shape: channels, height and width, None for those of the data.
         network: which classifier. Of batch norm only scale and shift are shared, see `modules.nets.batch_norm`.
         local: how clients train.
         server: what the server does with the average.
@@ -39,8 +39,8 @@ class FederatedClassifier(FederatedModule):
     def __init__(
         self,
         *,
-        num_classes: int,
-        image_shape: tuple[int, int, int],
+        num_classes: int | None = None,
+        image_shape: tuple[int, int, int] | None = None,
         network: Network = Network(),  # noqa: B008 - frozen
         local: LocalTraining = PAPER_LOCAL,
         server: ServerOptimizer = ServerOptimizer(),  # noqa: B008 - frozen
@@ -49,15 +49,19 @@ class FederatedClassifier(FederatedModule):
         seed: int = 0,
     ) -> None:
         super().__init__(local=local, server=server, defenses=defenses, weighting=weighting, seed=seed)
-        generator = generator_for(seed, "global-model", PERSISTENT)
         self.options = network
+        self.build_with(num_classes=num_classes, image_shape=image_shape)
+
+    def build(self, num_classes: int, image_shape: tuple[int, int, int]) -> None:
+        """The network."""
+        generator = generator_for(self.seed, "global-model", PERSISTENT)
         self.num_classes = num_classes
         self.image_shape = image_shape
-        built = build_classifier(network, image_shape=image_shape, classes=num_classes, generator=generator)
+        built = build_classifier(self.options, image_shape=image_shape, classes=num_classes, generator=generator)
         self.body, self.output = built.body, built.output
         # A task of its own copy: what threads do to it must not touch the global model.
         self._task = ClassificationTask(
-            build_classifier(network, image_shape=image_shape, classes=num_classes, generator=torch.Generator())
+            build_classifier(self.options, image_shape=image_shape, classes=num_classes, generator=torch.Generator())
         )
         self.accuracy = MulticlassAccuracy(num_classes=num_classes, average="micro")
 

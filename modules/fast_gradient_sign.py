@@ -1,10 +1,33 @@
 """The fast gradient sign method (Goodfellow et al. 2015), by foolbox: RAIFLE's baseline of section V.C.4."""
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import foolbox
 import torch
 from torch import Tensor, nn
 
+from modules.image_manipulation import ImageManipulation
 from modules.nets.feature_extractor import FeatureExtractor
+from ranges import OpenUnitInterval
+
+
+@dataclass(frozen=True, kw_only=True)
+class FastGradientSign(ImageManipulation):
+    """Images one step away from what the network takes each for; see `fast_gradient_sign`.
+
+    Args:
+        epsilon: change of every pixel, in (0, 1).
+    """
+
+    name: ClassVar[str] = "fgsm"
+
+    epsilon: OpenUnitInterval = 0.1
+
+    def perturb(
+        self, extractor: FeatureExtractor, pixels: Tensor, numbers: Tensor, *, partitions: int, seed: int
+    ) -> Tensor:
+        return fast_gradient_sign(extractor, pixels, epsilon=self.epsilon)
 
 
 class _Whole(nn.Module):

@@ -1,6 +1,7 @@
 """Networks that clients extract features of images with: any of timm's and torchvision's, by name."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from torchvision import models as torchvision_models
 from datamodules.image_set import Crop, GeneratedImages
 from modules.nets.feature_extractor import FeatureExtractor, Transform
 from protocol.errors import InputError
+from ranges import PositiveInt
 
 _PUBLISHED = {
     "resnet18": "IMAGENET1K_V1",
@@ -23,6 +25,45 @@ _PUBLISHED = {
 """Weights of the networks of RAIFLE's table IV."""
 _SETTLED_ON = 32
 """Generated images that give batch normalisation its statistics."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Extractor:
+    """The public network whose features clients rank images by.
+
+    Attributes:
+        name: of a network, ``torchvision:NAME`` or ``timm:NAME``; without either, torchvision's if there is one.
+        weights: ``pretrained``, ``random``, a file of weights, or a folder with NAME.safetensors or NAME.pth.
+        features: average neighbouring features down to so many, None for all.
+        crop: height and width of an image, None for what the network was trained on.
+    """
+
+    name: str = "resnet18"
+    weights: str = "pretrained"
+    features: PositiveInt | None = None
+    crop: PositiveInt | None = None
+
+    def build(self) -> FeatureExtractor:
+        """The network; see `extractor`."""
+        crop = None if self.crop is None else Crop(self.crop, self.crop)
+        return extractor(self.name, weights=self._file, features=self.features, crop=crop)
+
+    @property
+    def fingerprint(self) -> str:
+        """What the features depend on: the options, the version of torch, and which file the weights are in."""
+        file = Path(self._file)
+        changed = file.stat().st_mtime_ns if file.is_file() else None
+        return f"{self} {torch.__version__} {changed}"
+
+    @property
+    def _file(self) -> str:
+        """The file of the weights where a folder of them is given."""
+        folder = Path(self.weights)
+        if self.weights in ("pretrained", "random") or not folder.is_dir():
+            return self.weights
+        plain = self.name.rpartition(":")[2]
+        found = [path for suffix in ("safetensors", "pth") if (path := folder / f"{plain}.{suffix}").is_file()]
+        return str(found[0] if found else folder / f"{plain}.safetensors")
 
 
 def extractor(

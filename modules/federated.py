@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import torch
-from lightning import LightningModule
 from torch import Tensor
 from torchmetrics import Metric
 
 from datamodules.cohort import Cohort
+from datamodules.recording_format import CLIENT_MODEL, PRIOR
 from defenses.base import Defense, Update, hold_back, with_whole_tables
+from modules.built_from_data import BuiltFromData
 from modules.local_hyperparameters import LocalTraining
 from modules.local_training import train_clients
 from modules.registry import learner_from
@@ -25,7 +26,7 @@ from modules.tasks import Parameters, Task
 from modules.training_job import LocalResult
 from protocol.errors import InputError
 from protocol.seeding import generator_for, secret_key
-from protocol.view import Release, ServerView
+from protocol.view import Release, ServerView, features_of
 
 Weighting = Literal["examples", "uniform"]
 
@@ -48,6 +49,9 @@ class RoundRecord:
             padded with -1. Empty where it shows nothing.
         truth: ``(C, R)`` tensors that only an evaluation may open, of the served items.
         client_truth: ``(C, ...)`` tensors that only an evaluation may open, of the clients themselves.
+        of_clients: ``(C, ...)`` tensors that the server has of each client next to its update, by their names in a
+            recording.
+        item_features: ``(I, F)`` features of the items that ``served`` numbers, the same for all clients, or None.
     """
 
     round: int
@@ -58,10 +62,14 @@ class RoundRecord:
     served: dict[str, Tensor]
     truth: dict[str, Tensor]
     client_truth: dict[str, Tensor] = field(default_factory=dict)
+    of_clients: dict[str, Tensor] = field(default_factory=dict)
+    item_features: Tensor | None = None
 
 
-class FederatedModule(LightningModule):
+class FederatedModule(BuiltFromData):
     """Federated training of any task; a subclass gives its task, its private parameters and its truth.
+
+    Sizes that come from the data are optional arguments of a subclass; see `BuiltFromData`.
 
     Args:
         local: how clients train.
@@ -93,6 +101,8 @@ class FederatedModule(LightningModule):
         self.local = local
         self.server = server
         self.defenses = list(defenses)
+        for place, defense in enumerate(self.defenses):
+            defense.placed(self.defenses[:place])
         self.weighting = weighting
         self.seed = seed
         self._secret: bytes | None = None
@@ -113,13 +123,29 @@ class FederatedModule(LightningModule):
         return self._secret
 
     def on_fit_start(self) -> None:
-        """Gives every rank the secret key of rank zero."""
+        """Gives every rank the secret key of rank zero, and the defences what they need to know of the clients."""
         self._secret = self.trainer.strategy.broadcast(self.secret)
+        known = getattr(getattr(self.trainer, "datamodule", None), "client_known", None)
+        for defense in self.defenses:
+            defense.prepare(known)
 
     @property
     def server_manipulation(self) -> str | None:
         """Name of what the server sends in place of what the protocol says; None for an honest server."""
         return None
+
+    @property
+    def rounds(self) -> int | None:
+        """Number of rounds after which the server ends the training; None where it never does."""
+        return None
+
+    def round_settings(self) -> dict[int, dict[str, Any]]:
+        """Columns that scores of some rounds get, by round; these rounds are always recorded."""
+        return {}
+
+    def learns_from(self, round_number: int) -> bool:
+        """Whether a round changes the global model."""
+        return True
 
     @property
     def task(self) -> Task:
@@ -140,12 +166,24 @@ class FederatedModule(LightningModule):
         rows = next((rows for name, rows in cohort.rows.items() if name not in hidden), None)
         return {} if rows is None else {"served": rows}
 
+    def client_models(self, cohort: Cohort) -> Parameters:
+        """Models that the server sends to one client each, ``(C, *shape)``; empty where all get the global one."""
+        return {}
+
+    def item_features(self, cohort: Cohort) -> Tensor | None:
+        """``(I, F)`` features of the items that `served` numbers, where the server shows all clients the same."""
+        return None
+
     def truth(self, cohort: Cohort) -> dict[str, Tensor]:
         """What an evaluation may know of the cohort, ``(C, R)`` each, as `served` has it."""
         return {}
 
     def client_truth(self, cohort: Cohort) -> dict[str, Tensor]:
         """What an evaluation may know of the clients themselves, ``(C, ...)`` each, e.g. their class counts."""
+        return {}
+
+    def priors(self, cohort: Cohort) -> dict[str, Tensor]:
+        """What the server is assumed to know of each client beforehand, ``(C, ...)``; see `ServerView.priors`."""
         return {}
 
     def learner_description(self) -> dict[str, Any] | None:
@@ -217,7 +255,8 @@ class FederatedModule(LightningModule):
         total = self._over_ranks(total)
         add_background_noise(total, update.background_scale, secret=self.secret, seed=self.seed, round_number=number)
         for name, parameter in self.named_parameters():
-            parameter.grad = total.deltas[name].div_(-total.weight.clamp(min=1e-12))
+            change = total.deltas[name].div_(-total.weight.clamp(min=1e-12))
+            parameter.grad = change if self.learns_from(number) else None
         optimizer = self.optimizers()
         assert not isinstance(optimizer, list)
         optimizer.step()
@@ -263,17 +302,8 @@ class FederatedModule(LightningModule):
         """What the clients send, and the mean of their losses."""
         if len(cohort) == 0:
             return self._no_update(model), torch.zeros((), device=self.device)
-        own = {name: table[cohort.clients.cpu()].to(self.device) for name, table in self.private.items()}
-        result = train_clients(
-            self.task, model, own, cohort, self.local, seed=self.seed, defenses=self.defenses, spent=self._spent
-        )
-        self._spent = result
         willing = self._willing(cohort, model)
-        for name, table in self.private.items():
-            trained = cohort.clients[willing].cpu()
-            table[trained] = result.private[name][willing].to(table.device)
-        update = Update(result.deltas, dict(cohort.rows), clients=cohort.clients)
-        update = with_whole_tables(update, self.hidden_rows, model)
+        update, loss = self.local_updates(cohort, model, willing)
 
         @functools.cache
         def generators(position: int) -> torch.Generator:
@@ -284,7 +314,26 @@ class FederatedModule(LightningModule):
         own_view = functools.partial(self._own_view, cohort, model)
         for defense in self.defenses:
             update = defense.review(update, own_view, generators)
-        return (update if bool(willing.all()) else hold_back(update, willing)), result.losses.mean()
+        return (update if bool(willing.all()) else hold_back(update, willing)), loss
+
+    def local_updates(self, cohort: Cohort, model: Parameters, willing: Tensor) -> tuple[Update, Tensor]:
+        """What the clients have after training, before their defences change it, and the mean of their losses.
+
+        Args:
+            cohort: the clients, at least one.
+            model: the global model.
+            willing: ``(C,)`` which of them train; of the others nothing private may change.
+        """
+        own = {name: table[cohort.clients.cpu()].to(self.device) for name, table in self.private.items()}
+        result = train_clients(
+            self.task, model, own, cohort, self.local, seed=self.seed, defenses=self.defenses, spent=self._spent
+        )
+        self._spent = result
+        for name, table in self.private.items():
+            trained = cohort.clients[willing].cpu()
+            table[trained] = result.private[name][willing].to(table.device)
+        update = Update(result.deltas, dict(cohort.rows), clients=cohort.clients)
+        return with_whole_tables(update, self.hidden_rows, model), result.losses.mean()
 
     def _willing(self, cohort: Cohort, model: Parameters) -> Tensor:
         """``(C,)`` the clients that train on what they were sent."""
@@ -302,11 +351,14 @@ class FederatedModule(LightningModule):
             update, positions = defense.seen(update)
             cohort = cohort if positions is None else cohort.select(positions)
         truth = self.truth(cohort), self.client_truth(cohort)
-        return RoundRecord(cohort.round, cohort, participants, update, model, self.served(cohort), *truth)
+        own = {f"{PRIOR}{name}": value for name, value in self.priors(cohort).items()}
+        own |= {f"{CLIENT_MODEL}{name}": value for name, value in self.client_models(cohort).items()}
+        items = self.item_features(cohort)
+        return RoundRecord(cohort.round, cohort, participants, update, model, self.served(cohort), *truth, own, items)
 
     def _own_view(self, cohort: Cohort, model: Parameters, update: Update) -> tuple[ServerView, Tensor]:
         """What the server will see of the clients, and what they know themselves; see `defenses.base.OwnView`."""
-        shown = self.served(cohort)
+        shown, items = self.served(cohort), self.item_features(cohort)
         view = ServerView(
             round=cohort.round,
             pseudonyms=cohort.clients,
@@ -316,7 +368,8 @@ class FederatedModule(LightningModule):
             row_parameters=frozenset(self.sent_rows),
             served=shown.get("served"),
             lists=shown.get("lists"),
-            features=shown.get("features"),
+            features=shown.get("features") if items is None else features_of(items, shown["served"]),
+            client_models=self.client_models(cohort) or None,
             releases=self._releases(),
             learner=learner_from(self.learner_description()),
         )
@@ -350,6 +403,7 @@ class FederatedModule(LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Puts the secret key and every client's private parameters, each rank its rows, into the checkpoint."""
+        super().on_save_checkpoint(checkpoint)
         checkpoint["secret"] = self.secret.hex()
         checkpoint["private"] = {name: self._whole_table(table) for name, table in self.private.items()}
 

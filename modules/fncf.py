@@ -28,8 +28,8 @@ class FNCF(HeldOutRanking, FederatedModule):
     """A recommender whose item embeddings and network are public, and whose user vectors never leave the clients.
 
     Args:
-        num_items: items in the catalogue.
-        num_clients: users.
+        num_items: items in the catalogue, None for those of the data.
+        num_clients: users, None for those of the data.
         user_dim: length of the private user vector.
         item_dim: length of an item embedding.
         hidden: widths of the hidden layers.
@@ -44,8 +44,8 @@ class FNCF(HeldOutRanking, FederatedModule):
     def __init__(
         self,
         *,
-        num_items: int,
-        num_clients: int,
+        num_items: int | None = None,
+        num_clients: int | None = None,
         user_dim: PositiveInt = 64,
         item_dim: PositiveInt = 64,
         hidden: tuple[PositiveInt, ...] = (128, 64, 32),
@@ -58,14 +58,17 @@ class FNCF(HeldOutRanking, FederatedModule):
     ) -> None:
         super().__init__(local=local, server=server, defenses=defenses, weighting=weighting, seed=seed)
         self._task = InteractionTask()
-        self.user_dim = user_dim
-        generator = generator_for(seed, "global-model", PERSISTENT)
-        self.item_embedding = nn.Embedding(num_items, item_dim)
-        self.mlp = ncf_mlp(user_dim, item_dim, hidden)
-        _initialise(self.item_embedding, self.mlp, generator)
-        users = generator_for(seed, "users", PERSISTENT)
-        self.private = {USER_EMBEDDING: initial_users(num_clients, user_dim, users)}
+        self.user_dim, self.item_dim, self.hidden = user_dim, item_dim, hidden
         self.rank_at(top_k)
+        self.build_with(num_items=num_items, num_clients=num_clients)
+
+    def build(self, num_items: int, num_clients: int) -> None:
+        """The item table, the network and the users' vectors."""
+        self.item_embedding = nn.Embedding(num_items, self.item_dim)
+        self.mlp = ncf_mlp(self.user_dim, self.item_dim, self.hidden)
+        _initialise(self.item_embedding, self.mlp, generator_for(self.seed, "global-model", PERSISTENT))
+        users = generator_for(self.seed, "users", PERSISTENT)
+        self.private = {USER_EMBEDDING: initial_users(num_clients, self.user_dim, users)}
 
     @property
     def task(self) -> InteractionTask:

@@ -37,10 +37,10 @@ class FOLtRES(OnlineRanker):
     two numbers, hidden in numbers that the server knows.
 
     Args:
-        num_features: features of a document.
-        num_grades: grades of relevance, 3 or 5.
-        num_clients: clients, for the interface: none of them keeps anything private here.
-        grade_law: how often each grade occurs in the training data: public, so that a server can guess at clicks.
+        num_features: features of a document, None for those of the data.
+        num_grades: grades of relevance, 3 or 5, None for those of the data.
+        grade_law: how often each grade occurs in the training data, None for what they say; public, so that a server
+            can guess at clicks.
         hidden: hidden units, 0 for a linear ranker.
         click_model: how clients click.
         shown: documents in a list, at most 10.
@@ -59,10 +59,9 @@ class FOLtRES(OnlineRanker):
     def __init__(
         self,
         *,
-        num_features: int,
-        num_grades: int,
-        num_clients: int,
-        grade_law: Sequence[float],
+        num_features: int | None = None,
+        num_grades: int | None = None,
+        grade_law: Sequence[float] | None = None,
         hidden: NonNegativeInt = 0,
         click_model: ClickModel = "informational",
         shown: PositiveInt = LONGEST,
@@ -117,7 +116,16 @@ class FOLtRES(OnlineRanker):
         Returns:
             A cohort whose examples are lists, those of the added noise first: ``features (C, Q, L, F)``, ``click``,
             ``shown`` and ``document`` ``(C, Q, L)``.
+
+        Raises:
+            InputError: the data are of private retrieval.
         """
+        if "holder" in cohort.examples:
+            raise InputError(
+                expected="data whose documents the server knows, because it ranks them by shared noise",
+                found="private retrieval",
+                way_out="Leave data.private_retrieval out, or train FPDGD.",
+            )
         noise = self._perturbations(cohort, model)
         places = [self._rank(cohort, {n: model[n] + sign * noise[n] for n in model}) for sign in self.signs]
         place = torch.cat(places, dim=1)

@@ -32,10 +32,10 @@ class FPDGD(OnlineRanker):
     that manipulates sends instead is what the client trains on.
 
     Args:
-        num_features: features of a document.
-        num_grades: grades of relevance, 3 or 5.
-        num_clients: clients, for the interface: none of them keeps anything private here.
-        grade_law: how often each grade occurs in the training data: public, so that a server can simulate clients.
+        num_features: features of a document, None for those of the data.
+        num_grades: grades of relevance, 3 or 5, None for those of the data.
+        grade_law: how often each grade occurs in the training data, None for what they say; public, so that a server
+            can simulate clients.
         hidden: hidden units, 0 for a linear ranker.
         click_model: how clients click.
         ranking: how the shown documents are drawn: ``plackett-luce``, or ``shifted-scores``, with probabilities
@@ -53,10 +53,9 @@ class FPDGD(OnlineRanker):
     def __init__(
         self,
         *,
-        num_features: int,
-        num_grades: int,
-        num_clients: int,
-        grade_law: Sequence[float],
+        num_features: int | None = None,
+        num_grades: int | None = None,
+        grade_law: Sequence[float] | None = None,
         hidden: NonNegativeInt = 0,
         click_model: ClickModel = "informational",
         ranking: Ranking = "plackett-luce",
@@ -86,6 +85,8 @@ class FPDGD(OnlineRanker):
         self.ranking: Ranking = ranking
         self.manipulation = manipulation
         self.new_model_every_round = new_model_every_round
+        self.settings_of_rounds: dict[int, dict[str, Any]] = {}
+        """What a callback has chosen for the server, see `round_settings`."""
 
     @property
     def task(self) -> RankingTask:
@@ -96,6 +97,10 @@ class FPDGD(OnlineRanker):
     def server_manipulation(self) -> str | None:
         """Name of the manipulation of features."""
         return None if self.manipulation is None else self.manipulation.name
+
+    def round_settings(self) -> dict[int, dict[str, Any]]:
+        """Columns that scores of a round get."""
+        return self.settings_of_rounds
 
     def learner_description(self) -> dict[str, Any]:
         arguments = {
@@ -119,7 +124,7 @@ class FPDGD(OnlineRanker):
 
         Returns:
             A cohort whose examples are lists: ``features (C, Q, L, F)``, ``click``, ``shown`` and ``document``
-            ``(C, Q, L)``, the lists that can be learnt from first.
+            ``(C, Q, L)``, the lists that can be learnt from first. Under private retrieval also ``holder (C, Q)``.
         """
         pool = cohort.shared["features"]
         stacked = {name: value[None] for name, value in model.items()}
@@ -129,11 +134,16 @@ class FPDGD(OnlineRanker):
         position = document.clamp(min=0)
         candidates = cohort.examples["document"].clamp(min=0).gather(2, position)
         grades = cohort.examples["grade"].gather(2, position)
-        real = pool[candidates] * shown[..., None]
+        real, manipulation = pool[candidates] * shown[..., None], self.manipulation
+        holder = {name: value for name, value in cohort.examples.items() if name == "holder"}
+        if holder:
+            document = cohort.shared["planted"]
+            real = plant(real, shown, document, holder["holder"][:, 0], self._generators("retrieval", cohort))
+            manipulation = None if manipulation is None else manipulation.knowing(document)
         sent = real
-        if self.manipulation is not None:
+        if manipulation is not None:
             generators = self._generators("manipulation", cohort)
-            sent = self.manipulation.of_cohort(model, real, shown, generators=generators)
+            sent = manipulation.of_cohort(model, real, shown, generators=generators)
         clicks = self._click(cohort, grades, shown)
         order = (~_teaches(clicks, shown)).long().argsort(dim=1, stable=True)
         lists = {
@@ -141,6 +151,7 @@ class FPDGD(OnlineRanker):
             "click": clicks,
             "shown": shown,
             "document": cohort.shared["row"][candidates].where(shown, -1),
+            **holder,
         }
         rows = torch.arange(len(cohort))[:, None]
         examples = {name: value[rows, order] for name, value in lists.items()}
@@ -148,7 +159,9 @@ class FPDGD(OnlineRanker):
         return dataclasses.replace(cohort, examples=examples, mask=mask, shared={})
 
     def served(self, cohort: Cohort) -> dict[str, Tensor]:
-        """The documents shown, list by list; see `modules.federated.RoundRecord`."""
+        """The documents shown, list by list; nothing under private retrieval; see `modules.federated.RoundRecord`."""
+        if "holder" in cohort.examples:
+            return {}
         document = cohort.examples["document"]
         number = torch.arange(document.shape[1])[:, None].expand(document.shape[1:])
         usable = (document >= 0) & cohort.mask[..., None]
@@ -157,6 +170,15 @@ class FPDGD(OnlineRanker):
             "lists": number.expand(document.shape).where(usable, -1).flatten(1),
             "features": cohort.examples["features"].flatten(1, 2),
         }
+
+    def truth(self, cohort: Cohort) -> dict[str, Tensor]:
+        """What each client clicked, where the server knows of what."""
+        return {} if "holder" in cohort.examples else super().truth(cohort)
+
+    def client_truth(self, cohort: Cohort) -> dict[str, Tensor]:
+        """Under private retrieval ``member``: whether the client got the planted document."""
+        holder = cohort.examples.get("holder")
+        return {} if holder is None else {"member": holder.any(1).long()}
 
     def _rank(self, cohort: Cohort, scores: Tensor) -> Tensor:
         """``(C, Q, L)`` places of the shown documents among a query's own, best first, padded with -1."""
@@ -170,6 +192,27 @@ class FPDGD(OnlineRanker):
         best = keys.topk(min(self.shown, keys.shape[2]), dim=2)
         padding = self.shown - best.indices.shape[2]
         return nn.functional.pad(best.indices.where(torch.isfinite(best.values), -1), (0, padding), value=-1)
+
+
+def plant(
+    features: Tensor, shown: Tensor, document: Tensor, holders: Tensor, generators: Sequence[torch.Generator]
+) -> Tensor:
+    """The features with a document in the place of one that was shown, drawn at random, for some clients.
+
+    It is clicked as the document was that it takes the place of.
+
+    Args:
+        features: ``(C, Q, L, F)``.
+        shown: ``(C, Q, L)`` True for documents.
+        document: ``(F,)``.
+        holders: ``(C,)`` True for the clients that get it.
+        generators: one of each client.
+    """
+    draws = zip(shown.flatten(1).float(), generators, strict=True)
+    place = [int(torch.multinomial(own, 1, generator=generator)) for own, generator in draws]
+    flat = features.flatten(1, 2).clone()
+    flat[holders, torch.tensor(place, dtype=torch.int64)[holders]] = document
+    return flat.reshape(features.shape)
 
 
 def _gumbel(shape: torch.Size, generator: torch.Generator) -> Tensor:

@@ -1,5 +1,8 @@
 """What a federated recommender is worth: the rank of each user's held-out item."""
 
+from collections.abc import Iterable
+
+import torch
 from torch import Tensor
 from torchmetrics import Metric
 from torchmetrics.retrieval import RetrievalHitRate, RetrievalNormalizedDCG
@@ -37,3 +40,27 @@ class HeldOutRanking(FederatedModule):
         for metric in metrics.values():
             metric.update(scores[mask], batch["target"][mask], indexes=index[mask])
         return metrics
+
+
+def held_out_hits(batches: Iterable[dict[str, Tensor]], table: Tensor, users: Tensor, *, top_k: int = 10) -> Tensor:
+    """Whether each client's held-out item is among the `top_k` of its candidates, scored by ``u.v``.
+
+    Args:
+        batches: users with candidates, as `RecommenderDataModule.val_dataloader` gives them.
+        table: item vectors ``(I, d)``.
+        users: private vectors of all clients ``(C, d)``.
+        top_k: length of the list.
+
+    Returns:
+        ``(C,)`` 1 or 0, NaN for a client with nothing held out.
+    """
+    hits = torch.full((len(users),), torch.nan)
+    for batch in batches:
+        vectors = users[batch["clients"]].double()
+        scores = torch.einsum("bkd,bd->bk", table[batch["items"].clamp(min=0)].double(), vectors)
+        scores = scores.masked_fill(batch["items"] < 0, -torch.inf)
+        own = scores.masked_fill(~batch["target"], -torch.inf).amax(1, keepdim=True)
+        # A tie counts against the client: a table of zeros ranks nothing.
+        rank = ((scores >= own) & ~batch["target"]).sum(1)
+        hits[batch["clients"]] = (rank < top_k).float()
+    return hits

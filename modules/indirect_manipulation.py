@@ -6,14 +6,18 @@ paper leaves to future work (appendix B): a regularisation by likeness, and a bo
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
+from modules.image_manipulation import ImageManipulation
 from modules.image_quality import psnr, ssim
 from modules.nets.feature_extractor import FeatureExtractor
 from protocol.errors import InputError
+from protocol.partitions import partition_of, partitioned_noise
+from protocol.seeding import generator_for
+from ranges import PositiveFloat
 
 Likeness = Literal["ssim", "psnr"]
 _BEST_PSNR = 60.0
@@ -56,6 +60,41 @@ class PixelSearch:
             raise InputError(
                 expected="a budget above 0 and up to 1", found=str(self.budget), way_out="8 / 255 is hard to see."
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureNoise(ImageManipulation):
+    """Images whose features approach rectified noise in one part of them, and zero in the others.
+
+    Args:
+        scale: standard deviation of the noise (the paper: 4).
+        search: how pixels are searched for it.
+    """
+
+    name: ClassVar[str] = "noise"
+
+    scale: PositiveFloat = 4.0
+    search: PixelSearch = PixelSearch()
+
+    def perturb(
+        self, extractor: FeatureExtractor, pixels: Tensor, numbers: Tensor, *, partitions: int, seed: int
+    ) -> Tensor:
+        targets = self.targets(numbers, extractor.num_features, partitions=partitions, seed=seed)
+        return manipulate(extractor, pixels, targets.to(pixels), self.search)
+
+    def targets(self, numbers: Tensor, features: int, *, partitions: int, seed: int) -> Tensor:
+        drawn = [
+            self._noise(torch.tensor([number % partitions]), features, partitions, generator)
+            for number in numbers.tolist()
+            for generator in [generator_for(seed, "feature target", number)]
+        ]
+        return torch.cat(drawn)
+
+    def drawn(self, items: int, features: int, *, partitions: int, generator: torch.Generator) -> Tensor:
+        return self._noise(partition_of(items, partitions), features, partitions, generator)
+
+    def _noise(self, part: Tensor, features: int, partitions: int, generator: torch.Generator) -> Tensor:
+        return partitioned_noise(part, features, partitions=partitions, scale=self.scale, generator=generator)
 
 
 def manipulate(extractor: FeatureExtractor, pixels: Tensor, targets: Tensor, search: PixelSearch) -> Tensor:

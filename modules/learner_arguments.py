@@ -150,6 +150,7 @@ ARGUMENTS: dict[str, Mapping[str, Kind | Mapping[str, Any]]] = {
         **_CLICKS,
     },
     "fpdgd": {"learning_rate": _number(0, 1e6, above=True), **_CLICKS},
+    "image-ranker": {"learning_rate": _number(0, 1e6, above=True), "full_batch_steps": _whole(1, 10**4)},
     "mf": {
         "dim": _whole(1),
         "loss": _one_of(*LOSSES),

@@ -32,9 +32,9 @@ class OnlineRanker(FederatedModule):
     """A ranker trained on what clients click; a subclass says what a client is shown and what it sends.
 
     Args:
-        num_features: features of a document.
-        num_grades: grades of relevance, 3 or 5.
-        grade_law: how often each grade occurs in the training data.
+        num_features: features of a document, None for those of the data.
+        num_grades: grades of relevance, 3 or 5, None for those of the data.
+        grade_law: how often each grade occurs in the training data, None for what they say.
         hidden: hidden units, 0 for a linear ranker.
         click_model: how clients click.
         shown: documents in a list, at most 10.
@@ -51,9 +51,9 @@ class OnlineRanker(FederatedModule):
     def __init__(
         self,
         *,
-        num_features: int,
-        num_grades: int,
-        grade_law: Sequence[float],
+        num_features: int | None,
+        num_grades: int | None,
+        grade_law: Sequence[float] | None,
         hidden: int,
         click_model: ClickModel,
         shown: int,
@@ -64,23 +64,31 @@ class OnlineRanker(FederatedModule):
         seed: int,
     ) -> None:
         super().__init__(local=local, server=server, defenses=defenses, weighting=weighting, seed=seed)
-        if (click_model, num_grades) not in CLICK_MODELS:
-            raise InputError(
-                expected="a click model for 3 or 5 grades",
-                found=f"{click_model!r} for {num_grades}",
-                way_out=f"Known: {', '.join(f'{name} ({grades})' for name, grades in CLICK_MODELS)}.",
-            )
         if not 2 <= shown <= LONGEST:
             raise InputError(
                 expected=f"shown from 2 to {LONGEST}", found=str(shown), way_out="The papers show 10 documents."
             )
-        self.num_features, self.num_grades, self.hidden_units = num_features, num_grades, hidden
+        self.hidden_units, self.click_model, self.shown = hidden, click_model, shown
+        self.ndcg = RetrievalNormalizedDCG(top_k=10)
+        self.build_with(num_features=num_features, num_grades=num_grades, grade_law=grade_law)
+
+    def build(self, num_features: int, num_grades: int, grade_law: Sequence[float]) -> None:
+        """The ranker.
+
+        Raises:
+            InputError: there is no click model for so many grades.
+        """
+        if (self.click_model, num_grades) not in CLICK_MODELS:
+            raise InputError(
+                expected="a click model for 3 or 5 grades",
+                found=f"{self.click_model!r} for {num_grades}",
+                way_out=f"Known: {', '.join(f'{name} ({grades})' for name, grades in CLICK_MODELS)}.",
+            )
+        self.num_features, self.num_grades = num_features, num_grades
         self.grade_law = [float(share) for share in grade_law]
-        self.click_model, self.shown = click_model, shown
         for name, value in self._fresh(PERSISTENT).items():
             layer, _, kind = name.partition(".")
             self.register_module(layer, nn.ParameterDict({kind: nn.Parameter(value)}))
-        self.ndcg = RetrievalNormalizedDCG(top_k=10)
 
     def truth(self, cohort: Cohort) -> dict[str, Tensor]:
         """What each client clicked."""

@@ -9,6 +9,7 @@ from modules.classifier_learner import ImageLearner
 from modules.fncf_learner import FNCFLearner
 from modules.foltr_es_learner import FOLtRESLearner
 from modules.fpdgd_learner import FPDGDLearner
+from modules.image_ranker_learner import ImageRankerLearner
 from modules.learner_arguments import ARGUMENTS, check_arguments
 from modules.local_hyperparameters import LocalTraining
 from modules.margin_losses import LossName
@@ -118,6 +119,7 @@ LEARNERS: dict[str, Callable[..., AnySimulator]] = {
     "fncf": _fncf,
     "foltr-es": FOLtRESLearner,
     "fpdgd": FPDGDLearner,
+    "image-ranker": ImageRankerLearner,
     "mf": _mf,
     "tagger": _tagger,
     "text": _text,

@@ -24,7 +24,7 @@ class FederatedTagger(FederatedModule):
     """Devices that learn from their users' photographs together.
 
     Args:
-        num_classes: number of labels.
+        num_classes: number of labels, None for that of the data.
         network: which MobileNet.
         local: how devices train.
         server: what the server does with the average.
@@ -38,7 +38,7 @@ class FederatedTagger(FederatedModule):
     def __init__(
         self,
         *,
-        num_classes: int,
+        num_classes: int | None = None,
         network: TaggerNetwork = TaggerNetwork(),  # noqa: B008 - frozen
         local: LocalTraining = PAPER_LOCAL,
         server: ServerOptimizer = ServerOptimizer(),  # noqa: B008 - frozen
@@ -48,10 +48,14 @@ class FederatedTagger(FederatedModule):
     ) -> None:
         super().__init__(local=local, server=server, defenses=defenses, weighting=weighting, seed=seed)
         self.options = network
+        self.build_with(num_classes=num_classes)
+
+    def build(self, num_classes: int) -> None:
+        """The network."""
         self.num_classes = num_classes
-        generator = generator_for(seed, "global-model", PERSISTENT)
-        self.network = Tagger(network, labels=num_classes, generator=generator).network
-        self._task = TaggingTask(Tagger(network, labels=num_classes, generator=torch.Generator()))
+        generator = generator_for(self.seed, "global-model", PERSISTENT)
+        self.network = Tagger(self.options, labels=num_classes, generator=generator).network
+        self._task = TaggingTask(Tagger(self.options, labels=num_classes, generator=torch.Generator()))
         self.quality = MultilabelAveragePrecision(num_labels=num_classes)
 
     @property

@@ -67,6 +67,8 @@ class ServerView:
         releases: what the clients publicly do to their deltas before sending.
         learner: the clients' algorithm, None where it is unknown.
         updates: ``(V, R)`` in how many of the messages that `deltas` sums up each row was sent; None for one message.
+        messages: ``(V,)`` how many rounds' messages `deltas` sums up, where that differs from client to client; None
+            where it does not.
         auxiliary: public data that the adversary holds, by name; every use is stated in the threat model.
         priors: what the adversary knows of each victim before it sees an update, by name, ``(V, ...)``; see
             `POPULARITY`, `USERS`, `HOLDOUT` and `LEANING`.
@@ -94,6 +96,7 @@ class ServerView:
     releases: tuple[Release, ...] = ()
     learner: AnySimulator | None = None
     updates: Tensor | None = None
+    messages: Tensor | None = None
     auxiliary: Mapping[str, Tensor] = field(default_factory=dict)
     priors: Mapping[str, Tensor] = field(default_factory=dict)
     pairs: Tensor | None = None
@@ -193,9 +196,22 @@ class ServerView:
         return key in value if key else value is not None
 
 
+def features_of(items: Tensor, served: Tensor) -> Tensor:
+    """``(V, R, F)`` features of served items, of which one copy is kept where all clients were served the same.
+
+    Args:
+        items: ``(I, F)`` features of all items.
+        served: ``(V, R)`` rows of `items`, padded with -1.
+    """
+    alike = len(served) > 0 and bool((served == served[:1]).all())
+    own = served[:1] if alike else served
+    features = items[own.clamp(min=0)] * (own >= 0)[..., None]
+    return features.expand(len(served), -1, -1) if alike else features
+
+
 OF_VICTIMS = (
     *("pseudonyms", "example_counts", "deltas", "served", "lists", "features", "client_models", "updates"),
-    *("priors", "sent_in"),
+    *("priors", "sent_in", "messages"),
 )
 """Fields of a view with one entry for each victim, cut by `ServerView.select`."""
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import attack
+import train as training
 from tests.toys import train
 
 Ran = Callable[..., tuple[int, str]]
@@ -22,7 +23,10 @@ ATTACKS = ("--attacks", "my_audit.CountByNorm", "--attacks", "my_audit.CountGues
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A package outside the checkout, and a recording."""
     made = tmp_path_factory.mktemp("outside")
-    shutil.copytree(ROOT / "tests" / "outside" / "my_audit", made / "my_audit")
+    shutil.copytree(ROOT / "tests" / "outside", made, dirs_exist_ok=True)
+    (made / "data" / "visits").mkdir(parents=True)
+    visits = [f"{person},{place}" for person in range(20) for place in range(person % 3, 60, 3 + person % 5)]
+    (made / "data" / "visits" / "visits.csv").write_text("\n".join(visits))
     train(made / "clicks", rounds=1, users=30)
     return made
 
@@ -73,6 +77,47 @@ def test_it_stands_in_the_audit_with_its_gate_its_baseline_and_its_headline(fold
     status, said = ran("audit", "--deltas", "clicks/deltas", "--out", str(out), *ATTACKS, "--gate", "count-error=1000")
     assert status == 3, said
     assert "GATE FAILED: count-by-norm count-error" in said
+
+
+@pytest.mark.integration
+def test_a_data_set_a_learner_and_a_defence_train_and_are_audited(folder: Path, ran: Ran) -> None:
+    noise = '[{"class_path": "my_audit.Rounding", "init_args": {"step": 0.01}}]'
+    run = ("--data.root", "data", "--trainer.default_root_dir", "places", f"--model.defenses={noise}")
+    assert training.run(["fit", "--config", "configs/places.yaml", *run]) == 0
+    status, said = ran("audit", "--deltas", "places/deltas", *ATTACKS)
+    assert status == 0, said
+    results = json.loads((folder / "places" / "results.json").read_text(encoding="utf-8"))["results"]
+    named = {result["attack"] for result in results}
+    assert {"count-by-norm", "count-guess", "direction", "row-norm"} <= named
+    assert {result["setting"]["data"] for result in results} == {"visits"}
+
+
+@pytest.mark.integration
+def test_a_manipulation_is_sent_and_recorded(folder: Path, ran: Ran) -> None:
+    run = ("--data", "SyntheticRanking", "--data.queries", "60", "--trainer.default_root_dir", "scaled")
+    manipulation = ("--model.manipulation", "my_audit.Scaled", "--model.manipulation.factor", "3")
+    config = str(ROOT / "configs" / "train" / "fpdgd_mq2008.yaml")
+    more = ("--data.clients_per_round", "20", "--trainer.max_steps", "1")
+    assert training.run(["fit", "--config", config, *run, *manipulation, *more]) == 0
+    manifest = json.loads((folder / "scaled" / "deltas" / "manifest.json").read_text(encoding="utf-8"))
+    assert manifest["config"]["manipulation"] == "scaled"
+    status, said = ran("run", "--attack", "prior-only", "--deltas", "scaled/deltas")
+    assert status == 0, said
+
+
+@pytest.mark.integration
+def test_a_table_of_all_of_them(folder: Path, ran: Ran) -> None:
+    table = ("reproduce", "configs/my_table.yaml", "--data.root", "data", "--jobs", "2")
+    status, said = ran(*table)
+    assert status == 0, said
+    results = json.loads((folder / "runs/my_table/results.json").read_text(encoding="utf-8"))["results"]
+    by_step = {(r["setting"]["step"], r["attack"], r["metric"]): r["mean"] for r in results}
+    assert {(5, "count-by-norm", "count-error"), (0.05, "count-guess", "count-error")} <= by_step.keys()
+    assert by_step[0, "direction", "auc"] > 0.9 > by_step[5, "direction", "auc"]
+    status, said = ran(*table, "--data", "my_audit.Visits", "--attacks", "row-norm", "--set", "model.dim=2")
+    assert status == 0, said
+    results = json.loads((folder / "runs/my_table/results.json").read_text(encoding="utf-8"))["results"]
+    assert "row-norm" in {result["attack"] for result in results}
 
 
 @pytest.mark.integration

@@ -11,15 +11,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-BUDGETS = ", ".join(f"{{epsilon: {budget}}}" for budget in range(1, 400))
 TABLE = f"""
-kind: recommendation
-experiment: t
+train: {ROOT / "configs" / "train" / "fncf_synthetic.yaml"}
 metrics: [auc]
-data: [synthetic]
-cells: [{BUDGETS}]
-attacks: {{raifle: {{max_iter: 2}}}}
-small_clients: {{synthetic: 2}}
+set: {{data.clients_per_round: 2, trainer.max_steps: 1}}
+seeds: 400
+attacks: {{recommendation/raifle: {{max_iter: 2}}}}
 """
 """More cells than fit into any patience; nearly all the time is spent inside Lightning's Trainer."""
 
@@ -60,7 +57,7 @@ def test_a_table_ends_and_keeps_its_finished_cells(
         process = subprocess.Popen(
             [*command, "--jobs", str(jobs)], cwd=ROOT, env=environment, stdout=said, stderr=said, text=True
         )
-    finished = (any((tmp_path / "out/cells").glob("*/cell.json")) for _ in iter(int, 1))
+    finished = (any((tmp_path / "out/cells").glob("*.json")) for _ in iter(int, 1))
     try:
         until("a cell was finished", process, finished)
         started = descendants(process.pid)
@@ -72,7 +69,7 @@ def test_a_table_ends_and_keeps_its_finished_cells(
     lines = (tmp_path / "said").read_text().splitlines()
     assert sum(f"stopped by {number.name}" in line for line in lines) == 1
     assert not any("Traceback" in line for line in lines)
-    assert list((tmp_path / "out/cells").glob("*/cell.json"))
+    assert list((tmp_path / "out/cells").glob("*.json"))
     assert not (tmp_path / "out/results.json").exists()
     end = time.monotonic() + 60
     while any(runs(one) for one in started) and time.monotonic() < end:

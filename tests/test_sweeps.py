@@ -11,6 +11,7 @@ import yaml
 import attack
 import train
 from evaluation.scores import records
+from experiments import training
 from protocol.metrics import METRICS
 from reports.run import Run
 from tests import offline_agent, toys
@@ -39,7 +40,7 @@ def parsed(
     monkeypatch.setattr("sys.argv", ["train.py"])
     monkeypatch.chdir(ROOT)
     with pytest.raises(SystemExit) as status:
-        train.main([*line, "--print_config"])
+        training.main([*line, "--print_config"])
     shown = capsys.readouterr()
     assert status.value.code in (0, None), shown.err
     configuration = yaml.safe_load(shown.out)
@@ -100,10 +101,10 @@ def test_a_sweep_with_an_unknown_key_is_one_error(
 
 def test_a_run_of_a_sweep_has_a_folder_of_its_own() -> None:
     agent = {"WANDB_SWEEP_ID": "s", "WANDB_RUN_ID": "r1"}
-    assert train.run_folder("runs/x", agent) == "runs/x/r1"
-    assert train.run_folder(None, agent) == "runs/r1"
-    assert train.run_folder("runs/x", {"WANDB_RUN_ID": "r1"}) == "runs/x"
-    assert train.run_folder(None, {}) is None
+    assert training.run_folder("runs/x", agent) == "runs/x/r1"
+    assert training.run_folder(None, agent) == "runs/r1"
+    assert training.run_folder("runs/x", {"WANDB_RUN_ID": "r1"}) == "runs/x"
+    assert training.run_folder(None, {}) is None
 
 
 def test_a_point_trains_attacks_and_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

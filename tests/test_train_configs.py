@@ -4,8 +4,12 @@ from pathlib import Path
 
 import pytest
 import yaml
+from lightning.pytorch.callbacks import ProgressBar
 
 import train
+from callbacks.round_progress import RoundProgress
+from experiments import training
+from protocol.errors import InputError
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 
@@ -14,7 +18,7 @@ def parsed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, 
     """The whole configuration that ``train.py fit ARGS`` would run with; nothing is run."""
     monkeypatch.setattr("sys.argv", ["train.py"])
     with pytest.raises(SystemExit) as exit_status:
-        train.main(["fit", *args, "--print_config"])
+        training.main(["fit", *args, "--print_config"])
     shown = capsys.readouterr()
     assert exit_status.value.code in (0, None), shown.err
     configuration = yaml.safe_load(shown.out)
@@ -27,7 +31,9 @@ def test_training_configuration(
     path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configuration = parsed(capsys, monkeypatch, "--config", str(path))
-    assert configuration["trainer"]["max_steps"] > 0  # type: ignore[index]
+    model, data = (configuration[part]["init_args"] for part in ("model", "data"))  # type: ignore[index]
+    ends_itself = model.get("probing") or data.get("item_sets")
+    assert configuration["trainer"]["max_steps"] > 0 or ends_itself  # type: ignore[index]
     assert configuration["trainer"]["default_root_dir"] == f"runs/{path.stem}"  # type: ignore[index]
 
 
@@ -43,11 +49,41 @@ def test_trainer_configuration_on_top_of_a_training(
     assert "callbacks.delta_recorder.DeltaRecorder" in names
 
 
+def test_what_no_configuration_says(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    configuration = parsed(capsys, monkeypatch, "--model", "FNCF", "--data", "SyntheticRecommender")
+    trainer = configuration["trainer"]
+    assert isinstance(trainer, dict)
+    expected = {"num_sanity_val_steps": 0, "log_every_n_steps": 1, "accelerator": "auto", "devices": 1}
+    assert {name: trainer[name] for name in expected} == expected
+    assert configuration["seed_everything"] == 0
+    assert trainer["default_root_dir"] == "runs/unnamed"
+
+
+@pytest.mark.parametrize("more", [[], ["--trainer.enable_progress_bar", "false"]])
+def test_one_progress_bar_or_none(more: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["train.py"])
+    monkeypatch.setattr(training.FederatedCLI, "_run_subcommand", lambda *_: None)
+    given = ["fit", "--config", str(CONFIGS / "train" / "fncf_synthetic.yaml"), "--trainer.accelerator", "cpu", *more]
+    callbacks = training.main(given).trainer.callbacks  # type: ignore[attr-defined]
+    assert [type(one) for one in callbacks if isinstance(one, ProgressBar)] == ([] if more else [RoundProgress])
+
+
+@pytest.mark.parametrize("data", ["MovieLens", "LETOR", "MNIST", "Blog"])
+def test_nothing_is_read_before_the_training_starts(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["train.py"])
+    monkeypatch.setattr(training.FederatedCLI, "_run_subcommand", lambda *_: None)
+    model = {"MovieLens": "FNCF", "LETOR": "FPDGD", "MNIST": "FederatedClassifier", "Blog": "FederatedText"}[data]
+    given = ["fit", "--model", model, "--data", data, "--data.root", "/nowhere", "--trainer.max_steps", "1"]
+    cli = training.main([*given, "--trainer.accelerator", "cpu"])
+    with pytest.raises(InputError, match="/nowhere"):
+        cli.datamodule.setup("fit")
+
+
 def test_an_unknown_key_is_refused(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["train.py"])
     config = str(CONFIGS / "train" / "fncf_synthetic.yaml")
     with pytest.raises(SystemExit) as exit_status:
-        train.main(["fit", "--config", config, "--model.init_args.not_there", "1", "--print_config"])
+        training.main(["fit", "--config", config, "--model.init_args.not_there", "1", "--print_config"])
     assert exit_status.value.code == 2
     assert "not_there" in capsys.readouterr().err
 

@@ -28,6 +28,11 @@ GIVEN = ("fit", *SMALL)
         (("test", *SMALL), "invalid choice: 'test' (choose from 'fit', 'validate')"),
         ((*GIVEN, "--model.init_args.learning_rte", "0.1"), "Did you mean local.learning_rate?"),
         ((*GIVEN, "--trainer.max_stesp", "3"), "Did you mean trainer.max_steps?"),
+        ((*GIVEN, "--modle.local.epochs", "3"), "Did you mean model.local.epochs?"),
+        ((*GIVEN, "--model.local.lr", "3"), "Did you mean local.learning_rate?"),
+        ((*GIVEN, "--model.local.optimizer", "adamm"), "found adamm. Did you mean adam?"),
+        ((*GIVEN, "--data.nonsense", "3"), "Option 'nonsense' is not accepted. Known: users, items, "),
+        ((*GIVEN, "--model.defenses", "[{class_path: LocalDP, init_args: {epsilonn: 5}}]"), "Did you mean epsilon?"),
         ((*GIVEN, "--model", "FNFC"), "no class is called 'FNFC'. Did you mean FNCF?"),
         ((*GIVEN, "--model.init_args.user_dim", "-1"), "user_dim: found -1; expected a number >0"),
         ((*GIVEN, "--model.init_args.hidden", "[0]"), "hidden: found 0; expected a number >0"),
@@ -86,6 +91,29 @@ def test_a_file_that_would_be_read_otherwise_than_meant(
     assert expected in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (
+            "model: {class_path: FNCF, init_args: {local: {lr: 0.1}}}",
+            "accept option 'lr'. Did you mean local.learning_rate?",
+        ),
+        ("model: {class_path: FNCF, init_args: {hiddn: [3]}}", "Did you mean hidden?"),
+        ("modle: {class_path: FNCF}", "Did you mean model.class_path?"),
+        ("data: {class_path: MovieLens, init_args: {split: {scheme: iid}}}", "Known: variant, download, "),
+    ],
+)
+def test_a_wrong_key_of_a_file(
+    content: str, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["train.py"])
+    (tmp_path / "wrong.yaml").write_text(content)
+    with pytest.raises(SystemExit) as left:
+        train.run(["fit", *SMALL, "--config", str(tmp_path / "wrong.yaml")])
+    assert left.value.code == 2
+    assert expected in capsys.readouterr().err
+
+
 def test_a_defect_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     def defect(*_: object) -> None:
         raise KeyError("tokens")
@@ -135,7 +163,7 @@ def test_a_message_of_the_parser_in_one_line() -> None:
 def test_a_name_is_suggested_only_where_one_is_near() -> None:
     line = "Option 'lerning_rate' is not accepted"
     nested = f"Problem with given class_path 'modules.fncf.FNCF': {line}"
-    assert likely(line, nested, []) == "learning_rate"
+    assert likely(line, nested, []) == "local.learning_rate"
     assert likely("Option 'zzz' is not accepted", nested, ["--trainer.devices"]) is None
     assert likely("the file is missing", nested, ["file"]) is None
 

@@ -50,7 +50,15 @@ def train(
     """Trains and records in process; leaves ``folder/deltas`` and ``folder/last.ckpt``."""
     source = data(**arguments)
     module = model(source, defenses=defenses)
-    trainer = Trainer(
+    trainer = quiet_trainer(rounds, folder, recorder or DeltaRecorder(), *more)
+    trainer.fit(module, datamodule=source, ckpt_path=None if ckpt_path is None else str(ckpt_path))
+    trainer.save_checkpoint(folder / "last.ckpt")
+    return module
+
+
+def quiet_trainer(rounds: int, folder: Path, *callbacks: Callback) -> Trainer:
+    """Trains on the CPU, in this process, without output and validation."""
+    return Trainer(
         max_steps=rounds,
         accelerator="cpu",
         devices=1,
@@ -61,11 +69,8 @@ def train(
         limit_val_batches=0,
         use_distributed_sampler=False,
         default_root_dir=folder,
-        callbacks=[recorder or DeltaRecorder(), *more],
+        callbacks=list(callbacks),
     )
-    trainer.fit(module, datamodule=source, ckpt_path=None if ckpt_path is None else str(ckpt_path))
-    trainer.save_checkpoint(folder / "last.ckpt")
-    return module
 
 
 def leaky_view(victims: int = 12, order: torch.Tensor | None = None) -> tuple[ServerView, torch.Tensor]:

@@ -25,6 +25,14 @@ class Manipulation(abc.ABC):
         if dataclasses.is_dataclass(self):
             check_fields(self)
 
+    def knowing(self, document: Tensor) -> "Manipulation":
+        """The manipulation by a server that waits for one document, which some clients retrieve in private.
+
+        Args:
+            document: ``(F,)`` its real features.
+        """
+        return self
+
     @abc.abstractmethod
     def features(
         self, model: Mapping[str, Tensor], features: Tensor, mask: Tensor, *, generator: torch.Generator

@@ -1,5 +1,6 @@
 """Adversarial data manipulation of features that the server sends itself: noise, permutation, fingerprints, a mark."""
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from attacks.manipulation.base import Manipulation
 from protocol.rankers import HIDDEN, LINEAR, OUTPUT
+from protocol.view import ViewError
 from ranges import PositiveFloat
 
 
@@ -112,22 +114,31 @@ class MarkedDocument(Manipulation):
     """A mark on one document, a feature that is zero for all others (RAIFLE, section VII.C); the rest stays real.
 
     Args:
-        document: ``(F,)`` real features of the document, by which the server knows it.
-        value: the value of its mark; large enough that the update is mostly the mark's.
+        value: the value of the mark; large enough that the update is mostly the mark's.
+        document: ``(F,)`` real features of the document, by which the server knows it; None for what the data plant.
+
+    Raises:
+        ViewError: no document is known.
     """
 
     name = "mark"
 
-    document: Tensor
     value: float = 10.0
+    document: Tensor | None = None
 
     def __post_init__(self) -> None:
         if self.value == 0:
             raise ValueError("expected a value other than 0, got 0: that is what all other documents have")
 
+    def knowing(self, document: Tensor) -> "MarkedDocument":
+        """The mark on this document."""
+        return dataclasses.replace(self, document=document)
+
     def features(
         self, model: Mapping[str, Tensor], features: Tensor, mask: Tensor, *, generator: torch.Generator
     ) -> Tensor:
+        if self.document is None:
+            raise ViewError("expected a document to mark, got none: set data.private_retrieval to true")
         marked = (features == self.document).all(-1)
         sent = features.clone()
         sent[..., marked_feature(model)] = marked * self.value

@@ -2,7 +2,7 @@ import pytest
 import torch
 from sklearn.metrics import f1_score, roc_auc_score
 
-from attacks.metrics import auc_per_victim, f1_per_victim, roc_per_victim
+from attacks.metrics import auc_per_victim, f1_per_victim, roc_per_victim, wins_over_negatives
 from protocol.seeding import generator_for
 
 
@@ -58,3 +58,11 @@ def test_roc_ends_where_everything_is_accepted() -> None:
     rates = roc_per_victim(scores, labels, mask, torch.tensor([0.0, 0.5, 1.0]))
     assert rates[:, -1].tolist() == [1.0, 1.0]
     assert rates[0].tolist() == [0.5, 0.5, 1.0]
+
+
+def test_wins_over_negatives_average_to_the_auc() -> None:
+    scores = torch.tensor([0.1, 0.5, 0.5, 0.9, 0.2])
+    labels = torch.tensor([False, True, False, True, False])
+    whole = auc_per_victim(scores[None], labels[None].float(), torch.ones(1, 5, dtype=torch.bool))
+    assert wins_over_negatives(scores, labels).tolist() == pytest.approx([2.5 / 3, 1.0])
+    assert float(wins_over_negatives(scores, labels).mean()) == pytest.approx(float(whole))

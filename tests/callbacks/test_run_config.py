@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from lightning.pytorch.cli import LightningCLI
+from lightning import Trainer
+from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
+from lightning.pytorch.loggers import CSVLogger
 
 from callbacks.run_config import RunConfig
 from tests.callbacks.toy import Toy
@@ -43,3 +45,12 @@ def test_written_into_the_run_folder(
     assert yaml.safe_load((run / "config.yaml").read_text())["trainer"]["max_steps"] == 4
     assert [path.name for path in run.iterdir()] == ["config.yaml"]
     assert list(elsewhere.iterdir()) == []
+
+
+def test_loggers_show_the_same_keys(tmp_path: Path) -> None:
+    logger = CSVLogger(tmp_path)
+    trainer = Trainer(default_root_dir=tmp_path, logger=logger, accelerator="cpu", enable_checkpointing=False)
+    parser = LightningArgumentParser()
+    parser.add_argument("--model.local.learning_rate", type=float, default=0.5)
+    RunConfig(parser, parser.parse_args([]), save_to_log_dir=False).save_config(trainer, Toy(), "fit")
+    assert logger.experiment.hparams == {"model": {"local": {"learning_rate": 0.5}}}

@@ -1,9 +1,14 @@
+from types import SimpleNamespace
+
 import pytest
 import torch
+from lightning import Trainer
 
+from datamodules.synthetic import SyntheticRecommender
+from experiments.training import check_end
 from protocol.errors import InputError
 from protocol.view import ITEM_EMBEDDING
-from tests.toys import data
+from tests.toys import data, model
 
 
 def test_a_cohort_is_a_function_of_seed_and_round() -> None:
@@ -55,3 +60,36 @@ def test_impossible_participation_is_refused(value: float) -> None:
 def test_more_clients_than_there_are_is_refused() -> None:
     with pytest.raises(InputError, match="at most 12"):
         data(clients_per_round=13).cohort(0)
+
+
+class ThreeRounds(SyntheticRecommender):
+    """Data that end a training."""
+
+    rounds = 3
+
+
+@pytest.mark.parametrize(("start", "expected"), [(0, [0, 1, 2]), (2, [2]), (3, [])])
+def test_the_data_end_a_training_wherever_it_was_resumed(start: int, expected: list[int]) -> None:
+    source = ThreeRounds(users=12, items=80, mean_interactions=8.0, fewest_interactions=4)
+    source.trainer = SimpleNamespace(lightning_module=None, global_rank=0, world_size=1, global_step=start)  # type: ignore[assignment]
+    assert [cohort.round for cohort in source.train_dataloader()] == expected
+
+
+def test_a_training_without_a_number_of_rounds_is_one_round_of_the_data_after_another() -> None:
+    source = ThreeRounds(users=12, items=80, mean_interactions=8.0, fewest_interactions=4)
+    trainer = Trainer(
+        max_epochs=1,
+        accelerator="cpu",
+        devices=1,
+        limit_val_batches=0,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        use_distributed_sampler=False,
+    )
+    check_end(trainer, source)
+    with pytest.raises(InputError, match="a number of rounds"):
+        check_end(trainer, data())
+    trainer.fit(model(source), datamodule=source)
+    assert trainer.global_step == 3

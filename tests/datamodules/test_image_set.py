@@ -17,7 +17,7 @@ from torchvision.transforms import InterpolationMode
 from torchvision.transforms._presets import ImageClassification
 
 from datamodules.image_set import Crop, GeneratedImages, StoredImages
-from datamodules.imagenet import ImageNet
+from datamodules.imagenet import ValidationImages
 from modules.nets.feature_extractor import FeatureExtractor, Transform
 from protocol.errors import InputError
 from tests.datamodules import image_trees as trees
@@ -44,7 +44,7 @@ def saved(image: Image.Image, kind: str) -> bytes:
 def test_a_folder_and_a_zip_file_are_read_alike(tmp_path: Path) -> None:
     trees.write_tree(tmp_path / "a/imagenet", tree())
     trees.write_zip(tmp_path / "b/imagenet/imagenet_val_sample.zip", tree())
-    folder, zipped = (ImageNet(root=str(tmp_path / name)) for name in "ab")
+    folder, zipped = (ValidationImages(root=str(tmp_path / name)) for name in "ab")
     crop = Crop(16, 12)
     assert len(folder) == len(zipped) == 6
     assert folder.fingerprint == zipped.fingerprint
@@ -83,7 +83,7 @@ def test_the_archive_is_unpacked_by_torchvision(tmp_path: Path, monkeypatch: pyt
     for part in ("val", "devkit"):
         own[part] = (own[part][0], calculate_md5(folder / own[part][0]))
     monkeypatch.setattr(torchvision_imagenet, "ARCHIVE_META", own)
-    source = ImageNet(root=str(tmp_path))
+    source = ValidationImages(root=str(tmp_path))
     assert len(source) == 6
     assert [path.name for path in sorted((folder / "val").iterdir())] == list(SYNSETS)
     assert (folder / "val" / SYNSETS[1] / "ILSVRC2012_val_00000002.JPEG").is_file()
@@ -93,13 +93,13 @@ def test_the_archive_is_unpacked_by_torchvision(tmp_path: Path, monkeypatch: pyt
 def test_another_archive_is_refused(tmp_path: Path) -> None:
     archive(tmp_path / "imagenet")
     with pytest.raises(InputError, match=r"ILSVRC2012_devkit_t12.tar.gz"):
-        len(ImageNet(root=str(tmp_path)))
+        len(ValidationImages(root=str(tmp_path)))
     assert not (tmp_path / "imagenet/val").exists()
 
 
 def test_nothing_there_is_told_with_a_place(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no val/SYNSET.*ILSVRC2012_img_val.tar"):
-        len(ImageNet(root=str(tmp_path)))
+        len(ValidationImages(root=str(tmp_path)))
 
 
 @pytest.mark.parametrize("kept", [0, 40, 700])
@@ -108,7 +108,7 @@ def test_a_cut_or_foreign_image_is_named(tmp_path: Path, kept: int) -> None:
     content["val/n01440764/0.JPEG"] = content["val/n01440764/0.JPEG"][:kept]
     trees.write_tree(tmp_path / "imagenet", content)
     with pytest.raises(InputError, match=r"n01440764/0.JPEG"):
-        ImageNet(root=str(tmp_path)).image(0)
+        ValidationImages(root=str(tmp_path)).image(0)
 
 
 def test_grey_and_cmyk_images_become_colours(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_grey_and_cmyk_images_become_colours(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "a.JPEG").write_bytes(saved(red.convert("CMYK"), "JPEG"))
     (folder / "b.JPEG").write_bytes(saved(red.convert("L"), "JPEG"))
-    found = ImageNet(root=str(tmp_path)).pixels([0, 1], Crop(8, 8)).float().mean((2, 3))
+    found = ValidationImages(root=str(tmp_path)).pixels([0, 1], Crop(8, 8)).float().mean((2, 3))
     assert bool(((found[0] - torch.tensor([200.0, 30.0, 30.0])).abs() < 6).all())
     assert float(found[1].std()) < 1
 
@@ -169,7 +169,7 @@ def test_impossible_crops_are_refused() -> None:
 
 @pytest.mark.skipif(not (REAL / "imagenet").is_dir(), reason="the real images are not here")
 def test_real_images_are_read() -> None:
-    source = ImageNet(root=str(REAL))
+    source = ValidationImages(root=str(REAL))
     assert len(source) == 64
     pixels = source.pixels(range(64), Crop(64, 56)).float() / 255
     assert pixels.shape == (64, 3, 56, 56)

@@ -9,26 +9,30 @@ from safetensors.torch import load_file, save_file
 from callbacks.delta_recorder import DeltaRecorder
 from datamodules.deltas import Recording
 from datamodules.messages import joined_view
+from datamodules.open_world import HOLDOUT as ROLE
+from datamodules.open_world import OpenWorld
 from datamodules.prior_knowledge import PSEUDONYMS
+from datamodules.priors import Devices
 from datamodules.recording_format import append_journal, shard_name, write_shard
 from datamodules.synthetic_posts import SyntheticPosts
 from evaluation.message_selection import message_truth
-from experiments.recorded_cell import cell_trainer
 from modules.local_hyperparameters import LocalTraining
 from modules.nets.text import TextNetwork
 from modules.registry import learner_from
 from modules.text_model import FederatedText
 from protocol.errors import InputError
-from protocol.view import USERS
+from protocol.view import HOLDOUT, USERS
 from tests import toys
+from tests.toys import quiet_trainer
 
 
-def record(folder: Path, rounds: int = 4) -> tuple[SyntheticPosts, Recording]:
-    data = SyntheticPosts(writers=6, posts=20, vocabulary=40, clients_per_round=0.5)
+def record(folder: Path, rounds: int = 4, **options: object) -> tuple[SyntheticPosts, Recording]:
+    given: dict[str, object] = {"writers": 6, "posts": 20, "vocabulary": 40, "clients_per_round": 0.5, **options}
+    data = SyntheticPosts(**given)  # type: ignore[arg-type]
     network = TextNetwork(vocabulary=40, embedding=4, hidden=4)
     module = FederatedText(network=network, local=LocalTraining(learning_rate=0.3))
     recorder = DeltaRecorder(directory=str(folder / "deltas"), parameters=["lstm.*", "embedding.*"])
-    cell_trainer(rounds, folder, recorder).fit(module, datamodule=data)
+    quiet_trainer(rounds, folder, recorder).fit(module, datamodule=data)
     return data, Recording(folder / "deltas")
 
 
@@ -52,6 +56,19 @@ def test_messages_are_joined_and_their_users_are_known_apart(tmp_path: Path) -> 
     held = data.client_examples()
     expected = torch.cat([data.examples.features[held[c]] for c in data.client_known.nonzero().flatten().tolist()])
     assert torch.equal(view.auxiliary["prior_features"], expected)
+
+
+def test_strangers_are_known_by_what_the_server_wrote_down(tmp_path: Path) -> None:
+    world = Devices(world=OpenWorld(seen_fraction=0.5, holdout_fraction=1 / 3))
+    data, recording = record(tmp_path, devices=world, clients_per_round=1.0)
+    view = joined_view(recording)
+    assert view.known is not None
+    held = (data.device_split.roles == ROLE).nonzero().flatten()
+    assert recording.auxiliary()["holdout_users"].tolist() == held.tolist()
+    assert torch.equal(view.known.priors[HOLDOUT], torch.isin(message_truth(recording, view)["known_user"], held))
+    assert 0 < int(view.known.priors[HOLDOUT].sum()) < view.known.victims
+    _, closed = record(tmp_path / "closed")
+    assert "holdout_users" not in closed.auxiliary()
 
 
 def test_a_joined_view_holds_what_was_sent(tmp_path: Path) -> None:

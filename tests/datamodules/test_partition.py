@@ -234,7 +234,7 @@ SPLITS = [
 
 @pytest.mark.parametrize(("split", "clients"), SPLITS, ids=lambda value: getattr(value, "scheme", ""))
 def test_every_scheme_deals(split: ClientSplit, clients: int) -> None:
-    parts = split_clients(pool(), split, seed=0)
+    parts = split_clients(pool(), split, seed=0, data="MNIST")
     assert len(parts) == clients
     together = torch.cat(parts).tolist()
     assert len(set(together)) == len(together)
@@ -248,8 +248,8 @@ def test_every_scheme_deals(split: ClientSplit, clients: int) -> None:
     [
         ({"clients": 0}, "clients of at least 1"),
         ({"shards_per_client": 0}, "shards_per_client of at least 1"),
-        ({"scheme": "composition", "composition": "MNIST"}, "composition and examples_per_client"),
-        ({"scheme": "composition", "examples_per_client": 9}, "composition and examples_per_client"),
+        ({"scheme": "composition", "composition": "MNIST"}, "examples_per_client for the scheme composition"),
+        ({"scheme": "composition", "examples_per_client": 9}, "composition of 4 classes"),
         ({"scheme": "shards", "examples_per_client": 9}, "no examples_per_client"),
         ({"scheme": "iid", "examples_per_client": [9, 9]}, "one number"),
         ({"scheme": "dirichlet", "alpha": 0.0}, "alpha above 0"),
@@ -262,4 +262,4 @@ def test_every_scheme_deals(split: ClientSplit, clients: int) -> None:
 )
 def test_options_that_fit_nothing_are_refused(arguments: dict[str, object], found: str) -> None:
     with pytest.raises(InputError, match=found):
-        split_clients(pool(), ClientSplit(**arguments), seed=0)  # type: ignore[arg-type]
+        split_clients(pool(), ClientSplit(**arguments), seed=0, data="MNIST")  # type: ignore[arg-type]

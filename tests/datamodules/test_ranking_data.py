@@ -222,6 +222,34 @@ def test_an_impossible_number_of_queries_is_refused(tmp_path: Path, count: int) 
         letor(tmp_path, queries_per_client=count).num_clients  # noqa: B018
 
 
+def test_the_queries_are_dealt_out_until_there_are_enough_users(tmp_path: Path) -> None:
+    data = letor(tmp_path, users=9)
+    # 4 clients a round, so 3 rounds; nobody is in two of them, and each deals out the same queries anew.
+    assert (data.rounds, data.num_clients) == (3, 12)
+    assert [data.participants(number).tolist() for number in range(3)] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
+    deals = data.client_queries().reshape(3, 8)
+    assert not torch.equal(deals[0], deals[1])
+    assert torch.equal(deals[0].reshape(4, 2), letor(tmp_path).client_queries())
+    assert letor(tmp_path).rounds is None
+    assert letor(tmp_path, users=9, clients_per_round=2).rounds == 5
+
+
+@pytest.mark.parametrize(("options", "rounds", "clients"), [({}, 3, 3), ({"targets": 2}, 5, 3), ({"targets": 1}, 9, 3)])
+def test_a_round_has_whole_aggregates_of_which_the_targets_are_users(
+    tmp_path: Path, options: dict[str, int], rounds: int, clients: int
+) -> None:
+    data = letor(tmp_path, users=9, aggregate=3, **options)
+    assert data.rounds == rounds
+    assert {len(data.participants(number)) for number in range(rounds)} == {clients}
+
+
+def test_impossible_aggregates_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="at most 4 clients in an aggregate"):
+        letor(tmp_path, aggregate=5).cohort(0)
+    with pytest.raises(InputError, match="at most 2 targets"):
+        letor(tmp_path, aggregate=2, targets=3)
+
+
 def check_cohort(data: RankingDataModule, clients: list[int]) -> None:
     """Every number in a cohort, looked up one at a time."""
     train, groups = data.read_train(), data.client_queries()

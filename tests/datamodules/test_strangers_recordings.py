@@ -16,7 +16,17 @@ from datamodules.messages import joined_view
 from datamodules.shard_files import ShardFiles
 from modules.registry import learner_from
 from protocol.errors import InputError
-from tests.fuzz.recordings import SEEN, TRUTH, recording, with_manifest, with_tensor, with_tensors, without, write_tree
+from tests.fuzz.recordings import (
+    RECORDINGS,
+    SEEN,
+    TRUTH,
+    recording,
+    with_manifest,
+    with_tensor,
+    with_tensors,
+    without,
+    write_tree,
+)
 
 NAN = float("nan")
 
@@ -34,7 +44,7 @@ def refused(folder: Path, files: dict[str, bytes], match: str) -> None:
         read(write_tree(folder, files))
 
 
-@pytest.mark.parametrize("name", ["clicks", "classes", "texts"])
+@pytest.mark.parametrize("name", RECORDINGS)
 def test_whole_recordings_are_read(tmp_path: Path, name: str) -> None:
     read(write_tree(tmp_path, recording(name)))
 
@@ -65,8 +75,27 @@ SHARDS: list[tuple[str, str, str, Callable[[Tensor], Tensor], str]] = [
     ("classes", TRUTH, "client/class_counts", lambda t: t.float() * NAN, "NaN"),
     ("classes", TRUTH, "client/class_counts", lambda t: torch.full_like(t, 2**62), "impossible"),
     ("classes", SEEN, "counts", lambda t: t * 0 + 2**60, "impossible"),
+    ("sums", SEEN, "updates", lambda t: -t, "negative"),
+    ("sums", SEEN, "updates", lambda t: t[:5], "rows"),
+    ("sums", SEEN, "updates", lambda t: t.double(), "whole numbers"),
+    ("sums", SEEN, "updates", lambda t: t * 2**60, "impossible"),
+    ("calls", SEEN, "prior/leaning", lambda t: t[:3], "3|clients"),
+    ("calls", SEEN, "prior/leaning", lambda t: t * NAN, "NaN"),
+    ("calls", SEEN, "prior/leaning", lambda t: t[0], "clients"),
+    ("sums", SEEN, "messages", lambda t: t - 1, "with none"),
+    ("sums", SEEN, "messages", lambda t: t.float(), "whole numbers"),
+    ("sums", SEEN, "messages", lambda t: t[:1], "clients"),
     ("texts", TRUTH, "offsets", lambda t: t[0], "offsets"),
     ("texts", TRUTH, "client/user", lambda t: t - 100, "negative"),
+    ("votes", SEEN, "item_features", lambda t: t * NAN, "NaN"),
+    ("votes", SEEN, "item_features", lambda t: t[0], r"not \(I, F\)"),
+    ("votes", SEEN, "item_features", lambda t: t.long(), r"not \(I, F\)"),
+    ("votes", SEEN, "item_features", lambda t: t[:-1], "item 11 of 11 in 'item_features'"),
+    ("votes", SEEN, "served", lambda t: t + 10**6, "item 1000011 of 12 in 'item_features'"),
+    ("votes", SEEN, "client_model/hidden.weight", lambda t: t * NAN, "NaN"),
+    ("votes", SEEN, "client_model/hidden.weight", lambda t: t[:3], r"not \[4, 2, 6\]"),
+    ("votes", SEEN, "client_model/hidden.weight", lambda t: t[:, :1], r"not \[4, 2, 6\]"),
+    ("votes", SEEN, "client_model/output.weight", lambda t: t.long(), "floats"),
     ("classes", "auxiliary", "images", lambda t: t * NAN, "NaN"),
     ("classes", "auxiliary", "images", lambda t: t[0], "images"),
     ("classes", "auxiliary", "labels", lambda t: t - 50, "negative"),
@@ -81,6 +110,47 @@ def test_a_tensor_that_does_not_fit_is_refused(
     tmp_path: Path, name: str, kind: str, key: str, change: Callable[[Tensor], Tensor], match: str
 ) -> None:
     refused(tmp_path, with_tensor(recording(name), kind, key, change), match)
+
+
+@pytest.mark.parametrize(
+    ("value", "match"), [([-1], "negative"), ([0.5], "whole numbers"), ([[1]], "dimensions|shape")]
+)
+def test_strangers_that_are_no_users_are_refused(tmp_path: Path, value: list[float], match: str) -> None:
+    files = with_tensors(recording("texts"), "auxiliary", lambda t: t.update(holdout_users=torch.tensor(value)))
+    refused(tmp_path, files, match)
+
+
+def test_models_of_some_parameters_only_are_refused(tmp_path: Path) -> None:
+    files = with_tensors(recording("votes"), SEEN, lambda t: t.pop("client_model/output.weight"))
+    refused(tmp_path, files, "'output.weight' in one of")
+
+
+def test_items_with_features_twice_or_not_served_are_refused(tmp_path: Path) -> None:
+    def twice(tensors: dict[str, Tensor]) -> None:
+        tensors["features"] = tensors["item_features"][tensors["served"]]
+
+    refused(tmp_path / "a", with_tensors(recording("votes"), SEEN, twice), "both 'features' and 'item_features'")
+    refused(tmp_path / "b", with_tensors(recording("votes"), SEEN, lambda t: t.pop("served")), "no tensor 'served'")
+
+
+def test_features_of_other_rounds_are_of_the_same_number(tmp_path: Path) -> None:
+    change = with_tensor(recording("votes"), "rounds/000001", "item_features", lambda t: t[:, :4])
+    refused(tmp_path, change, r"'features' of shape \(4,\), where another round has \(6,\)")
+
+
+def test_items_of_each_client_have_their_own_features(tmp_path: Path) -> None:
+    """Served in another order by one client, with the same features."""
+
+    def other_order(tensors: dict[str, Tensor]) -> None:
+        tensors["served"][:12] = tensors["served"][:12].flip(0)
+
+    plain = next(Recording(write_tree(tmp_path / "a", recording("votes"))).views())
+    view = next(Recording(write_tree(tmp_path / "b", with_tensors(recording("votes"), SEEN, other_order))).views())
+    assert plain.features is not None
+    assert view.features is not None
+    assert (plain.features.stride(0), view.features.stride(0)) == (0, 72)
+    assert torch.equal(view.features[0].flip(0), view.features[1])
+    assert torch.equal(view.features[1], plain.features[1])
 
 
 def test_tensors_that_nothing_describes_are_refused(tmp_path: Path) -> None:
@@ -117,6 +187,10 @@ MANIFESTS: list[tuple[str, Any, str]] = [
     ("data", {}, "data"),
     ("data", {"name": ["a"]}, "data"),
     ("config", [], "config"),
+    ("config", {"round_settings": [1]}, "round_settings"),
+    ("config", {"round_settings": {"first": {"interactions": 1}}}, "round_settings"),
+    ("config", {"round_settings": {"0": 1}}, "round_settings"),
+    ("config", {"round_settings": {"0": {"interactions": [1]}}}, "round_settings"),
     ("versions", {"torch": 2}, "versions"),
     ("commit", 5, "commit"),
     ("auxiliary", "abc", "auxiliary"),

@@ -1,10 +1,16 @@
 """Noise of a given variance, from the devices that hide and from no other."""
 
+from pathlib import Path
+
 import pytest
 import torch
+from lightning import Trainer
 
+from datamodules.synthetic_posts import SyntheticPosts
 from defenses.base import Update
 from defenses.device_noise import DeviceNoise
+from modules.nets.text import TextNetwork
+from modules.text_model import FederatedText
 from protocol.errors import InputError
 from protocol.seeding import generator_for
 from protocol.view import Release
@@ -36,6 +42,30 @@ def test_the_scale_is_public_where_all_devices_add_noise() -> None:
     assert DeviceNoise(variance=0.25).releases(("a", "b")) == (Release(noise_scale=0.5, parameters=("a", "b")),)
     assert DeviceNoise(variance=0.25, clients=[4]).releases(("a",)) == ()
     assert DeviceNoise(variance=0.0).releases(("a",)) == ()
+
+
+def test_the_anonymous_devices_are_known_once_a_training_starts() -> None:
+    noise = DeviceNoise(variance=0.25, clients="anonymous")
+    known = torch.zeros(10, dtype=torch.bool)
+    known[7] = True
+    noise.prepare(known)
+    found, named = protected(noise).deltas, protected(DeviceNoise(variance=0.25, clients=[4, 9])).deltas
+    torch.testing.assert_close(found, named, rtol=0, atol=0)
+    with pytest.raises(InputError, match="whose users have an anonymous device"):
+        noise.prepare(None)
+
+
+def test_a_training_noises_its_anonymous_devices_only(tmp_path: Path) -> None:
+    trained = {}
+    for name, defenses in {"plain": (), "noised": (DeviceNoise(variance=1.0, clients="anonymous"),)}.items():
+        source = SyntheticPosts(writers=4, posts=12, vocabulary=30, clients_per_round=1.0)
+        module = FederatedText(network=TextNetwork(vocabulary=30, embedding=4, hidden=4), defenses=defenses)
+        trainer = Trainer(max_steps=1, accelerator="cpu", logger=False, enable_checkpointing=False)
+        trainer.limit_val_batches = 0
+        trainer.fit(module, datamodule=source)
+        trained[name] = module.round_record.update.deltas["lstm.weight_hh_l0"]
+    alike = (trained["plain"] == trained["noised"]).flatten(1).all(1)
+    assert torch.equal(alike, source.client_known)
 
 
 def test_a_negative_variance_is_refused() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from lightning import Trainer
+from lightning.pytorch.cli import instantiate_module
 from torch import Tensor
 
 import defenses
@@ -29,6 +30,8 @@ from defenses.secure_sum import SecureSum
 from defenses.update_l1 import UpdateL1
 from evaluation.guardrail import Guardrail
 from modules.federated import FederatedModule, RoundRecord
+from modules.fncf import FNCF
+from modules.hyper_parameters import described
 from protocol.errors import InputError
 from protocol.view import ITEM_EMBEDDING
 from tests import toys
@@ -74,6 +77,15 @@ PAIRS = list(itertools.product(KINDS, repeat=2))
 
 def test_every_defence_of_the_package_is_tested_here() -> None:
     assert set(KINDS) == set(MADE)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_the_arguments_in_a_checkpoint_make_the_same_defence(kind: type[Defense]) -> None:
+    made = next(iter(MADE[kind].values()))()
+    arguments = described(FNCF, FNCF(num_items=2, num_clients=1, defenses=[made]).hparams)
+    again = instantiate_module(FNCF, {name: value for name, value in arguments.items() if name[0] != "_"}).defenses[0]
+    assert type(again) is kind
+    assert described(kind, vars(again)) == described(kind, vars(made))
 
 
 @functools.cache

@@ -4,8 +4,11 @@ import pytest
 import torch
 
 from defenses.base import Update
+from defenses.local_dp import LocalDP
 from defenses.secure_aggregation import SecureAggregation
+from defenses.secure_sum import SecureSum
 from protocol.errors import InputError
+from tests.modules.test_fpdgd import ranker, source
 
 
 def test_noise_of_the_others_adds_up() -> None:
@@ -31,3 +34,15 @@ def test_one_participant_or_no_noise_changes_nothing() -> None:
 def test_impossible_values_are_refused(participants: int, noise_scale: float) -> None:
     with pytest.raises(InputError, match="participants"):
         SecureAggregation(participants=participants, noise_scale=noise_scale)
+
+
+@pytest.mark.parametrize("kind", [SecureAggregation, SecureSum])
+def test_the_others_noise_is_that_of_their_local_dp(kind: type[SecureAggregation | SecureSum]) -> None:
+    private = LocalDP(clip=0.25, epsilon=100, delta=1e-8)
+    for before, expected in (([], 0.0), ([private], 3 * private.noise_scale)):
+        defense = kind(participants=10)
+        ranker(source(), defenses=[*before, defense])
+        assert defense.releases(("w",))[0].noise_scale == pytest.approx(expected)
+    given = kind(participants=10, noise_scale=0.5)
+    ranker(source(), defenses=[private, given])
+    assert given.noise_scale == 0.5

@@ -148,7 +148,7 @@ def rankers(queries: int) -> tuple[SyntheticRanking, FPDGD]:
         most_documents=10,
         queries_per_client=queries,
     )
-    options = {name: getattr(clients, name) for name in ("num_features", "num_grades", "num_clients", "grade_law")}
+    options = {name: getattr(clients, name) for name in ("num_features", "num_grades", "grade_law")}
     return clients, FPDGD(**options, local=LocalTraining(learning_rate=0.1, batch_size=1))
 
 

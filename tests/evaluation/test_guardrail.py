@@ -16,11 +16,11 @@ from datamodules.synthetic_ranking import SyntheticRanking
 from defenses.base import Update
 from defenses.local_dp import LocalDP
 from evaluation.guardrail import Guardrail
-from experiments.recorded_cell import cell_trainer
 from modules.fpdgd import FPDGD
 from protocol.errors import InputError
 from protocol.threat_model import ThreatModel
 from protocol.view import ServerView, ViewError
+from tests.toys import quiet_trainer
 
 
 class Reader(Attack):
@@ -75,6 +75,16 @@ def test_the_limit_is_where_it_is_said() -> None:
         assert bool(review(Guardrail(limit=limit, attacks=[Reader()]), deltas).sent) is sent
 
 
+def test_attacks_are_named_as_in_a_table() -> None:
+    guardrail = Guardrail(attacks={"list-posterior": {"prior": "uniform", "sweeps": 7}, "ranking/codebook": {}})
+    posterior, codebook = guardrail.attacks
+    assert isinstance(posterior, ListPosterior)
+    assert (posterior.sweeps, posterior.prior) == (7, "uniform")
+    assert isinstance(codebook, CodebookAttack)
+    with pytest.raises(InputError, match="arguments that list-posterior takes"):
+        Guardrail(attacks={"list-posterior": {"sweep": 7}})
+
+
 def test_what_cannot_guard_is_refused() -> None:
     with pytest.raises(InputError, match="an attack that fits"):
         review(Guardrail(attacks=[Misfit()]), LABELS)
@@ -91,12 +101,11 @@ def train(folder: Path, *, epsilon: float, codebook: bool, guarded: bool = True)
     module = FPDGD(
         num_features=data.num_features,
         num_grades=data.num_grades,
-        num_clients=data.num_clients,
         grade_law=data.grade_law,
         manipulation=Codebook() if codebook else None,
         defenses=[*private, *([Guardrail(attacks=attacks)] if guarded else [])],
     )
-    cell_trainer(1, folder, DeltaRecorder()).fit(module, datamodule=data)
+    quiet_trainer(1, folder, DeltaRecorder()).fit(module, datamodule=data)
     return module
 
 

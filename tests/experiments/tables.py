@@ -6,9 +6,36 @@ from typing import Any
 
 import attack
 from evaluation.scores import records, setting_of
+from experiments.cell import Cell
+from experiments.table import Choice, read_table
 from reports.papers import with_papers
 from reports.run import Run
 from tests.frames import cell, results
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+RECOMMENDER = f"""
+train: {CONFIGS / "train" / "fncf_synthetic.yaml"}
+metrics: [auc]
+set: {{data.clients_per_round: 10, data.users: 30, model.local.epochs: 2, trainer.max_steps: 1}}
+attacks: {{direction: {{}}}}
+"""
+"""A table of one cell that takes a second."""
+RANKING = f"""
+train: {CONFIGS / "train" / "fpdgd_mq2008.yaml"}
+metrics: [auc]
+set:
+  data.clients_per_round: 1.0
+  data.queries_per_client: 4
+  model.manipulation: {{class_path: Codebook}}
+  trainer.max_steps: 1
+axes:
+  data: {{synthetic-letor: {{data.queries: 40}}}}
+  epsilon:
+    inf: {{}}
+    100: {{model.defenses: [{{class_path: LocalDP, init_args: {{epsilon: $, clip: 0.25, delta: 1.0e-8}}}}]}}
+attacks: {{codebook: {{}}}}
+"""
+"""Two cells of rankings."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +57,12 @@ def reproduce(folder: Path, text: str, *options: str) -> int:
     (folder / "table.yaml").write_text(text)
     more = ["--out", str(folder / "out"), "--jobs", "1", *options]
     return attack.main(["reproduce", str(folder / "table.yaml"), *more])
+
+
+def cells_of(folder: Path, text: str, **choice: Any) -> list[Cell]:
+    """The cells of a table."""
+    (folder / "table.yaml").write_text(text)
+    return read_table(folder / "table.yaml").cells(Choice(**{"out": folder / "out", **choice}))
 
 
 def read(directory: Path) -> list[Result]:

@@ -1,7 +1,6 @@
 """A finished cell is read back only where everything that its numbers depend on is what it was."""
 
 import dataclasses
-import json
 import math
 import random
 from pathlib import Path
@@ -11,28 +10,15 @@ import pandas as pd
 import pytest
 import torch
 
-import attack
 from evaluation.runner import Evaluation
 from evaluation.scores import Line, concat, score_table, with_setting
-from experiments import read_experiment
-from experiments.base import Choice
-from experiments.cell_cache import Finished, StaleError, Stamp, read_cell, resolved, write_cell
+from experiments.cell_cache import Finished, StaleError, Stamp, read_cell, write_cell
 from protocol.errors import InputError
 from reports import provenance
 from reports.run import Run
-from tests.experiments.tables import read
+from tests.experiments.tables import RECOMMENDER, cells_of, read, reproduce
 
-CONFIGS = Path(__file__).parents[2] / "configs"
 STAMP = Stamp("table", "data", "code", "packages")
-TABLE = """
-kind: recommendation
-experiment: t
-metrics: [auc]
-data: [synthetic]
-cells: [{epsilon: inf}]
-attacks: {ATTACKS}
-small_clients: {synthetic: CLIENTS}
-"""
 
 
 def finished() -> Finished:
@@ -118,44 +104,38 @@ def test_a_stranger_s_file_is_run_again(tmp_path: Path, content: str) -> None:
         read_cell(tmp_path / "cell.json", STAMP)
 
 
-def cell_of(text: str, tmp_path: Path, **choice: Any) -> Any:
-    (tmp_path / "t.yaml").write_text(text)
-    return next(iter(read_experiment(tmp_path / "t.yaml").cells(Choice(**choice))))
-
-
-def filled(attacks: str = "direction: {}", clients: int = 10) -> str:
-    return TABLE.replace("ATTACKS", attacks).replace("CLIENTS", str(clients))
+def stamp_of(text: str, folder: Path, fingerprint: dict[str, str] | None = None, **choice: Any) -> Stamp:
+    (cell,) = cells_of(folder, text, **choice)
+    return Stamp.of(cell, fingerprint or {})
 
 
 @pytest.mark.parametrize(
-    "changed",
+    ("old", "new"),
     [
-        filled("direction: {}, chance: {}"),
-        filled(clients=12),
-        filled().replace("[auc]", "[auc, f1]"),
-        filled() + "limits: {direction: 3}\n",
-        filled() + "clip: 0.1\n",
+        ("{direction: {}}", "{direction: {}, row-norm: {}}"),
+        ("{direction: {}}", "{direction: {victims: 3}}"),
+        ("data.clients_per_round: 10", "data.clients_per_round: 12"),
+        (
+            "data.clients_per_round: 10",
+            "data.clients_per_round: 10, model.defenses: [{class_path: RowNoise, init_args: {scale: 1}}]",
+        ),
+        ("attacks:", "setting: {epsilon: inf}\nattacks:"),
+        ("attacks:", "rounds: {apart: true}\nattacks:"),
+        ("attacks:", "record: {dtype: float16}\nattacks:"),
     ],
 )
-def test_whatever_changes_in_a_table_changes_the_stamp(tmp_path: Path, changed: str) -> None:
-    assert Stamp.of(cell_of(filled(), tmp_path), {}) != Stamp.of(cell_of(changed, tmp_path), {})
+def test_whatever_changes_in_a_table_changes_the_stamp(tmp_path: Path, old: str, new: str) -> None:
+    assert stamp_of(RECOMMENDER, tmp_path) != stamp_of(RECOMMENDER.replace(old, new), tmp_path)
 
 
 def test_a_stamp_holds_what_is_asked_and_read_but_not_where_it_lies(tmp_path: Path) -> None:
-    plain = Stamp.of(cell_of(filled(), tmp_path), {"sha256": "a"})
-    assert plain == Stamp.of(cell_of(filled(), tmp_path, root="elsewhere", progress=False, seeds=3), {"sha256": "a"})
-    assert plain.changed(dataclasses.asdict(Stamp.of(cell_of(filled(), tmp_path, victims=3), {"sha256": "a"}))) == [
-        "table"
-    ]
-    assert plain.changed(dataclasses.asdict(Stamp.of(cell_of(filled(), tmp_path), {"sha256": "b"}))) == ["data"]
+    def changed(fingerprint: str = "a", **choice: Any) -> list[str]:
+        return plain.changed(dataclasses.asdict(stamp_of(RECOMMENDER, tmp_path, {"sha256": fingerprint}, **choice)))
 
-
-@pytest.mark.parametrize("path", sorted((CONFIGS / "paper").glob("*.yaml")), ids=lambda path: path.stem)
-def test_every_table_resolves_to_the_same_text_in_every_process(path: Path) -> None:
-    cell = next(iter(read_experiment(path).cells(Choice())))
-    text = json.dumps(resolved(cell))
-    assert " at 0x" not in text
-    assert "object" not in text
+    plain = stamp_of(RECOMMENDER, tmp_path, {"sha256": "a"})
+    assert changed(root="elsewhere", progress=False) == []
+    assert changed(victims=3) == changed(overrides={"model.local.epochs": 3}) == ["table"]
+    assert changed("b") == ["data"]
 
 
 def test_the_code_is_hashed_as_it_lies_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,25 +154,25 @@ def test_the_code_is_hashed_as_it_lies_on_disk(tmp_path: Path, monkeypatch: pyte
 def test_a_changed_table_is_run_again_and_the_results_say_what_was_read_back(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    table, out = tmp_path / "t.yaml", tmp_path / "out"
+    out = tmp_path / "out"
 
-    def reproduce(text: str) -> tuple[list[str], dict[tuple[str, int], float], str]:
-        table.write_text(text)
-        assert attack.main(["reproduce", str(table), "--out", str(out), "--jobs", "1"]) == 0
+    def run(attacks: str, clients: int) -> tuple[list[str], dict[tuple[str, int], float], str]:
+        text = RECOMMENDER.replace("{direction: {}}", attacks).replace("per_round: 10", f"per_round: {clients}")
+        assert reproduce(tmp_path, text) == 0
         means = {(r.attack, r.n): r.mean for r in read(out)}
         return Run.read(out / "results.json").read_back, means, capsys.readouterr().err
 
-    read_back, means, _ = reproduce(filled("chance: {}", 6))
-    assert (read_back, set(means)) == ([], {("chance", 6)})
-    _, second, said = reproduce(filled("row-norm: {}, direction: {}", 9))
+    read_back, means, _ = run("{popularity: {}}", 6)
+    assert (read_back, set(means)) == ([], {("popularity", 6)})
+    _, second, said = run("{row-norm: {}, direction: {}}", 9)
     assert second.keys() == {("row-norm", 9), ("direction", 9)}
     assert "run again, because its table changed since" in said
-    read_back, third, said = reproduce(filled("row-norm: {}, direction: {}", 9))
+    read_back, third, said = run("{row-norm: {}, direction: {}}", 9)
     (cell,) = (out / "cells").iterdir()
-    assert (read_back, third) == ([cell.name], second)
-    assert f"{cell.name}: read back" in said
-    (cell / "cell.json").write_text((cell / "cell.json").read_text().replace("direction", "directiom"))
-    read_back, fourth, said = reproduce(filled("row-norm: {}, direction: {}", 9))
+    assert (read_back, third) == ([cell.stem], second)
+    assert f"{cell.stem}: read back" in said
+    cell.write_text(cell.read_text().replace("direction", "directiom"))
+    read_back, fourth, said = run("{row-norm: {}, direction: {}}", 9)
     assert (read_back, fourth) == ([], second)
     assert "is damaged" in said
 
@@ -211,15 +191,16 @@ def test_an_attack_from_elsewhere_runs_by_its_class_path_and_its_source_is_in_th
 ) -> None:
     (tmp_path / "my_outside_attack.py").write_text(OUTSIDE)
     monkeypatch.syspath_prepend(tmp_path)
-    cell = cell_of(filled("my_outside_attack.Mine: {}"), tmp_path)
-    evaluation, _ = cell.evaluate(tmp_path)
-    assert set(evaluation.scores["attack"]) == {"mine"}
+    text = RECOMMENDER.replace("{direction: {}}", "{my_outside_attack.Mine: {}}")
+    assert reproduce(tmp_path, text) == 0
+    assert {row.attack for row in read(tmp_path / "out")} == {"mine"}
+    (cell,) = cells_of(tmp_path, text)
     before = Stamp.of(cell, {})
     (tmp_path / "my_outside_attack.py").write_text(OUTSIDE + "# changed\n")
     assert before.changed(dataclasses.asdict(Stamp.of(cell, {}))) == ["code"]
 
 
-@pytest.mark.parametrize("name", ["directoin", "pac", "my_package.NoAttack", "recommendation/nothing"])
+@pytest.mark.parametrize("name", ["directoin", "my_package.NoAttack", "recommendation/nothing"])
 def test_an_attack_that_is_not_there_is_one_message(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError, match=name.rpartition("/")[2].rpartition(".")[0] or name):
-        cell_of(filled(f"{name}: {{}}"), tmp_path)
+        cells_of(tmp_path, RECOMMENDER.replace("direction", name))

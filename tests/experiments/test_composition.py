@@ -10,41 +10,45 @@ import torch
 import attack
 import train
 from attacks.composition.baselines import UniformCorrected
-from experiments import read_experiment
-from experiments.base import Choice
-from experiments.global_model import RECORDED
-from experiments.global_model import UNRECORDED as UNRECORDED_MODEL
+from experiments.after.accuracy import RECORDED
+from experiments.after.accuracy import UNRECORDED as UNRECORDED_MODEL
+from experiments.table import Choice, read_table
 from modules.local_hyperparameters import LocalTraining
 from tests.attacks.composition.test_attacks import estimate
 from tests.composition_toys import views
 from tests.experiments import tables
 from tests.experiments.tables import paper_value, read
 
-TABLE = """
-kind: composition
-experiment: small
+TABLE = f"""
+train: {tables.CONFIGS / "train" / "decaf_digits.yaml"}
 metrics: [l1, linf, null_false_positive, coverage, accuracy]
-clients: {{digits: {{examples: {examples}, auxiliary: 8, network: {{hidden: 16, channels: 4}}}}}}
-rounds: 2
-together: {together}
-local: {{learning_rate: 0.1, batch_size: 24}}
-variants: [{{name: paper-level}}, {{name: noisy, epsilon: 500, arguments: {{decaf: {{calibrator: false}}}}}}]
-attacks: {{decaf-match: {{shared: 10, local: 3, passes: 1, probes: 4, rounds: {rounds}}}, decaf: {{}},
-  uniform-present: {{}}, random-guess: {{}}}}
+set: {{model.local.batch_size: 24, data.auxiliary_per_class: 8, model.network: {{hidden: 16, channels: 4}}}}
+axes:
+  data: {{digits: {{data.split.examples_per_client: 72}}}}
+  variant:
+    paper-level: {{}}
+    noisy:
+      setting: {{epsilon: 500}}
+      model.defenses: [{{class_path: LocalDP, init_args: {{clip: 1.0, epsilon: 500, delta: 1.0e-5}}}}]
+      attacks: {{decaf: {{calibrator: false}}}}
+attacks:
+  decaf-match: {{shared: 10, local: 3, passes: 1, probes: 4}}
+  decaf: {{}}
+  uniform-present: {{}}
+  random-guess: {{}}
+rounds: {{apart: true}}
+after: [accuracy]
 """
-
-
-UNRECORDED = TABLE.replace("accuracy]", "accuracy, round_seconds]").replace("rounds: 2", "rounds: 2\nunrecorded: true")
-
-
-def reproduce(folder: Path, examples: int = 72, together: bool = False) -> int:
-    rounds = "all" if together else "last"
-    text = TABLE.format(examples=examples, together=str(together).lower(), rounds=rounds)
-    return tables.reproduce(folder, text)
+TOGETHER = TABLE.replace("rounds: {apart: true}", "rounds: {which: [1], apart: true, history: true}").replace(
+    "probes: 4", "probes: 4, rounds: all"
+)
+UNRECORDED = TABLE.replace("accuracy]\nset", "accuracy, round_seconds]\nset").replace(
+    "after: [accuracy]", "after: [{accuracy: {unrecorded: true}}]"
+)
 
 
 def test_a_table_leaves_distances_compositions_and_a_figure_of_every_client(tmp_path: Path) -> None:
-    assert reproduce(tmp_path) == 0
+    assert tables.reproduce(tmp_path, TABLE) == 0
     results = read(tmp_path / "out")
     found = {(r.attack, r.metric, r.setting["variant"], r.setting["round"]): r for r in results}
     for number in (1, 2):
@@ -65,19 +69,18 @@ def test_a_table_leaves_distances_compositions_and_a_figure_of_every_client(tmp_
     assert "what share of its examples each class" in page
     assert "True (bars) and inferred class shares of every client" in page
     again = (tmp_path / "out" / "results.json").read_text()
-    assert reproduce(tmp_path) == 0  # cells are read back
+    assert tables.reproduce(tmp_path, TABLE) == 0  # cells are read back
     assert json.loads((tmp_path / "out" / "results.json").read_text())["results"] == json.loads(again)["results"]
 
 
 def test_rounds_together_are_the_last_with_all_before(tmp_path: Path) -> None:
-    assert reproduce(tmp_path, together=True) == 0
+    assert tables.reproduce(tmp_path, TOGETHER) == 0
     rounds = {r.setting["round"] for r in read(tmp_path / "out")}
     assert rounds == {2}
 
 
 def test_recording_and_attacking_leave_the_global_model_as_it_would_be(tmp_path: Path) -> None:
-    text = UNRECORDED.format(examples=72, together="false", rounds="last")
-    assert tables.reproduce(tmp_path, text) == 0
+    assert tables.reproduce(tmp_path, UNRECORDED) == 0
     results = read(tmp_path / "out")
     found = {(r.attack, r.metric, r.setting["variant"], r.setting["round"]): r for r in results}
     for variant in ("paper-level", "noisy"):
@@ -89,7 +92,7 @@ def test_recording_and_attacking_leave_the_global_model_as_it_would_be(tmp_path:
 
 
 def test_more_images_than_there_are_is_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert reproduce(tmp_path, examples=1200) == 2
+    assert tables.reproduce(tmp_path, TABLE.replace("examples_per_client: 72", "examples_per_client: 1200")) == 2
     assert "expected" in capsys.readouterr().err
 
 
@@ -97,19 +100,19 @@ def test_more_images_than_there_are_is_one_message(tmp_path: Path, capsys: pytes
     ("old", "new", "message"),
     [
         ("digits:", "CIFAR-100:", "CIFAR-100"),
-        ("decaf: {{calibrator", "nonsense: {{calibrator", "nonsense"),
-        ("rounds: 2", "rounds: 2\nattacked: [3]", "from 1 to 2"),
-        ("epsilon: 500", "only: [MNIST]", "MNIST"),
+        ("decaf: {calibrator", "nonsense: {calibrator", "nonsense"),
+        ("rounds: {apart", "rounds: {asunder", "asunder"),
+        ("setting: {epsilon: 500}", "where: {date: [MNIST]}", "date"),
         ("hidden: 16", "hidden: 0", "hidden"),
-        ("examples: {examples}", "examples: 1", "examples_per_client"),
+        ("examples_per_client: 72", "examples_per_client: 1", "examples_per_client"),
+        ("after: [accuracy]", "after: [accuracies]", "Did you mean accuracy?"),
     ],
 )
 def test_a_wrong_table_is_refused(
     tmp_path: Path, old: str, new: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert old in TABLE
-    text = TABLE.replace(old, new).format(examples=72, together="false", rounds="last")
-    assert tables.reproduce(tmp_path, text) == 2
+    assert tables.reproduce(tmp_path, TABLE.replace(old, new)) == 2
     assert message in capsys.readouterr().err
 
 
@@ -127,7 +130,7 @@ def test_the_papers_means_stand_beside_its_own_tables_only() -> None:
 
 
 def test_cells_of_a_variant_are_confined_to_its_data() -> None:
-    table = read_experiment(Path(__file__).parents[2] / "configs" / "paper" / "decaf_tables3to7.yaml")
+    table = read_table(tables.CONFIGS / "paper" / "decaf_tables3to7.yaml")
     data = [cell.data for cell in table.cells(Choice(seeds=3)) if cell.setting["variant"] == "adadelta"]
     assert data == ["MNIST"] * 3 + ["cifar10"] * 3
 

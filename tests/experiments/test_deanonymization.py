@@ -7,40 +7,45 @@ import pytest
 
 import attack
 import train
-from datamodules.owned import OwnedDataModule
 from evaluation.gate import FAILED
-from experiments import read_experiment
-from experiments.base import Choice
-from experiments.recorded_cell import RecordedCell
-from tests.experiments.tables import Result, paper_value, read
+from experiments.table import Choice, read_table
+from tests.experiments.tables import CONFIGS, Result, paper_value, read
 from tests.experiments.tables import reproduce as run_table
 
-TABLE = """
-kind: deanonymization
-experiment: small
+TABLE = f"""
+train: {CONFIGS / "train" / "deanon_synthetic.yaml"}
 metrics: [times-chance, ap, utility, top5, top1]
-sources:
-  synthetic-posts:
-    rounds: 8
-    layers: [lstm]
-    clients_per_round: 0.5
-    network: {vocabulary: 40, embedding: 6, hidden: 8}
-    data: {writers: 10, posts: 40, vocabulary: 40, length: 8}
-local: {learning_rate: 0.3, batch_size: 8}
-variants:
-  - {setting: {prior: random, mitigation: none, amount: 0}, central: 1}
-  - {setting: {prior: random, mitigation: noise, amount: 1}, mitigation: {kind: noise, amount: 1}}
-  - {setting: {prior: random, mitigation: mm-aug, amount: 2}, mitigation: {kind: mm-aug, amount: 2, modes: 5}}
-looks:
-  - {}
-  - {setting: {known_messages: 1}, known_messages: 1, attacks: [reid-svm]}
-  - {setting: {layer: output}, layers: [output], attacks: [reid-svm]}
+set:
+  data: {{class_path: SyntheticPosts, init_args: {{writers: 10, posts: 40, vocabulary: 40, length: 8}}}}
+  data.clients_per_round: 0.5
+  model.network: {{vocabulary: 40, embedding: 6, hidden: 8}}
+  model.local.batch_size: 8
+  trainer.max_steps: 8
+setting: {{prior: random}}
+axes:
+  data: {{synthetic-posts: {{}}}}
+  mitigation:
+    none: {{after: [{{quality: {{central: 1}}}}]}}
+    noise:
+      model.defenses: [{{class_path: DeviceNoise, init_args: {{variance: 1.0, clients: anonymous}}}}]
+      after: [quality]
+    mm-aug: {{data.mitigation: {{kind: mm-aug, amount: 2.0, modes: 5}}, after: [quality]}}
+  amount:
+    0: {{where: {{mitigation: [none]}}}}
+    1: {{where: {{mitigation: [noise]}}}}
+    2: {{where: {{mitigation: [mm-aug]}}}}
 attacks:
-  reid-svm: {}
-  centred-svm: {}
-  matching-fingerprint: {rounds: 1, parts: 2}
-  chance: {}
+  reid-svm: {{}}
+  centred-svm: {{}}
+  matching-fingerprint: {{rounds: 1, parts: 2}}
+  re-identification/chance: {{}}
+arguments: {{layers: [lstm]}}
+record: {{parameters: ["lstm.*", "output.*"]}}
+also:
+  - axes: {{known_messages: {{1: {{messages: {{known_messages: 1}}, attacks: [reid-svm]}}}}}}
+  - axes: {{layer: {{output: {{arguments: {{layers: [output]}}, attacks: [reid-svm]}}}}}}
 """
+PLAIN = TABLE[: TABLE.index("  mitigation:")] + TABLE[TABLE.index("attacks:\n") : TABLE.index("also:")]
 
 
 def reproduce(folder: Path, text: str = TABLE) -> int:
@@ -76,13 +81,11 @@ def test_a_table_leaves_names_utilities_and_a_curve(tmp_path: Path) -> None:
 
 
 def test_the_open_world_has_strangers(tmp_path: Path) -> None:
-    world = "devices: {world: {seen_fraction: 0.5, holdout_fraction: 0.3}}"
-    text = TABLE.replace("{prior: random, mitigation: none, amount: 0}, central: 1", f"{{prior: random}}, {world}")
-    text = text[: text.index("  - {setting: {prior: random, mitigation: noise")] + text[text.index("looks:") :]
-    text = text.replace("attacks: [reid-svm]}", "attacks: [matching-fingerprint], pairs: anonymous}", 1)
+    world = "data.devices: {world: {seen_fraction: 0.5, holdout_fraction: 0.3}}"
+    text = PLAIN.replace("synthetic-posts: {}", f"synthetic-posts: {{{world}}}") + "messages: {pairs: anonymous}\n"
     assert reproduce(tmp_path, text) == 0
     results = read(tmp_path / "out")
-    naming = next(r for r in results if r.attack == "reid-svm" and r.metric == "ap" and "layer" not in r.setting)
+    naming = next(r for r in results if r.attack == "reid-svm" and r.metric == "ap")
     # Seven users take part; the four of whom something is known, and one class of all strangers.
     assert naming.n == 5
 
@@ -92,23 +95,24 @@ def test_the_open_world_has_strangers(tmp_path: Path) -> None:
     [
         ("synthetic-posts:", "synthetic-words:", "synthetic-words"),
         ("reid-svm: {}", "reid-nothing: {}", "reid-nothing"),
-        ("rounds: 8", "rounds: 0", "rounds"),
+        ("max_steps: 8", "max_steps: 0", "a recording with a manifest.json"),
         ("writers: 10", "readers: 10", "readers"),
         ("kind: mm-aug", "kind: hide", "hide"),
         ("layers: [output]", "layers: [input]", "patterns|recording of"),
-        ("known_messages: 1, attacks", "known_messages: 0, attacks", "known_messages"),
-        ("known_messages: 1, attacks", "known_rounds: [50, 60], attacks", "rounds in"),
+        ("known_messages: 1}, attacks", "known_messages: 0}, attacks", "known_messages"),
+        ("known_messages: 1}, attacks", "known_rounds: [50, 60]}, attacks", "rounds in"),
         ("vocabulary: 40, length", "vocabulary: 3, length", "6 token numbers"),
-        ("kind: noise, amount: 1", "kind: noise, amount: -1", "variance"),
+        ("variance: 1.0", "variance: -1.0", "variance"),
         ("modes: 5", "modes: 100000", "modes"),
         ("attacks: [reid-svm]", "attacks: [raifle]", "raifle"),
+        ("quality: {central: 1}", "quality: {centre: 1}", "centre"),
     ],
 )
 def test_a_wrong_table_is_refused(
     tmp_path: Path, old: str, new: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert old in TABLE
-    text = TABLE.replace(old, new, 1).replace("rounds: 8", "rounds: 2")
+    text = TABLE.replace(old, new, 1).replace("max_steps: 8", "max_steps: 2")
     status = reproduce(tmp_path, text)
     told = capsys.readouterr()
     if status == 0:  # a layer that is not there leaves its attacks out, and the report says so
@@ -136,41 +140,31 @@ def test_the_papers_numbers_stand_beside_its_own_settings_only() -> None:
     assert paper_value("reid-mlp", "ap", {"data": "sent140", "prior": "random"}) is None
 
 
-def test_noise_leaves_the_data_and_mixing_leaves_what_is_sent(tmp_path: Path) -> None:
-    (tmp_path / "table.yaml").write_text(TABLE)
-    for cell in read_experiment(tmp_path / "table.yaml").cells(Choice()):
-        assert isinstance(cell, RecordedCell)
-        module, source = cell.build()
-        assert isinstance(source, OwnedDataModule)
-        kind = cell.setting["mitigation"]
-        assert (source.mitigation is not None) == (kind not in ("none", "noise"))
-        assert bool(module.defenses) == (kind == "noise")
-
-
 def test_every_seed_is_another_training_and_its_own_cell() -> None:
-    table = read_experiment(Path(__file__).parents[2] / "configs" / "paper" / "deanon_table3.yaml")
-    keys = [cell.key for cell in table.cells(Choice(seeds=3, data="blog"))]
-    assert len(set(keys)) == len(keys) == 9
+    table = read_table(CONFIGS / "paper" / "deanon_table3.yaml")
+    cells = table.cells(Choice(seeds=3, data="blog"))
+    assert len({cell.key for cell in cells}) == len({cell.folder for cell in cells}) == len(cells) == 9
 
 
-def analysed(folder: Path, analyses: str, devices: str = "", layers: str = "output.weight, lstm") -> list[Result]:
-    text = TABLE[: TABLE.index("  - {setting: {prior: random, mitigation: noise")] + TABLE[TABLE.index("attacks:\n") :]
-    text = text.replace("mitigation: none, amount: 0}, central: 1", f"}}{devices}").replace("random, }", "random}")
+def test_looks_at_messages_share_a_training() -> None:
+    cells = read_table(CONFIGS / "paper" / "deanon_figure8.yaml").cells(Choice())
+    assert len({cell.key for cell in cells}) == len(cells) == 16
+    assert len({cell.folder for cell in cells}) == 1
+
+
+def analysed(folder: Path, metrics: str, after: str, devices: str = "", attacks: str | None = None) -> list[Result]:
     # Every device of a profile is to take part at least once.
-    text = (
-        text.replace("clients_per_round: 0.5", "clients_per_round: 0.9")
-        .replace("looks:", "")
-        .replace("layers: [lstm]", f"layers: [{layers}]")
-    )
-    text = text.replace("variants:", f"analyses: [{analyses}]\nvariants:").replace("matching-fingerprint", "reid-knn")
-    metrics = "ap, bias-correlation, bias-correlation-others, fit-rank, times-chance"
-    text = text.replace("rounds: 1, parts: 2", "").replace("times-chance, ap, utility, top5, top1", metrics)
+    text = PLAIN.replace("clients_per_round: 0.5", "clients_per_round: 0.9") + f"after: [{after}]\n"
+    text = text.replace("metrics: [times-chance, ap, utility, top5, top1]", f"metrics: [{metrics}]")
+    text = text.replace("synthetic-posts: {}", f"synthetic-posts: {{{devices}}}")
+    if attacks is not None:
+        text = text[: text.index("attacks:\n")] + f"attacks: {attacks}\n" + text[text.index("arguments:") :]
     assert reproduce(folder, text) == 0
     return read(folder / "out")
 
 
 def test_raw_sets_biases_and_maps_stand_beside(tmp_path: Path) -> None:
-    results = analysed(tmp_path, "raw-data, user-bias, maps")
+    results = analysed(tmp_path, "ap, bias-correlation, bias-correlation-others", "raw-data, user-bias, maps")
     found = {(r.attack, r.metric, r.setting.get("examples_in_a_set")): r.mean for r in results}
     assert found["raw-examples", "ap", 1] < found["raw-examples", "ap", 16]
     assert found["raw-examples", "ap", 16] > 0.9
@@ -184,12 +178,12 @@ def test_raw_sets_biases_and_maps_stand_beside(tmp_path: Path) -> None:
 
 def test_devices_are_singled_out_by_a_profile(tmp_path: Path) -> None:
     profiles = ", ".join(f'{{name: word{n}, terms: ["{n}"]}}' for n in (5, 9, 12))
-    devices = f", devices: {{prior: profile, profiles: [{profiles}]}}"
-    results = analysed(tmp_path, "profiles", devices, layers="output")
+    devices = f"data.devices: {{prior: profile, profiles: [{profiles}]}}"
+    after = "{profiles: {attacks: {centred-svm: {layers: [output]}}}}"
+    results = analysed(tmp_path, "fit-rank", after, devices, "{}")
     ranks = [r.mean for r in results if r.attack == "centred-svm" and r.metric == "fit-rank"]
     assert len(ranks) == 3
     assert sum(ranks) / 3 > 0.6
-    assert not [r for r in results if r.metric == "ap"]
 
 
 def test_generated_writers_are_trained_recorded_and_audited(tmp_path: Path) -> None:

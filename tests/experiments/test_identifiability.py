@@ -1,4 +1,4 @@
-"""The experiments on PAC identifiability, small and on generated users."""
+"""Tables on PAC identifiability, small and on generated users: the steps after the attacks, and what they refuse."""
 
 from pathlib import Path
 from typing import Any
@@ -7,29 +7,38 @@ import pytest
 import torch
 import yaml
 
-from experiments import read_experiment
-from experiments.federated_mf import Federation, held_out_hits
+from experiments.after import STEPS, after_steps
+from modules.held_out_ranking import held_out_hits
 from modules.recommendation import USER_EMBEDDING
 from protocol.errors import InputError
-from tests.experiments.tables import Result, read, reproduce
+from tests.experiments.tables import CONFIGS, Result, read, reproduce
+from tests.probing_toys import clients, learner
 
 SMALL: dict[str, Any] = {
-    "kind": "identifiability",
-    "experiment": "t",
-    "metrics": ["success", "error", "label-error", "bound", "hr@10", "cosine-after", "detected", "false-alarm"],
-    "theorem": 1,
-    "labels": {"synthetic": [0.3]},
-    "interactions": [1, 20],
-    "multiples": [1],
-    "users": 20,
-    "rounds_per_training": 6,
-    "federation": {"clients": 30, "dim": 6, "updates": 3},
-    "attacks": {"pac": {}, "pac-spectral": {}, "chance": {}},
+    "train": str(CONFIGS / "train" / "pac_probing_movielens.yaml"),
+    "metrics": ["success", "error", "label-error", "bound", "hr@10", "cosine-after", "preference-rate"],
+    "set": {
+        "data.clients_per_round": 30,
+        "data.likes": 0.3,
+        "model.dim": 6,
+        "model.local.updates": 3,
+        "model.server.learning_rate": 30,
+        "model.probing": {"after": 6, "interactions": [1, 20], "of_bound": [1]},
+        "data.called": {"after": 6, "clients": 20},
+    },
+    "axes": {"data": {"synthetic": {"data.users": 60, "data.items": 400, "data.mean_interactions": 40}}},
+    "record": {"every_n_rounds": 0},
+    "attacks": {"pac": {}, "pac-spectral": {}, "identifiability/chance": {}},
+    "after": ["theorem", "clients"],
 }
+NOISY = [{"class_path": "RowNoise", "init_args": {"scale": 0.01}}]
 
 
-def run(tmp_path: Path, **changes: Any) -> list[Result]:
-    assert reproduce(tmp_path, yaml.safe_dump({**SMALL, **changes})) == 0
+def run(tmp_path: Path, *, attacked: list[int] | None = None, **changes: Any) -> list[Result]:
+    content = {**SMALL, **changes, "set": {**SMALL["set"], **changes.get("set", {})}}
+    if attacked is not None:
+        content["rounds"] = {"which": attacked}
+    assert reproduce(tmp_path, yaml.safe_dump(content)) == 0
     return read(tmp_path / "out")
 
 
@@ -47,64 +56,99 @@ def test_theorem_1_holds_and_the_client_loses_nothing(tmp_path: Path) -> None:
     assert value(results, "pac-spectral", "success", interactions=20) == 1
     assert abs(value(results, "chance", "error", interactions=20) - 0.5) < 0.15
     assert value(results, "client", "cosine-after") == pytest.approx(1)
+    assert value(results, "client", "preference-rate") == pytest.approx(0.3, abs=0.02)
+    assert value(results, "theorem-1", "bound") > 1
     assert value(results, "client", "hr@10", when="after restoring") == value(
         results, "client", "hr@10", when="before the attack"
     )
-    assert value(results, "probe-check", "detected") == 1
     # Proposition 1: the estimate errs on the labels as the client's own vector does, since it errs nowhere else.
     assert value(results, "pac-spectral", "label-error", interactions=20) == pytest.approx(
         value(results, "own-vector", "label-error", interactions=20)
     )
-    page = (tmp_path / "out/report.html").read_text()
-    assert "success against interactions" in page
+    assert "success against interactions" in (tmp_path / "out/report.html").read_text()
 
 
-def test_other_probes_move_the_client(tmp_path: Path) -> None:
-    changes = {"theorem": 2, "tolerance": 0.2, "noises": [0.01], "probes": ["shuffled"], "multiples": []}
-    results = run(tmp_path, **changes)
+def test_other_probes_move_the_client_and_are_noticed_or_not(tmp_path: Path) -> None:
+    probing = {"after": 6, "interactions": [1, 20], "theorem": 2, "tolerance": 0.2, "probe": "shuffled"}
+    results = run(
+        tmp_path,
+        attacked=[6, 7],
+        set={"model.probing": probing, "model.defenses": NOISY},
+        metrics=["error", "cosine-after", "detected", "false-alarm"],
+        record={"every_n_rounds": 2},
+        after=["clients", {"probe-check": {"draws": 7}}],
+    )
     assert value(results, "client", "cosine-after") < 0.999
     assert value(results, "pac-spectral", "error", interactions=20) < 0.3
+    assert value(results, "probe-check", "detected") == 1
+    assert value(results, "probe-check", "false-alarm") < 1
+    assert {r.n for r in results if r.metric == "detected"} == {7}
+    assert {r.n for r in results if r.metric == "false-alarm"} == {3}
+
+
+def test_campaigns_are_averaged_before_people_are_counted(tmp_path: Path) -> None:
+    probing = {"after": 6, "interactions": [1], "theorem": 1, "campaigns": 3}
+    results = run(tmp_path, set={"model.probing": probing}, metrics=["error"], after=[])
+    assert {r.n for r in results} == {20}
 
 
 def test_a_passive_server_learns_from_honest_rounds(tmp_path: Path) -> None:
-    kept = ("experiment", "labels", "users", "federation", "attacks", "rounds_per_training")
-    config = {key: SMALL[key] for key in kept} | {
-        "kind": "identifiability-passive",
-        "metrics": ["error"],
-        "rounds": [1, 2],
-    }
-    assert reproduce(tmp_path, yaml.safe_dump(config)) == 0
-    results = read(tmp_path / "out")
+    results = run(
+        tmp_path,
+        set={"model.probing": None, "data.called": None, "trainer.max_steps": 6},
+        metrics=["error"],
+        record={"sums_at": [1, 2, 6], "clients": 20},
+        after=["reached"],
+    )
     assert value(results, "pac-spectral", "error", rounds=2) < 0.3
     assert abs(value(results, "chance", "error", rounds=2) - 0.5) < 0.15
+    assert {r.setting["rounds"] for r in results} == {1, 2}  # six rounds are reached by few
     assert "passive server" in (tmp_path / "out/report.html").read_text()
 
 
 def test_the_hits_are_those_of_the_modules_own_metric() -> None:
-    federation = Federation(clients=30, dim=6)
-    source = federation.source("synthetic", 0.3, root=None, seed=0)
-    module = federation.module(source, noise=0.0, seed=0)
-    for batch in source.val_dataloader():
+    data = clients(evaluation_negatives=20)
+    module = learner(data)
+    for batch in data.val_dataloader():
         module.update_metrics(batch)
-    hits = held_out_hits(source, module.item_embedding.weight.detach(), module.private[USER_EMBEDDING])
+    users = module.private[USER_EMBEDDING]
+    hits = held_out_hits(data.val_dataloader(), module.item_embedding.weight.detach(), users)
     assert float(hits.nanmean()) == pytest.approx(float(module.hit_rate.compute()))
     nothing = torch.zeros_like(module.item_embedding.weight)
-    assert float(held_out_hits(source, nothing, module.private[USER_EMBEDDING]).nanmean()) == 0
+    assert float(held_out_hits(data.val_dataloader(), nothing, users).nanmean()) == 0
+
+
+@pytest.mark.parametrize("step", ["theorem", "clients", "probe-check"])
+def test_steps_on_probes_need_a_server_that_probes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], step: str
+) -> None:
+    honest = {"model.probing": None, "data.called": None, "trainer.max_steps": 2}
+    changes = {"set": {**SMALL["set"], **honest}, "record": {}, "attacks": {}, "after": [step], "metrics": ["error"]}
+    assert reproduce(tmp_path, yaml.safe_dump({**SMALL, **changes})) == 2
+    assert "model.probing" in capsys.readouterr().err
+
+
+def test_options_of_steps_are_checked() -> None:
+    for options in ({"probe-check": {"draws": 0}}, {"reached": {"share": 2}}):
+        with pytest.raises(InputError, match="options of the step"):
+            after_steps([options])
+    assert {"theorem", "clients", "probe-check", "reached"} <= set(STEPS)
 
 
 @pytest.mark.parametrize(
     ("changes", "found"),
     [
-        ({"labels": {"synthetic": [0.5]}}, "Assumption 1"),
-        ({"labels": {"steam-200k": ["liked"]}}, "liked"),
-        ({"losses": ["perceptron"]}, "Assumption 2"),
-        ({"noises": [0.1]}, "theorem 1"),
-        ({"theorem": 3}, "theorem 3, protocol batches"),
-        ({"probes": ["ones"]}, "ones"),
-        ({"labels": {"nowhere": [0.3]}}, "nowhere"),
+        ({"data.likes": 0.5}, "Assumption 1"),
+        ({"model.loss": "perceptron"}, "Assumption 2"),
+        ({"model.defenses": NOISY}, "theorem 1"),
+        ({"model.probing": {"theorem": 3}}, "theorem 3"),
+        ({"model.probing": {"probe": "ones"}}, "ones"),
+        ({"data.called": {"after": 7}}, "data.called.after of 6"),
     ],
 )
-def test_what_no_theorem_allows_is_refused(tmp_path: Path, changes: dict[str, Any], found: str) -> None:
-    (tmp_path / "t.yaml").write_text(yaml.safe_dump({**SMALL, **changes}))
-    with pytest.raises(InputError, match=found):
-        read_experiment(tmp_path / "t.yaml")
+def test_what_no_theorem_allows_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, Any], found: str
+) -> None:
+    merged = {key: {**SMALL["set"].get(key, {}), **own} for key, own in changes.items() if isinstance(own, dict)}
+    assert reproduce(tmp_path, yaml.safe_dump({**SMALL, "set": {**SMALL["set"], **changes, **merged}})) == 2
+    assert found in capsys.readouterr().err

@@ -203,11 +203,12 @@ class Table(Subject):
     def start(self, out: Path) -> int:
         """Fills the table."""
         path = self.folder / "table.yaml"
+        noise = {"class_path": "RowNoise", "init_args": {"scale": "$"}}
         content = {
-            **{"kind": "recommendation", "experiment": "kills", "metrics": ["auc"], "data": ["synthetic"]},
-            "cells": [{"epsilon": "inf"}, {"epsilon": 100}, {"epsilon": 1}],
-            "attacks": {"direction": {}, "row-norm": {}, "chance": {}},
-            "small_clients": {"synthetic": 20},
+            **{"train": str(Path("configs/train/fncf_synthetic.yaml").resolve()), "metrics": ["auc"]},
+            "set": {"data.clients_per_round": 20, "trainer.max_steps": 1},
+            "axes": {"noise": {0: {}, "1, 2": {"model.defenses": [noise]}}},
+            "attacks": {"direction": {}, "row-norm": {}, "interactions/chance": {}},
         }
         path.write_text(yaml.safe_dump(content), encoding="utf-8")
         return attack.main(["reproduce", str(path), "--jobs", str(self.jobs), "--out", str(out)])
@@ -219,7 +220,7 @@ class Table(Subject):
 
     def after_kill(self, out: Path) -> list[str]:
         """Journalled files of the cells that are damaged."""
-        return [line for folder in out.glob("cells/*/deltas") for line in damaged(folder)]
+        return [line for folder in out.glob("trainings/*/deltas") for line in damaged(folder)]
 
 
 class TableOfTwoJobs(Table):

@@ -13,13 +13,17 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from callbacks.delta_recorder import DeltaRecorder
+from datamodules.base import FederatedDataModule
+from datamodules.drawn_features import SyntheticFeatures
 from datamodules.recording_format import AUXILIARY, MANIFEST
 from datamodules.synthetic_posts import SyntheticPosts
 from experiments.conversion import convert_dump
+from modules.federated import FederatedModule
+from modules.image_ranker import ImageRanker
 from modules.local_hyperparameters import LocalTraining
 from modules.nets.text import TextNetwork
 from modules.text_model import FederatedText
-from tests import toys
+from tests import probing_toys, toys
 from tests.foreign_toys import write_dump
 
 Files = dict[str, bytes]
@@ -48,29 +52,68 @@ def _texts() -> Files:
         network=TextNetwork(vocabulary=40, embedding=4, hidden=4), local=LocalTraining(learning_rate=0.3)
     )
     with tempfile.TemporaryDirectory() as folder:
-        trainer = Trainer(
-            max_steps=2,
-            accelerator="cpu",
-            devices=1,
-            logger=False,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            limit_val_batches=0,
-            use_distributed_sampler=False,
-            default_root_dir=folder,
-            callbacks=[DeltaRecorder()],
-        )
-        trainer.fit(module, datamodule=data)
+        _fit(module, data, folder)
         return read_tree(Path(folder) / "deltas")
 
 
-_MADE: dict[str, Callable[[], Files]] = {"clicks": _clicks, "classes": _classes, "texts": _texts}
+@functools.cache
+def _calls() -> Files:
+    """A recommender's whose server probes, which knows how its clients lean."""
+    data = probing_toys.clients()
+    with tempfile.TemporaryDirectory() as folder:
+        probing_toys.train(Path(folder), probing_toys.learner(data), data)
+        return read_tree(Path(folder) / "deltas")
+
+
+@functools.cache
+def _sums() -> Files:
+    """Sums of a recommender's clients' messages."""
+    data = probing_toys.clients(called=None)
+    recorder = DeltaRecorder(sums_at=[1, 2])
+    with tempfile.TemporaryDirectory() as folder:
+        module = probing_toys.learner(data, probing=None)
+        probing_toys.train(Path(folder), module, data, callbacks=[recorder], rounds=4)
+        return read_tree(Path(folder) / "deltas")
+
+
+class _FewFeatures(SyntheticFeatures):
+    num_features = 6
+
+
+@functools.cache
+def _votes() -> Files:
+    """Clients with a model each, who were all served the same items."""
+    with tempfile.TemporaryDirectory() as folder:
+        _fit(ImageRanker(num_features=6, ratio=2, hidden=2), _FewFeatures(users=8, item_sets=2), folder)
+        return read_tree(Path(folder) / "deltas")
+
+
+def _fit(module: FederatedModule, data: FederatedDataModule, folder: str) -> None:
+    trainer = Trainer(
+        max_steps=2,
+        accelerator="cpu",
+        devices=1,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        limit_val_batches=0,
+        use_distributed_sampler=False,
+        default_root_dir=folder,
+        callbacks=[DeltaRecorder()],
+    )
+    trainer.fit(module, datamodule=data)
+
+
+_MADE: dict[str, Callable[[], Files]] = {
+    **{"clicks": _clicks, "classes": _classes, "texts": _texts},
+    **{"calls": _calls, "sums": _sums, "votes": _votes},
+}
 RECORDINGS = tuple(_MADE)
 
 
 def recording(name: str) -> Files:
-    """One of `RECORDINGS`: a recommender's, a converted classifier's, or one of texts with known devices."""
+    """One of `RECORDINGS`: a recommender's, a converted classifier's, one of texts with known devices, and so on."""
     return dict(_MADE[name]())
 
 

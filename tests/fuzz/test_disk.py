@@ -87,10 +87,11 @@ def test_a_second_writer_is_refused_in_one_line(name: str, tmp_path: Path, recor
     out = tmp_path / "out"
     status, output = in_process(lambda: start(out), tmp_path / "log", SECONDS)
     assert status == 0, output[-2000:]
-    held = {"fit": out / "deltas", "convert": out, "reproduce": next(iter(out.glob("cells/*")), out)}[name]
+    held = {"fit": out / "deltas", "convert": out, "reproduce": next(iter(out.glob("trainings/*")), out)}[name]
     before = {p: p.read_bytes() for p in out.rglob("*") if p.is_file()}
     shutil.rmtree(out / "checkpoints", ignore_errors=True)
-    for done in (*out.glob("cells/*/cell.json"), *(out.glob("manifest.json") if name == "convert" else ())):
+    marks = ("cells/*.json", "trainings/*/training.json", *(("manifest.json",) if name == "convert" else ()))
+    for done in (path for mark in marks for path in out.glob(mark)):
         done.unlink()
     with only_writer(held):
         status, output = in_process(lambda: start(out), tmp_path / "log", SECONDS)

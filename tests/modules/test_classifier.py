@@ -11,7 +11,6 @@ from datamodules.client_split import ClientSplit
 from datamodules.cohort import Cohort
 from datamodules.deltas import Recording
 from datamodules.digits import Digits
-from experiments.recorded_cell import cell_trainer
 from modules.batches import DRAWS, client_draws, step_draws
 from modules.classification import ClassificationTask
 from modules.classifier import FederatedClassifier
@@ -24,6 +23,7 @@ from modules.registry import learner_from
 from protocol.errors import InputError
 from protocol.seeding import generator_for
 from tests.composition_toys import SHAPE, learner, source, views
+from tests.toys import quiet_trainer
 
 
 def cohort(sizes: tuple[int, ...] = (7, 4), shape: tuple[int, int, int] = SHAPE) -> Cohort:
@@ -175,7 +175,7 @@ def test_a_recording_holds_counts_as_truth_and_the_servers_own_images(tmp_path: 
     local = LocalTraining(optimizer="adadelta", learning_rate=1.0, eps=1e-6, batch_size=8)
     module = FederatedClassifier(num_classes=10, image_shape=(1, 8, 8), network=Network(hidden=8), local=local)
     recorder = DeltaRecorder(directory=str(tmp_path / "deltas"))
-    cell_trainer(2, tmp_path, recorder).fit(module, datamodule=data)
+    quiet_trainer(2, tmp_path, recorder).fit(module, datamodule=data)
     recording = Recording(tmp_path / "deltas")
     known = learner_from(recording.manifest.learner)
     seen = list(recording.views(learner=known, history=True))
@@ -206,7 +206,7 @@ def test_a_seeded_training_is_reproducible_and_learns(tmp_path: Path) -> None:
     for run in range(2):
         data = Digits(split=split, auxiliary_per_class=2)
         module = FederatedClassifier(num_classes=10, image_shape=(1, 8, 8), local=local, seed=3)
-        cell_trainer(4, tmp_path / str(run), DeltaRecorder()).fit(module, datamodule=data)
+        quiet_trainer(4, tmp_path / str(run), DeltaRecorder()).fit(module, datamodule=data)
         made.append(module)
     for one, other in zip(made[0].parameters(), made[1].parameters(), strict=True):
         assert torch.equal(one, other)

@@ -1,5 +1,6 @@
 """Extractors by name: the input of the last layer, frozen, from any weights; and what cannot be one."""
 
+import os
 from pathlib import Path
 from urllib.error import URLError
 
@@ -10,7 +11,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from datamodules.image_set import Crop
-from modules.feature_extractors import extractor
+from modules.feature_extractors import Extractor, extractor
 from modules.nets.feature_extractor import FeatureExtractor, Transform
 from protocol.errors import InputError
 
@@ -150,3 +151,18 @@ class EarlyLayer(nn.Module):
 def test_a_network_that_does_not_end_in_a_linear_layer_is_refused(network: nn.Module) -> None:
     with pytest.raises(InputError, match="a linear layer at the end of toy"):
         FeatureExtractor(network, transform=Transform(Crop(2, 2)), name="toy")
+
+
+def test_a_folder_of_weights_gives_each_network_its_file(tmp_path: Path) -> None:
+    (tmp_path / "resnet18.pth").touch()
+    assert Extractor(name="torchvision:resnet18", weights=str(tmp_path))._file == str(tmp_path / "resnet18.pth")
+    assert Extractor(name="mnasnet1_3", weights=str(tmp_path))._file == str(tmp_path / "mnasnet1_3.safetensors")
+    assert Extractor(weights="random")._file == "random"
+
+
+def test_other_weights_in_the_same_file_are_another_extractor(tmp_path: Path) -> None:
+    file = tmp_path / "own.pth"
+    file.touch()
+    before = Extractor(weights=str(file)).fingerprint
+    os.utime(file, ns=(0, 1))
+    assert Extractor(weights=str(file)).fingerprint != before

@@ -44,10 +44,7 @@ def run(folder: Path, *more: str) -> None:
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
     newest = max((folder / "checkpoints").glob("*.ckpt"), key=os.path.getmtime)
-    source = data(users=16, items=60)
-    restored = FNCF.load_from_checkpoint(
-        newest, map_location="cpu", weights_only=True, num_items=source.num_items, num_clients=source.num_clients
-    )
+    restored = FNCF.load_from_checkpoint(newest, map_location="cpu")
     return {**restored.public_parameters(), **restored.private}
 
 

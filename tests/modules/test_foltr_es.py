@@ -34,7 +34,6 @@ def ranker(data: SyntheticRanking, **options: object) -> FOLtRES:
     return FOLtRES(
         num_features=data.num_features,
         num_grades=data.num_grades,
-        num_clients=data.num_clients,
         grade_law=data.grade_law,
         **options,  # type: ignore[arg-type]
     )

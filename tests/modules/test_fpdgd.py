@@ -1,11 +1,13 @@
 """FPDGD: the engine's step is autograd's, the simulation is the engine's, the round keeps its promises."""
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import torch
 from lightning import Trainer
+from lightning.pytorch.callbacks import Callback
 
 from attacks.estimates import InteractionEstimate
 from attacks.manipulation.base import Manipulation
@@ -47,7 +49,6 @@ def ranker(data: SyntheticRanking, **options: object) -> FPDGD:
     return FPDGD(
         num_features=data.num_features,
         num_grades=data.num_grades,
-        num_clients=data.num_clients,
         grade_law=data.grade_law,
         **options,  # type: ignore[arg-type]
     )
@@ -59,6 +60,7 @@ def record(
     module: FederatedModule,
     rounds: int = 1,
     parameters: list[str] | None = None,
+    more: Sequence[Callback] = (),
 ) -> Recording:
     Trainer(
         max_steps=rounds,
@@ -69,7 +71,7 @@ def record(
         enable_model_summary=False,
         limit_val_batches=0,
         default_root_dir=folder,
-        callbacks=[DeltaRecorder(parameters=parameters)],
+        callbacks=[DeltaRecorder(parameters=parameters), *more],
     ).fit(module, datamodule=data)
     return Recording(folder / "deltas")
 
@@ -199,4 +201,4 @@ def test_training_improves_the_ranking(tmp_path: Path) -> None:
 
 def test_an_impossible_click_model_is_refused() -> None:
     with pytest.raises(InputError, match="click model"):
-        FPDGD(num_features=4, num_grades=4, num_clients=2, grade_law=[0.25] * 4)
+        FPDGD(num_features=4, num_grades=4, grade_law=[0.25] * 4)

@@ -1,22 +1,16 @@
 """Images whose features approach a target: within their bounds, from files of eight bits, and from where it stopped."""
 
-import io
 import math
-from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
-from PIL import Image
 from torch import Tensor, nn
-from torchvision.transforms.functional import pil_to_tensor
 
-from datamodules.image_set import Crop, CroppedImages, GeneratedImages, StoredImages
+from datamodules.image_set import Crop, GeneratedImages
 from modules.fast_gradient_sign import fast_gradient_sign
 from modules.image_quality import psnr, ssim
-from modules.indirect_manipulation import PixelSearch, as_bytes, halved_to_memory, manipulate
+from modules.indirect_manipulation import FeatureNoise, PixelSearch, as_bytes, halved_to_memory, manipulate
 from modules.nets.feature_extractor import FeatureExtractor, Transform
-from modules.perturbed_images import Perturbation, Perturber, extract, perturb
 from protocol.errors import InputError
 from protocol.partitions import partition_of, partitioned_noise
 
@@ -170,48 +164,13 @@ def test_a_batch_that_memory_does_not_hold_is_halved() -> None:
         halved_to_memory(never, numbers, numbers)
 
 
-def test_what_is_sent_is_eight_bits_and_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    source, extractor = GeneratedImages(count=6, size=24), toy()
-    recipe = Perturbation(scale=0.5, search=PixelSearch(steps=5, learning_rate=0.05))
-    options = {"progress": False, "accelerator": "cpu"}
-    numbers = list(range(6))
-    first = perturb(source, numbers, extractor, recipe, tmp_path / "a", batch_size=4, **options)  # type: ignore[arg-type]
-    whole = {number: first.path(number).read_bytes() for number in numbers}
-    first.path(3).unlink()
-    untouched = first.path(2).stat().st_mtime_ns
-    again = perturb(source, numbers, extractor, recipe, tmp_path / "a", batch_size=1, **options)  # type: ignore[arg-type]
-    assert again.path(2).stat().st_mtime_ns == untouched
-    assert len(again) == 6
-    difference = again.pixels([3], Crop(16, 16)).int() - _decoded(whole[3]).int()
-    assert int(difference.abs().max()) <= 1  # another batch, other rounding
-    assert max(again.round_trip(number) for number in numbers) < 1e-3
-    before, after = (extract(images_, numbers, extractor) for images_ in (source, again))
-    aims = recipe.targets(numbers, 8)
-    assert float((after - aims).square().mean()) < float((before - aims).square().mean())
-
-
-def _decoded(content: bytes) -> Tensor:
-    image: Tensor = pil_to_tensor(Image.open(io.BytesIO(content)))
-    return image[None]
-
-
-@pytest.mark.parametrize("world", [1, 3])
-def test_devices_share_the_images_out(tmp_path: Path, world: int) -> None:
-    images = CroppedImages(GeneratedImages(count=9, size=24), [0, 2, 3, 5, 6, 7, 8], CROP)
-    module = Perturber(images, toy(), Perturbation(), StoredImages(tmp_path, name="x"), batch_size=2)
-    shares = []
-    for rank in range(world):
-        module._trainer = SimpleNamespace(global_rank=rank, world_size=world)  # type: ignore[assignment]
-        shares += [numbers.tolist() for numbers, _ in module.predict_dataloader()]
-    assert sorted(number for share in shares for number in share) == [0, 2, 3, 5, 6, 7, 8]
-    assert max(len(batch) for batch in shares) == 2
-
-
 def test_targets_depend_on_the_images_number_alone() -> None:
-    recipe = Perturbation()
-    assert torch.equal(recipe.targets([3, 8], 10)[1], recipe.targets([8], 10)[0])
-    assert bool((recipe.targets([8], 10)[0, 5:] == 0).all())
-    assert bool((recipe.targets([3], 10)[0, :5] == 0).all())
+    def targets_of(*numbers: int) -> Tensor:
+        return FeatureNoise().targets(torch.tensor(numbers), 10, partitions=2, seed=0)
+
+    assert torch.equal(targets_of(3, 8)[1], targets_of(8)[0])
+    assert bool((targets_of(8)[0, 5:] == 0).all())
+    assert bool((targets_of(3)[0, :5] == 0).all())
 
 
 def test_bytes_are_rounded_and_clamped() -> None:

@@ -114,10 +114,10 @@ def source(**arguments: object) -> SyntheticRecommender:
 
 def trained(folder: Path, data: SyntheticRecommender, **arguments: object) -> FederatedMF:
     from callbacks.delta_recorder import DeltaRecorder
-    from experiments.recorded_cell import cell_trainer
+    from tests.toys import quiet_trainer
 
     module = FederatedMF(num_items=data.num_items, num_clients=data.num_clients, dim=6, **arguments)  # type: ignore[arg-type]
-    cell_trainer(2, folder, DeltaRecorder(directory=str(folder / "deltas"))).fit(module, datamodule=data)
+    quiet_trainer(2, folder, DeltaRecorder(directory=str(folder / "deltas"))).fit(module, datamodule=data)
     return module
 
 

@@ -23,7 +23,7 @@ def learn(folder: Path, files: dict[str, bytes]) -> None:
         opened.truth(view)
 
 
-@pytest.mark.parametrize("name", ["clicks", "classes", "texts"])
+@pytest.mark.parametrize("name", ["clicks", "classes", "texts", "votes"])
 def test_the_learner_of_a_whole_recording_is_built(tmp_path: Path, name: str) -> None:
     learn(tmp_path, recording(name))
 
@@ -122,6 +122,20 @@ def test_tensors_that_do_not_fit_the_learner_are_refused(
 ) -> None:
     with pytest.raises(InputError, match=match):
         learn(tmp_path, with_tensor(recording(name), kind, key, change))
+
+
+def test_items_of_other_features_than_the_ranker_has_are_refused(tmp_path: Path) -> None:
+    files = recording("votes")
+    for name in ("rounds/000000", "rounds/000001"):
+        files = with_tensor(files, name, "item_features", lambda t: t[:, :4])
+    with pytest.raises(InputError, match="6 features; found 4"):
+        learn(tmp_path, files)
+
+
+def test_a_step_too_many_is_refused(tmp_path: Path) -> None:
+    files = with_manifest(recording("votes"), lambda m: m["learner"]["arguments"].update(full_batch_steps=10**5))
+    with pytest.raises(InputError, match="full_batch_steps: a whole number from 1 to 10000"):
+        learn(tmp_path, files)
 
 
 def test_a_parameter_that_is_not_recorded_is_compared_with_the_learner(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from datamodules.synthetic_posts import SyntheticPosts, synthetic_posts
 from datamodules.texts import text_cohort
 from defenses.base import Defense
 from defenses.local_dp import LocalDP
-from experiments.recorded_cell import cell_trainer
 from modules.local_hyperparameters import Engine, LocalTraining
 from modules.local_training import train_clients
 from modules.nets.lstm import lstm_gradients, lstm_trace
@@ -27,6 +26,7 @@ from modules.text_learner import TextLearner
 from modules.text_model import FederatedText
 from modules.training_job import LocalResult
 from protocol.errors import InputError
+from tests.toys import quiet_trainer
 
 NETWORKS = [TextNetwork(task=task, vocabulary=50, embedding=7, hidden=6) for task in ("next-word", "rating")]
 IDS = [network.task for network in NETWORKS]
@@ -185,7 +185,7 @@ def recorded(folder: Path, *defenses: Defense) -> tuple[FederatedText, Recording
     network = TextNetwork(vocabulary=60, embedding=7, hidden=6)
     source = SyntheticPosts(users=6, posts=12, vocabulary=60, clients_per_round=1.0)
     module = FederatedText(network=network, defenses=defenses)
-    cell_trainer(1, folder, DeltaRecorder(directory=str(folder / "deltas"))).fit(module, datamodule=source)
+    quiet_trainer(1, folder, DeltaRecorder(directory=str(folder / "deltas"))).fit(module, datamodule=source)
     return module, Recording(folder / "deltas")
 
 

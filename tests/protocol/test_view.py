@@ -45,6 +45,7 @@ def small(victims: int, *, whole: bool = True) -> ServerView:
         releases=(Release(clip=1.0, noise_scale=0.1, parameters=("bias",)),),
         learner=Margin(),  # type: ignore[arg-type]
         updates=torch.rand(victims, 2),
+        messages=1 + rows,
         auxiliary={"images": torch.rand(8, 3)},
         priors={"leaning": torch.rand(victims), "popularity": torch.rand(victims, 2)},
         pairs=pairs if whole else None,

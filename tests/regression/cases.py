@@ -10,6 +10,7 @@ import yaml
 
 import attack
 import train
+from experiments.table_file import read_content
 
 Row = tuple[str, str, str]
 """Setting as JSON with sorted keys, attack, metric."""
@@ -61,7 +62,7 @@ def run_case(name: str, *, data: Path, folder: Path) -> Values:
     """
     how = reductions()[name]
     (path,) = CONFIGS.glob(f"*/{name}.yaml")
-    content = shrunk(yaml.safe_load(path.read_text(encoding="utf-8")), how.get("set", {}))
+    content = shrunk(read_content(path) if path.parent.name == "paper" else _content(path), how.get("set", {}))
     small = folder / f"{name}.yaml"
     small.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
     out, root = folder / "out", ["--data.root", str(data)]
@@ -73,6 +74,10 @@ def run_case(name: str, *, data: Path, folder: Path) -> Values:
         _done(train.run(["fit", "--config", str(small), "--trainer.default_root_dir", str(out), *more]))
         _done(attack.main(["audit", "--deltas", str(out / "deltas"), "--out", str(out), *how.get("args", [])]))
     return read_values(out / "results.json")
+
+
+def _content(path: Path) -> Any:
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
 
 
 def _done(status: int) -> None:
@@ -93,6 +98,5 @@ def read_values(path: Path) -> Values:
 
 def attacks_in(name: str) -> Mapping[str, Any]:
     """The attacks that a table names."""
-    content: dict[str, Any] = yaml.safe_load((CONFIGS / "paper" / f"{name}.yaml").read_text(encoding="utf-8"))
-    attacks: dict[str, Any] = content.get("attacks", {})
+    attacks: dict[str, Any] = read_content(CONFIGS / "paper" / f"{name}.yaml").get("attacks", {})
     return attacks

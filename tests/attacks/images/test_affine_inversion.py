@@ -11,13 +11,13 @@ from torch import Tensor
 from attacks.images.affine_inversion import AffineInversion
 from attacks.images.click_map import ClickMap, bridged, click_map, conjugate_gradients, interior_point, ridge
 from attacks.metrics import auc_per_victim
-from datamodules.drawn_features import noise_features
 from defenses.local_dp import LocalDP
-from modules.image_ranker import ImageRankerLearner, voting_round
 from modules.nets.ranker import HIDDEN, LINEAR, OUTPUT, ranker_parameters
+from protocol.partitions import partition_of, partitioned_noise
 from protocol.pointwise_descent import Items, Ranker, as_parameters, as_ranker, descend
 from protocol.seeding import generator_for
 from protocol.view import ServerView, ViewError
+from tests.attacks.images.votes import voting_round
 
 RATE, STEPS = 0.05, 4
 
@@ -37,7 +37,7 @@ def toy(
 ) -> tuple[ServerView, Tensor]:
     """Users who vote on items of noise, and their votes."""
     source = torch.Generator().manual_seed(seed)
-    served = noise_features(items, features, partitions=2, scale=2.0, generator=source)
+    served = partitioned_noise(partition_of(items, 2), features, partitions=2, scale=2.0, generator=source)
     votes = torch.rand(victims, items, generator=source).round()
     private = [] if epsilon is None else [LocalDP(clip=0.025, epsilon=epsilon, delta=1e-8)]
     sent = {name: value.float() for name, value in models(victims, features, hidden, seed).items()}
@@ -45,7 +45,6 @@ def toy(
         sent,
         served,
         votes,
-        ImageRankerLearner(),
         defenses=private,
         generators=lambda client: generator_for(seed, "defense", client),
     )
@@ -215,7 +214,7 @@ def test_an_item_that_changes_nothing_is_undecided() -> None:
     features = view.features[0].clone()
     features[3] = 0
     models = dict(view.client_models or {})
-    silent = voting_round(models, features, votes, ImageRankerLearner(), generators=lambda _: torch.Generator())
+    silent = voting_round(models, features, votes, generators=lambda _: torch.Generator())
     estimate = AffineInversion()(silent, generator=torch.Generator())
     assert torch.allclose(estimate.scores[:, 3], torch.tensor(0.5), atol=1e-3)  # type: ignore[attr-defined]
 
@@ -225,7 +224,7 @@ def test_a_ranker_whose_units_are_all_off_tells_nothing() -> None:
     models = {name: value.clone() for name, value in (view.client_models or {}).items()}
     models[HIDDEN][1] = -models[HIDDEN][1].abs()
     assert view.features is not None
-    silent = voting_round(models, view.features[0], votes, ImageRankerLearner(), generators=lambda _: torch.Generator())
+    silent = voting_round(models, view.features[0], votes, generators=lambda _: torch.Generator())
     estimate = AffineInversion()(silent, generator=torch.Generator())
     assert bool((estimate.scores[1] == 0.5).all())  # type: ignore[attr-defined]
 

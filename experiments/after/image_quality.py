@@ -1,0 +1,82 @@
+"""How near the features of manipulated images came to their targets, and how like the images are to the originals."""
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from attacks.images.pointwise_matching import PointwiseMatching
+from datamodules.image_set import Crop, StoredImages
+from datamodules.voters import ImageVoters
+from evaluation.runner import Evaluation, joined
+from evaluation.scores import Line
+from experiments.after.step import AfterStep
+from modules.gallery import Gallery
+from modules.image_quality import psnr, ssim
+from modules.image_ranker import ImageRanker
+from protocol.errors import InputError
+from reports.image_panels import image_panels
+
+if TYPE_CHECKING:
+    from experiments.cell_run import CellRun
+
+_SHOWN = 4
+"""Images in the figure of a manipulation."""
+_AT_ONCE = 64
+
+
+class ImageQuality(AfterStep):
+    """Measures each of the images that an `ImageRanker`'s server manipulated; a row of them is an image, not a client.
+
+    ``feature-loss`` is the mean squared difference of the features from the target after the image was written and
+    read back, ``feature-loss-before`` that of the original, ``loss-ratio`` their quotient; ``ssim`` and ``psnr`` are
+    the likeness to the original; ``round-trip`` is the mean squared change of the normalised pixels by writing eight
+    bits. The line is called as gradient matching on these images is.
+    """
+
+    name = "image-quality"
+    metrics = ("ssim", "psnr", "feature-loss", "feature-loss-before", "loss-ratio", "round-trip")
+
+    def __call__(self, run: "CellRun", evaluation: Evaluation) -> Evaluation:
+        module, data = run.build()
+        if not isinstance(module, ImageRanker) or not isinstance(data, ImageVoters) or module.manipulation is None:
+            raise InputError(
+                expected=f"a training of ImageRanker on manipulated images for the step {self.name}",
+                found=f"{type(module).__name__} on {type(data).__name__}, manipulation {module.server_manipulation}",
+                way_out="Remove the step from `after`, or choose a manipulation.",
+            )
+        gallery = module.gallery(data)
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        after, targets = gallery.features(device), gallery.targets()
+        values = pixel_quality(gallery)
+        if targets is not None:
+            before = (gallery.original_features(device) - targets).square().mean(1)
+            values["feature-loss"] = (after - targets).square().mean(1)
+            values["feature-loss-before"] = before
+            values["loss-ratio"] = before / values["feature-loss"]
+        attack = PointwiseMatching()
+        view = next(run.recording.views(victims_per_view=1))
+        label = attack.label(view)
+        scores = run.scores(label, values, victims=gallery.numbers, items=after.shape[1])
+        words = ", ".join(str(value) for value in run.cell.setting.values())
+        caption = f"{words}: originals, what is sent, difference times 8."
+        figure = caption, image_panels(*_pixels(gallery, gallery.numbers[:_SHOWN]))
+        return joined([evaluation, Evaluation(scores, {label: Line.of(attack, view)}, figures=[figure])])
+
+
+def pixel_quality(gallery: Gallery) -> dict[str, Tensor]:
+    """``(N,)`` likeness of every image to its original, and what eight bits change, by metric."""
+    assert isinstance(gallery.sent, StoredImages)
+    found: dict[str, list[Tensor]] = {"ssim": [], "psnr": []}
+    for start in range(0, len(gallery.numbers), _AT_ONCE):
+        originals, sent = (pixels / 255 for pixels in _pixels(gallery, gallery.numbers[start : start + _AT_ONCE]))
+        found["ssim"].append(ssim(sent, originals))
+        found["psnr"].append(psnr(sent, originals))
+    changes = [gallery.sent.round_trip(number) for number in gallery.numbers]
+    return {"round-trip": torch.tensor(changes)} | {metric: torch.cat(values) for metric, values in found.items()}
+
+
+def _pixels(gallery: Gallery, numbers: list[int]) -> tuple[Tensor, Tensor]:
+    """Some originals and what is sent of them, ``(N, 3, h, w)`` uint8 each."""
+    crop = gallery.network.transform.crop
+    return gallery.photos.pixels(numbers, crop), gallery.sent.pixels(numbers, Crop(crop.size, crop.size))

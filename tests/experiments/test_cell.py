@@ -1,0 +1,141 @@
+"""A cell trains, records, evaluates and keeps what it came to; by hand, the printed commands do the same."""
+
+import json
+import shlex
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+
+import attack
+import train
+from experiments.table import Choice, read_table
+from experiments.table_file import read_content
+from reports.run import Run
+from tests.experiments.tables import CONFIGS, RECOMMENDER, cells_of, read, reproduce
+from tests.regression.cases import reductions, shrunk
+from tests.regression.data import write_data
+
+FAMILIES = (
+    "raifle_table13",
+    "raifle_table14",
+    "raifle_table15_drawn",
+    "decaf_figure6",
+    "deanon_table4",
+    "pac_theorem3",
+)
+"""A table of recommendation, of rankings, of images, of compositions, of devices and of private vectors."""
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_printed_commands_give_the_same_numbers(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = shrunk(read_content(CONFIGS / "paper" / f"{name}.yaml"), reductions()[name]["set"])
+    data = write_data(tmp_path / "data")
+    check_by_hand(tmp_path, yaml.safe_dump(content, sort_keys=False), capsys, "--data.root", str(data))
+
+
+def check_by_hand(folder: Path, text: str, capsys: pytest.CaptureFixture[str], *options: str) -> None:
+    """Runs the first cell of a table by the table, and by the commands that it prints; compares every score."""
+    assert reproduce(folder, text, *options) == 0
+    capsys.readouterr()
+    assert reproduce(folder, text, "--dry-run", *options) == 0
+    title, *lines = capsys.readouterr().out.split("\n# ")[0].splitlines()
+    commands = [shlex.split(line.replace(str(folder / "out"), str(folder / "by-hand"))) for line in lines]
+    assert train.run(commands[0][2:]) == 0
+    scores = pd.read_csv(folder / "out" / "scores.csv")
+    first = read_table(folder / "table.yaml").cells(Choice(out=folder / "out", root=str(folder / "data")))[0]
+    assert title == f"# {first.key}"
+    for key, value in first.setting.items():
+        scores = scores[scores[f"setting.{key}"].astype(str) == str(value)]
+    for command in commands[1:]:
+        assert attack.main(command[2:]) == 0
+        alone = pd.read_csv(Path(command[command.index("--out") + 1]) / "scores.csv")
+        together = scores[scores["attack"].isin(alone["attack"].unique())]
+        assert len(alone)
+        columns = ["attack", "round", "metric", "value", "items", "positives"]
+        assert _sorted(alone[columns]).equals(_sorted(together[columns]))
+
+
+def _sorted(table: pd.DataFrame) -> pd.DataFrame:
+    return table.round(9).sort_values(list(table.columns)).reset_index(drop=True)
+
+
+def test_another_attack_needs_no_other_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert reproduce(tmp_path, RECOMMENDER) == 0
+    (mark,) = (tmp_path / "out" / "trainings").glob("*/training.json")
+    made = mark.stat().st_mtime_ns
+    capsys.readouterr()
+    assert reproduce(tmp_path, RECOMMENDER.replace("{direction: {}}", "{direction: {}, row-norm: {}}")) == 0
+    assert "run again, because its table changed since" in capsys.readouterr().err
+    assert {row.attack for row in read(tmp_path / "out")} == {"direction", "row-norm"}
+    assert mark.stat().st_mtime_ns == made
+
+
+def test_a_recording_that_was_lost_is_made_again(tmp_path: Path) -> None:
+    assert reproduce(tmp_path, RECOMMENDER) == 0
+    before = [row.mean for row in read(tmp_path / "out")]
+    (mark,) = (tmp_path / "out" / "trainings").glob("*/training.json")
+    mark.write_text("{")
+    (cell,) = (tmp_path / "out" / "cells").glob("*.json")
+    cell.unlink()
+    assert reproduce(tmp_path, RECOMMENDER) == 0
+    assert [row.mean for row in read(tmp_path / "out")] == before
+    assert json.loads(mark.read_text())["seconds"] > 0
+
+
+def test_rounds_apart_are_rows_of_their_own(tmp_path: Path) -> None:
+    text = (
+        RECOMMENDER.replace("trainer.max_steps: 1", "trainer.max_steps: 3") + "rounds: {which: [0, 2], apart: true}\n"
+    )
+    assert reproduce(tmp_path, text) == 0
+    assert [(row.setting["round"], row.n) for row in read(tmp_path / "out")] == [(1, 10), (3, 10)]
+    (cell,) = cells_of(tmp_path, text)
+    assert "--rounds '[0, 2]'" in list(cell.commands())[1]
+
+
+def test_several_devices_train_by_train_py(tmp_path: Path) -> None:
+    assert reproduce(tmp_path, RECOMMENDER) == 0
+    alone = {(row.attack, row.metric): row.mean for row in read(tmp_path / "out")}
+    other = tmp_path / "two"
+    other.mkdir()
+    two = ("--set", "trainer.devices=2", "--set", "trainer.accelerator=cpu", "--set", "trainer.strategy=ddp")
+    assert reproduce(other, RECOMMENDER, *two) == 0
+    together = {(row.attack, row.metric): row.mean for row in read(other / "out")}
+    assert together == pytest.approx(alone)
+    assert len(list((other / "out" / "trainings").glob("*/deltas/journal*"))) == 2
+
+
+def test_results_say_what_was_read_back(tmp_path: Path) -> None:
+    assert reproduce(tmp_path, RECOMMENDER) == 0
+    assert Run.read(tmp_path / "out" / "results.json").read_back == []
+    assert reproduce(tmp_path, RECOMMENDER) == 0
+    assert Run.read(tmp_path / "out" / "results.json").read_back == ["synthetic-seed0"]
+
+
+@pytest.mark.parametrize("path", sorted((CONFIGS / "paper").glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_table_s_cells_can_be_trained_and_attacked(path: Path) -> None:
+    for scale in ("small", "paper"):
+        assert read_table(path).cells(Choice(scale=scale))
+
+
+@pytest.mark.integration
+def test_a_paper_s_table_runs_on_another_data_set_without_a_copy(tmp_path: Path) -> None:
+    ratings = write_data(tmp_path / "data") / "ml-100k" / "u.data"
+    other = tmp_path / "data" / "ml-latest-small"
+    other.mkdir()
+    rows = [line.replace("\t", ",") for line in ratings.read_text(encoding="utf-8").splitlines()]
+    (other / "ratings.csv").write_text("\n".join(["userId,movieId,rating,timestamp", *rows]) + "\n", encoding="utf-8")
+    table = str(CONFIGS / "paper" / "raifle_table5.yaml")
+    more = ("--data.root", str(tmp_path / "data"), "--set", "model.local.epochs=2", "--victims", "6", "--jobs", "1")
+    found = []
+    for name in ("ml-100k", "ml-latest-small"):
+        out = tmp_path / name
+        assert attack.main(["reproduce", table, "--data", name, "--out", str(out), *more]) == 0
+        found.append({(row.attack, row.metric): (row.mean, row.n) for row in read(out)})
+        assert {row.setting["data"] for row in read(out)} == {name}
+    assert found[0] == found[1]
+    assert ("raifle", "auc") in found[0]

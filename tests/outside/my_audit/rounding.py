@@ -1,0 +1,46 @@
+"""What clients and a server of ours do: the clients round, the server doubles features."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from attacks.manipulation import Manipulation
+from defenses.base import Defense, Update
+
+
+class Rounding(Defense):
+    """Rounds every number of an update.
+
+    Args:
+        step: between two numbers that can be sent.
+    """
+
+    def __init__(self, *, step: float) -> None:
+        self.step = step
+
+    def protect(self, update: Update, generators: Callable[[int], torch.Generator]) -> Update:
+        """See `Defense.protect`."""
+        rounded = {name: (value / self.step).round() * self.step for name, value in update.deltas.items()}
+        return dataclasses.replace(update, deltas=rounded)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scaled(Manipulation):
+    """All features times a factor.
+
+    Args:
+        factor: any number.
+    """
+
+    name = "scaled"
+
+    factor: float = 2.0
+
+    def features(
+        self, model: Mapping[str, Tensor], features: Tensor, mask: Tensor, *, generator: torch.Generator
+    ) -> Tensor:
+        """See `Manipulation.features`."""
+        return features * self.factor
