@@ -15,6 +15,7 @@ from modules.campaign import Probing
 from modules.local_hyperparameters import LocalTraining
 from modules.mf import FederatedMF
 from modules.server import ServerOptimizer
+from tests.toys import quiet_trainer
 
 AFTER = 4
 
@@ -55,19 +56,7 @@ def train(
     rounds: int = -1,
 ) -> Trainer:
     """Trains and records in process, until the server ends it."""
-    trainer = Trainer(
-        max_steps=rounds,
-        max_epochs=1,
-        accelerator="cpu",
-        devices=1,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        limit_val_batches=0,
-        use_distributed_sampler=False,
-        default_root_dir=folder,
-        callbacks=[DeltaRecorder(every_n_rounds=3)] if callbacks is None else list(callbacks),
-    )
+    kept = [DeltaRecorder(every_n_rounds=3)] if callbacks is None else callbacks
+    trainer = quiet_trainer(rounds, folder, *kept)
     trainer.fit(module, datamodule=data, ckpt_path=None if ckpt_path is None else str(ckpt_path))
     return trainer

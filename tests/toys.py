@@ -60,6 +60,7 @@ def quiet_trainer(rounds: int, folder: Path, *callbacks: Callback) -> Trainer:
     """Trains on the CPU, in this process, without output and validation."""
     return Trainer(
         max_steps=rounds,
+        max_epochs=1,
         accelerator="cpu",
         devices=1,
         logger=False,

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from lightning import Trainer
 from safetensors.torch import load, save
 from torch import Tensor
 
@@ -89,20 +88,7 @@ def _votes() -> Files:
 
 
 def _fit(module: FederatedModule, data: FederatedDataModule, folder: str) -> None:
-    trainer = Trainer(
-        max_steps=2,
-        accelerator="cpu",
-        devices=1,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        limit_val_batches=0,
-        use_distributed_sampler=False,
-        default_root_dir=folder,
-        callbacks=[DeltaRecorder()],
-    )
-    trainer.fit(module, datamodule=data)
+    toys.quiet_trainer(2, Path(folder), DeltaRecorder()).fit(module, datamodule=data)
 
 
 _MADE: dict[str, Callable[[], Files]] = {
