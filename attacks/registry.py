@@ -66,23 +66,30 @@ def find(name: str) -> type[Attack]:
     return fitting[0]
 
 
-def built(attack: Attack | str, arguments: Mapping[str, Any] | None = None) -> Attack:
+def built(attack: Attack | str, arguments: Mapping[str, Any] | None = None, *, others: Collection[str] = ()) -> Attack:
     """An attack as it is, or of a name or class path.
 
     Args:
         attack: the attack, or its name.
         arguments: of its constructor, where it is a name; None for its defaults.
+        others: names that may stand next to the arguments, to be suggested where one is misspelt.
 
     Raises:
         InputError: no attack has that name, or it does not take these arguments, or needs others.
     """
     if isinstance(attack, Attack):
         return attack
-    kind = find(attack)
+    kind, given = find(attack), arguments or {}
+    parameters = inspect.signature(kind).parameters.values()
+    if not any(one.kind is one.VAR_KEYWORD for one in parameters):
+        known = [*(one.name for one in parameters), *others]
+        for name in given:
+            if name not in known:
+                raise _unknown(f"the name of an argument of {attack}", name, known)
     try:
-        return kind(**arguments or {})
+        return kind(**given)
     except (TypeError, ValueError) as error:
-        if arguments is not None:
+        if given:
             raise InputError(
                 expected=f"arguments that {attack} takes", found=str(error), way_out="Fix them where it is named."
             ) from None
@@ -91,24 +98,6 @@ def built(attack: Attack | str, arguments: Mapping[str, Any] | None = None) -> A
             found=str(error),
             way_out="Give its arguments defaults, or run it alone: attack.py run --attack CLASS --attack.NAME VALUE.",
         ) from None
-
-
-def of_families(*families: str) -> dict[str, type[Attack]]:
-    """The attacks of some families, by their names and aliases.
-
-    Raises:
-        InputError: a family is unknown, or attacks of two of them have one name.
-    """
-    known = {kind.family for kind in REGISTRY.values()}
-    for family in families:
-        if family not in known:
-            raise _unknown("a family of attacks", family, known)
-    found: dict[str, type[Attack]] = {}
-    for kind in REGISTRY.values():
-        for name in _names(kind) if kind.family in families else ():
-            if found.setdefault(name, kind) is not kind:
-                raise _ambiguous(name, [found[name], kind])
-    return found
 
 
 def _imported(path: str) -> type[Attack]:

@@ -48,12 +48,10 @@ class _Clients(FederatedDataModule):
 
     @property
     def num_clients(self) -> int:
-        """See `FederatedDataModule`."""
         return len(self.images)
 
     @property
     def fingerprint(self) -> dict[str, str]:
-        """See `FederatedDataModule`."""
         return {"name": "generated", "sha256": ""}
 
     def build_cohort(self, round_number: int, clients: Tensor) -> Cohort:

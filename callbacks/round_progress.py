@@ -26,7 +26,6 @@ class RoundProgress(ProgressBar):
         self._enabled = False
 
     def enable(self) -> None:
-        """See `ProgressBar.enable`."""
         self._enabled = True
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:

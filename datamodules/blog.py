@@ -41,7 +41,6 @@ class Blog(OwnedTextDataModule):
         self.background_source = background
 
     def read_posts(self) -> Posts:
-        """See `OwnedTextDataModule.read_posts`."""
         folder = self.data_root() / self.name
         path = folder / "blogtext.csv"
         if path.is_file():
@@ -49,7 +48,6 @@ class Blog(OwnedTextDataModule):
         return read_blog_xml(folder / "blogs", bad_rows=self.bad_rows)
 
     def background_texts(self) -> tuple[Sequence[str], Sequence[float]]:
-        """See `OwnedTextDataModule.background_texts`."""
         if self.background_source == "wikipedia":
             texts: Sequence[str] = read_wikipedia(self.data_root())
         else:

@@ -47,11 +47,9 @@ class CIFAR10(ClassificationDataModule):
         self._fetch()
 
     def read_train(self) -> LabelledImages:
-        """See `ClassificationDataModule.read_train`."""
         return self._read("train")
 
     def read_test(self) -> LabelledImages:
-        """See `ClassificationDataModule.read_test`."""
         return self._read("test")
 
     def _read(self, part: _Part) -> LabelledImages:

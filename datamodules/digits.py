@@ -31,11 +31,9 @@ class Digits(ClassificationDataModule):
         super().__init__(auxiliary_per_class=auxiliary_per_class, **kwargs)
 
     def read_train(self) -> LabelledImages:
-        """See `ClassificationDataModule.read_train`."""
         return self._read[0]
 
     def read_test(self) -> LabelledImages:
-        """See `ClassificationDataModule.read_test`."""
         return self._read[1]
 
     @functools.cached_property

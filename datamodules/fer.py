@@ -28,11 +28,9 @@ class FER(ClassificationDataModule):
     image_shape = (1, SIZE, SIZE)
 
     def read_train(self) -> LabelledImages:
-        """See `ClassificationDataModule.read_train`."""
         return self._read[0]
 
     def read_test(self) -> LabelledImages:
-        """See `ClassificationDataModule.read_test`."""
         return self._read[1]
 
     @functools.cached_property

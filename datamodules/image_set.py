@@ -131,7 +131,6 @@ class GeneratedImages(ImageSet):
         return self.count
 
     def image(self, number: int) -> Image.Image:
-        """See `ImageSet.image`."""
         draws = np.random.default_rng((self.seed, number))
         coarse = Image.fromarray(draws.integers(0, 256, (5, 5, 3), dtype=np.uint8))
         smooth = np.asarray(coarse.resize((self.size, self.size), Image.Resampling.BICUBIC), dtype=np.float64)
@@ -140,7 +139,6 @@ class GeneratedImages(ImageSet):
 
     @property
     def fingerprint(self) -> dict[str, str]:
-        """See `ImageSet.fingerprint`."""
         described = f"{self.name} {self.count} {self.size} {self.seed}"
         return {"name": self.name, "sha256": hashlib.sha256(described.encode()).hexdigest()}
 
@@ -160,7 +158,6 @@ class StoredImages(ImageSet):
         return sum(1 for _ in self.folder.glob("*.png"))
 
     def image(self, number: int) -> Image.Image:
-        """See `ImageSet.image`."""
         return open_image(self.path(number))
 
     def path(self, number: int) -> Path:
@@ -190,6 +187,5 @@ class StoredImages(ImageSet):
 
     @property
     def fingerprint(self) -> dict[str, str]:
-        """See `ImageSet.fingerprint`."""
         names = "\n".join(sorted(path.name for path in self.folder.glob("*.png")))
         return {"name": self.name, "sha256": hashlib.sha256(names.encode()).hexdigest()}

@@ -48,7 +48,6 @@ class ValidationImages(ImageSet):
         return len(self._files)
 
     def image(self, number: int) -> Image.Image:
-        """See `ImageSet.image`."""
         return open_image(self._files[number])
 
     @property
@@ -89,7 +88,6 @@ class ImageNet(ImageVoters):
 
     @functools.cached_property
     def photos(self) -> ValidationImages:
-        """See `ImageVoters.photos`."""
         return ValidationImages(root=self.root)
 
 

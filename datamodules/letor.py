@@ -51,11 +51,9 @@ class LETOR(RankingDataModule):
         return {"name": self.name, "sha256": sha256_of(self._path("train"))}
 
     def read_train(self) -> Queries:
-        """See `RankingDataModule.read_train`."""
         return self._read("train")
 
     def read_test(self) -> Queries:
-        """See `RankingDataModule.read_test`."""
         return self._read("test")
 
     def _path(self, part: Literal["train", "test"]) -> Path:

@@ -40,11 +40,9 @@ class _IdxDataModule(ClassificationDataModule):
             self._fetch()
 
     def read_train(self) -> LabelledImages:
-        """See `ClassificationDataModule.read_train`."""
         return self._read("train")
 
     def read_test(self) -> LabelledImages:
-        """See `ClassificationDataModule.read_test`."""
         return self._read("t10k")
 
     def _read(self, part: Literal["train", "t10k"]) -> LabelledImages:

@@ -56,11 +56,9 @@ class MSLR(RankingDataModule):
         return {"name": self.name, "sha256": sha256_of(self._path("train"))}
 
     def read_train(self) -> Queries:
-        """See `RankingDataModule.read_train`."""
         return self._standardised[0]
 
     def read_test(self) -> Queries:
-        """See `RankingDataModule.read_test`."""
         queries = self._read("test")
         standardise_(queries.features, self._standardised[1])
         return queries

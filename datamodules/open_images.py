@@ -34,9 +34,7 @@ class OpenImages(PhotoDataModule):
         super().__init__(users=users, most_classes=most_classes, **kwargs)
 
     def find(self) -> TaggedPhotos:
-        """See `PhotoDataModule.find`."""
         return read_open_images(self.data_root(), bad_rows=self.bad_rows)
 
     def strangers(self, photos: TaggedPhotos) -> TaggedPhotos:
-        """See `PhotoDataModule.strangers`."""
         return photos.select(np.flatnonzero(~np.isin(photos.owners, self.examples.owner_ids.numpy())))

@@ -96,7 +96,6 @@ class PhotoDataModule(OwnedDataModule):
         """Those photographs of OpenImages that are of nobody who takes part."""
 
     def batch(self, features: Tensor, labels: Tensor) -> dict[str, Tensor]:
-        """See `OwnedDataModule.batch`."""
         return {"image": features.float().div_(255), "label": labels}
 
     def profile_members(self) -> Tensor:

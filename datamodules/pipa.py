@@ -38,7 +38,6 @@ class PIPA(PhotoDataModule):
         self.least_score = least_score
 
     def find(self) -> TaggedPhotos:
-        """See `PhotoDataModule.find`."""
         return read_pipa(self.data_root(), least_score=self.least_score, bad_rows=self.bad_rows)
 
     def strangers(self, photos: TaggedPhotos) -> TaggedPhotos:

@@ -141,7 +141,6 @@ class RecommenderDataModule(FederatedDataModule):
         return None if self._dislikes is not None else 1 / (1 + self.negatives_per_positive)
 
     def participants(self, round_number: int) -> Tensor:
-        """See `FederatedDataModule.participants`."""
         if self.called is None or round_number < self.called.after:
             return super().participants(round_number)
         return self._called

@@ -172,22 +172,23 @@ def _flush_folder(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def only_writer(folder: Path) -> Iterator[None]:
+def only_writer(folder: Path, *, wait: bool = False) -> Iterator[None]:
     """Holds a folder for one process that writes; a process that dies lets go of it.
 
     What killed writers left half-written under a temporary name is removed.
 
     Args:
         folder: made where it does not exist.
+        wait: until another process that holds it has ended.
 
     Raises:
-        InputError: another process holds it.
+        InputError: another process holds it, and this one does not wait.
         OSError: it cannot be made or written to.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOCK).open("a") as lock:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise InputError(
                 expected="a folder that no other process writes to",

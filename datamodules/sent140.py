@@ -47,11 +47,9 @@ class Sentiment140(OwnedTextDataModule):
         super().__init__(users=users, text=text, **kwargs)
 
     def read_posts(self) -> Posts:
-        """See `OwnedTextDataModule.read_posts`."""
         return read_sent140(self.data_root() / self.name / "all_data.json", bad_rows=self.bad_rows)
 
     def background_texts(self) -> tuple[Sequence[str], Sequence[float]]:
-        """See `OwnedTextDataModule.background_texts`."""
         texts, stars = read_amazon(self.data_root(), bad_rows=self.bad_rows)
         return texts, [float(star > 3) for star in stars]
 

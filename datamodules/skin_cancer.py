@@ -46,11 +46,9 @@ class SkinCancer(ClassificationDataModule):
         self.image_shape = (3, *image_size)
 
     def read_train(self) -> LabelledImages:
-        """See `ClassificationDataModule.read_train`."""
         return self._read[0]
 
     def read_test(self) -> LabelledImages:
-        """See `ClassificationDataModule.read_test`."""
         return self._read[1]
 
     @functools.cached_property

@@ -36,7 +36,6 @@ class Steam(RecommenderDataModule):
         return {"name": "steam-200k", "sha256": sha256_of(self._path)}
 
     def read(self) -> Interactions:
-        """See `RecommenderDataModule.read`."""
         if not self._path.exists():
             raise by_hand(name="steam-200k", page=_PAGE, target=self._path)
         frame = read_ratings(self._path, columns=_COLUMNS, whole=["user"], numeric={"value": (0, 1e6)}, separator=",")

@@ -55,11 +55,9 @@ class SyntheticImages(ClassificationDataModule):
         self.noise = noise
 
     def read_train(self) -> LabelledImages:
-        """See `ClassificationDataModule.read_train`."""
         return self._draw("train", self.train_per_class)
 
     def read_test(self) -> LabelledImages:
-        """See `ClassificationDataModule.read_test`."""
         return self._draw("test", self.test_per_class)
 
     @functools.cached_property

@@ -24,5 +24,4 @@ class SyntheticPhotos(ImageVoters):
 
     @property
     def photos(self) -> GeneratedImages:
-        """See `ImageVoters.photos`."""
         return GeneratedImages(count=self.generated, size=self.size)

@@ -140,17 +140,14 @@ class SyntheticPosts(OwnedDataModule):
         self.drift = drift
 
     def read(self) -> OwnedExamples:
-        """See `OwnedDataModule.read`."""
         return self._write(self.writers + _OTHERS).select(torch.arange(self.writers * self.posts))
 
     def read_background(self) -> Background:
-        """See `OwnedDataModule.read_background`."""
         everyone = self._write(self.writers + _OTHERS)
         others = slice(self.writers * self.posts, None)
         return Background(everyone.features[others], everyone.labels[others])
 
     def batch(self, features: Tensor, labels: Tensor) -> dict[str, Tensor]:
-        """See `OwnedDataModule.batch`."""
         return {"tokens": features, "label": labels}
 
     def profile_members(self) -> Tensor:

@@ -97,11 +97,9 @@ class SyntheticRanking(RankingDataModule):
         return {"name": f"synthetic-{self.shape}", "sha256": digest.hexdigest()}
 
     def read_train(self) -> Queries:
-        """See `RankingDataModule.read_train`."""
         return self._parts[0]
 
     def read_test(self) -> Queries:
-        """See `RankingDataModule.read_test`."""
         return self._parts[1]
 
     @functools.cached_property

@@ -37,7 +37,6 @@ class Yelp(OwnedTextDataModule):
         super().__init__(users=users, text=text, **kwargs)
 
     def read_posts(self) -> Posts:
-        """See `OwnedTextDataModule.read_posts`."""
         folder = self.data_root() / self.name
         path = folder / "yelp_academic_dataset_review.json"
         if path.is_file():
@@ -45,5 +44,4 @@ class Yelp(OwnedTextDataModule):
         return read_yelp_csv(folder / "yelp.csv", bad_rows=self.bad_rows)
 
     def background_texts(self) -> tuple[Sequence[str], Sequence[float]]:
-        """See `OwnedTextDataModule.background_texts`."""
         return read_amazon(self.data_root(), bad_rows=self.bad_rows)

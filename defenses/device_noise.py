@@ -47,7 +47,6 @@ class DeviceNoise(Defense):
         self._numbers = frozenset((~known).nonzero().flatten().tolist())
 
     def protect(self, update: Update, generators: Callable[[int], torch.Generator]) -> Update:
-        """See `Defense.protect`."""
         deltas = {name: value.clone() for name, value in update.deltas.items()}
         for position in self._noised(update):
             generator = generators(position)

@@ -109,7 +109,6 @@ class LocalDP(Defense):
         return dataclasses.replace(update, deltas=deltas, background_scale={**update.background_scale, **background})
 
     def releases(self, parameters: tuple[str, ...]) -> tuple[Release, ...]:
-        """See `Defense.releases`."""
         if not self.active:
             return ()
         return (Release(clip=self.clip, noise_scale=self.noise_scale, parameters=self.covered(parameters)),)

@@ -30,7 +30,6 @@ class RefuseProbes(Defense):
         self._looks = 0
 
     def willing(self, received: Mapping[str, Tensor], clients: Tensor) -> Tensor:
-        """See `Defense.willing`."""
         if ITEM_EMBEDDING not in received:
             raise InputError(
                 expected=f"RefuseProbes with a recommender, whose item table is {ITEM_EMBEDDING}",

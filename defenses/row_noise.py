@@ -29,7 +29,6 @@ class RowNoise(Defense):
         self.parameter = parameter
 
     def protect(self, update: Update, generators: Callable[[int], torch.Generator]) -> Update:
-        """See `Defense.protect`."""
         if self.scale == 0:
             return update
         if self.parameter not in update.rows:
@@ -46,5 +45,4 @@ class RowNoise(Defense):
         return dataclasses.replace(update, deltas={**update.deltas, self.parameter: noisy})
 
     def releases(self, parameters: tuple[str, ...]) -> tuple[Release, ...]:
-        """See `Defense.releases`."""
         return (Release(noise_scale=self.scale, parameters=(self.parameter,)),) if self.scale else ()

@@ -49,7 +49,6 @@ class SecureAggregation(Defense):
         return float((self.participants - 1) ** 0.5 * (self.noise_scale or 0.0))
 
     def protect(self, update: Update, generators: Callable[[int], torch.Generator]) -> Update:
-        """See `Defense.protect`."""
         if update.rows:
             raise InputError(
                 expected="an update without row parameters under SecureAggregation",
@@ -65,5 +64,4 @@ class SecureAggregation(Defense):
         return dataclasses.replace(update, deltas=deltas)
 
     def releases(self, parameters: tuple[str, ...]) -> tuple[Release, ...]:
-        """See `Defense.releases`."""
         return (Release(noise_scale=self.others_scale, parameters=parameters),)

@@ -47,7 +47,6 @@ class UpdateL1(Defense):
     def penalty(
         self, parameters: Mapping[str, Tensor], received: Mapping[str, Tensor], elements: Mapping[str, Tensor]
     ) -> Tensor | None:
-        """See `Defense.penalty`."""
         self._refuse_unknown(tuple(parameters))
         if self.strength == 0 or not self.parameters:
             return None

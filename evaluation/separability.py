@@ -20,7 +20,7 @@ _FOLDS = 5
 _NEIGHBOURS = 15
 
 
-def told_apart(honest: Tensor, manipulated: Tensor, classifier: Classifier, *, seed: int) -> Tensor:
+def correctly_classified(honest: Tensor, manipulated: Tensor, classifier: Classifier, *, seed: int) -> Tensor:
     """Share of each client's two updates that a classifier, trained on other clients' updates, recognises.
 
     Both updates of a client stay in one fold, so that it is not recognised by itself. Guessing gives 0.5.

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import hashlib
-import inspect
 import json
 import shlex
 from collections.abc import Iterator, Mapping
@@ -14,10 +13,10 @@ from typing import Any
 import yaml
 
 from attacks.base import Attack
-from attacks.registry import find
+from attacks.registry import built, find
 from evaluation.message_selection import MessageSelection
 from experiments.after import after_steps
-from experiments.overrides import Config, argument_names, near, option_words, options_of, overridden
+from experiments.overrides import Config, argument_names, option_words, options_of, overridden
 from experiments.parsed_training import Training
 from protocol.errors import InputError
 
@@ -45,12 +44,12 @@ class Rounds:
 
     Attributes:
         which: numbers from 0; None for all.
-        apart: each in a row of its own, with the column ``round``, from 1.
+        separate: each in a row of its own, with the column ``round``, from 1.
         history: with what the server saw of the same clients before.
     """
 
     which: list[int] | None = None
-    apart: bool = False
+    separate: bool = False
     history: bool = False
 
 
@@ -140,7 +139,7 @@ class Cell:
         Raises:
             InputError: an argument is unknown or impossible.
         """
-        return {name: _built(name, self._on_devices(name)) for name in self.attacks}
+        return {name: built(name, _own(self._on_devices(name)), others=[VICTIMS]) for name in self.attacks}
 
     def _on_devices(self, name: str) -> Arguments:
         """The arguments of an attack; one that trains runs on as many devices as the table's training."""
@@ -183,7 +182,7 @@ class Cell:
         more += [f"--messages {shlex.quote(json.dumps(dict(self.messages)))}"] if self.messages else []
         for name in self.attacks:
             arguments = self._on_devices(name)
-            words = option_words("--attack", {key: value for key, value in arguments.items() if key != VICTIMS})
+            words = option_words("--attack", _own(arguments))
             victims = [f"--victims {arguments[VICTIMS]}"] if VICTIMS in arguments else []
             out = ["--out", shlex.quote(str(self.out / "by-hand" / self.key / name.replace("/", "-")))]
             deltas = ["--deltas", shlex.quote(str(self.folder / "deltas"))]
@@ -194,23 +193,9 @@ class Cell:
         return {find(name).name: own[VICTIMS] for name, own in self.attacks.items() if VICTIMS in own}
 
 
-def _built(name: str, arguments: Mapping[str, Any]) -> Attack:
-    kind = find(name)
-    own = {key: value for key, value in arguments.items() if key != VICTIMS}
-    known = list(argument_names(kind)) if "__init__" in vars(kind) else list(inspect.signature(kind).parameters)
-    for argument in own:
-        if argument not in known:
-            raise InputError(
-                expected=f"arguments of {name} among {', '.join([*known, VICTIMS])}",
-                found=repr(argument),
-                way_out=near(argument, [*known, VICTIMS]) or "Fix `attacks` in the table.",
-            )
-    try:
-        return kind(**own)
-    except (TypeError, ValueError) as error:
-        raise InputError(
-            expected=f"arguments that {name} takes", found=str(error), way_out="Fix `attacks` in the table."
-        ) from None
+def _own(arguments: Mapping[str, Any]) -> Arguments:
+    """Those of the attack's constructor."""
+    return {name: value for name, value in arguments.items() if name != VICTIMS}
 
 
 @functools.lru_cache(maxsize=4096)

@@ -33,12 +33,13 @@ from modules.federated import FederatedModule
 from protocol.errors import InputError
 
 
-def run_cell(cell: Cell, stamp: Stamp) -> Finished:
+def run_cell(cell: Cell, stamp: Stamp, *, wait: bool = False) -> Finished:
     """Trains, records and attacks; what was finished before is read back, if nothing changed since.
 
     Args:
         cell: what to run.
         stamp: what the cell's numbers depend on.
+        wait: while another process has the training's folder, such as another cell that compares with this one.
     """
     path = cell.out / "cells" / f"{cell.key}.json"
     try:
@@ -49,7 +50,7 @@ def run_cell(cell: Cell, stamp: Stamp) -> Finished:
     if earlier is not None:
         return earlier
     path.parent.mkdir(parents=True, exist_ok=True)
-    with only_writer(cell.folder):
+    with only_writer(cell.folder, wait=wait):
         seconds = trained(cell, stamp)
         start = time.perf_counter()
         evaluation = _evaluate(CellRun(cell, stamp, seconds))
@@ -74,7 +75,7 @@ def _evaluate(run: "CellRun") -> Evaluation:
             messages=cell.selection(),
             progress=cell.progress,
         )
-    if cell.rounds.apart:
+    if cell.rounds.separate:
         tables = evaluation.scores, evaluation.profiles
         evaluation.scores, evaluation.profiles = (
             with_setting(table, round=table["round"] + 1) if len(table) else table for table in tables
@@ -134,7 +135,7 @@ class CellRun:
         other = dataclasses.replace(self.cell, config=overridden(self.cell.config, overrides))
         if other.folder == self.folder:
             return self.recording
-        with only_writer(other.folder):
+        with only_writer(other.folder, wait=True):  # a cell of its own may be training it in another process
             trained(other, self.stamp)
         return Recording(other.folder / "deltas")
 

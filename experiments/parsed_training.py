@@ -67,10 +67,10 @@ class Training(FederatedCLI):
         """Nothing is built yet."""
 
     def instantiate_classes(self) -> None:
-        """See `build`."""
+        """Left to `build`."""
 
     def after_instantiate_classes(self) -> None:
-        """See `build`."""
+        """Left to `build`."""
 
     @property
     def plain(self) -> dict[str, Any]:

@@ -89,14 +89,17 @@ def _finished(work: Sequence[Sequence[tuple[Cell, Stamp]]], jobs: int) -> Iterat
         return
     with parallel_config("loky", inner_max_num_threads=1):
         parallel = Parallel(n_jobs=jobs, return_as="generator", pre_dispatch=jobs)
-        for group in parallel(delayed(_group_in_process)(group, sys.path) for group in work):
+        for group in parallel(delayed(_group_in_process)(group, Path.cwd(), sys.path) for group in work):
             yield from group
 
 
-def _group_in_process(group: Sequence[tuple[Cell, Stamp]], path: Sequence[str]) -> list[tuple[str, Finished]]:
+def _group_in_process(
+    group: Sequence[tuple[Cell, Stamp]], folder: Path, path: Sequence[str]
+) -> list[tuple[str, Finished]]:
+    os.chdir(folder)  # joblib keeps its processes; the caller may have gone to another folder since they began
     sys.path[:] = path  # where packages from outside the checkout are found
     _prepare_process()
-    return [(cell.key, run_cell(cell, stamp)) for cell, stamp in group]
+    return [(cell.key, run_cell(cell, stamp, wait=True)) for cell, stamp in group]
 
 
 def _prepare_process() -> None:

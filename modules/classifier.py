@@ -76,7 +76,6 @@ class FederatedClassifier(FederatedModule):
         return {"class_counts": (one_hot * cohort.mask[..., None]).sum(1)}
 
     def learner_description(self) -> dict[str, Any]:
-        """See `FederatedModule.learner_description`."""
         arguments = {
             "network": dataclasses.asdict(self.options),
             "image_shape": list(self.image_shape),

@@ -108,6 +108,5 @@ class _PooledTask(ClassificationTask):
         self.labels = labels
 
     def images_and_labels(self, examples: Parameters) -> tuple[Tensor, Tensor]:
-        """See `ClassificationTask.images_and_labels`."""
         number = examples[_NUMBER]
         return self.images[number], self.labels[number]

@@ -85,7 +85,6 @@ class FNCF(HeldOutRanking, FederatedModule):
         return {"labels": cohort.examples["label"]}
 
     def learner_description(self) -> dict[str, Any]:
-        """See `FederatedModule.learner_description`."""
         penalties = [d for d in self.defenses if isinstance(d, UpdateL1)]
         update_l1 = None
         if penalties:

@@ -95,7 +95,6 @@ class FOLtRES(OnlineRanker):
         self.signs = (1, -1) if antithetic else (1,)
 
     def learner_description(self) -> dict[str, Any]:
-        """See `FederatedModule.learner_description`."""
         arguments = {
             "metric": self.metric,
             "numbers": len(self.signs),

@@ -176,7 +176,6 @@ class ImageRanker(FederatedModule):
         return {"served": torch.arange(items, device=self.device).expand(len(cohort), -1)}
 
     def item_features(self, cohort: Cohort) -> Tensor:
-        """See `FederatedModule.item_features`."""
         return cohort.shared["features"]
 
     def client_models(self, cohort: Cohort) -> Parameters:

@@ -111,20 +111,16 @@ class FederatedMF(HeldOutRanking):
 
     @property
     def rounds(self) -> int | None:
-        """See `FederatedModule.rounds`."""
         return None if self.probing is None else self.probing.rounds
 
     @property
     def server_manipulation(self) -> str | None:
-        """See `FederatedModule.server_manipulation`."""
         return None if self.probing is None else "probe"
 
     def round_settings(self) -> dict[int, dict[str, Any]]:
-        """See `FederatedModule.round_settings`."""
         return {} if self.probing is None else self.probing.settings()
 
     def learns_from(self, round_number: int) -> bool:
-        """See `FederatedModule.learns_from`."""
         return self.probing is None or round_number < self.probing.after
 
     def answering(self) -> Answering:
@@ -224,14 +220,12 @@ class FederatedMF(HeldOutRanking):
         return {"user_vector": self._answered.of(cohort).users}
 
     def priors(self, cohort: Cohort) -> dict[str, Tensor]:
-        """See `FederatedModule.priors`."""
         if self.leaning == "negative":
             return {}
         rates = (cohort.examples["label"].double() * cohort.mask).sum(1) / cohort.counts
         return {LEANING: torch.where(rates > 0.5, 1.0, -1.0)}
 
     def learner_description(self) -> dict[str, Any]:
-        """See `FederatedModule.learner_description`."""
         local = dataclasses.asdict(self.local)
         return {"name": "mf", "arguments": {"dim": self.dim, "loss": self.loss, "clip": self.clip, "local": local}}
 

@@ -42,7 +42,6 @@ class PreferenceTask:
         return for_users.sum(1) / mask.sum(1).clamp(min=1) + extra - extra.detach()
 
     def client_loss(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
-        """See `modules.tasks.Task`."""
         stacked = {name: value[None] for name, value in parameters.items()}
         return self.client_losses(stacked, {name: value[None] for name, value in examples.items()}, mask[None])[0]
 

@@ -29,7 +29,6 @@ class RankingTask:
         return -(preferred * ratio * pairs).sum((-1, -2, -3)) / mask.sum(1).clamp(min=1)
 
     def client_loss(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
-        """See `modules.tasks.Task`."""
         stacked = {name: value[None] for name, value in parameters.items()}
         return self.client_losses(stacked, {name: value[None] for name, value in examples.items()}, mask[None])[0]
 

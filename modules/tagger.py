@@ -60,11 +60,9 @@ class FederatedTagger(FederatedModule):
 
     @property
     def task(self) -> TaggingTask:
-        """See `TaggingTask`."""
         return self._task
 
     def learner_description(self) -> dict[str, Any]:
-        """See `FederatedModule.learner_description`."""
         arguments = {
             # A recording names no file of the machine that made it: the weights are in its rounds.
             "network": {**dataclasses.asdict(self.options), "weights": None},

@@ -65,7 +65,6 @@ class _PooledTagging(TaggingTask):
         self.labels = labels
 
     def client_loss(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
-        """See `modules.tasks.Task`."""
         number = examples[_NUMBER]
         own = {"image": self.images[number].float().div(255), "label": self.labels[number]}
         return super().client_loss(parameters, own, mask)

@@ -61,7 +61,6 @@ class FederatedText(FederatedModule):
 
     @property
     def task(self) -> TextTask:
-        """See `modules.text.TextTask`."""
         return self._task
 
     @property
@@ -89,7 +88,6 @@ class FederatedText(FederatedModule):
         return with_word_rows(cohort)
 
     def learner_description(self) -> dict[str, Any]:
-        """See `FederatedModule.learner_description`."""
         arguments = {"network": dataclasses.asdict(self.options), "local": dataclasses.asdict(self.local)}
         return {"name": "text", "arguments": arguments}
 

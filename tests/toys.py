@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from lightning import Trainer
@@ -56,22 +57,12 @@ def train(
     return module
 
 
-def quiet_trainer(rounds: int, folder: Path, *callbacks: Callback) -> Trainer:
-    """Trains on the CPU, in this process, without output and validation."""
-    return Trainer(
-        max_steps=rounds,
-        max_epochs=1,
-        accelerator="cpu",
-        devices=1,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        limit_val_batches=0,
-        use_distributed_sampler=False,
-        default_root_dir=folder,
-        callbacks=list(callbacks),
-    )
+def quiet_trainer(rounds: int, folder: Path, *callbacks: Callback, **options: Any) -> Trainer:
+    """Trains on the CPU, in this process, without output and validation; the options are Lightning's."""
+    quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+    plain = {"limit_val_batches": 0, "num_sanity_val_steps": 0, "use_distributed_sampler": False}
+    where = {"accelerator": "cpu", "devices": 1, "default_root_dir": folder}
+    return Trainer(max_steps=rounds, callbacks=list(callbacks), **{**quiet, **plain, **where, **options})
 
 
 def leaky_view(victims: int = 12, order: torch.Tensor | None = None) -> tuple[ServerView, torch.Tensor]:

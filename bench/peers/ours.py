@@ -36,20 +36,16 @@ class JobData(FederatedDataModule):
 
     @property
     def num_clients(self) -> int:
-        """See `FederatedDataModule`."""
         return len(self.job.counts)
 
     @property
     def fingerprint(self) -> dict[str, str]:
-        """See `FederatedDataModule`."""
         return {"name": self.job.plan.name, "sha256": ""}
 
     def participants(self, round_number: int) -> Tensor:
-        """See `FederatedDataModule`."""
         return self.tensors["cohorts"][round_number % len(self.tensors["cohorts"])]
 
     def build_cohort(self, round_number: int, clients: Tensor) -> Cohort:
-        """See `FederatedDataModule`."""
         labels = self.tensors["labels"][clients]
         mask = torch.arange(labels.shape[1]) < self.tensors["counts"][clients, None]
         if self.job.plan.kind == "images":
@@ -76,7 +72,6 @@ class ImageModule(FederatedModule):
 
     @property
     def task(self) -> ClassificationTask:
-        """See `FederatedModule.task`."""
         return self._task
 
 

@@ -1,6 +1,5 @@
 """What a table shows next to the scores of attacks: a small closed list of steps."""
 
-import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,6 +16,7 @@ from experiments.after.raw_data import RawData
 from experiments.after.step import AfterStep
 from experiments.after.user_bias import UserBias
 from experiments.after.utility import Utility
+from experiments.overrides import near
 from protocol.errors import InputError
 
 _KINDS: tuple[type[AfterStep], ...] = (
@@ -41,11 +41,10 @@ def after_steps(entries: Sequence[str | Mapping[str, Any]]) -> list[AfterStep]:
     for entry in entries:
         (name, options), *others = [(entry, {})] if isinstance(entry, str) else list(entry.items())
         if others or name not in STEPS:
-            near = difflib.get_close_matches(str(name), STEPS, n=1)
             raise InputError(
                 expected=f"steps of `after` among {', '.join(STEPS)}",
                 found=repr(entry),
-                way_out=f"Did you mean {near[0]}?" if near else "Fix `after`.",
+                way_out=near(str(name), STEPS) or "Fix `after`.",
             )
         try:
             made.append(STEPS[name](**(options or {})))

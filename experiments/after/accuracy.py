@@ -61,7 +61,7 @@ def _scores(
         correct = torch.cat(hits)
         metrics = {"accuracy": [float(correct.mean())], **({} if seconds is None else {"round_seconds": [seconds]})}
         counted: dict[str, Any] = {"items": len(correct), "positives": int(correct.sum())}
-        setting = {"round": number + 1} if run.cell.rounds.apart else {}
+        setting = {"round": number + 1} if run.cell.rounds.separate else {}
         rows.append(run.scores(label, metrics, victims=[0], round=number, setting=setting, **counted))
     return concat(rows)
 

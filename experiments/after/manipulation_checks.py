@@ -16,7 +16,7 @@ from defenses.manipulation_checks.base import Check, Received, threshold
 from defenses.manipulation_checks.registry import CHECKS
 from evaluation.runner import Evaluation
 from evaluation.scores import concat
-from evaluation.separability import Classifier, embeddings, told_apart
+from evaluation.separability import Classifier, correctly_classified, embeddings
 from experiments.after.step import AfterStep
 from protocol.seeding import generator_for
 from protocol.view import ServerView
@@ -85,7 +85,7 @@ class ManipulationChecks(AfterStep):
         evaluation.figures.append((caption, update_maps(maps)))
         for name in _CLASSIFIERS:
             start = time.perf_counter()
-            values = told_apart(real, manipulated, name, seed=seed)
+            values = correctly_classified(real, manipulated, name, seed=seed)
             seconds = (time.perf_counter() - start) / len(values)
             for view, own in zip(views, torch.split(values, [view.victims for view in views]), strict=True):
                 yield _scores(run, f"updates-{name}", {"accuracy": own}, view, seconds)

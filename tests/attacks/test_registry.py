@@ -12,7 +12,7 @@ import attacks
 from attacks.base import Attack
 from attacks.estimates import Estimate, InteractionEstimate
 from attacks.recommendation import Direction
-from attacks.registry import REGISTRY, check_distinct, find, of_families
+from attacks.registry import REGISTRY, check_distinct, find
 from protocol.errors import InputError
 from protocol.threat_model import ThreatModel
 from protocol.view import ServerView
@@ -73,8 +73,7 @@ def test_every_attack_is_found_by_its_names() -> None:
         assert find(f"{kind.__module__}.{kind.__qualname__}") is kind
         assert getattr(attacks, kind.__name__) is kind
         assert kind.__name__ in dir(attacks)
-        family = of_families(kind.family)
-        assert all(family[name] is kind for name in (kind.name, *kind.aliases))
+        assert all(find(f"{kind.family}/{name}") is kind for name in (kind.name, *kind.aliases))
     assert find("direction") is find("attacks.Direction") is Direction
     assert find("fgsm") is REGISTRY["images/raifle"]
     assert find("ranking/raifle-none") is REGISTRY["ranking/raifle"]
@@ -97,13 +96,6 @@ def test_every_attack_is_found_by_its_names() -> None:
 def test_a_wrong_name_is_answered_in_a_line(name: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         find(name)
-
-
-def test_a_wrong_family_and_names_of_two_families_are_refused() -> None:
-    with pytest.raises(InputError, match="Did you mean ranking"):
-        of_families("rankin")
-    with pytest.raises(InputError, match="recommendation/raifle or ranking/raifle"):
-        of_families("recommendation", "ranking")
 
 
 def test_two_attacks_of_one_name_are_refused() -> None:

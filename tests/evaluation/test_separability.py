@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from evaluation.separability import Classifier, embeddings, told_apart
+from evaluation.separability import Classifier, correctly_classified, embeddings
 from reports.maps import update_maps
 
 
@@ -15,20 +15,20 @@ def updates(shift: float = 0.0, spread: float = 1.0) -> tuple[torch.Tensor, torc
 
 @pytest.mark.parametrize("classifier", ["knn", "logistic", "forest"])
 def test_chance_where_there_is_one_law_and_certainty_where_two_are_far_apart(classifier: Classifier) -> None:
-    assert abs(float(told_apart(*updates(), classifier, seed=0).mean()) - 0.5) < 0.13
-    assert float(told_apart(*updates(shift=4.0), classifier, seed=0).mean()) > 0.98
+    assert abs(float(correctly_classified(*updates(), classifier, seed=0).mean()) - 0.5) < 0.13
+    assert float(correctly_classified(*updates(shift=4.0), classifier, seed=0).mean()) > 0.98
 
 
 def test_where_only_the_spread_differs_the_forest_sees_what_no_line_can() -> None:
     """A half-space that holds the narrower half of the updates holds at least half of the wider: 3/4 at best."""
-    assert float(told_apart(*updates(spread=0.1), "logistic", seed=0).mean()) < 0.75 + 0.05
-    assert float(told_apart(*updates(spread=0.1), "forest", seed=0).mean()) > 0.9
+    assert float(correctly_classified(*updates(spread=0.1), "logistic", seed=0).mean()) < 0.75 + 0.05
+    assert float(correctly_classified(*updates(spread=0.1), "forest", seed=0).mean()) > 0.9
 
 
 def test_a_client_is_not_recognised_by_its_other_update() -> None:
     """Each update is its twin's, with the other label: who looked at the twin would be wrong every time."""
     honest, _ = updates()
-    assert set(told_apart(honest, honest.clone(), "knn", seed=0).tolist()) == {0.5}
+    assert set(correctly_classified(honest, honest.clone(), "knn", seed=0).tolist()) == {0.5}
 
 
 def test_maps_are_of_both_and_drawn() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pandas as pd
@@ -10,8 +11,12 @@ import yaml
 
 import attack
 import train
+from datamodules.recording_format import only_writer
+from experiments.cell_cache import Stamp
+from experiments.cell_run import run_cell
 from experiments.table import Choice, read_table
 from experiments.table_file import read_content
+from protocol.errors import InputError
 from reports.run import Run
 from tests.experiments.tables import CONFIGS, RECOMMENDER, cells_of, read, reproduce
 from tests.regression.cases import reductions, shrunk
@@ -89,12 +94,32 @@ def test_a_recording_that_was_lost_is_made_again(tmp_path: Path) -> None:
 
 def test_rounds_apart_are_rows_of_their_own(tmp_path: Path) -> None:
     text = (
-        RECOMMENDER.replace("trainer.max_steps: 1", "trainer.max_steps: 3") + "rounds: {which: [0, 2], apart: true}\n"
+        RECOMMENDER.replace("trainer.max_steps: 1", "trainer.max_steps: 3")
+        + "rounds: {which: [0, 2], separate: true}\n"
     )
     assert reproduce(tmp_path, text) == 0
     assert [(row.setting["round"], row.n) for row in read(tmp_path / "out")] == [(1, 10), (3, 10)]
     (cell,) = cells_of(tmp_path, text)
     assert "--rounds '[0, 2]'" in list(cell.commands())[1]
+
+
+def test_one_cell_waits_for_another_s_training_only_where_they_are_of_one_table(tmp_path: Path) -> None:
+    (cell,) = cells_of(tmp_path, RECOMMENDER)
+    stamp = Stamp.of(cell, cell.fingerprint())
+
+    def taken() -> bool:
+        with only_writer(cell.folder, wait=True):
+            return True
+
+    with ThreadPoolExecutor(1) as pool:
+        with only_writer(cell.folder):
+            with pytest.raises(InputError, match="no other process writes"):
+                run_cell(cell, stamp)
+            waiting = pool.submit(taken)
+            with pytest.raises(TimeoutError):
+                waiting.result(0.2)
+        assert waiting.result(60)
+    assert len(run_cell(cell, stamp, wait=True).evaluation.scores)
 
 
 def test_several_devices_train_by_train_py(tmp_path: Path) -> None:

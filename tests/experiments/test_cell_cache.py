@@ -120,7 +120,7 @@ def stamp_of(text: str, folder: Path, fingerprint: dict[str, str] | None = None,
             "data.clients_per_round: 10, model.defenses: [{class_path: RowNoise, init_args: {scale: 1}}]",
         ),
         ("attacks:", "setting: {epsilon: inf}\nattacks:"),
-        ("attacks:", "rounds: {apart: true}\nattacks:"),
+        ("attacks:", "rounds: {separate: true}\nattacks:"),
         ("attacks:", "record: {dtype: float16}\nattacks:"),
     ],
 )

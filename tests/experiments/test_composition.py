@@ -36,10 +36,10 @@ attacks:
   decaf: {{}}
   uniform-present: {{}}
   random-guess: {{}}
-rounds: {{apart: true}}
+rounds: {{separate: true}}
 after: [accuracy]
 """
-TOGETHER = TABLE.replace("rounds: {apart: true}", "rounds: {which: [1], apart: true, history: true}").replace(
+TOGETHER = TABLE.replace("rounds: {separate: true}", "rounds: {which: [1], separate: true, history: true}").replace(
     "probes: 4", "probes: 4, rounds: all"
 )
 UNRECORDED = TABLE.replace("accuracy]\nset", "accuracy, round_seconds]\nset").replace(
@@ -101,7 +101,7 @@ def test_more_images_than_there_are_is_one_message(tmp_path: Path, capsys: pytes
     [
         ("digits:", "CIFAR-100:", "CIFAR-100"),
         ("decaf: {calibrator", "nonsense: {calibrator", "nonsense"),
-        ("rounds: {apart", "rounds: {asunder", "asunder"),
+        ("rounds: {separate", "rounds: {asunder", "asunder"),
         ("setting: {epsilon: 500}", "where: {date: [MNIST]}", "date"),
         ("hidden: 16", "hidden: 0", "hidden"),
         ("examples_per_client: 72", "examples_per_client: 1", "examples_per_client"),

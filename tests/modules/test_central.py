@@ -7,6 +7,7 @@ from lightning import Trainer
 
 from datamodules.synthetic import SyntheticRecommender
 from modules.central import CentralFNCF
+from tests.toys import quiet_trainer
 
 
 def loss_after(steps: int, folder: Path) -> tuple[float, CentralFNCF, Trainer]:
@@ -14,17 +15,7 @@ def loss_after(steps: int, folder: Path) -> tuple[float, CentralFNCF, Trainer]:
     module = CentralFNCF(
         num_items=source.num_items, num_clients=source.num_clients, user_dim=8, item_dim=8, hidden=(8,)
     )
-    trainer = Trainer(
-        max_steps=steps,
-        val_check_interval=1,
-        num_sanity_val_steps=0,
-        accelerator="cpu",
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        default_root_dir=folder,
-    )
+    trainer = quiet_trainer(steps, folder, val_check_interval=1, limit_val_batches=1.0)
     trainer.fit(module, datamodule=source)
     return float(trainer.callback_metrics["train/loss"]), module, trainer
 

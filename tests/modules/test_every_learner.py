@@ -41,6 +41,7 @@ from modules.tagger import FederatedTagger
 from modules.text_model import FederatedText
 from protocol.errors import InputError
 from tests import toys
+from tests.toys import quiet_trainer
 
 LOCAL = LocalTraining(learning_rate=0.05, batch_size=4)
 DEFENSES = (LocalDP(clip=1.0, epsilon=50, delta=1e-5), DeviceNoise(variance=1e-8, clients=[1, 2]))
@@ -119,18 +120,7 @@ PARTS = ("FederatedModule", "HeldOutRanking", "OnlineRanker")
 
 
 def trained(module: LightningModule, data: FederatedDataModule, folder: Path, **options: object) -> Trainer:
-    trainer = Trainer(
-        max_steps=1,
-        num_sanity_val_steps=0,
-        accelerator="cpu",
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        use_distributed_sampler=False,
-        default_root_dir=folder,
-        **options,  # type: ignore[arg-type]
-    )
+    trainer = quiet_trainer(1, folder, **{"limit_val_batches": 1.0, **options})
     trainer.fit(module, datamodule=data)
     return trainer
 

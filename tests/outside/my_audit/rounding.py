@@ -22,7 +22,6 @@ class Rounding(Defense):
         self.step = step
 
     def protect(self, update: Update, generators: Callable[[int], torch.Generator]) -> Update:
-        """See `Defense.protect`."""
         rounded = {name: (value / self.step).round() * self.step for name, value in update.deltas.items()}
         return dataclasses.replace(update, deltas=rounded)
 
@@ -42,5 +41,4 @@ class Scaled(Manipulation):
     def features(
         self, model: Mapping[str, Tensor], features: Tensor, mask: Tensor, *, generator: torch.Generator
     ) -> Tensor:
-        """See `Manipulation.features`."""
         return features * self.factor
