@@ -15,7 +15,7 @@ from jsonargparse import ArgumentParser, Namespace
 from attacks.base import Attack
 from attacks.registry import REGISTRY, built, check_distinct, find
 from command_line import OneLineParser
-from datamodules.deltas import Recording
+from datamodules.recordings.recording import Recording
 from evaluation.diagnosis import explainer
 from evaluation.evaluate import evaluate_recording, metrics_of, nothing_scored, reasons, relevant
 from evaluation.gate import Gate, check_limits, gate_status, read_gate
@@ -26,7 +26,7 @@ from evaluation.summary import summarise
 from experiments.conversion import convert_dump
 from experiments.running import default_jobs, joined_fingerprints, run_table
 from experiments.table import Choice, Scale, read_table
-from modules.recorded_learner import recorded_learner
+from modules.learners.recorded_learner import recorded_learner
 from protocol.errors import InputError
 from protocol.view import ViewError
 from reports.run import Run

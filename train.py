@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from experiments.training import main
-from modules.refusals import refusal_in
+from modules.error_reports import refusal_in
 from signals import Stopped, ends_on_signals, leave
 
 

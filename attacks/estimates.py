@@ -100,7 +100,7 @@ class Estimate(abc.ABC):
         Args:
             view: what the attack was given.
             truth: ground truth of the same victims by name, ``(V, ...)`` each; see
-                `datamodules.deltas.Recording.truth`.
+                `datamodules.recordings.recording.Recording.truth`.
         """
 
 

@@ -7,10 +7,10 @@ from attacks.metrics import auc_per_victim
 from attacks.recommendation.item_deltas import Direction
 from attacks.recommendation.raifle import Raifle
 from bench.measure import Measure
-from datamodules.synthetic import SyntheticRecommender
-from modules.fncf import FNCF
-from modules.fncf_learner import FNCFLearner
-from modules.recommendation import USER_EMBEDDING
+from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
+from modules.learners.fncf import FNCF
+from modules.learners.fncf_learner import FNCFLearner
+from modules.learners.fncf_task import USER_EMBEDDING
 from protocol.seeding import generator_for
 from protocol.view import ITEM_EMBEDDING, ServerView
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import torch
 
 from bench.measure import Measure
-from datamodules.image_set import GeneratedImages
-from modules.feature_extractors import Extractor
-from modules.gallery import Gallery
-from modules.indirect_manipulation import FeatureNoise, PixelSearch
+from datamodules.images.image_set import GeneratedImages
+from modules.image_manipulation.feature_extractors import Extractor
+from modules.image_manipulation.gallery import Gallery
+from modules.image_manipulation.indirect_manipulation import FeatureNoise, PixelSearch
 
 
 def manipulation_times() -> list[Measure]:

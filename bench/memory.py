@@ -10,11 +10,11 @@ from lightning import Trainer
 from attacks.recommendation.item_deltas import Direction
 from bench.measure import Measure, peak_mib
 from callbacks.delta_recorder import DeltaRecorder
-from datamodules.deltas import Recording
-from datamodules.synthetic import SyntheticRecommender
+from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
+from datamodules.recordings.recording import Recording
 from evaluation.evaluate import evaluate
-from modules.fncf import FNCF
-from modules.local_hyperparameters import LocalTraining
+from modules.engine.local_hyperparameters import LocalTraining
+from modules.learners.fncf import FNCF
 
 CLIENTS = 20
 

@@ -20,14 +20,14 @@ from tqdm import tqdm
 
 from bench.measure import Measure
 from datamodules.base import FederatedDataModule
-from datamodules.client_split import ClientSplit
-from datamodules.synthetic import SyntheticRecommender
-from datamodules.synthetic_images import SyntheticImages
-from modules.classifier import FederatedClassifier
+from datamodules.images.synthetic_images import SyntheticImages
+from datamodules.partition.client_split import ClientSplit
+from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
+from modules.engine.local_hyperparameters import LocalTraining
 from modules.federated import FederatedModule
-from modules.fncf import FNCF
-from modules.local_hyperparameters import LocalTraining
-from modules.nets.classifiers import Network
+from modules.learners.fncf import FNCF
+from modules.learners.image_classifier import FederatedClassifier
+from modules.nets.classifiers import ClassifierOptions
 
 ROUNDS = 3
 """Of a turn; the first warms up."""
@@ -55,7 +55,7 @@ def images() -> tuple[FederatedModule, FederatedDataModule]:
     module = FederatedClassifier(
         num_classes=10,
         image_shape=(3, 32, 32),
-        network=Network(channels=32, hidden=128),
+        network=ClassifierOptions(channels=32, hidden=128),
         local=LocalTraining(learning_rate=0.01, batch_size=10),
     )
     return module, source

@@ -10,10 +10,10 @@ from safetensors.torch import load_file
 
 from bench.measure import Measure
 from callbacks.delta_recorder import DeltaRecorder
-from datamodules.deltas import Recording
-from datamodules.synthetic import SyntheticRecommender
-from modules.fncf import FNCF
-from modules.local_hyperparameters import LocalTraining
+from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
+from datamodules.recordings.recording import Recording
+from modules.engine.local_hyperparameters import LocalTraining
+from modules.learners.fncf import FNCF
 
 CLIENTS = 10
 ROUNDS = 1000

@@ -6,8 +6,8 @@ from lightning import Trainer
 
 from bench.measure import Measure, interleaved
 from callbacks.delta_recorder import DeltaRecorder
-from datamodules.synthetic import SyntheticRecommender
-from modules.fncf import FNCF
+from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
+from modules.learners.fncf import FNCF
 
 ROUNDS = 6
 

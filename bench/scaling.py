@@ -13,9 +13,9 @@ from torch import Tensor
 from bench.measure import Measure, peak_mib
 from datamodules.base import FederatedDataModule
 from datamodules.cohort import Cohort
-from modules.classifier import FederatedClassifier
-from modules.local_hyperparameters import LocalTraining
-from modules.nets.classifiers import Network
+from modules.engine.local_hyperparameters import LocalTraining
+from modules.learners.image_classifier import FederatedClassifier
+from modules.nets.classifiers import ClassifierOptions
 from protocol.seeding import generator_for
 
 SIZES = (1250, 2500, 5000, 10000)
@@ -78,7 +78,7 @@ def _measure(size: int) -> tuple[float, float, float]:
     module = FederatedClassifier(
         num_classes=10,
         image_shape=(1, 28, 28),
-        network=Network(name="two-convolutions", channels=32, hidden=128),
+        network=ClassifierOptions(name="two-convolutions", channels=32, hidden=128),
         local=LocalTraining(learning_rate=0.01, batch_size=_IMAGES),
     )
     Trainer(

@@ -18,10 +18,10 @@ from torch import Tensor
 
 from callbacks.message_sums import MessageSums
 from datamodules.base import FederatedDataModule
-from datamodules.called import draw_clients
-from datamodules.prior_knowledge import POPULARITY_OF_OTHERS, popularity_of_others, prior_knowledge
-from datamodules.recommendation import RecommenderDataModule
-from datamodules.recording_format import (
+from datamodules.recommendation.base import RecommenderDataModule
+from datamodules.recommendation.called import draw_clients
+from datamodules.recordings.adversary_devices import POPULARITY_OF_OTHERS, popularity_of_others, prior_knowledge
+from datamodules.recordings.format import (
     AUXILIARY,
     CLIENT,
     ITEM_FEATURES,

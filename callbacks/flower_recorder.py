@@ -22,12 +22,12 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from torch import Tensor
 
-from datamodules.foreign_round import Sent
-from datamodules.foreign_system import System
-from datamodules.parameter_check import Shapes, named
-from datamodules.plain_files import strange_value
-from datamodules.recording_writer import RecordingWriter
-from modules.recorded_learner import check_learner
+from datamodules.recordings.external_round import Sent
+from datamodules.recordings.external_system import System
+from datamodules.recordings.plain_files import strange_value
+from datamodules.recordings.shape_check import Shapes, named
+from datamodules.recordings.writer import RecordingWriter
+from modules.learners.recorded_learner import check_learner
 from protocol.errors import InputError
 
 _PLAIN = (bool, int, float, str)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from datamodules.recording_format import CLIENT_MODEL
+from datamodules.recordings.format import CLIENT_MODEL
 from modules.federated import RoundRecord
 from protocol.errors import InputError
 

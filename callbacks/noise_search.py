@@ -20,8 +20,8 @@ from attacks.registry import built
 from datamodules.base import FederatedDataModule
 from defenses.base import Defense, Update
 from evaluation.runner import infer
-from modules.fpdgd import FPDGD
-from modules.registry import learner_from
+from modules.learners.fpdgd import FPDGD
+from modules.learners.registry import learner_from
 from protocol.click_models import cascade_log_law, sample_patterns, steps_for_law
 from protocol.errors import InputError
 from protocol.seeding import generator_for

@@ -6,7 +6,7 @@ from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 
 from callbacks.delta_recorder import DeltaRecorder
-from datamodules.deltas import Recording
+from datamodules.recordings.recording import Recording
 from protocol.errors import InputError
 from signals import Stopping
 

@@ -15,7 +15,7 @@ class RowNoise(Defense):
     """Adds N(0, scale^2) to every number of the rows that a client changed; other rows are sent as zero.
 
     What changed and what did not stays visible, so this is no differential privacy of *which* items a client has, and
-    with the gradients' clipping (`modules.mf.FederatedMF`) a mechanism for the changed rows alone.
+    with the gradients' clipping (`FederatedMF`) a mechanism for the changed rows alone.
 
     Args:
         scale: standard deviation of the noise on each number, >= 0.

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from datamodules.deltas import Recording
+from datamodules.recordings.recording import Recording
 from evaluation.scores import records, setting_columns, setting_of
 from evaluation.symptoms import Symptom, symptoms
 from protocol.metrics import METRICS, metric

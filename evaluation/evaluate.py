@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from attacks.base import Attack
-from datamodules.deltas import Recording
-from datamodules.messages import joined_view
+from datamodules.recordings.joined_view import joined_view
+from datamodules.recordings.recording import Recording
 from evaluation.attack_bar import AttackBar
 from evaluation.message_selection import MessageSelection, message_truth, selected
 from evaluation.runner import Evaluation, attack_view, joined, unfit
-from modules.recorded_learner import recorded_learner
+from modules.learners.recorded_learner import recorded_learner
 from protocol.errors import InputError
 from protocol.metrics import METRICS
 from protocol.seeding import generator_for

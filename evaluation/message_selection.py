@@ -8,9 +8,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from datamodules.deltas import Recording
-from datamodules.messages import joined_view
-from modules.recorded_learner import recorded_learner
+from datamodules.recordings.joined_view import joined_view
+from datamodules.recordings.recording import Recording
+from modules.learners.recorded_learner import recorded_learner
 from protocol.errors import InputError
 from protocol.seeding import generator_for
 from protocol.view import USERS, ServerView
@@ -91,7 +91,7 @@ def selected(
     file): the truth only scores.
 
     Args:
-        view: all messages, see `datamodules.messages.joined_view`.
+        view: all messages, see `datamodules.recordings.joined_view.joined_view`.
         truth: see `message_truth`.
         selection: which of them.
         seed: seed of the draws.

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 import torch
 
-from datamodules.recording_format import write_whole
+from datamodules.recordings.format import write_whole
 from evaluation.runner import Evaluation
 from evaluation.scores import Line
 from reports.provenance import commit, source_hash, versions

@@ -19,8 +19,8 @@ from numpy.typing import ArrayLike
 from tqdm import tqdm
 
 from datamodules.base import FederatedDataModule
-from datamodules.deltas import Recording
-from datamodules.recording_format import only_writer, write_whole
+from datamodules.recordings.format import only_writer, write_whole
+from datamodules.recordings.recording import Recording
 from evaluation.evaluate import evaluate_recording, people_of
 from evaluation.runner import Evaluation
 from evaluation.scores import score_table, with_setting

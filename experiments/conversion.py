@@ -4,16 +4,16 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from datamodules.dump import Dump
-from datamodules.recording_writer import RecordingWriter
-from modules.recorded_learner import check_learner
+from datamodules.recordings.array_dump import Dump
+from datamodules.recordings.writer import RecordingWriter
+from modules.learners.recorded_learner import check_learner
 
 
 def convert_dump(manifest: Path, out: Path, *, progress: bool = True) -> int:
     """Converts a dump, one round in memory at a time; the folder becomes a recording with the last round.
 
     Args:
-        manifest: what the dump holds, see `datamodules.dump_manifest`.
+        manifest: what the dump holds, see `datamodules.recordings.dump_manifest`.
         out: folder of the recording.
         progress: show a bar with the time left.
 

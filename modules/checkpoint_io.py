@@ -10,8 +10,8 @@ from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning.fabric.utilities.types import _PATH
 from torch import Tensor
 
+from modules.error_reports import in_one_line
 from modules.federated import FederatedModule
-from modules.refusals import in_one_line
 from protocol.errors import InputError
 
 _TRAINING = ("optimizer_states", "loops")

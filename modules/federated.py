@@ -15,15 +15,15 @@ from torch import Tensor
 from torchmetrics import Metric
 
 from datamodules.cohort import Cohort
-from datamodules.recording_format import CLIENT_MODEL, PRIOR
+from datamodules.recordings.format import CLIENT_MODEL, PRIOR
 from defenses.base import Defense, Update, hold_back, with_whole_tables
 from modules.built_from_data import BuiltFromData
-from modules.local_hyperparameters import LocalTraining
-from modules.local_training import train_clients
-from modules.registry import learner_from
+from modules.engine.local_hyperparameters import LocalTraining
+from modules.engine.local_training import train_clients
+from modules.engine.tasks import Parameters, Task
+from modules.engine.training_job import LocalResult
+from modules.learners.registry import learner_from
 from modules.server import ServerOptimizer, WeightedSum, add_background_noise, weighted_sum
-from modules.tasks import Parameters, Task
-from modules.training_job import LocalResult
 from protocol.errors import InputError
 from protocol.seeding import generator_for, secret_key
 from protocol.view import Release, ServerView, features_of
@@ -187,7 +187,7 @@ class FederatedModule(BuiltFromData):
         return {}
 
     def learner_description(self) -> dict[str, Any] | None:
-        """Name and arguments of the public algorithm, for `modules.registry`."""
+        """Name and arguments of the public algorithm, for `modules.learners.registry`."""
         return None
 
     def public_parameters(self) -> Parameters:

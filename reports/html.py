@@ -8,7 +8,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from datamodules.recording_format import write_whole
+from datamodules.recordings.format import write_whole
 from evaluation.scores import records
 from protocol.metrics import meanings
 from reports.headline import headline

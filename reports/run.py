@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from datamodules.recording_format import write_whole
+from datamodules.recordings.format import write_whole
 from evaluation.scores import SETTING, from_records, records, setting_of
 from evaluation.summary import RESULT
 from protocol.errors import InputError

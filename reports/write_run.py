@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from datamodules.recording_format import write_whole
+from datamodules.recordings.format import write_whole
 from evaluation.derived import derived
 from evaluation.diagnosis import Explain, sentences
 from evaluation.evaluate import reasons

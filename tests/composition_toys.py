@@ -4,16 +4,16 @@ import functools
 
 import torch
 
-from datamodules.client_split import ClientSplit
-from datamodules.synthetic_images import SyntheticImages
-from modules.classifier import FederatedClassifier
-from modules.classifier_learner import ImageLearner
-from modules.local_hyperparameters import LocalTraining
-from modules.local_training import train_clients
-from modules.nets.classifiers import Network
+from datamodules.images.synthetic_images import SyntheticImages
+from datamodules.partition.client_split import ClientSplit
+from modules.engine.local_hyperparameters import LocalTraining
+from modules.engine.local_training import train_clients
+from modules.learners.image_classifier import FederatedClassifier
+from modules.learners.image_classifier_learner import ImageLearner
+from modules.nets.classifiers import ClassifierOptions
 from protocol.view import ServerView
 
-NETWORK = Network(hidden=32, channels=4)
+NETWORK = ClassifierOptions(hidden=32, channels=4)
 SGD = LocalTraining(optimizer="sgd", learning_rate=0.1, batch_size=40)
 SHAPE = (1, 12, 12)
 
@@ -24,13 +24,13 @@ def source(seed: int = 0) -> SyntheticImages:
     return SyntheticImages(split=split, train_per_class=250, auxiliary_per_class=20, noise=0.2, seed=seed)
 
 
-def learner(local: LocalTraining = SGD, network: Network = NETWORK) -> ImageLearner:
+def learner(local: LocalTraining = SGD, network: ClassifierOptions = NETWORK) -> ImageLearner:
     return ImageLearner(network=network, image_shape=SHAPE, num_classes=10, local=local)
 
 
 @functools.cache
 def views(
-    local: LocalTraining = SGD, network: Network = NETWORK, rounds: int = 1, seed: int = 0
+    local: LocalTraining = SGD, network: ClassifierOptions = NETWORK, rounds: int = 1, seed: int = 0
 ) -> tuple[tuple[ServerView, ...], torch.Tensor]:
     """What a server sees in every round, the earlier ones within the later, and the true proportions ``(10, 10)``."""
     data = source(seed)

@@ -5,17 +5,17 @@ import functools
 
 import torch
 
-from datamodules.synthetic_posts import SyntheticPosts
+from datamodules.devices.synthetic_posts import SyntheticPosts
 from evaluation.message_selection import draw_pairs
-from modules.local_hyperparameters import LocalTraining
-from modules.local_training import train_clients
-from modules.nets.text import TextNetwork
-from modules.text_learner import TextLearner
-from modules.text_model import FederatedText
+from modules.engine.local_hyperparameters import LocalTraining
+from modules.engine.local_training import train_clients
+from modules.learners.text import FederatedText
+from modules.learners.text_learner import TextLearner
+from modules.learners.text_options import TextOptions
 from protocol.seeding import generator_for
 from protocol.view import USERS, ServerView
 
-NETWORK = TextNetwork(vocabulary=40, embedding=8, hidden=8)
+NETWORK = TextOptions(vocabulary=40, embedding=8, hidden=8)
 LOCAL = LocalTraining(learning_rate=0.3, batch_size=10)
 WRITERS = 20
 

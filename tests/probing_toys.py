@@ -8,12 +8,12 @@ from lightning import Trainer
 from lightning.pytorch.callbacks import Callback
 
 from callbacks.delta_recorder import DeltaRecorder
-from datamodules.called import Called
-from datamodules.synthetic import SyntheticRecommender
+from datamodules.recommendation.called import Called
+from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
 from defenses.row_noise import RowNoise
-from modules.campaign import Probing
-from modules.local_hyperparameters import LocalTraining
-from modules.mf import FederatedMF
+from modules.engine.local_hyperparameters import LocalTraining
+from modules.learners.matrix_factorization import FederatedMF
+from modules.probing.campaign import Probing
 from modules.server import ServerOptimizer
 from tests.toys import quiet_trainer
 

@@ -14,11 +14,11 @@ import pytest
 import yaml
 
 import attack
-from datamodules.deltas import Recording
-from datamodules.parameter_check import check_shapes
-from datamodules.recording_format import FORMAT, Manifest, read_manifest
+from datamodules.recordings.format import FORMAT, Manifest, read_manifest
+from datamodules.recordings.recording import Recording
+from datamodules.recordings.shape_check import check_shapes
 from experiments.conversion import convert_dump
-from modules.registry import learner_from, network_of
+from modules.learners.registry import learner_from, network_of
 from tests.foreign_toys import write_dump
 
 ROOT = Path(__file__).resolve().parent.parent

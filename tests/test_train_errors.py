@@ -12,8 +12,8 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 import train
 from command_line import likely, one_line
 from modules.checkpoint_io import CheckedCheckpointIO
-from modules.fncf import FNCF
-from modules.refusals import refusal_in
+from modules.error_reports import refusal_in
+from modules.learners.fncf import FNCF
 from protocol.errors import InputError
 from tests import toys
 
@@ -162,7 +162,7 @@ def test_a_message_of_the_parser_in_one_line() -> None:
 
 def test_a_name_is_suggested_only_where_one_is_near() -> None:
     line = "Option 'lerning_rate' is not accepted"
-    nested = f"Problem with given class_path 'modules.fncf.FNCF': {line}"
+    nested = f"Problem with given class_path 'modules.learners.fncf.FNCF': {line}"
     assert likely(line, nested, []) == "local.learning_rate"
     assert likely("Option 'zzz' is not accepted", nested, ["--trainer.devices"]) is None
     assert likely("the file is missing", nested, ["file"]) is None

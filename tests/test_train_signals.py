@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from datamodules.deltas import Recording
+from datamodules.recordings.recording import Recording
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMIT = 120

@@ -9,11 +9,11 @@ from lightning import Trainer
 from lightning.pytorch.callbacks import Callback
 
 from callbacks.delta_recorder import DeltaRecorder
-from datamodules.synthetic import SyntheticRecommender
+from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
 from defenses.base import Defense
-from modules.fncf import FNCF, PAPER_LOCAL
-from modules.fncf_learner import FNCFLearner
-from modules.local_hyperparameters import LocalTraining
+from modules.engine.local_hyperparameters import LocalTraining
+from modules.learners.fncf import FNCF, PAPER_LOCAL
+from modules.learners.fncf_learner import FNCFLearner
 from protocol.seeding import generator_for
 from protocol.view import ITEM_EMBEDDING, POPULARITY, ServerView
 

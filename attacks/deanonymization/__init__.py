@@ -1,6 +1,6 @@
 """Attacks on anonymity: whose device sent a message, and which messages come from one user?"""
 
-from attacks.deanonymization.fingerprint import Fingerprint, LinkedFingerprint
+from attacks.deanonymization.fingerprint import FingerprintAttack, LinkedFingerprint
 from attacks.deanonymization.matching import (
     LinkedMatchingFingerprint,
     MatchingChance,
@@ -12,7 +12,7 @@ from attacks.deanonymization.reidentification import CentredSVM, IdentityChance,
 
 __all__ = [
     "CentredSVM",
-    "Fingerprint",
+    "FingerprintAttack",
     "IdentityChance",
     "LinkedFingerprint",
     "LinkedMatchingFingerprint",

@@ -24,7 +24,7 @@ _AT_ONCE = 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fingerprint(IdentityAttack):
+class FingerprintAttack(IdentityAttack):
     """Linear machine that learns from what known users' data make of the very global models that were sent.
 
     (1) What all messages share names nobody and is taken out: of the known messages their mean, of simulated ones the
@@ -91,18 +91,18 @@ class Fingerprint(IdentityAttack):
         return standardised(svm_scores(ready, self.penalty, generator), self.sharpness)
 
 
-class LinkedFingerprint(Fingerprint):
-    """`Fingerprint`, with the evidence of all messages under one pseudonym summed.
+class LinkedFingerprint(FingerprintAttack):
+    """`FingerprintAttack`, with the evidence of all messages under one pseudonym summed.
 
     A device keeps its pseudonym over the rounds. What misleads in one of its messages, the order of its mini-batches
     and the state of the model, misleads less in their sum.
 
-    Threat model: that of `Fingerprint`, as are the arguments; a device keeps its pseudonym over the rounds.
+    Threat model: that of `FingerprintAttack`, as are the arguments; a device keeps its pseudonym over the rounds.
     """
 
     name = "fingerprint-linked"
     threat_model = dataclasses.replace(
-        Fingerprint.threat_model, sees=f"{Fingerprint.threat_model.sees}; which messages bear one pseudonym"
+        FingerprintAttack.threat_model, sees=f"{FingerprintAttack.threat_model.sees}; which messages bear one pseudonym"
     )
     linked = True
 
@@ -125,7 +125,7 @@ def whitening(vectors: Tensor, labels: Tensor, floor: float) -> Tensor:
     Args:
         vectors: ``(S, R)``.
         labels: ``(S,)`` int64.
-        floor: see `Fingerprint`.
+        floor: see `FingerprintAttack`.
 
     Returns:
         ``(R, R)``, to multiply vectors with.

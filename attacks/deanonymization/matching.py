@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 
 from attacks.base import Attack
-from attacks.deanonymization.fingerprint import Fingerprint, LinkedFingerprint
+from attacks.deanonymization.fingerprint import FingerprintAttack, LinkedFingerprint
 from attacks.deanonymization.messages import known_view, read_messages, seen_only, unit
 from attacks.deanonymization.reidentification import Reidentification, ReidMLP
 from attacks.estimates import Estimate, MatchingEstimate, asked_pairs
@@ -116,14 +116,16 @@ class MatchingSiamese(MatchingAttack):
             return MatchingEstimate(scores=net(first, second))
 
 
-class MatchingFingerprint(MatchingAttack, Fingerprint):
-    """Probability that one known user sent both: ``sum_u P[i = u] P[j = u]`` by `Fingerprint`.
+class MatchingFingerprint(MatchingAttack, FingerprintAttack):
+    """Probability that one known user sent both: ``sum_u P[i = u] P[j = u]`` by `FingerprintAttack`.
 
-    Threat model: that of `Fingerprint`, as are the arguments; the question is which of given pairs of messages match.
+    Threat model: that of `FingerprintAttack`, as are the arguments; the question is which of given pairs of messages match.
     """
 
     name = "matching-fingerprint"
-    threat_model = dataclasses.replace(Fingerprint.threat_model, needs=(*Fingerprint.threat_model.needs, "pairs"))
+    threat_model = dataclasses.replace(
+        FingerprintAttack.threat_model, needs=(*FingerprintAttack.threat_model.needs, "pairs")
+    )
 
     def run(self, view: ServerView, *, generator: torch.Generator) -> MatchingEstimate:
         messages = read_messages(view, self.layers)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from attacks.estimates import VectorEstimate
-from attacks.identifiability.pac import Messages, VectorAttack, facing, leading_axis, messages_of
+from attacks.identifiability.pac import MessageSums, VectorAttack, facing, leading_axis, messages_of
 from protocol.view import ITEM_EMBEDDING, ServerView
 from ranges import PositiveInt
 
@@ -72,7 +72,7 @@ class PACCatalogue(PACLikelihood):
         return VectorEstimate(vectors=facing(vectors, votes, messages_of(view).leaning))
 
 
-def _climb(messages: Messages, start: Tensor, variance: Tensor, iterations: int) -> tuple[Tensor, Tensor, Tensor]:
+def _climb(messages: MessageSums, start: Tensor, variance: Tensor, iterations: int) -> tuple[Tensor, Tensor, Tensor]:
     """Vectors ``(V, d)``, sums of expected labels ``(V,)`` and log-likelihoods ``(V,)`` after the iterations."""
     vectors, rate = start, torch.full_like(variance, 0.5)
     items, sent = messages.sent.sum(1), messages.sent
@@ -91,6 +91,6 @@ def _climb(messages: Messages, start: Tensor, variance: Tensor, iterations: int)
     return vectors, labels.sum(1), fit
 
 
-def _evidence(messages: Messages, vectors: Tensor, variance: Tensor) -> Tensor:
+def _evidence(messages: MessageSums, vectors: Tensor, variance: Tensor) -> Tensor:
     """``(V, R)`` half the log-odds that each item is liked."""
     return torch.einsum("vrd,vd->vr", messages.sums, vectors) / variance[:, None]

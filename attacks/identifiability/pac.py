@@ -13,8 +13,8 @@ from protocol.view import ITEM_EMBEDDING, LEANING, ServerView, ViewError
 
 
 @dataclass(frozen=True)
-class Messages:
-    """Messages in float64; row i of a client sums ``updates_i`` times ``-alpha l'(0) y_i u`` plus noise.
+class MessageSums:
+    """MessageSums in float64; row i of a client sums ``updates_i`` times ``-alpha l'(0) y_i u`` plus noise.
 
     Attributes:
         sums: ``(V, R, d)``, zero where nothing was sent.
@@ -34,7 +34,7 @@ class Messages:
         return self.updates > 0
 
 
-def messages_of(view: ServerView) -> Messages:
+def messages_of(view: ServerView) -> MessageSums:
     """Reads the messages from a view; where none says which way the clients lean, they dislike more than they like.
 
     Raises:
@@ -50,7 +50,7 @@ def messages_of(view: ServerView) -> Messages:
     silent = torch.nonzero(updates.sum(1) == 0).flatten().tolist()
     if silent:
         raise ViewError(f"expected messages of every client, got none of the client at {silent[0]} in the view")
-    return Messages(sums * shown[..., None], updates, _leaning(view), learner.learning_rate * learner.slope_at_zero)
+    return MessageSums(sums * shown[..., None], updates, _leaning(view), learner.learning_rate * learner.slope_at_zero)
 
 
 def _leaning(view: ServerView) -> Tensor:
@@ -167,7 +167,7 @@ class PACSpectral(VectorAttack):
         return VectorEstimate(vectors=facing(axis, votes, messages.leaning))
 
 
-def leading_axis(messages: Messages) -> Tensor:
+def leading_axis(messages: MessageSums) -> Tensor:
     """``(V, d)`` leading right singular vector of each client's whitened messages, as long as a mean message."""
     whitened = messages.sums / messages.updates.clamp(min=1).sqrt()[..., None]
     gram = torch.einsum("vrd,vre->vde", whitened, whitened)

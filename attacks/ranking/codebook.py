@@ -23,7 +23,7 @@ _GRID = 9
 
 
 @dataclass(frozen=True, kw_only=True)
-class Codebook(PosteriorAttack):
+class CodebookAttack(PosteriorAttack):
     """The posterior of every list's clicks, summed exactly over its ``2^n - 2`` patterns.
 
     The update is linear in the clicks where all documents of a list have one score, and the lists are independent

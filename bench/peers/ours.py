@@ -13,11 +13,11 @@ from bench.peers.networks import ImageNetwork, empty_network, network_of, weight
 from bench.peers.protocol import Host, Job, job_folder
 from datamodules.base import FederatedDataModule
 from datamodules.cohort import Cohort
-from modules.classification import ClassificationTask
+from modules.engine.local_hyperparameters import LocalTraining
+from modules.engine.network_task import ClassificationTask
 from modules.federated import FederatedModule
-from modules.fncf import FNCF
-from modules.local_hyperparameters import LocalTraining
-from modules.recommendation import USER_EMBEDDING
+from modules.learners.fncf import FNCF
+from modules.learners.fncf_task import USER_EMBEDDING
 from modules.server import ServerOptimizer
 from protocol.view import ITEM_EMBEDDING
 

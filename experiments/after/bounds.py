@@ -13,7 +13,7 @@ from attacks.ranking.priors import log_prior
 from evaluation.runner import Evaluation
 from evaluation.scores import concat
 from experiments.after.step import AfterStep
-from modules.recorded_learner import recorded_learner
+from modules.learners.recorded_learner import recorded_learner
 from protocol.simulators import RankingSimulator
 from protocol.view import ServerView
 

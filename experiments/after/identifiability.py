@@ -10,15 +10,15 @@ from torch import Tensor
 
 from attacks.estimates import VectorEstimate
 from datamodules.cohort import Cohort
-from datamodules.recommendation import RecommenderDataModule
+from datamodules.recommendation.base import RecommenderDataModule
 from defenses.probe_check import ProbeCheck
 from evaluation.runner import Evaluation
 from evaluation.scores import SETTING, concat
 from experiments.after.step import AfterStep
-from modules.campaign import Probing
-from modules.held_out_ranking import held_out_hits
-from modules.mf import FederatedMF
-from modules.recommendation import USER_EMBEDDING
+from modules.learners.fncf_task import USER_EMBEDDING
+from modules.learners.matrix_factorization import FederatedMF
+from modules.learners.recommender import held_out_hits
+from modules.probing.campaign import Probing
 from protocol.errors import InputError
 from protocol.seeding import generator_for
 from protocol.view import ITEM_EMBEDDING

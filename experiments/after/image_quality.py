@@ -6,14 +6,14 @@ import torch
 from torch import Tensor
 
 from attacks.images.pointwise_matching import PointwiseMatching
-from datamodules.image_set import Crop, StoredImages
-from datamodules.voters import ImageVoters
+from datamodules.images.image_set import Crop, StoredImages
+from datamodules.images.voters import ImageVoters
 from evaluation.runner import Evaluation, joined
 from evaluation.scores import Line
 from experiments.after.step import AfterStep
-from modules.gallery import Gallery
-from modules.image_quality import psnr, ssim
-from modules.image_ranker import ImageRanker
+from modules.image_manipulation.gallery import Gallery
+from modules.image_manipulation.image_quality import psnr, ssim
+from modules.learners.image_ranker import ImageRanker
 from protocol.errors import InputError
 from reports.image_panels import image_panels
 

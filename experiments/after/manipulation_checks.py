@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from attacks.ranking.lists import ranked_lists
-from datamodules.deltas import Recording
+from datamodules.recordings.recording import Recording
 from defenses.local_dp import clip_factors
 from defenses.manipulation_checks.base import Check, Received, threshold
 from defenses.manipulation_checks.registry import CHECKS

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 
 from attacks.deanonymization.messages import layer_vectors, unit
-from datamodules.owned import OwnedDataModule
+from datamodules.devices.base import OwnedDataModule
 from evaluation.message_selection import all_messages
 from evaluation.runner import Evaluation
 from experiments.after.raw_data import SETS_PER_USER, word_features

@@ -8,8 +8,8 @@ import torch
 
 from attacks.estimates import IdentityEstimate
 from attacks.registry import find
-from datamodules.owned import OwnedDataModule
-from datamodules.profiles import profile_fit
+from datamodules.devices.base import OwnedDataModule
+from datamodules.devices.profiles import profile_fit
 from evaluation.message_selection import all_messages
 from evaluation.runner import Evaluation, infer
 from evaluation.scores import Line, concat, with_setting

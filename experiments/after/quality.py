@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pandas as pd
 import torch
 
-from datamodules.owned import OwnedDataModule
-from datamodules.pooled import Pooled
+from datamodules.devices.base import OwnedDataModule
+from datamodules.devices.centralised import Pooled
 from evaluation.runner import Evaluation
 from evaluation.scores import concat
 from experiments.after.step import AfterStep

@@ -12,7 +12,7 @@ from sklearn.preprocessing import normalize
 from torch import Tensor
 
 from attacks.metrics import average_precision
-from datamodules.owned import OwnedDataModule
+from datamodules.devices.base import OwnedDataModule
 from evaluation.runner import Evaluation
 from evaluation.scores import concat
 from experiments.after.step import AfterStep

@@ -29,7 +29,7 @@ _ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Network:
+class ClassifierOptions:
     """Which classifier.
 
     Attributes:
@@ -87,7 +87,7 @@ class Classifier(nn.Module):
 
 
 def build_classifier(
-    network: Network, *, image_shape: tuple[int, int, int], classes: int, generator: torch.Generator
+    network: ClassifierOptions, *, image_shape: tuple[int, int, int], classes: int, generator: torch.Generator
 ) -> Classifier:
     """A classifier with torch's default law of the initial weights, drawn from one generator.
 
@@ -109,7 +109,7 @@ def build_classifier(
 
 
 def classifier_shapes(
-    network: Network, *, image_shape: tuple[int, int, int], classes: int
+    network: ClassifierOptions, *, image_shape: tuple[int, int, int], classes: int
 ) -> dict[str, tuple[int, ...]]:
     """Shape of every parameter of a classifier, by name, without memory for it.
 
@@ -135,7 +135,7 @@ def _initialise(layer: nn.Linear | nn.Conv2d, generator: torch.Generator) -> Non
         layer.bias.uniform_(-bound, bound, generator=generator)
 
 
-def _two_convolutions(network: Network, shape: tuple[int, int, int]) -> tuple[nn.Module, int]:
+def _two_convolutions(network: ClassifierOptions, shape: tuple[int, int, int]) -> tuple[nn.Module, int]:
     act = _ACTIVATIONS[network.activation]
     channels = network.channels
     layers = [
@@ -146,8 +146,8 @@ def _two_convolutions(network: Network, shape: tuple[int, int, int]) -> tuple[nn
     return _with_head(layers, 2 * channels * height * width, network, shape)
 
 
-def _modules(number: int) -> Callable[[Network, tuple[int, int, int]], tuple[nn.Module, int]]:
-    def build(network: Network, shape: tuple[int, int, int]) -> tuple[nn.Module, int]:
+def _modules(number: int) -> Callable[[ClassifierOptions, tuple[int, int, int]], tuple[nn.Module, int]]:
+    def build(network: ClassifierOptions, shape: tuple[int, int, int]) -> tuple[nn.Module, int]:
         layers: list[nn.Module] = []
         before, after = shape[0], network.channels
         for place in range(number):
@@ -160,7 +160,7 @@ def _modules(number: int) -> Callable[[Network, tuple[int, int, int]], tuple[nn.
 
 
 def _with_head(
-    layers: list[nn.Module], flat: int, network: Network, shape: tuple[int, int, int]
+    layers: list[nn.Module], flat: int, network: ClassifierOptions, shape: tuple[int, int, int]
 ) -> tuple[nn.Module, int]:
     if flat < 1:
         raise InputError(
@@ -172,7 +172,7 @@ def _with_head(
     return nn.Sequential(*layers, *head), network.hidden
 
 
-def _resnet18(_: Network, shape: tuple[int, int, int]) -> tuple[nn.Module, int]:
+def _resnet18(_: ClassifierOptions, shape: tuple[int, int, int]) -> tuple[nn.Module, int]:
     body = ResNet(BasicBlock, [2, 2, 2, 2], norm_layer=BatchNorm)
     body.conv1 = nn.Conv2d(shape[0], 64, 3, padding=1, bias=False)
     body.maxpool = nn.Identity()
@@ -181,13 +181,13 @@ def _resnet18(_: Network, shape: tuple[int, int, int]) -> tuple[nn.Module, int]:
     return body, features
 
 
-def _vgg16(_: Network, shape: tuple[int, int, int]) -> tuple[nn.Module, int]:
+def _vgg16(_: ClassifierOptions, shape: tuple[int, int, int]) -> tuple[nn.Module, int]:
     features = make_layers(cfgs["D"])
     features[0] = nn.Conv2d(shape[0], 64, 3, padding=1)
     return nn.Sequential(features, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 512), nn.ReLU()), 512
 
 
-_BODIES: dict[str, Callable[[Network, tuple[int, int, int]], tuple[nn.Module, int]]] = {
+_BODIES: dict[str, Callable[[ClassifierOptions, tuple[int, int, int]], tuple[nn.Module, int]]] = {
     "two-convolutions": _two_convolutions,
     "three-modules": _modules(3),
     "four-modules": _modules(4),

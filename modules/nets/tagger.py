@@ -18,7 +18,7 @@ HEAD = "classifier"
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaggerNetwork:
+class TaggerOptions:
     """Which network.
 
     Attributes:
@@ -43,7 +43,7 @@ class Tagger(nn.Module):
         InputError: the name is not one of timm's MobileNets, or the file is none of its weights.
     """
 
-    def __init__(self, network: TaggerNetwork, *, labels: int, generator: torch.Generator | None) -> None:
+    def __init__(self, network: TaggerOptions, *, labels: int, generator: torch.Generator | None) -> None:
         super().__init__()
         if not network.name.startswith("mobilenet") or network.name not in timm.list_models("mobilenet*"):
             raise InputError(

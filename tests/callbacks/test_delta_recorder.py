@@ -14,9 +14,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from callbacks.delta_recorder import DeltaRecorder
-from datamodules import recording_format
 from datamodules.cohort import Cohort
-from datamodules.deltas import Recording
+from datamodules.recordings import format as recording_format
+from datamodules.recordings.recording import Recording
 from defenses.local_dp import LocalDP
 from protocol.errors import InputError
 from protocol.seeding import KEY_VARIABLE, generator_for

@@ -12,10 +12,10 @@ from torch import Tensor
 import attack
 from attacks.identifiability import PACSpectral, RandomVector
 from callbacks.delta_recorder import DeltaRecorder
-from datamodules.deltas import Recording
-from datamodules.synthetic import SyntheticRecommender
+from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
+from datamodules.recordings.recording import Recording
 from evaluation.evaluate import evaluate
-from modules.recorded_learner import recorded_learner
+from modules.learners.recorded_learner import recorded_learner
 from protocol.errors import InputError
 from protocol.seeding import KEY_VARIABLE
 from protocol.view import ITEM_EMBEDDING

@@ -18,7 +18,7 @@ from defenses.base import Defense, Update
 from defenses.local_dp import LocalDP
 from protocol.errors import InputError
 from tests import toys
-from tests.modules.test_fpdgd import ranker, record, source
+from tests.modules.learners.test_fpdgd import ranker, record, source
 
 
 def made_up(**options: object) -> MadeUpClients:

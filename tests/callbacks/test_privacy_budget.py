@@ -21,7 +21,7 @@ from defenses.update_l1 import UpdateL1
 from evaluation.guardrail import Guardrail
 from protocol.errors import InputError
 from tests.callbacks.toy import Toy, rounds
-from tests.modules.test_fpdgd import ranker, source
+from tests.modules.learners.test_fpdgd import ranker, source
 
 
 @pytest.mark.parametrize("epsilon", [2.0, 5.0, 100.0, 500.0])

@@ -11,8 +11,8 @@ from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
 
 from callbacks.requeue import Requeue, job_id, next_checkpoint
-from datamodules.deltas import Recording
-from modules.fncf import FNCF
+from datamodules.recordings.recording import Recording
+from modules.learners.fncf import FNCF
 from tests import toys
 
 ROUNDS = 4

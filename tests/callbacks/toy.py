@@ -8,11 +8,11 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from datamodules.cohort import Cohort
 from defenses.base import Defense
+from modules.engine.fast.buffer_pool import BufferPool
+from modules.engine.local_hyperparameters import LocalTraining
+from modules.engine.tasks import Parameters
 from modules.federated import FederatedModule
-from modules.local_hyperparameters import LocalTraining
-from modules.scratch import Scratch
 from modules.server import ServerOptimizer
-from modules.tasks import Parameters
 
 
 class ToyTask:
@@ -28,7 +28,7 @@ class ToyTask:
     def client_losses(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
         return torch.func.vmap(self.client_loss)(parameters, examples, mask)
 
-    def client_gradients(self, parameters: Parameters, examples: Parameters, mask: Tensor, scratch: Scratch) -> None:
+    def client_gradients(self, parameters: Parameters, examples: Parameters, mask: Tensor, scratch: BufferPool) -> None:
         return
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from lightning import Trainer
 
-from datamodules.synthetic import SyntheticRecommender
+from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
 from experiments.training import check_end
 from protocol.errors import InputError
 from protocol.view import ITEM_EMBEDDING

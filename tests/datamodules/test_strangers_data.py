@@ -13,18 +13,18 @@ import numpy as np
 import pytest
 import torch
 
-from datamodules import fer_file
-from datamodules.blog_files import _entries, read_blog_csv, read_blog_xml
-from datamodules.image_files import read_images, trees
-from datamodules.movielens import MovieLens
-from datamodules.pipa_files import read_pipa
-from datamodules.sent140 import read_sent140
-from datamodules.steam import Steam
-from datamodules.text_rows import Unparsable, parse_json, read_csv
+from datamodules.devices.blog_files import _entries, read_blog_csv, read_blog_xml
+from datamodules.devices.csv_rows import Unparsable, parse_json, read_csv
+from datamodules.devices.pipa_files import read_pipa
+from datamodules.devices.sent140 import read_sent140
+from datamodules.images import fer_csv as fer_file
+from datamodules.images.image_files import read_images, trees
+from datamodules.recommendation.movielens import MovieLens
+from datamodules.recommendation.steam import Steam
 from protocol.errors import InputError
 from tests.datamodules import owned_files
 from tests.datamodules.image_trees import fer_rows, fer_tree, write_fer_csv, write_zip
-from tests.datamodules.test_ratings import LINES, movielens
+from tests.datamodules.recommendation.test_ratings import LINES, movielens
 from tests.experiments.test_strangers_dumps import flagged
 
 

@@ -6,11 +6,11 @@ import pytest
 import torch
 from lightning import Trainer
 
-from datamodules.synthetic_posts import SyntheticPosts
+from datamodules.devices.synthetic_posts import SyntheticPosts
 from defenses.base import Update
 from defenses.device_noise import DeviceNoise
-from modules.nets.text import TextNetwork
-from modules.text_model import FederatedText
+from modules.learners.text import FederatedText
+from modules.learners.text_options import TextOptions
 from protocol.errors import InputError
 from protocol.seeding import generator_for
 from protocol.view import Release
@@ -59,7 +59,7 @@ def test_a_training_noises_its_anonymous_devices_only(tmp_path: Path) -> None:
     trained = {}
     for name, defenses in {"plain": (), "noised": (DeviceNoise(variance=1.0, clients="anonymous"),)}.items():
         source = SyntheticPosts(writers=4, posts=12, vocabulary=30, clients_per_round=1.0)
-        module = FederatedText(network=TextNetwork(vocabulary=30, embedding=4, hidden=4), defenses=defenses)
+        module = FederatedText(network=TextOptions(vocabulary=30, embedding=4, hidden=4), defenses=defenses)
         trainer = Trainer(max_steps=1, accelerator="cpu", logger=False, enable_checkpointing=False)
         trainer.limit_val_batches = 0
         trainer.fit(module, datamodule=source)

@@ -18,8 +18,8 @@ from torch import Tensor
 import defenses
 from attacks.ranking.priors import PriorOnly
 from attacks.recommendation.item_deltas import Direction
-from datamodules.synthetic import SyntheticRecommender
-from datamodules.synthetic_ranking import SyntheticRanking
+from datamodules.ranking.synthetic_ranking import SyntheticRanking
+from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
 from defenses.base import Defense, Update, hold_back
 from defenses.device_noise import DeviceNoise
 from defenses.local_dp import LocalDP
@@ -30,12 +30,12 @@ from defenses.secure_sum import SecureSum
 from defenses.update_l1 import UpdateL1
 from evaluation.guardrail import Guardrail
 from modules.federated import FederatedModule, RoundRecord
-from modules.fncf import FNCF
 from modules.hyper_parameters import described
+from modules.learners.fncf import FNCF
 from protocol.errors import InputError
 from protocol.view import ITEM_EMBEDDING
 from tests import toys
-from tests.modules import test_fpdgd as rankings
+from tests.modules.learners import test_fpdgd as rankings
 
 ROWS, WHOLE = "rows", "whole"
 """A learner of whose item table the clients send rows, and one whose clients send all parameters whole."""

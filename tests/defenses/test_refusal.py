@@ -6,10 +6,10 @@ import torch
 from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
 
-from datamodules.synthetic import SyntheticRecommender
+from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
 from defenses.refusal import RefuseProbes
-from modules.mf import FederatedMF
-from modules.recommendation import USER_EMBEDDING
+from modules.learners.fncf_task import USER_EMBEDDING
+from modules.learners.matrix_factorization import FederatedMF
 from protocol.seeding import generator_for
 from protocol.view import ITEM_EMBEDDING
 

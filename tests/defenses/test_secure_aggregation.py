@@ -8,7 +8,7 @@ from defenses.local_dp import LocalDP
 from defenses.secure_aggregation import SecureAggregation
 from defenses.secure_sum import SecureSum
 from protocol.errors import InputError
-from tests.modules.test_fpdgd import ranker, source
+from tests.modules.learners.test_fpdgd import ranker, source
 
 
 def test_noise_of_the_others_adds_up() -> None:

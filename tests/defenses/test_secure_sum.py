@@ -8,7 +8,7 @@ import torch
 from defenses.base import Update
 from defenses.secure_sum import SecureSum
 from protocol.errors import InputError
-from tests.modules.test_fpdgd import ranker, record, source
+from tests.modules.learners.test_fpdgd import ranker, record, source
 
 
 def test_what_is_seen_is_the_sum_of_each_aggregate_once_per_target() -> None:

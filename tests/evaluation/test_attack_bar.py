@@ -10,7 +10,7 @@ from attacks.deanonymization.reidentification import CentredSVM, IdentityChance
 from attacks.estimates import InteractionEstimate
 from attacks.recommendation.imia import IMIA
 from attacks.recommendation.item_deltas import Direction
-from datamodules.deltas import Recording
+from datamodules.recordings.recording import Recording
 from evaluation import evaluate as evaluation
 from evaluation.attack_bar import AttackBar
 from evaluation.evaluate import attack_messages, evaluate

@@ -19,20 +19,20 @@ from attacks.ranking.priors import PriorOnly
 from attacks.recommendation.item_deltas import Direction
 from callbacks.delta_recorder import DeltaRecorder
 from datamodules.base import FederatedDataModule
-from datamodules.deltas import Recording
-from datamodules.foreign_round import Sent
-from datamodules.foreign_system import System
-from datamodules.recording_writer import RecordingWriter
-from datamodules.synthetic_ranking import SyntheticRanking
+from datamodules.ranking.synthetic_ranking import SyntheticRanking
+from datamodules.recordings.external_round import Sent
+from datamodules.recordings.external_system import System
+from datamodules.recordings.recording import Recording
+from datamodules.recordings.writer import RecordingWriter
 from defenses.local_dp import LocalDP
 from evaluation.diagnosis import best_guess, is_near, near_guessing
 from evaluation.label_influence import label_effects
 from evaluation.noise_floor import declared_noise, spectral_noise
 from evaluation.symptoms import symptoms
+from modules.engine.local_hyperparameters import LocalTraining
 from modules.federated import FederatedModule
-from modules.fpdgd import FPDGD
-from modules.local_hyperparameters import LocalTraining
-from modules.registry import learner_from
+from modules.learners.fpdgd import FPDGD
+from modules.learners.registry import learner_from
 from protocol.seeding import generator_for
 from protocol.view import Release, ServerView
 from reports.run import Run

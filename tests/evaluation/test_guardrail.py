@@ -9,14 +9,14 @@ import torch
 from attacks.base import Attack
 from attacks.estimates import InteractionEstimate
 from attacks.manipulation.codebook import Codebook
-from attacks.ranking.codebook import Codebook as CodebookAttack
+from attacks.ranking.codebook import CodebookAttack
 from attacks.ranking.list_posterior import ListPosterior
 from callbacks.delta_recorder import DeltaRecorder
-from datamodules.synthetic_ranking import SyntheticRanking
+from datamodules.ranking.synthetic_ranking import SyntheticRanking
 from defenses.base import Update
 from defenses.local_dp import LocalDP
 from evaluation.guardrail import Guardrail
-from modules.fpdgd import FPDGD
+from modules.learners.fpdgd import FPDGD
 from protocol.errors import InputError
 from protocol.threat_model import ThreatModel
 from protocol.view import ServerView, ViewError

@@ -11,7 +11,7 @@ import yaml
 
 import attack
 import train
-from datamodules.recording_format import only_writer
+from datamodules.recordings.format import only_writer
 from experiments.cell_cache import Stamp
 from experiments.cell_run import run_cell
 from experiments.table import Choice, read_table

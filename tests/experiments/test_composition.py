@@ -13,7 +13,7 @@ from attacks.composition.baselines import UniformCorrected
 from experiments.after.accuracy import RECORDED
 from experiments.after.accuracy import UNRECORDED as UNRECORDED_MODEL
 from experiments.table import Choice, read_table
-from modules.local_hyperparameters import LocalTraining
+from modules.engine.local_hyperparameters import LocalTraining
 from tests.attacks.composition.test_attacks import estimate
 from tests.composition_toys import views
 from tests.experiments import tables

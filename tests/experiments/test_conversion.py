@@ -12,7 +12,7 @@ import yaml
 from torch import Tensor
 
 import attack
-from datamodules.deltas import Recording
+from datamodules.recordings.recording import Recording
 from experiments.conversion import convert_dump
 from protocol.errors import InputError
 from tests.experiments.tables import read

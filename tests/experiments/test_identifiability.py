@@ -8,8 +8,8 @@ import torch
 import yaml
 
 from experiments.after import STEPS, after_steps
-from modules.held_out_ranking import held_out_hits
-from modules.recommendation import USER_EMBEDDING
+from modules.learners.fncf_task import USER_EMBEDDING
+from modules.learners.recommender import held_out_hits
 from protocol.errors import InputError
 from tests.experiments.tables import CONFIGS, Result, read, reproduce
 from tests.probing_toys import clients, learner

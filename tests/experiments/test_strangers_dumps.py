@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 import attack
-from datamodules.deltas import Recording
+from datamodules.recordings.recording import Recording
 from experiments.conversion import convert_dump
 from protocol.errors import InputError
 from tests.experiments.test_conversion import items

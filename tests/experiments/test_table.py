@@ -109,10 +109,13 @@ def test_a_table_runs_on_another_data_set_of_its_kind(tmp_path: Path, name: str,
     cells = read_table(CONFIGS / "paper" / "raifle_table5.yaml").cells(Choice(data=name))
     assert [cell.setting["data"] for cell in cells] == [name]
     data = cells[0].training["data"]
-    assert (data["class_path"], data["init_args"]["variant"]) == ("datamodules.movielens.MovieLens", expected)
+    assert (data["class_path"], data["init_args"]["variant"]) == (
+        "datamodules.recommendation.movielens.MovieLens",
+        expected,
+    )
     assert data["init_args"]["holdout"] is False
-    (own,) = cells_of(tmp_path, RECOMMENDER, data="datamodules.steam.Steam", overrides={"data": "Steam"})
-    assert own.training["data"]["class_path"] == "datamodules.steam.Steam"
+    (own,) = cells_of(tmp_path, RECOMMENDER, data="datamodules.recommendation.steam.Steam", overrides={"data": "Steam"})
+    assert own.training["data"]["class_path"] == "datamodules.recommendation.steam.Steam"
 
 
 @pytest.mark.parametrize(

@@ -23,15 +23,15 @@ from flwr.simulation import run_simulation
 from torch.nn.functional import cross_entropy
 
 from callbacks.flower_recorder import RecordingStrategy
-from datamodules.classification import ClassificationDataModule
-from datamodules.client_split import ClientSplit
-from datamodules.digits import Digits
-from datamodules.foreign_system import System
-from datamodules.mnist import MNIST
-from modules.batches import batch_schedule
-from modules.classifier import FederatedClassifier
-from modules.local_hyperparameters import LocalTraining
-from modules.nets.classifiers import Network, build_classifier
+from datamodules.images.base import ClassificationDataModule
+from datamodules.images.digits import Digits
+from datamodules.images.mnist import MNIST
+from datamodules.partition.client_split import ClientSplit
+from datamodules.recordings.external_system import System
+from modules.engine.batches import batch_schedule
+from modules.engine.local_hyperparameters import LocalTraining
+from modules.learners.image_classifier import FederatedClassifier
+from modules.nets.classifiers import ClassifierOptions, build_classifier
 
 KINDS: dict[str, type[ClassificationDataModule]] = {"Digits": Digits, "MNIST": MNIST}
 
@@ -46,7 +46,7 @@ def read(config: Path, root: str | None) -> tuple[ClassificationDataModule, Fede
     module = FederatedClassifier(
         num_classes=source.num_classes,
         image_shape=source.image_shape,
-        network=Network(**model["network"]),
+        network=ClassifierOptions(**model["network"]),
         local=LocalTraining(**model["local"]),
         seed=source.seed,
     )

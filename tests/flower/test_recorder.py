@@ -17,8 +17,8 @@ from flwr.server.strategy import FedAvg as LegacyFedAvg
 from flwr.serverapp.strategy import FedAvg, Strategy
 
 from callbacks.flower_recorder import RecordingLegacyStrategy, RecordingStrategy
-from datamodules.deltas import Recording
-from datamodules.foreign_system import System
+from datamodules.recordings.external_system import System
+from datamodules.recordings.recording import Recording
 from protocol.errors import InputError
 from tests.flower.here import Answer, start
 

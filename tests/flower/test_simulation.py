@@ -12,7 +12,7 @@ from torch import Tensor
 
 import attack
 import train
-from datamodules.deltas import Recording
+from datamodules.recordings.recording import Recording
 from evaluation.scores import records
 from reports.run import Run
 

@@ -31,11 +31,11 @@ from tqdm import tqdm
 
 import attack
 import train
-from datamodules.deltas import Recording
-from datamodules.recording_format import journals_in, read_journal
-from modules.classifier import FederatedClassifier
+from datamodules.recordings.format import journals_in, read_journal
+from datamodules.recordings.recording import Recording
 from modules.federated import FederatedModule
-from modules.fncf import FNCF
+from modules.learners.fncf import FNCF
+from modules.learners.image_classifier import FederatedClassifier
 from protocol.seeding import KEY_VARIABLE
 from tests.foreign_toys import write_dump
 

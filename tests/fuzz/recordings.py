@@ -13,15 +13,15 @@ from torch import Tensor
 
 from callbacks.delta_recorder import DeltaRecorder
 from datamodules.base import FederatedDataModule
-from datamodules.drawn_features import SyntheticFeatures
-from datamodules.recording_format import AUXILIARY, MANIFEST
-from datamodules.synthetic_posts import SyntheticPosts
+from datamodules.devices.synthetic_posts import SyntheticPosts
+from datamodules.images.synthetic_features import SyntheticFeatures
+from datamodules.recordings.format import AUXILIARY, MANIFEST
 from experiments.conversion import convert_dump
+from modules.engine.local_hyperparameters import LocalTraining
 from modules.federated import FederatedModule
-from modules.image_ranker import ImageRanker
-from modules.local_hyperparameters import LocalTraining
-from modules.nets.text import TextNetwork
-from modules.text_model import FederatedText
+from modules.learners.image_ranker import ImageRanker
+from modules.learners.text import FederatedText
+from modules.learners.text_options import TextOptions
 from tests import probing_toys, toys
 from tests.foreign_toys import write_dump
 
@@ -48,7 +48,7 @@ def _texts() -> Files:
     """Devices whose owners are asked for, with known ones."""
     data = SyntheticPosts(writers=6, posts=20, vocabulary=40, clients_per_round=0.5)
     module = FederatedText(
-        network=TextNetwork(vocabulary=40, embedding=4, hidden=4), local=LocalTraining(learning_rate=0.3)
+        network=TextOptions(vocabulary=40, embedding=4, hidden=4), local=LocalTraining(learning_rate=0.3)
     )
     with tempfile.TemporaryDirectory() as folder:
         _fit(module, data, folder)

@@ -20,26 +20,26 @@ import yaml
 from torch import Tensor
 
 import attack
-from datamodules.background_files import read_amazon
-from datamodules.blog import Blog
-from datamodules.cifar10 import CIFAR10
-from datamodules.deltas import Recording
-from datamodules.fer import FER
-from datamodules.letor import LETOR
-from datamodules.messages import joined_view
-from datamodules.mnist import MNIST
-from datamodules.movielens import MovieLens
-from datamodules.open_images import OpenImages
-from datamodules.pipa import PIPA
-from datamodules.posts import UserFilter
-from datamodules.prior_knowledge import PSEUDONYMS
-from datamodules.sent140 import Sentiment140
-from datamodules.skin_cancer import SkinCancer
-from datamodules.steam import Steam
-from datamodules.yelp import Yelp
+from datamodules.devices.background_files import read_amazon
+from datamodules.devices.blog import Blog
+from datamodules.devices.open_images import OpenImages
+from datamodules.devices.pipa import PIPA
+from datamodules.devices.sent140 import Sentiment140
+from datamodules.devices.user_filter import UserFilter
+from datamodules.devices.yelp import Yelp
+from datamodules.images.cifar10 import CIFAR10
+from datamodules.images.fer import FER
+from datamodules.images.mnist import MNIST
+from datamodules.images.skin_cancer import SkinCancer
+from datamodules.ranking.letor import LETOR
+from datamodules.recommendation.movielens import MovieLens
+from datamodules.recommendation.steam import Steam
+from datamodules.recordings.adversary_devices import PSEUDONYMS
+from datamodules.recordings.joined_view import joined_view
+from datamodules.recordings.recording import Recording
 from evaluation.message_selection import message_truth
 from experiments.conversion import convert_dump
-from modules.recorded_learner import recorded_learner
+from modules.learners.recorded_learner import recorded_learner
 from protocol.errors import InputError
 from tests.datamodules import image_trees, owned_files
 from tests.experiments.test_conversion import items

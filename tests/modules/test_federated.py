@@ -13,13 +13,13 @@ from lightning import Trainer
 from lightning.pytorch.callbacks import Callback
 
 import train as cli
-from datamodules.deltas import Recording
+from datamodules.recordings.recording import Recording
 from defenses.base import Update
 from defenses.local_dp import LocalDP
 from modules import federated
-from modules.fncf import FNCF
-from modules.local_hyperparameters import LocalTraining
-from modules.mf import FederatedMF
+from modules.engine.local_hyperparameters import LocalTraining
+from modules.learners.fncf import FNCF
+from modules.learners.matrix_factorization import FederatedMF
 from modules.server import ServerOptimizer, WeightedSum, add_background_noise, weighted_sum
 from protocol.errors import InputError
 from tests.toys import data, model, train

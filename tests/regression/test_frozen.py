@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from attacks.registry import find
-from datamodules.array_cache import CACHE_VARIABLE
+from datamodules.io.array_cache import CACHE_VARIABLE
 from tests.regression.cases import Values, attacks_in, names, reductions, run_case, run_cases, shrunk
 from tests.regression.data import write_data
 from tests.regression.frozen import FOLDER, differences, read_frozen, write_frozen

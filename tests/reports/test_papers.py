@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from datamodules.composition import decaf_compositions
+from datamodules.partition.class_proportions import decaf_compositions
 from evaluation.scores import Line
 from reports import papers
 from reports.papers import PaperTable, paper_tables, with_papers

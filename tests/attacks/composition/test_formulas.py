@@ -19,7 +19,7 @@ from attacks.composition.simulation import (
     whole_counts,
 )
 from attacks.metrics import composition_errors, null_class_errors
-from modules.local_hyperparameters import LocalTraining
+from modules.engine.local_hyperparameters import LocalTraining
 from protocol.seeding import generator_for
 from protocol.view import Release
 from tests.composition_toys import learner, views

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from attacks.base import Attack
-from attacks.deanonymization.fingerprint import Fingerprint, LinkedFingerprint, over_pseudonyms
+from attacks.deanonymization.fingerprint import FingerprintAttack, LinkedFingerprint, over_pseudonyms
 from attacks.deanonymization.matching import (
     LinkedMatchingFingerprint,
     MatchingChance,
@@ -25,7 +25,7 @@ from tests.deanonymization_toys import WRITERS, joined, shuffled
 
 NAMING: list[Attack] = [
     *(ReidSVM(), ReidKNN(neighbours=4), ReidMLP(epochs=80, accelerator="cpu"), CentredSVM()),
-    *(Fingerprint(rounds=2, parts=3), LinkedFingerprint(rounds=2, parts=3)),
+    *(FingerprintAttack(rounds=2, parts=3), LinkedFingerprint(rounds=2, parts=3)),
 ]
 MATCHING: list[Attack] = [
     MatchingMLP(epochs=80, accelerator="cpu"),
@@ -100,7 +100,9 @@ def test_leaves_its_view_as_it_was_and_repeats_itself(attack: Attack) -> None:
         assert torch.equal(value, old)
 
 
-@pytest.mark.parametrize("kind", [ReidSVM, ReidKNN, ReidMLP, CentredSVM, Fingerprint, MatchingMLP, MatchingSiamese])
+@pytest.mark.parametrize(
+    "kind", [ReidSVM, ReidKNN, ReidMLP, CentredSVM, FingerprintAttack, MatchingMLP, MatchingSiamese]
+)
 def test_a_layer_that_was_not_recorded_is_answered_with_those_that_were(kind: type[Attack]) -> None:
     view, _ = joined(rounds=3)
     with pytest.raises(ViewError, match=r"'embedding'.*lstm.weight_ih_l0.*output.bias"):
@@ -146,7 +148,7 @@ def test_the_hold_out_becomes_one_class_of_strangers() -> None:
     assert view.known is not None
     held = view.known.priors[USERS] >= 12
     known = dataclasses.replace(view.known, priors={**view.known.priors, HOLDOUT: held})
-    for attack in (ReidSVM(), Fingerprint(rounds=2, parts=3)):
+    for attack in (ReidSVM(), FingerprintAttack(rounds=2, parts=3)):
         estimate = attack(dataclasses.replace(view, known=known), generator=generator_for(0, "world"))
         assert isinstance(estimate, IdentityEstimate)
         assert estimate.users.tolist() == [-1, *range(12)]
@@ -206,7 +208,7 @@ def test_a_pair_of_no_message_is_refused() -> None:
 def test_more_parts_than_examples_is_refused() -> None:
     view, _ = joined(rounds=3)
     with pytest.raises(ViewError, match="1000 examples"):
-        Fingerprint(parts=1000)(view, generator=generator_for(0, "parts"))
+        FingerprintAttack(parts=1000)(view, generator=generator_for(0, "parts"))
 
 
 @pytest.mark.parametrize(
@@ -216,7 +218,7 @@ def test_more_parts_than_examples_is_refused() -> None:
         (ReidKNN, {"neighbours": 0}),
         (ReidMLP, {"epochs": 0}),
         (CentredSVM, {"sharpness": 0}),
-        (Fingerprint, {"rounds": 0}),
+        (FingerprintAttack, {"rounds": 0}),
         (MatchingSiamese, {"steps": 0}),
     ],
 )

@@ -9,10 +9,10 @@ from attacks.base import Attack
 from attacks.estimates import VectorEstimate
 from attacks.identifiability.likelihood import PACCatalogue, PACLikelihood
 from attacks.identifiability.pac import PAC, MeanItem, PACSpectral, RandomVector
-from modules.local_hyperparameters import LocalTraining
-from modules.margin_losses import LossName
-from modules.mf_learner import MFLearner
-from modules.probing import Answering, Probed, answer_zeros
+from modules.engine.local_hyperparameters import LocalTraining
+from modules.learners.matrix_factorization_learner import MFLearner
+from modules.probing.clients import Answering, Probed, answer_zeros
+from protocol.margin_losses import LossName
 from protocol.seeding import generator_for
 from protocol.view import ITEM_EMBEDDING, LEANING, Release, ServerView, ViewError
 

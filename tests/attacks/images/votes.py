@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from defenses.base import Defense, Update
-from modules.image_ranker_learner import ImageRankerLearner
+from modules.learners.image_ranker_learner import ImageRankerLearner
 from protocol.view import ServerView
 
 

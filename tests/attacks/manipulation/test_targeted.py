@@ -10,13 +10,13 @@ from attacks.manipulation.codebook import Codebook
 from attacks.manipulation.direct import NoiseInjection
 from attacks.manipulation.targeted import Others, SomeClients, Targeted
 from attacks.metrics import auc_per_victim
-from attacks.ranking.codebook import Codebook as CodebookAttack
-from datamodules.deltas import Recording
+from attacks.ranking.codebook import CodebookAttack
+from datamodules.recordings.recording import Recording
 from defenses.secure_sum import SecureSum
-from modules.registry import learner_from
+from modules.learners.registry import learner_from
 from protocol.seeding import generator_for
 from protocol.view import ViewError
-from tests.modules.test_fpdgd import ranker, record, source
+from tests.modules.learners.test_fpdgd import ranker, record, source
 
 PARTICIPANTS, TARGETS = 5, 2
 """Of an aggregate, where a test says nothing else."""

@@ -10,7 +10,7 @@ from scipy.stats import norm
 from attacks.estimates import EstimateError, MembershipEstimate
 from attacks.manipulation import MarkedDocument
 from attacks.membership.retrieval import RetrievalFingerprint, log_likelihood_ratio
-from modules.fpdgd_learner import FPDGDLearner
+from modules.learners.fpdgd_learner import FPDGDLearner
 from modules.nets.ranker import ranker_parameters
 from protocol.view import Release, ServerView, ViewError
 

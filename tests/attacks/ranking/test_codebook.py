@@ -8,11 +8,11 @@ import pytest
 from attacks.estimates import InteractionEstimate
 from attacks.manipulation import Codebook
 from attacks.metrics import auc_per_victim
-from attacks.ranking import Codebook as CodebookAttack
+from attacks.ranking import CodebookAttack
 from defenses.local_dp import LocalDP
 from protocol.seeding import generator_for
 from protocol.view import ViewError
-from tests.modules.test_fpdgd import first_view, ranker, record, source
+from tests.modules.learners.test_fpdgd import first_view, ranker, record, source
 
 
 @pytest.mark.parametrize("hidden", [0, 4])

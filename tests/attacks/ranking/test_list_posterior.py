@@ -14,12 +14,12 @@ from attacks.ranking.list_matching import ListMatching
 from attacks.ranking.list_posterior import ListPosterior
 from attacks.ranking.pattern_sampler import sample_lists
 from attacks.ranking.priors import PriorOnly
-from datamodules.synthetic_ranking import SyntheticRanking
+from datamodules.ranking.synthetic_ranking import SyntheticRanking
 from defenses.local_dp import LocalDP
 from modules.attackers.batched_lbfgs import batched_lbfgs
 from protocol.click_models import patterns, uniform_log_law
 from protocol.seeding import generator_for
-from tests.modules.test_fpdgd import first_view, ranker, record, source
+from tests.modules.learners.test_fpdgd import first_view, ranker, record, source
 
 
 def test_sampler_agrees_with_the_exact_posterior() -> None:

@@ -12,8 +12,8 @@ from attacks.estimates import InteractionEstimate
 from attacks.metrics import auc_per_victim
 from attacks.ranking.metric_posterior import MetricPosterior, click_posterior
 from attacks.ranking.priors import PriorOnly
-from modules.foltr_es_learner import FOLtRESLearner
-from modules.fpdgd_learner import FPDGDLearner
+from modules.learners.foltr_es_learner import FOLtRESLearner
+from modules.learners.fpdgd_learner import FPDGDLearner
 from protocol.click_models import patterns, sample_patterns, uniform_log_law
 from protocol.list_metrics import LEVELS, UTILITY, levels, respond, response_law, truthful_probability, units
 from protocol.simulators import ListMetric

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from datamodules.array_cache import CACHE_VARIABLE
+from datamodules.io.array_cache import CACHE_VARIABLE
 from tests.experiments.tables import Result, paper_value, read, reproduce
 
 CONFIGS = Path(__file__).parents[3] / "configs"

@@ -13,8 +13,8 @@ from attacks.metrics import auc_per_victim
 from attacks.recommendation.raifle import Raifle
 from defenses.update_l1 import UpdateL1
 from modules.attackers.gradient_matching import GradientMatching
-from modules.fncf import FNCF
-from modules.fncf_learner import FNCFLearner
+from modules.learners.fncf import FNCF
+from modules.learners.fncf_learner import FNCFLearner
 from protocol.seeding import generator_for
 from protocol.simulators import RecommenderSimulator
 from protocol.view import ITEM_EMBEDDING, ServerView, ViewError

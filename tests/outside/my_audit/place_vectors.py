@@ -5,11 +5,11 @@ from torch import Tensor, nn
 
 from datamodules.cohort import Cohort
 from defenses.base import Defense
+from modules.engine.fast.buffer_pool import BufferPool
+from modules.engine.local_hyperparameters import LocalTraining
+from modules.engine.tasks import POSITION, Parameters
 from modules.federated import FederatedModule
-from modules.local_hyperparameters import LocalTraining
-from modules.scratch import Scratch
 from modules.server import ServerOptimizer
-from modules.tasks import POSITION, Parameters
 from protocol.view import ITEM_EMBEDDING
 
 
@@ -32,7 +32,7 @@ class PlaceTask:
         return losses
 
     def client_gradients(
-        self, parameters: Parameters, examples: Parameters, mask: Tensor, scratch: Scratch
+        self, parameters: Parameters, examples: Parameters, mask: Tensor, scratch: BufferPool
     ) -> tuple[Tensor, Parameters] | None:
         """Left to autograd."""
         return None

@@ -1,0 +1,106 @@
+"""Sentiment140 (Go 2009) by user, in the form of LEAF (Caldas 2018): tweets, and whether they are happy."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from datamodules.devices.background_files import read_amazon
+from datamodules.devices.csv_rows import BadRows, check_file
+from datamodules.devices.dates import tweet_moment
+from datamodules.devices.text import OwnedTextDataModule
+from datamodules.devices.tokenization import TextOptions
+from datamodules.devices.user_filter import Posts, UserFilter, ranks_of
+from protocol.errors import InputError
+
+_PAGE = "https://leaf.cmu.edu"
+_POSITIVE = {0: 0.0, 1: 1.0, 4: 1.0, "0": 0.0, "1": 1.0, "4": 1.0}
+"""LEAF's labels are 0 and 1, those of Sentiment140's own files 0 and 4."""
+
+
+class Sentiment140(OwnedTextDataModule):
+    """Tweets by user, their label 0 sad or 1 happy.
+
+    Reads ``root/sent140/all_data.json``, which LEAF's scripts write. The paper has no such data: many users with little
+    each. The background is Amazon's reviews, those of four and five stars happy. The other arguments are those of
+    `OwnedTextDataModule`.
+
+    Args:
+        users: see `OwnedDataModule`.
+        text: see `OwnedTextDataModule`.
+    """
+
+    name = "sent140"
+    folders = (name,)
+    unit = "text"
+    rated = True
+
+    def __init__(
+        self,
+        *,
+        users: UserFilter = UserFilter(fewest=10),  # noqa: B008 - frozen
+        text: TextOptions = TextOptions(vocabulary=1000, words=32, fewest_words=1),  # noqa: B008 - frozen
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(users=users, text=text, **kwargs)
+
+    def read_posts(self) -> Posts:
+        return read_sent140(self.data_root() / self.name / "all_data.json", bad_rows=self.bad_rows)
+
+    def background_texts(self) -> tuple[Sequence[str], Sequence[float]]:
+        texts, stars = read_amazon(self.data_root(), bad_rows=self.bad_rows)
+        return texts, [float(star > 3) for star in stars]
+
+
+def read_sent140(path: Path, *, bad_rows: BadRows) -> Posts:
+    """Tweets of LEAF's file: of every user a list of ``[id, date, query, user, text, part]`` and one of labels.
+
+    Args:
+        path: the file.
+        bad_rows: what to do with tweets of another form.
+
+    Raises:
+        InputError: the file is missing or of another form; or tweets cannot be read.
+    """
+    check_file(path, _PAGE)
+    try:
+        content = json.loads(path.read_bytes())["user_data"]
+        users = [(user, list(zip(own["x"], own["y"], strict=True))) for user, own in content.items()]
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise InputError(
+            expected="LEAF's user_data with as many x as y of every user",
+            found=f"{type(error).__name__}: {error} in {path}",
+            way_out=f"Make it again with LEAF's scripts, {_PAGE}.",
+        ) from None
+    tweets = [(user, _tweet(*pair)) for user, pairs in users for pair in pairs]
+    bad = [number for number, (_, tweet) in enumerate(tweets, 1) if tweet is None]
+    if bad and bad_rows == "error":
+        raise InputError(
+            expected="six fields and a label 0, 1 or 4 of every tweet",
+            found=f"{len(bad)} others in {path}, as numbers {', '.join(map(str, bad[:5]))}",
+            way_out="Mend them, or set bad_rows: drop to go on without them.",
+        )
+    whole = [(user, tweet) for user, tweet in tweets if tweet is not None]
+    days, seconds = (np.array([tweet[place] for _, tweet in whole], np.int64) for place in (0, 1))
+    posts = Posts(
+        texts=[tweet[2] for _, tweet in whole],
+        owners=ranks_of([user for user, _ in whole]),
+        days=days,
+        labels=np.array([tweet[3] for _, tweet in whole], np.float32),
+        unparsable=len(bad),
+        lines=tuple(bad[:5]),
+    )
+    return posts.select(np.lexsort((seconds, days)))
+
+
+def _tweet(fields: Any, label: Any) -> tuple[int, int, str, float] | None:
+    """Day, second of the day, text and label; None where the form is another."""
+    try:
+        _, date, _, _, text, *_ = fields
+        if isinstance(label, bool):
+            return None
+        return (*tweet_moment(str(date)), str(text), _POSITIVE[label])
+    except (KeyError, TypeError, ValueError):
+        return None

@@ -1,0 +1,85 @@
+"""What may not be torn apart when a user's examples are cut in two: an example, a post of one day, a photoset."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from datamodules.devices.user_examples import OwnedExamples
+
+
+def units_of(examples: OwnedExamples, prior: str) -> Tensor:
+    """``(N,)`` int64 number of every example's unit.
+
+    Args:
+        examples: of all users.
+        prior: ``chrono`` keeps the examples of one post and day together, ``photoset`` those of one group, any other
+            prior nothing. What is in no group is a unit of its own.
+    """
+    if prior not in ("chrono", "photoset"):
+        return torch.arange(len(examples))
+    alone = examples.groups.max().clamp(min=-1) + 1 + torch.arange(len(examples))
+    groups = torch.where(examples.groups < 0, alone, examples.groups)
+    keys = torch.stack([groups, examples.days if prior == "chrono" else torch.zeros_like(groups)], 1)
+    return torch.from_numpy(np.unique(keys.numpy(), axis=0, return_inverse=True)[1].reshape(-1))
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """Examples in order, user after user and unit after unit.
+
+    Attributes:
+        numbers: ``(n,)`` positions of the examples.
+        owners: ``(n,)`` their users, ascending.
+        unit_begins: ``(n,)`` True where a user's next unit begins.
+    """
+
+    numbers: Tensor
+    owners: Tensor
+    unit_begins: Tensor
+
+    def units_per_user(self, users: int) -> Tensor:
+        """``(U,)`` number of every user's units."""
+        return self.owners[self.unit_begins].bincount(minlength=users)
+
+
+def in_order(owners: Tensor, units: Tensor, keys: Tensor) -> Ordered:
+    """Sorts every user's units.
+
+    Args:
+        owners: ``(n,)`` users of examples.
+        units: ``(n,)`` their units; no unit is of two users.
+        keys: ``(n,)`` of which a unit's first example has the unit's; of equal keys the unit that comes first in the
+            source comes first.
+    """
+    _, first, unit = np.unique(units.numpy(), return_index=True, return_inverse=True)
+    key_of_unit = keys.numpy()[first]
+    order = np.lexsort((first[unit], key_of_unit[unit], owners.numpy()))
+    sorted_units = unit[order]
+    begins = np.diff(sorted_units, prepend=-1) != 0
+    return Ordered(torch.from_numpy(order), owners[torch.from_numpy(order)], torch.from_numpy(begins))
+
+
+def cut_points(order: Ordered, fraction: float, *, left_after: int, left_before: int = 0) -> Tensor:
+    """``(n,)`` True for the examples of every user's first units, as near to a fraction of its examples as units allow.
+
+    Args:
+        order: the examples.
+        fraction: of each user's.
+        left_after: units that are not taken at the least; a user with no more than these gives none.
+        left_before: units that are taken at the least.
+    """
+    taken = np.zeros(len(order.owners), dtype=bool)
+    users, begins = np.unique(order.owners.numpy(), return_index=True)
+    for begin, end in zip(begins, [*begins[1:], len(taken)], strict=True) if len(users) else ():
+        starts = np.flatnonzero(order.unit_begins.numpy()[begin:end])
+        taken[begin : begin + _nearest(starts, fraction * (end - begin), left_before, len(starts) - left_after)] = True
+    return torch.from_numpy(taken)
+
+
+def _nearest(starts: npt.NDArray[np.int64], wanted: float, least: int, most: int) -> int:
+    """The unit's begin that is nearest to a number of examples, among those that leave enough units on both sides."""
+    allowed = starts[least : most + 1] if most >= least else starts[:0]
+    return int(allowed[np.argmin(np.abs(allowed - wanted))]) if len(allowed) else 0

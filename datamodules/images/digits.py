@@ -1,0 +1,44 @@
+"""scikit-learn's handwritten digits (UCI, Alpaydin and Kaynak 1998): real images that need no download."""
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.datasets import load_digits
+
+from datamodules.images.base import ClassificationDataModule, LabelledImages, split_test
+
+_LEVELS = 16
+
+
+class Digits(ClassificationDataModule):
+    """1,797 grey 8 x 8 digits, some 180 of each, a fifth of them for the test.
+
+    The other arguments are those of `ClassificationDataModule`.
+
+    Args:
+        auxiliary_per_class: see `ClassificationDataModule`.
+    """
+
+    name = "digits"
+    folders = (name,)
+    class_names: Sequence[str] = tuple(str(digit) for digit in range(10))
+    image_shape = (1, 8, 8)
+
+    def __init__(self, *, auxiliary_per_class: int = 20, **kwargs: Any) -> None:
+        super().__init__(auxiliary_per_class=auxiliary_per_class, **kwargs)
+
+    def read_train(self) -> LabelledImages:
+        return self._read[0]
+
+    def read_test(self) -> LabelledImages:
+        return self._read[1]
+
+    @functools.cached_property
+    def _read(self) -> tuple[LabelledImages, LabelledImages]:
+        values, labels = load_digits(return_X_y=True)
+        images = np.rint(values.reshape(-1, *self.image_shape) * (255 / _LEVELS)).astype(np.uint8)
+        whole = LabelledImages(torch.from_numpy(images), torch.from_numpy(labels.astype(np.int64)))
+        return split_test(whole, class_names=self.class_names, fraction=0.2, seed=self.seed)

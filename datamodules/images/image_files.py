@@ -1,0 +1,149 @@
+"""Image files -> arrays: decoded by Pillow, brought to one shape, cached by their content."""
+
+import hashlib
+import io
+import zipfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from PIL import Image
+from torch import Tensor
+from tqdm import tqdm
+
+from datamodules.io.array_cache import load_arrays, store_arrays
+from datamodules.recordings.array_files import DAMAGED
+from datamodules.recordings.plain_files import MOST_UNPACKED, read_bounded, regular_file
+from protocol.errors import InputError
+
+SUFFIXES = (".jpg", ".jpeg", ".png")
+_MODES = {1: "L", 3: "RGB"}
+
+
+def trees(folder: Path) -> list[Traversable]:
+    """The folder itself and every zip file in it, in the order of their names: an archive need not be unpacked.
+
+    Raises:
+        InputError: a zip file is damaged.
+    """
+    found: list[Traversable] = [folder]
+    for path in sorted(folder.glob("*.zip")):
+        regular_file(path)
+        try:
+            found.append(zipfile.Path(path))
+        except DAMAGED as error:
+            raise InputError(
+                expected=f"a whole zip file {path.name}", found=f"{error} at {path}", way_out="Fetch it again."
+            ) from error
+    return found
+
+
+def image_files(folder: Traversable) -> list[Traversable]:
+    """The image files directly in a folder, in the order of their names."""
+    files = (file for file in folder.iterdir() if file.name.lower().endswith(SUFFIXES))
+    return sorted(files, key=lambda file: file.name)
+
+
+def files_by_class(part: Traversable, class_names: Sequence[str]) -> tuple[list[Traversable], Tensor]:
+    """The image files of ``part/CLASS/``, class after class, and their classes ``(N,)``.
+
+    Raises:
+        InputError: a class has no folder or no image.
+    """
+    files, labels = list[Traversable](), list[int]()
+    for number, name in enumerate(class_names):
+        folder = part.joinpath(name)
+        own = image_files(folder) if folder.is_dir() else []
+        if not own:
+            raise InputError(
+                expected=f"images of the class {name}", found=f"none in {folder}", way_out="Fetch the data set again."
+            )
+        files += own
+        labels += [number] * len(own)
+    return files, torch.tensor(labels)
+
+
+def read_images(files: Sequence[Traversable], shape: tuple[int, int, int], *, resized: bool, name: str) -> Tensor:
+    """Decodes images, once: afterwards they come from a cache that is keyed by the files' content.
+
+    Args:
+        files: what to read.
+        shape: channels (1 grey, 3 colours), height and width of the result.
+        resized: bring every image to that height and width; otherwise another size is an error.
+        name: of the data set, for the progress bar.
+
+    Returns:
+        ``(N, channels, height, width)`` uint8.
+
+    Raises:
+        InputError: a file is damaged, or of another size; it is named.
+    """
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(hashlib.sha256(_bytes(file)).digest())
+    key = "images1-" + "x".join(map(str, shape)) + f"-{'resized' if resized else 'exact'}-{digest.hexdigest()}"
+    arrays = load_arrays(key)
+    kept = None if arrays is None or arrays.keys() != {"images"} else arrays["images"]
+    if kept is not None and kept.shape == (len(files), *shape) and kept.dtype == np.uint8:
+        return torch.from_numpy(kept)
+    images = np.empty((len(files), *shape), dtype=np.uint8)
+
+    def read(number: int) -> None:
+        images[number] = _decode(files[number], shape, resized=resized)
+
+    with ThreadPoolExecutor() as pool:
+        done = pool.map(read, range(len(files)))
+        list(tqdm(done, total=len(files), unit="image", desc=name, delay=2, leave=False, disable=None))
+    store_arrays(key, {"images": images})
+    return torch.from_numpy(images)
+
+
+def open_image(file: Traversable, channels: int = 3) -> Image.Image:
+    """Decodes a whole image; grey and CMYK ones become colours, colours grey where one channel is asked for.
+
+    Raises:
+        InputError: the file is damaged; it is named.
+    """
+    content = _bytes(file)
+    try:
+        with Image.open(io.BytesIO(content), formats=("JPEG", "PNG")) as opened:
+            return opened.convert(_MODES[channels])
+    except (*DAMAGED, Image.DecompressionBombError) as error:
+        raise InputError(
+            expected="a whole JPEG or PNG image",
+            found=f"{len(content)} bytes that are none at {file}",
+            way_out="Fetch it again.",
+        ) from error
+
+
+def _decode(file: Traversable, shape: tuple[int, int, int], *, resized: bool) -> npt.NDArray[np.uint8]:
+    channels, height, width = shape
+    image = open_image(file, channels)
+    if image.size != (width, height):
+        if not resized:
+            raise InputError(
+                expected=f"an image of {height} x {width} pixels",
+                found=f"{image.height} x {image.width} at {file}",
+                way_out="Fetch the data set as its owners lay it out.",
+            )
+        image = image.resize((width, height), Image.Resampling.BILINEAR)
+    return np.asarray(image, np.uint8).reshape(height, width, channels).transpose(2, 0, 1)
+
+
+def _bytes(file: Traversable) -> bytes:
+    if isinstance(file, Path):
+        return read_bounded(file, most=MOST_UNPACKED, way_out="Fetch it again.")
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(MOST_UNPACKED + 1)
+        if len(content) > MOST_UNPACKED:
+            raise ValueError(f"more than {MOST_UNPACKED} bytes")
+        return content
+    except DAMAGED as error:
+        raise InputError(
+            expected=f"a readable file {file.name}", found=f"{error} at {file}", way_out="Fetch it again."
+        ) from error

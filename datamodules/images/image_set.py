@@ -1,0 +1,191 @@
+"""Images that a server shows to its users, each brought to what an extractor of features takes."""
+
+import abc
+import hashlib
+import io
+import json
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+from torch.utils.data import Dataset
+from torchvision.transforms import functional as transforms
+
+from datamodules.images.image_files import open_image
+from datamodules.recordings.format import write_whole
+from protocol.errors import InputError
+
+
+@dataclass(frozen=True)
+class Crop:
+    """What a network's images are cut to before they are numbers in [0, 1].
+
+    Attributes:
+        resize: length of the shorter side after resizing, in pixels.
+        size: height and width of the centre that is cut out.
+        bicubic: resize by cubic interpolation, otherwise by a linear one; either antialiased.
+    """
+
+    resize: int = 256
+    size: int = 224
+    bicubic: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuses impossible sizes."""
+        if not 1 <= self.size <= self.resize:
+            raise InputError(
+                expected="a crop of 1 pixel to the resized shorter side",
+                found=f"{self.size} of {self.resize}",
+                way_out="ImageNet's usual sizes are 224 of 256.",
+            )
+
+    def of(self, image: Image.Image) -> Tensor:
+        """The image's centre, ``(channels, size, size)`` uint8."""
+        mode = transforms.InterpolationMode.BICUBIC if self.bicubic else transforms.InterpolationMode.BILINEAR
+        resized = transforms.resize(image, [self.resize], mode, antialias=True)
+        cut: Tensor = transforms.pil_to_tensor(transforms.center_crop(resized, [self.size]))
+        return cut
+
+
+class ImageSet(abc.ABC):
+    """A set of images; a subclass finds them.
+
+    Attributes:
+        name: the name under which results are written.
+    """
+
+    name: str
+
+    @abc.abstractmethod
+    def __len__(self) -> int:
+        """Number of images."""
+
+    @abc.abstractmethod
+    def image(self, number: int) -> Image.Image:
+        """An image in colours.
+
+        Raises:
+            InputError: its file is damaged.
+        """
+
+    @property
+    @abc.abstractmethod
+    def fingerprint(self) -> dict[str, str]:
+        """Name of the data set and the sha256 of which images it has."""
+
+    def pixels(self, numbers: Sequence[int], crop: Crop) -> Tensor:
+        """Some images, ``(N, 3, size, size)`` uint8."""
+        with ThreadPoolExecutor() as pool:
+            return torch.stack(list(pool.map(lambda number: crop.of(self.image(number)), numbers)))
+
+    def first(self, count: int) -> list[int]:
+        """Numbers of `count` images, drawn once: an order in which neighbours are of one class would be no sample.
+
+        Raises:
+            InputError: there are not so many.
+        """
+        if count > len(self):
+            raise InputError(
+                expected=f"{count} images in {self.name}",
+                found=str(len(self)),
+                way_out="Ask for fewer images, or items in a smaller ratio to the features.",
+            )
+        order = np.random.Generator(np.random.PCG64(0)).permutation(len(self))[:count]
+        return sorted(int(number) for number in order)
+
+
+class CroppedImages(Dataset[tuple[int, Tensor]]):
+    """Some images of a set with their numbers, for a loader."""
+
+    def __init__(self, source: ImageSet, numbers: Sequence[int], crop: Crop) -> None:
+        self.source, self.numbers, self.crop = source, list(numbers), crop
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, position: int) -> tuple[int, Tensor]:
+        number = self.numbers[position]
+        return number, self.crop.of(self.source.image(number))
+
+
+class GeneratedImages(ImageSet):
+    """Smooth random colours with noise on them: they prove the machinery. Needs no files.
+
+    Args:
+        count: number of images.
+        size: height and width in pixels.
+        seed: seed of their draws.
+    """
+
+    name = "synthetic-photos"
+
+    def __init__(self, *, count: int = 64, size: int = 64, seed: int = 0) -> None:
+        self.count, self.size, self.seed = count, size, seed
+
+    def __len__(self) -> int:
+        return self.count
+
+    def image(self, number: int) -> Image.Image:
+        draws = np.random.default_rng((self.seed, number))
+        coarse = Image.fromarray(draws.integers(0, 256, (5, 5, 3), dtype=np.uint8))
+        smooth = np.asarray(coarse.resize((self.size, self.size), Image.Resampling.BICUBIC), dtype=np.float64)
+        noisy = smooth + draws.normal(0, 8, smooth.shape)
+        return Image.fromarray(noisy.clip(0, 255).round().astype(np.uint8))
+
+    @property
+    def fingerprint(self) -> dict[str, str]:
+        described = f"{self.name} {self.count} {self.size} {self.seed}"
+        return {"name": self.name, "sha256": hashlib.sha256(described.encode()).hexdigest()}
+
+
+class StoredImages(ImageSet):
+    """Images that were written one by one, each in a file with its number.
+
+    Args:
+        folder: where they are.
+        name: of the set that they were made of.
+    """
+
+    def __init__(self, folder: Path, *, name: str) -> None:
+        self.folder, self.name = folder, name
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self.folder.glob("*.png"))
+
+    def image(self, number: int) -> Image.Image:
+        return open_image(self.path(number))
+
+    def path(self, number: int) -> Path:
+        """The file of an image."""
+        return self.folder / f"{number:08}.png"
+
+    def write(self, number: int, pixels: Tensor, *, round_trip: float) -> None:
+        """Writes an image as PNG, whole or not at all.
+
+        Args:
+            number: of the image.
+            pixels: ``(3, h, w)`` uint8.
+            round_trip: mean squared change of the normalised pixels by rounding them to eight bits.
+        """
+        content = io.BytesIO()
+        transforms.to_pil_image(pixels).save(content, "PNG")
+        # First the note: an image that is there has one.
+        write_whole(self._note(number), json.dumps({"round_trip": round_trip}).encode())
+        write_whole(self.path(number), content.getvalue())
+
+    def round_trip(self, number: int) -> float:
+        """What rounding changed in an image; see `write`."""
+        return float(json.loads(self._note(number).read_text(encoding="utf-8"))["round_trip"])
+
+    def _note(self, number: int) -> Path:
+        return self.path(number).with_suffix(".json")
+
+    @property
+    def fingerprint(self) -> dict[str, str]:
+        names = "\n".join(sorted(path.name for path in self.folder.glob("*.png")))
+        return {"name": self.name, "sha256": hashlib.sha256(names.encode()).hexdigest()}

@@ -1,0 +1,75 @@
+"""Generated images of a prototype per class and noise: they prove the machinery, not a leak in anybody's data."""
+
+import functools
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import interpolate
+
+from datamodules.images.base import ClassificationDataModule, LabelledImages
+from protocol.errors import InputError
+from protocol.seeding import PERSISTENT, generator_for
+from ranges import NonNegativeFloat, PositiveInt
+
+_COARSE = 4
+
+
+class SyntheticImages(ClassificationDataModule):
+    """Images of smooth random prototypes, one per class, and independent noise.
+
+    Needs no files. The other arguments are those of `ClassificationDataModule`.
+
+    Args:
+        classes: number of classes.
+        shape: channels, height and width.
+        train_per_class: training images of each class.
+        test_per_class: test images of each class.
+        noise: standard deviation of the noise of a pixel; prototypes range over [0, 1].
+    """
+
+    name = "synthetic-images"
+    folders = (name,)
+
+    def __init__(
+        self,
+        *,
+        classes: PositiveInt = 10,
+        shape: tuple[int, int, int] = (1, 12, 12),
+        train_per_class: PositiveInt = 500,
+        test_per_class: PositiveInt = 50,
+        noise: NonNegativeFloat = 0.3,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if min(classes - 1, *shape, train_per_class, test_per_class) < 1 or noise < 0:
+            raise InputError(
+                expected="two classes and one image of each at least, and no negative noise",
+                found=f"{classes} classes, shape {shape}, {train_per_class} and {test_per_class} images, noise {noise}",
+                way_out="Give larger numbers.",
+            )
+        self.class_names = tuple(str(number) for number in range(classes))
+        self.image_shape = shape
+        self.train_per_class = train_per_class
+        self.test_per_class = test_per_class
+        self.noise = noise
+
+    def read_train(self) -> LabelledImages:
+        return self._draw("train", self.train_per_class)
+
+    def read_test(self) -> LabelledImages:
+        return self._draw("test", self.test_per_class)
+
+    @functools.cached_property
+    def _prototypes(self) -> Tensor:
+        """``(K, channels, height, width)``."""
+        generator = generator_for(self.seed, "prototypes", PERSISTENT)
+        coarse = torch.rand(self.num_classes, self.image_shape[0], _COARSE, _COARSE, generator=generator)
+        return interpolate(coarse, size=self.image_shape[1:], mode="bilinear", align_corners=True)
+
+    def _draw(self, part: str, per_class: int) -> LabelledImages:
+        generator = generator_for(self.seed, f"synthetic images {part}", PERSISTENT)
+        labels = torch.arange(self.num_classes).repeat_interleave(per_class)
+        images = self._prototypes[labels]
+        images += self.noise * torch.randn(images.shape, generator=generator)
+        return LabelledImages((images.clamp_(0, 1) * 255).round_().to(torch.uint8), labels)

@@ -1,0 +1,55 @@
+"""Arrays that took long to read, kept by the hash of what they were read from."""
+
+import logging
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from datamodules.recordings.array_files import DAMAGED, check_npz
+from datamodules.recordings.plain_files import regular_file, unpacked_limit
+from protocol.errors import InputError
+
+CACHE_VARIABLE = "FEDLEAK_CACHE"
+_logger = logging.getLogger(__name__)
+
+
+def cache_folder() -> Path:
+    """The environment's ``FEDLEAK_CACHE``, else ``~/.cache/fedleak``.
+
+    Raises:
+        RuntimeError: there is no home folder.
+    """
+    given = os.environ.get(CACHE_VARIABLE)
+    return Path(given) if given else Path.home() / ".cache" / "fedleak"
+
+
+def load_arrays(key: str) -> dict[str, npt.NDArray[Any]] | None:
+    """The arrays kept under `key`; None where there are none or they are damaged (a zip file checks its sums)."""
+    try:
+        path = cache_folder() / f"{key}.npz"
+        if not path.exists():
+            return None
+        check_npz(path, unpacked_limit(regular_file(path)))
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (InputError, *DAMAGED) as error:
+        _logger.info("The cache of %s cannot be read and is made anew: %s", key, error)
+        return None
+
+
+def store_arrays(key: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Keeps arrays under `key`: whole or not at all. Where the folder cannot be written nothing is kept."""
+    try:
+        folder = cache_folder()
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as unfinished:
+            path = Path(unfinished) / "arrays.npz"
+            np.savez(path, **arrays)  # type: ignore[arg-type]
+            path.replace(folder / f"{key}.npz")
+    except (OSError, RuntimeError) as error:
+        _logger.info("Nothing is cached: %s", error)

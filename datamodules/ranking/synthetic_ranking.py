@@ -1,0 +1,131 @@
+"""A generated ranking set with the shape of MSLR or LETOR: it proves the machinery, not a leak in anybody's data."""
+
+import functools
+import hashlib
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from datamodules.ranking.base import RankingDataModule
+from datamodules.ranking.letor_parser import Queries
+from protocol.errors import InputError
+from protocol.seeding import PERSISTENT, generator_for
+from ranges import PositiveInt
+
+
+@dataclass(frozen=True)
+class _Shape:
+    num_features: int
+    below: tuple[float, ...]
+    """Share of the documents below each grade from 1 on."""
+
+
+_SHAPES = {
+    "mslr": _Shape(136, (0.52, 0.84, 0.97, 0.99)),
+    "letor": _Shape(46, (0.80, 0.93)),
+}
+_NOISE = 0.5
+
+
+class SyntheticRanking(RankingDataModule):
+    """Documents whose grade follows a linear function of their features and noise.
+
+    Needs no files. The other arguments are those of `RankingDataModule`.
+
+    Args:
+        shape: ``mslr`` for 136 standard normal features and 5 grades, ``letor`` for 46 features in [0, 1) and 3.
+        queries: number of training queries (MSLR-WEB10K, fold 1: 6,000).
+        test_queries: number of test queries (MSLR-WEB10K, fold 1: 2,000).
+        fewest_documents: smallest number of documents of a query.
+        most_documents: largest number; all between are as likely (MSLR-WEB10K: 120 on average).
+    """
+
+    folders = ("synthetic-mslr", "synthetic-letor")
+
+    def __init__(
+        self,
+        *,
+        shape: Literal["mslr", "letor"] = "mslr",
+        queries: PositiveInt = 300,
+        test_queries: PositiveInt = 100,
+        fewest_documents: PositiveInt = 8,
+        most_documents: PositiveInt = 200,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if not 1 <= fewest_documents <= most_documents:
+            raise InputError(
+                expected="1 <= fewest_documents <= most_documents",
+                found=f"{fewest_documents}, {most_documents}",
+                way_out="Give a range of numbers of documents.",
+            )
+        if min(queries, test_queries) < 1:
+            raise InputError(
+                expected="queries and test_queries of at least 1",
+                found=f"{queries}, {test_queries}",
+                way_out="Give more queries.",
+            )
+        self.shape = shape
+        self.queries = queries
+        self.test_queries = test_queries
+        self.fewest_documents = fewest_documents
+        self.most_documents = most_documents
+
+    @classmethod
+    def folder_arguments(cls, folder: str) -> dict[str, Any]:
+        return {"shape": folder.removeprefix("synthetic-")}
+
+    @property
+    def num_features(self) -> int:
+        """136 or 46."""
+        return _SHAPES[self.shape].num_features
+
+    @property
+    def num_grades(self) -> int:
+        """5 or 3."""
+        return len(_SHAPES[self.shape].below) + 1
+
+    @functools.cached_property
+    def fingerprint(self) -> dict[str, str]:
+        """The name, and a hash of what was generated for training."""
+        train = self._parts[0]
+        digest = hashlib.sha256(train.features.tobytes())
+        digest.update(train.grades.tobytes())
+        digest.update(train.offsets.tobytes())
+        return {"name": f"synthetic-{self.shape}", "sha256": digest.hexdigest()}
+
+    def read_train(self) -> Queries:
+        return self._parts[0]
+
+    def read_test(self) -> Queries:
+        return self._parts[1]
+
+    @functools.cached_property
+    def _parts(self) -> tuple[Queries, Queries]:
+        """Training and test queries, of one relation between features and grades."""
+        generator = generator_for(self.seed, "synthetic ranking", PERSISTENT)
+        lengths = torch.randint(
+            self.fewest_documents,
+            self.most_documents + 1,
+            (self.queries + self.test_queries,),
+            generator=generator,
+        )
+        draw = torch.randn if self.shape == "mslr" else torch.rand
+        features = draw(int(lengths.sum()), self.num_features, generator=generator)
+        weights = torch.randn(self.num_features, generator=generator)
+        scores = features @ weights
+        scores += _NOISE * scores.std() * torch.randn(len(scores), generator=generator)
+        # numpy's quantile: torch's refuses more than 16 million values.
+        thresholds = torch.from_numpy(np.quantile(scores.numpy(), _SHAPES[self.shape].below)).to(scores.dtype)
+        grades = torch.bucketize(scores, thresholds, right=True)
+        offsets = np.concatenate([[0], lengths.cumsum(0).numpy()])
+        whole = Queries(features.numpy(), grades.numpy(), offsets)
+        return _between(whole, 0, self.queries), _between(whole, self.queries, whole.num_queries)
+
+
+def _between(whole: Queries, begin: int, end: int) -> Queries:
+    offsets = whole.offsets[begin : end + 1]
+    rows = slice(offsets[0], offsets[-1])
+    return Queries(whole.features[rows], whole.grades[rows], offsets - offsets[0])

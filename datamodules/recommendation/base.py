@@ -1,0 +1,192 @@
+"""A recommender's clients: one user each, its items and sampled negatives, one item held out."""
+
+import abc
+import functools
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import DataLoader
+
+from datamodules.base import FederatedDataModule
+from datamodules.cohort import Cohort
+from datamodules.recommendation.called import Called, draw_clients
+from datamodules.recommendation.interactions import (
+    Interactions,
+    Ints,
+    in_item_order,
+    keep_users,
+    labelled_items,
+    negatives_for,
+    refuse_degenerate,
+    sample_unseen,
+)
+from protocol.errors import InputError
+from protocol.seeding import PERSISTENT, generator_for
+from protocol.view import ITEM_EMBEDDING
+from ranges import NonNegativeInt, OpenUnitInterval
+
+
+class RecommenderDataModule(FederatedDataModule):
+    """Users as clients; see `FederatedDataModule`. A subclass reads the interactions.
+
+    Args:
+        root: see `FederatedDataModule`.
+        clients_per_round: see `FederatedDataModule`.
+        seed: see `FederatedDataModule`.
+        num_workers: see `FederatedDataModule`.
+        holdout: keep every user's last item for the evaluation of the recommender (leave-one-out).
+        negatives_per_positive: items a client is served beside each it interacted with (RAIFLE, section V.A.2: 4); of a
+            fraction, the number of negatives is rounded up. Where clients say what they dislike, those are the
+            negatives, and none is drawn.
+        likes: the share of likes that negatives are drawn for, in place of `negatives_per_positive`.
+        negatives: ``fixed`` serves a client the same items in every round, ``per_round`` others in each.
+        evaluation_negatives: never-seen items among which the held-out one is ranked, None for all.
+        degenerate_users: what to do with a user with no or with all items.
+        fewest_labels: users with fewer labelled items are left out, e.g. those who cannot fill a batch.
+        called: whom the server calls in all rounds from some round on; None where cohorts are drawn in all rounds.
+    """
+
+    def __init__(
+        self,
+        *,
+        root: str | None = None,
+        clients_per_round: int | float = 1.0,
+        seed: int = 0,
+        num_workers: NonNegativeInt = 0,
+        holdout: bool = True,
+        negatives_per_positive: float = 4,
+        likes: OpenUnitInterval | None = None,
+        negatives: Literal["fixed", "per_round"] = "fixed",
+        evaluation_negatives: int | None = 99,
+        degenerate_users: Literal["error", "drop"] = "error",
+        fewest_labels: NonNegativeInt = 0,
+        called: Called | None = None,
+    ) -> None:
+        super().__init__(root=root, clients_per_round=clients_per_round, seed=seed, num_workers=num_workers)
+        if negatives_per_positive <= 0:
+            raise InputError(
+                expected="negatives_per_positive > 0",
+                found=str(negatives_per_positive),
+                way_out="The papers use 4; without negatives nothing is hidden.",
+            )
+        self.holdout = holdout
+        self.negatives_per_positive = negatives_per_positive if likes is None else (1 - likes) / likes
+        self.negatives = negatives
+        self.evaluation_negatives = evaluation_negatives
+        self.degenerate_users = degenerate_users
+        self.fewest_labels = fewest_labels
+        self.called = called
+
+    @abc.abstractmethod
+    def read(self) -> Interactions:
+        """Reads every interaction."""
+
+    @functools.cached_property
+    def _split(self) -> tuple[Interactions, Ints]:
+        whole = refuse_degenerate(self.read(), drop=self.degenerate_users == "drop", source=type(self).__name__)
+        rest, held = whole.hold_out_last() if self.holdout else (whole, np.full(whole.num_users, -1, dtype=np.int64))
+        kept = np.flatnonzero(self._label_counts(rest) >= self.fewest_labels)
+        if not len(kept):
+            raise InputError(
+                expected=f"users with at least {self.fewest_labels} labelled items",
+                found="none",
+                way_out="Set a smaller data.fewest_labels.",
+            )
+        return (rest, held) if len(kept) == rest.num_users else (keep_users(rest, kept), held[kept])
+
+    def _label_counts(self, interactions: Interactions) -> Ints:
+        """``(num_users,)`` labelled items of each user, sampled negatives included."""
+        counts = np.bincount(interactions.users, minlength=interactions.num_users)
+        if interactions.liked is not None:
+            return counts
+        negatives = negatives_for(counts, self.negatives_per_positive)
+        return np.asarray(counts + np.minimum(negatives, interactions.num_items - counts))
+
+    @functools.cached_property
+    def _positives(self) -> list[Ints]:
+        return self._per_user(liked=True)
+
+    @functools.cached_property
+    def _dislikes(self) -> list[Ints] | None:
+        """What each user has said it does not like, None where users do not say so."""
+        return None if self._split[0].liked is None else self._per_user(liked=False)
+
+    def _per_user(self, *, liked: bool) -> list[Ints]:
+        interactions = self._split[0]
+        if interactions.liked is not None:
+            interactions = interactions.select(interactions.liked == liked)
+        return np.split(interactions.items, interactions.offsets[1:-1])
+
+    @property
+    def num_clients(self) -> int:
+        """Number of users."""
+        return self._split[0].num_users
+
+    @property
+    def num_items(self) -> int:
+        """Number of items in the catalogue."""
+        return self._split[0].num_items
+
+    def user_items(self) -> list[Ints]:
+        """Training items of every user that it liked, in the order of time."""
+        return self._positives
+
+    @property
+    def rate(self) -> float | None:
+        """The share of likes that clients are given by drawing negatives; None where they say what they dislike."""
+        return None if self._dislikes is not None else 1 / (1 + self.negatives_per_positive)
+
+    def participants(self, round_number: int) -> Tensor:
+        if self.called is None or round_number < self.called.after:
+            return super().participants(round_number)
+        return self._called
+
+    @functools.cached_property
+    def _called(self) -> Tensor:
+        assert self.called is not None
+        before = torch.cat([self.participants(number) for number in range(self.called.after)])
+        return draw_clients(self, self.called.clients, among=before)
+
+    def build_cohort(self, round_number: int, clients: Tensor) -> Cohort:
+        """See `FederatedDataModule.build_cohort`; example k of a client is about row k of its item table."""
+        moment = round_number + 1 if self.negatives == "per_round" else PERSISTENT
+        pairs = [self._labelled(client, moment) for client in clients.tolist()]
+        rows = pad_sequence([torch.from_numpy(items) for items, _ in pairs], batch_first=True, padding_value=-1)
+        labels = pad_sequence([torch.from_numpy(labels) for _, labels in pairs], batch_first=True)
+        return Cohort(round_number, clients, {"label": labels}, rows >= 0, {ITEM_EMBEDDING: rows})
+
+    def _labelled(self, client: int, moment: int) -> tuple[Ints, npt.NDArray[np.float32]]:
+        if self._dislikes is not None:
+            return in_item_order(self._positives[client], self._dislikes[client])
+        return labelled_items(
+            self._positives[client],
+            per_positive=self.negatives_per_positive,
+            num_items=self.num_items,
+            seed=self.seed,
+            key=(moment, client),
+        )
+
+    def val_dataloader(self) -> DataLoader[dict[str, Tensor]]:
+        """Batches of users with candidates: ``clients (B,)``, ``items (B, K)`` padded with -1, ``target (B, K)``."""
+        world, rank = (1, 0) if self.trainer is None else (self.trainer.world_size, self.trainer.global_rank)
+        held = self._split[1]
+        users = [int(user) for user in np.flatnonzero(held >= 0) if user % world == rank]
+        return DataLoader(users, batch_size=256, collate_fn=self._candidates)  # type: ignore[arg-type]
+
+    def _candidates(self, users: list[int]) -> dict[str, Tensor]:
+        held, rows = self._split[1], []
+        for user in users:
+            seen = np.append(self._positives[user], held[user])
+            if self._dislikes is not None:
+                seen = np.append(seen, self._dislikes[user])
+            size = self.num_items if self.evaluation_negatives is None else self.evaluation_negatives
+            unseen = sample_unseen(seen, size, self.num_items, generator_for(self.seed, "evaluation", user))
+            # The held-out item takes its place by number: an untrained model, all of whose scores tie, must not win.
+            rows.append(torch.from_numpy(np.sort(np.append(unseen, held[user]))))
+        items = pad_sequence(rows, batch_first=True, padding_value=-1)
+        target = items == torch.from_numpy(held[users])[:, None]
+        return {"clients": torch.tensor(users), "items": items, "target": target}

@@ -1,0 +1,84 @@
+"""A generated recommender with the shape of MovieLens: it proves the machinery, not a leak in anybody's data."""
+
+import functools
+import hashlib
+from typing import Any
+
+import numpy as np
+
+from datamodules.recommendation.base import RecommenderDataModule
+from datamodules.recommendation.interactions import Interactions, unique_interactions
+from protocol.errors import InputError
+from protocol.seeding import PERSISTENT, generator_for
+from ranges import NonNegativeFloat, PositiveInt
+
+_TASTES = 8
+
+
+class SyntheticRecommender(RecommenderDataModule):
+    """Users with low-rank tastes over items whose popularity falls as a power of their rank.
+
+    Needs no files. The other arguments are those of `RecommenderDataModule`.
+
+    Args:
+        users: number of users (MovieLens-100K: 943).
+        items: number of items (MovieLens-100K: 1,682).
+        mean_interactions: mean number of interactions of a user (MovieLens-100K: 106).
+        fewest_interactions: smallest number (MovieLens-100K: 20).
+        spread: standard deviation of the logarithm of the number beyond the smallest.
+    """
+
+    folders = ("synthetic",)
+
+    def __init__(
+        self,
+        *,
+        users: PositiveInt = 943,
+        items: PositiveInt = 1682,
+        mean_interactions: float = 106.0,
+        fewest_interactions: int = 20,
+        spread: NonNegativeFloat = 1.2,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if not 0 < fewest_interactions <= mean_interactions < items:
+            raise InputError(
+                expected="0 < fewest_interactions <= mean_interactions < items",
+                found=f"{fewest_interactions}, {mean_interactions}, {items}",
+                way_out="Give a larger catalogue or fewer interactions.",
+            )
+        self.users = users
+        self.items = items
+        self.mean_interactions = mean_interactions
+        self.fewest_interactions = fewest_interactions
+        self.spread = spread
+
+    @functools.cached_property
+    def fingerprint(self) -> dict[str, str]:
+        """The name, and a hash of what was generated."""
+        interactions = self.read()
+        return {"name": "synthetic", "sha256": hashlib.sha256(interactions.items.tobytes()).hexdigest()}
+
+    def read(self) -> Interactions:
+        """Draws the interactions; a Gumbel draw on the logits is a sample without replacement."""
+        seed = int(generator_for(self.seed, "synthetic", PERSISTENT).initial_seed()) % 2**63
+        random = np.random.default_rng(seed)
+        counts = self._counts(random)
+        popularity = -0.8 * np.log(1 + random.permutation(self.items))
+        tastes = random.normal(size=(self.users, _TASTES)) @ random.normal(size=(_TASTES, self.items)) / _TASTES**0.5
+        keys = popularity + tastes + random.gumbel(size=tastes.shape)
+        ranked = np.argsort(-keys, axis=1)
+        chosen = np.arange(self.items) < counts[:, None]
+        user = np.repeat(np.arange(self.users), counts)
+        return unique_interactions(
+            user, ranked[chosen], np.arange(len(user)), num_users=self.users, num_items=self.items
+        )
+
+    def _counts(self, random: np.random.Generator) -> np.ndarray[Any, np.dtype[np.int64]]:
+        extra = self.mean_interactions - self.fewest_interactions
+        # The mean of a lognormal is exp(mu + s^2 / 2).
+        draws = np.exp(self.spread * random.normal(size=self.users) - self.spread**2 / 2) * extra
+        counts: np.ndarray[Any, np.dtype[np.int64]] = np.clip(
+            self.fewest_interactions + draws.astype(np.int64), 1, self.items // 2
+        )
+        return counts

@@ -1,0 +1,100 @@
+"""What is public of another system's training, and its manifest."""
+
+import dataclasses
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Any, Literal
+
+from torch import Tensor
+
+from datamodules.recordings.format import Manifest
+from datamodules.recordings.manifest_fields import check_fields
+from datamodules.recordings.plain_files import strange_value
+from datamodules.recordings.shape_check import Shapes
+from protocol.errors import InputError
+
+Holds = Literal["models", "deltas"]
+_PACKAGES = ("torch", "numpy", "safetensors")
+
+
+@dataclass(frozen=True, kw_only=True)
+class System:
+    """What holds for the whole training, and is public there.
+
+    Attributes:
+        parameters: shapes of the model's parameters by name, in the model's order.
+        data: name of the data set; ``sha256`` where it is known.
+        holds: whether clients send their trained ``models`` or the ``deltas``.
+        learner: the clients' algorithm for `modules.learners.registry`, None where it is unknown.
+        releases: what clients publicly do to their deltas: ``clip``, ``noise_scale`` and ``parameters`` (all if empty).
+        row_parameters: tables of which only the rows of the served items are kept.
+        auxiliary: what the server holds beside the updates, e.g. ``images (M, ch, h, w)`` and ``labels (M,)``.
+        origin: the system, its version and its settings, as free text by key.
+        versions: versions of the system's packages.
+    """
+
+    parameters: Shapes
+    data: Mapping[str, str]
+    holds: Holds = "models"
+    learner: Mapping[str, Any] | None = None
+    releases: Sequence[Mapping[str, Any]] = ()
+    row_parameters: Sequence[str] = ()
+    auxiliary: Mapping[str, Tensor] = field(default_factory=dict)
+    origin: Mapping[str, Any] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+
+def manifest_of(system: System, auxiliary: bytes | None) -> Manifest:
+    """The manifest of a recording of that system.
+
+    Args:
+        system: what is public of it.
+        auxiliary: what is written as its auxiliary data.
+
+    Raises:
+        InputError: it names a parameter that it does not have, or holds what a manifest cannot.
+    """
+    unknown = [name for name in system.row_parameters if name not in system.parameters]
+    releases = [_release(release, list(system.parameters)) for release in system.releases]
+    unknown += [name for release in releases for name in release["parameters"] if name not in system.parameters]
+    if unknown:
+        raise InputError(
+            expected=f"parameters among {', '.join(system.parameters)}", found=unknown[0], way_out="Correct that name."
+        )
+    manifest = Manifest(
+        parameters={n: {"shape": list(shape), "dtype": "float32"} for n, shape in system.parameters.items()},
+        row_parameters=list(system.row_parameters),
+        learner=None if system.learner is None else dict(system.learner),
+        releases=releases,
+        seed=None,
+        data={"name": system.data["name"], "sha256": system.data.get("sha256", "")},
+        config=dict(system.origin),
+        versions={name: version(name) for name in _PACKAGES} | dict(system.versions),
+        commit=None,
+        auxiliary=None if auxiliary is None else hashlib.sha256(auxiliary).hexdigest(),
+    )
+    problem = strange_value(dataclasses.asdict(manifest))
+    if problem is not None:
+        raise InputError(
+            expected="a description of the system as texts, numbers, lists and mappings with texts as keys",
+            found=problem,
+            way_out="Write that value as a text.",
+        )
+    check_fields(dataclasses.asdict(manifest), where="the description of the system")
+    return manifest
+
+
+def _release(given: Mapping[str, Any], everything: list[str]) -> dict[str, Any]:
+    try:
+        clip, scale = given.get("clip"), float(given.get("noise_scale", 0.0))
+        return {
+            "clip": None if clip is None else float(clip),
+            "noise_scale": scale,
+            "parameters": list(given.get("parameters") or everything),
+        }
+    except (AttributeError, TypeError, ValueError) as error:
+        raise InputError(
+            expected="releases with clip, noise_scale and parameters", found=str(error), way_out="Correct that release."
+        ) from None

@@ -1,0 +1,143 @@
+"""A recording as one view of all its messages: those without a name, and those of the adversary's own devices."""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from datamodules.recordings.adversary_devices import HOLDOUT_USERS, PSEUDONYM_USERS, PSEUDONYMS
+from datamodules.recordings.recording import Recording
+from protocol.errors import InputError
+from protocol.simulators import AnySimulator
+from protocol.view import HOLDOUT, USERS, ServerView
+
+
+class RoundModels(Mapping[int, Mapping[str, Tensor]]):
+    """The global models of some rounds, each read when it is asked for.
+
+    Attacks are handed this, so it holds what reads models and nothing that leads to the recording's truth.
+
+    Args:
+        read: gives the global model before a round.
+        rounds: numbers of the rounds.
+    """
+
+    def __init__(self, read: Callable[[int], Mapping[str, Tensor]], rounds: Sequence[int]) -> None:
+        self._read = read
+        self.numbers = list(rounds)
+
+    def __getitem__(self, number: int) -> Mapping[str, Tensor]:
+        if number not in self.numbers:
+            raise KeyError(number)
+        return self._read(number)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.numbers)
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+
+def joined_view(
+    recording: Recording, *, rounds: Sequence[int] | None = None, learner: AnySimulator | None = None
+) -> ServerView:
+    """Every message of some rounds in one view; all of their deltas are in memory.
+
+    Messages stand in the order of the rounds, and in each in that of their pseudonyms, which are drawn, so that their
+    places say nothing of their users.
+
+    Args:
+        recording: what the server saw, with devices of its own among the clients.
+        rounds: which rounds, None for all.
+        learner: the clients' algorithm, where it is known.
+
+    Raises:
+        InputError: the adversary knows nobody, or a pseudonym stands twice in a round.
+    """
+    auxiliary = recording.auxiliary()
+    if PSEUDONYMS not in auxiliary or not len(auxiliary[PSEUDONYMS]):
+        raise InputError(
+            expected="a recording in which the adversary has devices of its own",
+            found=f"none in {recording.directory}",
+            way_out="Record the training of a data set whose users have an anonymous and a known device.",
+        )
+    numbers = recording.rounds if rounds is None else [n for n in recording.rounds if n in set(rounds)]
+    if not numbers:
+        raise InputError(
+            expected=f"a round in {recording.directory}",
+            found="none",
+            way_out="The recording is cut short: copy it again, or record again.",
+        )
+    parts = list(recording.views(victims_per_view=2**30, rounds=numbers, learner=learner))
+    _check_distinct(parts)
+    joined = _join(parts)
+    view = dataclasses.replace(
+        joined.select(_by_pseudonym(joined)), round_models=RoundModels(recording.models, numbers), learner=learner
+    )
+    own = torch.isin(view.pseudonyms, auxiliary[PSEUDONYMS])
+    known = view.select(own.nonzero().flatten())
+    order = auxiliary[PSEUDONYMS].argsort()
+    place = torch.searchsorted(auxiliary[PSEUDONYMS][order], known.pseudonyms)
+    priors = {USERS: auxiliary[PSEUDONYM_USERS][order][place]}
+    if HOLDOUT_USERS in auxiliary:
+        priors[HOLDOUT] = torch.isin(priors[USERS], auxiliary[HOLDOUT_USERS])
+    return dataclasses.replace(view.select((~own).nonzero().flatten()), known=dataclasses.replace(known, priors=priors))
+
+
+def _check_distinct(parts: Sequence[ServerView]) -> None:
+    seen: dict[int, Tensor] = {}
+    for part in parts:
+        together = torch.cat([seen.get(part.round, part.pseudonyms[:0]), part.pseudonyms])
+        names, counts = torch.unique(together, return_counts=True)
+        if bool((counts > 1).any()):
+            raise InputError(
+                expected="each pseudonym once in a round",
+                found=f"{int(names[counts > 1][0])} {int(counts.max())} times in round {part.round}",
+                way_out="The recording is damaged or foreign: record again, or give every device a name of its own.",
+            )
+        seen[part.round] = together
+
+
+def _by_pseudonym(view: ServerView) -> Tensor:
+    """Positions by round, then by pseudonym."""
+    assert view.sent_in is not None
+    order = view.pseudonyms.argsort(stable=True)
+    return order[view.sent_in[order].argsort(stable=True)]
+
+
+def _join(parts: Sequence[ServerView]) -> ServerView:
+    last = parts[-1]
+    widths = [0 if part.served is None else part.served.shape[1] for part in parts]
+    ragged = {name: max(widths) for name in last.row_parameters}
+    served = [part.served for part in parts if part.served is not None]
+    return dataclasses.replace(
+        last,
+        pseudonyms=torch.cat([part.pseudonyms for part in parts]),
+        example_counts=torch.cat([part.example_counts for part in parts]),
+        deltas={name: _stacked([part.deltas[name] for part in parts], ragged.get(name)) for name in last.deltas},
+        served=_stacked(served, max(widths), padding=-1) if len(served) == len(parts) else None,
+        lists=None,
+        features=None,
+        client_models=_models([part.client_models for part in parts]),
+        sent_in=torch.cat([torch.full_like(part.pseudonyms, part.round) for part in parts]),
+    )
+
+
+def _models(parts: Sequence[Mapping[str, Tensor] | None]) -> dict[str, Tensor] | None:
+    """Models of the clients' own; None where not all of them have one."""
+    whole = [part for part in parts if part is not None]
+    return {name: torch.cat([part[name] for part in whole]) for name in whole[0]} if len(whole) == len(parts) else None
+
+
+def _stacked(values: Sequence[Tensor], width: int | None, padding: float = 0) -> Tensor:
+    """Joined along the first dimension; the second is padded to a width, where one is given."""
+    if width is None:
+        return torch.cat(list(values))
+    shape = (sum(len(value) for value in values), width, *values[0].shape[2:])
+    joined = values[0].new_full(shape, padding)
+    start = 0
+    for value in values:
+        joined[start : start + len(value), : value.shape[1]] = value
+        start += len(value)
+    return joined

@@ -1,0 +1,89 @@
+"""The shards that a journal names, found by round and opened only where their bytes are those of the journal."""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from datamodules.recordings.format import MODEL, JournalLine
+from protocol.errors import InputError
+
+
+class ShardFiles:
+    """Shards of one kind, ``rounds`` or ``truth``.
+
+    Args:
+        directory: folder of the recording.
+        lines: the journal, by file; files of another kind are left out.
+        kind: which.
+        verify: compare each file's hash, once.
+    """
+
+    def __init__(self, directory: Path, lines: Mapping[str, JournalLine], kind: str, *, verify: bool) -> None:
+        self._directory = directory
+        self._verify = verify
+        self._lines = {name: line for name, line in sorted(lines.items()) if name.startswith(f"{kind}/")}
+        self._verified: set[str] = set()
+        self._by_round: dict[int, list[str]] = {}
+        for name, line in self._lines.items():
+            self._by_round.setdefault(line.round, []).append(name)
+
+    @property
+    def rounds(self) -> list[int]:
+        """Numbers of the rounds, ascending."""
+        return sorted(self._by_round)
+
+    def names(self, round_number: int) -> list[str]:
+        """Shards of a round, one of each rank, in the order of the ranks."""
+        return self._by_round.get(round_number, [])
+
+    def round_of(self, name: str) -> int:
+        """The round of a shard."""
+        return self._lines[name].round
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._lines
+
+    def open(self, name: str) -> Any:
+        """A shard, whose tensors are read when they are asked for.
+
+        Raises:
+            InputError: it has other bytes than the journal says, or is no safetensors file.
+        """
+        path = self._directory / name
+        try:
+            if self._verify and name not in self._verified:
+                with path.open("rb") as file:
+                    if hashlib.file_digest(file, "sha256").hexdigest() != self._lines[name].sha256:
+                        raise damaged(name, "other bytes (its checksum differs)")
+                self._verified.add(name)
+            return safe_open(path, framework="pt")
+        except (OSError, SafetensorError) as error:
+            raise damaged(name, str(error)) from None
+
+    def model_reader(self) -> Callable[[int], dict[str, Tensor]]:
+        """What reads the global model before a round, and nothing else."""
+
+        def read(round_number: int) -> dict[str, Tensor]:
+            with self.open(self.names(round_number)[0]) as shard:
+                return model_of(shard)
+
+        return read
+
+
+def model_of(shard: Any) -> dict[str, Tensor]:
+    """The global model in an opened shard of ``rounds/``, by parameter, in float32."""
+    names = [key for key in shard.keys() if key.startswith(MODEL)]  # noqa: SIM118 - no mapping
+    return {key.removeprefix(MODEL): shard.get_tensor(key).float() for key in names}
+
+
+def damaged(name: str, found: str) -> InputError:
+    """What is said of a file of a recording that is not what the rest of the recording says."""
+    return InputError(
+        expected=f"{name} as the journal and the manifest describe it",
+        found=found,
+        way_out="The recording is damaged or foreign: copy it again, or record again.",
+    )

@@ -1,0 +1,124 @@
+"""The engine: trains every client of a cohort from the same global model, and returns what changed.
+
+Two ways with one interface and equal deltas to float tolerance. *Vectorized*: chunks of clients stacked on a leading
+dimension, for GPUs and small dense models. *Sequential*: one client after another, clients shared out over threads,
+for convolutions on a CPU.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from datamodules.cohort import Cohort
+from defenses.base import Defense
+from modules.engine.batches import batch_schedule, client_draws
+from modules.engine.fast.malloc_tuning import keep_freed_memory
+from modules.engine.local_hyperparameters import LocalTraining
+from modules.engine.sequential_training import descend_one, descends, train_one
+from modules.engine.stacked_training import chunks_of, train_stacked
+from modules.engine.tasks import Task
+from modules.engine.training_job import LocalResult, TrainingJob, own_elements
+
+
+def train_clients(
+    task: Task,
+    public: Mapping[str, Tensor],
+    private: Mapping[str, Tensor],
+    cohort: Cohort,
+    local: LocalTraining,
+    *,
+    seed: int,
+    defenses: Sequence[Defense] = (),
+    spent: LocalResult | None = None,
+) -> LocalResult:
+    """Trains the clients of a cohort.
+
+    Args:
+        task: the loss.
+        public: the global model, ``shape`` each; parameters named in ``cohort.rows`` are whole tables.
+        private: the clients' own parameters, ``(C, *shape)`` each.
+        cohort: the clients and their examples.
+        local: how they train.
+        seed: the run's seed, for the order of mini-batches.
+        defenses: defences whose penalty is part of the local loss.
+        spent: an earlier result that nobody reads any more; its memory is used again where the shapes are the same,
+            because fresh memory costs a page fault for every 4 KiB.
+    """
+    schedule = None
+    if local.batch_size is not None:
+        schedule = batch_schedule(
+            cohort, batch_size=local.batch_size, epochs=local.epochs, seed=seed, updates=local.updates
+        )
+    elements = own_elements(public, cohort.rows, len(cohort)) if defenses else {}
+    result = _empty_result(public, private, cohort, spent)
+    draws = client_draws(cohort, seed=seed) if task.random else None
+    job = TrainingJob(task, public, private, cohort, local, defenses, schedule, draws, result, elements)
+    device = next(iter(public.values())).device
+    if _vectorized(job, device):
+        _run(job, train_stacked, chunks_of(job, device), device)
+    else:
+        order = torch.argsort(cohort.counts, descending=True).tolist()
+        _run(job, descend_one if descends(job) else train_one, [torch.tensor([i]) for i in order], device)
+    return result
+
+
+def _vectorized(job: TrainingJob, device: torch.device) -> bool:
+    if job.local.engine != "auto":
+        return job.local.engine == "vectorized"
+    return job.task.batched_by_hand or device.type != "cpu"
+
+
+def _empty_result(
+    public: Mapping[str, Tensor], private: Mapping[str, Tensor], cohort: Cohort, spent: LocalResult | None
+) -> LocalResult:
+    clients = len(cohort)
+    deltas = {}
+    for name, value in public.items():
+        rows = cohort.rows.get(name)
+        shape = (clients, *value.shape) if rows is None else (clients, rows.shape[1], *value.shape[1:])
+        old = None if spent is None else spent.deltas.get(name)
+        deltas[name] = _memory(old, value, shape) if rows is None else _memory(old, value, shape).zero_()
+    idle = torch.nonzero(cohort.counts == 0).flatten()
+    for delta in deltas.values() if len(idle) else ():
+        # Nobody will write to these.
+        delta[idle] = 0
+    kept = {name: value.clone(memory_format=torch.contiguous_format) for name, value in private.items()}
+    losses = torch.zeros(clients, device=cohort.mask.device)
+    return LocalResult(deltas, kept, losses)
+
+
+def _memory(old: Tensor | None, like: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Memory of a shape: the old one, where that is as large or larger and nobody needs it."""
+    if old is None or old.shape[1:] != shape[1:] or len(old) < shape[0]:
+        return like.new_empty(shape)
+    return old[: shape[0]] if old.dtype == like.dtype and old.device == like.device else like.new_empty(shape)
+
+
+def _run(
+    job: TrainingJob, train: Callable[[TrainingJob, Tensor], None], parts: list[Tensor], device: torch.device
+) -> None:
+    """Trains the parts, side by side on a CPU: torch releases the interpreter's lock, so threads are enough."""
+    threads = min(job.local.threads or torch.get_num_threads() or os.cpu_count() or 1, len(parts))
+    if device.type == "cpu":
+        keep_freed_memory()
+    if device.type != "cpu" or threads <= 1:
+        for part in parts:
+            train(job, part)
+        return
+    with _one_thread_each(), ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        # Asking for the results raises what a thread raised.
+        list(pool.map(lambda part: train(job, part), parts))
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,122 @@
+"""What both ways of local training work on."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from datamodules.cohort import Cohort
+from defenses.base import Defense
+from modules.engine.batches import step_draws
+from modules.engine.local_hyperparameters import LocalTraining
+from modules.engine.tasks import POSITION, Parameters, Task
+
+
+@dataclass
+class LocalResult:
+    """What local training changed, in the cohort's order.
+
+    Attributes:
+        deltas: public parameters after minus before; ``(C, *shape)``, row parameters ``(C, R, *row_shape)``.
+        private: private parameters after training, ``(C, *shape)``.
+        losses: ``(C,)`` loss in each client's last step.
+    """
+
+    deltas: Parameters
+    private: Parameters
+    losses: Tensor
+
+
+@dataclass(frozen=True)
+class TrainingJob:
+    """A cohort to train and the buffers that take the result."""
+
+    task: Task
+    public: Mapping[str, Tensor]
+    private: Mapping[str, Tensor]
+    cohort: Cohort
+    local: LocalTraining
+    defenses: Sequence[Defense]
+    schedule: list[Tensor] | None
+    draws: Tensor | None
+    result: LocalResult
+    elements: dict[str, Tensor] = field(default_factory=dict)
+    """By public parameter, ``(C,)`` how many numbers of it each client trains; see `own_elements`."""
+
+    def elements_of(self, positions: Tensor) -> dict[str, Tensor]:
+        """How many numbers of each public parameter the clients at `positions` train."""
+        return {name: value[positions] for name, value in self.elements.items()}
+
+    def draws_of(self, positions: Tensor) -> Tensor | None:
+        """What the clients at `positions` draw from, where the loss is random."""
+        return None if self.draws is None else self.draws[positions]
+
+
+def received_by(job: TrainingJob, part: Cohort) -> Parameters:
+    """What each client of the chunk receives: ``(C, *shape)``, and only its own rows of row parameters."""
+    clients = len(part)
+    return {
+        name: value[part.rows[name].clamp(min=0)] if name in part.rows else value.expand(clients, *value.shape)
+        for name, value in job.public.items()
+    }
+
+
+def steps_of(
+    part: Cohort, local: LocalTraining, schedule: list[Tensor] | None, draws: Tensor | None
+) -> Iterator[tuple[Parameters, Tensor, list[int]]]:
+    """Examples and mask of every step, and the clients for whom the step is the last."""
+    everyone = list(range(len(part)))
+    if schedule is None:
+        for epoch in range(local.epochs):
+            drawn = step_draws(draws, epoch, part.mask)
+            yield {**part.examples, **drawn}, part.mask, everyone if epoch == local.epochs - 1 else []
+        return
+    last = [plan.shape[0] - 1 for plan in schedule]
+    for step in range(max(last) + 1):
+        idle = torch.full_like(schedule[0][0], -1)
+        index = torch.stack([plan[step] if step < plan.shape[0] else idle for plan in schedule])
+        index = index.to(part.mask.device)
+        mask, index = index >= 0, index.clamp(min=0)
+        client = torch.arange(len(part), device=index.device)[:, None]
+        examples = {name: value[client, index] for name, value in part.examples.items()}
+        examples |= {POSITION: index, **step_draws(draws, step, mask)}
+        yield examples, mask, [i for i in everyone if last[i] == step]
+
+
+def own_elements(public: Mapping[str, Tensor], rows: Mapping[str, Tensor], clients: int) -> dict[str, Tensor]:
+    """How many numbers of each public parameter a client trains, ``(C,)`` each: of a table, those of its own rows.
+
+    Args:
+        public: the global model.
+        rows: by row parameter ``(C, R)``, padded with -1.
+        clients: C.
+    """
+    device = next(iter(public.values())).device
+    return {
+        name: (rows[name] >= 0).sum(1) * value[0].numel()
+        if name in rows
+        else torch.full((clients,), value.numel(), device=device)
+        for name, value in public.items()
+    }
+
+
+def penalties_of(
+    job: TrainingJob, public: Parameters, received: Parameters, elements: Mapping[str, Tensor]
+) -> Tensor | float:
+    """``(C,)`` what the clients' defences add to their losses, 0.0 where none adds."""
+    terms = [d.penalty(public, received, elements) for d in job.defenses]
+    return sum((term for term in terms if term is not None), start=0.0)
+
+
+def autograd_gradients(loss: Tensor, leaves: Parameters) -> Parameters:
+    """The gradient of every leaf, laid out as the leaf is."""
+    grads = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
+    return {
+        name: torch.zeros_like(leaf) if grad is None else grad.contiguous(memory_format=_format(leaf))
+        for (name, leaf), grad in zip(leaves.items(), grads, strict=True)
+    }
+
+
+def _format(leaf: Tensor) -> torch.memory_format:
+    return torch.contiguous_format if leaf.is_contiguous() else torch.channels_last

@@ -1,0 +1,122 @@
+"""A network whose features are what enters its last layer."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from datamodules.images.image_set import Crop
+from protocol.errors import InputError
+
+_MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+"""Of ImageNet's pixels, as nearly all networks take them."""
+
+
+@dataclass(frozen=True)
+class Transform:
+    """How a network wants its images.
+
+    Attributes:
+        crop: what is cut out of an image.
+        mean: of each channel, subtracted from pixels in [0, 1].
+        std: of each channel, by which the rest is divided.
+    """
+
+    crop: Crop
+    mean: tuple[float, ...] = _MEAN
+    std: tuple[float, ...] = _STD
+
+
+class FeatureExtractor(nn.Module):
+    """A frozen network in evaluation mode whose features are what enters its last layer.
+
+    Args:
+        network: the whole network; its last linear layer is taken off.
+        transform: how it wants its images.
+        features: average neighbouring features down to so many, None for all.
+        name: for messages.
+
+    Raises:
+        InputError: the network does not end in a linear layer, or has fewer features than asked for.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, network: nn.Module, *, transform: Transform, features: int | None = None, name: str) -> None:
+        super().__init__()
+        self.transform = transform
+        self.classifier = _without_classifier(network, name)
+        self.body = network
+        self.register_buffer("mean", torch.tensor(transform.mean).reshape(1, -1, 1, 1), persistent=False)
+        self.register_buffer("std", torch.tensor(transform.std).reshape(1, -1, 1, 1), persistent=False)
+        self.requires_grad_(False)
+        super().train(False)
+        whole = self._width(name)
+        self.num_features = whole if features is None else features
+        if not 1 <= self.num_features <= whole:
+            raise InputError(
+                expected=f"1 to {whole} features of {name}",
+                found=str(features),
+                way_out="Leave `features` out for all.",
+            )
+
+    def train(self, mode: bool = True) -> "FeatureExtractor":
+        """Stays in evaluation mode: what a client extracts must not depend on the other images of a batch."""
+        return self
+
+    def normalise(self, pixels: Tensor) -> Tensor:
+        """From pixels in [0, 1] to what the network takes."""
+        return (pixels - self.mean) / self.std
+
+    def restore(self, inputs: Tensor) -> Tensor:
+        """The inverse of `normalise`."""
+        return inputs * self.std + self.mean
+
+    def of_inputs(self, inputs: Tensor) -> Tensor:
+        """Features ``(N, F)`` of normalised images ``(N, 3, h, w)``."""
+        found: Tensor = self.body(inputs)
+        if self.num_features == self.classifier.in_features:
+            return found
+        return nn.functional.adaptive_avg_pool1d(found[:, None], self.num_features)[:, 0]
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """Features ``(N, F)`` of pixels ``(N, 3, h, w)`` in [0, 1]."""
+        return self.of_inputs(self.normalise(pixels))
+
+    def logits(self, pixels: Tensor) -> Tensor:
+        """What the whole network says of pixels ``(N, 3, h, w)`` in [0, 1]."""
+        said: Tensor = self.classifier(self.body(self.normalise(pixels)))
+        return said
+
+    def _width(self, name: str) -> int:
+        """Reads the number of features off the network."""
+        size = self.transform.crop.size
+        try:
+            with torch.no_grad():
+                said = self.body(torch.zeros(1, len(self.transform.mean), size, size))
+        except RuntimeError as error:  # e.g. two heads whose outputs are averaged
+            raise _no_classifier(name, f"a network that fails without its last one: {error}") from error
+        shape = tuple(said.shape) if isinstance(said, Tensor) else ()
+        if shape != (1, self.classifier.in_features):
+            raise _no_classifier(name, f"a last one of {self.classifier.in_features} inputs, but {shape} without it")
+        return self.classifier.in_features
+
+
+def _without_classifier(network: nn.Module, name: str) -> nn.Linear:
+    """Puts nothing in the place of the last linear layer, which it returns."""
+    layers = [(path, layer) for path, layer in network.named_modules() if isinstance(layer, nn.Linear)]
+    if not layers or not layers[-1][0]:
+        raise _no_classifier(name, "none")
+    path, layer = layers[-1]
+    parent, _, own = path.rpartition(".")
+    setattr(network.get_submodule(parent), own, nn.Identity())
+    return layer
+
+
+def _no_classifier(name: str, found: str) -> InputError:
+    return InputError(
+        expected=f"a linear layer at the end of {name}, whose inputs are its features",
+        found=found,
+        way_out="Name a network that classifies, with its classifier on it.",
+    )

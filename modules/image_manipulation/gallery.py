@@ -1,0 +1,176 @@
+"""The images of a set as users are sent them, and the features that they extract: made once, and kept on disk."""
+
+import functools
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from lightning import Trainer
+from safetensors.torch import load_file, save
+from torch import Tensor
+from tqdm import tqdm
+
+from datamodules.images.image_set import Crop, ImageSet, StoredImages
+from datamodules.recordings.format import write_whole
+from modules.image_manipulation.base import ImageManipulation
+from modules.image_manipulation.feature_extractor import FeatureExtractor
+from modules.image_manipulation.feature_extractors import Extractor
+from modules.image_manipulation.indirect_manipulation import as_bytes, halved_to_memory
+from protocol.errors import InputError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gallery:
+    """Images of one set as one network has them: real, or manipulated and read back from the files that are sent.
+
+    Attributes:
+        photos: the set.
+        numbers: which of its images.
+        extractor: what users extract features with.
+        manipulation: what the server does to the images, None for nothing.
+        partitions: parts of the features; image n belongs to part n modulo the parts.
+        seed: of the manipulation.
+        folder: in which images and features are kept, those of each gallery in a folder of its own.
+        batch_size: images at once on each device; fewer where its memory does not hold them.
+        progress: show a bar with the time left.
+    """
+
+    photos: ImageSet
+    numbers: list[int]
+    extractor: Extractor
+    manipulation: ImageManipulation | None
+    partitions: int
+    seed: int
+    folder: Path
+    batch_size: int = 64
+    progress: bool = True
+
+    @functools.cached_property
+    def network(self) -> FeatureExtractor:
+        """What users extract features with."""
+        return self.extractor.build()
+
+    @functools.cached_property
+    def sent(self) -> ImageSet:
+        """What users are sent; `features` makes images that are not there yet."""
+        return self.photos if self.manipulation is None else StoredImages(self._own_folder, name=self.photos.name)
+
+    def features(self, device: torch.device, trainer: Trainer | None = None) -> Tensor:
+        """``(N, F)`` as users extract them; images and features that are not kept yet are made.
+
+        Args:
+            device: where to compute.
+            trainer: whose processes share the images out among them; each of them must call this.
+
+        Raises:
+            InputError: the folder cannot be written.
+        """
+        rank, world = (0, 1) if trainer is None else (trainer.global_rank, trainer.world_size)
+        path = self._own_folder / "features.safetensors"
+        kept = path.is_file()
+        if trainer is not None:
+            kept = trainer.strategy.broadcast(kept)
+        if kept:
+            known: Tensor = load_file(path)["features"]
+            return known
+        try:
+            self._make(device, rank, world)
+            if trainer is not None:
+                trainer.strategy.barrier("images made")
+            found = self._extract(device, rank, world)
+            if world > 1:
+                torch.distributed.all_reduce(found)
+            found = found.cpu()
+            if rank == 0:
+                write_whole(path, save({"features": found}))
+        except OSError as error:
+            raise InputError(
+                expected="room and permission for images and their features",
+                found=f"{error.strerror or error} in {self._own_folder}",
+                way_out="Make room, or give another folder: FEDLEAK_CACHE=DIR.",
+            ) from error
+        return found
+
+    def targets(self) -> Tensor | None:
+        """Features ``(N, F)`` that the images are to approach; None where they are to approach none."""
+        if self.manipulation is None:
+            return None
+        numbers, features = torch.tensor(self.numbers), self.network.num_features
+        return self.manipulation.targets(numbers, features, partitions=self.partitions, seed=self.seed)
+
+    def draw(self, items: int, generator: torch.Generator) -> Tensor:
+        """Positions ``(R,)`` of images drawn at random, as many of each part, those of the first part first.
+
+        Raises:
+            InputError: there are not so many images.
+        """
+        part = torch.tensor(self.numbers) % self.partitions
+        chosen = []
+        for number in range(self.partitions):
+            own = (part == number).nonzero().flatten()
+            count = items * (number + 1) // self.partitions - items * number // self.partitions
+            if count > len(own):
+                raise InputError(
+                    expected=f"{items} items of {len(self.numbers)} images, as many of each of {self.partitions} parts",
+                    found=f"{len(own)} images of part {number}",
+                    way_out="Take more images, fewer features or a smaller ratio.",
+                )
+            chosen.append(own[torch.randperm(len(own), generator=generator)[:count]])
+        return torch.cat(chosen)
+
+    def original_features(self, device: torch.device) -> Tensor:
+        """``(N, F)`` of the images before they are manipulated."""
+        return self._extract_from(self.photos, device, 0, 1).cpu()
+
+    def _make(self, device: torch.device, rank: int, world: int) -> None:
+        """Manipulates this process's share of the images, those excepted that are there, and writes 8-bit PNG."""
+        target, manipulation = self.sent, self.manipulation
+        if manipulation is None or not isinstance(target, StoredImages):
+            return
+        network = self.network.to(device)
+        perturb = functools.partial(manipulation.perturb, network, partitions=self.partitions, seed=self.seed)
+        for places in self._share(rank, world, "images"):
+            todo = [n for n in (self.numbers[place] for place in places) if not target.path(n).is_file()]
+            if not todo:
+                continue
+            pixels = self.photos.pixels(todo, network.transform.crop).to(device) / 255
+            found = halved_to_memory(perturb, pixels, torch.tensor(todo))
+            sent = as_bytes(found)
+            changes = (network.normalise(sent / 255) - network.normalise(found)).square().mean((1, 2, 3)).tolist()
+            for number, image, change in zip(todo, sent.cpu(), changes, strict=True):
+                target.write(number, image, round_trip=change)
+
+    def _extract(self, device: torch.device, rank: int, world: int) -> Tensor:
+        return self._extract_from(self.sent, device, rank, world)
+
+    @torch.no_grad()
+    def _extract_from(self, source: ImageSet, device: torch.device, rank: int, world: int) -> Tensor:
+        """``(N, F)`` of this process's share of the images, zero for the others."""
+        network = self.network.to(device)
+        crop = network.transform.crop
+        own = Crop(crop.size, crop.size) if isinstance(source, StoredImages) else crop
+        found = torch.zeros(len(self.numbers), network.num_features, device=device)
+        for places in self._share(rank, world, "features"):
+            pixels = source.pixels([self.numbers[place] for place in places], own)
+            found[places] = network(pixels.to(device) / 255)
+        return found
+
+    def _share(self, rank: int, world: int, what: str) -> Iterator[range]:
+        """Places of the images of this process's batches; they are cut alike for any number of processes."""
+        batches = [
+            range(start, min(start + self.batch_size, len(self.numbers)))
+            for start in range(0, len(self.numbers), self.batch_size)
+        ]
+        yield from tqdm(batches[rank::world], desc=what, disable=not self.progress or rank > 0, dynamic_ncols=True)
+
+    @functools.cached_property
+    def _own_folder(self) -> Path:
+        """A folder that no other images and features share."""
+        described = f"{self.photos.fingerprint} {self.extractor.fingerprint} {len(self.numbers)}"
+        if self.manipulation is not None:
+            described += f" {self.manipulation} {self.partitions} {self.seed}"
+        key = hashlib.sha256(described.encode()).hexdigest()[:12]
+        kind = "real" if self.manipulation is None else self.manipulation.name
+        return self.folder / f"{self.photos.name}-{self.extractor.name.replace(':', '-')}-{kind}-{key}"

@@ -1,0 +1,160 @@
+"""Images whose features approach a target: what a server sends whose clients extract features themselves.
+
+RAIFLE, sections III.C.3 and IV.C: the pixels are changed by Adam until the features lie near rectified noise. What the
+paper leaves to future work (appendix B): a regularisation by likeness, and a bound on every pixel's change.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from modules.image_manipulation.base import ImageManipulation
+from modules.image_manipulation.feature_extractor import FeatureExtractor
+from modules.image_manipulation.image_quality import psnr, ssim
+from protocol.errors import InputError
+from protocol.partitions import partition_of, partitioned_noise
+from protocol.seeding import generator_for
+from ranges import PositiveFloat
+
+Likeness = Literal["ssim", "psnr"]
+_BEST_PSNR = 60.0
+"""Likeness in dB beyond which more is not asked for: that of equal images is infinite."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PixelSearch:
+    """How pixels are searched.
+
+    Attributes:
+        steps: steps of Adam (the paper: 500).
+        learning_rate: of Adam, on normalised pixels (the paper: 0.01).
+        enough: mean squared difference of the features at which all images of a batch are done (published code: 0.001).
+        likeness: what is kept beside the target, None for nothing as in the paper.
+        likeness_weight: weight of ``1 - ssim``, or of ``-psnr`` in dB, beside the mean squared difference.
+        budget: largest change of a pixel in [0, 1], None for any.
+    """
+
+    steps: int = 500
+    learning_rate: float = 0.01
+    enough: float = 1e-3
+    likeness: Likeness | None = None
+    likeness_weight: float = 0.0
+    budget: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuses impossible values."""
+        if self.steps < 1 or not self.learning_rate > 0 or self.likeness_weight < 0 or self.enough < 0:
+            raise InputError(
+                expected="steps and learning_rate above 0, no negative likeness_weight and enough",
+                found=f"{self.steps}, {self.learning_rate}, {self.likeness_weight}, {self.enough}",
+                way_out="The paper takes 500 steps at 0.01 and no regularisation.",
+            )
+        if self.likeness not in (None, "ssim", "psnr"):
+            raise InputError(
+                expected="likeness ssim or psnr", found=str(self.likeness), way_out="Leave it out for none."
+            )
+        if self.budget is not None and not 0 < self.budget <= 1:
+            raise InputError(
+                expected="a budget above 0 and up to 1", found=str(self.budget), way_out="8 / 255 is hard to see."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureNoise(ImageManipulation):
+    """Images whose features approach rectified noise in one part of them, and zero in the others.
+
+    Args:
+        scale: standard deviation of the noise (the paper: 4).
+        search: how pixels are searched for it.
+    """
+
+    name: ClassVar[str] = "noise"
+
+    scale: PositiveFloat = 4.0
+    search: PixelSearch = PixelSearch()
+
+    def perturb(
+        self, extractor: FeatureExtractor, pixels: Tensor, numbers: Tensor, *, partitions: int, seed: int
+    ) -> Tensor:
+        targets = self.targets(numbers, extractor.num_features, partitions=partitions, seed=seed)
+        return manipulate(extractor, pixels, targets.to(pixels), self.search)
+
+    def targets(self, numbers: Tensor, features: int, *, partitions: int, seed: int) -> Tensor:
+        drawn = [
+            self._noise(torch.tensor([number % partitions]), features, partitions, generator)
+            for number in numbers.tolist()
+            for generator in [generator_for(seed, "feature target", number)]
+        ]
+        return torch.cat(drawn)
+
+    def drawn(self, items: int, features: int, *, partitions: int, generator: torch.Generator) -> Tensor:
+        return self._noise(partition_of(items, partitions), features, partitions, generator)
+
+    def _noise(self, part: Tensor, features: int, partitions: int, generator: torch.Generator) -> Tensor:
+        return partitioned_noise(part, features, partitions=partitions, scale=self.scale, generator=generator)
+
+
+def manipulate(extractor: FeatureExtractor, pixels: Tensor, targets: Tensor, search: PixelSearch) -> Tensor:
+    """Changes images until their features lie near the targets; the best image of each is kept.
+
+    Images do not depend on one another but for the last step: all go on until all are near enough.
+
+    Args:
+        extractor: frozen.
+        pixels: ``(N, 3, h, w)`` in [0, 1].
+        targets: ``(N, F)``.
+        search: how.
+
+    Returns:
+        ``(N, 3, h, w)`` in [0, 1].
+    """
+    reach = 1.0 if search.budget is None else search.budget
+    lowest = extractor.normalise((pixels - reach).clamp(min=0))
+    highest = extractor.normalise((pixels + reach).clamp(max=1))
+    inputs = extractor.normalise(pixels).clone().requires_grad_()
+    best, least = inputs.detach().clone(), torch.full((len(pixels),), torch.inf).to(pixels)
+    optimizer = torch.optim.Adam([inputs], lr=search.learning_rate)
+    for step in range(search.steps + 1):
+        with torch.enable_grad():
+            gaps = (extractor.of_inputs(inputs) - targets).square().mean(1)
+            losses = gaps + _unlikeness(extractor.restore(inputs), pixels, search)
+            total = losses.sum()
+        better = losses.detach() < least
+        least = torch.where(better, losses.detach(), least)
+        best = torch.where(better[:, None, None, None], inputs.detach(), best)
+        if step == search.steps or bool((gaps <= search.enough).all()):
+            break
+        (inputs.grad,) = torch.autograd.grad(total, inputs)
+        optimizer.step()
+        with torch.no_grad():
+            inputs.clamp_(lowest, highest)
+    return extractor.restore(best).clamp(0, 1)
+
+
+def as_bytes(pixels: Tensor) -> Tensor:
+    """Pixels in [0, 1] as the 8-bit numbers that are sent."""
+    return (pixels * 255).round().clamp(0, 255).to(torch.uint8)
+
+
+def halved_to_memory(work: Callable[[Tensor, Tensor], Tensor], images: Tensor, targets: Tensor) -> Tensor:
+    """Does the work on halves of a batch, and halves of these, where the device's memory does not hold it."""
+    try:
+        return work(images, targets)
+    except torch.OutOfMemoryError:
+        if len(images) == 1:
+            raise
+    middle = len(images) // 2
+    halves = (slice(None, middle), slice(middle, None))
+    return torch.cat([halved_to_memory(work, images[half], targets[half]) for half in halves])
+
+
+def _unlikeness(found: Tensor, pixels: Tensor, search: PixelSearch) -> Tensor:
+    """``(N,)`` penalties."""
+    if search.likeness is None or not search.likeness_weight:
+        return torch.zeros(len(pixels)).to(pixels)
+    if search.likeness == "ssim":
+        return search.likeness_weight * (1 - ssim(found, pixels))
+    return search.likeness_weight * (_BEST_PSNR - psnr(found, pixels)).clamp(min=0)

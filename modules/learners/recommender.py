@@ -1,0 +1,66 @@
+"""What a federated recommender is worth: the rank of each user's held-out item."""
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric
+from torchmetrics.retrieval import RetrievalHitRate, RetrievalNormalizedDCG
+
+from modules.federated import FederatedModule
+from modules.learners.fncf_task import USER_EMBEDDING
+
+
+class HeldOutRanking(FederatedModule):
+    """HR@k and NDCG@k for a module whose `forward` scores items ``(B, K)`` for private vectors ``(B, user_dim)``."""
+
+    hit_rate: RetrievalHitRate
+    ndcg: RetrievalNormalizedDCG
+    top_k: int
+
+    def rank_at(self, top_k: int) -> None:
+        """Makes the metrics; a subclass calls this in its constructor."""
+        self.hit_rate = RetrievalHitRate(top_k=top_k)
+        self.ndcg = RetrievalNormalizedDCG(top_k=top_k)
+        self.top_k = top_k
+
+    def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
+        """HR@k and NDCG@k of held-out items."""
+        for name, metric in self.update_metrics(batch).items():
+            self.log(name, metric, on_epoch=True, prog_bar=True, batch_size=len(batch["clients"]))
+
+    def update_metrics(self, batch: dict[str, Tensor]) -> dict[str, Metric]:
+        """Adds a batch of users to the metrics and returns them by name; padded candidates (-1) are left out."""
+        clients, items = batch["clients"], batch["items"]
+        mask = items >= 0
+        users = self.private[USER_EMBEDDING][clients.cpu()].to(self.device)
+        scores = self(users, items.clamp(min=0))
+        index = clients[:, None].expand(items.shape)
+        metrics: dict[str, Metric] = {f"val/hr@{self.top_k}": self.hit_rate, f"val/ndcg@{self.top_k}": self.ndcg}
+        for metric in metrics.values():
+            metric.update(scores[mask], batch["target"][mask], indexes=index[mask])
+        return metrics
+
+
+def held_out_hits(batches: Iterable[dict[str, Tensor]], table: Tensor, users: Tensor, *, top_k: int = 10) -> Tensor:
+    """Whether each client's held-out item is among the `top_k` of its candidates, scored by ``u.v``.
+
+    Args:
+        batches: users with candidates, as `RecommenderDataModule.val_dataloader` gives them.
+        table: item vectors ``(I, d)``.
+        users: private vectors of all clients ``(C, d)``.
+        top_k: length of the list.
+
+    Returns:
+        ``(C,)`` 1 or 0, NaN for a client with nothing held out.
+    """
+    hits = torch.full((len(users),), torch.nan)
+    for batch in batches:
+        vectors = users[batch["clients"]].double()
+        scores = torch.einsum("bkd,bd->bk", table[batch["items"].clamp(min=0)].double(), vectors)
+        scores = scores.masked_fill(batch["items"] < 0, -torch.inf)
+        own = scores.masked_fill(~batch["target"], -torch.inf).amax(1, keepdim=True)
+        # A tie counts against the client: a table of zeros ranks nothing.
+        rank = ((scores >= own) & ~batch["target"]).sum(1)
+        hits[batch["clients"]] = (rank < top_k).float()
+    return hits

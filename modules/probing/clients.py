@@ -1,0 +1,189 @@
+"""Clients that answer a server which calls them again and again with item vectors of its choice (Protocol 2).
+
+Every answer is one local update (R = 1, or one epoch E = 1) on the item vectors that the server sent, noised by
+Equation 3. What the server keeps is the sum of the messages about each item and their number.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from protocol.errors import InputError
+from protocol.margin_losses import LossName, check_assumption_2, margin_loss
+
+Protocol = Literal["batches", "epochs"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answering:
+    """How clients answer; all of it is public.
+
+    Attributes:
+        loss: loss of the margin.
+        learning_rate: local learning rate, alpha.
+        batch: batch size B.
+        protocol: ``batches``: one batch, drawn anew (Protocol 1, R = 1); ``epochs``: all labels (Protocol 3, E = 1).
+        noise: standard deviation of the noise on each number of a changed row.
+        clip: L2 norm to which each item's gradient is clipped, None for no clipping.
+    """
+
+    loss: LossName = "log"
+    learning_rate: float = 0.1
+    batch: int = 10
+    protocol: Protocol = "batches"
+    noise: float = 0.0
+    clip: float | None = None
+
+
+@dataclass
+class Probed:
+    """Clients under attack, and what the server has of them so far; float64.
+
+    Attributes:
+        users: ``(V, d)`` private vectors, now.
+        items: ``(V, N)`` labelled items, padded with -1.
+        signs: ``(V, N)`` labels +1 and -1, 0 where padded.
+        sums: ``(V, N, d)`` summed messages about each item.
+        updates: ``(V, N)`` number of messages about each item.
+    """
+
+    users: Tensor
+    items: Tensor
+    signs: Tensor
+    sums: Tensor
+    updates: Tensor
+
+    @classmethod
+    def start(cls, users: Tensor, items: Tensor, labels: Tensor) -> "Probed":
+        """Clients of whom the server has nothing yet; labels are 0 or 1."""
+        signs = (2 * labels.double() - 1) * (items >= 0)
+        sums = torch.zeros(*items.shape, users.shape[1], dtype=torch.float64)
+        return cls(users.double().clone(), items, signs, sums, torch.zeros_like(signs))
+
+    @property
+    def counts(self) -> Tensor:
+        """``(V,)`` number of labels."""
+        return (self.items >= 0).sum(1)
+
+
+def check_batches(clients: Probed, how: Answering) -> None:
+    """Refuses clients that cannot answer.
+
+    Raises:
+        InputError: a client has no labels, or fewer than a batch; or the loss is flat at 0.
+    """
+    check_assumption_2(how.loss)
+    least = how.batch if how.protocol == "batches" else 1
+    if bool((clients.counts < least).any()):
+        raise InputError(
+            expected=f"clients with at least {least} labels",
+            found=f"a client with {int(clients.counts.min())}",
+            way_out="Set a smaller batch, or leave such clients out.",
+        )
+
+
+def answer(clients: Probed, sent: Tensor, how: Answering, *, interactions: int, generator: torch.Generator) -> None:
+    """Answers any item vectors, interaction after interaction; the private vectors move with it.
+
+    Args:
+        clients: changed in place.
+        sent: ``(I, d)`` item vectors that the server sends every time.
+        how: how clients answer; Protocol 1 only, because the batches of an epoch move the vector one after another.
+        interactions: number of calls.
+        generator: source of the batches and of the noise.
+
+    Raises:
+        InputError: see `check_batches`; or the protocol is another.
+    """
+    check_batches(clients, how)
+    if how.protocol != "batches":
+        raise InputError(
+            expected="protocol batches with items other than zero", found=how.protocol, way_out="Send zeros."
+        )
+    table, absent = sent.double(), clients.items < 0
+    for _ in range(interactions):
+        keys = torch.rand(clients.items.shape, generator=generator).masked_fill(absent, -1.0)
+        batch = keys.topk(how.batch, dim=1).indices
+        messages = _update(clients, table[clients.items.gather(1, batch)], batch, how)
+        noise = torch.randn(messages.shape, generator=generator, dtype=torch.float64)
+        changed = messages.abs().sum(2, keepdim=True) > 0
+        index = batch[..., None].expand_as(messages)
+        clients.sums.scatter_add_(1, index, (messages + how.noise * noise) * changed)
+        clients.updates.scatter_add_(1, batch, changed[..., 0].double())
+
+
+def _update(clients: Probed, items: Tensor, batch: Tensor, how: Answering) -> Tensor:
+    """One step on a batch (Equations 1 and 2): moves the private vectors, returns the items' changes ``(V, B, d)``."""
+    signs = clients.signs.gather(1, batch)
+    slopes = margin_loss(how.loss).slope(signs * torch.einsum("vbd,vd->vb", items, clients.users)) * signs
+    of_items = (slopes * _clip_factors(slopes, clients.users, how))[..., None] * clients.users[:, None]
+    clients.users = clients.users - how.learning_rate * torch.einsum("vb,vbd->vd", slopes, items) / batch.shape[1]
+    return -how.learning_rate * of_items
+
+
+def _clip_factors(slopes: Tensor, users: Tensor, how: Answering) -> Tensor:
+    if how.clip is None:
+        return torch.ones_like(slopes)
+    norms: Tensor = slopes.abs() * users.norm(dim=1, keepdim=True)
+    return (how.clip / norms.clamp(min=1e-30)).clamp(max=1.0)
+
+
+def answer_zeros(clients: Probed, how: Answering, *, interactions: Tensor, generator: torch.Generator) -> None:
+    """Answers item vectors that are all zero, any number of times at once, in exactly the law of `answer`.
+
+    With zeros the private vector does not move, and every message about item i is ``-alpha l'(0) y_i u`` plus noise:
+    the sum of n of them is n times that plus noise of n times the variance. What is left to draw is n.
+
+    Args:
+        clients: changed in place.
+        how: how clients answer.
+        interactions: ``(V,)`` number of further calls of each client, whole numbers.
+        generator: source of the batches and of the noise.
+
+    Raises:
+        InputError: see `check_batches`.
+    """
+    check_batches(clients, how)
+    calls = interactions.double()
+    if how.protocol == "epochs":
+        counts = calls[:, None] * (clients.items >= 0)
+    else:
+        counts = batch_memberships(clients.counts, how.batch, calls, clients.items.shape[1], generator)
+    slopes = margin_loss(how.loss).slope_at_zero * clients.signs
+    step = -how.learning_rate * slopes * _clip_factors(slopes, clients.users, how)
+    noise = torch.randn(clients.sums.shape, generator=generator, dtype=torch.float64)
+    clients.sums += (counts * step)[..., None] * clients.users[:, None]
+    clients.sums += how.noise * counts.sqrt()[..., None] * noise
+    clients.updates += counts
+
+
+def batch_memberships(sizes: Tensor, batch: int, draws: Tensor, width: int, generator: torch.Generator) -> Tensor:
+    """In how many of independent batches each item lies, each batch drawn without replacement.
+
+    Item after item: a batch that has r places left takes the item with probability r over the items that are left. So
+    the batches are told apart only by their places left, and their number may be anything.
+
+    Args:
+        sizes: ``(V,)`` items of each client, at least `batch`.
+        batch: size of a batch.
+        draws: ``(V,)`` number of batches.
+        width: number of columns of the result.
+        generator: source of the draws.
+
+    Returns:
+        ``(V, width)`` float64, 0 beyond a client's items; each row sums to ``batch * draws``.
+    """
+    places = torch.arange(batch + 1, dtype=torch.float64)
+    waiting = torch.zeros(len(sizes), batch + 1, dtype=torch.float64)
+    waiting[:, batch] = draws
+    taken = torch.zeros(len(sizes), width, dtype=torch.float64)
+    for item in range(width):
+        left = (sizes - item).clamp(min=1).double()[:, None]
+        chance = (places / left).clamp(max=1.0) * (item < sizes)[:, None]
+        takes = torch.binomial(waiting, chance.expand_as(waiting).contiguous(), generator=generator)
+        taken[:, item] = takes.sum(1)
+        waiting = waiting - takes
+        waiting[:, :-1] += takes[:, 1:]
+    return taken

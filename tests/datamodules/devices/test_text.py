@@ -1,0 +1,440 @@
+"""Text with owners: every file's real layout, what becomes of words and dates, and every way a file can be broken."""
+
+import datetime
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from jsonargparse import ArgumentParser
+
+from datamodules.base import FederatedDataModule
+from datamodules.devices.blog import Blog
+from datamodules.devices.dates import blog_day, days_of, iso_day, tweet_moment
+from datamodules.devices.device_split import Devices
+from datamodules.devices.profiles import Profile
+from datamodules.devices.sent140 import Sentiment140
+from datamodules.devices.sentences import sentences_of, words_of
+from datamodules.devices.text import OwnedTextDataModule
+from datamodules.devices.tokenization import TextOptions
+from datamodules.devices.user_filter import UserFilter
+from datamodules.devices.vocabulary import Vocabulary
+from datamodules.devices.yelp import Yelp
+from protocol.errors import InputError
+from tests.datamodules.owned_files import (
+    posts,
+    reviews,
+    write_amazon,
+    write_blog_csv,
+    write_blog_xml,
+    write_sent140,
+    write_yelp_csv,
+    write_yelp_json,
+)
+
+REAL = Path(os.environ.get("FEDLEAK_DATA", Path(__file__).parents[2].parent / "shared" / "data"))
+BLOGGERS = (5114, 900, 23)
+FEW = UserFilter(fewest=4)
+
+
+def blog(root: Path, **arguments: Any) -> Blog:
+    return Blog(root=str(root), **({"users": FEW} | arguments))
+
+
+def sentences(data: OwnedTextDataModule) -> list[tuple[int, int, str]]:
+    """User, day and words of every example, as they can be read back."""
+    examples = data.examples
+    words = ("", "?", *data.vocabulary.words)
+    return [
+        (owner, day, " ".join(words[number] for number in row if number))
+        for owner, day, row in zip(
+            examples.owners.tolist(), examples.days.tolist(), examples.features.tolist(), strict=True
+        )
+    ]
+
+
+def test_two_users_who_share_most_of_their_posts_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    rows = posts(BLOGGERS, per_blogger=6)
+    write_blog_csv(tmp_path / "apart", rows)
+    assert blog(tmp_path / "apart").examples.num_users == 3
+    assert "one person" not in caplog.text
+    of_second, of_third = ([row for row in rows if row[0] == str(blogger)] for blogger in BLOGGERS[1:])
+    mirrored = [(second[0], *third[1:-1], f" {third[-1]} ") for second, third in zip(of_second, of_third, strict=True)]
+    write_blog_csv(tmp_path / "mirror", [*rows, *mirrored[:2]])
+    assert blog(tmp_path / "mirror").examples.num_users == 3
+    assert "one person" not in caplog.text
+    write_blog_csv(tmp_path / "whole", [*rows, *mirrored[:4]])
+    assert blog(tmp_path / "whole").examples.num_users == 3
+    assert "blog: 1 pair(s) of users share most of their texts" in caplog.text
+    assert "(numbers among all users: 0 and 1)" in caplog.text
+
+
+def test_blog_becomes_sentences_of_dated_posts(tmp_path: Path) -> None:
+    write_blog_csv(tmp_path, posts(BLOGGERS, per_blogger=4))
+    data = blog(tmp_path)
+    examples = data.examples
+    assert examples.owner_ids.tolist() == [0, 1, 2]
+    assert examples.counts().tolist() == [12, 12, 12]
+    first = datetime.date(2004, 8, 1).toordinal()
+    own = [(day, words) for owner, day, words in sentences(data) if owner == 2]
+    assert own == [(first + day, f"the sea of day{day + 1} is part{part}") for day in range(4) for part in range(3)], (
+        "blogger 5114 is the third in the order of numbers; posts come oldest first, sentences as they stand"
+    )
+    assert len(set(examples.groups.tolist())) == 12
+    assert examples.dropped.undated == 0
+
+
+def test_the_corpus_own_files_give_the_same_as_kaggles(tmp_path: Path) -> None:
+    rows = posts(BLOGGERS, per_blogger=5)
+    write_blog_csv(tmp_path / "csv", rows)
+    write_blog_xml(tmp_path / "xml", rows)
+    one, two = blog(tmp_path / "csv"), blog(tmp_path / "xml")
+    assert sorted(sentences(one)) == sorted(sentences(two))
+    assert one.fingerprint["name"] == two.fingerprint["name"] == "blog"
+
+
+def test_the_corpus_files_need_not_be_xml(tmp_path: Path) -> None:
+    write_blog_xml(tmp_path, posts([1], per_blogger=4))
+    odd = "<Blog>\n\n<date>31,juillet,2004</date>\n<post>\n5 < 6 & caf\xe9 &nbsp;\x07ok.\nYes it is\n</post>\n\n</Blog>"
+    (tmp_path / "blog" / "blogs" / "2.female.16.Arts.Leo.xml").write_bytes((4 * odd).encode("cp1252"))
+    data = blog(tmp_path, text=TextOptions(repeats="keep"))
+    found = [words for owner, _, words in sentences(data) if owner == 1]
+    assert found == 4 * ["5 6 café ok", "yes it is"]
+    assert data.examples.dropped.undated == 8
+
+
+def test_months_of_other_languages_are_kept_and_counted(tmp_path: Path) -> None:
+    rows = posts([1, 2], per_blogger=4)
+    dates = ["02,Maio,2004", "31,June,2004", ",,", "", "05, May ,2004"]
+    write_blog_csv(
+        tmp_path, [*[(one, date, text) for (one, _, text), date in zip(rows[:5], dates, strict=True)], *rows[5:]]
+    )
+    data = blog(tmp_path)
+    assert (len(data.examples), data.examples.dropped.undated) == (24, 12)
+    with pytest.raises(InputError, match="12 of 24 undated, the first of user 0"):
+        blog(tmp_path, devices=Devices(prior="chrono")).num_clients  # noqa: B018
+    left = blog(tmp_path, devices=Devices(prior="chrono", undated="drop"))
+    assert (left.examples.owner_ids.tolist(), left.examples.dropped.users) == ([1], 1)
+    with pytest.raises(InputError, match="at least 5 dated posts or photos; found 2 users with at most 4"):
+        blog(tmp_path, users=UserFilter(fewest=5), devices=Devices(prior="chrono", undated="drop")).num_clients  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("parse", "text", "day"),
+    [
+        (blog_day, "02,August,2004", (2004, 8, 2)),
+        (blog_day, "2,august,2004", (2004, 8, 2)),
+        (blog_day, "02,août,2004", None),
+        (blog_day, "30,February,2004", None),
+        (blog_day, "August 2004", None),
+        (iso_day, "2011-01-26", (2011, 1, 26)),
+        (iso_day, "2016-03-09 16:44:24", (2016, 3, 9)),
+        (iso_day, "2011-13-01", None),
+        (iso_day, "26/01/2011", None),
+        (lambda text: tweet_moment(text)[0], "Sat May 16 22:18:35 PDT 2009", (2009, 5, 16)),
+        (lambda text: tweet_moment(text)[0], "Sat Mai 16 22:18:35 PDT 2009", None),
+        (lambda text: tweet_moment(text)[0], "yesterday", None),
+    ],
+)
+def test_dates(parse: Callable[[str], int], text: str, day: tuple[int, int, int] | None) -> None:
+    expected = -1 if day is None else datetime.date(*day).toordinal()
+    assert days_of([text, text], parse).tolist() == [expected, expected]
+
+
+def test_words_and_sentences_as_by_hand() -> None:
+    text = 'He left. "Why?" Nobody knew!\nThe end   of 3.5 things...  ok'
+    assert sentences_of(text) == ["He left.", '"Why?', "Nobody knew!", "The end", "of 3.5 things...", "ok"]
+    assert words_of("Don\u2019t panic &amp; CARRY-on, 2 days; \u00c9t\u00e9_1") == [
+        *("don't", "panic", "carry", "on", "2", "days", "\u00e9t\u00e9", "1")
+    ]
+
+
+def test_the_vocabulary_is_the_most_frequent_words_and_encodes_as_a_loop_would() -> None:
+    texts = [["b", "a", "b"], ["c", "a"], [], ["b", "d", "e", "f", "b"]]
+    vocabulary = Vocabulary.most_frequent(texts, 5)
+    assert vocabulary.words == ("b", "a", "c")
+    slow = torch.zeros(4, 3, dtype=torch.int64)
+    for row, text in enumerate(texts):
+        for column, word in enumerate(text[:3]):
+            slow[row, column] = 2 + vocabulary.words.index(word) if word in vocabulary.words else 1
+    assert torch.equal(vocabulary.encode(texts, 3), slow)
+    assert len(vocabulary) == 5
+
+
+def test_what_is_short_cut_or_repeated_is_counted(tmp_path: Path) -> None:
+    text = "One two three. One two three. Hi. A much longer sentence than that."
+    rows = [("1", f"0{day},May,2004", text) for day in (3, 2, 1)] + [("2", "01,May,2004", "One two three.")] * 3
+    write_blog_csv(tmp_path, rows)
+    options = TextOptions(words=4)
+    data = blog(tmp_path, users=UserFilter(fewest=3), text=options)
+    assert data.examples.counts().tolist() == [2, 1]
+    dropped = data.examples.dropped
+    assert (dropped.short, dropped.cut, dropped.repeated) == (3, 1, 9)
+    kept = blog(tmp_path, users=UserFilter(fewest=3), text=TextOptions(words=4, repeats="keep")).examples
+    assert (kept.counts().tolist(), kept.dropped.repeated) == ([9, 3], 0)
+
+
+def test_users_are_filtered_by_posts_and_keep_their_numbers(tmp_path: Path) -> None:
+    rows = [row for one, count in ((3, 9), (5, 2), (7, 6), (8, 7)) for row in posts([one], per_blogger=count)]
+    write_blog_csv(tmp_path, rows)
+    data = blog(tmp_path, users=UserFilter(fewest=6, most_users=2, most_examples=5))
+    assert data.examples.owner_ids.tolist() == [0, 3]
+    assert data.examples.counts().tolist() == [15, 15]
+    assert data.examples.dropped.users == 1
+    other = blog(tmp_path, users=UserFilter(fewest=6, most_users=2, most_examples=5), seed=1)
+    assert data.fingerprint != other.fingerprint
+    with pytest.raises(InputError, match="at least 10 posts or photos; found 4 users with at most 9"):
+        blog(tmp_path, users=UserFilter(fewest=10)).num_clients  # noqa: B018
+
+
+def test_yelp_is_whole_reviews_with_stars(tmp_path: Path) -> None:
+    rows = reviews(["Zed-9", "a_b"], per_user=6)
+    write_yelp_csv(tmp_path, rows)
+    data = Yelp(root=str(tmp_path), users=FEW)
+    assert data.examples.counts().tolist() == [6, 6]
+    assert data.examples.labels.dtype == torch.float32
+    found = list(zip(sentences(data), data.examples.labels.tolist(), strict=True))
+    assert found[0] == ((0, datetime.date(2011, 1, 1).toordinal(), "visit 0 to cat so so"), 1.0)
+    assert set(data.cohort(0).examples) == {"tokens", "label"}
+
+
+def test_yelps_json_gives_the_same_as_its_csv(tmp_path: Path) -> None:
+    rows = [*reviews(["Zed-9", "a_b"], per_user=6), *reviews(["once"], per_user=1)]
+    write_yelp_csv(tmp_path / "csv", rows)
+    write_yelp_json(tmp_path / "json", rows)
+    one, two = (Yelp(root=str(tmp_path / form), users=FEW) for form in ("csv", "json"))
+    assert one.fingerprint == two.fingerprint
+    assert one.examples.owner_ids.tolist() == two.examples.owner_ids.tolist() == [0, 1]
+
+
+def test_unparsable_lines_of_json_are_counted(tmp_path: Path) -> None:
+    path = write_yelp_json(tmp_path, reviews(["u", "v"], per_user=6))
+    lines = path.read_text().splitlines()
+    bad = [*lines[:2], '{"user_id": "u"', *lines[2:4], lines[0].replace("1.0", "9.0"), *lines[4:]]
+    path.write_text("\n".join(bad) + "\n")
+    with pytest.raises(InputError, match=r"2 unparsable rows .*in lines 3, 6\. .*bad_rows: drop"):
+        Yelp(root=str(tmp_path), users=FEW).num_clients  # noqa: B018
+    dropped = Yelp(root=str(tmp_path), users=FEW, bad_rows="drop").examples.dropped
+    assert (dropped.unparsable, dropped.lines) == (2, (3, 6))
+
+
+def test_tweets_are_in_the_order_of_their_time(tmp_path: Path) -> None:
+    write_sent140(tmp_path, ["u2", "u1"], per_user=12)
+    data = Sentiment140(root=str(tmp_path))
+    own = [words for owner, _, words in sentences(data) if owner == 0]
+    assert own[:4] == ["user tweet 1", "user tweet 0", "user tweet 3", "user tweet 2"]
+    assert data.examples.labels[data.examples.owners == 0].tolist() == 6 * [1.0, 0.0]
+
+
+def test_the_devices_are_clients_and_hold_what_the_split_says(tmp_path: Path) -> None:
+    write_blog_csv(tmp_path, posts(BLOGGERS, per_blogger=10))
+    data = blog(tmp_path, devices=Devices(prior="chrono"))
+    assert data.num_clients == 6
+    assert data.client_users.tolist() == [0, 1, 2, 0, 1, 2]
+    assert data.client_known.tolist() == 3 * [False] + 3 * [True]
+    cohort = data.cohort(0)
+    for client, part in enumerate(data.client_examples()):
+        tokens = cohort.examples["tokens"][client]
+        assert torch.equal(tokens[cohort.mask[client]], data.examples.features[part])
+        assert not tokens[~cohort.mask[client]].any()
+        split = data.device_split
+        side = split.known if data.client_known[client] else split.anonymous
+        assert torch.equal(part, side[int(data.client_users[client])])
+    tested = torch.cat([batch["tokens"] for batch in data.val_dataloader()])
+    assert torch.equal(tested, data.examples.features[torch.cat(data.device_split.test)])
+
+
+def test_no_text_of_a_user_is_on_both_devices(tmp_path: Path) -> None:
+    rows = [(one, date, f"{text} Back again tomorrow.") for one, date, text in posts(BLOGGERS, per_blogger=10)]
+    write_blog_csv(tmp_path, rows)
+
+    def shared(**arguments: Any) -> int:
+        data = blog(tmp_path, devices=Devices(prior="chrono"), **arguments)
+        sides = zip(data.device_split.anonymous, data.device_split.known, strict=True)
+        texts = [[{tuple(row) for row in data.examples.features[part].tolist()} for part in pair] for pair in sides]
+        return sum(len(anonymous & known) for anonymous, known in texts)
+
+    assert shared() == 0
+    assert shared(text=TextOptions(repeats="keep")) == 3
+
+
+def test_a_profile_of_words(tmp_path: Path) -> None:
+    write_blog_csv(tmp_path, posts(BLOGGERS, per_blogger=10))
+    devices = Devices(prior="profile", profiles=[Profile(name="sea", terms=["Sea", "unheard"])])
+    data = blog(tmp_path, devices=devices)
+    assert data.num_clients == 4
+    assert data.profile_members()[0].tolist() == [owner == 2 for owner in data.examples.owners.tolist()]
+    with pytest.raises(InputError, match="profile guns"):
+        blog(tmp_path, devices=Devices(prior="profile", profiles=[Profile(name="guns", terms=["gun"])])).num_clients  # noqa: B018
+
+
+def test_background_text_is_prepared_as_the_users(tmp_path: Path) -> None:
+    write_blog_csv(tmp_path, posts(BLOGGERS, per_blogger=4))
+    write_blog_csv(tmp_path, posts([77], per_blogger=2, sentences=2), name="blogtext_background.csv")
+    (tmp_path / "wikipedia").mkdir()
+    (tmp_path / "wikipedia" / "sentences.txt").write_text("The sky is of interest. Part0 is not.\n\nOne.\n")
+    data = blog(tmp_path)
+    number = data.vocabulary.number
+    expected = [[number("the"), number("sky"), number("is"), number("of"), 1], [number("part0"), number("is"), 1, 0, 0]]
+    assert data.background.features[:, :5].tolist() == expected
+    assert data.background.labels.tolist() == [0.0, 0.0]
+    assert len(blog(tmp_path, background="blog").background.features) == 4
+    assert len(blog(tmp_path, background="blog", most_background=3).background.features) == 3
+
+
+def test_amazons_reviews_are_the_background_of_ratings(tmp_path: Path) -> None:
+    write_amazon(tmp_path)
+    write_yelp_csv(tmp_path, reviews(["u", "v"], per_user=6))
+    write_sent140(tmp_path, ["u", "v"], per_user=12)
+    assert Yelp(root=str(tmp_path), users=FEW).background.labels.tolist() == [1.0, 2.0, 3.0, 4.0, 5.0, 1.0, 2.0, 3.0]
+    happy = Sentiment140(root=str(tmp_path)).background.labels
+    assert happy.tolist() == [0.0, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0]
+
+
+HEAD = "id,gender,age,topic,sign,date,text\n"
+GOOD = '7,male,25,x,Leo,"02,August,2004","some text, ""quoted""\nin two lines"\n'
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        ("", "no id among nothing"),
+        ("id,date\n7,x\n", "no text among id, date"),
+        (HEAD + GOOD + "7,male,25\n" + GOOD, "1 unparsable rows .*in lines 4. "),
+        (HEAD + GOOD + 'x,male,25,x,Leo,"02,August,2004",text\n' + GOOD, "1 unparsable rows .*in lines 4. "),
+        (HEAD + GOOD + '7,male,25,x,Leo,"02"August,text\n' + GOOD, "1 unparsable rows .*in lines 4. "),
+        (HEAD + GOOD + '7,male,25,x,Leo,"02,August,2004","cut short', "1 unparsable rows .*in lines 4. "),
+        (HEAD + 7 * "1,2\n", r"7 unparsable rows .*in lines 2, 3, 4, 5, 6 \.\.\.\. "),
+        (HEAD.encode() + GOOD.encode() + b"7,m,2,x,y,z,\xff\n", "0xff in line 4"),
+    ],
+    ids=["empty", "columns", "fields", "number", "quotes", "cut short", "many", "encoding"],
+)
+def test_a_broken_csv_is_refused_with_its_lines(tmp_path: Path, content: str | bytes, found: str) -> None:
+    (tmp_path / "blog").mkdir()
+    path = tmp_path / "blog" / "blogtext.csv"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(InputError, match=found):
+        blog(tmp_path).num_clients  # noqa: B018
+
+
+def test_unparsable_rows_may_be_dropped_and_are_counted(tmp_path: Path) -> None:
+    path = write_blog_csv(tmp_path, posts(BLOGGERS, per_blogger=4))
+    whole = sentences(blog(tmp_path))
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines[:3], "1,2", *lines[3:], '9,m,1,x,y,"z']))
+    data = blog(tmp_path, bad_rows="drop")
+    assert sentences(data) == whole
+    assert (data.examples.dropped.unparsable, data.examples.dropped.lines) == (2, (4, 15))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "found"),
+    [
+        ("5.xml", "<Blog></Blog>", "named like 5114"),
+        (
+            "5.male.25.x.Leo.xml",
+            "<Blog>\n<date>02,August,2004</date>\n<post>\ncut\n<date>01,August,2004</date>\n<post>\nok\n</post>\n</Blog>",
+            "1 unparsable rows .*in lines 2. ",
+        ),
+    ],
+)
+def test_broken_files_of_the_corpus_are_refused(tmp_path: Path, name: str, content: str, found: str) -> None:
+    folder = tmp_path / "blog" / "blogs"
+    folder.mkdir(parents=True)
+    (folder / name).write_text(content)
+    with pytest.raises(InputError, match=found):
+        blog(tmp_path).num_clients  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        ("{", "JSONDecodeError"),
+        ('{"users": []}', "user_data"),
+        ('{"user_data": {"u": {"x": [[]], "y": []}}}', "ValueError"),
+        ('{"user_data": {"u": {"x": [["1", "d", "q", "u"]], "y": [1]}}}', "1 others .*numbers 1"),
+        ('{"user_data": {"u": {"x": [["1", "d", "q", "u", "t", "training"]], "y": [3]}}}', "1 others .*numbers 1"),
+    ],
+)
+def test_a_broken_leaf_file_is_refused(tmp_path: Path, content: str, found: str) -> None:
+    (tmp_path / "sent140").mkdir()
+    (tmp_path / "sent140" / "all_data.json").write_text(content)
+    with pytest.raises(InputError, match=found):
+        Sentiment140(root=str(tmp_path)).num_clients  # noqa: B018
+
+
+def test_users_without_a_word_are_refused_or_left_out(tmp_path: Path) -> None:
+    write_blog_csv(tmp_path, [*posts([1, 2], per_blogger=4), *[("9", "01,May,2004", "!!! Ok.")] * 4])
+    with pytest.raises(InputError, match=r"none of user 2 \(1 such users\)"):
+        blog(tmp_path).num_clients  # noqa: B018
+    left = blog(tmp_path, devices=Devices(too_few="drop")).examples
+    assert (left.owner_ids.tolist(), left.dropped.users) == ([0, 1], 1)
+
+
+def test_what_is_missing_is_named_with_where_to_get_it(tmp_path: Path) -> None:
+    write_blog_csv(tmp_path, posts([1], per_blogger=4))
+    for data, found in (
+        (Blog(root=str(tmp_path / "blog")), r"blogtext\.csv or the corpus.*kaggle\.com"),
+        (Yelp(root=str(tmp_path)), r"yelp\.csv.*kaggle\.com"),
+        (Sentiment140(root=str(tmp_path)), r"all_data\.json.*leaf"),
+    ):
+        with pytest.raises(InputError, match=found):
+            data.num_clients  # noqa: B018
+    with pytest.raises(InputError, match=r"sentences\.txt.*wiki"):
+        blog(tmp_path).background  # noqa: B018
+    write_yelp_csv(tmp_path, reviews(["u"], per_user=6))
+    with pytest.raises(InputError, match="Amazon reviews"):
+        Yelp(root=str(tmp_path), users=FEW).background  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: UserFilter(fewest=0),
+        lambda: TextOptions(words=0),
+        lambda: TextOptions(vocabulary=2),
+        lambda: Vocabulary(["a", "a"]),
+        lambda: Blog(most_background=0),
+    ],
+)
+def test_impossible_options_are_refused(make: Callable[[], object]) -> None:
+    with pytest.raises(InputError):
+        make()
+
+
+@pytest.mark.skipif(not (REAL / "blog").is_dir(), reason="the real data are not here")
+def test_the_real_sets_have_their_sizes() -> None:
+    data = Blog(root=str(REAL), users=UserFilter(fewest=200))
+    examples = data.examples
+    assert (examples.num_users, len(data.vocabulary)) == (58, 5000)
+    assert examples.groups.max() < 12_000
+    assert 0 < examples.dropped.undated < 0.05 * len(examples)
+    tweets = Sentiment140(root=str(REAL), users=UserFilter(fewest=1), text=TextOptions(repeats="keep", fewest_words=1))
+    assert tweets.examples.num_users == 2875
+    yelp = Yelp(root=str(REAL), users=UserFilter(fewest=1), text=TextOptions(repeats="keep", fewest_words=1))
+    assert (yelp.examples.num_users, len(yelp.examples)) == (6403, 10_000)
+
+
+def test_a_config_says_it_all(tmp_path: Path) -> None:
+    write_blog_csv(tmp_path, posts(BLOGGERS, per_blogger=6))
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_subclass_arguments(FederatedDataModule, "data")
+    settings = {
+        "root": str(tmp_path),
+        "clients_per_round": 0.5,
+        "users": {"fewest": 5, "most_users": 3},
+        "text": {"vocabulary": 20, "words": 4},
+        "devices": {"prior": "chrono", "world": {"seen_fraction": 0.5}},
+        "background": "blog",
+    }
+    parsed = parser.parse_object({"data": {"class_path": "datamodules.devices.blog.Blog", "init_args": settings}})
+    data = parser.instantiate_classes(parsed).data
+    assert data.device_split.roles.bincount().tolist() == [1, 1, 1]
+    assert data.num_clients == 4
+    assert data.cohort(0).examples["tokens"].shape[::2] == (2, 4)
+    profile = {"prior": "profile", "profiles": [{"name": "sea", "terms": ["sea"]}]}
+    settings = {"root": str(tmp_path), "users": {"fewest": 5}, "devices": profile}
+    parsed = parser.parse_object({"data": {"class_path": "datamodules.devices.blog.Blog", "init_args": settings}})
+    assert parser.instantiate_classes(parsed).data.device_split.profiles == ("sea",)

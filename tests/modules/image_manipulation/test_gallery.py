@@ -1,0 +1,105 @@
+"""Images that are sent as files of eight bits: made once, by any number of processes, from where it stopped."""
+
+import io
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor
+from torchvision.transforms.functional import pil_to_tensor
+
+from datamodules.images.image_set import Crop, GeneratedImages, StoredImages
+from modules.image_manipulation.feature_extractor import FeatureExtractor
+from modules.image_manipulation.feature_extractors import Extractor
+from modules.image_manipulation.gallery import Gallery
+from modules.image_manipulation.indirect_manipulation import FeatureNoise, PixelSearch
+from protocol.errors import InputError
+from tests.modules.image_manipulation.test_indirect_manipulation import toy
+
+CPU = torch.device("cpu")
+RECIPE = FeatureNoise(scale=0.5, search=PixelSearch(steps=5, learning_rate=0.05))
+
+
+class ToyExtractor(Extractor):
+    def build(self) -> FeatureExtractor:
+        return toy()
+
+
+def gallery(
+    folder: Path, *, batch_size: int = 4, images: int = 6, manipulation: FeatureNoise | None = RECIPE
+) -> Gallery:
+    return Gallery(
+        photos=GeneratedImages(count=images, size=24),
+        numbers=list(range(images)),
+        extractor=ToyExtractor(),
+        manipulation=manipulation,
+        partitions=2,
+        seed=0,
+        folder=folder,
+        batch_size=batch_size,
+        progress=False,
+    )
+
+
+def stored(made: Gallery) -> StoredImages:
+    assert isinstance(made.sent, StoredImages)
+    return made.sent
+
+
+def test_what_is_sent_is_eight_bits_and_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    first = gallery(tmp_path)
+    after = first.features(CPU)
+    whole = {number: stored(first).path(number).read_bytes() for number in first.numbers}
+    stored(first).path(3).unlink()
+    (features,) = tmp_path.rglob("features.safetensors")
+    features.unlink()
+    untouched = stored(first).path(2).stat().st_mtime_ns
+    again = gallery(tmp_path, batch_size=1)
+    again.features(CPU)
+    assert stored(again).path(2).stat().st_mtime_ns == untouched
+    assert len(stored(again)) == 6
+    difference = stored(again).pixels([3], Crop(16, 16)).int() - decoded(whole[3]).int()
+    assert int(difference.abs().max()) <= 1  # another batch, other rounding
+    assert max(stored(again).round_trip(number) for number in again.numbers) < 1e-3
+    aims = again.targets()
+    assert aims is not None
+    assert float((after - aims).square().mean()) < float((again.original_features(CPU) - aims).square().mean())
+
+
+def decoded(content: bytes) -> Tensor:
+    image: Tensor = pil_to_tensor(Image.open(io.BytesIO(content)))
+    return image[None]
+
+
+def test_features_are_extracted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = gallery(tmp_path).features(CPU)
+    monkeypatch.setattr(FeatureExtractor, "forward", None)
+    assert torch.equal(gallery(tmp_path).features(CPU), found)
+    with pytest.raises(TypeError):
+        gallery(tmp_path, manipulation=FeatureNoise(scale=0.6, search=RECIPE.search)).features(CPU)
+
+
+@pytest.mark.parametrize("world", [1, 3])
+def test_processes_share_the_batches_out(tmp_path: Path, world: int) -> None:
+    made = gallery(tmp_path, batch_size=2, images=7, manipulation=None)
+    shares = [[list(places) for places in made._share(rank, world, "x")] for rank in range(world)]
+    assert sorted(batch for share in shares for batch in share) == [[0, 1], [2, 3], [4, 5], [6]]
+    parts = [made._extract(CPU, rank, world) for rank in range(world)]
+    assert torch.equal(torch.stack(parts).sum(0), made.original_features(CPU))
+
+
+def test_items_are_drawn_evenly_of_the_parts(tmp_path: Path) -> None:
+    made = gallery(tmp_path, images=40)
+    drawn = made.draw(11, torch.Generator().manual_seed(0))
+    part = torch.tensor(made.numbers)[drawn] % 2
+    assert part.tolist() == [0] * 5 + [1] * 6
+    assert len(set(drawn.tolist())) == 11
+    with pytest.raises(InputError, match="expected 50 items of 40 images"):
+        made.draw(50, torch.Generator())
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match=r"tmp.*file.*FEDLEAK_CACHE"):
+        gallery(tmp_path / "file").features(CPU)

@@ -1,0 +1,191 @@
+"""Images whose features approach a target: within their bounds, from files of eight bits, and from where it stopped."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from datamodules.images.image_set import Crop, GeneratedImages
+from modules.image_manipulation.fast_gradient_sign import fast_gradient_sign
+from modules.image_manipulation.feature_extractor import FeatureExtractor, Transform
+from modules.image_manipulation.image_quality import psnr, ssim
+from modules.image_manipulation.indirect_manipulation import (
+    FeatureNoise,
+    PixelSearch,
+    as_bytes,
+    halved_to_memory,
+    manipulate,
+)
+from protocol.errors import InputError
+from protocol.partitions import partition_of, partitioned_noise
+
+CROP = Crop(20, 16)
+
+
+class Toy(nn.Module):
+    """A small network that ends in rectified features and a linear layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(3, 6, 5, stride=3)
+        self.features, self.head = nn.Linear(96, 8), nn.Linear(8, 4)
+
+    def forward(self, images: Tensor) -> Tensor:
+        hidden = torch.relu(self.convolution(images)).flatten(1)
+        said: Tensor = self.head(torch.relu(self.features(hidden)))
+        return said
+
+
+def toy() -> FeatureExtractor:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        network = Toy()
+        nn.init.constant_(network.features.bias, 0.4)  # on, so that gradients reach the pixels
+        return FeatureExtractor(network, transform=Transform(CROP), name="toy")
+
+
+def images(count: int = 6) -> Tensor:
+    return GeneratedImages(count=count, size=24).pixels(range(count), CROP) / 255
+
+
+def targets(count: int = 6) -> Tensor:
+    """Features that some images have: those of others, darker."""
+    found: Tensor = toy()(0.6 * GeneratedImages(count=count, size=24, seed=1).pixels(range(count), CROP) / 255)
+    return found
+
+
+def gap(extractor: FeatureExtractor, pixels: Tensor) -> Tensor:
+    gaps: Tensor = (extractor(pixels) - targets(len(pixels))).square().mean(1)
+    return gaps
+
+
+def test_features_approach_their_targets_within_valid_pixels() -> None:
+    extractor, before = toy(), images()
+    after = manipulate(extractor, before, targets(), PixelSearch(steps=80, learning_rate=0.05))
+    assert float(gap(extractor, before).mean() / gap(extractor, after).mean()) > 5
+    assert 0 <= float(after.min()) <= float(after.max()) <= 1
+
+
+def test_the_best_image_is_kept_and_more_steps_are_never_worse() -> None:
+    extractor, before = toy(), images()
+    wild = [PixelSearch(steps=steps, learning_rate=0.8) for steps in (1, 4, 12)]
+    gaps = [gap(extractor, manipulate(extractor, before, targets(), search)) for search in wild]
+    assert bool((gaps[0] <= gap(extractor, before) + 1e-6).all())
+    assert bool((gaps[2] <= gaps[1] + 1e-6).all())
+
+
+def test_no_pixel_leaves_its_budget() -> None:
+    search = PixelSearch(steps=40, learning_rate=0.05, budget=8 / 255)
+    after = manipulate(toy(), images(), targets(), search)
+    change = float((after - images()).abs().max())
+    assert 7 / 255 < change <= 8 / 255 + 1e-6
+
+
+@pytest.mark.parametrize("likeness", ["ssim", "psnr"])
+def test_likeness_is_kept_at_the_features_expense(likeness: str) -> None:
+    extractor, before = toy(), images()
+    measure = ssim if likeness == "ssim" else psnr
+    free = manipulate(extractor, before, targets(), PixelSearch(steps=40, learning_rate=0.05))
+    kept = manipulate(
+        extractor,
+        before,
+        targets(),
+        PixelSearch(steps=40, learning_rate=0.05, likeness=likeness, likeness_weight=0.3),  # type: ignore[arg-type]
+    )
+    assert float(measure(kept, before).mean()) > float(measure(free, before).mean())
+    assert float(gap(extractor, kept).mean()) > float(gap(extractor, free).mean())
+
+
+def test_an_images_result_does_not_depend_on_its_batch() -> None:
+    extractor, search = toy(), PixelSearch(steps=10, learning_rate=0.05)
+    together = manipulate(extractor, images(), targets(), search)
+    alone = manipulate(extractor, images()[2:3], targets()[2:3], search)
+    torch.testing.assert_close(together[2:3], alone, rtol=1e-4, atol=1e-5)
+
+
+def test_who_is_near_enough_is_left_alone() -> None:
+    extractor = toy()
+    found = manipulate(extractor, images(), extractor(images()), PixelSearch(steps=5, enough=1e-6))
+    torch.testing.assert_close(found, images())
+
+
+def test_targets_are_rectified_noise_in_one_part() -> None:
+    part = partition_of(200, 2)
+    drawn = partitioned_noise(part, 51, partitions=2, scale=4.0, generator=torch.Generator().manual_seed(0))
+    assert part.tolist() == [0] * 100 + [1] * 100
+    assert float(drawn.min()) == 0
+    assert not bool(drawn[:100, 26:].any())
+    assert not bool(drawn[100:, :26].any())
+    inside = drawn[:100, :26]
+    assert float((inside == 0).double().mean()) == pytest.approx(0.5, abs=0.03)
+    assert float(inside.square().mean()) == pytest.approx(8, rel=0.06)
+    whole = partitioned_noise(part * 0, 51, partitions=1, scale=1.0, generator=torch.Generator())
+    assert float((whole > 0).double().mean()) == pytest.approx(0.5, abs=0.03)
+    with pytest.raises(ValueError, match="1 to 51 partitions"):
+        partitioned_noise(part, 51, partitions=52, scale=1.0, generator=torch.Generator())
+
+
+def test_likeness_is_that_of_the_formulas() -> None:
+    one, other = images(2)
+    mean_square = float((one - other).square().mean())
+    assert float(psnr(one[None], other[None])) == pytest.approx(-10 * math.log10(mean_square), rel=1e-5)
+    assert float(ssim(one[None], one[None])) == pytest.approx(1)
+    # A constant shift of a flat image leaves only the term of the means: (2ab + c) / (a^2 + b^2 + c), c = 0.01^2.
+    flat, shifted = torch.full((1, 3, 16, 16), 0.4), torch.full((1, 3, 16, 16), 0.6)
+    assert float(ssim(flat, shifted)) == pytest.approx((0.48 + 1e-4) / (0.52 + 1e-4), rel=1e-3)  # float32
+    assert psnr(images(3), images(3) * 0.9).shape == ssim(images(3), images(3) * 0.9).shape == (3,)
+
+
+def test_fast_gradient_sign_is_one_step_along_the_sign() -> None:
+    extractor = toy()
+    pixels = (0.2 + 0.6 * images()).requires_grad_()
+    logits = extractor.logits(pixels)
+    nn.functional.cross_entropy(logits, logits.argmax(1), reduction="sum").backward()  # type: ignore[no-untyped-call]
+    assert pixels.grad is not None
+    expected = (pixels + 0.1 * pixels.grad.sign()).detach()
+    found = fast_gradient_sign(extractor, pixels.detach(), epsilon=0.1)
+    torch.testing.assert_close(found, expected)
+    bounded = fast_gradient_sign(extractor, images(), epsilon=0.5)
+    assert 0 <= float(bounded.min()) <= float(bounded.max()) <= 1
+
+
+def test_a_batch_that_memory_does_not_hold_is_halved() -> None:
+    sizes: list[int] = []
+
+    def work(some: Tensor, _: Tensor) -> Tensor:
+        sizes.append(len(some))
+        if len(some) > 2:
+            raise torch.OutOfMemoryError("full")
+        return some + 1
+
+    numbers = torch.arange(7.0)[:, None]
+    assert torch.equal(halved_to_memory(work, numbers, numbers), numbers + 1)
+    assert max(sizes) == 7
+
+    def never(some: Tensor, _: Tensor) -> Tensor:
+        raise torch.OutOfMemoryError("full")
+
+    with pytest.raises(torch.OutOfMemoryError):
+        halved_to_memory(never, numbers, numbers)
+
+
+def test_targets_depend_on_the_images_number_alone() -> None:
+    def targets_of(*numbers: int) -> Tensor:
+        return FeatureNoise().targets(torch.tensor(numbers), 10, partitions=2, seed=0)
+
+    assert torch.equal(targets_of(3, 8)[1], targets_of(8)[0])
+    assert bool((targets_of(8)[0, 5:] == 0).all())
+    assert bool((targets_of(3)[0, :5] == 0).all())
+
+
+def test_bytes_are_rounded_and_clamped() -> None:
+    assert as_bytes(torch.tensor([-0.1, 0.0, 0.5, 1.0, 1.2])).tolist() == [0, 0, 128, 255, 255]
+
+
+@pytest.mark.parametrize(
+    "options", [{"steps": 0}, {"learning_rate": 0.0}, {"likeness": "mse"}, {"budget": 0.0}, {"likeness_weight": -1.0}]
+)
+def test_impossible_searches_are_refused(options: dict[str, object]) -> None:
+    with pytest.raises(InputError):
+        PixelSearch(**options)  # type: ignore[arg-type]

@@ -1,0 +1,187 @@
+"""All learners of the project, found by looking: sizes come from the data, and checkpoints hold every argument."""
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from lightning import LightningModule, Trainer
+from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+import modules
+from datamodules.base import FederatedDataModule
+from datamodules.cohort import Cohort
+from datamodules.devices.synthetic_posts import SyntheticPosts
+from datamodules.images.synthetic_features import SyntheticFeatures
+from datamodules.images.synthetic_images import SyntheticImages
+from datamodules.partition.client_split import ClientSplit
+from datamodules.ranking.synthetic_ranking import SyntheticRanking
+from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
+from defenses.device_noise import DeviceNoise
+from defenses.local_dp import LocalDP
+from modules.built_from_data import BuiltFromData
+from modules.engine.local_hyperparameters import LocalTraining
+from modules.hyper_parameters import described
+from modules.learners.central import CentralFNCF
+from modules.learners.fncf import FNCF
+from modules.learners.foltr_es import FOLtRES
+from modules.learners.fpdgd import FPDGD
+from modules.learners.image_classifier import FederatedClassifier
+from modules.learners.image_ranker import ImageRanker
+from modules.learners.matrix_factorization import FederatedMF
+from modules.learners.photo_tagger import FederatedTagger
+from modules.learners.text import FederatedText
+from modules.learners.text_options import TextOptions
+from modules.nets.classifiers import ClassifierOptions
+from modules.nets.tagger import TaggerOptions
+from protocol.errors import InputError
+from tests import toys
+from tests.toys import quiet_trainer
+
+LOCAL = LocalTraining(learning_rate=0.05, batch_size=4)
+DEFENSES = (LocalDP(clip=1.0, epsilon=50, delta=1e-5), DeviceNoise(variance=1e-8, clients=[1, 2]))
+
+
+class Tagged(FederatedDataModule):
+    """Two devices of three random photographs with five labels."""
+
+    num_classes = 5
+
+    @property
+    def num_clients(self) -> int:
+        return 2
+
+    @property
+    def fingerprint(self) -> dict[str, str]:
+        return {"name": "tagged", "sha256": ""}
+
+    def _examples(self, count: int) -> dict[str, Tensor]:
+        generator = torch.Generator().manual_seed(0)
+        images = torch.rand(count, 3, 32, 32, generator=generator)
+        return {"image": images, "label": torch.rand(count, 5, generator=generator) < 0.5}
+
+    def build_cohort(self, round_number: int, clients: Tensor) -> Cohort:
+        whole = {name: value.reshape(2, 3, *value.shape[1:])[clients] for name, value in self._examples(6).items()}
+        return Cohort(round_number, clients, whole, torch.ones(len(clients), 3, dtype=torch.bool))
+
+    def val_dataloader(self) -> DataLoader[dict[str, Tensor]]:
+        return DataLoader([0, 1], collate_fn=lambda _: self._examples(4))  # type: ignore[arg-type]
+
+
+def recommender() -> SyntheticRecommender:
+    return toys.data()
+
+
+def rankings() -> SyntheticRanking:
+    return SyntheticRanking(shape="letor", queries=12, test_queries=4, fewest_documents=4, most_documents=12)
+
+
+def images() -> SyntheticImages:
+    split = ClientSplit(scheme="composition", composition="MNIST", examples_per_client=12)
+    return SyntheticImages(split=split, train_per_class=30, test_per_class=2, auxiliary_per_class=2)
+
+
+def drawn() -> SyntheticFeatures:
+    return SyntheticFeatures(users=4, item_sets=2)
+
+
+def posts() -> SyntheticPosts:
+    return SyntheticPosts(writers=4, posts=12, vocabulary=30)
+
+
+MADE: dict[type[BuiltFromData], tuple[Callable[[], BuiltFromData], Callable[[], FederatedDataModule]]] = {
+    CentralFNCF: (lambda: CentralFNCF(user_dim=4, item_dim=4, hidden=(8,), learning_rate=0.01), recommender),
+    FNCF: (lambda: FNCF(user_dim=4, item_dim=4, hidden=(8,), local=LOCAL, defenses=DEFENSES), recommender),
+    FederatedMF: (lambda: FederatedMF(dim=4, local=LOCAL, defenses=DEFENSES), recommender),
+    FOLtRES: (lambda: FOLtRES(noise_scale=0.1, epsilon=3.0), rankings),
+    FPDGD: (lambda: FPDGD(hidden=3, defenses=DEFENSES), rankings),
+    FederatedClassifier: (
+        lambda: FederatedClassifier(network=ClassifierOptions(hidden=8, channels=2), local=LOCAL, defenses=DEFENSES),
+        images,
+    ),
+    FederatedTagger: (
+        lambda: FederatedTagger(network=TaggerOptions(name="mobilenetv3_small_050"), local=LOCAL),
+        Tagged,
+    ),
+    ImageRanker: (lambda: ImageRanker(hidden=2, defenses=DEFENSES), drawn),
+    FederatedText: (
+        lambda: FederatedText(network=TextOptions(vocabulary=30, embedding=4, hidden=4), local=LOCAL),
+        posts,
+    ),
+}
+"""How to make each learner and its data, without a size."""
+PARTS = ("FederatedModule", "HeldOutRanking", "OnlineRanker")
+"""Bases, which are no learners themselves."""
+
+
+def trained(module: LightningModule, data: FederatedDataModule, folder: Path, **options: object) -> Trainer:
+    trainer = quiet_trainer(1, folder, **{"limit_val_batches": 1.0, **options})
+    trainer.fit(module, datamodule=data)
+    return trainer
+
+
+def test_none_is_missing_here() -> None:
+    found = set()
+    for entry in pkgutil.walk_packages(modules.__path__, "modules."):
+        members = vars(importlib.import_module(entry.name)).values()
+        found |= {kind for kind in members if inspect.isclass(kind) and issubclass(kind, BuiltFromData)}
+    assert {kind for kind in found if kind.__name__ not in (*PARTS, "BuiltFromData")} <= set(MADE)
+
+
+@pytest.mark.parametrize("kind", MADE, ids=lambda kind: kind.__name__)
+def test_sizes_from_the_data_and_a_checkpoint_that_needs_no_arguments(
+    kind: type[BuiltFromData], tmp_path: Path
+) -> None:
+    make, data = MADE[kind]
+    module = make()
+    trained(module, data(), tmp_path).save_checkpoint(tmp_path / "last.ckpt")
+    for loader in (kind, LightningModule):
+        restored = loader.load_from_checkpoint(tmp_path / "last.ckpt", weights_only=True)
+        assert type(restored) is kind
+        assert described(kind, restored.hparams) == described(kind, module.hparams)
+        assert module.state_dict()
+        torch.testing.assert_close(restored.state_dict(), module.state_dict(), equal_nan=True)
+        torch.testing.assert_close(getattr(restored, "private", {}), getattr(module, "private", {}))
+        for own, other in zip(getattr(module, "defenses", ()), getattr(restored, "defenses", ()), strict=True):
+            assert type(own) is type(other)
+            assert vars(own) == vars(other)
+
+
+def test_a_module_that_is_given_its_sizes_is_the_one_that_takes_them_from_the_data(tmp_path: Path) -> None:
+    given, source = FNCF(num_items=80, num_clients=12, user_dim=4, item_dim=4, hidden=(8,), local=LOCAL), toys.data()
+    taken = FNCF(user_dim=4, item_dim=4, hidden=(8,), local=LOCAL)
+    assert not taken.state_dict()
+    trained(given, source, tmp_path)
+    trained(taken, source, tmp_path)
+    torch.testing.assert_close(taken.state_dict(), given.state_dict(), rtol=0, atol=0)
+
+
+def test_data_without_the_size_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="expected data with num_classes, which FederatedClassifier needs"):
+        trained(FederatedClassifier(), recommender(), tmp_path)
+    with pytest.raises(InputError, match="found no data module"):
+        FNCF(num_items=5).configure_model()
+
+
+def test_a_checkpoint_that_names_a_class_of_nobody_is_refused(tmp_path: Path) -> None:
+    content = {"hyper_parameters": {"defenses": [{"class_path": "antigravity.LocalDP"}]}}
+    TorchCheckpointIO().save_checkpoint(content, tmp_path / "a.ckpt")
+    with pytest.raises(InputError, match=r"found antigravity\.LocalDP"):
+        FNCF.load_from_checkpoint(tmp_path / "a.ckpt")
+
+
+@pytest.mark.parametrize("kind", MADE, ids=lambda kind: kind.__name__)
+def test_every_learner_trains_in_mixed_precision_or_refuses_it(kind: type[BuiltFromData], tmp_path: Path) -> None:
+    make, data = MADE[kind]
+    module = make()
+    if "bf16-mixed" in getattr(module, "precisions", ("bf16-mixed",)):
+        trained(module, data(), tmp_path, precision="bf16-mixed")
+        assert all(value.dtype == torch.float32 and value.isfinite().all() for value in module.parameters())
+    else:
+        with pytest.raises(InputError, match=f"expected precision 32-true for {kind.__name__}; found bf16-mixed"):
+            trained(module, data(), tmp_path, precision="bf16-mixed")

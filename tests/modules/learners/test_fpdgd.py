@@ -1,0 +1,204 @@
+"""FPDGD: the engine's step is autograd's, the simulation is the engine's, the round keeps its promises."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from lightning import Trainer
+from lightning.pytorch.callbacks import Callback
+
+from attacks.estimates import InteractionEstimate
+from attacks.manipulation.base import Manipulation
+from attacks.manipulation.codebook import Codebook
+from attacks.manipulation.direct import Fingerprint, NoiseInjection, Permutation
+from attacks.metrics import auc_per_victim
+from attacks.ranking.list_posterior import ListPosterior
+from attacks.ranking.lists import ranked_lists
+from callbacks.delta_recorder import DeltaRecorder
+from datamodules.ranking.synthetic_ranking import SyntheticRanking
+from datamodules.recordings.recording import Recording
+from modules.engine.batches import batch_schedule
+from modules.engine.fast.buffer_pool import BufferPool
+from modules.engine.local_hyperparameters import Engine
+from modules.engine.local_training import train_clients
+from modules.federated import FederatedModule
+from modules.learners.fpdgd import FPDGD
+from modules.learners.fpdgd_task import RankingTask
+from modules.learners.registry import learner_from
+from modules.nets.ranker import rank_scores
+from protocol.errors import InputError
+from protocol.seeding import generator_for
+from protocol.view import ServerView
+
+
+def source(queries_per_client: int = 4, **options: object) -> SyntheticRanking:
+    return SyntheticRanking(
+        shape="letor",
+        queries=60,
+        test_queries=10,
+        fewest_documents=2,
+        most_documents=30,
+        queries_per_client=queries_per_client,
+        **options,
+    )
+
+
+def ranker(data: SyntheticRanking, **options: object) -> FPDGD:
+    return FPDGD(
+        num_features=data.num_features,
+        num_grades=data.num_grades,
+        grade_law=data.grade_law,
+        **options,  # type: ignore[arg-type]
+    )
+
+
+def record(
+    folder: Path,
+    data: SyntheticRanking,
+    module: FederatedModule,
+    rounds: int = 1,
+    parameters: list[str] | None = None,
+    more: Sequence[Callback] = (),
+) -> Recording:
+    Trainer(
+        max_steps=rounds,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        limit_val_batches=0,
+        default_root_dir=folder,
+        callbacks=[DeltaRecorder(parameters=parameters), *more],
+    ).fit(module, datamodule=data)
+    return Recording(folder / "deltas")
+
+
+def first_view(recording: Recording) -> ServerView:
+    learner = learner_from(recording.manifest.learner)
+    return next(recording.views(victims_per_view=1000, learner=learner))
+
+
+@pytest.mark.parametrize("hidden", [0, 3])
+def test_written_gradient_is_autograds(hidden: int) -> None:
+    data = source()
+    module = ranker(data, hidden=hidden)
+    cohort = module.interact(data.cohort(0), module.public_parameters())
+    parameters = {
+        name: value.double().expand(len(cohort), *value.shape).clone().requires_grad_()
+        for name, value in module.public_parameters().items()
+    }
+    examples = {name: value.double() if value.is_floating_point() else value for name, value in cohort.examples.items()}
+    losses = RankingTask().client_losses(parameters, examples, cohort.mask)
+    expected = dict(zip(parameters, torch.autograd.grad(losses.sum(), list(parameters.values())), strict=True))
+    with torch.no_grad():
+        found, gradients = RankingTask().client_gradients(parameters, examples, cohort.mask, BufferPool())
+    torch.testing.assert_close(found, losses.detach())
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(gradient, expected[name])
+
+
+@pytest.mark.parametrize("hidden", [0, 3])
+@pytest.mark.parametrize("engine", ["vectorized", "sequential"])
+def test_simulation_in_the_clients_order_equals_the_engine(hidden: int, engine: Engine) -> None:
+    data = source()
+    module = ranker(data, hidden=hidden)
+    public = module.public_parameters()
+    cohort = module.interact(data.cohort(0), public)
+    local = dataclasses.replace(module.local, engine=engine)
+    trained = train_clients(module.task, public, {}, cohort, local, seed=0).deltas
+    schedule = batch_schedule(cohort, batch_size=1, epochs=1, seed=0)
+    learner = learner_from(module.learner_description())
+    for client, plan in enumerate(schedule):
+        lists = len(plan)
+        own = {name: value[client : client + 1, :lists] for name, value in cohort.examples.items()}
+        simulated = learner.simulate_lists(  # type: ignore[union-attr]
+            public, own["features"], own["shown"], own["click"], plan.T
+        )
+        for name, delta in trained.items():
+            torch.testing.assert_close(simulated[name][0], delta[client], atol=1e-5, rtol=1e-4)
+
+
+def test_lists_of_a_recording_are_the_lists_shown(tmp_path: Path) -> None:
+    data = source()
+    module = ranker(data)
+    view = first_view(record(tmp_path, data, module))
+    lists = ranked_lists(view)
+    cohort = module.round_record.cohort
+    assert view.served is not None
+    order = torch.argsort(torch.tensor([int(c) for c in cohort.clients]))
+    assert len(order) == view.victims
+    served = {tuple(row[row >= 0].tolist()) for row in view.served}
+    shown = cohort.examples["document"]
+    expected = {tuple(row[row >= 0].tolist()) for row in shown.where(cohort.mask[..., None], -1).flatten(1)}
+    assert served == expected
+    back = lists.of_items(lists.mask.float(), view.served_mask)
+    assert torch.equal(back.bool(), view.served_mask)
+
+
+@pytest.mark.parametrize(
+    "manipulation",
+    [
+        NoiseInjection(),
+        NoiseInjection(share_of_features=0.5),
+        Fingerprint(),
+        Permutation(),
+        Permutation(among="client"),
+        Codebook(),
+    ],
+)
+def test_manipulation_keeps_padding_zero(manipulation: Manipulation) -> None:
+    data = source()
+    module = ranker(data, manipulation=manipulation)
+    cohort = module.interact(data.cohort(0), module.public_parameters())
+    assert float(cohort.examples["features"][~cohort.examples["shown"]].abs().sum()) == 0
+
+
+def test_permuted_features_are_read_and_shuffled_updates_give_chance(tmp_path: Path) -> None:
+    data = source(queries_per_client=2)
+    recording = record(tmp_path, data, ranker(data, manipulation=Permutation()))
+    view = first_view(recording)
+    labels = recording.truth(view)["labels"]
+    attack = ListPosterior(prior="uniform", sweeps=30, simulated=16, chains=2)
+    turned = {name: value.roll(1, 0) for name, value in view.deltas.items()}
+    means = []
+    for seen in (view, dataclasses.replace(view, deltas=turned)):
+        estimate = attack(seen, generator=generator_for(0, "attack"))
+        assert isinstance(estimate, InteractionEstimate)
+        means.append(float(auc_per_victim(estimate.scores, labels, view.served_mask).nanmean()))
+    assert means[0] > 0.95
+    assert abs(means[1] - 0.5) < 0.12
+
+
+def test_codebook_scores_are_equal_within_a_list() -> None:
+    data = source()
+    module = ranker(data, hidden=4, manipulation=Codebook())
+    cohort = module.interact(data.cohort(0), module.public_parameters())
+    stacked = {name: value.expand(len(cohort), *value.shape) for name, value in module.public_parameters().items()}
+    scores = rank_scores(stacked, cohort.examples["features"])
+    shown = cohort.examples["shown"]
+    spread = scores.masked_fill(~shown, -torch.inf).amax(2) - scores.masked_fill(~shown, torch.inf).amin(2)
+    assert float(spread.max()) < 1e-3
+
+
+def test_training_improves_the_ranking(tmp_path: Path) -> None:
+    data = SyntheticRanking(shape="letor", queries=300, test_queries=60, queries_per_client=2, clients_per_round=50)
+    module = ranker(data, click_model="perfect")
+
+    def ndcg(trained: FPDGD) -> float:
+        trained.on_validation_epoch_start()
+        trained.ndcg.reset()
+        for batch in data.val_dataloader():
+            trained.update_metrics(batch)
+        return float(trained.ndcg.compute())
+
+    before = ndcg(module)
+    record(tmp_path, data, module, rounds=30)
+    assert ndcg(module) > before + 0.05
+
+
+def test_an_impossible_click_model_is_refused() -> None:
+    with pytest.raises(InputError, match="click model"):
+        FPDGD(num_features=4, num_grades=4, grade_law=[0.25] * 4)
