@@ -1,0 +1,16 @@
+"""Learners, local training and server behaviour, e.g. ``from modules import FNCF``."""
+
+from typing import TYPE_CHECKING
+
+from protocol.exports import exports
+
+if TYPE_CHECKING:
+    from modules.built_from_data import BuiltFromData as BuiltFromData
+    from modules.engine import *  # noqa: F403
+    from modules.federated import FederatedModule as FederatedModule
+    from modules.image_manipulation import *  # noqa: F403
+    from modules.learners import *  # noqa: F403
+    from modules.probing import *  # noqa: F403
+    from modules.server import ServerOptimizer as ServerOptimizer
+
+__all__ = exports(__name__)

@@ -1,4 +1,4 @@
-"""Modules whose sizes come from the data: built at once where the sizes are given, otherwise when a training starts."""
+"""Modules whose sizes may come from the data: built at once if the sizes are given, otherwise when training starts."""
 
 from pathlib import Path
 from typing import IO, Any, Self
@@ -13,27 +13,27 @@ from protocol.errors import InputError
 
 
 class BuiltFromData(LightningModule):
-    """A module with layers, or tables of clients, as large as the data are.
+    """Module whose layers or client tables depend on sizes of the data.
 
-    A subclass takes the sizes as optional arguments of its constructor, implements `build`, and ends its constructor
-    with `build_with`. Checkpoints hold its arguments and the sizes, so ``load_from_checkpoint(path)`` needs neither.
+    A subclass takes the sizes as optional constructor arguments, implements `build`, and ends its constructor with
+    `build_with`. Checkpoints contain the arguments and the sizes, so ``load_from_checkpoint(path)`` needs neither.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.save_hyperparameters(logger=False)
         self._missing: dict[str, Any] | None = None
-        """The sizes, those that are not known as None; None once everything is built."""
+        """Sizes, with None for unknown ones; None once the module is built."""
 
     def build(self, *args: Any, **kwargs: Any) -> None:
-        """Makes everything whose shape depends on the sizes, which are its arguments."""
+        """Creates all layers and tables whose shapes depend on the sizes."""
         raise NotImplementedError(f"{type(self).__name__} must implement build")
 
     def build_with(self, **sizes: Any) -> None:
-        """Builds where all sizes are known, and otherwise leaves it to `build_for`.
+        """Builds the module if all sizes are known; otherwise `build_for` does.
 
         Args:
-            sizes: by the names of the arguments of `build`; None for those that are taken from the data.
+            sizes: arguments of `build`, None for those that are taken from the data.
         """
         self._missing = sizes
         if None not in sizes.values():
@@ -41,25 +41,25 @@ class BuiltFromData(LightningModule):
             self.build(**sizes)
 
     def build_for(self, data: object) -> None:
-        """Builds with the sizes of some data, unless that is done.
+        """Builds the module with the sizes of the data, unless it is built.
 
         Args:
-            data: with a property for every size that was not given, e.g. a data module.
+            data: object with a property for every missing size, e.g. a data module.
 
         Raises:
-            InputError: they have no such size.
+            InputError: a size is missing in the data.
         """
         if self._missing is None:
             return
         sizes = {n: self._size(n, data) if value is None else value for n, value in self._missing.items()}
-        # Lightning makes the accelerator the default device; what is drawn is drawn on the CPU.
+        # Lightning sets the accelerator as the default device, but initial weights are drawn on the CPU.
         with torch.device("cpu"):
             self.build(**sizes)
         self._missing = None
         self.hparams.update(sizes)
 
     def configure_model(self) -> None:
-        """Lightning's hook at the start of a training or validation: builds for the trainer's data."""
+        """Builds the module for the Trainer's data when training or validation starts."""
         self.build_for(None if self._trainer is None else getattr(self._trainer, "datamodule", None))
 
     def _size(self, name: str, data: object) -> Any:
@@ -69,13 +69,13 @@ class BuiltFromData(LightningModule):
             raise InputError(
                 expected=f"data with {name}, which {kind} needs",
                 found="no data module" if data is None else f"none in {type(data).__name__}",
-                way_out=f"Choose other data or another model, or give {kind} its {name}; your own data give it as a "
+                way_out=f"Choose other data or another model, or set {name} of {kind}; your own data module needs a "
                 f"property {name}.",
             )
         return value
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Writes the arguments as plain values, which are read without running code."""
+        """Saves the arguments as plain values, which load without running code."""
         checkpoint[KEY] = described(type(self), self.hparams)
 
     @classmethod
@@ -88,7 +88,7 @@ class BuiltFromData(LightningModule):
         weights_only: bool | None = True,
         **kwargs: Any,
     ) -> Self:
-        """The module as it was saved, e.g. ``FNCF.load_from_checkpoint("last.ckpt")``; see Lightning's.
+        """Module from a checkpoint, e.g. ``FNCF.load_from_checkpoint("last.ckpt")``.
 
         Raises:
             InputError: the file names a class that is not imported.

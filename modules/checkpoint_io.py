@@ -1,4 +1,4 @@
-"""The checkpoint that a training goes on from: whole, and of this model, or refused before anything is restored."""
+"""Checks of a checkpoint before it is restored: it must be complete and belong to this model."""
 
 import zipfile
 from collections.abc import Mapping
@@ -12,22 +12,20 @@ from torch import Tensor
 
 from modules.error_reports import in_one_line
 from modules.federated import FederatedModule
-from protocol.errors import InputError
+from protocol.errors import InputError, require
 
 _TRAINING = ("optimizer_states", "loops")
-_WAY_OUT = "Give --ckpt_path a checkpoint of this training, or leave it out to begin anew."
+_WAY_OUT = "Set --ckpt_path to a checkpoint of this training, or leave it out to start a new one."
 NAMES = ("last", "best", "hpc", "registry")
-"""What ``--ckpt_path`` may be instead of a path; Lightning finds the file."""
+"""Values of ``--ckpt_path`` for which Lightning finds the file."""
 
 
 class CheckedCheckpointIO(TorchCheckpointIO):
-    """Reads what Lightning asks for, whichever way it was found, without running any code that the file holds.
-
-    Every part of the file is compared with the checksum that stands in it, every parameter with the model's.
+    """Checkpoint reader that verifies checksums and parameter shapes and runs no code from the file.
 
     Args:
-        module: what is to be restored.
-        resume: whether a training is to go on, for which its optimizer and its counters are needed.
+        module: module to restore.
+        resume: whether a training resumes, which needs the state of its optimizer and loops.
     """
 
     def __init__(self, module: LightningModule, *, resume: bool) -> None:
@@ -38,22 +36,22 @@ class CheckedCheckpointIO(TorchCheckpointIO):
     def load_checkpoint(
         self, path: _PATH, map_location: Any = None, weights_only: bool | None = None
     ) -> dict[str, Any]:
-        """The content, on the CPU.
+        """Content of the checkpoint, on the CPU.
 
         Raises:
-            InputError: the file is missing, damaged, or of another model.
+            InputError: the file is missing, damaged, or belongs to another model.
         """
         check_present(path)
         content = self._read(Path(path))
         private = ("private",) if isinstance(self.module, FederatedModule) else ()
         needed = ("state_dict", "global_step", *private, *(_TRAINING if self.resume else ()))
         missing = [key for key in needed if not isinstance(content, dict) or key not in content]
-        if missing:
-            raise InputError(
-                expected=f"a checkpoint of a training of {type(self.module).__name__} in {path}",
-                found=f"a file without {', '.join(missing)}",
-                way_out=_WAY_OUT,
-            )
+        require(
+            not missing,
+            f"a checkpoint of a training of {type(self.module).__name__} in {path}",
+            f"a file without {', '.join(missing)}",
+            _WAY_OUT,
+        )
         check_fits(content, self.module)
         return dict(content)
 
@@ -65,31 +63,30 @@ class CheckedCheckpointIO(TorchCheckpointIO):
                 raise zipfile.BadZipFile(f"damage in {damaged}")
             return super().load_checkpoint(path, weights_only=True)
         except Exception as error:
-            # A file that torch cannot read gives zip, index and key errors: it has no error of its own for that.
+            # torch has no error type of its own for an unreadable file: it raises zip, index and key errors.
             other = type(error).__name__ == "UnpicklingError"
-            found = "objects other than tensors, whose code is not run" if other else in_one_line(str(error))
+            found = "objects other than tensors, which are not loaded" if other else in_one_line(str(error))
             raise InputError(expected=f"a whole checkpoint in {path}", found=found, way_out=_WAY_OUT) from error
 
 
 def check_present(path: _PATH) -> None:
-    """Refuses a path at which there is no file.
+    """Checks that a checkpoint exists.
 
     Raises:
-        InputError: there is none.
+        InputError: there is no such file.
     """
-    if not Path(path).is_file():
-        raise InputError(expected=f"a checkpoint at {path}", found="no such file", way_out=_WAY_OUT)
+    require(Path(path).is_file(), f"a checkpoint at {path}", "no such file", _WAY_OUT)
 
 
 def check_fits(content: Mapping[str, Any], module: LightningModule) -> None:
-    """Refuses a checkpoint of another model.
+    """Checks that a checkpoint has the parameters of a module.
 
     Args:
-        content: of the checkpoint.
-        module: what is to be restored.
+        content: content of the checkpoint.
+        module: module to restore.
 
     Raises:
-        InputError: a parameter is missing, unknown, or of another shape.
+        InputError: a parameter is missing, unknown, or has another shape.
     """
     parts = {"state_dict": dict(module.state_dict())}
     if isinstance(module, FederatedModule):
@@ -97,12 +94,12 @@ def check_fits(content: Mapping[str, Any], module: LightningModule) -> None:
     for key, own in parts.items():
         saved, wanted = _shapes(content[key]), _shapes(own)
         for name in sorted(saved.keys() | wanted.keys()):
-            if saved.get(name) != wanted.get(name):
-                raise InputError(
-                    expected=f"a checkpoint of this {type(module).__name__}, with {name} {_said(wanted.get(name))}",
-                    found=f"{name} {_said(saved.get(name))}",
-                    way_out=_WAY_OUT,
-                )
+            require(
+                saved.get(name) == wanted.get(name),
+                f"a checkpoint of this {type(module).__name__}, with {name} {_said(wanted.get(name))}",
+                f"{name} {_said(saved.get(name))}",
+                _WAY_OUT,
+            )
 
 
 def _shapes(tensors: object) -> dict[str, tuple[int, ...]]:
@@ -111,4 +108,4 @@ def _shapes(tensors: object) -> dict[str, tuple[int, ...]]:
 
 
 def _said(shape: tuple[int, ...] | None) -> str:
-    return "left out" if shape is None else f"of shape {shape}"
+    return "missing" if shape is None else f"of shape {shape}"

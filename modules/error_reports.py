@@ -1,7 +1,4 @@
-"""Which errors are a person's: what Lightning, the disk or the memory refuses, in the words of one line.
-
-Everything else is a defect and keeps its traceback.
-"""
+"""Conversion of errors of Lightning, the file system and memory to `InputError`; other errors keep their traceback."""
 
 import errno
 import traceback
@@ -22,10 +19,10 @@ _LONGEST = 400
 
 
 def refusal_in(error: BaseException) -> InputError | None:
-    """The person's error that an exception stands for; None for a defect.
+    """Input error that caused an exception; None for a defect of the program.
 
     Args:
-        error: with its causes.
+        error: the exception, with its causes.
     """
     given = input_error_in(error)
     if given is not None:
@@ -34,7 +31,7 @@ def refusal_in(error: BaseException) -> InputError | None:
         if isinstance(cause, OSError) and cause.errno in _OF_THE_DISK:
             where = cause.filename or "the run's folder"
             return InputError(
-                expected=f"a file or folder that can be used at {where}",
+                expected=f"a usable file or folder at {where}",
                 found=str(cause.strerror).lower(),
                 way_out="Give another --trainer.default_root_dir, make room, or correct the path.",
             )
@@ -42,7 +39,7 @@ def refusal_in(error: BaseException) -> InputError | None:
             return InputError(
                 expected="a model and clients that fit into memory",
                 found=in_one_line(str(cause)),
-                way_out="Give smaller sizes, or fewer clients at once (model.init_args.local.clients_per_chunk).",
+                way_out="Set smaller sizes, or train fewer clients at once (model.init_args.local.clients_per_chunk).",
             )
         if isinstance(cause, MisconfigurationException | ImportError | ValueError) and _raised_by_a_library(cause):
             return refused(cause)
@@ -50,7 +47,7 @@ def refusal_in(error: BaseException) -> InputError | None:
 
 
 def refused(error: BaseException) -> InputError:
-    """What a library says of an option, as a person's error."""
+    """Input error with the message of a library that rejects an option."""
     return InputError(
         expected="options that Lightning can use on this machine",
         found=in_one_line(str(error)),
@@ -59,13 +56,13 @@ def refused(error: BaseException) -> InputError:
 
 
 def in_one_line(text: str) -> str:
-    """Without line breaks and final stop, cut where it is long."""
+    """Text without line breaks and final period, truncated."""
     line = " ".join(text.split())
     return (line if len(line) <= _LONGEST else f"{line[:_LONGEST]}...").rstrip(".!") or "no reason given"
 
 
 def _causes(error: BaseException | None) -> list[BaseException]:
-    """An error and what it was made of, the first cause first."""
+    """Causes and contexts of an error and the error itself, first cause first."""
     found: list[BaseException] = []
     while error is not None and error not in found:
         found.append(error)
@@ -80,7 +77,7 @@ def _is_of_memory(error: BaseException) -> bool:
 
 
 def _raised_by_a_library(error: BaseException) -> bool:
-    """Whether a ``raise`` of a library's is where the error comes from: it looked at an option, and refused it."""
+    """Whether a ``raise`` statement of a library, which validates its options, is the source of the error."""
     frames = traceback.extract_tb(error.__traceback__)
     return (
         bool(frames)

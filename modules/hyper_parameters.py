@@ -1,38 +1,49 @@
-"""A module's arguments as plain values, from which Lightning builds it again without running code of the file."""
+"""A module's arguments as plain values, from which Lightning rebuilds it without running code from a checkpoint."""
 
 import dataclasses
 import inspect
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from protocol.errors import InputError
 
 KEY = "hyper_parameters"
-"""Where Lightning keeps them in a checkpoint."""
+"""Lightning's key of the arguments in a checkpoint."""
 _PLAIN = (bool, int, float, str)
 
 
 def described(kind: type, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments with which a class is built, in the form of a configuration.
+    """Arguments of a class in the form of a configuration.
 
     Args:
         kind: the class.
-        arguments: by name; those that its constructor does not take are left out.
+        arguments: arguments by name; those that its constructor does not take are ignored.
     """
-    names = inspect.signature(kind).parameters
+    names = set(argument_names(kind))
     given = {name: _plain(value) for name, value in arguments.items() if name in names}
     return {**given, "_class_path": _path(kind), "_instantiator": "lightning.pytorch.cli.instantiate_module"}
 
 
+def argument_names(kind: type) -> Iterator[str]:
+    """Names of the arguments of a class's constructor, including those passed on to its bases."""
+    for one in inspect.getmro(kind)[:-1]:
+        if "__init__" not in vars(one):
+            continue
+        parameters = inspect.signature(one).parameters.values()
+        yield from (p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL))
+        if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+            return
+
+
 def check_classes(value: Any) -> None:
-    """Refuses a description that names a class which nobody has imported: building it would run that module's code.
+    """Checks that all classes in a description are imported, because importing one would run its module's code.
 
     Args:
-        value: what a checkpoint holds under `KEY`.
+        value: value of `KEY` in a checkpoint.
 
     Raises:
-        InputError: names the class.
+        InputError: a class is not imported.
     """
     if isinstance(value, list | tuple):
         for entry in value:
@@ -57,7 +68,7 @@ def _check_imported(path: Any) -> None:
 def _plain(value: Any) -> Any:
     for plain in _PLAIN:
         if isinstance(value, plain):
-            # A range's own type, e.g. `ranges.PositiveInt`, is none that a checkpoint may hold.
+            # Types of ranges, e.g. `protocol.ranges.PositiveInt`, are not allowed in a checkpoint.
             return plain(value)
     if value is None:
         return None
@@ -67,7 +78,7 @@ def _plain(value: Any) -> Any:
         return [_plain(entry) for entry in value]
     if isinstance(value, set | frozenset):
         return sorted(_plain(entry) for entry in value)
-    # One of several classes below an abstract one is named; of any other dataclass the options say enough.
+    # Subclasses of an abstract class are described by class path and arguments, other dataclasses by their fields.
     if dataclasses.is_dataclass(value) and not any(inspect.isabstract(base) for base in inspect.getmro(type(value))):
         return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value) if field.init}
     held = {name: getattr(value, name) for name in inspect.signature(type(value)).parameters if hasattr(value, name)}

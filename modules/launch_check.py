@@ -1,7 +1,7 @@
-"""How many processes take part in a training: as many as it has devices, or it is refused at the start.
+"""Check that a training has as many processes as devices.
 
-Lightning trusts whoever started the processes. Where that was fewer than devices were asked for, the training would run
-on one of them without a word, or wait for the others for ever.
+Lightning relies on the launcher of the processes. If SLURM or torchrun started fewer processes than there are devices,
+the training would silently use one device, or wait for the other processes forever.
 """
 
 from collections.abc import Mapping
@@ -9,18 +9,18 @@ from collections.abc import Mapping
 from protocol.errors import InputError
 
 _NOT_BATCH = ("bash", "interactive")
-"""Names of SLURM jobs in which Lightning starts the processes itself."""
+"""Names of SLURM jobs in which Lightning launches the processes."""
 
 
 def check_processes(wanted: int, environment: Mapping[str, str]) -> None:
-    """Refuses a start with another number of processes than devices.
+    """Checks that the number of launched processes is the number of devices.
 
     Args:
-        wanted: devices on all nodes.
-        environment: of this process.
+        wanted: number of devices on all nodes.
+        environment: environment variables of this process.
 
     Raises:
-        InputError: SLURM or torchrun started more or fewer.
+        InputError: SLURM or torchrun launched more or fewer processes.
     """
     launched = launched_processes(environment)
     if launched is None or launched == wanted:
@@ -36,15 +36,15 @@ def check_processes(wanted: int, environment: Mapping[str, str]) -> None:
 
 
 def launched_processes(environment: Mapping[str, str]) -> int | None:
-    """Processes that somebody else started for this training; None where Lightning will start them."""
+    """Number of processes that SLURM or torchrun launched; None if Lightning will launch them."""
     if "TORCHELASTIC_RUN_ID" in environment:
         return int(environment["WORLD_SIZE"])
     if _under_slurm(environment):
-        # A batch file knows the job's tasks, but is itself one process until it calls srun.
+        # A batch script sees the number of tasks of the job, but is one process until it calls srun.
         return int(environment.get("SLURM_STEP_NUM_TASKS", 1))
     return None
 
 
 def _under_slurm(environment: Mapping[str, str]) -> bool:
-    """Whether Lightning takes the processes for SLURM's; see ``SLURMEnvironment.detect``."""
+    """Whether Lightning assumes that SLURM launched the processes, see ``SLURMEnvironment.detect``."""
     return "SLURM_NTASKS" in environment and environment.get("SLURM_JOB_NAME") not in _NOT_BATCH

@@ -1,4 +1,4 @@
-"""The server: combines the clients' updates, and steps the global model."""
+"""Server aggregation: weighted sums of the clients' deltas, and the server optimizer."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -8,23 +8,30 @@ import torch
 from torch import Tensor
 
 from defenses.base import Update
-from protocol.errors import InputError
+from protocol.errors import require
 from protocol.seeding import generator_for
 
 _NUMBERS_AT_ONCE = 2**19
-"""Numbers of rows' deltas that are scaled at once: what a processor's cache holds."""
+"""Number of delta entries that are scaled at once, so that they fit in a processor's cache."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServerOptimizer:
-    """What the server does with the averaged delta, taken as a pseudo-gradient.
+    """Server optimizer, which takes the negative averaged delta as a pseudo-gradient.
 
     Attributes:
-        name: ``fedavg`` (adds it), ``fedavgm`` (with momentum) or ``fedadam`` (Reddi et al. 2021).
+        name: ``fedavg`` (adds the delta), ``fedavgm`` (with momentum) or ``fedadam``.
         learning_rate: server learning rate; 1 is plain FedAvg.
         momentum: momentum of FedAvgM.
         betas: decay rates of FedAdam.
         eps: FedAdam's adaptivity (tau).
+
+    References:
+        B. McMahan, E. Moore, D. Ramage, S. Hampson and B. Agüera y Arcas, "Communication-Efficient Learning of Deep
+        Networks from Decentralized Data", AISTATS 2017, arXiv:1602.05629 (FedAvg).
+        T.-M. H. Hsu, H. Qi and M. Brown, "Measuring the Effects of Non-Identical Data Distribution for Federated Visual
+        Classification", 2019, arXiv:1909.06335 (FedAvgM).
+        S. Reddi et al., "Adaptive Federated Optimization", ICLR 2021, arXiv:2003.00295 (FedAdam).
     """
 
     name: Literal["fedavg", "fedavgm", "fedadam"] = "fedavg"
@@ -34,11 +41,7 @@ class ServerOptimizer:
     eps: float = 1e-3
 
     def __post_init__(self) -> None:
-        """Refuses impossible values."""
-        if self.learning_rate <= 0:
-            raise InputError(
-                expected="server.learning_rate > 0", found=str(self.learning_rate), way_out="1.0 is plain FedAvg."
-            )
+        require(self.learning_rate > 0, "server.learning_rate > 0", self.learning_rate, "1.0 is plain FedAvg.")
 
     def build(self, parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
         """The server's optimizer over the global model."""
@@ -50,13 +53,13 @@ class ServerOptimizer:
 
 @dataclass
 class WeightedSum:
-    """Sums over clients, which is all that crosses ranks.
+    """Sums over clients, the only values that are reduced over ranks.
 
     Attributes:
-        deltas: by parameter, sum of weight times delta, of the whole parameter's shape.
+        deltas: sum of weight times delta by parameter, with the shape of the whole parameter.
         weight: scalar sum of the weights.
         squared_weight: scalar sum of the squared weights.
-        squared_weight_of_rows: by row parameter, ``(rows,)`` sum of the squared weights of the clients that sent a row.
+        squared_weight_of_rows: ``(rows,)`` sum of the squared weights of the clients that sent a row, by row parameter.
     """
 
     deltas: dict[str, Tensor]
@@ -71,13 +74,13 @@ class WeightedSum:
         return self
 
     def tensors(self) -> list[Tensor]:
-        """Every tensor, in an order that is the same on every rank."""
+        """All tensors, in the same order on every rank."""
         rows = [self.squared_weight_of_rows[name] for name in sorted(self.squared_weight_of_rows)]
         return [*(self.deltas[name] for name in sorted(self.deltas)), self.weight, self.squared_weight, *rows]
 
 
 def weighted_sum(update: Update, weights: Tensor, model: Mapping[str, Tensor]) -> WeightedSum:
-    """Sums the clients' deltas with their weights.
+    """Weighted sum of the clients' deltas.
 
     Args:
         update: the deltas.
@@ -105,9 +108,9 @@ def weighted_sum(update: Update, weights: Tensor, model: Mapping[str, Tensor]) -
 def add_background_noise(
     total: WeightedSum, scales: Mapping[str, float], *, secret: bytes, seed: int, round_number: int
 ) -> None:
-    """Adds to a weighted sum the noise on the rows that clients did not touch (see `defenses.base.Update`).
+    """Adds the noise on the rows that clients did not train to a weighted sum, see `defenses.base.Update`.
 
-    A sum of independent Gaussians is Gaussian, so one draw with the summed variance has the law of all the draws.
+    A sum of independent Gaussians is Gaussian, so one draw with the summed variance has the same distribution.
     """
     for name, scale in scales.items():
         generator = generator_for(secret, f"background:{name}", seed, round_number)

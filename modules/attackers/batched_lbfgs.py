@@ -1,6 +1,6 @@
-"""L-BFGS on many small problems at once, each with its own curvature and its own length of step.
+"""L-BFGS on a batch of small problems, each with its own curvature and step length.
 
-torch's L-BFGS sees one problem: on a sum over victims, one victim's bad step shortens everybody's.
+torch's L-BFGS solves one problem: for a sum over victims, one victim's bad step would shorten the steps of all.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from torch import Tensor
 from protocol.progress import counted
 
 Objective = Callable[[Tensor], tuple[Tensor, Tensor]]
-"""Losses ``(B,)`` and their gradients ``(B, N)`` at points ``(B, N)``."""
+"""Losses ``(B,)`` and gradients ``(B, N)`` at points ``(B, N)``."""
 _SUFFICIENT = 1e-4
 _HALVINGS = 12
 
@@ -19,17 +19,17 @@ _HALVINGS = 12
 def batched_lbfgs(
     objective: Objective, start: Tensor, *, max_iter: int, history: int = 10, tolerance: float = 1e-9
 ) -> tuple[Tensor, Tensor]:
-    """Minimises every row of a batch of problems (Nocedal and Wright, algorithms 7.4 and 3.1).
+    """Minimises every problem of a batch, from ``start (B, N)``; returns best points ``(B, N)`` and losses ``(B,)``.
 
     Args:
         objective: losses and gradients of all problems.
-        start: ``(B, N)`` first points.
-        max_iter: iterations.
-        history: pairs of steps and changes of the gradient that make up the curvature.
-        tolerance: ends when no loss has fallen by this share of itself.
+        start: initial points.
+        max_iter: maximum number of iterations.
+        history: number of curvature pairs.
+        tolerance: stops when no loss decreases by more than this share of itself.
 
-    Returns:
-        Best points ``(B, N)`` and their losses ``(B,)``.
+    References:
+        Nocedal and Wright, "Numerical Optimization", 2006, algorithms 7.4 and 3.1.
     """
     point = start.clone()
     loss, gradient = objective(point)
@@ -57,7 +57,7 @@ def batched_lbfgs(
 
 
 def _two_loops(gradient: Tensor, pairs: list[tuple[Tensor, Tensor, Tensor]], scale: Tensor) -> Tensor:
-    """The inverse Hessian's product with the gradient; a pair without curvature is zero and does nothing."""
+    """Product of the inverse Hessian and the gradient; pairs without curvature are zero and have no effect."""
     found = gradient.clone()
     weights = []
     for step, change, inverse in reversed(pairs):
@@ -73,7 +73,7 @@ def _two_loops(gradient: Tensor, pairs: list[tuple[Tensor, Tensor, Tensor]], sca
 def _descend(
     objective: Objective, point: Tensor, loss: Tensor, gradient: Tensor, direction: Tensor, slope: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Halves the step of every problem that has not fallen enough; who never does stays where it is."""
+    """Backtracking line search: halves steps without sufficient decrease, at last to zero."""
     length = torch.ones_like(loss)
     best, lowest, slopes = point.clone(), loss.clone(), gradient.clone()
     open_problems = torch.ones_like(loss, dtype=torch.bool)

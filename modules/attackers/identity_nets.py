@@ -1,4 +1,9 @@
-"""Networks that learn whose messages are whose: re-identification and Siamese matching (section 4.4, figure 13)."""
+"""Networks for re-identification and Siamese matching.
+
+References:
+    Orekondy, Oh, Zhang, Schiele and Fritz, "Gradient-Leaks: Understanding and Controlling Deanonymization in Federated
+    Learning", 2018, arXiv:1805.05838, section 4.4 and figure 13.
+"""
 
 from typing import Any
 
@@ -8,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, TensorDataset
 
-from modules.attackers.trainer import own_share, world_size
+from modules.attackers.trainer import empty_batches, own_share, world_size
 
 HIDDEN = 128
 _BATCH = 64
@@ -18,15 +23,14 @@ _BATCH = 64
 class ReidentificationNet(LightningModule):
     """FC-128, ReLU, dropout, FC-U; trained by SGD at 0.01 with momentum 0.9 and decay 1e-6.
 
-    SGD keeps the first layer's weights within their first values plus the span of the training vectors, so the network
-    may be given coordinates in that span; what it would make of the rest of a vector is only its random first values.
+    SGD changes the first layer's weights only within the span of the training vectors, so the network is given
+    coordinates in this span.
 
     Args:
-        vectors: ``(P, D)`` to learn from.
+        vectors: ``(P, D)`` training vectors.
         labels: ``(P,)`` int64.
-        users: classes U.
-        whole: numbers of a vector for which these are coordinates; the first weights have the law of a layer that
-            takes so many.
+        users: number of classes U.
+        whole: length of the original vectors, for the initial weights' distribution.
         generator: source of all draws.
     """
 
@@ -51,27 +55,27 @@ class ReidentificationNet(LightningModule):
         return cross_entropy(logits, labels[own], reduction="sum") * world_size(self) / len(labels)
 
     def configure_optimizers(self) -> Any:
-        """Decay as the paper's library has it: the learning rate falls as 1 / (1 + decay * step)."""
+        """Decay as in the paper's library: the learning rate is multiplied by 1 / (1 + decay * step)."""
         optimizer = torch.optim.SGD(self.parameters(), lr=0.01, momentum=0.9)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (1 + 1e-6 * step))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def train_dataloader(self) -> DataLoader[Any]:
-        """Mini-batches of 32, the default of the paper's library, in a random order; rows are taken together."""
+        """Random mini-batches of 32, the default of the paper's library."""
         sampler = BatchSampler(RandomSampler(self.data, generator=self.generator), 32, drop_last=False)
-        # Without a generator of its own the loader draws from the global one.
+        # Without its own generator, the loader would use the global one.
         return DataLoader(self.data, sampler=sampler, batch_size=None, generator=torch.Generator())
 
 
 class SiameseNet(LightningModule):
-    """Twice FC-128, ReLU, dropout, FC-128, ReLU; the absolute difference; FC-1. RMSProp at 0.001, cross-entropy.
+    """Twice FC-128, ReLU, dropout, FC-128, ReLU; absolute difference; FC-1. RMSProp at 0.001, cross-entropy.
 
-    A batch holds as many pairs of one user as of two, drawn anew.
+    Half of the random pairs in a batch are of one user, half of two.
 
     Args:
-        vectors: ``(P, D)`` messages to learn from.
+        vectors: ``(P, D)`` messages.
         labels: ``(P,)`` their users.
-        steps: batches.
+        steps: number of batches.
         generator: source of all draws.
     """
 
@@ -93,7 +97,7 @@ class SiameseNet(LightningModule):
         return embedded
 
     def forward(self, left: Tensor, right: Tensor) -> Tensor:
-        """Embeddings ``(M, 128)`` of both sides -> logits ``(M,)``."""
+        """Embeddings ``(M, 128)`` of both messages -> logits ``(M,)``."""
         logits: Tensor = self.output((left - right).abs())[:, 0]
         return logits
 
@@ -112,9 +116,7 @@ class SiameseNet(LightningModule):
         return torch.optim.RMSprop(self.parameters(), lr=1e-3, alpha=0.9, eps=1e-7)
 
     def train_dataloader(self) -> DataLoader[Tensor]:
-        """Empty batches, one per step: pairs are drawn from all messages."""
-        steps: list[Tensor] = [torch.zeros(())] * self.steps
-        return DataLoader(steps, batch_size=None, generator=torch.Generator())  # type: ignore[arg-type]
+        return empty_batches(self.steps)
 
     def _draw(self) -> tuple[Tensor, Tensor]:
         able = self.same.any(1).nonzero().flatten()
@@ -125,13 +127,13 @@ class SiameseNet(LightningModule):
 
 
 def empty_linear(inputs: int, outputs: int) -> nn.Linear:
-    """A layer whose weights are to be drawn: torch's own drawing would take from the global generator."""
+    """A layer with uninitialised weights; torch's initialisation would use the global generator."""
     return nn.Linear(inputs, outputs, device="meta").to_empty(device="cpu")
 
 
 @torch.no_grad()
 def glorot_(layer: nn.Linear, fan_in: int, generator: torch.Generator) -> None:
-    """First weights as the paper's library draws them: uniform, by both widths; no bias."""
+    """Glorot uniform weights and zero bias, as in the paper's library."""
     bound = (6 / (fan_in + layer.out_features)) ** 0.5
     layer.weight.uniform_(-bound, bound, generator=generator)
     layer.bias.zero_()
@@ -143,5 +145,5 @@ def _draws(rows: int, generator: torch.Generator) -> Tensor:
 
 
 def dropped(values: Tensor, rate: float, draws: Tensor) -> Tensor:
-    """Dropout: a number whose draw is below `rate` is zero, the others are larger by as much."""
+    """Dropout of the numbers whose draw is below `rate`; the others are rescaled."""
     return values * (draws >= rate).to(values) / (1 - rate)

@@ -1,33 +1,31 @@
-"""Which examples a client takes in which step, and what a random loss draws for them."""
+"""Mini-batches of each client's local steps, and the random numbers of a random loss."""
 
 import torch
 from torch import Tensor
 
 from datamodules.cohort import Cohort
-from protocol.errors import InputError
+from modules.engine.task import DRAWS
+from protocol.errors import require
 from protocol.seeding import generator_for
-
-DRAWS = "draws"
-"""Field that a random loss is given: an int64 number of its own for each example in each step."""
 
 
 def batch_schedule(
     cohort: Cohort, *, batch_size: int, epochs: int, seed: int, updates: int | None = None
 ) -> list[Tensor]:
-    """The mini-batches of every client, drawn by the client's own key: shuffled anew in every epoch, or independently.
+    """Mini-batches of every client, drawn with the client's key: shuffled in every epoch, or independent.
 
     Args:
         cohort: the clients.
         batch_size: examples in a batch; the last batch of an epoch may be smaller.
         epochs: passes over the examples.
-        seed: the run's seed; the order depends on (seed, round, client) only.
-        updates: instead of epochs, so many batches: without replacement within a batch, with it between batches.
+        seed: the run's seed; the order depends only on (seed, round, client).
+        updates: number of independent batches, each drawn without replacement; None for epochs.
 
     Returns:
         For each client ``(steps, batch_size)`` int64 positions of examples, padded with -1.
 
     Raises:
-        InputError: with `updates`, a client has fewer examples than a batch.
+        InputError: a client has fewer examples than an independent batch.
     """
     plans = []
     for client, count in zip(cohort.clients.tolist(), cohort.counts.tolist(), strict=True):
@@ -40,12 +38,12 @@ def batch_schedule(
 
 
 def _independent_batches(client: int, count: int, batch_size: int, updates: int, generator: torch.Generator) -> Tensor:
-    if batch_size > count:
-        raise InputError(
-            expected=f"clients of at least batch_size = {batch_size} examples",
-            found=f"client {client} with {count}",
-            way_out="Set a smaller local.batch_size, or leave such clients out.",
-        )
+    require(
+        batch_size <= count,
+        f"clients of at least batch_size = {batch_size} examples",
+        f"client {client} with {count}",
+        "Set a smaller local.batch_size, or remove such clients.",
+    )
     keys = torch.rand(updates, count, generator=generator)
     return keys.topk(batch_size, dim=1).indices
 
@@ -59,19 +57,19 @@ def _client_schedule(count: int, batch_size: int, epochs: int, generator: torch.
 
 
 def client_draws(cohort: Cohort, *, seed: int) -> Tensor:
-    """``(C,)`` int64 numbers from which each client's draws of the round follow, by the client's own key."""
+    """``(C,)`` int64 seeds of each client's draws in the round, drawn with the client's key."""
     generators = [generator_for(seed, "draws", cohort.round, client) for client in cohort.clients.tolist()]
     numbers = [int(torch.randint(2**62, (), generator=generator)) for generator in generators]
     return torch.tensor(numbers, device=cohort.mask.device)
 
 
 def step_draws(draws: Tensor | None, step: int, mask: Tensor) -> dict[str, Tensor]:
-    """`DRAWS` of one step ``(C, N)``; nothing where the loss is not random.
+    """`DRAWS` of one step ``(C, N)``; empty if the loss is not random.
 
     Args:
-        draws: ``(C,)``, see `client_draws`.
-        step: its number in the round.
-        mask: ``(C, N)`` of the mini-batch.
+        draws: ``(C,)`` from `client_draws`.
+        step: number of the step in the round.
+        mask: ``(C, N)`` mask of the mini-batch.
     """
     if draws is None:
         return {}

@@ -1,32 +1,36 @@
-"""Full-batch local training with the graph kept, so that gradients reach the labels (RAIFLE, section IV.A)."""
+"""Full-batch local training that is differentiable in the labels (RAIFLE, section IV.A)."""
 
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
+from modules.engine.fast.gradients import Parameters
 from modules.engine.local_hyperparameters import LocalTraining
-from modules.engine.tasks import Parameters
-from protocol.errors import InputError
+from protocol.errors import require
 
 _SAFE_ROOT = 1e-30
-"""Least term under Adam's root: the gradient of the root is infinite at zero."""
+"""Smallest term in Adam's square root, whose gradient is infinite at zero."""
 
 
 def train_differentiably(start: Parameters, loss: Callable[[Parameters], Tensor], local: LocalTraining) -> Parameters:
-    """Trains stacked parameters and returns them with their graph.
+    """Trained parameters of stacked clients, with their autograd graph.
 
     Args:
-        start: parameters, ``(B, ...)`` each.
-        loss: sum over the stacked clients of their mean losses.
-        local: optimizer and epochs; the batch is always all of a client's examples.
+        start: initial parameters, ``(B, ...)`` each.
+        loss: sum of the stacked clients' mean losses.
+        local: optimizer and number of epochs; batches contain all of a client's examples.
+
+    Raises:
+        InputError: the optimizer is not differentiable here, or training uses mini-batches.
     """
-    if local.optimizer == "adadelta" or local.batch_size is not None or local.momentum or local.weight_decay:
-        raise InputError(
-            expected="full-batch SGD without momentum, or full-batch Adam",
-            found=f"{local.optimizer}, batch size {local.batch_size}, momentum {local.momentum}",
-            way_out="Use an attack that does not differentiate through local training, e.g. direction.",
-        )
+    plain = local.optimizer != "adadelta" and local.batch_size is None and not local.momentum
+    require(
+        plain and not local.weight_decay,
+        "full-batch SGD or Adam without momentum and weight decay",
+        f"{local.optimizer}, batch size {local.batch_size}, momentum {local.momentum}, decay {local.weight_decay}",
+        "Use an attack that does not differentiate through local training, e.g. direction.",
+    )
     current = {name: value if value.requires_grad else value.detach().requires_grad_() for name, value in start.items()}
     steps = {name: _Adam(local) if local.optimizer == "adam" else _Sgd(local) for name in start}
     for _ in range(local.epochs):

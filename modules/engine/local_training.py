@@ -1,8 +1,7 @@
-"""The engine: trains every client of a cohort from the same global model, and returns what changed.
+"""Local training of all clients of a cohort from the same global model.
 
-Two ways with one interface and equal deltas to float tolerance. *Vectorized*: chunks of clients stacked on a leading
-dimension, for GPUs and small dense models. *Sequential*: one client after another, clients shared out over threads,
-for convolutions on a CPU.
+Two engines give equal deltas to float tolerance. *Vectorized*: chunks of clients stacked on a leading dimension, for
+GPUs and small dense models. *Sequential*: one client after another, in parallel threads, for convolutions on a CPU.
 """
 
 import os
@@ -20,7 +19,7 @@ from modules.engine.fast.malloc_tuning import keep_freed_memory
 from modules.engine.local_hyperparameters import LocalTraining
 from modules.engine.sequential_training import descend_one, descends, train_one
 from modules.engine.stacked_training import chunks_of, train_stacked
-from modules.engine.tasks import Task
+from modules.engine.task import StackedTask, Task
 from modules.engine.training_job import LocalResult, TrainingJob, own_elements
 
 
@@ -35,18 +34,18 @@ def train_clients(
     defenses: Sequence[Defense] = (),
     spent: LocalResult | None = None,
 ) -> LocalResult:
-    """Trains the clients of a cohort.
+    """Deltas, private parameters and losses of a cohort after local training.
 
     Args:
-        task: the loss.
+        task: training objective.
         public: the global model, ``shape`` each; parameters named in ``cohort.rows`` are whole tables.
-        private: the clients' own parameters, ``(C, *shape)`` each.
-        cohort: the clients and their examples.
-        local: how they train.
-        seed: the run's seed, for the order of mini-batches.
+        private: the clients' private parameters, ``(C, *shape)`` each.
+        cohort: clients and their examples.
+        local: options of local training.
+        seed: the run's seed, for mini-batches and random losses.
         defenses: defences whose penalty is part of the local loss.
-        spent: an earlier result that nobody reads any more; its memory is used again where the shapes are the same,
-            because fresh memory costs a page fault for every 4 KiB.
+        spent: earlier result whose memory may be overwritten if the shapes match, because new memory costs a page fault
+            for every 4 KiB.
     """
     schedule = None
     if local.batch_size is not None:
@@ -54,9 +53,10 @@ def train_clients(
             cohort, batch_size=local.batch_size, epochs=local.epochs, seed=seed, updates=local.updates
         )
     elements = own_elements(public, cohort.rows, len(cohort)) if defenses else {}
-    result = _empty_result(public, private, cohort, spent)
+    result = _empty_result(public, private, cohort, spent if local.fast else None)
     draws = client_draws(cohort, seed=seed) if task.random else None
-    job = TrainingJob(task, public, private, cohort, local, defenses, schedule, draws, result, elements)
+    fast = task.fast() if local.fast else None
+    job = TrainingJob(task, fast, public, private, cohort, local, defenses, schedule, draws, result, elements)
     device = next(iter(public.values())).device
     if _vectorized(job, device):
         _run(job, train_stacked, chunks_of(job, device), device)
@@ -69,7 +69,7 @@ def train_clients(
 def _vectorized(job: TrainingJob, device: torch.device) -> bool:
     if job.local.engine != "auto":
         return job.local.engine == "vectorized"
-    return job.task.batched_by_hand or device.type != "cpu"
+    return isinstance(job.task, StackedTask) or device.type != "cpu"
 
 
 def _empty_result(
@@ -84,7 +84,7 @@ def _empty_result(
         deltas[name] = _memory(old, value, shape) if rows is None else _memory(old, value, shape).zero_()
     idle = torch.nonzero(cohort.counts == 0).flatten()
     for delta in deltas.values() if len(idle) else ():
-        # Nobody will write to these.
+        # No training writes to these rows.
         delta[idle] = 0
     kept = {name: value.clone(memory_format=torch.contiguous_format) for name, value in private.items()}
     losses = torch.zeros(clients, device=cohort.mask.device)
@@ -92,7 +92,7 @@ def _empty_result(
 
 
 def _memory(old: Tensor | None, like: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Memory of a shape: the old one, where that is as large or larger and nobody needs it."""
+    """Uninitialised tensor of a shape, in the memory of an old one if that is large enough."""
     if old is None or old.shape[1:] != shape[1:] or len(old) < shape[0]:
         return like.new_empty(shape)
     return old[: shape[0]] if old.dtype == like.dtype and old.device == like.device else like.new_empty(shape)
@@ -101,16 +101,16 @@ def _memory(old: Tensor | None, like: Tensor, shape: tuple[int, ...]) -> Tensor:
 def _run(
     job: TrainingJob, train: Callable[[TrainingJob, Tensor], None], parts: list[Tensor], device: torch.device
 ) -> None:
-    """Trains the parts, side by side on a CPU: torch releases the interpreter's lock, so threads are enough."""
+    """Trains the parts, on a CPU in parallel threads, because torch releases the interpreter lock."""
     threads = min(job.local.threads or torch.get_num_threads() or os.cpu_count() or 1, len(parts))
-    if device.type == "cpu":
+    if device.type == "cpu" and job.local.fast:
         keep_freed_memory()
     if device.type != "cpu" or threads <= 1:
         for part in parts:
             train(job, part)
         return
     with _one_thread_each(), ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        # Asking for the results raises what a thread raised.
+        # Reading the results raises exceptions of the threads.
         list(pool.map(lambda part: train(job, part), parts))
 
 

@@ -1,78 +1,109 @@
-"""The loss of a classifier, from any network that is written for one client."""
+"""Training objective of any network with any loss."""
 
 import copy
 import threading
+from collections.abc import Callable
+from typing import Self
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional
 
-from modules.engine.batches import DRAWS
-from modules.engine.fast.buffer_pool import BufferPool
-from modules.engine.fast.manual_backward import Collected, Descent, chain_loss, chain_of
-from modules.engine.tasks import Parameters
+from modules.engine.fast.gradients import Gradients, Parameters
+from modules.engine.fast.manual_backward import ChainGradients, chain_of
+from modules.engine.task import DRAWS, Task
 from modules.nets.batch_norm import mask_batches
 from modules.nets.dropout import Dropout, draw_dropout
 
+NUMBER = "number"
+"""Field of examples that are numbers of examples in a pool, see `NetworkTask.on`."""
 
-class ClassificationTask:
-    """Mean cross-entropy of a network over a client's examples ``image`` and ``label``; random where it drops out.
+
+class Network(nn.Module):
+    """Network as the submodule `network`, the name that `NetworkLearner` uses.
 
     Args:
-        network: maps ``(N, ...)`` inputs to ``(N, classes)`` logits; its own parameters are only a template.
+        network: maps inputs ``(N, ...)`` to outputs ``(N, ...)``.
     """
 
-    batched_by_hand = False
+    is_chain = True
 
     def __init__(self, network: nn.Module) -> None:
+        super().__init__()
         self.network = network
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = self.network(inputs)
+        return outputs
+
+
+class NetworkTask(Task):
+    """Mean loss of a network over a client's examples.
+
+    ::
+
+        NetworkTask(nn.Sequential(nn.Flatten(), nn.Linear(64, 10)), functional.cross_entropy)
+
+    Chains of common layers with cross-entropy have hand-written gradients.
+
+    Args:
+        network: maps inputs ``(N, ...)`` to outputs ``(N, ...)``; its parameters are only a template.
+        loss: as in `torch.nn.functional`: ``loss(outputs, labels, reduction="none")`` with one or several values per
+            example, which are averaged.
+        inputs: field of the examples that is the network's input; uint8 images are scaled to [0, 1].
+        labels: field of the examples that is the loss's target.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        loss: Callable[..., Tensor] = functional.cross_entropy,
+        *,
+        inputs: str = "image",
+        labels: str = "label",
+    ) -> None:
+        self.network, self.criterion, self.names = network, loss, (inputs, labels)
         self.random = any(isinstance(layer, Dropout) and layer.probability > 0 for layer in network.modules())
-        self._chain = chain_of(network)
+        self._chain = chain_of(network) if loss is functional.cross_entropy else None
         self._local = threading.local()
+        self._pool: tuple[Tensor, Tensor] | None = None
+
+    def on(self, features: Tensor, labels: Tensor) -> Self:
+        """Task of clients whose examples are numbers (`NUMBER`) of examples in a shared pool.
+
+        Args:
+            features: ``(M, ...)`` features of the pool.
+            labels: ``(M, ...)`` labels of the pool.
+        """
+        made = copy.copy(self)
+        made._pool = (features, labels)
+        return made
+
+    def fields(self, examples: Parameters) -> tuple[Tensor, Tensor]:
+        """Inputs ``(N, ...)`` and labels ``(N, ...)`` of a client's examples."""
+        if self._pool is None:
+            inputs, labels = (examples[name] for name in self.names)
+        else:
+            inputs, labels = (values[examples[NUMBER]] for values in self._pool)
+        return inputs.float().div(255) if inputs.dtype == torch.uint8 else inputs, labels
+
+    def loss(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
+        inputs, labels = self.fields(examples)
+        network = self._own_network
+        mask_batches(network, mask)
+        draw_dropout(network, examples[DRAWS] if self.random else None)
+        losses = self.criterion(functional_call(network, parameters, (inputs,)), labels, reduction="none")
+        each = losses.flatten(1).mean(1) if losses.dim() > 1 else losses
+        return (each * mask).sum() / mask.sum().clamp(min=1)
+
+    def fast(self) -> Gradients | None:
+        return None if self._chain is None else ChainGradients(self._chain, self.fields)
 
     @property
     def _own_network(self) -> nn.Module:
-        """The calling thread's copy: `functional_call` puts the parameters into the module while it runs."""
+        """Copy of the calling thread, because `functional_call` swaps the parameters of the module while it runs."""
         if not hasattr(self._local, "network"):
             self._local.network = copy.deepcopy(self.network)
         network: nn.Module = self._local.network
         return network
-
-    def client_loss(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
-        """See `modules.engine.tasks.Task`."""
-        images, labels = self.images_and_labels(examples)
-        network = self._own_network
-        mask_batches(network, mask)
-        draw_dropout(network, examples[DRAWS] if self.random else None)
-        logits = functional_call(network, parameters, (images,))
-        losses = functional.cross_entropy(logits, labels, reduction="none")
-        return (losses * mask).sum() / mask.sum().clamp(min=1)
-
-    def images_and_labels(self, examples: Parameters) -> tuple[Tensor, Tensor]:
-        """Inputs ``(N, ...)`` and classes ``(N,)`` of a client's examples."""
-        return examples["image"], examples["label"]
-
-    @property
-    def written(self) -> bool:
-        """See `modules.engine.tasks.WrittenTask`; networks that are chains of common layers are."""
-        return self._chain is not None
-
-    def client_gradient(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> tuple[Tensor, Parameters]:
-        """See `modules.engine.tasks.WrittenTask`."""
-        sink = Collected()
-        loss = chain_loss(self._chain or [], parameters, *self.images_and_labels(examples), mask, sink)
-        return loss, sink.gradients
-
-    def client_descent(self, step: Descent, examples: Parameters, mask: Tensor) -> Tensor:
-        """See `modules.engine.tasks.WrittenTask`."""
-        return chain_loss(self._chain or [], step.before, *self.images_and_labels(examples), mask, step)
-
-    def client_losses(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
-        """See `modules.engine.tasks.Task`; convolutions become grouped ones, which GPUs like and CPUs do not."""
-        losses: Tensor = torch.vmap(self.client_loss, randomness="different")(parameters, examples, mask)
-        return losses
-
-    def client_gradients(self, parameters: Parameters, examples: Parameters, mask: Tensor, buffers: BufferPool) -> None:
-        """See `modules.engine.tasks.Task`: left to autograd."""
-        return

@@ -1,4 +1,4 @@
-"""Local training of chunks of clients stacked on a leading dimension: for GPUs, and for small dense models."""
+"""Local training of chunks of stacked clients, for GPUs and small dense models."""
 
 import torch
 from torch import Tensor
@@ -6,14 +6,14 @@ from torch import Tensor
 from modules.engine.client_optimizers import build_optimizer
 from modules.engine.fast.buffer_pool import BufferPool
 from modules.engine.fast.flat_parameters import FlatParameters
-from modules.engine.tasks import Parameters
+from modules.engine.fast.gradients import Parameters
 from modules.engine.training_job import TrainingJob, autograd_gradients, penalties_of, received_by, steps_of
 
 _CHUNK_NUMBERS = {"cpu": 2**18, "cuda": 2**28}
 
 
 def chunks_of(job: TrainingJob, device: torch.device) -> list[Tensor]:
-    """Positions of the clients of each chunk; clients of like size together, so that little is padded."""
+    """Positions of the clients of each chunk, sorted by number of examples to reduce padding."""
     order = torch.argsort(job.cohort.counts, descending=True, stable=True)
     size = job.local.clients_per_chunk
     if size is not None:
@@ -32,14 +32,16 @@ def chunks_of(job: TrainingJob, device: torch.device) -> list[Tensor]:
 
 
 def train_stacked(job: TrainingJob, positions: Tensor) -> None:
-    """Trains one chunk of stacked clients; sorted by steps, so that those who are done are a suffix."""
+    """Trains one chunk of stacked clients, sorted by number of steps so that finished clients are a suffix."""
     if job.schedule is not None:
         steps = torch.tensor([job.schedule[i].shape[0] for i in positions.tolist()])
         positions = positions[torch.argsort(steps, descending=True, stable=True)]
     part = job.cohort.select(positions)
     received = received_by(job, part)
     private = {name: value[positions] for name, value in job.private.items()}
-    trained = FlatParameters({**received, **private}, len(positions), lambda _, value: value.clone())
+    trained = FlatParameters(
+        {**received, **private}, len(positions), lambda _, value: value.clone(), share=job.local.fast
+    )
     leaves = trained.leaves
     optimizer = build_optimizer(job.local, trained.owners)
     schedule = None if job.schedule is None else [job.schedule[i] for i in positions.tolist()]
@@ -62,9 +64,9 @@ def _gradients(
 ) -> tuple[Tensor, Parameters]:
     """Losses of stacked clients and the gradient of every leaf."""
     with torch.no_grad():
-        written = job.task.client_gradients(leaves, examples, mask, buffers)
+        written = None if job.fast is None else job.fast.stacked(leaves, examples, mask, buffers)
     if written is None:
-        losses = job.task.client_losses(leaves, examples, mask) + penalties
+        losses = job.task.stacked_loss(leaves, examples, mask) + penalties
         return losses, autograd_gradients(losses.sum(), leaves)
     losses, grads = written
     if isinstance(penalties, Tensor):

@@ -1,4 +1,4 @@
-"""What both ways of local training work on."""
+"""Input and result of local training, shared by both engines."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,13 +9,14 @@ from torch import Tensor
 from datamodules.cohort import Cohort
 from defenses.base import Defense
 from modules.engine.batches import step_draws
+from modules.engine.fast.gradients import Gradients, Parameters
 from modules.engine.local_hyperparameters import LocalTraining
-from modules.engine.tasks import POSITION, Parameters, Task
+from modules.engine.task import POSITION, Task
 
 
 @dataclass
 class LocalResult:
-    """What local training changed, in the cohort's order.
+    """Result of local training, in the order of the cohort.
 
     Attributes:
         deltas: public parameters after minus before; ``(C, *shape)``, row parameters ``(C, R, *row_shape)``.
@@ -30,9 +31,10 @@ class LocalResult:
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """A cohort to train and the buffers that take the result."""
+    """Cohort to train, with its options and the buffers of its result."""
 
     task: Task
+    fast: Gradients | None
     public: Mapping[str, Tensor]
     private: Mapping[str, Tensor]
     cohort: Cohort
@@ -42,19 +44,19 @@ class TrainingJob:
     draws: Tensor | None
     result: LocalResult
     elements: dict[str, Tensor] = field(default_factory=dict)
-    """By public parameter, ``(C,)`` how many numbers of it each client trains; see `own_elements`."""
+    """``(C,)`` number of entries that each client trains, by public parameter, see `own_elements`."""
 
     def elements_of(self, positions: Tensor) -> dict[str, Tensor]:
-        """How many numbers of each public parameter the clients at `positions` train."""
+        """Number of entries of each public parameter that the clients at `positions` train."""
         return {name: value[positions] for name, value in self.elements.items()}
 
     def draws_of(self, positions: Tensor) -> Tensor | None:
-        """What the clients at `positions` draw from, where the loss is random."""
+        """Seeds of the draws of the clients at `positions`; None if the loss is not random."""
         return None if self.draws is None else self.draws[positions]
 
 
 def received_by(job: TrainingJob, part: Cohort) -> Parameters:
-    """What each client of the chunk receives: ``(C, *shape)``, and only its own rows of row parameters."""
+    """Public parameters that each client of a chunk receives, ``(C, *shape)``, with only its rows of row parameters."""
     clients = len(part)
     return {
         name: value[part.rows[name].clamp(min=0)] if name in part.rows else value.expand(clients, *value.shape)
@@ -65,7 +67,7 @@ def received_by(job: TrainingJob, part: Cohort) -> Parameters:
 def steps_of(
     part: Cohort, local: LocalTraining, schedule: list[Tensor] | None, draws: Tensor | None
 ) -> Iterator[tuple[Parameters, Tensor, list[int]]]:
-    """Examples and mask of every step, and the clients for whom the step is the last."""
+    """Examples and mask of every step, and the clients whose last step it is."""
     everyone = list(range(len(part)))
     if schedule is None:
         for epoch in range(local.epochs):
@@ -85,12 +87,12 @@ def steps_of(
 
 
 def own_elements(public: Mapping[str, Tensor], rows: Mapping[str, Tensor], clients: int) -> dict[str, Tensor]:
-    """How many numbers of each public parameter a client trains, ``(C,)`` each: of a table, those of its own rows.
+    """``(C,)`` number of entries of each public parameter that a client trains; of a table, those of its rows.
 
     Args:
         public: the global model.
-        rows: by row parameter ``(C, R)``, padded with -1.
-        clients: C.
+        rows: ``(C, R)`` by row parameter, padded with -1.
+        clients: number C of clients.
     """
     device = next(iter(public.values())).device
     return {
@@ -104,13 +106,13 @@ def own_elements(public: Mapping[str, Tensor], rows: Mapping[str, Tensor], clien
 def penalties_of(
     job: TrainingJob, public: Parameters, received: Parameters, elements: Mapping[str, Tensor]
 ) -> Tensor | float:
-    """``(C,)`` what the clients' defences add to their losses, 0.0 where none adds."""
+    """``(C,)`` penalties that defences add to the losses; 0.0 without such a defence."""
     terms = [d.penalty(public, received, elements) for d in job.defenses]
     return sum((term for term in terms if term is not None), start=0.0)
 
 
 def autograd_gradients(loss: Tensor, leaves: Parameters) -> Parameters:
-    """The gradient of every leaf, laid out as the leaf is."""
+    """Gradient of every leaf, in the memory format of the leaf."""
     grads = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
     return {
         name: torch.zeros_like(leaf) if grad is None else grad.contiguous(memory_format=_format(leaf))

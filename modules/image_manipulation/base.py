@@ -1,4 +1,8 @@
-"""What a server does to the images that it sends (RAIFLE, section III.C.3): the base class of every way."""
+"""Base class of image manipulations by a malicious server.
+
+References:
+    Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163, section III.C.3.
+"""
 
 import abc
 import dataclasses
@@ -9,20 +13,20 @@ from torch import Tensor
 
 from modules.image_manipulation.feature_extractor import FeatureExtractor
 from protocol.errors import InputError
-from ranges import check_fields
+from protocol.ranges import check_fields
 
 
 class ImageManipulation(abc.ABC):
-    """A way of the server to change images, of which clients extract features themselves.
+    """Manipulation of images whose features the clients extract.
 
     Attributes:
-        name: the name under which it is recorded.
+        name: name in recordings.
     """
 
     name: ClassVar[str]
 
     def __post_init__(self) -> None:
-        """Refuses impossible options."""
+        """Checks the ranges of the options."""
         if dataclasses.is_dataclass(self):
             check_fields(self)
 
@@ -30,13 +34,13 @@ class ImageManipulation(abc.ABC):
     def perturb(
         self, extractor: FeatureExtractor, pixels: Tensor, numbers: Tensor, *, partitions: int, seed: int
     ) -> Tensor:
-        """Changes images; what it draws depends on the seed and an image's number, not on the batch.
+        """Manipulated images; random draws depend on the seed and an image's number, not on the batch.
 
         Args:
-            extractor: what clients extract features with; frozen.
+            extractor: the clients' frozen feature extractor.
             pixels: ``(N, 3, h, w)`` in [0, 1].
-            numbers: ``(N,)`` of the images in their set.
-            partitions: parts of the features; image n belongs to part n modulo the parts.
+            numbers: ``(N,)`` numbers of the images in their set.
+            partitions: number of parts of the features; image n belongs to part ``n % partitions``.
             seed: seed of every draw.
 
         Returns:
@@ -44,14 +48,14 @@ class ImageManipulation(abc.ABC):
         """
 
     def targets(self, numbers: Tensor, features: int, *, partitions: int, seed: int) -> Tensor | None:
-        """Features ``(N, F)`` that the images of these numbers are to approach; None where there are no such."""
+        """Target features ``(N, F)`` of the images with these numbers; None without targets."""
         return None
 
     def drawn(self, items: int, features: int, *, partitions: int, generator: torch.Generator) -> Tensor:
-        """Features ``(R, F)`` of manipulated items, where there are no images but only drawn features.
+        """Features ``(R, F)`` of manipulated items for data with drawn features instead of images.
 
         Raises:
-            InputError: it changes nothing but images.
+            InputError: the manipulation applies only to images.
         """
         raise InputError(
             expected=f"images for the manipulation {self.name!r}",

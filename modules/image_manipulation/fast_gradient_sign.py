@@ -1,4 +1,10 @@
-"""The fast gradient sign method (Goodfellow et al. 2015), by foolbox: RAIFLE's baseline of section V.C.4."""
+"""Fast gradient sign method as an image manipulation, by foolbox; RAIFLE's baseline.
+
+References:
+    I. J. Goodfellow, J. Shlens and C. Szegedy, "Explaining and Harnessing Adversarial Examples", ICLR 2015,
+    arXiv:1412.6572.
+    Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163, section V.C.4.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -9,12 +15,12 @@ from torch import Tensor, nn
 
 from modules.image_manipulation.base import ImageManipulation
 from modules.image_manipulation.feature_extractor import FeatureExtractor
-from ranges import OpenUnitInterval
+from protocol.ranges import OpenUnitInterval
 
 
 @dataclass(frozen=True, kw_only=True)
 class FastGradientSign(ImageManipulation):
-    """Images one step away from what the network takes each for; see `fast_gradient_sign`.
+    """One gradient sign step away from the predicted class of each image.
 
     Args:
         epsilon: change of every pixel, in (0, 1).
@@ -31,7 +37,7 @@ class FastGradientSign(ImageManipulation):
 
 
 class _Whole(nn.Module):
-    """The network with its classifier, of pixels in [0, 1]."""
+    """Network with its classifier, on pixels in [0, 1]."""
 
     def __init__(self, extractor: FeatureExtractor) -> None:
         super().__init__()
@@ -42,15 +48,15 @@ class _Whole(nn.Module):
 
 
 def fast_gradient_sign(extractor: FeatureExtractor, pixels: Tensor, *, epsilon: float) -> Tensor:
-    """One step away from what the network takes each image for.
+    """Images after one gradient sign step away from the predicted class.
 
-    The labels are the network's own, where the published code takes the true ones: those of a sample of ImageNet's
-    classes, or of a network of other classes, are not known.
+    The published code uses true labels; here the labels are the network's predictions, because true labels are unknown
+    for a sample of ImageNet's classes or a network with other classes.
 
     Args:
         extractor: the network; it must have a classifier.
         pixels: ``(N, 3, h, w)`` in [0, 1].
-        epsilon: change of every pixel, in [0, 1]. Published: 0.1 of normalised pixels, some 0.0225 here.
+        epsilon: change of every pixel, in [0, 1]. Published: 0.1 of normalised pixels, about 0.0225 here.
 
     Returns:
         ``(N, 3, h, w)`` in [0, 1].

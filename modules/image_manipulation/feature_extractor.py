@@ -1,4 +1,4 @@
-"""A network whose features are what enters its last layer."""
+"""Feature extractor: a frozen network whose features are the inputs of its last layer."""
 
 from dataclasses import dataclass
 
@@ -6,20 +6,20 @@ import torch
 from torch import Tensor, nn
 
 from datamodules.images.image_set import Crop
-from protocol.errors import InputError
+from protocol.errors import InputError, require
 
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-"""Of ImageNet's pixels, as nearly all networks take them."""
+"""Mean and standard deviation of ImageNet's pixels, the default of most networks."""
 
 
 @dataclass(frozen=True)
 class Transform:
-    """How a network wants its images.
+    """Preprocessing of a network's images.
 
     Attributes:
-        crop: what is cut out of an image.
-        mean: of each channel, subtracted from pixels in [0, 1].
-        std: of each channel, by which the rest is divided.
+        crop: resizing and crop.
+        mean: mean of each channel of pixels in [0, 1].
+        std: standard deviation of each channel.
     """
 
     crop: Crop
@@ -28,16 +28,16 @@ class Transform:
 
 
 class FeatureExtractor(nn.Module):
-    """A frozen network in evaluation mode whose features are what enters its last layer.
+    """Frozen network in evaluation mode without its last linear layer.
 
     Args:
-        network: the whole network; its last linear layer is taken off.
-        transform: how it wants its images.
-        features: average neighbouring features down to so many, None for all.
-        name: for messages.
+        network: the network; its last linear layer is removed.
+        transform: preprocessing of its images.
+        features: number of features after averaging neighbours, None for all.
+        name: name for messages.
 
     Raises:
-        InputError: the network does not end in a linear layer, or has fewer features than asked for.
+        InputError: the network does not end in a linear layer, or has fewer features.
     """
 
     mean: Tensor
@@ -54,23 +54,20 @@ class FeatureExtractor(nn.Module):
         super().train(False)
         whole = self._width(name)
         self.num_features = whole if features is None else features
-        if not 1 <= self.num_features <= whole:
-            raise InputError(
-                expected=f"1 to {whole} features of {name}",
-                found=str(features),
-                way_out="Leave `features` out for all.",
-            )
+        require(
+            1 <= self.num_features <= whole, f"1 to {whole} features of {name}", features, "Omit `features` for all."
+        )
 
     def train(self, mode: bool = True) -> "FeatureExtractor":
-        """Stays in evaluation mode: what a client extracts must not depend on the other images of a batch."""
+        """Stays in evaluation mode, because features must not depend on the other images of a batch."""
         return self
 
     def normalise(self, pixels: Tensor) -> Tensor:
-        """From pixels in [0, 1] to what the network takes."""
+        """Normalised inputs of the network from pixels in [0, 1]."""
         return (pixels - self.mean) / self.std
 
     def restore(self, inputs: Tensor) -> Tensor:
-        """The inverse of `normalise`."""
+        """Pixels in [0, 1] from normalised inputs."""
         return inputs * self.std + self.mean
 
     def of_inputs(self, inputs: Tensor) -> Tensor:
@@ -85,26 +82,28 @@ class FeatureExtractor(nn.Module):
         return self.of_inputs(self.normalise(pixels))
 
     def logits(self, pixels: Tensor) -> Tensor:
-        """What the whole network says of pixels ``(N, 3, h, w)`` in [0, 1]."""
+        """Logits of the whole network for pixels ``(N, 3, h, w)`` in [0, 1]."""
         said: Tensor = self.classifier(self.body(self.normalise(pixels)))
         return said
 
     def _width(self, name: str) -> int:
-        """Reads the number of features off the network."""
+        """Number of features of the network."""
         size = self.transform.crop.size
         try:
             with torch.no_grad():
                 said = self.body(torch.zeros(1, len(self.transform.mean), size, size))
         except RuntimeError as error:  # e.g. two heads whose outputs are averaged
-            raise _no_classifier(name, f"a network that fails without its last one: {error}") from error
+            raise _no_classifier(name, f"a network that fails without its last layer: {error}") from error
         shape = tuple(said.shape) if isinstance(said, Tensor) else ()
         if shape != (1, self.classifier.in_features):
-            raise _no_classifier(name, f"a last one of {self.classifier.in_features} inputs, but {shape} without it")
+            raise _no_classifier(
+                name, f"a last layer of {self.classifier.in_features} inputs, but outputs {shape} without it"
+            )
         return self.classifier.in_features
 
 
 def _without_classifier(network: nn.Module, name: str) -> nn.Linear:
-    """Puts nothing in the place of the last linear layer, which it returns."""
+    """Replaces the last linear layer by the identity and returns it."""
     layers = [(path, layer) for path, layer in network.named_modules() if isinstance(layer, nn.Linear)]
     if not layers or not layers[-1][0]:
         raise _no_classifier(name, "none")
@@ -118,5 +117,5 @@ def _no_classifier(name: str, found: str) -> InputError:
     return InputError(
         expected=f"a linear layer at the end of {name}, whose inputs are its features",
         found=found,
-        way_out="Name a network that classifies, with its classifier on it.",
+        way_out="Name a classification network with its classifier.",
     )

@@ -1,20 +1,18 @@
-"""Networks that clients extract features of images with: any of timm's and torchvision's, by name."""
+"""Feature extractors by name: any classification network of timm or torchvision."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import timm
 import torch
-from timm.models import load_state_dict
 from torch import nn
 from torchvision import models as torchvision_models
 
 from datamodules.images.image_set import Crop, GeneratedImages
 from modules.image_manipulation.feature_extractor import FeatureExtractor, Transform
-from protocol.errors import InputError
-from ranges import PositiveInt
+from protocol.errors import InputError, require
+from protocol.ranges import PositiveInt
 
 _PUBLISHED = {
     "resnet18": "IMAGENET1K_V1",
@@ -22,20 +20,20 @@ _PUBLISHED = {
     "densenet121": "IMAGENET1K_V1",
     "mnasnet1_3": "IMAGENET1K_V1",
 }
-"""Weights of the networks of RAIFLE's table IV."""
+"""Weights of the networks in RAIFLE's table IV."""
 _SETTLED_ON = 32
-"""Generated images that give batch normalisation its statistics."""
+"""Number of generated images for the statistics of batch normalisation."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Extractor:
-    """The public network whose features clients rank images by.
+    """Options of the public network whose features clients rank images by.
 
     Attributes:
-        name: of a network, ``torchvision:NAME`` or ``timm:NAME``; without either, torchvision's if there is one.
+        name: network, ``torchvision:NAME`` or ``timm:NAME``; without a prefix, torchvision's if there is one.
         weights: ``pretrained``, ``random``, a file of weights, or a folder with NAME.safetensors or NAME.pth.
-        features: average neighbouring features down to so many, None for all.
-        crop: height and width of an image, None for what the network was trained on.
+        features: number of features after averaging neighbours, None for all.
+        crop: height and width of an image, None for the network's own.
     """
 
     name: str = "resnet18"
@@ -44,20 +42,20 @@ class Extractor:
     crop: PositiveInt | None = None
 
     def build(self) -> FeatureExtractor:
-        """The network; see `extractor`."""
+        """The feature extractor."""
         crop = None if self.crop is None else Crop(self.crop, self.crop)
         return extractor(self.name, weights=self._file, features=self.features, crop=crop)
 
     @property
     def fingerprint(self) -> str:
-        """What the features depend on: the options, the version of torch, and which file the weights are in."""
+        """Key of everything that the features depend on: options, version of torch, and file of the weights."""
         file = Path(self._file)
         changed = file.stat().st_mtime_ns if file.is_file() else None
         return f"{self} {torch.__version__} {changed}"
 
     @property
     def _file(self) -> str:
-        """The file of the weights where a folder of them is given."""
+        """File of the weights if `weights` is a folder, otherwise `weights`."""
         folder = Path(self.weights)
         if self.weights in ("pretrained", "random") or not folder.is_dir():
             return self.weights
@@ -74,18 +72,18 @@ def extractor(
     crop: Crop | None = None,
     seed: int = 0,
 ) -> FeatureExtractor:
-    """An extractor by name.
+    """Feature extractor by name.
 
     Args:
-        name: of a network, ``torchvision:NAME`` or ``timm:NAME``; without either, torchvision's if there is one.
-        weights: ``pretrained``, ``random``, or a file of weights (safetensors or torch's own). With random ones batch
-            normalisation has the statistics of generated images, without which deep features hardly vary.
-        features: see `FeatureExtractor`.
-        crop: what is cut out of an image, None for what the network was trained on.
-        seed: of random weights.
+        name: network, ``torchvision:NAME`` or ``timm:NAME``; without a prefix, torchvision's if there is one.
+        weights: ``pretrained``, ``random``, or a file of weights (safetensors or torch's format). With random weights,
+            batch normalisation gets the statistics of generated images; without them deep features hardly vary.
+        features: number of features after averaging neighbours, None for all.
+        crop: resizing and crop, None for the network's own.
+        seed: seed of random weights.
 
     Raises:
-        InputError: there is no such network, or its weights cannot be had or are another network's.
+        InputError: there is no such network, or its weights are unavailable or belong to another network.
     """
     library, _, plain = name.rpartition(":")
     if library not in ("", "torchvision", "timm"):
@@ -105,7 +103,7 @@ def extractor(
 
 
 def _settle_statistics(made: FeatureExtractor, seed: int) -> None:
-    """Gives batch normalisation the statistics of generated images."""
+    """Sets the statistics of batch normalisation to those of generated images."""
     layers = [layer for layer in made.modules() if isinstance(layer, nn.BatchNorm2d)]
     if not layers:
         return
@@ -113,7 +111,7 @@ def _settle_statistics(made: FeatureExtractor, seed: int) -> None:
     images = GeneratedImages(count=_SETTLED_ON, size=crop.size, seed=seed).pixels(range(_SETTLED_ON), crop)
     for layer in layers:
         layer.reset_running_stats()
-        layer.momentum = None  # the mean over all that it sees
+        layer.momentum = None  # cumulative mean
         layer.train()
     with torch.no_grad():
         made(images / 255)
@@ -137,6 +135,8 @@ def _from_torchvision(name: str, *, pretrained: bool, seed: int) -> tuple[nn.Mod
 
 
 def _from_timm(name: str, *, pretrained: bool, seed: int) -> tuple[nn.Module, Transform]:
+    import timm  # takes seconds, and few trainings need it
+
     architecture, _, tag = name.partition(".")
     if not timm.is_model(architecture) or (tag and name not in timm.list_pretrained(f"{architecture}.*")):
         raise _unknown(name)
@@ -151,7 +151,7 @@ def _from_timm(name: str, *, pretrained: bool, seed: int) -> tuple[nn.Module, Tr
 
 
 def _seeded(make: Callable[[], nn.Module], seed: int) -> nn.Module:
-    """A network of random weights; the libraries draw from the global generator, which is put back."""
+    """Network with random weights; the state of the global generator, which the libraries use, is restored."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return make()
@@ -164,25 +164,23 @@ def _fetched(make: Callable[[], nn.Module], name: str) -> nn.Module:
         raise InputError(
             expected=f"the published weights of {name}",
             found=str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__,
-            way_out="Give a file of them as `weights`, or `random`.",
+            way_out="Set `weights` to a file of them, or to `random`.",
         ) from error
 
 
 def _load(network: nn.Module, path: Path, name: str) -> None:
-    if not path.is_file():
-        raise InputError(
-            expected="weights: pretrained, random or a file",
-            found=f"nothing at {path}",
-            way_out=f"Save the weights of {name} there.",
-        )
+    way_out = f"Save the weights of {name} there."
+    require(path.is_file(), "weights: pretrained, random or a file", f"nothing at {path}", way_out)
     try:
-        # Opened as numbers only: a stranger's file must not run.
+        # Tensors only, so that an untrusted file runs no code.
+        from timm.models import load_state_dict
+
         network.load_state_dict(load_state_dict(str(path), weights_only=True))
-    except Exception as error:  # what a damaged file raises depends on the library that reads it
+    except Exception as error:  # the type depends on the library that reads the file
         raise InputError(
             expected=f"the weights of {name}",
             found=f"{' '.join(str(error).split())[:200]} in {path}",
-            way_out="Give the file of the same network, whole.",
+            way_out="Set `weights` to a complete file of the same network.",
         ) from error
 
 
@@ -190,5 +188,5 @@ def _unknown(name: str) -> InputError:
     return InputError(
         expected="a network of torchvision or timm",
         found=name,
-        way_out="Known are torchvision.models.list_models() and timm.list_models().",
+        way_out="torchvision.models.list_models() and timm.list_models() list the names.",
     )

@@ -1,4 +1,4 @@
-"""The images of a set as users are sent them, and the features that they extract: made once, and kept on disk."""
+"""Images that the server sends and the features that clients extract, computed once and cached on disk."""
 
 import functools
 import hashlib
@@ -13,7 +13,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from datamodules.images.image_set import Crop, ImageSet, StoredImages
-from datamodules.recordings.format import write_whole
+from datamodules.io.files import write_whole
 from modules.image_manipulation.base import ImageManipulation
 from modules.image_manipulation.feature_extractor import FeatureExtractor
 from modules.image_manipulation.feature_extractors import Extractor
@@ -23,18 +23,18 @@ from protocol.errors import InputError
 
 @dataclass(frozen=True, kw_only=True)
 class Gallery:
-    """Images of one set as one network has them: real, or manipulated and read back from the files that are sent.
+    """Real or manipulated images of one set with their features under one network.
 
     Attributes:
         photos: the set.
-        numbers: which of its images.
-        extractor: what users extract features with.
-        manipulation: what the server does to the images, None for nothing.
-        partitions: parts of the features; image n belongs to part n modulo the parts.
-        seed: of the manipulation.
-        folder: in which images and features are kept, those of each gallery in a folder of its own.
-        batch_size: images at once on each device; fewer where its memory does not hold them.
-        progress: show a bar with the time left.
+        numbers: numbers of the used images.
+        extractor: the clients' feature extractor.
+        manipulation: the server's manipulation of the images, None for real images.
+        partitions: number of parts of the features; image n belongs to part ``n % partitions``.
+        seed: seed of the manipulation.
+        folder: cache folder, with a subfolder for each gallery.
+        batch_size: images per batch on each device, reduced if its memory is too small.
+        progress: whether to show a progress bar.
     """
 
     photos: ImageSet
@@ -49,23 +49,23 @@ class Gallery:
 
     @functools.cached_property
     def network(self) -> FeatureExtractor:
-        """What users extract features with."""
+        """The clients' feature extractor."""
         return self.extractor.build()
 
     @functools.cached_property
     def sent(self) -> ImageSet:
-        """What users are sent; `features` makes images that are not there yet."""
+        """Images that clients receive; `features` computes missing ones."""
         return self.photos if self.manipulation is None else StoredImages(self._own_folder, name=self.photos.name)
 
     def features(self, device: torch.device, trainer: Trainer | None = None) -> Tensor:
-        """``(N, F)`` as users extract them; images and features that are not kept yet are made.
+        """``(N, F)`` features that clients extract; missing images and features are computed.
 
         Args:
-            device: where to compute.
-            trainer: whose processes share the images out among them; each of them must call this.
+            device: device of the computation.
+            trainer: Trainer whose processes share the images; each of them must call this.
 
         Raises:
-            InputError: the folder cannot be written.
+            InputError: the folder is not writable.
         """
         rank, world = (0, 1) if trainer is None else (trainer.global_rank, trainer.world_size)
         path = self._own_folder / "features.safetensors"
@@ -87,24 +87,24 @@ class Gallery:
                 write_whole(path, save({"features": found}))
         except OSError as error:
             raise InputError(
-                expected="room and permission for images and their features",
+                expected="disk space and permission to write images and features",
                 found=f"{error.strerror or error} in {self._own_folder}",
-                way_out="Make room, or give another folder: FEDLEAK_CACHE=DIR.",
+                way_out="Free disk space, or set another folder: FEDLEAK_CACHE=DIR.",
             ) from error
         return found
 
     def targets(self) -> Tensor | None:
-        """Features ``(N, F)`` that the images are to approach; None where they are to approach none."""
+        """Target features ``(N, F)`` of the manipulation; None without targets."""
         if self.manipulation is None:
             return None
         numbers, features = torch.tensor(self.numbers), self.network.num_features
         return self.manipulation.targets(numbers, features, partitions=self.partitions, seed=self.seed)
 
     def draw(self, items: int, generator: torch.Generator) -> Tensor:
-        """Positions ``(R,)`` of images drawn at random, as many of each part, those of the first part first.
+        """Positions ``(R,)`` of images drawn at random, equally many of each part, in the order of the parts.
 
         Raises:
-            InputError: there are not so many images.
+            InputError: there are too few images.
         """
         part = torch.tensor(self.numbers) % self.partitions
         chosen = []
@@ -115,17 +115,17 @@ class Gallery:
                 raise InputError(
                     expected=f"{items} items of {len(self.numbers)} images, as many of each of {self.partitions} parts",
                     found=f"{len(own)} images of part {number}",
-                    way_out="Take more images, fewer features or a smaller ratio.",
+                    way_out="Use more images, fewer features or a smaller ratio.",
                 )
             chosen.append(own[torch.randperm(len(own), generator=generator)[:count]])
         return torch.cat(chosen)
 
     def original_features(self, device: torch.device) -> Tensor:
-        """``(N, F)`` of the images before they are manipulated."""
+        """``(N, F)`` features of the original images."""
         return self._extract_from(self.photos, device, 0, 1).cpu()
 
     def _make(self, device: torch.device, rank: int, world: int) -> None:
-        """Manipulates this process's share of the images, those excepted that are there, and writes 8-bit PNG."""
+        """Manipulates this process's share of the missing images and writes them as 8-bit PNG files."""
         target, manipulation = self.sent, self.manipulation
         if manipulation is None or not isinstance(target, StoredImages):
             return
@@ -147,7 +147,7 @@ class Gallery:
 
     @torch.no_grad()
     def _extract_from(self, source: ImageSet, device: torch.device, rank: int, world: int) -> Tensor:
-        """``(N, F)`` of this process's share of the images, zero for the others."""
+        """``(N, F)`` features of this process's share of the images, zero for the others."""
         network = self.network.to(device)
         crop = network.transform.crop
         own = Crop(crop.size, crop.size) if isinstance(source, StoredImages) else crop
@@ -158,7 +158,7 @@ class Gallery:
         return found
 
     def _share(self, rank: int, world: int, what: str) -> Iterator[range]:
-        """Places of the images of this process's batches; they are cut alike for any number of processes."""
+        """Positions of the images in this process's batches, which do not depend on the number of processes."""
         batches = [
             range(start, min(start + self.batch_size, len(self.numbers)))
             for start in range(0, len(self.numbers), self.batch_size)
@@ -167,7 +167,7 @@ class Gallery:
 
     @functools.cached_property
     def _own_folder(self) -> Path:
-        """A folder that no other images and features share."""
+        """Cache folder of this gallery."""
         described = f"{self.photos.fingerprint} {self.extractor.fingerprint} {len(self.numbers)}"
         if self.manipulation is not None:
             described += f" {self.manipulation} {self.partitions} {self.seed}"

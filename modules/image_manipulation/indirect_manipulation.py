@@ -1,7 +1,10 @@
-"""Images whose features approach a target: what a server sends whose clients extract features themselves.
+"""Indirect manipulation: images whose features approach a target, for clients that extract features themselves.
 
-RAIFLE, sections III.C.3 and IV.C: the pixels are changed by Adam until the features lie near rectified noise. What the
-paper leaves to future work (appendix B): a regularisation by likeness, and a bound on every pixel's change.
+Adam changes the pixels until the features are close to rectified noise. The similarity penalty and the bound on the
+change of each pixel are future work in the paper (appendix B).
+
+References:
+    Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163, sections III.C.3 and IV.C and appendix B.
 """
 
 from collections.abc import Callable
@@ -14,27 +17,27 @@ from torch import Tensor
 from modules.image_manipulation.base import ImageManipulation
 from modules.image_manipulation.feature_extractor import FeatureExtractor
 from modules.image_manipulation.image_quality import psnr, ssim
-from protocol.errors import InputError
+from protocol.errors import require
 from protocol.partitions import partition_of, partitioned_noise
+from protocol.ranges import PositiveFloat
 from protocol.seeding import generator_for
-from ranges import PositiveFloat
 
 Likeness = Literal["ssim", "psnr"]
 _BEST_PSNR = 60.0
-"""Likeness in dB beyond which more is not asked for: that of equal images is infinite."""
+"""PSNR in dB above which the penalty is zero; the PSNR of equal images is infinite."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PixelSearch:
-    """How pixels are searched.
+    """Options of the search for pixels.
 
     Attributes:
         steps: steps of Adam (the paper: 500).
-        learning_rate: of Adam, on normalised pixels (the paper: 0.01).
-        enough: mean squared difference of the features at which all images of a batch are done (published code: 0.001).
-        likeness: what is kept beside the target, None for nothing as in the paper.
-        likeness_weight: weight of ``1 - ssim``, or of ``-psnr`` in dB, beside the mean squared difference.
-        budget: largest change of a pixel in [0, 1], None for any.
+        learning_rate: learning rate of Adam, on normalised pixels (the paper: 0.01).
+        enough: mean squared feature error at which the search of a batch stops (published code: 0.001).
+        likeness: similarity to the original that is penalised next to the feature error, None as in the paper.
+        likeness_weight: weight of ``1 - ssim``, or of ``-psnr`` in dB, in the loss.
+        budget: largest change of a pixel in [0, 1], None for no bound.
     """
 
     steps: int = 500
@@ -45,30 +48,24 @@ class PixelSearch:
     budget: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuses impossible values."""
-        if self.steps < 1 or not self.learning_rate > 0 or self.likeness_weight < 0 or self.enough < 0:
-            raise InputError(
-                expected="steps and learning_rate above 0, no negative likeness_weight and enough",
-                found=f"{self.steps}, {self.learning_rate}, {self.likeness_weight}, {self.enough}",
-                way_out="The paper takes 500 steps at 0.01 and no regularisation.",
-            )
-        if self.likeness not in (None, "ssim", "psnr"):
-            raise InputError(
-                expected="likeness ssim or psnr", found=str(self.likeness), way_out="Leave it out for none."
-            )
-        if self.budget is not None and not 0 < self.budget <= 1:
-            raise InputError(
-                expected="a budget above 0 and up to 1", found=str(self.budget), way_out="8 / 255 is hard to see."
-            )
+        require(
+            self.steps >= 1 and self.learning_rate > 0 and self.likeness_weight >= 0 and self.enough >= 0,
+            "steps and learning_rate above 0, no negative likeness_weight and enough",
+            f"{self.steps}, {self.learning_rate}, {self.likeness_weight}, {self.enough}",
+            "The paper takes 500 steps at 0.01 and no regularisation.",
+        )
+        require(self.likeness in (None, "ssim", "psnr"), "likeness ssim or psnr", self.likeness, "Omit it for none.")
+        within = self.budget is None or 0 < self.budget <= 1
+        require(within, "a budget above 0 and up to 1", self.budget, "8 / 255 is hard to see.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class FeatureNoise(ImageManipulation):
-    """Images whose features approach rectified noise in one part of them, and zero in the others.
+    """Images whose features approach rectified noise in one part and zero in the other parts.
 
     Args:
         scale: standard deviation of the noise (the paper: 4).
-        search: how pixels are searched for it.
+        search: options of the search for pixels.
     """
 
     name: ClassVar[str] = "noise"
@@ -98,15 +95,15 @@ class FeatureNoise(ImageManipulation):
 
 
 def manipulate(extractor: FeatureExtractor, pixels: Tensor, targets: Tensor, search: PixelSearch) -> Tensor:
-    """Changes images until their features lie near the targets; the best image of each is kept.
+    """Images optimised until their features are close to the targets; the best iterate of each is returned.
 
-    Images do not depend on one another but for the last step: all go on until all are near enough.
+    Images are independent except for the number of steps: the search stops when all are close enough.
 
     Args:
-        extractor: frozen.
+        extractor: frozen feature extractor.
         pixels: ``(N, 3, h, w)`` in [0, 1].
         targets: ``(N, F)``.
-        search: how.
+        search: options.
 
     Returns:
         ``(N, 3, h, w)`` in [0, 1].
@@ -135,12 +132,12 @@ def manipulate(extractor: FeatureExtractor, pixels: Tensor, targets: Tensor, sea
 
 
 def as_bytes(pixels: Tensor) -> Tensor:
-    """Pixels in [0, 1] as the 8-bit numbers that are sent."""
+    """8-bit pixels of an image file, from pixels in [0, 1]."""
     return (pixels * 255).round().clamp(0, 255).to(torch.uint8)
 
 
 def halved_to_memory(work: Callable[[Tensor, Tensor], Tensor], images: Tensor, targets: Tensor) -> Tensor:
-    """Does the work on halves of a batch, and halves of these, where the device's memory does not hold it."""
+    """Result of `work` on a batch, which is halved repeatedly if the device's memory is too small."""
     try:
         return work(images, targets)
     except torch.OutOfMemoryError:
@@ -152,7 +149,7 @@ def halved_to_memory(work: Callable[[Tensor, Tensor], Tensor], images: Tensor, t
 
 
 def _unlikeness(found: Tensor, pixels: Tensor, search: PixelSearch) -> Tensor:
-    """``(N,)`` penalties."""
+    """``(N,)`` similarity penalties."""
     if search.likeness is None or not search.likeness_weight:
         return torch.zeros(len(pixels)).to(pixels)
     if search.likeness == "ssim":

@@ -1,21 +1,19 @@
-"""Central training of the same task on the pooled data: the reference that papers call ``X-SGD``."""
+"""Centralised training on the pooled data, the reference that papers call ``X-SGD``."""
 
 import torch
 from torch import Tensor
 
 from datamodules.cohort import Cohort
 from modules.built_from_data import BuiltFromData
-from modules.engine.tasks import Parameters
+from modules.engine.fast.gradients import Parameters
 from modules.learners.fncf import FNCF
-from modules.learners.fncf_task import USER_EMBEDDING
+from modules.simulator import USER_EMBEDDING
+from protocol.ranges import PositiveInt
 from protocol.view import ITEM_EMBEDDING
-from ranges import PositiveInt
 
 
 class CentralFNCF(BuiltFromData):
-    """Trains an FNCF model with everybody's data in one place; one Trainer step is one batch of users.
-
-    Private vectors are ordinary parameters here, so nothing stays with a client.
+    """Centralised training of `FNCF`; one Trainer step is one batch of users, and user vectors are ordinary parameters.
 
     Args:
         num_items: see `FNCF`.
@@ -46,12 +44,12 @@ class CentralFNCF(BuiltFromData):
         self.build_with(num_items=num_items, num_clients=num_clients)
 
     def build(self, num_items: int, num_clients: int) -> None:
-        """The model of `FNCF`, and the users' vectors as parameters of it."""
+        """Model of `FNCF`, with the user vectors as parameters."""
         self.federated.build_with(num_items=num_items, num_clients=num_clients)
         self.users = torch.nn.Parameter(self.federated.private[USER_EMBEDDING].clone())
 
     def training_step(self, cohort: Cohort, batch_idx: int) -> Tensor:
-        """Mean loss over the users of the batch, each with its own vector and the one shared model."""
+        """Mean loss of a batch of users, weighted by their numbers of examples."""
         clients = len(cohort)
         parameters: Parameters = {
             name: value[cohort.rows[name].clamp(min=0)]
@@ -60,18 +58,18 @@ class CentralFNCF(BuiltFromData):
             for name, value in self.federated.named_parameters()
         }
         parameters[USER_EMBEDDING] = self.users[cohort.clients]
-        losses = self.federated.task.client_losses(parameters, cohort.examples, cohort.mask)
+        losses = self.federated.task.stacked_loss(parameters, cohort.examples, cohort.mask)
         weights = cohort.counts / cohort.counts.sum()
         loss = (losses * weights).sum()
         self.log("train/loss", loss, prog_bar=True, batch_size=clients)
         return loss
 
     def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
-        """The federated model's own metrics, with the vectors trained here."""
+        """Logs the metrics of `FNCF` with the trained user vectors."""
         self.federated.private[USER_EMBEDDING] = self.users.detach().cpu()
         for name, metric in self.federated.update_metrics(batch).items():
             self.log(name, metric, on_epoch=True, prog_bar=True, batch_size=len(batch["clients"]))
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """Adam over everything."""
+        """Adam over all parameters."""
         return torch.optim.Adam(self.parameters(), lr=self.learning_rate)

@@ -1,44 +1,88 @@
-"""Federated neural collaborative filtering (RAIFLE, section V.A; Perifanis and Efraimidis 2022)."""
+"""Federated neural collaborative filtering.
 
-import dataclasses
-from collections.abc import Sequence
-from typing import Any
+References:
+    V. Perifanis and P. S. Efraimidis, "Federated Neural Collaborative Filtering", Knowledge-Based Systems 242, 2022.
+    Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163, section V.A.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from datamodules.cohort import Cohort
-from defenses.base import Defense
-from defenses.update_l1 import UpdateL1
+from modules.engine.fast.gradients import Gradients, Parameters
+from modules.engine.fast.ncf_gradient import InteractionGradients
 from modules.engine.local_hyperparameters import LocalTraining
-from modules.engine.tasks import Parameters
-from modules.federated import FederatedModule, Weighting
-from modules.learners.fncf_task import USER_EMBEDDING, InteractionTask, initial_users
-from modules.learners.recommender import HeldOutRanking
-from modules.nets.ncf import ncf_logits, ncf_mlp
-from modules.server import ServerOptimizer
+from modules.engine.task import POSITION, StackedTask
+from modules.federated import Federation, Unpack
+from modules.learners.recommender import HeldOutRanking, initial_users
+from modules.nets.ncf import layer_names, ncf_logits, ncf_mlp
+from modules.simulator import USER_EMBEDDING, RecommendationSimulator, Shapes
+from protocol.ranges import PositiveInt
 from protocol.seeding import PERSISTENT, generator_for
 from protocol.view import ITEM_EMBEDDING
-from ranges import PositiveInt
 
 PAPER_LOCAL = LocalTraining(optimizer="adam", learning_rate=0.001, epochs=20, eps_root=1e-8)
 
 
-class FNCF(HeldOutRanking, FederatedModule):
-    """A recommender whose item embeddings and network are public, and whose user vectors never leave the clients.
+class InteractionTask(StackedTask):
+    """Mean binary cross-entropy of a client's items; labels are in [0, 1]."""
+
+    def stacked_loss(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
+        """Example k belongs to row k of the client's item table, except in a mini-batch, which holds `POSITION`."""
+        items = parameters[ITEM_EMBEDDING]
+        if POSITION in examples:
+            index = examples[POSITION][..., None].expand(-1, -1, items.shape[2])
+            items = items.gather(1, index)
+        logits = ncf_logits(parameters, parameters[USER_EMBEDDING], items)
+        losses = functional.binary_cross_entropy_with_logits(logits, examples["label"], reduction="none")
+        return (losses * mask).sum(1) / mask.sum(1).clamp(min=1)
+
+    def fast(self) -> Gradients:
+        return InteractionGradients()
+
+
+@dataclass(frozen=True, kw_only=True)
+class FNCFSimulator(RecommendationSimulator):
+    """Simulator of clients of `FNCF`.
+
+    Attributes:
+        user_dim: length of the private user vector.
+    """
+
+    name: ClassVar[str] = "fncf"
+
+    user_dim: PositiveInt
+    task: ClassVar[InteractionTask] = InteractionTask()
+
+    def network_shapes(self, held: Shapes) -> dict[str, tuple[int, ...]]:
+        """Shapes with the items and hidden widths of the recorded model and one output."""
+        items, dim = held[ITEM_EMBEDDING]
+        shapes: dict[str, tuple[int, ...]] = {ITEM_EMBEDDING: (items, dim)}
+        width = self.user_dim + dim
+        layers = layer_names(held)
+        for place, name in enumerate(layers):
+            out = held[f"{name}.weight"][0] if place < len(layers) - 1 else 1
+            shapes |= {f"{name}.weight": (out, width), f"{name}.bias": (out,)}
+            width = out
+        return shapes
+
+
+class FNCF(HeldOutRanking):
+    """Federated recommender with a public item table and network, and private user vectors.
 
     Args:
-        num_items: items in the catalogue, None for those of the data.
-        num_clients: users, None for those of the data.
+        num_items: items in the catalogue, None to take the number from the data.
+        num_clients: users, None to take the number from the data.
         user_dim: length of the private user vector.
         item_dim: length of an item embedding.
         hidden: widths of the hidden layers.
         local: how clients train (the paper: 20 full-batch epochs of Adam at 0.001; its code: eps_root 1e-8).
-        server: what the server does with the average.
-        defenses: what clients do to protect themselves.
-        weighting: whether a client counts by its examples or as one.
         top_k: length of the recommended list for HR and NDCG.
-        seed: seed of every draw.
+        federation: see `FederatedModule`.
     """
 
     def __init__(
@@ -50,20 +94,16 @@ class FNCF(HeldOutRanking, FederatedModule):
         item_dim: PositiveInt = 64,
         hidden: tuple[PositiveInt, ...] = (128, 64, 32),
         local: LocalTraining = PAPER_LOCAL,
-        server: ServerOptimizer = ServerOptimizer(),  # noqa: B008 - frozen
-        defenses: Sequence[Defense] = (),
-        weighting: Weighting = "examples",
         top_k: PositiveInt = 10,
-        seed: int = 0,
+        **federation: Unpack[Federation],
     ) -> None:
-        super().__init__(local=local, server=server, defenses=defenses, weighting=weighting, seed=seed)
-        self._task = InteractionTask()
+        super().__init__(local=local, **federation)
         self.user_dim, self.item_dim, self.hidden = user_dim, item_dim, hidden
         self.rank_at(top_k)
         self.build_with(num_items=num_items, num_clients=num_clients)
 
     def build(self, num_items: int, num_clients: int) -> None:
-        """The item table, the network and the users' vectors."""
+        """Item table, network and user vectors."""
         self.item_embedding = nn.Embedding(num_items, self.item_dim)
         self.mlp = ncf_mlp(self.user_dim, self.item_dim, self.hidden)
         _initialise(self.item_embedding, self.mlp, generator_for(self.seed, "global-model", PERSISTENT))
@@ -72,30 +112,19 @@ class FNCF(HeldOutRanking, FederatedModule):
 
     @property
     def task(self) -> InteractionTask:
-        """Mean binary cross-entropy over a client's items."""
-        return self._task
+        return InteractionTask()
 
     @property
     def row_parameters(self) -> tuple[str, ...]:
-        """The item table: a client trains the rows of the items it was served."""
+        """Item table, of which a client trains the rows of the items that it was served."""
         return (ITEM_EMBEDDING,)
 
     def truth(self, cohort: Cohort) -> dict[str, Tensor]:
-        """What each client interacted with."""
+        """Interactions of each client with the served items."""
         return {"labels": cohort.examples["label"]}
 
-    def learner_description(self) -> dict[str, Any]:
-        penalties = [d for d in self.defenses if isinstance(d, UpdateL1)]
-        update_l1 = None
-        if penalties:
-            penalty = penalties[0]
-            update_l1 = {
-                "strength": penalty.strength,
-                "reduction": penalty.reduction,
-                "parameters": list(penalty.parameters),
-            }
-        arguments = {"user_dim": self.user_dim, "local": dataclasses.asdict(self.local), "update_l1": update_l1}
-        return {"name": "fncf", "arguments": arguments}
+    def simulator(self) -> FNCFSimulator:
+        return FNCFSimulator(user_dim=self.user_dim, local=self.local, update_l1=self.update_l1)
 
     def forward(self, users: Tensor, items: Tensor) -> Tensor:
         """Scores ``(B, K)`` of items ``(B, K)`` for private vectors ``(B, user_dim)``."""
@@ -106,7 +135,7 @@ class FNCF(HeldOutRanking, FederatedModule):
 
 @torch.no_grad()
 def _initialise(table: nn.Embedding, mlp: nn.Sequential, generator: torch.Generator) -> None:
-    """Item vectors from N(0, 1), layers as torch's default, all from our generator."""
+    """Draws item vectors from N(0, 1) and layers from torch's default distribution with one generator."""
     table.weight.normal_(generator=generator)
     for layer in mlp:
         if isinstance(layer, nn.Linear):

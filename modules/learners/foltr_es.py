@@ -1,55 +1,96 @@
-"""FOLtR-ES: federated online learning to rank with evolution strategies (Kharitonov 2019; RAIFLE, section VII.E)."""
+"""FOLtR-ES: federated online learning to rank with evolution strategies.
+
+References:
+    E. Kharitonov, "Federated Online Learning to Rank with Evolution Strategies", WSDM 2019.
+    Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163, section VII.E.
+"""
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from datamodules.cohort import Cohort
 from defenses.base import Update
+from modules.engine.fast.gradients import Parameters
 from modules.engine.local_hyperparameters import LocalTraining
-from modules.engine.tasks import Parameters
-from modules.learners.online_ranker import ClickModel, OnlineRanker
+from modules.learners.online_ranker import ClickModel, ClickSimulator, OnlineRanker
 from modules.nets.ranker import rank_scores
 from modules.server import ServerOptimizer
 from protocol.click_models import LONGEST
-from protocol.errors import InputError
+from protocol.errors import InputError, require
 from protocol.list_metrics import UTILITY, check_metric, levels, respond, truthful_probability, units
+from protocol.ranges import NonNegativeInt, PositiveInt, UnitInterval
 from protocol.simulators import ListMetric
-from ranges import NonNegativeInt, PositiveInt
 
 _CLIENTS_AT_ONCE = 64
 _ADAM = ServerOptimizer(name="fedadam", learning_rate=0.001, betas=(0.9, 0.999), eps=1e-8)
 
 
+@dataclass(frozen=True, kw_only=True)
+class FOLtRESSimulator(ClickSimulator):
+    """Simulator of clients of `FOLtRES` for given clicks: a `RankingSimulator` and a `MetricSimulator`.
+
+    Attributes:
+        metric: list metric that clients send.
+        numbers: number of sent values; each is the mean over an equal part of a client's lists.
+        truthful: probability with which the metric of a list is reported truthfully.
+    """
+
+    name: ClassVar[str] = "foltr-es"
+    learning_rate: ClassVar[float] = 1.0
+
+    metric: ListMetric
+    numbers: PositiveInt
+    truthful: UnitInterval
+
+    def simulate_lists(
+        self,
+        model: Mapping[str, Tensor],
+        features: Tensor,
+        mask: Tensor,
+        clicks: Tensor,
+        order: Tensor | None = None,
+    ) -> dict[str, Tensor]:
+        """Metrics that simulated clients send.
+
+        The metric is piecewise constant in the clicks, so its gradient is zero where it exists, and gradient matching
+        does not move from its start.
+        """
+        steps, one = units(self.metric)
+        value = steps[levels(self.metric, clicks * mask)].to(clicks.dtype) / one
+        # Keeps the clicks in the graph, with their gradient of zero.
+        value = value + 0.0 * (clicks * mask).sum(-1)
+        return {UTILITY: value.reshape(len(value), self.numbers, -1).mean(2)}
+
+
 class FOLtRES(OnlineRanker):
-    """A ranker that learns from how well its perturbations do; clients send a number or two, and no update.
+    """Federated ranker trained by evolution strategies; clients send one or two metric values instead of a delta.
 
-    In a round each client perturbs the global model by Gaussian noise from a seed that it shares with the server, ranks
-    its queries by the perturbed scores, and sends the mean of a metric of its clicks. Antithetic clients rank every
-    query twice, by the noise added and by the noise subtracted, and send two numbers. (Published clients draw their
-    queries at random, each for one of the two.)
+    In a round each client perturbs the global model with Gaussian noise from a seed that it shares with the server,
+    ranks its queries by the perturbed scores, and sends the mean of a metric of its clicks. Antithetic clients rank
+    every query twice, with the noise added and subtracted, and send two values. (Published clients draw their queries
+    at random, each for one of the two signs.)
 
-    What is sent and recorded is `UTILITY`; the gradient is what the server makes of it and of the noise. So the
-    recording holds what the server sees and cannot compute itself: a delta would hold only the difference of the
-    two numbers, hidden in numbers that the server knows.
+    Clients send `UTILITY`, and the recording holds it; the server computes the gradient from it and the noise. A delta
+    would contain less: only the difference of the two values, multiplied by numbers that the server knows.
 
     Args:
-        num_features: features of a document, None for those of the data.
-        num_grades: grades of relevance, 3 or 5, None for those of the data.
-        grade_law: how often each grade occurs in the training data, None for what they say; public, so that a server
-            can guess at clicks.
+        num_features: features of a document, None to take the number from the data.
+        num_grades: grades of relevance, 3 or 5, None to take the number from the data.
+        grade_law: share of each grade in the training data, None to take it from the data; public, so that a server
+            has a prior on clicks.
         hidden: hidden units, 0 for a linear ranker.
-        click_model: how clients click.
+        click_model: cascade click model of the clients.
         shown: documents in a list, at most 10.
         metric: ``max-rr`` or ``dcg``; see `protocol.list_metrics.levels`.
-        antithetic: whether every query is ranked by both signs of the noise.
-        noise_scale: standard deviation of the noise on each number of the model.
-        epsilon: budget of local DP for the metric of one list, by randomised response (Kharitonov 2019);
-            a client spends it on every list.
-        server: what the server does with the estimated gradient (published: Adam).
+        antithetic: whether every query is ranked with both signs of the noise.
+        noise_scale: standard deviation of the noise on each entry of the model.
+        epsilon: local DP budget for the metric of one list, by randomised response; a client spends it on every list.
+        server: server optimizer for the estimated gradient (published: Adam).
         seed: seed of every draw.
 
     Raises:
@@ -94,37 +135,36 @@ class FOLtRES(OnlineRanker):
         self.truthful = truthful_probability(float(epsilon))
         self.signs = (1, -1) if antithetic else (1,)
 
-    def learner_description(self) -> dict[str, Any]:
-        arguments = {
-            "metric": self.metric,
-            "numbers": len(self.signs),
-            "truthful": self.truthful,
-            "click_model": self.click_model,
-            "grade_law": self.grade_law,
-        }
-        return {"name": "foltr-es", "arguments": arguments}
+    def simulator(self) -> FOLtRESSimulator:
+        return FOLtRESSimulator(
+            metric=self.metric,
+            numbers=len(self.signs),
+            truthful=self.truthful,
+            click_model=self.click_model,
+            grade_law=self.grade_law,
+        )
 
     def public_description(self) -> dict[str, Any]:
-        """See `FederatedModule.public_description`; what is recorded of a client is what it sends."""
+        """Public knowledge of this training; the recorded parameters are the metric values that clients send."""
         sent = {UTILITY: {"shape": [len(self.signs)], "dtype": "float32"}}
         return super().public_description() | {"parameters": sent}
 
     def interact(self, cohort: Cohort, model: Parameters) -> Cohort:
-        """The clients perturb, rank and click.
+        """Perturbed rankings of the clients, and their clicks.
 
         Returns:
-            A cohort whose examples are lists, those of the added noise first: ``features (C, Q, L, F)``, ``click``,
+            A cohort whose examples are lists, those with added noise first: ``features (C, Q, L, F)``, ``click``,
             ``shown`` and ``document`` ``(C, Q, L)``.
 
         Raises:
-            InputError: the data are of private retrieval.
+            InputError: the data use private retrieval.
         """
-        if "holder" in cohort.examples:
-            raise InputError(
-                expected="data whose documents the server knows, because it ranks them by shared noise",
-                found="private retrieval",
-                way_out="Leave data.private_retrieval out, or train FPDGD.",
-            )
+        require(
+            "holder" not in cohort.examples,
+            "data without private retrieval: FOLtR-ES servers know the documents",
+            "data.private_retrieval",
+            "Leave data.private_retrieval out, or train FPDGD.",
+        )
         noise = self._perturbations(cohort, model)
         places = [self._rank(cohort, {n: model[n] + sign * noise[n] for n in model}) for sign in self.signs]
         place = torch.cat(places, dim=1)
@@ -142,7 +182,7 @@ class FOLtRES(OnlineRanker):
         return dataclasses.replace(cohort, examples=examples, mask=shown.any(2), shared={})
 
     def served(self, cohort: Cohort) -> dict[str, Tensor]:
-        """The documents shown, list by list; see `modules.federated.RoundRecord`."""
+        """Displayed documents by list, see `RoundRecord`."""
         document = cohort.examples["document"]
         number = torch.arange(document.shape[1])[:, None].expand(document.shape[1:])
         return {
@@ -152,18 +192,18 @@ class FOLtRES(OnlineRanker):
         }
 
     def client_updates(self, cohort: Cohort, model: Parameters) -> tuple[Update, Tensor]:
-        """The numbers that clients send, ``(C, 2)`` or ``(C, 1)``, and less their mean as the loss."""
+        """Metric values that clients send, ``(C, 2)`` or ``(C, 1)``, and their negative mean as the loss."""
         level = levels(self.metric, cohort.examples["click"])
         if self.truthful < 1 and len(cohort):
-            told = zip(level, self._generators("response", cohort, secret=True), strict=True)
-            level = torch.stack([respond(own, self.truthful, g) for own, g in told])
+            reports = zip(level, self._generators("response", cohort, secret=True), strict=True)
+            level = torch.stack([respond(own, self.truthful, g) for own, g in reports])
         steps, one = units(self.metric)
         of_ranker = steps[level].double().reshape(len(cohort), len(self.signs), level.shape[1] // len(self.signs))
         utility = (of_ranker.mean(2) / one).float()
         return Update({UTILITY: utility}), -utility.mean() if len(cohort) else utility.new_zeros(())
 
     def as_deltas(self, update: Update, cohort: Cohort, model: Parameters) -> Update:
-        """The gradient as evolution strategies estimate it: the noise, times what the metric gained by it."""
+        """Gradient estimate of evolution strategies: the noise times the gain of the metric."""
         utility = update.deltas[UTILITY]
         gain = (utility[:, 0] - utility[:, 1]) / 2 if len(self.signs) == 2 else utility[:, 0]
         noise = self._perturbations(cohort, model)
@@ -171,11 +211,11 @@ class FOLtRES(OnlineRanker):
         return Update({n: value * scaled.reshape(-1, *[1] * (value.dim() - 1)) for n, value in noise.items()})
 
     def _fresh(self, round_number: int) -> Parameters:
-        """All zeros, as published: the noise alone ranks at first."""
+        """Initial model of zeros, as published: at first only the noise ranks."""
         return {name: torch.zeros_like(value) for name, value in super()._fresh(round_number).items()}
 
     def _perturbations(self, cohort: Cohort, model: Parameters) -> Parameters:
-        """``(C, *shape)`` each client's noise; client and server draw it from the seed that they share."""
+        """``(C, *shape)`` noise of each client, which client and server draw from their shared seed."""
         draws = [
             {name: torch.randn(value.shape, generator=g) for name, value in model.items()}
             for g in self._generators("perturbation", cohort)
@@ -188,7 +228,7 @@ class FOLtRES(OnlineRanker):
         }
 
     def _rank(self, cohort: Cohort, rankers: Parameters) -> Tensor:
-        """``(C, Q, L)`` places of the best documents among a query's own, padded with -1; nothing is drawn."""
+        """``(C, Q, L)`` positions of the best documents in their query, padded with -1; deterministic."""
         document, pool = cohort.examples["document"], cohort.shared["features"]
         scores = [
             rank_scores({name: value[chunk] for name, value in rankers.items()}, pool[document[chunk].clamp(min=0)])

@@ -1,39 +1,67 @@
-"""Federated image classification (Decaf, section IV-A): FedAvg of a small convolutional network."""
+"""Federated image classification with small convolutional networks.
 
-import dataclasses
-from collections.abc import Sequence
-from typing import Any
+References:
+    Dai, Zhou and Fu, "Decaf: Data Distribution Decompose Attack against Federated Learning", 2024, arXiv:2405.15316,
+    section IV-A and table II.
+"""
+
+import functools
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
-from torchmetrics import Metric
-from torchmetrics.classification import MulticlassAccuracy
 
-from datamodules.cohort import Cohort
-from defenses.base import Defense
 from modules.engine.local_hyperparameters import LocalTraining
-from modules.engine.network_task import ClassificationTask
-from modules.federated import FederatedModule, Weighting
-from modules.nets.classifiers import ClassifierOptions, build_classifier
-from modules.server import ServerOptimizer
+from modules.engine.network_task import NetworkTask
+from modules.federated import Federation, Unpack
+from modules.learners.network import NetworkLearner
+from modules.nets.classifiers import ClassifierOptions, build_classifier, classifier_shapes
+from modules.simulator import ClassificationSimulator, Shapes
+from protocol.ranges import PositiveInt
 from protocol.seeding import PERSISTENT, generator_for
 
 PAPER_LOCAL = LocalTraining(optimizer="adadelta", learning_rate=1.0, eps=1e-6, batch_size=64)
-"""Adadelta is the paper's; its learning rate, batch and epochs are not printed, and these are torch's defaults."""
+"""Adadelta as in the paper, which does not give learning rate, batch size and epochs; these are torch's defaults."""
 
 
-class FederatedClassifier(FederatedModule):
-    """Clients that learn one classifier of images together.
+@dataclass(frozen=True, kw_only=True)
+class ImageSimulator(ClassificationSimulator):
+    """Simulator of clients of `FederatedClassifier`.
+
+    Attributes:
+        network: options of the classifier.
+        image_shape: channels, height and width.
+        num_classes: number of classes.
+    """
+
+    name: ClassVar[str] = "classifier"
+
+    network: ClassifierOptions
+    image_shape: tuple[PositiveInt, PositiveInt, PositiveInt]
+    num_classes: PositiveInt
+
+    def network_shapes(self, held: Shapes) -> dict[str, tuple[int, ...]]:
+        return classifier_shapes(self.network, image_shape=self.image_shape, classes=self.num_classes)
+
+    @functools.cached_property
+    def task(self) -> NetworkTask:
+        return NetworkTask(
+            build_classifier(
+                self.network, image_shape=self.image_shape, classes=self.num_classes, generator=torch.Generator()
+            )
+        )
+
+
+class FederatedClassifier(NetworkLearner):
+    """Federated image classifier.
 
     Args:
-        num_classes: number of classes, None for that of the data.
-        image_shape: channels, height and width, None for those of the data.
-        network: which classifier. Of batch norm only scale and shift are shared, see `modules.nets.batch_norm`.
+        num_classes: number of classes, None to take the number from the data.
+        image_shape: channels, height and width, None to take them from the data.
+        network: options of the classifier; batch norms share only scale and shift, see `modules.nets.batch_norm`.
         local: how clients train.
-        server: what the server does with the average.
-        defenses: what clients do to protect themselves.
-        weighting: whether a client counts by its examples or as one.
-        seed: seed of every draw.
+        federation: arguments of `FederatedModule`.
     """
 
     def __init__(
@@ -43,12 +71,9 @@ class FederatedClassifier(FederatedModule):
         image_shape: tuple[int, int, int] | None = None,
         network: ClassifierOptions = ClassifierOptions(),  # noqa: B008 - frozen
         local: LocalTraining = PAPER_LOCAL,
-        server: ServerOptimizer = ServerOptimizer(),  # noqa: B008 - frozen
-        defenses: Sequence[Defense] = (),
-        weighting: Weighting = "examples",
-        seed: int = 0,
+        **federation: Unpack[Federation],
     ) -> None:
-        super().__init__(local=local, server=server, defenses=defenses, weighting=weighting, seed=seed)
+        super().__init__(local=local, **federation)
         self.options = network
         self.build_with(num_classes=num_classes, image_shape=image_shape)
 
@@ -59,42 +84,21 @@ class FederatedClassifier(FederatedModule):
         self.image_shape = image_shape
         built = build_classifier(self.options, image_shape=image_shape, classes=num_classes, generator=generator)
         self.body, self.output = built.body, built.output
-        # A task of its own copy: what threads do to it must not touch the global model.
-        self._task = ClassificationTask(
-            build_classifier(self.options, image_shape=image_shape, classes=num_classes, generator=torch.Generator())
+        template = build_classifier(
+            self.options, image_shape=image_shape, classes=num_classes, generator=torch.Generator()
         )
-        self.accuracy = MulticlassAccuracy(num_classes=num_classes, average="micro")
+        self.learn(NetworkTask(template))
 
-    @property
-    def task(self) -> ClassificationTask:
-        """Mean cross-entropy over a client's images."""
-        return self._task
+    def simulator(self) -> ImageSimulator:
+        return ImageSimulator(
+            network=self.options,
+            image_shape=self.image_shape,
+            num_classes=self.num_classes,
+            local=self.local,
+            update_l1=self.update_l1,
+        )
 
-    def client_truth(self, cohort: Cohort) -> dict[str, Tensor]:
-        """How many examples of each class a client has."""
-        one_hot = torch.nn.functional.one_hot(cohort.examples["label"], self.num_classes)
-        return {"class_counts": (one_hot * cohort.mask[..., None]).sum(1)}
-
-    def learner_description(self) -> dict[str, Any]:
-        arguments = {
-            "network": dataclasses.asdict(self.options),
-            "image_shape": list(self.image_shape),
-            "num_classes": self.num_classes,
-            "local": dataclasses.asdict(self.local),
-        }
-        return {"name": "classifier", "arguments": arguments}
-
-    def forward(self, images: Tensor) -> Tensor:
+    def forward(self, inputs: Tensor) -> Tensor:
         """``(B, channels, height, width)`` -> logits ``(B, K)``."""
-        logits: Tensor = self.output(self.body(images))
+        logits: Tensor = self.output(self.body(inputs))
         return logits
-
-    def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
-        """Accuracy on the test images."""
-        for name, metric in self.update_metrics(batch).items():
-            self.log(name, metric, on_epoch=True, prog_bar=True, batch_size=len(batch["label"]))
-
-    def update_metrics(self, batch: dict[str, Tensor]) -> dict[str, Metric]:
-        """Adds a batch of test images to the accuracy."""
-        self.accuracy.update(self(batch["image"]), batch["label"])
-        return {"val/accuracy": self.accuracy}

@@ -1,9 +1,14 @@
-"""A federated ranker of images: each client votes on images whose features it extracts itself (RAIFLE, section V.C)."""
+"""Federated ranking of images: clients extract the features of images and vote on them.
+
+References:
+    Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163, section V.C.
+"""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -14,48 +19,90 @@ from datamodules.images.synthetic_features import SyntheticFeatures
 from datamodules.images.voters import ImageVoters
 from datamodules.io.array_cache import cache_folder
 from defenses.base import Defense, Update
+from modules.engine.fast.gradients import Parameters
 from modules.engine.local_hyperparameters import LocalTraining
-from modules.engine.tasks import Parameters
-from modules.federated import FederatedModule, Weighting
+from modules.federated import FederatedModule
 from modules.image_manipulation.base import ImageManipulation
 from modules.image_manipulation.feature_extractors import Extractor
 from modules.image_manipulation.gallery import Gallery
-from modules.learners.image_ranker_learner import ImageRankerLearner
-from modules.nets.ranker import ranker_parameters
+from modules.learner import Weighting
+from modules.nets.ranker import ranker_parameters, ranker_shapes
 from modules.server import ServerOptimizer
-from protocol.errors import InputError
-from protocol.pointwise_descent import Items, as_ranker, outputs
+from modules.simulator import PublicAlgorithm, Shapes
+from protocol.errors import InputError, require
+from protocol.pointwise_descent import Items, as_parameters, as_ranker, descend, outputs
+from protocol.ranges import NonNegativeInt, PositiveFloat, PositiveInt
 from protocol.seeding import generator_for
-from ranges import NonNegativeInt, PositiveFloat, PositiveInt
+
+
+@dataclass(frozen=True, kw_only=True)
+class VoteSimulator(PublicAlgorithm):
+    """Simulator of clients of `ImageRanker`, differentiable in the votes: a `PointwiseSimulator`.
+
+    Attributes:
+        learning_rate: learning rate of gradient descent on the mean binary cross-entropy.
+        full_batch_steps: number of steps, each over all images.
+    """
+
+    name: ClassVar[str] = "image-ranker"
+
+    learning_rate: PositiveFloat = 0.01
+    full_batch_steps: PositiveInt = 5
+
+    @property
+    def local(self) -> LocalTraining:
+        """Local training as options of the engine."""
+        return LocalTraining(learning_rate=self.learning_rate, epochs=self.full_batch_steps)
+
+    def network_shapes(self, held: Shapes) -> dict[str, tuple[int, ...]]:
+        return ranker_shapes(held)
+
+    def simulate_votes(self, models: Mapping[str, Tensor], features: Tensor, votes: Tensor) -> dict[str, Tensor]:
+        """Deltas of clients that start from different models, differentiable in the votes.
+
+        Args:
+            models: ``(V, *shape)`` by parameter.
+            features: ``(V, R, F)``; expanded if all clients were served the same images.
+            votes: ``(V, R)`` in [0, 1].
+
+        Returns:
+            Deltas by parameter, ``(V, *shape)``.
+        """
+        sent = as_ranker(models)
+        rate, steps = self.learning_rate, self.full_batch_steps
+        return as_parameters(
+            descend(sent, Items(features), votes, learning_rate=rate, steps=steps)[-1].plus(sent, -1.0)
+        )
 
 
 class ImageRanker(FederatedModule):
-    """Rankers of images, which clients train on their votes: on one set of images in each round.
+    """Image rankers that clients train on their votes, with one set of images per round.
 
-    The server sends every client images and a ranker of its own; the client extracts the features with a public
-    network, votes on every image at random, and makes full-batch steps on the mean binary cross-entropy. As no two
-    clients train the same ranker, the global model stays as it is: what leaks is in the updates.
+    The server sends each client images and a separate ranker. The client extracts features with a public network, votes
+    on every image at random, and takes full-batch steps on the mean binary cross-entropy. As clients train different
+    rankers, the global model does not change.
 
-    Images and features are made before the first round, every process its share, and kept in a folder, so that a
-    training that was stopped, or another one on the same images, goes on with them.
+    Images and features are computed before the first round, shared among processes, and cached in a folder for resumed
+    trainings and other trainings on the same images.
 
     Args:
-        num_features: features of an item, None for those of the extractor, or of data that draw features.
-        extractor: the public network.
+        num_features: features of an item, None for the number of the extractor or of data with drawn features.
+        extractor: public feature extractor.
         hidden: hidden units of the ranker, 0 for a linear one.
         ratio: images that a client votes on, as a multiple of the number of features.
-        partitions: parts of the features: image n belongs to part n modulo the parts, and a set has as many of each.
-        manipulation: what the server does to the images, None for real ones.
-        learning_rate: of the clients' gradient descent.
-        steps: of the clients, each over all images.
-        defenses: what clients do to protect themselves.
-        weighting: whether a client counts by its images or as one.
+        partitions: number of parts of the features: image n belongs to part ``n % partitions``; a set has equally many
+            images of each part.
+        manipulation: how the server manipulates the images, None for real images.
+        learning_rate: learning rate of the clients' gradient descent.
+        steps: local steps, each over all images.
+        defenses: defences of the clients.
+        weighting: whether a client's weight is its number of images or one.
         seed: seed of every draw.
         images: folder of manipulated images and features, None for ``images`` in ``FEDLEAK_CACHE``.
-        batch_size: images at once on each device while they are made.
+        batch_size: images per batch while images and features are computed.
 
     Raises:
-        InputError: a defence is part of the loss, which these clients do not have.
+        InputError: a defence changes the loss, which these clients do not support.
     """
 
     def __init__(
@@ -78,13 +125,13 @@ class ImageRanker(FederatedModule):
         local = LocalTraining(learning_rate=learning_rate, epochs=steps)
         super().__init__(local=local, server=ServerOptimizer(), defenses=defenses, weighting=weighting, seed=seed)
         penalties = [type(defense).__name__ for defense in defenses if type(defense).penalty is not Defense.penalty]
-        if penalties:
-            raise InputError(
-                expected="defences that change updates",
-                found=f"{', '.join(penalties)}, which changes the loss",
-                way_out="Remove it: clients that rank images descend on the cross-entropy alone.",
-            )
-        self.learner = ImageRankerLearner(learning_rate=learning_rate, full_batch_steps=steps)
+        require(
+            not penalties,
+            "defences that change updates",
+            f"{', '.join(penalties)}, which changes the loss",
+            "Remove it: ImageRanker supports no penalty in the loss.",
+        )
+        self.votes = VoteSimulator(learning_rate=learning_rate, full_batch_steps=steps)
         self.extractor, self.manipulation = extractor, manipulation
         self.hidden_units, self.ratio, self.partitions = hidden, ratio, partitions
         self.images, self.batch_size = images, batch_size
@@ -92,32 +139,31 @@ class ImageRanker(FederatedModule):
         self.build_with(num_features=num_features)
 
     def build(self, num_features: int) -> None:
-        """The global model, all zeros, of the shape of a client's ranker."""
+        """Global model of zeros, with the shapes of a client's ranker."""
         self.num_features = num_features
         for name, value in self._fresh(0).items():
             layer, _, kind = name.partition(".")
             self.register_module(layer, nn.ParameterDict({kind: nn.Parameter(torch.zeros_like(value))}))
 
     def _size(self, name: str, data: object) -> Any:
-        """Images have as many features as the extractor."""
+        """Number of features of the data, for images that of the extractor."""
         if isinstance(data, ImageVoters):
             return self.extractor.features or self.extractor.build().num_features
         return super()._size(name, data)
 
     @property
     def server_manipulation(self) -> str | None:
-        """Name of the manipulation of images."""
         return None if self.manipulation is None else self.manipulation.name
 
-    def learner_description(self) -> dict[str, Any]:
-        return {"name": "image-ranker", "arguments": dataclasses.asdict(self.learner)}
+    def simulator(self) -> VoteSimulator:
+        return self.votes
 
     def gallery(self, data: ImageVoters, *, progress: bool = False) -> Gallery:
-        """The images that the server sends.
+        """Images that the server sends.
 
         Args:
-            data: whose images.
-            progress: show a bar while they are made.
+            data: the original images.
+            progress: whether to show a progress bar.
         """
         return Gallery(
             photos=data.photos,
@@ -132,7 +178,7 @@ class ImageRanker(FederatedModule):
         )
 
     def on_fit_start(self) -> None:
-        """Makes the images and their features, all processes together."""
+        """Computes the images and their features, shared among processes."""
         super().on_fit_start()
         data = self.data
         if isinstance(data, ImageVoters):
@@ -141,10 +187,10 @@ class ImageRanker(FederatedModule):
 
     @property
     def data(self) -> ImageVoters | SyntheticFeatures:
-        """The data of the training.
+        """The Trainer's data module.
 
         Raises:
-            InputError: nobody votes in it.
+            InputError: it has no users who vote.
         """
         data: FederatedDataModule | None = getattr(self.trainer, "datamodule", None)
         if not isinstance(data, ImageVoters | SyntheticFeatures):
@@ -156,10 +202,10 @@ class ImageRanker(FederatedModule):
         return data
 
     def interact(self, cohort: Cohort, model: Parameters) -> Cohort:
-        """The server sends the images of the round, the clients extract the features and vote.
+        """Votes of the clients on the images of the round.
 
         Returns:
-            A cohort whose examples are votes ``vote (C, R)``, with ``features (R, F)`` shared by all.
+            A cohort whose examples are votes ``vote (C, R)``, with shared ``features (R, F)``.
         """
         features = self._items(cohort.round).to(self.device)
         votes = [
@@ -171,7 +217,7 @@ class ImageRanker(FederatedModule):
         return dataclasses.replace(cohort, examples={"vote": vote}, mask=mask, shared={"features": features})
 
     def served(self, cohort: Cohort) -> dict[str, Tensor]:
-        """The images of the round, by their places in it."""
+        """Positions of the round's images."""
         items = len(cohort.shared["features"])
         return {"served": torch.arange(items, device=self.device).expand(len(cohort), -1)}
 
@@ -179,7 +225,7 @@ class ImageRanker(FederatedModule):
         return cohort.shared["features"]
 
     def client_models(self, cohort: Cohort) -> Parameters:
-        """A ranker for each client."""
+        """A separate ranker for each client."""
         drawn = [self._fresh(client) for client in cohort.clients.tolist()]
         return {
             name: torch.stack([own[name] for own in drawn]).to(value) if drawn else value.new_zeros(0, *value.shape)
@@ -187,18 +233,18 @@ class ImageRanker(FederatedModule):
         }
 
     def truth(self, cohort: Cohort) -> dict[str, Tensor]:
-        """The votes."""
+        """Votes of each client."""
         return {"labels": cohort.examples["vote"]}
 
     def local_updates(self, cohort: Cohort, model: Parameters, willing: Tensor) -> tuple[Update, Tensor]:
         sent, votes = self.client_models(cohort), cohort.examples["vote"]
         features = cohort.shared["features"].expand(len(cohort), -1, -1)
         said = outputs(as_ranker(sent), Items(features)).probabilities
-        update = Update(self.learner.simulate_votes(sent, features, votes), clients=cohort.clients)
+        update = Update(self.votes.simulate_votes(sent, features, votes), clients=cohort.clients)
         return update, nn.functional.binary_cross_entropy(said, votes)
 
     def as_deltas(self, update: Update, cohort: Cohort, model: Parameters) -> Update:
-        """Nothing: updates of different rankers have no mean that would be one of the global model."""
+        """Zeros, because the updates of different rankers cannot be averaged."""
         return dataclasses.replace(update, deltas={n: torch.zeros_like(v) for n, v in update.deltas.items()})
 
     def _items(self, round_number: int) -> Tensor:
@@ -215,10 +261,10 @@ class ImageRanker(FederatedModule):
         return self.manipulation.drawn(items, self.num_features, partitions=self.partitions, generator=generator)
 
     def _fresh(self, client: int) -> Parameters:
-        """The ranker that a client is sent."""
+        """Ranker that the server sends to a client."""
         generator = generator_for(self.seed, "voters-model", *self._key(client))
         return ranker_parameters(self.num_features, self.hidden_units, generator, scaled=True)
 
     def _key(self, client: int) -> tuple[int, int, int]:
-        """Of a client's draws, which are the same whatever is done to the images."""
+        """Key of a client's draws, which do not depend on the manipulation."""
         return self.hidden_units, self.ratio, client

@@ -1,6 +1,7 @@
-"""What learners that rank online have in common: a ranker, clicks down a list, NDCG on test queries."""
+"""Base of online learning to rank: a ranker, cascade clicks, and NDCG on test queries."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -9,12 +10,11 @@ from torchmetrics import Metric
 from torchmetrics.retrieval import RetrievalNormalizedDCG
 
 from datamodules.cohort import Cohort
-from defenses.base import Defense
+from modules.engine.fast.gradients import Parameters
 from modules.engine.local_hyperparameters import LocalTraining
-from modules.engine.tasks import Parameters
-from modules.federated import FederatedModule, Weighting
-from modules.nets.ranker import rank_scores, ranker_parameters
-from modules.server import ServerOptimizer
+from modules.federated import FederatedModule, Federation, Unpack
+from modules.nets.ranker import rank_scores, ranker_parameters, ranker_shapes
+from modules.simulator import PublicAlgorithm, Shapes
 from protocol.click_models import (
     CLICK_MODELS,
     LONGEST,
@@ -22,30 +22,56 @@ from protocol.click_models import (
     sample_patterns,
     steps_for_grades,
 )
-from protocol.errors import InputError
+from protocol.errors import require
 from protocol.seeding import PERSISTENT, generator_for
 
 ClickModel = Literal["perfect", "navigational", "informational"]
 
 
-class OnlineRanker(FederatedModule):
-    """A ranker trained on what clients click; a subclass says what a client is shown and what it sends.
+@dataclass(frozen=True, kw_only=True)
+class ClickSimulator(PublicAlgorithm):
+    """Public algorithm of clients that click in ranked lists.
 
-    Args:
-        num_features: features of a document, None for those of the data.
-        num_grades: grades of relevance, 3 or 5, None for those of the data.
-        grade_law: how often each grade occurs in the training data, None for what they say.
-        hidden: hidden units, 0 for a linear ranker.
-        click_model: how clients click.
-        shown: documents in a list, at most 10.
-        local: how clients train.
-        server: what the server does with the average.
-        defenses: what clients do to protect themselves.
-        weighting: whether a client counts by its queries or as one.
-        seed: seed of every draw.
+    Attributes:
+        click_model: name of the clients' cascade click model.
+        grade_law: share of each grade among the documents.
 
     Raises:
-        InputError: there is no such click model, or a list is too short or too long.
+        InputError: there are not 3 or 5 shares that sum to 1.
+    """
+
+    click_model: ClickModel
+    grade_law: Sequence[float]
+
+    def __post_init__(self) -> None:
+        law = self.grade_law
+        known = len(law) in {grades for _, grades in CLICK_MODELS}
+        require(
+            known and min(law) >= 0 and abs(sum(law) - 1) <= 1e-3,
+            "grade_law: shares of 3 or 5 grades that sum to 1",
+            str(law)[:100],
+            "Record again, or set learner to null in the manifest.",
+        )
+
+    def network_shapes(self, held: Shapes) -> dict[str, tuple[int, ...]]:
+        return ranker_shapes(held)
+
+
+class OnlineRanker(FederatedModule):
+    """Federated ranker trained on clicks; a subclass defines the displayed lists and the update.
+
+    Args:
+        num_features: features of a document, None to take the number from the data.
+        num_grades: grades of relevance, 3 or 5, None to take the number from the data.
+        grade_law: share of each grade in the training data, None to take it from the data.
+        hidden: hidden units, 0 for a linear ranker.
+        click_model: cascade click model of the clients.
+        shown: documents in a list, at most 10.
+        local: how clients train.
+        federation: arguments of `FederatedModule`.
+
+    Raises:
+        InputError: a list is too short or too long.
     """
 
     def __init__(
@@ -58,16 +84,10 @@ class OnlineRanker(FederatedModule):
         click_model: ClickModel,
         shown: int,
         local: LocalTraining,
-        server: ServerOptimizer,
-        defenses: Sequence[Defense],
-        weighting: Weighting,
-        seed: int,
+        **federation: Unpack[Federation],
     ) -> None:
-        super().__init__(local=local, server=server, defenses=defenses, weighting=weighting, seed=seed)
-        if not 2 <= shown <= LONGEST:
-            raise InputError(
-                expected=f"shown from 2 to {LONGEST}", found=str(shown), way_out="The papers show 10 documents."
-            )
+        super().__init__(local=local, **federation)
+        require(2 <= shown <= LONGEST, f"shown from 2 to {LONGEST}", shown, "The papers show 10 documents.")
         self.hidden_units, self.click_model, self.shown = hidden, click_model, shown
         self.ndcg = RetrievalNormalizedDCG(top_k=10)
         self.build_with(num_features=num_features, num_grades=num_grades, grade_law=grade_law)
@@ -76,14 +96,14 @@ class OnlineRanker(FederatedModule):
         """The ranker.
 
         Raises:
-            InputError: there is no click model for so many grades.
+            InputError: the click model has no version for this number of grades.
         """
-        if (self.click_model, num_grades) not in CLICK_MODELS:
-            raise InputError(
-                expected="a click model for 3 or 5 grades",
-                found=f"{self.click_model!r} for {num_grades}",
-                way_out=f"Known: {', '.join(f'{name} ({grades})' for name, grades in CLICK_MODELS)}.",
-            )
+        require(
+            (self.click_model, num_grades) in CLICK_MODELS,
+            "a click model for 3 or 5 grades",
+            f"{self.click_model!r} for {num_grades}",
+            f"Known: {', '.join(f'{name} ({grades})' for name, grades in CLICK_MODELS)}.",
+        )
         self.num_features, self.num_grades = num_features, num_grades
         self.grade_law = [float(share) for share in grade_law]
         for name, value in self._fresh(PERSISTENT).items():
@@ -91,16 +111,11 @@ class OnlineRanker(FederatedModule):
             self.register_module(layer, nn.ParameterDict({kind: nn.Parameter(value)}))
 
     def truth(self, cohort: Cohort) -> dict[str, Tensor]:
-        """What each client clicked."""
+        """Clicks of each client."""
         return {"labels": cohort.examples["click"].flatten(1)}
 
-    def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
-        """NDCG@10 on test queries."""
-        for name, metric in self.update_metrics(batch).items():
-            self.log(name, metric, on_epoch=True, prog_bar=True, batch_size=len(batch["grade"]))
-
     def update_metrics(self, batch: dict[str, Tensor]) -> dict[str, Metric]:
-        """Adds a batch of test queries to the metrics and returns them by name."""
+        """Metrics by name, after adding a batch of test queries."""
         parameters = {name: value[None] for name, value in self.public_parameters().items()}
         mask = batch["mask"]
         scores = rank_scores(parameters, batch["features"][None])[0]
@@ -111,7 +126,7 @@ class OnlineRanker(FederatedModule):
         return {"val/ndcg@10": self.ndcg}
 
     def on_validation_epoch_start(self) -> None:
-        """Queries are numbered anew."""
+        """Resets the numbering of test queries."""
         self._queries_seen = 0
 
     _queries_seen = 0
@@ -122,13 +137,13 @@ class OnlineRanker(FederatedModule):
         )
 
     def _click(self, cohort: Cohort, grades: Tensor, shown: Tensor, *, every: bool = False) -> Tensor:
-        """Clicks ``(C, Q, L)`` on documents of known grades; `every`: also none or all of a list's."""
+        """Clicks ``(C, Q, L)`` on documents of known grades; with `every`, a list may have no click or only clicks."""
         law = cascade_log_law(steps_for_grades(self.click_model, grades, self.num_grades), shown, every=every)
         return torch.stack(
             [sample_patterns(own, g) for own, g in zip(law, self._generators("clicks", cohort), strict=True)]
         )
 
     def _generators(self, purpose: str, cohort: Cohort, *, secret: bool = False) -> list[torch.Generator]:
-        """One of each client: of the seed, which is public, or `secret`, for what protects the client."""
+        """One generator per client, from the public seed, or from the secret key for draws that protect the client."""
         seed, more = (self.secret, (self.seed,)) if secret else (self.seed, ())
         return [generator_for(seed, purpose, *more, cohort.round, client) for client in cohort.clients.tolist()]

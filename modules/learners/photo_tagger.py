@@ -1,36 +1,185 @@
-"""Federated learning of several labels for each photograph (deanonymization, section 5: CNN-PIPA-FL, CNN-OI-FL)."""
+"""Federated multi-label classification of photographs (CNN-PIPA-FL and CNN-OI-FL).
+
+References:
+    Orekondy, Oh, Zhang, Schiele and Fritz, "Gradient-Leaks: Understanding and Controlling Deanonymization in Federated
+    Learning", 2018, arXiv:1805.05838, section 5.
+"""
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Any
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
 
 import torch
-from torch import Tensor
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from torch.nn import functional
 from torchmetrics import Metric
 from torchmetrics.classification import MultilabelAveragePrecision
 
-from defenses.base import Defense
 from modules.engine.local_hyperparameters import LocalTraining
-from modules.federated import FederatedModule, Weighting
-from modules.learners.photo_tagger_task import TaggingTask
+from modules.engine.network_task import NetworkTask
+from modules.federated import Federation, Unpack
+from modules.learners.network import NetworkLearner
 from modules.learners.text import PAPER_LOCAL
-from modules.nets.batch_norm import mask_batches
-from modules.nets.tagger import Tagger, TaggerOptions
-from modules.server import ServerOptimizer
+from modules.nets.batch_norm import BatchNorm, mask_batches
+from modules.simulator import NetworkSimulator, Shapes
+from protocol.errors import InputError, require
+from protocol.ranges import PositiveInt
 from protocol.seeding import PERSISTENT, generator_for
 
+HEAD = "classifier"
+"""Name of the last layer in timm's MobileNets."""
 
-class FederatedTagger(FederatedModule):
-    """Devices that learn from their users' photographs together.
+
+@dataclass(frozen=True, kw_only=True)
+class TaggerOptions:
+    """Options of the network.
+
+    Attributes:
+        name: a MobileNet of timm; the paper's is ``mobilenetv1_100``.
+        weights: safetensors file of weights under timm's names, e.g. pretrained on ImageNet; those of the last layer
+            are ignored if their shape differs. None for random weights.
+    """
+
+    name: str = "mobilenetv1_100"
+    weights: str | None = None
+
+
+class Tagger(nn.Module):
+    """MobileNet whose batch norms share only scale and shift.
 
     Args:
-        num_classes: number of labels, None for that of the data.
-        network: which MobileNet.
-        local: how devices train.
-        server: what the server does with the average.
-        defenses: what devices do to protect themselves.
-        weighting: whether a device counts by its examples or as one.
-        seed: seed of every draw.
+        network: options.
+        labels: number of labels K.
+        generator: source of the initial weights, None to draw none.
+
+    Raises:
+        InputError: timm has no MobileNet of this name, or the file does not contain its weights.
+    """
+
+    def __init__(self, network: TaggerOptions, *, labels: int, generator: torch.Generator | None) -> None:
+        import timm  # takes seconds, and few trainings need it
+
+        super().__init__()
+        known = timm.list_models("mobilenet*")
+        require(
+            network.name in known,
+            f"a network among {', '.join(known)}",
+            network.name,
+            "The paper's is mobilenetv1_100.",
+        )
+        self.network = timm.create_model(network.name, pretrained=False, num_classes=labels)
+        if generator is not None:
+            _draw_weights(self.network, generator)
+        if network.weights is not None:
+            _load(self.network, Path(network.weights))
+        _share_no_statistics(self.network)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """``(N, 3, height, width)`` in [0, 1] -> logits ``(N, K)``."""
+        logits: Tensor = self.network(images)
+        return logits
+
+
+@torch.no_grad()
+def _draw_weights(network: nn.Module, generator: torch.Generator) -> None:
+    """Draws convolutions by He initialisation and the last layer from torch's default, with one generator."""
+    for layer in network.modules():
+        if isinstance(layer, nn.Conv2d):
+            fan_out = layer.weight[0, 0].numel() * layer.out_channels / layer.groups
+            layer.weight.normal_(0, (2 / fan_out) ** 0.5, generator=generator)
+        elif isinstance(layer, nn.Linear):
+            bound = layer.in_features**-0.5
+            layer.weight.uniform_(-bound, bound, generator=generator)
+            layer.bias.uniform_(-bound, bound, generator=generator)
+
+
+def _load(network: nn.Module, path: Path) -> None:
+    own = network.state_dict()
+    try:
+        given = load_file(path)
+        kept = {name: value for name, value in given.items() if not name.startswith(f"{HEAD}.")}
+        kept |= {name: value for name, value in given.items() if name in own and own[name].shape == value.shape}
+        missing = set(own) - set(kept) - {f"{HEAD}.weight", f"{HEAD}.bias"}
+        if missing:
+            raise KeyError(sorted(missing)[0])
+        network.load_state_dict(kept, strict=False)
+    except (OSError, SafetensorError, KeyError, RuntimeError) as error:
+        raise InputError(
+            expected=f"weights of {type(network).__name__} as safetensors in {path}",
+            found=str(error),
+            way_out="Convert the weights of timm's network of that name, or leave network.weights out.",
+        ) from None
+
+
+def _share_no_statistics(module: nn.Module) -> None:
+    """Replaces batch norms by ones with batch statistics, because deltas do not contain running statistics."""
+    from timm.layers import BatchNormAct2d
+
+    for name, child in module.named_children():
+        if isinstance(child, BatchNormAct2d | nn.BatchNorm2d):
+            norm = BatchNorm(child.num_features)
+            with torch.no_grad():
+                norm.weight.copy_(child.weight)
+                norm.bias.copy_(child.bias)
+            activation = child.act if isinstance(child, BatchNormAct2d) else nn.Identity()
+            setattr(module, name, nn.Sequential(norm, activation))
+        else:
+            _share_no_statistics(child)
+
+
+def multilabel_loss(logits: Tensor, labels: Tensor, *, reduction: str) -> Tensor:
+    """Binary cross-entropies ``(N, K)`` of the labels."""
+    return functional.binary_cross_entropy_with_logits(logits, labels.float(), reduction=reduction)
+
+
+def _task(options: TaggerOptions, labels: int) -> NetworkTask:
+    return NetworkTask(Tagger(options, labels=labels, generator=torch.Generator()), multilabel_loss)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaggerSimulator(NetworkSimulator):
+    """Simulator of clients of `FederatedTagger` on uint8 images.
+
+    Attributes:
+        network: options of the network.
+        num_classes: number of labels.
+    """
+
+    name: ClassVar[str] = "tagger"
+
+    network: TaggerOptions
+    num_classes: PositiveInt
+
+    def __post_init__(self) -> None:
+        require(
+            self.network.weights is None,
+            "no file of weights, because the rounds of a recording contain them",
+            self.network.weights,
+            "Set network.weights to null.",
+        )
+
+    def network_shapes(self, held: Shapes) -> dict[str, tuple[int, ...]]:
+        with torch.device("meta"):
+            made = Tagger(self.network, labels=self.num_classes, generator=None)
+        return {name: tuple(value.shape) for name, value in made.named_parameters()}
+
+    @functools.cached_property
+    def task(self) -> NetworkTask:
+        return _task(self.network, self.num_classes)
+
+
+class FederatedTagger(NetworkLearner):
+    """Federated multi-label classifier of CNN-PIPA-FL and CNN-OI-FL.
+
+    Args:
+        num_classes: number of labels, None to take the number from the data.
+        network: options of the MobileNet.
+        local: how clients train.
+        federation: arguments of `FederatedModule`.
     """
 
     metric = "ap-labels"
@@ -39,14 +188,11 @@ class FederatedTagger(FederatedModule):
         self,
         *,
         num_classes: int | None = None,
-        network: TaggerOptions = TaggerOptions(),  # noqa: B008 - frozen
+        network: TaggerOptions = TaggerOptions(),
         local: LocalTraining = PAPER_LOCAL,
-        server: ServerOptimizer = ServerOptimizer(),  # noqa: B008 - frozen
-        defenses: Sequence[Defense] = (),
-        weighting: Weighting = "examples",
-        seed: int = 0,
+        **federation: Unpack[Federation],
     ) -> None:
-        super().__init__(local=local, server=server, defenses=defenses, weighting=weighting, seed=seed)
+        super().__init__(local=local, **federation)
         self.options = network
         self.build_with(num_classes=num_classes)
 
@@ -55,34 +201,18 @@ class FederatedTagger(FederatedModule):
         self.num_classes = num_classes
         generator = generator_for(self.seed, "global-model", PERSISTENT)
         self.network = Tagger(self.options, labels=num_classes, generator=generator).network
-        self._task = TaggingTask(Tagger(self.options, labels=num_classes, generator=torch.Generator()))
+        self.learn(_task(self.options, num_classes))
         self.quality = MultilabelAveragePrecision(num_labels=num_classes)
 
-    @property
-    def task(self) -> TaggingTask:
-        return self._task
-
-    def learner_description(self) -> dict[str, Any]:
-        arguments = {
-            # A recording names no file of the machine that made it: the weights are in its rounds.
-            "network": {**dataclasses.asdict(self.options), "weights": None},
-            "num_classes": self.num_classes,
-            "local": dataclasses.asdict(self.local),
-        }
-        return {"name": "tagger", "arguments": arguments}
-
-    def forward(self, images: Tensor) -> Tensor:
-        """``(B, 3, height, width)`` -> logits ``(B, K)``."""
-        logits: Tensor = self.network(images)
-        return logits
-
-    def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
-        """Mean average precision of the labels on held-out photographs."""
-        for name, metric in self.update_metrics(batch).items():
-            self.log(name, metric, on_epoch=True, prog_bar=True, batch_size=len(batch["image"]))
+    def simulator(self) -> TaggerSimulator:
+        # A recording must not refer to a file of one machine; its rounds contain the weights.
+        network = dataclasses.replace(self.options, weights=None)
+        return TaggerSimulator(
+            network=network, num_classes=self.num_classes, local=self.local, update_l1=self.update_l1
+        )
 
     def update_metrics(self, batch: dict[str, Tensor]) -> dict[str, Metric]:
-        """Adds a batch of held-out photographs."""
+        """Mean average precision of the labels on held-out photographs."""
         mask_batches(self.network, None)
         self.quality.update(self(batch["image"]), batch["label"].long())
         return {f"val/{self.metric}": self.quality}

@@ -1,4 +1,4 @@
-"""What a federated recommender is worth: the rank of each user's held-out item."""
+"""Utility of a federated recommender: hit rate and NDCG of each user's held-out item."""
 
 from collections.abc import Iterable
 
@@ -8,29 +8,24 @@ from torchmetrics import Metric
 from torchmetrics.retrieval import RetrievalHitRate, RetrievalNormalizedDCG
 
 from modules.federated import FederatedModule
-from modules.learners.fncf_task import USER_EMBEDDING
+from modules.simulator import USER_EMBEDDING
 
 
 class HeldOutRanking(FederatedModule):
-    """HR@k and NDCG@k for a module whose `forward` scores items ``(B, K)`` for private vectors ``(B, user_dim)``."""
+    """HR@k and NDCG@k of a learner whose `forward` scores items ``(B, K)`` for private vectors ``(B, user_dim)``."""
 
     hit_rate: RetrievalHitRate
     ndcg: RetrievalNormalizedDCG
     top_k: int
 
     def rank_at(self, top_k: int) -> None:
-        """Makes the metrics; a subclass calls this in its constructor."""
+        """Creates the metrics; called by the constructor of a subclass."""
         self.hit_rate = RetrievalHitRate(top_k=top_k)
         self.ndcg = RetrievalNormalizedDCG(top_k=top_k)
         self.top_k = top_k
 
-    def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
-        """HR@k and NDCG@k of held-out items."""
-        for name, metric in self.update_metrics(batch).items():
-            self.log(name, metric, on_epoch=True, prog_bar=True, batch_size=len(batch["clients"]))
-
     def update_metrics(self, batch: dict[str, Tensor]) -> dict[str, Metric]:
-        """Adds a batch of users to the metrics and returns them by name; padded candidates (-1) are left out."""
+        """Metrics by name, after adding a batch of users; padded candidates (-1) are ignored."""
         clients, items = batch["clients"], batch["items"]
         mask = items >= 0
         users = self.private[USER_EMBEDDING][clients.cpu()].to(self.device)
@@ -42,8 +37,13 @@ class HeldOutRanking(FederatedModule):
         return metrics
 
 
+def initial_users(clients: int, dim: int, generator: torch.Generator) -> Tensor:
+    """``(clients, dim)`` initial user vectors from N(0, 1)."""
+    return torch.randn(clients, dim, generator=generator)
+
+
 def held_out_hits(batches: Iterable[dict[str, Tensor]], table: Tensor, users: Tensor, *, top_k: int = 10) -> Tensor:
-    """Whether each client's held-out item is among the `top_k` of its candidates, scored by ``u.v``.
+    """Hits of each client's held-out item among the `top_k` of its candidates, scored by ``u.v``.
 
     Args:
         batches: users with candidates, as `RecommenderDataModule.val_dataloader` gives them.
@@ -52,7 +52,7 @@ def held_out_hits(batches: Iterable[dict[str, Tensor]], table: Tensor, users: Te
         top_k: length of the list.
 
     Returns:
-        ``(C,)`` 1 or 0, NaN for a client with nothing held out.
+        ``(C,)`` 1 or 0, NaN for a client without a held-out item.
     """
     hits = torch.full((len(users),), torch.nan)
     for batch in batches:

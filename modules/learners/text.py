@@ -1,41 +1,201 @@
-"""Federated learning from texts: a language model (NNLM) or a sentiment regressor (NNSA), section 5 of its paper."""
+"""Federated learning from texts: a language model (NNLM-FL) or a sentiment regressor (NNSA-FL).
 
-import dataclasses
-from collections.abc import Sequence
-from typing import Any
+References:
+    Orekondy, Oh, Zhang, Schiele and Fritz, "Gradient-Leaks: Understanding and Controlling Deanonymization in Federated
+    Learning", 2018, arXiv:1805.05838, section 5.
+"""
+
+import threading
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn import functional
 from torchmetrics import MeanMetric, Metric
 
 from datamodules.cohort import Cohort
-from datamodules.devices.word_rows import with_word_rows
-from defenses.base import Defense
+from datamodules.devices.word_rows import WORDS, text_cohort, with_word_rows
+from modules.engine.fast.gradients import Gradients, Parameters
+from modules.engine.fast.lstm import LSTM
+from modules.engine.fast.text_gradients import TextGradients, last_places
 from modules.engine.local_hyperparameters import LocalTraining
-from modules.engine.tasks import Parameters
-from modules.federated import FederatedModule, Weighting
-from modules.learners.text_options import TextOptions
-from modules.learners.text_task import EMBEDDING, TextTask, last_states
-from modules.server import ServerOptimizer
-from protocol.errors import InputError
+from modules.engine.task import Task
+from modules.federated import FederatedModule, Federation, Unpack
+from modules.simulator import Shapes, Simulator
+from protocol.errors import require
+from protocol.ranges import PositiveInt
 from protocol.seeding import PERSISTENT, generator_for
 
 PAPER_LOCAL = LocalTraining(learning_rate=0.01, batch_size=32)
-"""Learning rate and one epoch are the paper's; its batch is not printed, and this is its library's default."""
+"""Learning rate and number of epochs of the paper, which gives no batch size; this one is its library's default."""
+EMBEDDING = WORDS
+"""Word table, of which a client trains the rows of its own words."""
+OUTPUT = "output"
+"""Name of the last layer."""
+PLACE, TOKEN, LABEL = "place", "tokens", "label"
+"""Fields of an example: ``(L,)`` rows of its words in the client's part of the table, ``(L,)`` word numbers padded with
+0, and a rating."""
 TOP = 5
-"""Words among which the next one counts as found."""
+"""Number of predicted words among which the next word counts as a hit."""
+TextGoal = Literal["next-word", "rating"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextOptions:
+    """Network of an embedding, one LSTM and a linear layer.
+
+    Attributes:
+        task: ``next-word``: a logit for every word of the vocabulary at every position; ``rating``: one number from the
+            hidden state after the last word.
+        vocabulary: number of words, including padding.
+        embedding: length of a word's vector.
+        hidden: hidden units.
+    """
+
+    task: TextGoal = "next-word"
+    vocabulary: PositiveInt = 5000
+    embedding: PositiveInt = 100
+    hidden: PositiveInt = 64
+
+    def __post_init__(self) -> None:
+        require(
+            self.task in ("next-word", "rating") and min(self.vocabulary - 1, self.embedding, self.hidden) >= 1,
+            "a task next-word or rating, a vocabulary above 1, embedding and hidden above 0",
+            f"{self.task}, {self.vocabulary}, {self.embedding} and {self.hidden}",
+            "The paper has 5000, 100 and 64 for the next word, 1000, 50 and 128 for a rating.",
+        )
+
+    @property
+    def outputs(self) -> int:
+        """Number of outputs of the last layer."""
+        return self.vocabulary if self.task == "next-word" else 1
+
+
+SENTIMENT = TextOptions(task="rating", vocabulary=1000, embedding=50, hidden=128)
+"""Network of NNSA-FL; the default is that of NNLM-FL."""
+
+
+class TextTask(Task):
+    """Mean cross-entropy of the words after the first, or mean squared error of the ratings.
+
+    Args:
+        network: sizes.
+    """
+
+    def __init__(self, network: TextOptions) -> None:
+        self.network = network
+        self._local = threading.local()
+
+    @property
+    def rates(self) -> bool:
+        """Whether the task is to predict a text's rating."""
+        return self.network.task == "rating"
+
+    @property
+    def _lstm(self) -> nn.LSTM:
+        """LSTM of the calling thread, because `functional_call` swaps the parameters of the module while it runs."""
+        if not hasattr(self._local, "lstm"):
+            # Without initial weights, which would be drawn from the global generator and never used.
+            empty = nn.LSTM(self.network.embedding, self.network.hidden, device="meta")
+            self._local.lstm = empty.to_empty(device="cpu")
+        lstm: nn.LSTM = self._local.lstm
+        return lstm
+
+    def states(self, parameters: Parameters, examples: Parameters) -> Tensor:
+        """Hidden states ``(T, B, H)`` after the words from which something is predicted."""
+        inputs = functional.embedding(examples[PLACE].T, parameters[EMBEDDING])
+        own = {name.removeprefix(f"{LSTM}."): value for name, value in parameters.items() if name.startswith(LSTM)}
+        states, _ = functional_call(self._lstm, own, (inputs if self.rates else inputs[:-1],))
+        made: Tensor = states
+        return made
+
+    def loss(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
+        token, states = examples[TOKEN].T, self.states(parameters, examples)
+        weight, bias = parameters[f"{OUTPUT}.weight"], parameters[f"{OUTPUT}.bias"]
+        if not self.rates:
+            real = (token[1:] > 0) & mask
+            logits = functional.linear(states[real], weight, bias)
+            return functional.cross_entropy(logits, token[1:][real], reduction="sum") / max(len(logits), 1)
+        predicted = functional.linear(last_states(states, token), weight, bias)[:, 0]
+        return ((predicted - examples[LABEL]).square() * mask).sum() / mask.sum().clamp(min=1)
+
+    def stacked_loss(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
+        """Losses of one client after another, because `torch.nn.LSTM` has no batching rule."""
+        return torch.stack(
+            [
+                self.loss({n: v[c] for n, v in parameters.items()}, {n: v[c] for n, v in examples.items()}, own)
+                for c, own in enumerate(mask)
+            ]
+        )
+
+    def fast(self) -> Gradients:
+        return TextGradients(self.states, rates=self.rates)
+
+
+def last_states(states: Tensor, token: Tensor) -> Tensor:
+    """``(B, H)`` states after the last word, from states ``(T, B, H)`` and texts ``(T, B)``."""
+    at = last_places(token)
+    return states[at, torch.arange(len(at), device=at.device)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextSimulator(Simulator):
+    """Simulator of clients of `FederatedText`: an `ExampleSimulator`.
+
+    Attributes:
+        network: sizes and task.
+    """
+
+    name: ClassVar[str] = "text"
+
+    network: TextOptions
+
+    @property
+    def task(self) -> TextTask:
+        return TextTask(self.network)
+
+    def network_shapes(self, held: Shapes) -> dict[str, tuple[int, ...]]:
+        words, hidden = self.network.embedding, self.network.hidden
+        return {
+            EMBEDDING: (self.network.vocabulary, words),
+            f"{LSTM}.weight_ih_l0": (4 * hidden, words),
+            f"{LSTM}.weight_hh_l0": (4 * hidden, hidden),
+            f"{LSTM}.bias_ih_l0": (4 * hidden,),
+            f"{LSTM}.bias_hh_l0": (4 * hidden,),
+            f"{OUTPUT}.weight": (self.network.outputs, hidden),
+            f"{OUTPUT}.bias": (self.network.outputs,),
+        }
+
+    def simulate_examples(
+        self,
+        model: Parameters,
+        features: Tensor,
+        labels: Tensor,
+        examples: Tensor,
+        /,
+        *,
+        generator: torch.Generator,
+    ) -> Parameters:
+        """Deltas of simulated clients, with all rows of the word table; zero for words that a client does not have."""
+        seed = int(torch.randint(2**62, (), generator=generator))
+        cohort = text_cohort(0, torch.arange(len(examples)), features, labels, examples)
+        deltas = self.train(model, {}, cohort, seed=seed)
+        rows = cohort.rows[EMBEDDING]
+        whole = torch.zeros(len(rows), *model[EMBEDDING].shape)
+        client, place = (rows >= 0).nonzero(as_tuple=True)
+        whole[client, rows[client, place]] = deltas[EMBEDDING][client, place]
+        return {**deltas, EMBEDDING: whole}
 
 
 class FederatedText(FederatedModule):
-    """Devices that learn from their users' texts together.
+    """Federated text model of NNLM-FL or NNSA-FL.
 
     Args:
-        network: sizes, and what is learned; `modules.learners.text_options.SENTIMENT` for the paper's regressor.
-        local: how devices train.
-        server: what the server does with the average.
-        defenses: what devices do to protect themselves.
-        weighting: whether a device counts by its examples (the paper's Algorithm 1) or as one.
-        seed: seed of every draw.
+        network: sizes and task; `SENTIMENT` for NNSA-FL.
+        local: how clients train.
+        federation: arguments of `FederatedModule`.
     """
 
     rows_are_public = False
@@ -43,19 +203,16 @@ class FederatedText(FederatedModule):
     def __init__(
         self,
         *,
-        network: TextOptions = TextOptions(),  # noqa: B008 - frozen
+        network: TextOptions = TextOptions(),
         local: LocalTraining = PAPER_LOCAL,
-        server: ServerOptimizer = ServerOptimizer(),  # noqa: B008 - frozen
-        defenses: Sequence[Defense] = (),
-        weighting: Weighting = "examples",
-        seed: int = 0,
+        **federation: Unpack[Federation],
     ) -> None:
-        super().__init__(local=local, server=server, defenses=defenses, weighting=weighting, seed=seed)
+        super().__init__(local=local, **federation)
         self.options = network
         self.embedding = nn.Embedding(network.vocabulary, network.embedding)
         self.lstm = nn.LSTM(network.embedding, network.hidden)
         self.output = nn.Linear(network.hidden, network.outputs)
-        _initialise(self, generator_for(seed, "global-model", PERSISTENT))
+        _initialise(self, generator_for(self.seed, "global-model", PERSISTENT))
         self._task = TextTask(network)
         self.quality = MeanMetric()
 
@@ -65,65 +222,59 @@ class FederatedText(FederatedModule):
 
     @property
     def row_parameters(self) -> tuple[str, ...]:
-        """The words' table: a device trains the rows of its own words."""
+        """Word table, of which a client trains the rows of its own words."""
         return (EMBEDDING,)
 
     @property
     def metric(self) -> str:
-        """What `update_metrics` measures: higher is better of ``top5``, lower of ``mae``."""
+        """Name of the utility metric: ``top5`` (higher is better) or ``mae`` (lower is better)."""
         return "mae" if self.options.task == "rating" else "top5"
 
     def interact(self, cohort: Cohort, model: Parameters) -> Cohort:
-        """Each device looks up which rows of the table are of its words.
+        """Adds the rows of each client's words to the cohort.
 
         Raises:
-            InputError: the examples are no texts.
+            InputError: the examples are not texts.
         """
-        if "tokens" not in cohort.examples:
-            raise InputError(
-                expected="data whose examples are texts, e.g. Blog or SyntheticPosts",
-                found=f"examples of {', '.join(cohort.examples)}",
-                way_out="Give other --data, or a --model that learns from these.",
-            )
+        require(
+            "tokens" in cohort.examples,
+            "data whose examples are texts, e.g. Blog or SyntheticPosts",
+            f"examples of {', '.join(cohort.examples)}",
+            "Give other --data, or a --model that learns from these.",
+        )
         return with_word_rows(cohort)
 
-    def learner_description(self) -> dict[str, Any]:
-        arguments = {"network": dataclasses.asdict(self.options), "local": dataclasses.asdict(self.local)}
-        return {"name": "text", "arguments": arguments}
+    def simulator(self) -> TextSimulator:
+        return TextSimulator(network=self.options, local=self.local, update_l1=self.update_l1)
 
     def forward(self, tokens: Tensor) -> Tensor:
         """``(B, L)`` token numbers -> logits ``(B, L - 1, V)`` of the words after the first, or ratings ``(B,)``."""
         times = tokens.T
-        told: Tensor
+        predicted: Tensor
         if self.options.task == "rating":
             states, _ = self.lstm(self.embedding(times))
-            told = self.output(last_states(states, times))[:, 0]
+            predicted = self.output(last_states(states, times))[:, 0]
         else:
             states, _ = self.lstm(self.embedding(times[:-1]))
-            told = self.output(states.transpose(0, 1))
-        return told
-
-    def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
-        """Top-5 accuracy of the next word, or mean absolute error of the rating, on held-out texts."""
-        for name, metric in self.update_metrics(batch).items():
-            self.log(name, metric, on_epoch=True, prog_bar=True, batch_size=len(batch["tokens"]))
+            predicted = self.output(states.transpose(0, 1))
+        return predicted
 
     def update_metrics(self, batch: dict[str, Tensor]) -> dict[str, Metric]:
-        """Adds a batch of held-out texts."""
-        told = self(batch["tokens"])
+        """Metrics by name, after adding a batch of held-out texts."""
+        predicted = self(batch["tokens"])
         if self.options.task == "rating":
-            self.quality.update((told - batch["label"]).abs())
+            self.quality.update((predicted - batch["label"]).abs())
         else:
             following = batch["tokens"][:, 1:]
             real = following > 0
-            hits = (told[real].topk(TOP, dim=1).indices == following[real][:, None]).any(1)
+            hits = (predicted[real].topk(TOP, dim=1).indices == following[real][:, None]).any(1)
             self.quality.update(hits.float())
         return {f"val/{self.metric}": self.quality}
 
 
 @torch.no_grad()
 def _initialise(model: FederatedText, generator: torch.Generator) -> None:
-    """As torch's default: words' vectors from N(0, 1), layers uniform within 1 / sqrt(H)."""
+    """Draws weights from torch's default distributions: word vectors from N(0, 1), layers from U(-1, 1) / sqrt(H)."""
     model.embedding.weight.normal_(generator=generator)
     bound = model.options.hidden**-0.5
     for value in (*model.lstm.parameters(), *model.output.parameters()):

@@ -1,18 +1,27 @@
-"""Batch norm of federated clients: the statistics are those of the batch at hand, and never leave it."""
+"""Batch norm with batch statistics only, for federated clients.
+
+Running statistics are not trained parameters, so a delta would not contain them. Batch statistics are a choice of this
+project, because the papers do not say what their clients send.
+
+References:
+    S. Ioffe and C. Szegedy, "Batch Normalization: Accelerating Deep Network Training by Reducing Internal Covariate
+    Shift", ICML 2015, arXiv:1502.03167.
+    M. Andreux, J. Ogier du Terrail, C. Beguier and E. W. Tramel, "Siloed Federated Learning for Multi-Centric
+    Histopathology Datasets", 2020 (local statistics, shared scale and shift).
+"""
 
 import torch
 from torch import Tensor, nn
 
 
 class BatchNorm(nn.Module):
-    """Normalises by the mean and variance of the real examples of the batch, in training and afterwards.
+    """Normalisation by the mean and variance of the batch, in training and evaluation.
 
-    There are no running statistics: only scale and shift are parameters, are sent, and enter the delta. Of a padded
-    batch only the examples in `mask` count.
+    Only scale and shift are parameters and part of the delta. In a padded batch only the examples in `mask` count.
 
     Args:
         channels: size of dimension 1.
-        eps: what keeps the denominator from zero.
+        eps: term added to the variance.
     """
 
     mask: Tensor | None
@@ -40,7 +49,7 @@ class BatchNorm(nn.Module):
 
 
 def mask_batches(network: nn.Module, mask: Tensor | None) -> None:
-    """Tells every batch norm of a network which examples of the next batch are real, None for all."""
+    """Sets the mask of real examples of the next batch in every batch norm of a network, None for all."""
     for layer in network.modules():
         if isinstance(layer, BatchNorm):
             layer.mask = mask

@@ -1,4 +1,9 @@
-"""Classifiers by name: a body that gives features, and one linear layer from features to logits."""
+"""Image classifiers by name: a body that computes features, and a linear layer from features to logits.
+
+References:
+    Dai, Zhou and Fu, "Decaf: Data Distribution Decompose Attack against Federated Learning", 2024, arXiv:2405.15316,
+    table II.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,14 +16,15 @@ from torchvision.models.vgg import cfgs, make_layers
 
 from modules.nets.batch_norm import BatchNorm
 from modules.nets.dropout import Dropout
-from protocol.errors import InputError
+from protocol.errors import require
+from protocol.ranges import PositiveInt
 
 NetworkName = Literal["two-convolutions", "three-modules", "four-modules", "resnet18", "vgg16"]
 Activation = Literal["relu", "leaky-relu", "gelu", "sigmoid", "tanh"]
 Norm = Literal["none", "before-activation", "after-activation"]
 
 OUTPUT = "output"
-"""Name of the last layer in every classifier."""
+"""Name of the last layer of every classifier."""
 _ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "relu": nn.ReLU,
     "leaky-relu": lambda: nn.LeakyReLU(0.1),
@@ -30,49 +36,47 @@ _ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class ClassifierOptions:
-    """Which classifier.
+    """Options of a classifier.
 
     Attributes:
-        name: Decaf's table II: ``two-convolutions`` and a pooling, ``three-modules`` or ``four-modules`` of a
-            convolution and a pooling, each with two linear layers; or ``resnet18`` (with batch norm) and ``vgg16``
-            (without), both with a stem for small images and 512 features.
-        hidden: neurons that enter the last layer of the first three; the paper prints no width.
-        channels: channels of their first convolution; each further one has twice as many, as far as four times.
-        activation: of the first three.
-        norm: batch norm of the features that enter the last layer of the first three.
-        dropout: share of the features that enter the last layer which training drops.
+        name: architecture of Decaf's table II: ``two-convolutions`` and a pooling, ``three-modules`` or
+            ``four-modules`` of a convolution and a pooling, each with two linear layers; or ``resnet18`` (with batch
+            norm) and ``vgg16`` (without), both with a stem for small images and 512 features.
+        hidden: number of features of the first three architectures; the paper does not give it.
+        channels: channels of their first convolution; each further convolution doubles them, up to four times.
+        activation: activation of the first three.
+        norm: position of the batch norm of the features of the first three.
+        dropout: share of the features that training drops.
     """
 
     name: NetworkName = "two-convolutions"
-    hidden: int = 64
-    channels: int = 8
+    hidden: PositiveInt = 64
+    channels: PositiveInt = 8
     activation: Activation = "relu"
     norm: Norm = "none"
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuses impossible values."""
-        if min(self.hidden, self.channels) < 1 or self.activation not in _ACTIVATIONS:
-            raise InputError(
-                expected=f"hidden and channels above 0 and an activation among {', '.join(_ACTIVATIONS)}",
-                found=f"hidden {self.hidden}, channels {self.channels}, {self.activation}",
-                way_out="Mend the network.",
-            )
-        if not 0 <= self.dropout < 1:
-            raise InputError(
-                expected="a dropout from 0 to below 1", found=str(self.dropout), way_out="Mend the network."
-            )
+        require(
+            min(self.hidden, self.channels) >= 1 and self.activation in _ACTIVATIONS,
+            f"network.hidden and channels above 0 and an activation among {', '.join(_ACTIVATIONS)}",
+            f"hidden {self.hidden}, channels {self.channels}, {self.activation}",
+            "Set model.network to such values.",
+        )
+        require(0 <= self.dropout < 1, "network.dropout in [0, 1)", self.dropout, "Set 0 for no dropout.")
 
 
 class Classifier(nn.Module):
-    """A body, dropout and a last layer.
+    """Network of a body, dropout and a linear layer.
 
     Args:
         body: maps ``(N, channels, height, width)`` to features ``(N, F)``.
-        features: F.
-        classes: number of classes.
+        features: number F of features.
+        classes: number K of classes.
         dropout: share of the features that training drops.
     """
+
+    is_chain = True
 
     def __init__(self, body: nn.Module, features: int, classes: int, dropout: float = 0.0) -> None:
         super().__init__()
@@ -89,16 +93,16 @@ class Classifier(nn.Module):
 def build_classifier(
     network: ClassifierOptions, *, image_shape: tuple[int, int, int], classes: int, generator: torch.Generator
 ) -> Classifier:
-    """A classifier with torch's default law of the initial weights, drawn from one generator.
+    """Classifier with torch's default distribution of the initial weights, drawn with one generator.
 
     Args:
-        network: which one.
+        network: options.
         image_shape: channels, height and width.
         classes: number of classes.
         generator: source of the initial weights.
 
     Raises:
-        InputError: the images are too small for so many poolings.
+        InputError: the images are too small for the poolings.
     """
     body, features = _BODIES[network.name](network, image_shape)
     made = Classifier(body, features, classes, network.dropout)
@@ -111,16 +115,7 @@ def build_classifier(
 def classifier_shapes(
     network: ClassifierOptions, *, image_shape: tuple[int, int, int], classes: int
 ) -> dict[str, tuple[int, ...]]:
-    """Shape of every parameter of a classifier, by name, without memory for it.
-
-    Args:
-        network: which one.
-        image_shape: channels, height and width.
-        classes: number of classes.
-
-    Raises:
-        InputError: the images are too small for so many poolings.
-    """
+    """Shapes of the parameters of `build_classifier` by name, computed without allocating them."""
     with torch.device("meta"):
         body, features = _BODIES[network.name](network, image_shape)
         made = Classifier(body, features, classes, network.dropout)
@@ -162,10 +157,9 @@ def _modules(number: int) -> Callable[[ClassifierOptions, tuple[int, int, int]],
 def _with_head(
     layers: list[nn.Module], flat: int, network: ClassifierOptions, shape: tuple[int, int, int]
 ) -> tuple[nn.Module, int]:
-    if flat < 1:
-        raise InputError(
-            expected=f"images that {network.name} can pool", found=f"{shape}", way_out="Take two-convolutions."
-        )
+    require(
+        flat >= 1, f"images large enough for {network.name}", f"shape {shape}", "Set network.name: two-convolutions."
+    )
     head: list[nn.Module] = [nn.Flatten(), nn.Linear(flat, network.hidden), _ACTIVATIONS[network.activation]()]
     if network.norm != "none":
         head.insert(2 if network.norm == "before-activation" else 3, BatchNorm(network.hidden))

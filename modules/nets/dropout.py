@@ -1,21 +1,25 @@
-"""Dropout whose masks follow from numbers that come with the examples, so that no global random state decides."""
+"""Dropout with masks computed from numbers that come with the examples, without a global random state.
+
+References:
+    N. Srivastava, G. Hinton, A. Krizhevsky, I. Sutskever and R. Salakhutdinov, "Dropout: A Simple Way to Prevent Neural
+    Networks from Overfitting", JMLR 2014.
+    G. L. Steele, D. Lea and C. H. Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014 (`mixed`).
+"""
 
 import torch
 from torch import Tensor, nn
 
-# The finaliser of splitmix64 (Steele, Lea and Flood 2014, "Fast splittable pseudorandom number generators"), signed.
+# Finaliser of splitmix64, as signed numbers.
 _STEPS = ((30, -0x40A7B892E31B1A47), (27, -0x6B2FB644ECCEEE15), (31, 1))
 _STRIDE = -0x61C8864680B583EB
 _BITS = 24
 
 
 class Dropout(nn.Module):
-    """Zeroes each feature of an example with a given probability, and scales up the rest.
-
-    Nothing is dropped while `draws` is None, as after training.
+    """Dropout of features, with the others scaled up; the identity while `draws` is None.
 
     Args:
-        probability: of a zero, below 1.
+        probability: probability of a zero, below 1.
     """
 
     draws: Tensor | None
@@ -35,20 +39,20 @@ class Dropout(nn.Module):
 
 
 def uniform(draws: Tensor) -> Tensor:
-    """int64 numbers to numbers in [0, 1), as if drawn: equal for equal ones, unrelated for others."""
+    """Pseudorandom numbers in [0, 1) as a hash of int64 numbers."""
     numbers: Tensor = (mixed(draws) & (2**_BITS - 1)).float() / 2**_BITS
     return numbers
 
 
 def mixed(words: Tensor) -> Tensor:
-    """A bijection of 64-bit words under which every bit of the result depends on every bit of the word."""
+    """Bijective hash of 64-bit words; every bit of the result depends on every bit of the word."""
     for shift, factor in _STEPS:
         words = (words ^ ((words >> shift) & (2 ** (64 - shift) - 1))) * factor
     return words
 
 
 def draw_dropout(network: nn.Module, draws: Tensor | None) -> None:
-    """Tells every dropout of a network the numbers of the next batch, None to drop nothing."""
+    """Sets the numbers of the next batch in every dropout layer of a network, None to drop nothing."""
     for layer in network.modules():
         if isinstance(layer, Dropout):
             layer.draws = draws

@@ -1,4 +1,4 @@
-"""The network of neural collaborative filtering, on one client or on stacked clients."""
+"""Network of neural collaborative filtering, for one client or stacked clients."""
 
 from collections.abc import Iterable, Mapping
 
@@ -8,7 +8,7 @@ from torch.nn import functional
 
 
 def ncf_mlp(user_dim: int, item_dim: int, hidden: tuple[int, ...]) -> nn.Sequential:
-    """The layers [user, item] -> hidden... -> 1 with ReLU between (RAIFLE, section V.A.1)."""
+    """Layers [user, item] -> hidden... -> 1 with ReLU between (RAIFLE, section V.A.1)."""
     layers: list[nn.Module] = []
     width = user_dim + item_dim
     for size in hidden:
@@ -24,9 +24,9 @@ def layer_names(parameters: Iterable[str]) -> list[str]:
 
 
 def ncf_logits(parameters: Mapping[str, Tensor], users: Tensor, items: Tensor) -> Tensor:
-    """Scores of items for users, for stacked clients.
+    """Logits of items for the users of stacked clients.
 
-    The first layer is split, ``W [u; v] = W_u u + W_v v``, so that the user's half is computed once per client.
+    The first layer is split, ``W [u; v] = W_u u + W_v v``, so that the user's part is computed once per client.
 
     Args:
         parameters: ``mlp.<i>.weight`` ``(C, out, in)`` and ``mlp.<i>.bias`` ``(C, out)``.

@@ -1,4 +1,4 @@
-"""The rankers of online learning to rank: linear, or one hidden ReLU layer; without biases (RAIFLE, section V.B.1)."""
+"""Rankers of online learning to rank: linear or with one hidden ReLU layer, without biases (RAIFLE, section V.B.1)."""
 
 from collections.abc import Mapping
 
@@ -13,14 +13,14 @@ OUTPUT = "output.weight"
 def ranker_parameters(
     num_features: int, hidden: int, generator: torch.Generator, *, scaled: bool = False
 ) -> dict[str, Tensor]:
-    """A fresh ranker: ``(F,)``, or ``(H, F)`` and ``(H,)`` with hidden units.
+    """Initial ranker: ``(F,)``, or ``(H, F)`` and ``(H,)`` with hidden units.
 
     Args:
         num_features: number F of features.
         hidden: number H of hidden units, 0 for a linear ranker.
         generator: source of the weights.
-        scaled: divide the weights that are U(-1, 1) as published for documents by the root of the inputs of their
-            layer, as torch draws them and as published for images.
+        scaled: divide the weights by the square root of their layer's number of inputs, as torch and the published code
+            for images do; without, weights are U(-1, 1) as in the published code for documents.
     """
     shapes: dict[str, tuple[int, ...]] = (
         {HIDDEN: (hidden, num_features), OUTPUT: (hidden,)} if hidden else {LINEAR: (num_features,)}
@@ -30,7 +30,7 @@ def ranker_parameters(
 
 
 def ranker_shapes(held: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
-    """Shapes of a ranker with as many features and hidden units as one that is held."""
+    """Shapes of a ranker with the features and hidden units of a recorded one."""
     if LINEAR in held:
         return {LINEAR: (held[LINEAR][0],)}
     hidden, features = held[HIDDEN]
@@ -45,7 +45,7 @@ def rank_scores(parameters: Mapping[str, Tensor], features: Tensor) -> Tensor:
 
 
 def score_gradients(parameters: Mapping[str, Tensor], features: Tensor, coefficients: Tensor) -> dict[str, Tensor]:
-    """``sum_i c_i grad s_i`` over all documents of a client, by parameter.
+    """Gradients ``sum_i c_i grad s_i`` over all documents of a client, by parameter.
 
     Args:
         parameters: stacked rankers.
@@ -68,5 +68,5 @@ def hidden_units(parameters: Mapping[str, Tensor], features: Tensor) -> Tensor:
 
 
 def _between(value: Tensor, features: Tensor) -> Tensor:
-    """``(C, W)`` with as many ones between as `features` has dimensions there."""
+    """``(C, W)`` values with dimensions of size 1 between, for broadcasting with `features`."""
     return value.reshape(value.shape[0], *[1] * (features.dim() - 2), value.shape[-1])

@@ -1,4 +1,8 @@
-"""A server that trains honestly, then calls the same clients again and again with items of its choice (Protocol 2)."""
+"""Probing server: after honest rounds it calls the same clients repeatedly with item vectors of its choice.
+
+References:
+    B. London, "PAC Identifiability in Federated Personalization", 2020, Protocol 2 and Theorems 1 to 3.
+"""
 
 import dataclasses
 import itertools
@@ -13,35 +17,35 @@ from datamodules.cohort import Cohort
 from modules.probing.clients import Answering, Probed, answer, answer_zeros
 from protocol.errors import InputError
 from protocol.margin_losses import check_assumption_2
+from protocol.ranges import OpenUnitInterval, PositiveFloat, PositiveInt, UnitInterval, check_fields
 from protocol.seeding import generator_for
 from protocol.view import ITEM_EMBEDDING
-from ranges import OpenUnitInterval, PositiveFloat, PositiveInt, UnitInterval, check_fields
 
 Probe = Literal["zeros", "low-rank", "small", "shuffled"]
 SMALL = 0.01
-"""Standard deviation of small random items; training makes items of a norm of about 3."""
+"""Standard deviation of small random items; trained items have a norm of about 3."""
 _AT_ONCE = 100
 """Clients whose answers are drawn from one generator."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Probing:
-    """What a server does after its honest rounds: each further round is one point of a campaign.
+    """Behaviour of the server after its honest rounds; each further round is one point of a campaign.
 
-    Such a round is a number of calls of each client since the round before. Its messages are the sums of all the
-    answers since the campaign began, and the global model stays as it was. Every campaign finds the clients as the
-    honest rounds left them, and they forget it: theirs is what they had before.
+    A round calls each client a number of times. Its recorded messages are sums of all answers since the start of the
+    campaign, and the global model does not change. Every campaign starts from the private vectors after the last honest
+    round, and its changes to them are not kept.
 
     Attributes:
         after: number of honest rounds.
-        probe: what the server sends: all items ``zeros`` (Protocol 2); ``low-rank``, every item one and the same
-            vector; ``small`` and random items; the honest items ``shuffled``, under wrong names.
-        interactions: points of one campaign, as numbers of calls T, ascending.
-        of_bound: points of another, as multiples of each client's own T of the theorem, ascending.
-        theorem: 1 is without noise, 2 of Protocol 1, 3 of Protocol 3.
+        probe: item vectors that the server sends: ``zeros`` (Protocol 2); ``low-rank``, one random vector for all
+            items; ``small`` random vectors; or ``shuffled``, the honest vectors under wrong item numbers.
+        interactions: points of a campaign as numbers of calls T, ascending.
+        of_bound: points of a second campaign as multiples of the theorem's T for each client, ascending.
+        theorem: 1 for Protocol 1 without noise, 2 for Protocol 1, 3 for Protocol 3.
         tolerance: error epsilon that counts as success.
-        delta: probability with which the theorem may fail.
-        campaigns: repetitions of both.
+        delta: failure probability of the theorem.
+        campaigns: number of repetitions.
     """
 
     after: PositiveInt = 200
@@ -54,10 +58,10 @@ class Probing:
     campaigns: PositiveInt = 1
 
     def __post_init__(self) -> None:
-        """Refuses what is no campaign.
+        """Checks the points.
 
         Raises:
-            InputError: there is no point, points do not ascend, or multiples of a bound are of other probes than zeros.
+            InputError: there is no point, points do not ascend, or `of_bound` has another probe than zeros.
         """
         check_fields(self)
         for name, points in self._axes.items():
@@ -82,17 +86,17 @@ class Probing:
         return {name: list(getattr(self, name)) for name in ("interactions", "of_bound") if getattr(self, name)}
 
     def point(self, round_number: int) -> tuple[int, str, int]:
-        """Number of the campaign, axis and place on it of a round."""
+        """Campaign, axis and position on the axis of a round."""
         axes = [(axis, place) for axis, points in self._axes.items() for place in range(len(points))]
         campaign, step = divmod(round_number - self.after, len(axes))
         return campaign, *axes[step]
 
     def values(self, axis: str) -> list[Any]:
-        """The points of an axis."""
+        """Points of an axis."""
         return self._axes[axis]
 
     def settings(self) -> dict[int, dict[str, Any]]:
-        """By round, what it is a point of, and the error that counts as success."""
+        """Setting columns of each probing round: its point, and the error that counts as success."""
         found: dict[int, dict[str, Any]] = {}
         for number in range(self.after, self.rounds):
             _, axis, place = self.point(number)
@@ -100,7 +104,7 @@ class Probing:
         return found
 
     def sent(self, table: Tensor, generator: torch.Generator) -> Tensor:
-        """``(I, d)`` what the server sends instead of the honest item vectors `table`."""
+        """``(I, d)`` item vectors that the server sends instead of the honest `table`."""
         if self.probe == "zeros":
             return torch.zeros_like(table)
         if self.probe == "shuffled":
@@ -110,7 +114,7 @@ class Probing:
         return (SMALL * draw).expand_as(table)
 
     def bounds(self, how: Answering, table: Tensor, users: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
-        """Each client's own number of interactions that the theorem demands.
+        """Number of interactions that the theorem requires for each client.
 
         Args:
             how: how clients answer.
@@ -137,10 +141,10 @@ class Probing:
         return theorem_3(rates, tau, counts, noise, delta=self.delta)
 
     def check(self, how: Answering) -> None:
-        """Refuses clients about which the theorem says nothing.
+        """Checks that the theorem applies to the clients.
 
         Raises:
-            InputError: the loss breaks Assumption 2, Theorem 1 has noise, or the protocol is another theorem's.
+            InputError: the loss violates Assumption 2, there is noise with Theorem 1, or the protocol does not match.
         """
         check_assumption_2(how.loss)
         protocol = "epochs" if self.theorem == 3 else "batches"
@@ -162,11 +166,11 @@ def _plain(number: float) -> int | float:
 
 @dataclass
 class Answered:
-    """What the server has of the clients that it called; items about which it was sent something come first.
+    """Summed messages of the clients that the server called; items with messages come first.
 
     Attributes:
-        cohort: the clients; only items about which they have sent something are among their rows.
-        users: private vectors, as the campaign has moved them ``(C, d)``.
+        cohort: the clients; their rows contain only items with messages.
+        users: ``(C, d)`` private vectors after the campaign so far.
         sums: ``(C, R, d)`` summed messages about each item.
         updates: ``(C, R)`` number of messages about each item.
     """
@@ -184,13 +188,13 @@ class Answered:
         return Answered(cohort, self.users[positions], sums, updates)
 
     def of(self, cohort: Cohort) -> "Answered":
-        """Those of the clients that are in a cohort."""
+        """The clients that are in a cohort."""
         return self.select(torch.isin(self.cohort.clients, cohort.clients.cpu()).nonzero().flatten())
 
 
 @dataclass
 class _Group:
-    """Clients whose answers are drawn together, up to some point of a campaign."""
+    """Clients whose answers share a generator, up to some point of a campaign."""
 
     positions: Tensor
     clients: Probed
@@ -207,10 +211,9 @@ class _Group:
 
 
 class Campaign:
-    """The points of a server's campaigns; what lies before a point is played again where it is not at hand.
+    """State of a server's campaigns; earlier points are replayed if they are not in memory.
 
-    Clients are drawn in groups, those with the fewest labels first; so in two processes the draws are others than in
-    one.
+    Clients are drawn in groups, those with the fewest labels first, so two processes draw other numbers than one.
 
     Args:
         probing: what the server does.
@@ -225,10 +228,10 @@ class Campaign:
         self._groups: list[_Group] = []
 
     def until(self, cohort: Cohort, table: Tensor, users: Tensor) -> Answered:
-        """What the server has of its clients by the end of a round.
+        """Summed messages of the clients at the end of a round.
 
         Args:
-            cohort: the clients that it calls, the same in all of its rounds.
+            cohort: the called clients, the same in all probing rounds.
             table: honest item vectors ``(I, d)``.
             users: the clients' private vectors before the campaign ``(C, d)``.
         """
@@ -243,7 +246,7 @@ class Campaign:
         return self._together(cohort)
 
     def tables_sent(self) -> list[tuple[Tensor, Tensor]]:
-        """By group of clients, their positions in the cohort and the items that they were sent."""
+        """Positions in the cohort and received item vectors of each group of clients."""
         return [(group.positions, group.sent) for group in self._groups]
 
     def _begun(self, cohort: Cohort, table: Tensor, users: Tensor, campaign: int, axis: str) -> list[_Group]:
@@ -260,7 +263,7 @@ class Campaign:
         return groups
 
     def _calls(self, axis: str, point: float, bounds: Tensor) -> Tensor:
-        """``(V,)`` calls of each client from the campaign's beginning to a point."""
+        """``(V,)`` number of calls of each client from the start of the campaign to a point."""
         return torch.full_like(bounds, point) if axis == "interactions" else (point * bounds).ceil().clamp(min=1)
 
     def _together(self, cohort: Cohort) -> Answered:

@@ -1,7 +1,10 @@
-"""Clients that answer a server which calls them again and again with item vectors of its choice (Protocol 2).
+"""Clients' answers to repeated calls with item vectors that the server chooses.
 
-Every answer is one local update (R = 1, or one epoch E = 1) on the item vectors that the server sent, noised by
-Equation 3. What the server keeps is the sum of the messages about each item and their number.
+An answer is one local update (R = 1, or one epoch E = 1) on the item vectors that the server sent, with the noise of
+Equation 3. The server keeps the sum and the number of the messages about each item.
+
+References:
+    B. London, "PAC Identifiability in Federated Personalization", 2020, Protocols 1 to 3 and Equations 1 to 3.
 """
 
 from dataclasses import dataclass
@@ -10,7 +13,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from protocol.errors import InputError
+from protocol.errors import require
 from protocol.margin_losses import LossName, check_assumption_2, margin_loss
 
 Protocol = Literal["batches", "epochs"]
@@ -18,14 +21,14 @@ Protocol = Literal["batches", "epochs"]
 
 @dataclass(frozen=True, kw_only=True)
 class Answering:
-    """How clients answer; all of it is public.
+    """Public parameters of the clients' answers.
 
     Attributes:
         loss: loss of the margin.
         learning_rate: local learning rate, alpha.
         batch: batch size B.
         protocol: ``batches``: one batch, drawn anew (Protocol 1, R = 1); ``epochs``: all labels (Protocol 3, E = 1).
-        noise: standard deviation of the noise on each number of a changed row.
+        noise: standard deviation of the noise on each entry of a changed row.
         clip: L2 norm to which each item's gradient is clipped, None for no clipping.
     """
 
@@ -39,10 +42,10 @@ class Answering:
 
 @dataclass
 class Probed:
-    """Clients under attack, and what the server has of them so far; float64.
+    """Clients under attack and their summed messages, float64.
 
     Attributes:
-        users: ``(V, d)`` private vectors, now.
+        users: ``(V, d)`` current private vectors.
         items: ``(V, N)`` labelled items, padded with -1.
         signs: ``(V, N)`` labels +1 and -1, 0 where padded.
         sums: ``(V, N, d)`` summed messages about each item.
@@ -57,7 +60,7 @@ class Probed:
 
     @classmethod
     def start(cls, users: Tensor, items: Tensor, labels: Tensor) -> "Probed":
-        """Clients of whom the server has nothing yet; labels are 0 or 1."""
+        """Clients before the first call; labels are 0 or 1."""
         signs = (2 * labels.double() - 1) * (items >= 0)
         sums = torch.zeros(*items.shape, users.shape[1], dtype=torch.float64)
         return cls(users.double().clone(), items, signs, sums, torch.zeros_like(signs))
@@ -69,28 +72,28 @@ class Probed:
 
 
 def check_batches(clients: Probed, how: Answering) -> None:
-    """Refuses clients that cannot answer.
+    """Checks that every client can answer.
 
     Raises:
         InputError: a client has no labels, or fewer than a batch; or the loss is flat at 0.
     """
     check_assumption_2(how.loss)
     least = how.batch if how.protocol == "batches" else 1
-    if bool((clients.counts < least).any()):
-        raise InputError(
-            expected=f"clients with at least {least} labels",
-            found=f"a client with {int(clients.counts.min())}",
-            way_out="Set a smaller batch, or leave such clients out.",
-        )
+    require(
+        not bool((clients.counts < least).any()),
+        f"clients with at least {least} labels",
+        f"a client with {int(clients.counts.min())}",
+        "Set a smaller batch, or leave such clients out.",
+    )
 
 
 def answer(clients: Probed, sent: Tensor, how: Answering, *, interactions: int, generator: torch.Generator) -> None:
-    """Answers any item vectors, interaction after interaction; the private vectors move with it.
+    """Answers to arbitrary item vectors, one call after another; the private vectors change with each.
 
     Args:
         clients: changed in place.
         sent: ``(I, d)`` item vectors that the server sends every time.
-        how: how clients answer; Protocol 1 only, because the batches of an epoch move the vector one after another.
+        how: parameters of the answers; only Protocol 1, because each batch of an epoch changes the private vector.
         interactions: number of calls.
         generator: source of the batches and of the noise.
 
@@ -98,10 +101,7 @@ def answer(clients: Probed, sent: Tensor, how: Answering, *, interactions: int, 
         InputError: see `check_batches`; or the protocol is another.
     """
     check_batches(clients, how)
-    if how.protocol != "batches":
-        raise InputError(
-            expected="protocol batches with items other than zero", found=how.protocol, way_out="Send zeros."
-        )
+    require(how.protocol == "batches", "protocol batches with items other than zero", how.protocol, "Send zeros.")
     table, absent = sent.double(), clients.items < 0
     for _ in range(interactions):
         keys = torch.rand(clients.items.shape, generator=generator).masked_fill(absent, -1.0)
@@ -115,26 +115,27 @@ def answer(clients: Probed, sent: Tensor, how: Answering, *, interactions: int, 
 
 
 def _update(clients: Probed, items: Tensor, batch: Tensor, how: Answering) -> Tensor:
-    """One step on a batch (Equations 1 and 2): moves the private vectors, returns the items' changes ``(V, B, d)``."""
+    """Step on a batch (Equations 1 and 2): updates the private vectors, returns the items' changes ``(V, B, d)``."""
     signs = clients.signs.gather(1, batch)
     slopes = margin_loss(how.loss).slope(signs * torch.einsum("vbd,vd->vb", items, clients.users)) * signs
-    of_items = (slopes * _clip_factors(slopes, clients.users, how))[..., None] * clients.users[:, None]
+    of_items = (slopes * clip_factors(slopes, clients.users, how.clip))[..., None] * clients.users[:, None]
     clients.users = clients.users - how.learning_rate * torch.einsum("vb,vbd->vd", slopes, items) / batch.shape[1]
     return -how.learning_rate * of_items
 
 
-def _clip_factors(slopes: Tensor, users: Tensor, how: Answering) -> Tensor:
-    if how.clip is None:
+def clip_factors(slopes: Tensor, users: Tensor, clip: float | None) -> Tensor:
+    """``(C, N)`` factors in [0, 1] that clip the L2 norm of the items' gradients ``slope u``; None for ones."""
+    if clip is None:
         return torch.ones_like(slopes)
     norms: Tensor = slopes.abs() * users.norm(dim=1, keepdim=True)
-    return (how.clip / norms.clamp(min=1e-30)).clamp(max=1.0)
+    return (clip / norms.clamp(min=1e-30)).clamp(max=1.0)
 
 
 def answer_zeros(clients: Probed, how: Answering, *, interactions: Tensor, generator: torch.Generator) -> None:
-    """Answers item vectors that are all zero, any number of times at once, in exactly the law of `answer`.
+    """Answers to all-zero item vectors, any number of calls at once, with exactly the distribution of `answer`.
 
-    With zeros the private vector does not move, and every message about item i is ``-alpha l'(0) y_i u`` plus noise:
-    the sum of n of them is n times that plus noise of n times the variance. What is left to draw is n.
+    With zeros the private vector does not change, and every message about item i is ``-alpha l'(0) y_i u`` plus noise:
+    the sum of n messages is n times that plus noise of n times the variance, so only n has to be drawn.
 
     Args:
         clients: changed in place.
@@ -152,7 +153,7 @@ def answer_zeros(clients: Probed, how: Answering, *, interactions: Tensor, gener
     else:
         counts = batch_memberships(clients.counts, how.batch, calls, clients.items.shape[1], generator)
     slopes = margin_loss(how.loss).slope_at_zero * clients.signs
-    step = -how.learning_rate * slopes * _clip_factors(slopes, clients.users, how)
+    step = -how.learning_rate * slopes * clip_factors(slopes, clients.users, how.clip)
     noise = torch.randn(clients.sums.shape, generator=generator, dtype=torch.float64)
     clients.sums += (counts * step)[..., None] * clients.users[:, None]
     clients.sums += how.noise * counts.sqrt()[..., None] * noise
@@ -160,10 +161,10 @@ def answer_zeros(clients: Probed, how: Answering, *, interactions: Tensor, gener
 
 
 def batch_memberships(sizes: Tensor, batch: int, draws: Tensor, width: int, generator: torch.Generator) -> Tensor:
-    """In how many of independent batches each item lies, each batch drawn without replacement.
+    """Number of independent batches that contain each item, if each batch is drawn without replacement.
 
-    Item after item: a batch that has r places left takes the item with probability r over the items that are left. So
-    the batches are told apart only by their places left, and their number may be anything.
+    Items are processed in order: a batch with r free places takes the item with probability r over the number of
+    remaining items. Batches differ only in their free places, so the cost does not depend on their number.
 
     Args:
         sizes: ``(V,)`` items of each client, at least `batch`.

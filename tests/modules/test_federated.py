@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from lightning import Trainer
 from lightning.pytorch.callbacks import Callback
 
 import train as cli
@@ -22,14 +21,13 @@ from modules.learners.fncf import FNCF
 from modules.learners.matrix_factorization import FederatedMF
 from modules.server import ServerOptimizer, WeightedSum, add_background_noise, weighted_sum
 from protocol.errors import InputError
-from tests.toys import data, model, train
+from tests.places import CONFIGS, ROOT
+from tests.toys import data, model, quiet_trainer, train
 
-CHECKOUT = Path(__file__).parents[2]
 
-
-def command(folder: Path, *more: str) -> list[str]:
+def arguments(folder: Path, *more: str) -> list[str]:
     return [
-        *(sys.executable, "train.py", "fit", "--config", "configs/train/fncf_synthetic.yaml"),
+        *("fit", "--config", str(CONFIGS / "train/fncf_synthetic.yaml")),
         *("--trainer.default_root_dir", str(folder), "--trainer.accelerator", "cpu"),
         *("--data.users", "16", "--data.items", "60", "--data.mean_interactions", "6"),
         *("--data.fewest_interactions", "3", "--data.clients_per_round", "8", "--model.local.epochs", "2"),
@@ -37,9 +35,19 @@ def command(folder: Path, *more: str) -> list[str]:
     ]
 
 
+@pytest.fixture(autouse=True)
+def _own_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["train.py"])
+
+
 def run(folder: Path, *more: str) -> None:
-    done = subprocess.run(command(folder, *more), cwd=CHECKOUT, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stderr[-3000:]
+    assert cli.run(arguments(folder, *more)) == 0
+
+
+def start(folder: Path, *more: str) -> "subprocess.Popen[str]":
+    """The same in a process of its own."""
+    command = [sys.executable, "train.py", *arguments(folder, *more)]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -57,6 +65,7 @@ def sent(folder: Path) -> dict[tuple[int, int], torch.Tensor]:
     return found
 
 
+@pytest.mark.integration
 def test_one_round_is_the_weighted_mean_of_the_deltas(tmp_path: Path) -> None:
     source = data()
     before = model(source).public_parameters()
@@ -73,17 +82,16 @@ def test_one_round_is_the_weighted_mean_of_the_deltas(tmp_path: Path) -> None:
     torch.testing.assert_close(after.public_parameters()["item_embedding.weight"], table)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("read", [False, True])
-def test_a_round_in_parts_ends_with_the_same_model(read: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_round_in_parts_ends_with_the_same_model(read: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Reader(Callback):
         reads_updates = read
 
     def round_of(numbers: int) -> FNCF:
         monkeypatch.setattr(federated, "_NUMBERS_AT_ONCE", numbers)
         module = model(source := data(), defenses=(LocalDP(clip=0.1, epsilon=50, delta=1e-5),))
-        options = {"logger": False, "enable_checkpointing": False, "limit_val_batches": 0}
-        trainer = Trainer(max_steps=2, accelerator="cpu", devices=1, callbacks=[Reader()], **options)  # type: ignore[arg-type]
-        trainer.fit(module, datamodule=source)
+        quiet_trainer(2, tmp_path, Reader()).fit(module, datamodule=source)
         return module
 
     whole, parts = round_of(2**26), round_of(3000)
@@ -118,9 +126,11 @@ def test_background_noise_has_the_law_of_the_clients_own_noise() -> None:
     torch.testing.assert_close(variance, 0.25 * torch.tensor([9.0, 10.0, 14.0]), rtol=0.1, atol=0)
 
 
+@pytest.mark.integration
 def test_two_processes_give_the_model_and_the_deltas_of_one(tmp_path: Path) -> None:
     run(tmp_path / "one", "--trainer.max_steps", "2")
-    run(tmp_path / "two", "--trainer.max_steps", "2", "--trainer.devices", "2", "--trainer.strategy", "ddp")
+    process = start(tmp_path / "two", "--trainer.max_steps=2", "--trainer.devices=2", "--trainer.strategy=ddp")
+    assert (process.communicate(timeout=240)[1], process.returncode)[1] == 0
     one, two = weights(tmp_path / "one"), weights(tmp_path / "two")
     for name in one:
         torch.testing.assert_close(one[name], two[name], atol=1e-6, rtol=0)
@@ -130,20 +140,17 @@ def test_two_processes_give_the_model_and_the_deltas_of_one(tmp_path: Path) -> N
         torch.testing.assert_close(first[key], second[key], atol=1e-6, rtol=0)
 
 
+@pytest.mark.integration
 def test_a_killed_run_resumes_to_the_same_model_and_recording(tmp_path: Path) -> None:
     every = ("--trainer.callbacks+=ModelCheckpoint", "--trainer.callbacks.every_n_train_steps", "1")
     run(tmp_path / "whole", "--trainer.max_steps", "40", *every)
-    process = subprocess.Popen(
-        command(tmp_path / "cut", "--trainer.max_steps", "40", *every),
-        cwd=CHECKOUT,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    process = start(tmp_path / "cut", "--trainer.max_steps", "40", *every)
     journal = tmp_path / "cut/deltas/journal.jsonl"
     while process.poll() is None and not (journal.exists() and journal.read_text().count("\n") > 6):
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
     newest = max((tmp_path / "cut/checkpoints").glob("*.ckpt"), key=os.path.getmtime)
     run(tmp_path / "cut", "--trainer.max_steps", "40", *every, "--ckpt_path", str(newest))
     one, two = weights(tmp_path / "whole"), weights(tmp_path / "cut")
@@ -154,30 +161,30 @@ def test_a_killed_run_resumes_to_the_same_model_and_recording(tmp_path: Path) ->
     assert all(torch.equal(first[key], second[key]) for key in first)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("precision", ["bf16-mixed", "bf16-true", "16-true", "64-true"])
 def test_a_precision_in_which_rounds_fail_is_refused(precision: str, tmp_path: Path) -> None:
-    options = {"logger": False, "enable_checkpointing": False, "limit_val_batches": 0, "precision": precision}
-    trainer = Trainer(max_steps=1, accelerator="cpu", devices=1, default_root_dir=tmp_path, **options)  # type: ignore[arg-type]
+    trainer = quiet_trainer(1, tmp_path, precision=precision)
     with pytest.raises(InputError, match="expected precision 32-true for FNCF; found"):
         trainer.fit(model(data()), datamodule=data())
 
 
+@pytest.mark.integration
 def test_a_precision_is_refused_in_one_line_before_anything_is_recorded(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.run(command(tmp_path, "--trainer.max_steps", "1", "--trainer.precision", "bf16-mixed")[2:]) == 2
+    assert cli.run(arguments(tmp_path, "--trainer.max_steps", "1", "--trainer.precision", "bf16-mixed")) == 2
     assert [line for line in capsys.readouterr().err.splitlines() if "precision 32-true" in line]
     assert not (tmp_path / "deltas").exists()
 
 
+@pytest.mark.integration
 def test_matrix_factorisation_trains_in_mixed_precision_as_in_full(tmp_path: Path) -> None:
     updates = {}
     for precision in ("32-true", "bf16-mixed"):
         source = data()
         module = FederatedMF(num_items=source.num_items, num_clients=source.num_clients, local=LocalTraining(epochs=2))
-        options = {"logger": False, "enable_checkpointing": False, "limit_val_batches": 0, "precision": precision}
-        trainer = Trainer(max_steps=1, accelerator="cpu", devices=1, default_root_dir=tmp_path, **options)  # type: ignore[arg-type]
-        trainer.fit(module, datamodule=source)
+        quiet_trainer(1, tmp_path, precision=precision).fit(module, datamodule=source)
         updates[precision] = module.round_record.update.deltas["item_embedding.weight"]
     full, mixed = updates.values()
     assert float(full.abs().max()) > 1e-3

@@ -1,4 +1,4 @@
-"""Trained parameters in few tensors: an optimizer spends longer on each tensor than on what is in a small one."""
+"""Trained parameters in few tensors, because an optimizer's overhead per tensor exceeds the work on a small one."""
 
 from collections.abc import Callable, Mapping
 
@@ -8,24 +8,28 @@ from torch import Tensor
 from modules.engine.fast.buffer_pool import BufferPool
 
 _SMALL = 2**14
-"""Most numbers of a client in a parameter that shares its memory with others."""
+"""Largest number of entries per client of a parameter that shares its memory with others."""
 
 
 class FlatParameters:
-    """Parameters to train; the small ones lie behind one another in one tensor.
+    """Trained parameters, of which the small ones share one tensor.
 
     Args:
-        start: their values, of one client or of stacked ones.
-        clients: how many clients.
-        copy: makes the copy of a large one that is trained.
+        start: initial values, of one client or stacked clients.
+        clients: number of clients.
+        copy: returns the trained copy of a large parameter.
+        share: whether small parameters share memory.
 
     Attributes:
-        leaves: the parameters by name, which autograd takes for leaves.
-        owners: the tensors that hold their memory, for an optimizer.
+        leaves: parameters by name, as leaves of autograd.
+        owners: tensors that own their memory, for an optimizer.
     """
 
-    def __init__(self, start: Mapping[str, Tensor], clients: int, copy: Callable[[str, Tensor], Tensor]) -> None:
-        self._small = [n for n, value in start.items() if value.numel() <= _SMALL * clients and value.is_contiguous()]
+    def __init__(
+        self, start: Mapping[str, Tensor], clients: int, copy: Callable[[str, Tensor], Tensor], *, share: bool = True
+    ) -> None:
+        small = _SMALL * clients if share else -1
+        self._small = [n for n, value in start.items() if value.numel() <= small and value.is_contiguous()]
         self._large = [name for name in start if name not in self._small]
         parts = {name: copy(name, start[name]).requires_grad_() for name in self._large}
         self.owners = list(parts.values())
@@ -38,7 +42,7 @@ class FlatParameters:
         self.leaves = {name: parts[name] for name in start}
 
     def of_owners(self, gradients: Mapping[str, Tensor], buffers: BufferPool) -> list[Tensor]:
-        """From gradients of the parameters to those of the owners, in their order."""
+        """Gradients of the owners in their order, from gradients of the parameters."""
         made = [gradients[name] for name in self._large]
         if self._small:
             together = [gradients[name].flatten() for name in self._small]

@@ -1,7 +1,7 @@
-"""An LSTM over time for stacked clients, and its gradient written out.
+"""LSTM of stacked clients with a hand-written gradient.
 
-The numbers are those of `torch.nn.LSTM` with one layer, whose parameters it takes under their names. Every product is
-one batched matrix product over the clients, and nothing is kept for autograd but the gates.
+Values and parameter names are those of `torch.nn.LSTM` with one layer. Products are batched over the clients, and only
+the gates and states are kept for the gradient.
 """
 
 from collections.abc import Mapping
@@ -11,21 +11,21 @@ import torch
 from torch import Tensor
 
 LSTM = "lstm"
-"""Name under which a network has its `torch.nn.LSTM`."""
+"""Name of the `torch.nn.LSTM` submodule."""
 _INPUT, _HIDDEN = f"{LSTM}.weight_ih_l0", f"{LSTM}.weight_hh_l0"
 _BIASES = (f"{LSTM}.bias_ih_l0", f"{LSTM}.bias_hh_l0")
 
 
 @dataclass(frozen=True)
 class Trace:
-    """What the gradient needs of a pass through time.
+    """Values of a forward pass that the gradient needs.
 
     Attributes:
         inputs: ``(C, T, B, E)``.
         gates: ``(C, T, B, 4H)`` input, forget, cell and output gate, after their nonlinearities.
-        cells: ``(C, T + 1, B, H)`` from the first, which is zero.
-        squashed: ``(C, T, B, H)`` hyperbolic tangent of the cells.
-        hidden: ``(C, T + 1, B, H)`` from the first, which is zero.
+        cells: ``(C, T + 1, B, H)`` cell states, starting with zero.
+        squashed: ``(C, T, B, H)`` hyperbolic tangent of the cell states.
+        hidden: ``(C, T + 1, B, H)`` hidden states, starting with zero.
     """
 
     inputs: Tensor
@@ -36,16 +36,16 @@ class Trace:
 
     @property
     def outputs(self) -> Tensor:
-        """``(C, T, B, H)`` the hidden state after every input."""
+        """``(C, T, B, H)`` hidden states after each input."""
         return self.hidden[:, 1:]
 
 
 def lstm_trace(parameters: Mapping[str, Tensor], inputs: Tensor) -> Trace:
-    """Runs stacked clients' LSTMs over their sequences.
+    """Forward pass of stacked clients' LSTMs.
 
     Args:
         parameters: ``lstm.*`` with a leading client dimension.
-        inputs: ``(C, T, B, E)``, time before sequences.
+        inputs: ``(C, T, B, E)``.
     """
     clients, times, sequences, width = inputs.shape
     into, back = parameters[_INPUT].mT, parameters[_HIDDEN].mT
@@ -73,8 +73,8 @@ def lstm_gradients(parameters: Mapping[str, Tensor], trace: Trace, signal: Tenso
     """Backpropagation through time.
 
     Args:
-        parameters: as given to `lstm_trace`.
-        trace: what it returned.
+        parameters: as in `lstm_trace`.
+        trace: result of `lstm_trace`.
         signal: ``(C, T, B, H)`` gradient of the loss by the outputs.
 
     Returns:

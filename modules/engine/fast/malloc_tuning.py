@@ -1,23 +1,21 @@
-"""Keeps freed memory in the process: a step of local training frees what the next one needs."""
+"""Allocator settings that keep freed memory in the process for the next step of local training."""
 
 import ctypes
 import functools
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
-"""glibc's names for them in ``mallopt(3)``."""
+"""Parameter numbers of ``mallopt(3)`` in glibc."""
 _KEEP = 2**30
 _LARGEST_ON_HEAP = 2**25
-"""The most that glibc accepts."""
+"""Largest value that glibc accepts."""
 
 
 @functools.cache
 def keep_freed_memory() -> bool:
-    """Tells the C library to hold on to up to 1 GiB of freed memory.
-
-    It gives freed blocks back to the system at once otherwise, and every page of a fresh one costs a fault.
+    """Makes glibc keep up to 1 GiB of freed memory, because every page of a new block costs a page fault.
 
     Returns:
-        Whether it agreed; other C libraries than glibc are left alone.
+        Whether the settings were applied; False with another C library.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt

@@ -1,4 +1,4 @@
-"""The gradient of a chain of common layers written out: autograd's numbers, without its copies and bookkeeping."""
+"""Hand-written gradients of a chain of common layers, without autograd's copies and overhead."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -8,76 +8,44 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from modules.engine.fast.gradients import Descent, Gradients
 from modules.engine.fast.onednn_linear import product
-from modules.nets.classifiers import Classifier
 from modules.nets.dropout import Dropout
 
 Chain = list[tuple[str, nn.Module]]
 Parameters = Mapping[str, Tensor]
 Backward = Callable[[Tensor], Tensor]
-"""From the gradient by what a layer gave to the gradient by what it got; it may write into what it is given."""
+"""Maps the gradient by a layer's output, which it may overwrite, to the gradient by its input."""
 _aten = torch.ops.aten
 
 
 class Sink(Protocol):
-    """What takes the gradient of each parameter as soon as it is known, when nobody needs the parameter any more."""
+    """Receiver of each parameter's gradient as soon as it is computed and the parameter is no longer needed."""
 
     def take(self, name: str, gradient: Tensor) -> None:
-        """Takes a gradient."""
+        """Receives a gradient."""
 
     def take_product(self, name: str, left: Tensor, right: Tensor) -> None:
-        """Takes a gradient that is the product of two matrices."""
+        """Receives a gradient as the product of two matrices."""
 
 
 @dataclass
 class Collected:
-    """Keeps the gradients, by name."""
+    """Sink that stores gradients by name."""
 
     gradients: dict[str, Tensor] = field(default_factory=dict)
 
     def take(self, name: str, gradient: Tensor) -> None:
-        """See `Sink`."""
         self.gradients[name] = gradient
 
     def take_product(self, name: str, left: Tensor, right: Tensor) -> None:
-        """See `Sink`."""
         self.gradients[name] = torch.mm(left, right)
 
 
-@dataclass(frozen=True)
-class Descent:
-    """A step of plain gradient descent: no gradient of a large layer is ever written to memory.
-
-    Attributes:
-        before: the parameters.
-        after: where they are after the step; these may be the same tensors.
-        learning_rate: length of the step.
-        change_only: whether `after` takes what changed instead.
-    """
-
-    before: Parameters
-    after: Parameters
-    learning_rate: float
-    change_only: bool = False
-
-    def take(self, name: str, gradient: Tensor) -> None:
-        """See `Sink`."""
-        if self.change_only:
-            torch.mul(gradient, -self.learning_rate, out=self.after[name])
-        else:
-            torch.sub(self.before[name], gradient, alpha=self.learning_rate, out=self.after[name])
-
-    def take_product(self, name: str, left: Tensor, right: Tensor) -> None:
-        """See `Sink`."""
-        beta = 0 if self.change_only else 1
-        torch.addmm(self.before[name], left, right, beta=beta, alpha=-self.learning_rate, out=self.after[name])
-
-
 def chain_of(network: nn.Module) -> Chain | None:
-    """The layers of a network that is nothing but a chain of known layers; None for any other.
+    """Layers of a network that is a chain of supported layers; None for any other network.
 
-    A ReLU before a max-pooling is moved behind it, where it has a quarter of the work: the maximum of what is clipped
-    is the clipped maximum, and so are the gradients.
+    A ReLU before a max-pooling is moved behind it, which has the same values and gradients and a quarter of the work.
     """
     layers = [(name, layer) for name, layer in _leaves("", network) if not _does_nothing(layer)]
     if not all(_is_known(layer) for _, layer in layers):
@@ -89,7 +57,7 @@ def chain_of(network: nn.Module) -> Chain | None:
 
 
 def _leaves(prefix: str, layer: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    if type(layer) not in (nn.Sequential, Classifier):
+    if type(layer) is not nn.Sequential and not vars(type(layer)).get("is_chain"):
         yield prefix, layer
         return
     for name, inner in layer.named_children():
@@ -110,19 +78,42 @@ def _is_known(layer: nn.Module) -> bool:
     return type(layer) in (nn.ReLU, nn.Linear)
 
 
+class ChainGradients(Gradients):
+    """Gradients of the mean cross-entropy of a chain of common layers.
+
+    Args:
+        chain: layers from `chain_of`.
+        fields: returns inputs ``(N, ...)`` and classes ``(N,)`` of a client's examples.
+    """
+
+    descends = True
+
+    def __init__(self, chain: Chain, fields: Callable[[dict[str, Tensor]], tuple[Tensor, Tensor]]) -> None:
+        self.chain, self.fields = chain, fields
+
+    def single(
+        self, parameters: dict[str, Tensor], examples: dict[str, Tensor], mask: Tensor
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        sink = Collected()
+        return chain_loss(self.chain, parameters, *self.fields(examples), mask, sink), sink.gradients
+
+    def descend(self, step: Descent, examples: dict[str, Tensor], mask: Tensor) -> Tensor:
+        return chain_loss(self.chain, step.before, *self.fields(examples), mask, step)
+
+
 @torch.no_grad()
 def chain_loss(
     chain: Chain, parameters: Parameters, inputs: Tensor, labels: Tensor, mask: Tensor, sink: Sink
 ) -> Tensor:
-    """Mean cross-entropy of one client's examples; its gradient by every parameter goes into a sink.
+    """Mean cross-entropy of one client's examples, with its gradients sent to a sink.
 
     Args:
-        chain: the layers, from `chain_of`.
-        parameters: theirs, by name.
+        chain: layers from `chain_of`.
+        parameters: parameters by name.
         inputs: ``(N, ...)``.
         labels: ``(N,)`` classes.
         mask: ``(N,)`` True for real examples.
-        sink: takes the gradients, the last layer's first.
+        sink: receiver of the gradients, which start with the last layer.
     """
     backwards: list[Backward] = []
     values = inputs
@@ -141,7 +132,7 @@ def chain_loss(
 
 @dataclass(frozen=True)
 class _Place:
-    """A layer, what it gets, and who takes its gradients; the first layer's is not asked for the gradient by that."""
+    """Layer with its input and sink; the first layer needs no gradient by its input."""
 
     layer: nn.Module
     name: str
@@ -160,7 +151,7 @@ def _linear(at: _Place) -> tuple[Tensor, Backward]:
     weight, bias = at.weights
 
     def backward(error: Tensor) -> Tensor:
-        # Before the sink is given the weight's gradient, which may change the weight.
+        # Computed before the sink receives the gradient, because a sink may change the weight.
         by_values = error if at.first else product(error, weight.t())
         at.sink.take_product(f"{at.name}.weight", error.t(), at.values)
         if bias is not None:
@@ -192,7 +183,7 @@ def _convolution(at: _Place) -> tuple[Tensor, Backward]:
 
 
 def _relu(at: _Place) -> tuple[Tensor, Backward]:
-    # What a layer before it gave is nobody else's; the examples are the client's.
+    # Outputs of an earlier layer may be overwritten, the client's examples may not.
     clipped = at.values.relu() if at.first else at.values.relu_()
 
     def backward(error: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Products of matrices by the library that is fastest for them on a CPU."""
+"""Linear layers on a CPU with oneDNN."""
 
 import torch
 from torch import Tensor
@@ -6,14 +6,14 @@ from torch.nn import functional
 
 
 def product(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """``inputs @ weight.T + bias``, as `torch.nn.functional.linear` has it, without a gradient of its own.
+    """``inputs @ weight.T + bias`` without autograd, for arbitrary strides.
 
-    torch multiplies float32 matrices by MKL, which keeps its fastest code for one vendor's processors; the library of
-    its convolutions, oneDNN, does not, and is up to three times as fast on the others.
+    torch multiplies float32 matrices with MKL, whose fastest code runs only on one vendor's processors; oneDNN is up to
+    three times as fast on others.
 
     Args:
-        inputs: ``(N, in)``, strides as they come.
-        weight: ``(out, in)``, strides as they come.
+        inputs: ``(N, in)``.
+        weight: ``(out, in)``.
         bias: ``(out,)`` or None.
     """
     if inputs.device.type == "cpu" and inputs.dtype == torch.float32 and torch._C._has_mkldnn:
@@ -23,5 +23,5 @@ def product(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tenso
 
 
 def _dense(weight: Tensor) -> Tensor:
-    """A part of a larger matrix copied: oneDNN's code for weights with gaps is a thousand times slower."""
+    """Contiguous copy of a slice, because oneDNN is a thousand times slower on weights with gaps."""
     return weight if weight.is_contiguous() or weight.t().is_contiguous() else weight.contiguous()

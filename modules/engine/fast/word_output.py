@@ -1,4 +1,4 @@
-"""Cross-entropy over a whole vocabulary from hidden states, with its gradient made in the same pass."""
+"""Cross-entropy over a vocabulary from hidden states, with its gradient computed in the same pass."""
 
 from typing import Any
 
@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 _ROWS = 128
-"""Words at once, so that their logits over a vocabulary of thousands stay in a cache."""
+"""Number of positions processed at once, so that their logits fit in the processor's cache."""
 
 
 def word_loss(hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
-    """Mean cross-entropy of a linear layer's logits, without ever holding all of them.
+    """Mean cross-entropy of a linear layer's logits, without storing all of them.
 
     Args:
         hidden: ``(N, H)``.
@@ -19,7 +19,7 @@ def word_loss(hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> 
         targets: ``(N,)`` int64 in [0, V).
 
     Returns:
-        A scalar, which gradients pass once; zero where N is.
+        Scalar that is differentiable once; zero for N = 0.
     """
     loss: Tensor = _WordLoss.apply(hidden, weight, bias, targets)
     return loss
@@ -41,7 +41,7 @@ class _WordLoss(torch.autograd.Function):
 def word_loss_gradients(
     hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor
 ) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
-    """`word_loss` and its gradients by hidden states, weight and bias."""
+    """`word_loss` with its gradients by hidden states, weight and bias."""
     share = 1 / max(len(hidden), 1)
     of_hidden, of_weight, of_bias = torch.empty_like(hidden), torch.zeros_like(weight), torch.zeros_like(bias)
     loss = hidden.new_zeros(())
@@ -49,7 +49,7 @@ def word_loss_gradients(
         rows = slice(start, start + _ROWS)
         slope = torch.softmax(torch.addmm(bias, hidden[rows], weight.mT), dim=1)
         own = targets[rows, None]
-        # The smallest number keeps a word that the model rules out at a finite loss.
+        # Clamping keeps the loss of a word with probability zero finite.
         loss -= slope.gather(1, own).clamp(min=torch.finfo(slope.dtype).tiny).log().sum()
         slope.scatter_add_(1, own, -torch.ones_like(slope[:, :1])).mul_(share)
         torch.mm(slope, weight, out=of_hidden[rows])

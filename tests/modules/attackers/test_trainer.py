@@ -2,29 +2,13 @@
 
 import pytest
 import torch
-from lightning import LightningModule
-from torch import Tensor
-from torch.utils.data import DataLoader
 
 from modules.attackers.gradient_matching import GradientMatching
 from modules.attackers.identity_nets import ReidentificationNet
 from modules.attackers.trainer import fit_quietly
-from tests.toys import leaky_view
+from tests.toys import Line, leaky_view
 
-
-class Line(LightningModule):
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = torch.nn.Parameter(torch.zeros(1))
-
-    def train_dataloader(self) -> DataLoader[Tensor]:
-        return DataLoader(torch.ones(8, 1), batch_size=4)  # type: ignore[arg-type]
-
-    def training_step(self, batch: Tensor, batch_idx: int) -> Tensor:
-        return ((batch @ self.weight - 1) ** 2).mean()
-
-    def configure_optimizers(self) -> torch.optim.Optimizer:
-        return torch.optim.SGD(self.parameters(), lr=0.5)
+pytestmark = pytest.mark.integration
 
 
 def test_it_trains_inside_a_job_of_two_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,7 +20,6 @@ def test_it_trains_inside_a_job_of_two_tasks(monkeypatch: pytest.MonkeyPatch) ->
     assert module.weight.item() == pytest.approx(1.0)
 
 
-@pytest.mark.integration
 @pytest.mark.parametrize("kind", ["re-identification", "gradient matching"])
 def test_two_devices_share_the_work_and_find_what_one_finds(kind: str) -> None:
     found = []

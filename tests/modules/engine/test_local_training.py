@@ -10,12 +10,14 @@ from datamodules.cohort import Cohort
 from defenses.base import Defense
 from defenses.update_l1 import UpdateL1
 from modules.engine.batches import batch_schedule
+from modules.engine.fast.gradients import Parameters
 from modules.engine.local_hyperparameters import Engine, LocalTraining
 from modules.engine.local_training import train_clients
-from modules.engine.network_task import ClassificationTask
-from modules.engine.tasks import Parameters, Task
-from modules.learners.fncf_task import USER_EMBEDDING, InteractionTask
+from modules.engine.network_task import NetworkTask
+from modules.engine.task import Task
+from modules.learners.fncf import InteractionTask
 from modules.nets.ncf import ncf_mlp
+from modules.simulator import USER_EMBEDDING
 from protocol.errors import InputError
 from protocol.seeding import generator_for
 from protocol.view import ITEM_EMBEDDING
@@ -43,7 +45,7 @@ def image_problem() -> Problem:
         "image": torch.randn(len(SIZES), width, 2, 6, 6, generator=generator),
         "label": torch.randint(3, (len(SIZES), width), generator=generator),
     }
-    return ClassificationTask(network), parameters, {}, Cohort(0, torch.arange(len(SIZES)), examples, mask)
+    return NetworkTask(network), parameters, {}, Cohort(0, torch.arange(len(SIZES)), examples, mask)
 
 
 def interaction_problem() -> Problem:
@@ -83,7 +85,7 @@ def reference(problem: Problem, client: int, local: LocalTraining) -> dict[str, 
         index = step[step >= 0]
         seen = {n: v[cohort.rows[n][client, index]] if n in cohort.rows else v for n, v in leaves.items()}
         examples = {n: v[client, index] for n, v in cohort.examples.items()}
-        loss = task.client_loss({**seen, **own}, examples, torch.ones(len(index), dtype=torch.bool))
+        loss = task.loss({**seen, **own}, examples, torch.ones(len(index), dtype=torch.bool))
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()

@@ -15,7 +15,7 @@ from modules.image_manipulation.feature_extractors import Extractor
 from modules.image_manipulation.gallery import Gallery
 from modules.image_manipulation.indirect_manipulation import FeatureNoise, PixelSearch
 from protocol.errors import InputError
-from tests.modules.image_manipulation.test_indirect_manipulation import toy
+from tests.modules.image_manipulation.extractor import toy
 
 CPU = torch.device("cpu")
 RECIPE = FeatureNoise(scale=0.5, search=PixelSearch(steps=5, learning_rate=0.05))
@@ -76,7 +76,7 @@ def test_features_are_extracted_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     found = gallery(tmp_path).features(CPU)
     monkeypatch.setattr(FeatureExtractor, "forward", None)
     assert torch.equal(gallery(tmp_path).features(CPU), found)
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="not callable"):
         gallery(tmp_path, manipulation=FeatureNoise(scale=0.6, search=RECIPE.search)).features(CPU)
 
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from datamodules.images.image_set import Crop, GeneratedImages
+from datamodules.images.image_set import GeneratedImages
 from modules.image_manipulation.fast_gradient_sign import fast_gradient_sign
-from modules.image_manipulation.feature_extractor import FeatureExtractor, Transform
+from modules.image_manipulation.feature_extractor import FeatureExtractor
 from modules.image_manipulation.image_quality import psnr, ssim
 from modules.image_manipulation.indirect_manipulation import (
     FeatureNoise,
@@ -19,30 +19,7 @@ from modules.image_manipulation.indirect_manipulation import (
 )
 from protocol.errors import InputError
 from protocol.partitions import partition_of, partitioned_noise
-
-CROP = Crop(20, 16)
-
-
-class Toy(nn.Module):
-    """A small network that ends in rectified features and a linear layer."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.convolution = nn.Conv2d(3, 6, 5, stride=3)
-        self.features, self.head = nn.Linear(96, 8), nn.Linear(8, 4)
-
-    def forward(self, images: Tensor) -> Tensor:
-        hidden = torch.relu(self.convolution(images)).flatten(1)
-        said: Tensor = self.head(torch.relu(self.features(hidden)))
-        return said
-
-
-def toy() -> FeatureExtractor:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        network = Toy()
-        nn.init.constant_(network.features.bias, 0.4)  # on, so that gradients reach the pixels
-        return FeatureExtractor(network, transform=Transform(CROP), name="toy")
+from tests.modules.image_manipulation.extractor import CROP, toy
 
 
 def images(count: int = 6) -> Tensor:
@@ -187,5 +164,5 @@ def test_bytes_are_rounded_and_clamped() -> None:
     "options", [{"steps": 0}, {"learning_rate": 0.0}, {"likeness": "mse"}, {"budget": 0.0}, {"likeness_weight": -1.0}]
 )
 def test_impossible_searches_are_refused(options: dict[str, object]) -> None:
-    with pytest.raises(InputError):
+    with pytest.raises(InputError, match=next(iter(options))):
         PixelSearch(**options)  # type: ignore[arg-type]

@@ -2,12 +2,15 @@
 
 from pathlib import Path
 
+import pytest
 import torch
 from lightning import Trainer
 
 from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
 from modules.learners.central import CentralFNCF
 from tests.toys import quiet_trainer
+
+pytestmark = pytest.mark.integration
 
 
 def loss_after(steps: int, folder: Path) -> tuple[float, CentralFNCF, Trainer]:

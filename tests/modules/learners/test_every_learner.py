@@ -1,5 +1,6 @@
 """All learners of the project, found by looking: sizes come from the data, and checkpoints hold every argument."""
 
+import dataclasses
 import importlib
 import inspect
 import pkgutil
@@ -26,19 +27,19 @@ from defenses.device_noise import DeviceNoise
 from defenses.local_dp import LocalDP
 from modules.built_from_data import BuiltFromData
 from modules.engine.local_hyperparameters import LocalTraining
+from modules.engine.local_training import train_clients
+from modules.federated import FederatedModule
 from modules.hyper_parameters import described
 from modules.learners.central import CentralFNCF
-from modules.learners.fncf import FNCF
+from modules.learners.fncf import FNCF, InteractionTask
 from modules.learners.foltr_es import FOLtRES
 from modules.learners.fpdgd import FPDGD
 from modules.learners.image_classifier import FederatedClassifier
 from modules.learners.image_ranker import ImageRanker
 from modules.learners.matrix_factorization import FederatedMF
-from modules.learners.photo_tagger import FederatedTagger
-from modules.learners.text import FederatedText
-from modules.learners.text_options import TextOptions
+from modules.learners.photo_tagger import FederatedTagger, TaggerOptions
+from modules.learners.text import FederatedText, TextOptions
 from modules.nets.classifiers import ClassifierOptions
-from modules.nets.tagger import TaggerOptions
 from protocol.errors import InputError
 from tests import toys
 from tests.toys import quiet_trainer
@@ -48,7 +49,7 @@ DEFENSES = (LocalDP(clip=1.0, epsilon=50, delta=1e-5), DeviceNoise(variance=1e-8
 
 
 class Tagged(FederatedDataModule):
-    """Two devices of three random photographs with five labels."""
+    """Two devices of four random photographs with five labels."""
 
     num_classes = 5
 
@@ -62,12 +63,12 @@ class Tagged(FederatedDataModule):
 
     def _examples(self, count: int) -> dict[str, Tensor]:
         generator = torch.Generator().manual_seed(0)
-        images = torch.rand(count, 3, 32, 32, generator=generator)
+        images = torch.rand(count, 3, 64, 64, generator=generator)
         return {"image": images, "label": torch.rand(count, 5, generator=generator) < 0.5}
 
     def build_cohort(self, round_number: int, clients: Tensor) -> Cohort:
-        whole = {name: value.reshape(2, 3, *value.shape[1:])[clients] for name, value in self._examples(6).items()}
-        return Cohort(round_number, clients, whole, torch.ones(len(clients), 3, dtype=torch.bool))
+        whole = {name: value.reshape(2, 4, *value.shape[1:])[clients] for name, value in self._examples(8).items()}
+        return Cohort(round_number, clients, whole, torch.ones(len(clients), 4, dtype=torch.bool))
 
     def val_dataloader(self) -> DataLoader[dict[str, Tensor]]:
         return DataLoader([0, 1], collate_fn=lambda _: self._examples(4))  # type: ignore[arg-type]
@@ -115,14 +116,64 @@ MADE: dict[type[BuiltFromData], tuple[Callable[[], BuiltFromData], Callable[[], 
     ),
 }
 """How to make each learner and its data, without a size."""
-PARTS = ("FederatedModule", "HeldOutRanking", "OnlineRanker")
-"""Bases, which are no learners themselves."""
+PARTS = ("FederatedModule", "HeldOutRanking", "Learner", "NetworkLearner", "OnlineRanker", "ProbedRecommender")
+"""Abstract bases of learners."""
 
 
 def trained(module: LightningModule, data: FederatedDataModule, folder: Path, **options: object) -> Trainer:
     trainer = quiet_trainer(1, folder, **{"limit_val_batches": 1.0, **options})
     trainer.fit(module, datamodule=data)
     return trainer
+
+
+OPTIMIZERS = {
+    "sgd": {"learning_rate": 0.002},
+    "momentum": {"learning_rate": 0.002, "momentum": 0.9, "weight_decay": 0.01},
+    "adam": {"optimizer": "adam", "learning_rate": 0.002, "eps": 1e-3},
+    "eps-root": {"optimizer": "adam", "learning_rate": 0.002, "eps_root": 1e-3},
+    "adadelta": {"optimizer": "adadelta", "learning_rate": 0.05, "eps": 1e-2},
+}
+ENGINE = [kind for kind in MADE if issubclass(kind, FederatedModule) and kind.task is not FederatedModule.task]
+"""Learners whose clients the engine trains."""
+
+
+@pytest.mark.parametrize("batch_size", [None, 2])
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("kind", ENGINE, ids=lambda kind: kind.__name__)
+def test_fast_training_equals_autograd(kind: type[FederatedModule], optimizer: str, batch_size: int | None) -> None:
+    make, data = MADE[kind]
+    module, source = make(), data()
+    assert isinstance(module, FederatedModule)
+    module.build_for(source)
+    public = {name: value.clone() for name, value in module.public_parameters().items()}
+    cohort = module.interact(source.cohort(0), public)
+    own = {name: table[cohort.clients] for name, table in module.private.items()}
+    local = LocalTraining(epochs=2, batch_size=batch_size, threads=1, **OPTIMIZERS[optimizer])  # type: ignore[arg-type]
+    for engine in ("vectorized", "sequential"):
+        fast, slow = (
+            train_clients(module.task, public, own, cohort, dataclasses.replace(local, fast=on, engine=engine), seed=0)
+            for on in (True, False)
+        )
+        results = [{**one.deltas, **one.private, "loss": one.losses} for one in (fast, slow)]
+        torch.testing.assert_close(*results, rtol=1e-3, atol=1e-5)
+        assert max(float(value.abs().max()) for value in slow.deltas.values()) > 1e-4
+
+
+def test_the_engine_without_fast_code_uses_none_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, source = FNCF(user_dim=4, item_dim=4, hidden=(8,)), recommender()
+    module.build_for(source)
+
+    def forbidden(*_: object, **__: object) -> None:
+        raise AssertionError("fast code was used")
+
+    for name in ("modules.engine.local_training.keep_freed_memory", "modules.engine.client_optimizers.fast_optimizer"):
+        monkeypatch.setattr(name, forbidden)
+    monkeypatch.setattr(InteractionTask, "fast", forbidden)
+    cohort, public = source.cohort(0), module.public_parameters()
+    own = {name: table[cohort.clients] for name, table in module.private.items()}
+    train_clients(module.task, public, own, cohort, dataclasses.replace(module.local, fast=False), seed=0)
+    with pytest.raises(AssertionError, match="fast code"):
+        train_clients(module.task, public, own, cohort, module.local, seed=0)
 
 
 def test_none_is_missing_here() -> None:
@@ -133,6 +184,7 @@ def test_none_is_missing_here() -> None:
     assert {kind for kind in found if kind.__name__ not in (*PARTS, "BuiltFromData")} <= set(MADE)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("kind", MADE, ids=lambda kind: kind.__name__)
 def test_sizes_from_the_data_and_a_checkpoint_that_needs_no_arguments(
     kind: type[BuiltFromData], tmp_path: Path
@@ -152,6 +204,7 @@ def test_sizes_from_the_data_and_a_checkpoint_that_needs_no_arguments(
             assert vars(own) == vars(other)
 
 
+@pytest.mark.integration
 def test_a_module_that_is_given_its_sizes_is_the_one_that_takes_them_from_the_data(tmp_path: Path) -> None:
     given, source = FNCF(num_items=80, num_clients=12, user_dim=4, item_dim=4, hidden=(8,), local=LOCAL), toys.data()
     taken = FNCF(user_dim=4, item_dim=4, hidden=(8,), local=LOCAL)
@@ -161,6 +214,7 @@ def test_a_module_that_is_given_its_sizes_is_the_one_that_takes_them_from_the_da
     torch.testing.assert_close(taken.state_dict(), given.state_dict(), rtol=0, atol=0)
 
 
+@pytest.mark.integration
 def test_data_without_the_size_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="expected data with num_classes, which FederatedClassifier needs"):
         trained(FederatedClassifier(), recommender(), tmp_path)
@@ -175,6 +229,7 @@ def test_a_checkpoint_that_names_a_class_of_nobody_is_refused(tmp_path: Path) ->
         FNCF.load_from_checkpoint(tmp_path / "a.ckpt")
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("kind", MADE, ids=lambda kind: kind.__name__)
 def test_every_learner_trains_in_mixed_precision_or_refuses_it(kind: type[BuiltFromData], tmp_path: Path) -> None:
     make, data = MADE[kind]

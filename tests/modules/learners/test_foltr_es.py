@@ -21,13 +21,13 @@ from modules.learners.foltr_es import FOLtRES
 from modules.learners.registry import learner_from
 from modules.nets.ranker import rank_scores
 from modules.server import ServerOptimizer
-from protocol.errors import InputError
+from protocol.errors import InputError, ViewError
 from protocol.list_metrics import UTILITY
 from protocol.seeding import generator_for
 from protocol.simulators import RankingSimulator
-from protocol.view import ServerView, ViewError
-from tests.modules.learners.test_fpdgd import record as record_parameters
-from tests.modules.learners.test_fpdgd import source
+from protocol.view import ServerView
+from tests.ranking_toys import record as record_parameters
+from tests.ranking_toys import source
 
 
 def ranker(data: SyntheticRanking, **options: object) -> FOLtRES:
@@ -83,6 +83,7 @@ def test_lists_are_ranked_by_the_perturbed_scores() -> None:
         assert float(falls.min()) >= -1e-7
 
 
+@pytest.mark.integration
 def test_a_recording_holds_the_numbers_and_the_lists_and_no_update(tmp_path: Path) -> None:
     data = source()
     module = ranker(data)
@@ -95,6 +96,7 @@ def test_a_recording_holds_the_numbers_and_the_lists_and_no_update(tmp_path: Pat
         ListPosterior()(view, generator=torch.Generator())
 
 
+@pytest.mark.integration
 def test_what_is_sent_is_constant_in_the_clicks_and_gradient_matching_stays_at_chance(tmp_path: Path) -> None:
     data = source()
     recording = record(tmp_path, data, ranker(data))
@@ -122,6 +124,7 @@ def test_what_is_sent_is_constant_in_the_clicks_and_gradient_matching_stays_at_c
     assert abs(float(auc_per_victim(matched.scores, labels, view.served_mask).nanmean()) - 0.5) < 0.1
 
 
+@pytest.mark.integration
 def test_the_simulation_sends_what_clients_send(tmp_path: Path) -> None:
     data = source()
     for metric in ("max-rr", "dcg"):
@@ -136,6 +139,7 @@ def test_the_simulation_sends_what_clients_send(tmp_path: Path) -> None:
         torch.testing.assert_close(simulated[UTILITY], view.deltas[UTILITY])
 
 
+@pytest.mark.integration
 def test_one_query_leaks_and_local_dp_hides_it(tmp_path: Path) -> None:
     data = source(1)
 
@@ -156,6 +160,7 @@ def test_one_query_leaks_and_local_dp_hides_it(tmp_path: Path) -> None:
     torch.testing.assert_close(told, prior, atol=1e-3, rtol=0)
 
 
+@pytest.mark.integration
 def test_training_improves_the_ranking(tmp_path: Path) -> None:
     data = SyntheticRanking(shape="letor", queries=200, test_queries=60, most_documents=40, queries_per_client=1)
     server = ServerOptimizer(name="fedadam", learning_rate=0.01)
@@ -185,5 +190,5 @@ def test_a_round_without_clients_sends_nothing() -> None:
 
 @pytest.mark.parametrize("options", [{"noise_scale": 0.0}, {"epsilon": 0}, {"shown": 1}])
 def test_impossible_arguments_are_refused(options: dict[str, object]) -> None:
-    with pytest.raises(InputError):
+    with pytest.raises(InputError, match=f"expected {next(iter(options))}"):
         ranker(source(), **options)

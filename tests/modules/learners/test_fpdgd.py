@@ -1,13 +1,10 @@
 """FPDGD: the engine's step is autograd's, the simulation is the engine's, the round keeps its promises."""
 
 import dataclasses
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import torch
-from lightning import Trainer
-from lightning.pytorch.callbacks import Callback
 
 from attacks.estimates import InteractionEstimate
 from attacks.manipulation.base import Manipulation
@@ -16,69 +13,17 @@ from attacks.manipulation.direct import Fingerprint, NoiseInjection, Permutation
 from attacks.metrics import auc_per_victim
 from attacks.ranking.list_posterior import ListPosterior
 from attacks.ranking.lists import ranked_lists
-from callbacks.delta_recorder import DeltaRecorder
 from datamodules.ranking.synthetic_ranking import SyntheticRanking
-from datamodules.recordings.recording import Recording
 from modules.engine.batches import batch_schedule
 from modules.engine.fast.buffer_pool import BufferPool
 from modules.engine.local_hyperparameters import Engine
 from modules.engine.local_training import train_clients
-from modules.federated import FederatedModule
-from modules.learners.fpdgd import FPDGD
-from modules.learners.fpdgd_task import RankingTask
+from modules.learners.fpdgd import FPDGD, RankingTask
 from modules.learners.registry import learner_from
 from modules.nets.ranker import rank_scores
 from protocol.errors import InputError
 from protocol.seeding import generator_for
-from protocol.view import ServerView
-
-
-def source(queries_per_client: int = 4, **options: object) -> SyntheticRanking:
-    return SyntheticRanking(
-        shape="letor",
-        queries=60,
-        test_queries=10,
-        fewest_documents=2,
-        most_documents=30,
-        queries_per_client=queries_per_client,
-        **options,
-    )
-
-
-def ranker(data: SyntheticRanking, **options: object) -> FPDGD:
-    return FPDGD(
-        num_features=data.num_features,
-        num_grades=data.num_grades,
-        grade_law=data.grade_law,
-        **options,  # type: ignore[arg-type]
-    )
-
-
-def record(
-    folder: Path,
-    data: SyntheticRanking,
-    module: FederatedModule,
-    rounds: int = 1,
-    parameters: list[str] | None = None,
-    more: Sequence[Callback] = (),
-) -> Recording:
-    Trainer(
-        max_steps=rounds,
-        accelerator="cpu",
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        limit_val_batches=0,
-        default_root_dir=folder,
-        callbacks=[DeltaRecorder(parameters=parameters), *more],
-    ).fit(module, datamodule=data)
-    return Recording(folder / "deltas")
-
-
-def first_view(recording: Recording) -> ServerView:
-    learner = learner_from(recording.manifest.learner)
-    return next(recording.views(victims_per_view=1000, learner=learner))
+from tests.ranking_toys import first_view, ranker, record, source
 
 
 @pytest.mark.parametrize("hidden", [0, 3])
@@ -91,10 +36,12 @@ def test_written_gradient_is_autograds(hidden: int) -> None:
         for name, value in module.public_parameters().items()
     }
     examples = {name: value.double() if value.is_floating_point() else value for name, value in cohort.examples.items()}
-    losses = RankingTask().client_losses(parameters, examples, cohort.mask)
+    losses = RankingTask().stacked_loss(parameters, examples, cohort.mask)
     expected = dict(zip(parameters, torch.autograd.grad(losses.sum(), list(parameters.values())), strict=True))
     with torch.no_grad():
-        found, gradients = RankingTask().client_gradients(parameters, examples, cohort.mask, BufferPool())
+        written = RankingTask().fast().stacked(parameters, examples, cohort.mask, BufferPool())
+    assert written is not None
+    found, gradients = written
     torch.testing.assert_close(found, losses.detach())
     for name, gradient in gradients.items():
         torch.testing.assert_close(gradient, expected[name])
@@ -121,6 +68,7 @@ def test_simulation_in_the_clients_order_equals_the_engine(hidden: int, engine: 
             torch.testing.assert_close(simulated[name][0], delta[client], atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.integration
 def test_lists_of_a_recording_are_the_lists_shown(tmp_path: Path) -> None:
     data = source()
     module = ranker(data)
@@ -156,6 +104,7 @@ def test_manipulation_keeps_padding_zero(manipulation: Manipulation) -> None:
     assert float(cohort.examples["features"][~cohort.examples["shown"]].abs().sum()) == 0
 
 
+@pytest.mark.integration
 def test_permuted_features_are_read_and_shuffled_updates_give_chance(tmp_path: Path) -> None:
     data = source(queries_per_client=2)
     recording = record(tmp_path, data, ranker(data, manipulation=Permutation()))
@@ -183,6 +132,7 @@ def test_codebook_scores_are_equal_within_a_list() -> None:
     assert float(spread.max()) < 1e-3
 
 
+@pytest.mark.integration
 def test_training_improves_the_ranking(tmp_path: Path) -> None:
     data = SyntheticRanking(shape="letor", queries=300, test_queries=60, queries_per_client=2, clients_per_round=50)
     module = ranker(data, click_model="perfect")

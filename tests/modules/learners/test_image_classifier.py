@@ -11,10 +11,11 @@ from datamodules.cohort import Cohort
 from datamodules.images.digits import Digits
 from datamodules.partition.client_split import ClientSplit
 from datamodules.recordings.recording import Recording
-from modules.engine.batches import DRAWS, client_draws, step_draws
+from modules.engine.batches import client_draws, step_draws
 from modules.engine.local_hyperparameters import LocalTraining
 from modules.engine.local_training import train_clients
-from modules.engine.network_task import ClassificationTask
+from modules.engine.network_task import NetworkTask
+from modules.engine.task import DRAWS
 from modules.learners.image_classifier import FederatedClassifier
 from modules.learners.registry import learner_from
 from modules.nets.batch_norm import BatchNorm
@@ -87,7 +88,7 @@ def test_a_random_loss_draws_anew_for_every_step_client_and_round() -> None:
 
 
 def test_dropout_takes_part_in_training_and_in_full_batches_alike() -> None:
-    task = ClassificationTask(
+    task = NetworkTask(
         build_classifier(
             ClassifierOptions(hidden=8, dropout=0.5),
             image_shape=SHAPE,
@@ -180,6 +181,7 @@ def test_outputs_are_those_of_each_model() -> None:
             torch.testing.assert_close(hidden[row], module.body(images))
 
 
+@pytest.mark.integration
 def test_a_recording_holds_counts_as_truth_and_the_servers_own_images(tmp_path: Path) -> None:
     split = ClientSplit(scheme="composition", composition="MNIST", examples_per_client=24)
     data = Digits(split=split, auxiliary_per_class=4)
@@ -212,6 +214,7 @@ def test_a_recording_holds_counts_as_truth_and_the_servers_own_images(tmp_path: 
         Recording(tmp_path / "deltas")
 
 
+@pytest.mark.integration
 def test_a_seeded_training_is_reproducible_and_learns(tmp_path: Path) -> None:
     split = ClientSplit(scheme="iid", clients=4)
     local = LocalTraining(optimizer="sgd", learning_rate=0.3, batch_size=10)
@@ -228,7 +231,7 @@ def test_a_seeded_training_is_reproducible_and_learns(tmp_path: Path) -> None:
 
 
 def test_a_task_leaves_its_template_alone() -> None:
-    task = ClassificationTask(
+    task = NetworkTask(
         build_classifier(ClassifierOptions(), image_shape=SHAPE, classes=10, generator=generator_for(0, "template"))
     )
     before = [value.clone() for value in task.network.parameters()]

@@ -14,11 +14,10 @@ from modules.engine.batches import batch_schedule
 from modules.engine.local_hyperparameters import LocalTraining
 from modules.engine.local_training import train_clients
 from modules.federated import FederatedModule
-from modules.learners.fncf_task import USER_EMBEDDING
-from modules.learners.matrix_factorization import FederatedMF
-from modules.learners.matrix_factorization_task import MatrixFactorizationTask
+from modules.learners.matrix_factorization import FederatedMF, MatrixFactorizationTask
 from modules.learners.registry import learner_from
 from modules.server import ServerOptimizer
+from modules.simulator import USER_EMBEDDING
 from protocol.errors import InputError
 from protocol.margin_losses import LOSSES, LossName
 from protocol.seeding import generator_for
@@ -121,6 +120,7 @@ def trained(folder: Path, data: SyntheticRecommender, **arguments: object) -> Fe
     return module
 
 
+@pytest.mark.integration
 def test_a_recording_has_the_private_vector_in_its_truth_and_its_learner(tmp_path: Path) -> None:
     data = source()
     module = trained(tmp_path, data, server=ServerOptimizer(learning_rate=12.0), defenses=[RowNoise(scale=0.1)])
@@ -152,6 +152,7 @@ def test_the_learner_simulates_its_clients(tmp_path: Path) -> None:
     torch.testing.assert_close(plain, result.deltas[ITEM_EMBEDDING])
 
 
+@pytest.mark.integration
 def test_training_is_a_function_of_its_seed(tmp_path: Path) -> None:
     one, two = (trained(tmp_path / name, source()) for name in ("one", "two"))
     assert torch.equal(one.item_embedding.weight, two.item_embedding.weight)

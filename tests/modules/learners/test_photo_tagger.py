@@ -9,10 +9,8 @@ from safetensors.torch import save_file
 from datamodules.cohort import Cohort
 from modules.engine.local_hyperparameters import Engine, LocalTraining
 from modules.engine.local_training import train_clients
-from modules.learners.photo_tagger import FederatedTagger
-from modules.learners.photo_tagger_learner import TaggerLearner
+from modules.learners.photo_tagger import FederatedTagger, Tagger, TaggerOptions, TaggerSimulator
 from modules.learners.registry import learner_from
-from modules.nets.tagger import Tagger, TaggerOptions
 from protocol.errors import InputError
 
 SMALL = TaggerOptions(name="mobilenetv3_small_050")
@@ -39,7 +37,7 @@ def test_both_engines_agree_and_a_simulated_device_sends_the_same() -> None:
         for engine in engines
     ]
     learner = learner_from(module.learner_description())
-    assert isinstance(learner, TaggerLearner)
+    assert isinstance(learner, TaggerSimulator)
     images, labels = photographs()
     simulated = learner.simulate_examples(
         public, images, labels, torch.arange(12).view(2, 6), generator=torch.Generator()
@@ -81,6 +79,7 @@ def test_weights_come_from_a_file_but_for_another_last_layer(tmp_path: Path) -> 
     assert torch.equal(made.network.conv_stem.weight, source.conv_stem.weight)
     assert made.network.classifier.weight.shape[0] == 5
     described = FederatedTagger(num_classes=5, network=network).learner_description()
+    assert described is not None
     assert described["arguments"]["network"]["weights"] is None
 
 

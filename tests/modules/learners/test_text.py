@@ -21,10 +21,7 @@ from modules.engine.local_hyperparameters import Engine, LocalTraining
 from modules.engine.local_training import train_clients
 from modules.engine.training_job import LocalResult
 from modules.learners.registry import learner_from
-from modules.learners.text import FederatedText
-from modules.learners.text_learner import TextLearner
-from modules.learners.text_options import TextOptions
-from modules.learners.text_task import TextTask
+from modules.learners.text import FederatedText, TextOptions, TextSimulator, TextTask
 from protocol.errors import InputError
 from tests.toys import quiet_trainer
 
@@ -143,7 +140,7 @@ def test_a_simulated_device_sends_what_the_real_one_does() -> None:
     seen = model.interact(data.cohort(0), public)
     real = train_clients(model.task, public, {}, seen, model.local, seed=0).deltas
     learner = learner_from(model.learner_description())
-    assert isinstance(learner, TextLearner)
+    assert isinstance(learner, TextSimulator)
     examples = nn.utils.rnn.pad_sequence(data.client_examples(), batch_first=True, padding_value=-1)
     simulated = learner.simulate_examples(
         public, data.examples.features, data.examples.labels, examples, generator=torch.Generator()
@@ -189,6 +186,7 @@ def recorded(folder: Path, *defenses: Defense) -> tuple[FederatedText, Recording
     return module, Recording(folder / "deltas")
 
 
+@pytest.mark.integration
 def test_under_local_dp_a_recording_does_not_say_which_words_a_device_has(tmp_path: Path) -> None:
     defense = LocalDP(clip=0.01, epsilon=1, delta=1e-5)
     _, plain = recorded(tmp_path / "plain")

@@ -6,9 +6,9 @@ import torch
 from datamodules.cohort import Cohort
 from modules.engine.local_hyperparameters import LocalTraining
 from modules.engine.local_training import train_clients
-from modules.learners.fncf_task import USER_EMBEDDING
-from modules.learners.matrix_factorization_task import MatrixFactorizationTask
+from modules.learners.matrix_factorization import MatrixFactorizationTask
 from modules.probing.clients import Answering, Probed, answer, answer_zeros, batch_memberships
+from modules.simulator import USER_EMBEDDING
 from protocol.errors import InputError
 from protocol.margin_losses import LOSSES, LossName
 from protocol.seeding import generator_for

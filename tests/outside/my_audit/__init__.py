@@ -1,8 +1,9 @@
-"""What a user adds from outside the checkout; `tests.test_outside` copies it away and runs it."""
+"""A user's package outside the checkout; `tests.test_outside` copies it to another folder and runs it."""
 
 from my_audit.interaction_counts import CountByNorm, CountEstimate, CountGuess
 from my_audit.place_vectors import PlaceVectors
 from my_audit.rounding import Rounding, Scaled
+from my_audit.small_net import SmallNet
 from my_audit.visits import Visits
 
-__all__ = ["CountByNorm", "CountEstimate", "CountGuess", "PlaceVectors", "Rounding", "Scaled", "Visits"]
+__all__ = ["CountByNorm", "CountEstimate", "CountGuess", "PlaceVectors", "Rounding", "Scaled", "SmallNet", "Visits"]

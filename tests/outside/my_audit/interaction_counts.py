@@ -1,4 +1,4 @@
-"""How many of the items it was shown a client interacted with: a new question, with its metric, attack and baseline."""
+"""A new question, how many served items a client interacted with, and its metric, attack and baseline."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -42,12 +42,12 @@ class CountEstimate(Estimate):
 
 
 class CountByNorm(Attack):
-    """Counts the items whose embedding moved further than half as far as the furthest one.
+    """Count of the items whose embedding moved more than a share of the largest movement.
 
     Threat model: a passive server, one round.
 
     Args:
-        share: of the largest movement, from which on an item counts.
+        share: share of the largest movement above which an item counts.
     """
 
     name = "count-by-norm"
@@ -69,9 +69,9 @@ class CountByNorm(Attack):
 
 
 class CountGuess(Attack):
-    """A fixed share of the served items; what an attack on counts must beat.
+    """A fixed share of the served items: the baseline of attacks on counts.
 
-    Threat model: a server that does not look at the update.
+    Threat model: a server that knows which items were served, and no update.
     """
 
     name = "count-guess"
@@ -86,14 +86,14 @@ class CountGuess(Attack):
 
 
 class UnknownNeed(CountByNorm):
-    """Names a need that no view has."""
+    """An attack whose need no view has."""
 
     name = "unknown-need"
     threat_model = ThreatModel(sees="", knows="", needs=("gradients",))
 
 
 class WrongShape(CountByNorm):
-    """Returns one number too many."""
+    """An attack that returns one number too many."""
 
     name = "wrong-shape"
 
@@ -102,7 +102,7 @@ class WrongShape(CountByNorm):
 
 
 class WrongType(CountByNorm):
-    """Returns no estimate."""
+    """An attack that returns no estimate."""
 
     name = "wrong-type"
 
@@ -111,7 +111,7 @@ class WrongType(CountByNorm):
 
 
 class Raises(CountByNorm):
-    """Has a defect."""
+    """An attack with a defect."""
 
     name = "raises"
 
@@ -120,4 +120,4 @@ class Raises(CountByNorm):
 
 
 class Twice(CountByNorm):
-    """Has the name of another attack of its family."""
+    """An attack with the name of another one of its family."""

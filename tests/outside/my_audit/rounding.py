@@ -1,4 +1,4 @@
-"""What clients and a server of ours do: the clients round, the server doubles features."""
+"""A defence that rounds updates, and a manipulation that scales features."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -12,10 +12,10 @@ from defenses.base import Defense, Update
 
 
 class Rounding(Defense):
-    """Rounds every number of an update.
+    """Rounding of every number of an update.
 
     Args:
-        step: between two numbers that can be sent.
+        step: distance between two numbers that can be sent.
     """
 
     def __init__(self, *, step: float) -> None:

@@ -1,4 +1,4 @@
-"""Who visited which places: a data set in a file of our own."""
+"""A data set of visits to places, in a CSV file."""
 
 import csv
 import functools

@@ -7,10 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from datamodules.cohort import Cohort
-from modules.engine.fast.manual_backward import Collected, Descent, chain_loss, chain_of
+from modules.engine.fast.gradients import Descent
+from modules.engine.fast.manual_backward import Collected, chain_loss, chain_of
 from modules.engine.local_hyperparameters import LocalTraining
 from modules.engine.local_training import train_clients
-from modules.engine.network_task import ClassificationTask
+from modules.engine.network_task import NetworkTask
 from modules.nets.classifiers import ClassifierOptions, build_classifier
 from protocol.seeding import generator_for
 
@@ -45,7 +46,7 @@ def test_written_gradient_is_autograds(name: str, layout: torch.memory_format) -
     images = images.contiguous(memory_format=layout)
     kept = images.clone()
     parameters = {n: v.detach().double().requires_grad_() for n, v in network.named_parameters()}
-    expected = ClassificationTask(network).client_loss(parameters, {"image": images, "label": labels}, mask)
+    expected = NetworkTask(network).loss(parameters, {"image": images, "label": labels}, mask)
     gradients = torch.autograd.grad(expected, list(parameters.values()))
     chain, sink = chain_of(network), Collected()
     assert chain is not None
@@ -76,7 +77,7 @@ def test_a_descent_is_a_step_along_the_gradient(change_only: bool) -> None:
 def test_other_layers_are_left_to_autograd(more: dict[str, object]) -> None:
     network = classifier("two-convolutions", **more)
     assert chain_of(network) is None
-    assert not ClassificationTask(network).written
+    assert NetworkTask(network).fast() is None
 
 
 @pytest.mark.parametrize("batch_size", [None, 4])
@@ -93,9 +94,9 @@ def test_descending_clients_end_where_others_do(epochs: int, batch_size: int | N
     public = {n: v.detach() for n, v in network.named_parameters()}
     local = LocalTraining(learning_rate=0.1, epochs=epochs, batch_size=batch_size, engine="sequential", threads=2)
     slow = dataclasses.replace(local, engine="vectorized", clients_per_chunk=2)
-    expected = train_clients(ClassificationTask(network), public, {}, cohort, slow, seed=0)
-    spent = train_clients(ClassificationTask(network), public, {}, cohort, local, seed=1)
-    found = train_clients(ClassificationTask(network), public, {}, cohort, local, seed=0, spent=spent)
+    expected = train_clients(NetworkTask(network), public, {}, cohort, slow, seed=0)
+    spent = train_clients(NetworkTask(network), public, {}, cohort, local, seed=1)
+    found = train_clients(NetworkTask(network), public, {}, cohort, local, seed=0, spent=spent)
     for name, delta in expected.deltas.items():
         assert delta[:3].abs().amax(list(range(1, delta.dim()))).min() > 1e-4
         assert not found.deltas[name][3].any()

@@ -3,9 +3,9 @@
 import torch
 
 from modules.engine.fast.buffer_pool import BufferPool
-from modules.engine.tasks import POSITION
-from modules.learners.fncf import FNCF
-from modules.learners.fncf_task import USER_EMBEDDING, InteractionTask
+from modules.engine.task import POSITION
+from modules.learners.fncf import FNCF, InteractionTask
+from modules.simulator import USER_EMBEDDING
 from protocol.view import ITEM_EMBEDDING
 
 
@@ -18,10 +18,10 @@ def test_written_gradient_is_autograds() -> None:
     mask = torch.arange(12) < torch.tensor([12, 9, 0])[:, None]
     examples = {"label": torch.rand(3, 12, generator=generator, dtype=torch.float64)}
     task = InteractionTask()
-    losses = task.client_losses(parameters, examples, mask)
+    losses = task.stacked_loss(parameters, examples, mask)
     expected = dict(zip(parameters, torch.autograd.grad(losses.sum(), list(parameters.values())), strict=True))
     with torch.no_grad():
-        written = task.client_gradients(parameters, examples, mask, BufferPool())
+        written = task.fast().stacked(parameters, examples, mask, BufferPool())
     assert written is not None
     torch.testing.assert_close(written[0], losses.detach())
     assert set(written[1]) == set(expected)
@@ -31,7 +31,5 @@ def test_written_gradient_is_autograds() -> None:
 
 def test_mini_batches_are_left_to_autograd() -> None:
     nothing = torch.zeros(1, 1)
-    assert (
-        InteractionTask().client_gradients({ITEM_EMBEDDING: nothing}, {POSITION: nothing}, nothing.bool(), BufferPool())
-        is None
-    )
+    gradients = InteractionTask().fast()
+    assert gradients.stacked({ITEM_EMBEDDING: nothing}, {POSITION: nothing}, nothing.bool(), BufferPool()) is None

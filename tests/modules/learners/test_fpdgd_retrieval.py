@@ -12,9 +12,8 @@ from attacks.membership import RetrievalFingerprint
 from datamodules.recordings.recording import Recording
 from defenses.local_dp import LocalDP
 from evaluation.evaluate import evaluate
-from protocol.errors import InputError
-from protocol.view import ViewError
-from tests.modules.learners.test_fpdgd import ranker, record, source
+from protocol.errors import InputError, ViewError
+from tests.ranking_toys import ranker, record, source
 
 
 def recorded(folder: Path, hidden: int = 0, epsilon: float = math.inf) -> Recording:
@@ -46,6 +45,7 @@ def test_half_of_a_round_hold_a_document_that_only_the_mark_gives_away() -> None
     assert torch.equal(honest["click"], cohort.examples["click"])
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("hidden", [0, 3])
 def test_the_recording_says_nothing_of_documents_and_the_update_says_who(tmp_path: Path, hidden: int) -> None:
     recording = recorded(tmp_path, hidden)
@@ -59,6 +59,7 @@ def test_the_recording_says_nothing_of_documents_and_the_update_says_who(tmp_pat
     assert found["auc"] > 0.8
 
 
+@pytest.mark.integration
 def test_weak_noise_is_seen_through_and_strong_noise_is_not(tmp_path: Path) -> None:
     assert means(recorded(tmp_path / "weak", epsilon=500))["auc"] > 0.85
     assert means(recorded(tmp_path / "strong", epsilon=1))["tpr"] < 0.3

@@ -1,0 +1,235 @@
+"""Base of every learner: its options, what a subclass declares, and its description in a recording."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict
+
+from torch import Tensor
+from torchmetrics import Metric
+
+from datamodules.cohort import Cohort
+from defenses.base import Defense
+from defenses.update_l1 import UpdateL1
+from modules.built_from_data import BuiltFromData
+from modules.engine.fast.gradients import Parameters
+from modules.engine.local_hyperparameters import LocalTraining
+from modules.engine.task import Task
+from modules.hyper_parameters import described
+from modules.server import ServerOptimizer
+from modules.simulator import PublicAlgorithm
+from protocol.errors import require
+from protocol.view import Release
+
+Weighting = Literal["examples", "uniform"]
+
+
+if TYPE_CHECKING:
+    from typing import Unpack as Unpack  # re-exported
+else:
+
+    class Unpack:
+        """`typing.Unpack` for a type checker; Any at run time, so that the parser takes the arguments of `Learner`.
+
+        jsonargparse takes no defaults from a TypedDict and refuses one that contains a dataclass.
+        """
+
+        def __class_getitem__(cls, _: type) -> object:
+            return Any
+
+
+class Federation(TypedDict, total=False):
+    """Keyword arguments that every learner passes on to `FederatedModule`."""
+
+    server: ServerOptimizer
+    defenses: Sequence[Defense]
+    weighting: Weighting | None
+    seed: int
+
+
+class Learner(BuiltFromData):
+    """Options and hooks of a learner; `modules.federated.FederatedModule` adds the round.
+
+    A subclass must give its `task`; every other hook has a default. Sizes that come from the data are optional
+    arguments of a subclass, see `BuiltFromData`.
+
+    Args:
+        local: how clients train.
+        server: how the server applies the averaged delta.
+        defenses: defences of the clients, in the order in which they apply them.
+        weighting: whether a client's weight is its number of examples or one; None for the default `weighs_by`.
+        seed: seed of every draw.
+    """
+
+    rows_are_public: ClassVar[bool] = True
+    """Whether the rows that a client trains are those that the server served; False if they reveal the client's data,
+    e.g. which words it has."""
+
+    precisions: ClassVar[tuple[str, ...]] = ("32-true",)
+    """Supported values of ``--trainer.precision``."""
+
+    weighs_by: ClassVar[Weighting] = "examples"
+    """Default weighting."""
+
+    def __init__(
+        self,
+        *,
+        local: LocalTraining,
+        server: ServerOptimizer = ServerOptimizer(),  # noqa: B008 - frozen
+        defenses: Sequence[Defense] = (),
+        weighting: Weighting | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+        self.local = local
+        self.server = server
+        self.defenses = list(defenses)
+        for place, defense in enumerate(self.defenses):
+            defense.placed(self.defenses[:place])
+        self.weighting = weighting or self.weighs_by
+        self.seed = seed
+        self.private: Parameters = {}
+        """Tables of the clients' private parameters, ``(clients, ...)``, on the CPU; never sent. Each rank keeps the
+        rows of the clients that it trains, and DDP must not broadcast them, so they are not buffers."""
+
+    @property
+    def task(self) -> Task:
+        """The clients' training objective."""
+        raise NotImplementedError(f"{type(self).__name__} must give its task")
+
+    def interact(self, cohort: Cohort, model: Parameters) -> Cohort:
+        """Interaction between broadcast and training: the server shows items, the clients choose."""
+        return cohort
+
+    def served(self, cohort: Cohort) -> dict[str, Tensor]:
+        """What the server showed each client, see `RoundRecord`."""
+        hidden = self.hidden_rows
+        rows = next((rows for name, rows in cohort.rows.items() if name not in hidden), None)
+        return {} if rows is None else {"served": rows}
+
+    def item_features(self, cohort: Cohort) -> Tensor | None:
+        """``(I, F)`` features of the items that `served` refers to, if the server shows all clients the same."""
+        return None
+
+    def client_models(self, cohort: Cohort) -> Parameters:
+        """Models that the server sends to one client each, ``(C, *shape)``; empty if all get the global model."""
+        return {}
+
+    def truth(self, cohort: Cohort) -> dict[str, Tensor]:
+        """Ground truth of the served items, ``(C, R)`` each."""
+        return {}
+
+    def client_truth(self, cohort: Cohort) -> dict[str, Tensor]:
+        """Ground truth of the clients themselves, ``(C, ...)`` each, e.g. their class counts."""
+        return {}
+
+    def priors(self, cohort: Cohort) -> dict[str, Tensor]:
+        """Prior knowledge of the server on each client, ``(C, ...)`` each, see `ServerView.priors`."""
+        return {}
+
+    def simulator(self) -> PublicAlgorithm | None:
+        """The clients' public algorithm, for attacks that simulate clients; None if it cannot be simulated."""
+        return None
+
+    def update_metrics(self, batch: dict[str, Tensor]) -> dict[str, Metric]:
+        """Utility metrics by name, after adding a validation batch."""
+        return {}
+
+    @property
+    def server_manipulation(self) -> str | None:
+        """Name of a malicious server's manipulation; None for an honest server."""
+        return None
+
+    @property
+    def rounds(self) -> int | None:
+        """Number of rounds after which the server ends the training; None if it never does."""
+        return None
+
+    def round_settings(self) -> dict[int, dict[str, Any]]:
+        """Setting columns of the scores of some rounds, by round; these rounds are always recorded."""
+        return {}
+
+    def learns_from(self, round_number: int) -> bool:
+        """Whether a round changes the global model."""
+        return True
+
+    def public_parameters(self) -> Parameters:
+        """The global model, as the server broadcasts it."""
+        return {name: value.detach() for name, value in self.named_parameters()}
+
+    @property
+    def row_parameters(self) -> tuple[str, ...]:
+        """Public tables of which a client trains only some rows."""
+        return ()
+
+    @property
+    def hidden_rows(self) -> tuple[str, ...]:
+        """Row parameters that clients send whole, because a defence adds noise to every row."""
+        if self.rows_are_public:
+            return ()
+        public = tuple(self.public_parameters())
+        noised = {name for defense in self.defenses for name in defense.noises_whole(public)}
+        return tuple(name for name in self.row_parameters if name in noised)
+
+    @property
+    def sent_rows(self) -> tuple[str, ...]:
+        """Row parameters of which clients send only the rows that they train."""
+        return tuple(name for name in self.row_parameters if name not in self.hidden_rows)
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """Public clipping and noise of the clients' defences."""
+        public = tuple(self.public_parameters())
+        return tuple(release for defense in self.defenses for release in defense.releases(public))
+
+    @property
+    def update_l1(self) -> UpdateL1 | None:
+        """The defence whose penalty is part of the local loss, for `simulator`."""
+        return next((defense for defense in self.defenses if isinstance(defense, UpdateL1)), None)
+
+    def learner_description(self) -> dict[str, Any] | None:
+        """Name and arguments from which `modules.learners.registry` rebuilds the public algorithm.
+
+        A learner from outside the project is named by its class path. None without a simulator, or if a defence changes
+        the loss in a way that a simulator cannot replay.
+        """
+        penalties = [defense for defense in self.defenses if type(defense).penalty is not Defense.penalty]
+        simulator = self.simulator() if all(isinstance(one, UpdateL1) for one in penalties[:1]) else None
+        if simulator is None or len(penalties) > 1:
+            return None
+        if simulator.name:
+            return {"name": simulator.name, "arguments": simulator.arguments()}
+        arguments = described(type(self), self.hparams)
+        del arguments["_instantiator"]
+        return {"name": arguments.pop("_class_path"), "arguments": arguments}
+
+    def public_description(self) -> dict[str, Any]:
+        """Public knowledge of this training, as the manifest of a recording holds it."""
+        return {
+            "learner": self.learner_description(),
+            "releases": [
+                {"clip": r.clip, "noise_scale": r.noise_scale, "parameters": list(r.parameters)} for r in self.releases
+            ],
+            "row_parameters": list(self.sent_rows),
+            "parameters": {
+                name: {"shape": list(value.shape), "dtype": str(value.dtype).removeprefix("torch.")}
+                for name, value in self.public_parameters().items()
+            },
+        }
+
+    def setup(self, stage: str) -> None:
+        """Checks that the learner supports the Trainer's precision.
+
+        Raises:
+            InputError: it is not one of `precisions`.
+        """
+        require(
+            self.trainer.precision in self.precisions,
+            f"precision {' or '.join(self.precisions)} for {type(self).__name__}",
+            self.trainer.precision,
+            "Leave --trainer.precision out.",
+        )
+
+    def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
+        """Logs `update_metrics`."""
+        for name, metric in self.update_metrics(batch).items():
+            self.log(name, metric, on_epoch=True, prog_bar=True, batch_size=len(next(iter(batch.values()))))

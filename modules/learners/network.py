@@ -1,0 +1,107 @@
+"""Base of learners whose clients train one network on one loss."""
+
+import copy
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torchmetrics import MeanMetric, Metric
+
+from datamodules.cohort import Cohort
+from modules.engine.network_task import Network, NetworkTask
+from modules.federated import FederatedModule
+from modules.simulator import ClassificationSimulator, NetworkSimulator, last_linear
+from protocol.seeding import PERSISTENT, generator_for
+
+
+class NetworkLearner(FederatedModule):
+    """Federated training of any network.
+
+    A subclass creates its network in `build` and passes it to `train_network`. With cross-entropy, attacks on class
+    proportions can simulate its clients. ::
+
+        class Small(NetworkLearner):
+            def __init__(self, *, num_classes: int | None = None, local: LocalTraining = LocalTraining(),
+                         **federation: Unpack[Federation]) -> None:
+                super().__init__(local=local, **federation)
+                self.build_with(num_classes=num_classes)
+
+            def build(self, num_classes: int) -> None:
+                self.train_network(nn.Sequential(nn.Flatten(), nn.LazyLinear(num_classes)), functional.cross_entropy)
+    """
+
+    network: nn.Module
+
+    def train_network(
+        self,
+        network: nn.Module,
+        loss: Callable[..., Tensor] = functional.cross_entropy,
+        *,
+        inputs: str = "image",
+        labels: str = "label",
+        draw_weights: bool = True,
+    ) -> None:
+        """Sets a network as the global model.
+
+        Args:
+            network: maps inputs ``(N, ...)`` to outputs ``(N, ...)``.
+            loss: as in `NetworkTask`.
+            inputs: field of the examples that is the network's input.
+            labels: field of the examples that is the loss's target.
+            draw_weights: whether to initialise the layers from this training's seed; False keeps pretrained weights.
+        """
+        if draw_weights:
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(generator_for(self.seed, "global-model", PERSISTENT).initial_seed())
+                for layer in network.modules():
+                    reset = getattr(layer, "reset_parameters", None)
+                    if callable(reset):
+                        reset()
+        self.network = network
+        self.learn(NetworkTask(Network(copy.deepcopy(network)), loss, inputs=inputs, labels=labels))
+
+    def learn(self, task: NetworkTask) -> None:
+        """Sets the clients' task, whose network must not share memory with the global model."""
+        self._task = task
+        self.quality: Metric = MeanMetric()
+        self.classes: int | None = None
+        if self.classifies:
+            layer = task.network.get_submodule(last_linear(task.network))
+            assert isinstance(layer, nn.Linear)
+            self.classes = layer.out_features
+
+    @property
+    def classifies(self) -> bool:
+        """Whether the loss is cross-entropy over classes."""
+        return self._task.criterion is functional.cross_entropy
+
+    @property
+    def task(self) -> NetworkTask:
+        return self._task
+
+    def simulator(self) -> NetworkSimulator:
+        kind = ClassificationSimulator if self.classifies else NetworkSimulator
+        return kind(local=self.local, update_l1=self.update_l1, own=self._task)
+
+    def client_truth(self, cohort: Cohort) -> dict[str, Tensor]:
+        """Class counts of each client."""
+        if self.classes is None:
+            return {}
+        one_hot = functional.one_hot(cohort.examples[self._task.names[1]], self.classes)
+        return {"class_counts": (one_hot * cohort.mask[..., None]).sum(1)}
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Outputs of the global model, e.g. logits ``(B, K)``."""
+        outputs: Tensor = self.network(inputs)
+        return outputs
+
+    def update_metrics(self, batch: dict[str, Tensor]) -> dict[str, Metric]:
+        """Accuracy of a classifier, mean loss of another network."""
+        inputs, labels = self._task.fields(batch)
+        outputs = self(inputs)
+        if self.classifies:
+            self.quality.update((outputs.argmax(1) == labels).float())
+            return {"val/accuracy": self.quality}
+        self.quality.update(self._task.criterion(outputs, labels, reduction="none"))
+        return {"val/loss": self.quality}
