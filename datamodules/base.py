@@ -1,9 +1,9 @@
-"""Clients -> cohorts: what every federated data set has in common."""
+"""Base class of federated data sets: clients, and the cohort of every round."""
 
 import abc
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,27 +13,30 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from datamodules.cohort import Cohort
-from protocol.errors import InputError
+from protocol.errors import InputError, require
+from protocol.ranges import NonNegativeInt
 from protocol.seeding import generator_for
-from ranges import NonNegativeInt
 
 DATA_VARIABLE = "FEDLEAK_DATA"
 
 
 class FederatedDataModule(LightningDataModule, abc.ABC):
-    """Gives the cohort of every round; the cohort of round r is a pure function of (seed, r).
+    """Data set that is split over clients; the cohort of round r is a pure function of (seed, r).
 
-    Constructing it reads nothing: ``prepare_data`` downloads, where that can be asked for, and `setup` reads.
+    The constructor reads nothing: ``prepare_data`` downloads if that is asked for, and `setup` reads.
 
     Args:
-        root: folder that holds the data sets by their names; None for the environment variable ``FEDLEAK_DATA``.
-        clients_per_round: a number of clients, or a fraction in (0, 1] of all of them.
+        root: folder with one folder per data set; None for the environment variable ``FEDLEAK_DATA``.
+        clients_per_round: number of clients in a round, or their fraction in (0, 1].
         seed: seed of every draw.
-        num_workers: processes that build the next cohort while this one trains.
+        num_workers: processes that build the next cohorts during training.
+
+    Raises:
+        InputError: `clients_per_round` is neither.
     """
 
     folders: ClassVar[tuple[str, ...]] = ()
-    """Names of the data sets that it reads: those of their folders below ``root``."""
+    """Names of the data sets that the class reads, which are those of their folders below ``root``."""
 
     def __init__(
         self,
@@ -44,7 +47,12 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
         num_workers: NonNegativeInt = 0,
     ) -> None:
         super().__init__()
-        _check_participation(clients_per_round)
+        require(
+            clients_per_round > 0 and not (isinstance(clients_per_round, float) and clients_per_round > 1),
+            "clients_per_round a whole number above 0 or a fraction in (0, 1]",
+            clients_per_round,
+            "Give 1.0 for all clients in every round.",
+        )
         self.root = root
         self.clients_per_round = clients_per_round
         self.seed = seed
@@ -52,7 +60,7 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
 
     @classmethod
     def folder_arguments(cls, folder: str) -> dict[str, Any]:  # noqa: ARG003 - subclasses use it
-        """The arguments that choose one of `folders`, where there are several."""
+        """Constructor arguments that choose one of several `folders`."""
         return {}
 
     @property
@@ -63,23 +71,23 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
     @property
     @abc.abstractmethod
     def fingerprint(self) -> dict[str, str]:
-        """Name of the data set and the sha256 of what was read."""
+        """``name`` of the data set and ``sha256`` of what was read."""
 
     @property
     def rounds(self) -> int | None:
-        """Number of rounds after which the data end a training; None where only the trainer ends it."""
+        """Number of rounds that the data allow; None if only the trainer ends the training."""
         return None
 
     @abc.abstractmethod
     def build_cohort(self, round_number: int, clients: Tensor) -> Cohort:
-        """The given clients with their examples, in order."""
+        """Cohort of the given clients, in their order."""
 
     def setup(self, stage: str) -> None:
-        """Reads the clients' data, once Lightning has called ``prepare_data``; in plain Python the first use reads."""
+        """Reads the clients' data; without Lightning, the first use does."""
         _ = self.num_clients
 
     def cohort(self, round_number: int) -> Cohort:
-        """All clients of a round, in ascending order."""
+        """Cohort of a round, its clients in ascending order."""
         return self.build_cohort(round_number, self.participants(round_number))
 
     def participants(self, round_number: int) -> Tensor:
@@ -91,7 +99,7 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
         return torch.randperm(self.num_clients, generator=generator)[:size].sort().values
 
     def train_dataloader(self) -> DataLoader[Cohort]:
-        """One item is one round, from the trainer's round on, up to `rounds`; each rank gets its share."""
+        """One item per round, from the trainer's round on up to `rounds`; each rank gets its share of the clients."""
         trainer = self.trainer
         rank, world, start = (
             (0, 1, 0) if trainer is None else (trainer.global_rank, trainer.world_size, trainer.global_step)
@@ -104,61 +112,51 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
             persistent_workers=self.num_workers > 0,
         )
 
+    def evaluation_loader(
+        self, numbers: Sequence[int], collate: Callable[[list[int]], dict[str, Tensor]], *, batch_size: int = 256
+    ) -> DataLoader[dict[str, Tensor]]:
+        """Batches of test examples, given by their numbers; each rank gets its share."""
+        rank, world = (0, 1) if self.trainer is None else (self.trainer.global_rank, self.trainer.world_size)
+        return DataLoader(numbers[rank::world], batch_size=batch_size, collate_fn=collate)  # type: ignore[arg-type]
+
     def _end(self) -> int | None:
         """Number of rounds after which the data or the server end the training."""
         server = None if self.trainer is None else getattr(self.trainer.lightning_module, "rounds", None)
         return min((end for end in (self.rounds, server) if end is not None), default=None)
 
     def data_root(self) -> Path:
-        """The folder of the data sets, checked."""
         return data_root(self.root)
 
 
 def data_root(root: str | None) -> Path:
-    """The folder that holds the data sets: the argument, else the environment's.
+    """Folder that holds the data sets: the argument, by default the value of ``FEDLEAK_DATA``.
 
     Raises:
-        InputError: neither is given, or it is no folder.
+        InputError: neither is given, or there is no such folder.
     """
     given = root or os.environ.get(DATA_VARIABLE)
+    way_out = f"Give --data.root DIR or set {DATA_VARIABLE}=DIR."
     if not given:
-        raise InputError(
-            expected="a data folder", found="none", way_out=f"Give --data.root DIR or set {DATA_VARIABLE}=DIR."
-        )
-    path = Path(given)
-    if not path.is_dir():
-        raise InputError(
-            expected="a data folder",
-            found=f"no folder at {given}",
-            way_out=f"Give --data.root DIR or set {DATA_VARIABLE}.",
-        )
-    return path
+        raise InputError(expected="a data folder", found="none", way_out=way_out)
+    require(Path(given).is_dir(), "a data folder", f"no folder at {given}", way_out)
+    return Path(given)
 
 
 def participants_per_round(clients_per_round: int | float, num_clients: int) -> int:
     """Number of clients in a round.
 
     Raises:
-        InputError: more clients are asked for than there are.
+        InputError: `clients_per_round` exceeds the number of clients.
     """
     if isinstance(clients_per_round, float):
         return max(1, round(clients_per_round * num_clients))
-    if clients_per_round > num_clients:
-        raise InputError(
-            expected=f"clients_per_round of at most {num_clients}",
-            found=str(clients_per_round),
-            way_out="Give fewer clients, or 1.0 for all of them.",
-        )
+    require(
+        clients_per_round <= num_clients,
+        f"clients_per_round of at most {num_clients}",
+        clients_per_round,
+        "Give fewer clients, or 1.0 for all of them.",
+    )
     return clients_per_round
-
-
-def _check_participation(value: int | float) -> None:
-    if value <= 0 or (isinstance(value, float) and value > 1):
-        raise InputError(
-            expected="clients_per_round a whole number above 0 or a fraction in (0, 1]",
-            found=str(value),
-            way_out="Give 1.0 for all clients in every round.",
-        )
 
 
 class _Rounds(Dataset[Cohort]):
@@ -170,10 +168,7 @@ class _Rounds(Dataset[Cohort]):
 
 
 class _From(Sampler[int]):
-    """Round numbers, without end where `end` is None.
-
-    It has no length: Lightning would refuse a ``val_check_interval`` above it.
-    """
+    """Round numbers up to `end`, if there is one; without a length, so that any ``val_check_interval`` is valid."""
 
     def __init__(self, start: int, end: int | None) -> None:
         self.start, self.end = start, end

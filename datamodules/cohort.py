@@ -11,13 +11,13 @@ class Cohort:
     """The clients of one round; tensors are stacked on a leading client dimension.
 
     Attributes:
-        round: number of the communication round.
+        round: number of the round.
         clients: ``(C,)`` int64 client numbers.
         examples: by field, ``(C, N, ...)``, padded after each client's last example.
         mask: ``(C, N)`` True for real examples.
-        rows: by row parameter, ``(C, R)`` int64: the rows of that public table a client touches, each once, padded
-            with -1. Examples name rows by their position in this list.
-        shared: tensors common to all clients of the cohort, which examples name by position.
+        rows: by row parameter, ``(C, R)`` int64 rows of that public table that a client uses, each once, padded with
+            -1. Examples refer to rows by their position in this list.
+        shared: tensors common to all clients of the cohort, to whose rows examples refer by position.
     """
 
     round: int
@@ -36,7 +36,7 @@ class Cohort:
         return int(self.clients.shape[0])
 
     def select(self, positions: Tensor) -> "Cohort":
-        """The clients at `positions`, with padding cut to what they need."""
+        """The clients at `positions`, with the padding that they need."""
         mask = self.mask[positions]
         width = int(mask.sum(1).max()) if positions.numel() else 0
         rows = {name: _trim(ids[positions]) for name, ids in self.rows.items()}
@@ -44,7 +44,7 @@ class Cohort:
         return Cohort(self.round, self.clients[positions], examples, mask[:, :width], rows, self.shared)
 
     def share(self, rank: int, world_size: int) -> "Cohort":
-        """The clients that `rank` trains: always the same rank for the same client, so private state stays there."""
+        """The clients that `rank` trains; a client always has the same rank, so its private state stays there."""
         if world_size == 1:
             return self
         return self.select(torch.nonzero(self.clients % world_size == rank).flatten())

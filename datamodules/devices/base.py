@@ -1,10 +1,11 @@
-"""Devices of users as clients: an anonymous one of every user, and one of what the adversary knows of it."""
+"""Devices of users as clients: an anonymous one of each user, and one that holds what the adversary knows."""
 
 import abc
 import functools
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,20 +14,18 @@ from torch.utils.data import DataLoader
 
 from datamodules.base import FederatedDataModule
 from datamodules.cohort import Cohort
-from datamodules.devices.augmentation import Mitigation, mixed_in
-from datamodules.devices.background_clusters import background_modes
+from datamodules.devices.augmentation import Mitigation, background_modes, mixed_in
 from datamodules.devices.device_split import Devices, DeviceSplit, split_devices, without_poor_users
 from datamodules.devices.open_world import HOLDOUT
 from datamodules.devices.user_examples import OwnedExamples
 from datamodules.devices.user_filter import UserFilter
-from protocol.errors import InputError
+from protocol.errors import require
 from protocol.seeding import PERSISTENT, generator_for
-from ranges import NonNegativeInt
 
 
 @dataclass(frozen=True)
 class Background:
-    """Examples of nobody that takes part, with which a device may hide (section 7.1, table 6).
+    """Examples of people outside the training, for mitigations on devices (section 7.1, table 6).
 
     Attributes:
         features: ``(M, ...)`` as `OwnedExamples.features`, in the same vocabulary or size.
@@ -37,7 +36,7 @@ class Background:
     labels: Tensor
 
     def draw(self, most: int | None, *, seed: int) -> "Background":
-        """At most so many, drawn at random: the paper takes a random subset of each source."""
+        """A random subset of at most so many examples, as in the paper."""
         if most is None or most >= len(self.features):
             return self
         order = torch.randperm(len(self.features), generator=generator_for(seed, "background", PERSISTENT))
@@ -46,25 +45,26 @@ class Background:
 
 
 class OwnedDataModule(FederatedDataModule):
-    """Devices as clients; see `FederatedDataModule`. A subclass reads the examples.
+    """Devices as clients. A subclass reads the examples.
 
     All devices train one model at the same time (section 6, "Training and Evaluation Data"): first the anonymous ones,
-    then those with which the adversary simulates what it knows, in the order of their users. An empty one is no client.
+    then those on which the adversary simulates its knowledge, both in the order of their users. A device without
+    examples is no client.
 
     Args:
-        root: see `FederatedDataModule`.
-        clients_per_round: see `FederatedDataModule`; the paper's C is 0.1.
-        seed: see `FederatedDataModule`.
-        num_workers: see `FederatedDataModule`.
-        users: which users take part.
-        devices: what of them is on which device.
-        most_background: background examples that are drawn; None for all.
-        mitigation: what the anonymous devices mix into their examples; None for nothing. The known devices are the
-            adversary's and mix in nothing.
-        known_examples: examples of each known device, drawn at random; None for all that it has.
+        users: selects the users.
+        devices: assigns each user's examples to devices.
+        most_background: number of background examples that are drawn; None for all.
+        mitigation: how the anonymous devices use background examples; None for not at all. The adversary's own devices
+            never do.
+        known_examples: number of examples of each of the adversary's devices, drawn at random; None for all.
+        kwargs: see `FederatedDataModule`; the paper's `clients_per_round` is 0.1.
 
     Attributes:
-        name: of the data set: its folder's.
+        name: name of the data set and of its folder.
+
+    Raises:
+        InputError: a number is below 1.
     """
 
     name: str
@@ -72,25 +72,16 @@ class OwnedDataModule(FederatedDataModule):
     def __init__(
         self,
         *,
-        root: str | None = None,
-        clients_per_round: int | float = 1.0,
-        seed: int = 0,
-        num_workers: NonNegativeInt = 0,
         users: UserFilter = UserFilter(),  # noqa: B008 - frozen
         devices: Devices = Devices(),  # noqa: B008 - frozen
         most_background: int | None = None,
         mitigation: Mitigation | None = None,
         known_examples: int | None = None,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(root=root, clients_per_round=clients_per_round, seed=seed, num_workers=num_workers)
-        if most_background is not None and most_background < 1:
-            raise InputError(
-                expected="most_background of at least 1", found=str(most_background), way_out="Leave it out for all."
-            )
-        if known_examples is not None and known_examples < 1:
-            raise InputError(
-                expected="known_examples of at least 1", found=str(known_examples), way_out="Leave it out for all."
-            )
+        super().__init__(**kwargs)
+        for name, value in (("most_background", most_background), ("known_examples", known_examples)):
+            require(value is None or value >= 1, f"{name} of at least 1", value, "Leave it out for all.")
         self.mitigation = mitigation
         self.known_examples = known_examples
         self.users = users
@@ -99,19 +90,19 @@ class OwnedDataModule(FederatedDataModule):
 
     @abc.abstractmethod
     def read(self) -> OwnedExamples:
-        """Reads the examples of the users that take part."""
+        """Reads the examples of the selected users."""
 
     @abc.abstractmethod
     def read_background(self) -> Background:
-        """Reads examples of others, prepared in the same way."""
+        """Reads background examples, prepared in the same way."""
 
     @abc.abstractmethod
     def batch(self, features: Tensor, labels: Tensor) -> dict[str, Tensor]:
-        """What a learner is given of ``(n, ...)`` examples, by field."""
+        """A learner's input for ``(n, ...)`` examples, by field."""
 
     @abc.abstractmethod
     def profile_members(self) -> Tensor:
-        """``(P, N)`` bool, which examples are of each profile of `devices`."""
+        """``(P, N)`` True for the examples of each profile of `devices`."""
 
     @property
     def dated_only(self) -> bool:
@@ -120,34 +111,33 @@ class OwnedDataModule(FederatedDataModule):
 
     @functools.cached_property
     def examples(self) -> OwnedExamples:
-        """All examples of the users that take part."""
+        """All examples of the selected users."""
         examples = self.read()
         return without_poor_users(examples, self.devices) if self.devices.too_few == "drop" else examples
 
     @functools.cached_property
     def background(self) -> Background:
-        """The background examples, read when they are first asked for."""
+        """The background examples, read at the first use."""
         return self.read_background().draw(self.most_background, seed=self.seed)
 
     @functools.cached_property
     def device_split(self) -> DeviceSplit:
-        """Which examples are on which device; an evaluation may look at it, an attack may not."""
+        """Assignment of examples to devices: part of the ground truth, which no attack may read."""
         member = self.profile_members() if self.devices.profiles else None
         return split_devices(self.examples, self.devices, seed=self.seed, member=member)
 
     @property
     def num_clients(self) -> int:
-        """Number of devices that hold something."""
         return len(self._clients)
 
     @property
     def client_users(self) -> Tensor:
-        """``(num_clients,)`` int64 user of every device; of a profile's the profile's number."""
+        """``(num_clients,)`` int64 user of every device, or number of its profile."""
         return torch.tensor([user for user, _, _ in self._clients])
 
     @property
     def holdout_users(self) -> Tensor:
-        """``(H,)`` int64 users of the open world's hold-out, see `datamodules.devices.open_world`."""
+        """``(H,)`` int64 hold-out users of the open world, see `OpenWorld`."""
         return (self.device_split.roles == HOLDOUT).nonzero().flatten()
 
     @property
@@ -156,12 +146,12 @@ class OwnedDataModule(FederatedDataModule):
         return torch.tensor([known for _, known, _ in self._clients])
 
     def client_examples(self) -> list[Tensor]:
-        """For every device the numbers of its examples."""
+        """Numbers of the examples of every device."""
         return [part for _, _, part in self._clients]
 
     @functools.cached_property
     def fingerprint(self) -> dict[str, str]:
-        """The name, and a hash of the examples and their owners as they were read."""
+        """``name``, and ``sha256`` of the examples and their owners."""
         digest = hashlib.sha256()
         examples = self.examples
         for values in (examples.features, examples.labels, examples.owners, examples.days, examples.groups):
@@ -169,7 +159,7 @@ class OwnedDataModule(FederatedDataModule):
         return {"name": self.name, "sha256": digest.hexdigest()}
 
     def build_cohort(self, round_number: int, clients: Tensor) -> Cohort:
-        """See `FederatedDataModule.build_cohort`; the fields ``(C, N, ...)`` are those of `batch`, padded with 0."""
+        """Cohort of some devices; the fields ``(C, N, ...)`` are those of `batch`, padded with 0."""
         parts = [self._clients[client][2] for client in clients.tolist()]
         numbers = pad_sequence(parts, batch_first=True, padding_value=-1)
         mask = numbers >= 0
@@ -181,15 +171,11 @@ class OwnedDataModule(FederatedDataModule):
 
     def val_dataloader(self) -> DataLoader[dict[str, Tensor]]:
         """Batches of every user's test examples: the fields ``(B, ...)`` of `batch`."""
-        world, rank = (1, 0) if self.trainer is None else (self.trainer.world_size, self.trainer.global_rank)
-        numbers = torch.cat(self.device_split.test).tolist()[rank::world]
-        return DataLoader(numbers, batch_size=256, collate_fn=self._test_batch)  # type: ignore[arg-type]
-
-    def _test_batch(self, numbers: list[int]) -> dict[str, Tensor]:
-        return self.fields(torch.tensor(numbers))
+        numbers = torch.cat(self.device_split.test).tolist()
+        return self.evaluation_loader(numbers, lambda batch: self.fields(torch.tensor(batch)))
 
     def fields(self, numbers: Tensor) -> dict[str, Tensor]:
-        """What a learner is given of examples ``(n,)``, and by higher numbers of background examples."""
+        """A learner's input for examples ``(n,)``; background examples have the numbers behind all others."""
         of_users = numbers.clamp(max=len(self.examples) - 1)
         features, labels = self.examples.features[of_users], self.examples.labels[of_users]
         mixed = numbers >= len(self.examples)
@@ -200,13 +186,13 @@ class OwnedDataModule(FederatedDataModule):
 
     @functools.cached_property
     def _clients(self) -> list[tuple[int, bool, Tensor]]:
-        """User or profile, whether known, and examples of every device that holds something."""
+        """User or profile, whether it is the adversary's, and examples of every device that has any."""
         split = self.device_split
         sides = ((False, self._with_crowd(split.anonymous)), (True, self._few(split.known)))
         return [(user, known, part) for known, parts in sides for user, part in enumerate(parts) if len(part)]
 
     def _with_crowd(self, parts: Sequence[Tensor]) -> list[Tensor]:
-        """The anonymous devices' examples with what they mix in."""
+        """Examples of the anonymous devices after the mitigation."""
         if self.mitigation is None:
             return list(parts)
         numbers = len(self.examples) + torch.arange(len(self.background.features))
@@ -226,9 +212,36 @@ class OwnedDataModule(FederatedDataModule):
         ]
 
     def _few(self, parts: Sequence[Tensor]) -> list[Tensor]:
-        """So many examples of each known device; those of fewer are among those of more."""
+        """A subset of each known device's examples; smaller subsets are parts of larger ones."""
         if self.known_examples is None:
             return list(parts)
         generators = (generator_for(self.seed, "known examples", PERSISTENT, user) for user in range(len(parts)))
         draws = [torch.randperm(len(part), generator=g) for part, g in zip(parts, generators, strict=True)]
         return [part[d[: self.known_examples]].sort().values for part, d in zip(parts, draws, strict=True)]
+
+
+class Pooled(FederatedDataModule):
+    """One client that holds the examples of all devices, for a centralised baseline (X-SGD in table 2).
+
+    A round is then one epoch of ordinary training.
+
+    Args:
+        devices: the devices.
+    """
+
+    def __init__(self, devices: OwnedDataModule) -> None:
+        super().__init__(root=devices.root, seed=devices.seed)
+        self.devices = devices
+
+    @property
+    def num_clients(self) -> int:
+        return 1
+
+    @property
+    def fingerprint(self) -> dict[str, str]:
+        return self.devices.fingerprint
+
+    def build_cohort(self, round_number: int, clients: Tensor) -> Cohort:
+        numbers = torch.cat(self.devices.client_examples())
+        examples = {name: values[None] for name, values in self.devices.fields(numbers).items()}
+        return Cohort(round_number, clients, examples, torch.ones(1, len(numbers), dtype=torch.bool))

@@ -1,27 +1,47 @@
-"""Blog (Schler 2006): bloggers, and the next word of their sentences."""
+"""Blog Authorship Corpus: bloggers and the sentences of their posts."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
-from datamodules.devices.background_files import read_wikipedia
-from datamodules.devices.blog_files import read_blog_csv, read_blog_xml
+import numpy as np
+
+from datamodules.devices.dates import blog_day, days_of
 from datamodules.devices.text import OwnedTextDataModule
 from datamodules.devices.tokenization import TextOptions
-from datamodules.devices.user_filter import Posts, UserFilter
+from datamodules.devices.user_filter import Posts, UserFilter, ranks_of
+from datamodules.io.files import check_file, check_utf8
+from datamodules.io.tables import TEXT, WHOLE, BadRows, Unparsable, read_table
+from protocol.errors import require
+
+_PAGE = "https://www.kaggle.com/datasets/rtatman/blog-authorship-corpus"
+_WIKIREADING = "https://github.com/google-research-datasets/wiki-reading"
+_FILE_NAME = re.compile(r"([0-9]{1,18})\.[^.]*\.[^.]*\.[^.]*\.[^.]*\.xml")
+"""Blogger, gender, age, topic and sign."""
+_DATE, _DATE_END, _POST, _POST_END = "<date>", "</date>", "<post>", "</post>"
+_NEXT = re.compile(f"{_POST}|{_DATE}")
+_SPACE = re.compile(r"\s*")
 
 
 class Blog(OwnedTextDataModule):
-    """Sentences of bloggers; the whole corpus has 681,288 posts of 19,320, the paper's part 454,090 sentences of 55.
+    """Blog Authorship Corpus, sentences of bloggers for the prediction of the next word.
 
-    Reads ``root/blog/blogtext.csv`` (Kaggle), or else the corpus' own files ``root/blog/blogs/*.xml``. Dates in another
-    language than English are not read, and counted. Posts of one day are taken to be listed newest first. The other
-    arguments are those of `OwnedTextDataModule`.
+    Size: 681,288 posts of 19,320 bloggers; the paper uses 454,090 sentences of 55. Dates in other languages than
+    English are not read, but counted. Posts of one day are taken to be listed newest first.
+
+    Files: ``root/blog/blogtext.csv`` from https://www.kaggle.com/datasets/rtatman/blog-authorship-corpus, or else the
+    corpus' own files ``root/blog/blogs/*.xml``. Background: ``root/wikipedia/sentences.txt`` with one or more sentences
+    per line, e.g. from WikiReading (the paper's), or ``root/blog/blogtext_background.csv``.
 
     Args:
         users: see `OwnedDataModule`; the paper's have at least 1,000 posts.
         text: see `OwnedTextDataModule`.
-        background: ``wikipedia``: ``root/wikipedia/sentences.txt`` (the paper's); ``blog``: other bloggers' posts in
-            ``root/blog/blogtext_background.csv``.
+        background: source of background sentences, Wikipedia or posts of other bloggers.
+        kwargs: see `OwnedTextDataModule`.
+
+    References:
+        J. Schler et al., "Effects of Age and Gender on Blogging", AAAI Spring Symposium, 2006.
     """
 
     name = "blog"
@@ -48,9 +68,103 @@ class Blog(OwnedTextDataModule):
         return read_blog_xml(folder / "blogs", bad_rows=self.bad_rows)
 
     def background_texts(self) -> tuple[Sequence[str], Sequence[float]]:
+        texts: Sequence[str]
         if self.background_source == "wikipedia":
-            texts: Sequence[str] = read_wikipedia(self.data_root())
+            path = self.data_root() / "wikipedia" / "sentences.txt"
+            check_file(path, f"{_WIKIREADING}, or take other text of Wikipedia, one sentence per line,")
+            check_utf8(path)
+            texts = [line for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
+            require(texts, "sentences", f"an empty file at {path}", "Download it again.")
         else:
             path = self.data_root() / self.name / "blogtext_background.csv"
             texts = read_blog_csv(path, bad_rows=self.bad_rows).texts
         return texts, [0.0] * len(texts)
+
+
+def read_blog_csv(path: Path, *, bad_rows: BadRows) -> Posts:
+    """Posts of a CSV file with the columns id, gender, age, topic, sign, date and text.
+
+    Raises:
+        InputError: see `datamodules.io.tables.read_table`.
+    """
+    kinds = {"id": WHOLE, "date": TEXT, "text": TEXT}
+    columns, unparsable = read_table(path, kinds, page=_PAGE, bad_rows=bad_rows)
+    return _posts(columns["id"], columns["date"], columns["text"], unparsable)
+
+
+def read_blog_xml(folder: Path, *, bad_rows: BadRows) -> Posts:
+    """Posts of the files ``BLOGGER.GENDER.AGE.TOPIC.SIGN.xml`` of a folder.
+
+    The files are not XML: their text is not escaped, and has several encodings. Their tags are therefore searched as
+    text, and content that is not UTF-8 is read as Windows-1252, which nearly all of it is.
+
+    Raises:
+        InputError: there is no file, one has another name, or a post is incomplete.
+    """
+    files = sorted(folder.glob("*.xml"))
+    require(
+        files,
+        f"blogtext.csv or the corpus' XML files at {folder.parent}",
+        "neither",
+        f"Download the corpus from {_PAGE} and put blogtext.csv there, or its XML files into {folder}.",
+    )
+    ids, dates, texts = list[int](), list[str](), list[str]()
+    total = Unparsable()
+    for path in files:
+        found = _FILE_NAME.fullmatch(path.name)
+        way_out = "Leave only the corpus' files in that folder."
+        require(found, "files named like 5114.male.25.indUnk.Scorpio.xml", path, way_out)
+        assert found is not None
+        unparsable = Unparsable()
+        for date, text in _entries(_decoded(path), unparsable):
+            ids.append(int(found[1]))
+            dates.append(date)
+            texts.append(text)
+        unparsable.refuse(path, "a complete post after every date", bad_rows)
+        total.merge(unparsable)
+    return _posts(ids, dates, texts, total)
+
+
+def _entries(content: str, unparsable: Unparsable) -> Iterator[tuple[str, str]]:
+    """Date and text of every post of a file, in one pass: a post ends with its last end tag before the next begins."""
+    end, line, counted = 0, 1, 0
+    while (begin := content.find(_DATE, end)) >= 0 and (close := content.find(_DATE_END, begin)) >= 0:
+        end = close + len(_DATE_END)
+        text = _post_at(content, end)
+        if text is None:
+            line, counted = line + content.count("\n", counted, begin), begin
+            unparsable.add(line)
+        else:
+            yield content[begin + len(_DATE) : close], text.strip()
+
+
+def _post_at(content: str, place: int) -> str | None:
+    """The post that begins after a position; None if something else does, or it has no end."""
+    space = _SPACE.match(content, place)
+    begin = place if space is None else space.end()
+    if not content.startswith(_POST, begin):
+        return None
+    begin += len(_POST)
+    following = _NEXT.search(content, begin)
+    close = content.rfind(_POST_END, begin, len(content) if following is None else following.start())
+    return None if close < 0 else content[begin:close]
+
+
+def _decoded(path: Path) -> str:
+    content = path.read_bytes()
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return content.decode("cp1252", errors="replace")
+
+
+def _posts(ids: list[int], dates: list[str], texts: list[str], unparsable: Unparsable) -> Posts:
+    """From the last to the first: both forms list a blogger's newest post first."""
+    return Posts(
+        texts=texts[::-1],
+        owners=ranks_of(ids)[::-1].copy(),
+        days=days_of(reversed(dates), blog_day),
+        labels=np.zeros(len(texts), np.float32),
+        unparsable=unparsable.count,
+        lines=tuple(unparsable.lines),
+    )

@@ -1,7 +1,7 @@
-"""Which of a user's examples are on the anonymous device, and which the adversary knows: never one in both.
+"""Assignment of a user's examples to the anonymous device and to the adversary, never one example to both.
 
-Section 4.2 of the paper has four priors, section 5 puts half of a user's data on each side and holds a fifth of them
-out, section 4.5 has the worlds, and section 6.1.1 the control in which a device holds no one's data.
+The deanonymization paper has four priors (section 4.2); half of a user's data is on each side, and a fifth is held out
+for the test (section 5). Section 4.5 has the worlds, and section 6.1.1 the control with exchanged examples.
 """
 
 from collections.abc import Sequence
@@ -15,34 +15,35 @@ from datamodules.devices.open_world import SEEN, OpenWorld, draw_roles, with_rol
 from datamodules.devices.profiles import Profile, with_profiles
 from datamodules.devices.split_units import cut_points, in_order, units_of
 from datamodules.devices.user_examples import UNDATED, OwnedExamples
-from protocol.errors import InputError
+from protocol.errors import InputError, require
 from protocol.seeding import PERSISTENT, generator_for
 
-Prior = Literal["random", "chrono", "photoset", "profile"]
 _UNIT = {"random": "examples", "profile": "examples", "chrono": "posts", "photoset": "photosets"}
 LEAST = 2
-"""Units of a user that can be dealt out: one for each side."""
+"""Least number of units of a user: one for each side."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Devices:
-    """How users' examples are put on devices.
+    """Options of the assignment.
 
     Attributes:
-        prior: ``random``: halves drawn at random; ``chrono``: the adversary has the earlier half, whole posts;
-            ``photoset``: whole photosets, or of text whole posts, drawn at random, where ``random`` tears the sentences
-            of a post apart; ``profile``: the adversary has examples of a kind, from whomever they are, and the
-            anonymous halves are those of ``random``.
-        test_fraction: of every user's examples, on neither device, for the evaluation of the trained model (section
-            5: 20 %); as the prior deals, single examples or whole posts and photosets.
-        world: None for the closed world, where the adversary has data of all users.
-        iid: the control: examples change places among all devices at random, whose sizes stay.
-        profiles: kinds of examples, for the prior ``profile``.
-        too_few: refuse users with fewer than two examples, posts or photosets to deal out, or leave them out.
-        undated: under ``chrono``: refuse undated examples, or leave them out (before it is asked who has enough).
+        prior: ``random``: random halves; ``chrono``: the adversary has the earlier half, in whole posts; ``photoset``:
+            random whole photosets, or whole posts of text, whose sentences ``random`` separates; ``profile``: the
+            adversary has examples of a kind from all users, and the anonymous halves are those of ``random``.
+        test_fraction: fraction of every user's examples on neither device, for the evaluation of the trained model
+            (section 5: 20 %), in the units of the prior.
+        world: the open world; None for the closed world, in which the adversary has data of all users.
+        iid: control: all devices exchange examples at random and keep their sizes.
+        profiles: kinds of examples for the prior ``profile``.
+        too_few: refuse users with fewer than two examples, posts or photosets, or leave them out.
+        undated: under ``chrono``, refuse undated examples, or leave them out (before `too_few` applies).
+
+    Raises:
+        InputError: a fraction is out of range, or options contradict each other.
     """
 
-    prior: Prior = "random"
+    prior: Literal["random", "chrono", "photoset", "profile"] = "random"
     test_fraction: float = 0.2
     world: OpenWorld | None = None
     iid: bool = False
@@ -51,39 +52,32 @@ class Devices:
     undated: Literal["error", "drop"] = "error"
 
     def __post_init__(self) -> None:
-        """Refuses what contradicts itself.
-
-        Raises:
-            InputError: a fraction that is none, or profiles without their prior, or the reverse.
-        """
-        if not 0 <= self.test_fraction < 1:
-            raise InputError(
-                expected="test_fraction from 0 to below 1", found=str(self.test_fraction), way_out="The paper's is 0.2."
-            )
-        if (self.prior == "profile") != bool(self.profiles):
-            raise InputError(
-                expected="profiles with the prior profile, and only with it",
-                found=f"{len(self.profiles)} profiles with the prior {self.prior}",
-                way_out="Give devices.profiles, or choose another prior.",
-            )
-        if self.prior == "profile" and (self.world is not None or self.iid):
-            raise InputError(
-                expected="the closed world and no control with the prior profile",
-                found="another world or iid: true",
-                way_out="Its known devices belong to profiles, not to users: leave both out.",
-            )
+        expected = "test_fraction from 0 to below 1"
+        require(0 <= self.test_fraction < 1, expected, self.test_fraction, "The paper's is 0.2.")
+        require(
+            (self.prior == "profile") == bool(self.profiles),
+            "profiles with the prior profile, and only with it",
+            f"{len(self.profiles)} profiles with the prior {self.prior}",
+            "Give devices.profiles, or choose another prior.",
+        )
+        require(
+            self.prior != "profile" or (self.world is None and not self.iid),
+            "the closed world and no control with the prior profile",
+            "another world or iid: true",
+            "Its known devices belong to profiles, not to users: leave both out.",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceSplit:
-    """What every device holds; no example is in two of all these tensors.
+    """Examples on every device; no example is in two of all these tensors.
 
     Attributes:
-        anonymous: for each of U users the ascending numbers of the examples on the device that trains without a name.
-        known: for each user those that the adversary knows; under the prior ``profile`` for each profile.
-        test: for each user those that no device has.
-        roles: ``(U,)`` int64 `SEEN`, `UNSEEN` (nothing known) or `HOLDOUT` (nothing anonymous).
-        profiles: their names; empty under other priors.
+        anonymous: per user (U of them) the ascending numbers of the examples on the anonymous device.
+        known: per user those that the adversary knows; under the prior ``profile`` per profile.
+        test: per user those on no device.
+        roles: ``(U,)`` int64 `SEEN`, `UNSEEN` (no known examples) or `HOLDOUT` (no anonymous examples).
+        profiles: names of the profiles; empty under other priors.
     """
 
     anonymous: tuple[Tensor, ...]
@@ -94,16 +88,16 @@ class DeviceSplit:
 
 
 def split_devices(examples: OwnedExamples, devices: Devices, *, seed: int, member: Tensor | None = None) -> DeviceSplit:
-    """Deals every user's examples out.
+    """Assigns the examples of all users.
 
     Args:
-        examples: of all users.
-        devices: how.
-        seed: of the draws.
-        member: ``(P, N)`` bool, which examples are of which profile; None without profiles.
+        examples: examples of all users.
+        devices: options.
+        seed: seed of the draws.
+        member: ``(P, N)`` True for the examples of each profile; None without profiles.
 
     Raises:
-        InputError: a user has too little to be split, or under ``chrono`` something undated.
+        InputError: a user has too little to be split, or under ``chrono`` an undated example.
     """
     if devices.prior == "chrono":
         _check_dates(examples)
@@ -126,21 +120,20 @@ def split_devices(examples: OwnedExamples, devices: Devices, *, seed: int, membe
 
 
 def without_poor_users(examples: OwnedExamples, devices: Devices) -> OwnedExamples:
-    """The examples of users who have two units of what the prior deals out."""
+    """The examples of users with at least two units of the prior.
+
+    Raises:
+        InputError: there is no such user.
+    """
     units = units_of(examples, devices.prior)
     counts = in_order(examples.owners, units, units).units_per_user(examples.num_users)
     rich = counts >= LEAST
     if rich.all():
         return examples
+    expected = f"a user with at least {LEAST} {_UNIT[devices.prior]} for the prior {devices.prior}"
+    require(rich.any(), expected, f"none among {examples.num_users}", "Take more data, or choose another prior.")
     dropped = replace(examples.dropped, users=examples.dropped.users + int((~rich).sum()))
-    kept = rich[examples.owners].nonzero().flatten()
-    if not len(kept):
-        raise InputError(
-            expected=f"a user with at least {LEAST} {_UNIT[devices.prior]} for the prior {devices.prior}",
-            found=f"none among {examples.num_users}",
-            way_out="Take more data, or choose another prior.",
-        )
-    return replace(examples.select(kept), dropped=dropped)
+    return replace(examples.select(rich[examples.owners].nonzero().flatten()), dropped=dropped)
 
 
 def _check_dates(examples: OwnedExamples) -> None:
@@ -155,7 +148,7 @@ def _check_dates(examples: OwnedExamples) -> None:
 
 
 def _thirds(examples: OwnedExamples, devices: Devices, seed: int) -> tuple[Tensor, Tensor, Tensor]:
-    """``(N,)`` each: what is for the test, on the anonymous device and known."""
+    """``(N,)`` masks of the test examples, the anonymous ones and the known ones."""
     units = units_of(examples, devices.prior)
     generator = generator_for(seed, "device split", PERSISTENT)
     test = torch.zeros(len(examples), dtype=torch.bool)
@@ -166,28 +159,27 @@ def _thirds(examples: OwnedExamples, devices: Devices, seed: int) -> tuple[Tenso
     chrono = devices.prior == "chrono"
     keys = examples.days.double() if chrono else torch.rand(len(examples), generator=generator)
     order = in_order(examples.owners[rest], units[rest], keys[rest])
-    _enough(examples, order.units_per_user(examples.num_users), devices)
+    _check_units(examples, order.units_per_user(examples.num_users), devices)
     first = torch.zeros(len(examples), dtype=torch.bool)
     first[rest[order.numbers[cut_points(order, 0.5, left_after=1, left_before=1)]]] = True
     second = ~first & ~test
     return (test, second, first) if chrono else (test, first, second)
 
 
-def _enough(examples: OwnedExamples, units: Tensor, devices: Devices) -> None:
+def _check_units(examples: OwnedExamples, units: Tensor, devices: Devices) -> None:
     short = (units < LEAST).nonzero().flatten()
     if len(short):
         number = int(short[0])
-        there = int(examples.counts()[number])
         raise InputError(
             expected=f"at least {LEAST} {_UNIT[devices.prior]} of every user for the prior {devices.prior}",
-            found=f"{int(units[number])} of user {int(examples.owner_ids[number])} with {there} examples "
-            f"({len(short)} such users)",
+            found=f"{int(units[number])} of user {int(examples.owner_ids[number])} with "
+            f"{int(examples.counts()[number])} examples ({len(short)} such users)",
             way_out="Set devices.too_few: drop to leave them out, or choose another prior.",
         )
 
 
 def _by_user(chosen: Tensor, examples: OwnedExamples) -> tuple[Tensor, ...]:
-    """For every user the ascending numbers of its examples in a mask."""
+    """Ascending numbers of every user's examples in a mask."""
     numbers = chosen.nonzero().flatten()
     owners = examples.owners[numbers]
     sizes = owners.bincount(minlength=examples.num_users).tolist()
@@ -195,7 +187,7 @@ def _by_user(chosen: Tensor, examples: OwnedExamples) -> tuple[Tensor, ...]:
 
 
 def _shuffled(split: DeviceSplit, seed: int) -> DeviceSplit:
-    """The examples of all devices dealt out anew, each device keeping its size."""
+    """All devices' examples exchanged at random; every device keeps its size."""
     parts = [*split.anonymous, *split.known]
     pool = torch.cat(parts)
     order = torch.randperm(len(pool), generator=generator_for(seed, "iid control", PERSISTENT))

@@ -1,35 +1,81 @@
-"""Users who take photographs, with several labels each."""
+"""Base class of data sets of users who take photographs with several labels each."""
 
 import abc
 import functools
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.resources.abc import Traversable
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from datamodules.devices.base import Background, OwnedDataModule
-from datamodules.devices.csv_rows import BadRows
-from datamodules.devices.open_images_files import read_open_images
-from datamodules.devices.tagged_photos import TaggedPhotos, examples_of, frequent_tags
-from datamodules.devices.user_examples import OwnedExamples
-from datamodules.devices.user_filter import UserFilter, kept_posts
-from protocol.errors import InputError
+from datamodules.devices.user_examples import UNDATED, Dropped, OwnedExamples
+from datamodules.devices.user_filter import Ints, UserFilter, kept_posts
+from datamodules.images.image_files import read_images
+from datamodules.io.tables import BadRows
+from protocol.errors import require
+
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaggedPhotos:
+    """N photographs whose pixels are not read yet.
+
+    Attributes:
+        names: names of the photographs.
+        files: their files.
+        owners: ``(N,)`` rank of the owner among all of the source.
+        days: ``(N,)`` as `OwnedExamples.days`; -1 if unknown.
+        groups: ``(N,)`` photoset; -1 if there is none.
+        tags: names of the labels of each.
+        unparsable: number of rows that could not be read.
+        lines: first of their lines.
+    """
+
+    names: Sequence[str]
+    files: Sequence[Traversable]
+    owners: Ints
+    days: Ints
+    groups: Ints
+    tags: Sequence[frozenset[str]]
+    unparsable: int = 0
+    lines: tuple[int, ...] = ()
+
+    def select(self, kept: Ints) -> "TaggedPhotos":
+        """The photographs with the given numbers."""
+        numbers = kept.tolist()
+        return replace(
+            self,
+            names=[self.names[number] for number in numbers],
+            files=[self.files[number] for number in numbers],
+            owners=self.owners[kept],
+            days=self.days[kept],
+            groups=self.groups[kept],
+            tags=[self.tags[number] for number in numbers],
+        )
 
 
 class PhotoDataModule(OwnedDataModule):
-    """Devices with photographs; the other arguments are those of `OwnedDataModule`. A subclass finds them.
+    """Devices with photographs. A subclass finds them; the groups of the examples are photosets.
 
     A learner gets ``image (n, 3, height, width)`` float32 in [0, 1] and ``label (n, K)`` bool.
 
     Args:
         users: see `OwnedDataModule`.
-        image_size: height and width to bring all to; the paper's is 224 x 224, of which 1,000 take 150 MB of memory.
-        classes: names of the labels; None for the most frequent among the users that take part.
-        most_classes: how many at most, where they are not named.
-        least_share: of the photographs that have such a label.
+        image_size: height and width after resizing; the paper's is 224 x 224, of which 1,000 take 150 MB of memory.
+        classes: names of the labels; None for the most frequent among the selected users.
+        most_classes: largest number of labels, if they are not named.
+        least_share: least share of photographs with a label, if they are not named.
         bad_rows: what to do with rows of the files that cannot be read.
+        kwargs: see `OwnedDataModule`.
+
+    Raises:
+        InputError: a size is below 1.
     """
 
     def __init__(
@@ -44,10 +90,7 @@ class PhotoDataModule(OwnedDataModule):
         **kwargs: Any,
     ) -> None:
         super().__init__(users=users, **kwargs)
-        if min(image_size) < 1:
-            raise InputError(
-                expected="image_size of at least 1 pixel", found=str(image_size), way_out="Give height and width."
-            )
+        require(min(image_size) >= 1, "image_size of at least 1 pixel", image_size, "Give height and width.")
         self.image_shape = (3, *image_size)
         self.classes = classes
         self.most_classes = most_classes
@@ -57,6 +100,10 @@ class PhotoDataModule(OwnedDataModule):
     @abc.abstractmethod
     def find(self) -> TaggedPhotos:
         """Finds all photographs of the source."""
+
+    @abc.abstractmethod
+    def strangers(self) -> TaggedPhotos:
+        """Finds photographs of OpenImages by people outside the training."""
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -69,56 +116,40 @@ class PhotoDataModule(OwnedDataModule):
         return len(self.class_names)
 
     def read(self) -> OwnedExamples:
-        """See `OwnedDataModule.read`; the groups are the photosets."""
         photos, class_names, left_out = self._photos
         return examples_of(photos, class_names, self.image_shape, users_left_out=left_out, name=self.name)
 
     def read_background(self) -> Background:
-        """See `OwnedDataModule.read_background`: photographs of OpenImages by authors who take no part.
-
-        Labels go by their names in lower case, so that those of COCO find OpenImages'.
-        """
-        photos = read_open_images(self.data_root(), bad_rows=self.bad_rows)
-        strangers = self.strangers(photos)
+        """Reads `strangers`; labels are compared in lower case, so that those of COCO match OpenImages'."""
+        strangers = self.strangers()
+        lowered = replace(strangers, tags=[frozenset(tag.lower() for tag in own) for own in strangers.tags])
         wanted = tuple(name.lower() for name in self.class_names)
-        lowered = [frozenset(tag.lower() for tag in own) for own in strangers.tags]
-        own = examples_of(
-            replace(strangers, tags=lowered),
-            wanted,
-            self.image_shape,
-            users_left_out=0,
-            name="the background",
-        )
+        own = examples_of(lowered, wanted, self.image_shape, users_left_out=0, name="the background")
         return Background(own.features, own.labels)
-
-    @abc.abstractmethod
-    def strangers(self, photos: TaggedPhotos) -> TaggedPhotos:
-        """Those photographs of OpenImages that are of nobody who takes part."""
 
     def batch(self, features: Tensor, labels: Tensor) -> dict[str, Tensor]:
         return {"image": features.float().div_(255), "label": labels}
 
     def profile_members(self) -> Tensor:
-        """See `OwnedDataModule.profile_members`.
+        """``(P, N)`` True for the examples of each profile.
 
         Raises:
-            InputError: a profile names a label that is none.
+            InputError: a term of a profile is no label.
         """
         return torch.stack([self._with_any(profile.terms) for profile in self.devices.profiles])
 
     def _with_any(self, terms: Sequence[str]) -> Tensor:
-        unknown = [term for term in terms if term not in self.class_names]
-        if unknown:
-            raise InputError(
-                expected=f"labels of {self.name} in a profile ({', '.join(self.class_names)})",
-                found=unknown[0],
-                way_out="Name some of them, or name the labels that are kept in classes.",
-            )
+        require(
+            set(terms) <= set(self.class_names),
+            f"labels of {self.name} in a profile ({', '.join(self.class_names)})",
+            ", ".join(term for term in terms if term not in self.class_names),
+            "Name some of them, or name the labels that are kept in classes.",
+        )
         return self.examples.labels[:, [self.class_names.index(term) for term in terms]].any(1)
 
     @functools.cached_property
     def _photos(self) -> tuple[TaggedPhotos, tuple[str, ...], int]:
-        """The photographs of the users that take part, the labels, and the number of users left out."""
+        """Photographs of the selected users, names of the labels, and the number of users left out."""
         photos = self.find()
         kept, left_out = kept_posts(
             photos.owners, photos.days, self.users, dated_only=self.dated_only, seed=self.seed, name=self.name
@@ -127,3 +158,59 @@ class PhotoDataModule(OwnedDataModule):
         named = None if self.classes is None else tuple(self.classes)
         tags = named or frequent_tags(chosen.tags, most=self.most_classes, least_share=self.least_share)
         return chosen, tags, left_out
+
+
+def frequent_tags(tags: Sequence[frozenset[str]], *, most: int | None, least_share: float) -> tuple[str, ...]:
+    """At most `most` labels that a share of the photographs has; most frequent first, ties in alphabetical order."""
+    names, counts = np.unique([name for own in tags for name in own], return_counts=True)
+    order = np.lexsort((names, -counts))
+    enough = [number for number in order.tolist() if counts[number] >= least_share * len(tags)]
+    return tuple(str(names[number]) for number in enough[:most])
+
+
+def tag_table(tags: Sequence[frozenset[str]], class_names: Sequence[str]) -> Bools:
+    """``(N, K)`` True where a photograph has a label."""
+    place: Mapping[str, int] = {name: number for number, name in enumerate(class_names)}
+    pairs = [(row, place[name]) for row, own in enumerate(tags) for name in own if name in place]
+    table = np.zeros((len(tags), len(class_names)), bool)
+    if pairs:
+        table[tuple(np.array(pairs).T)] = True
+    return table
+
+
+def examples_of(
+    photos: TaggedPhotos, class_names: Sequence[str], shape: tuple[int, int, int], *, users_left_out: int, name: str
+) -> OwnedExamples:
+    """Reads the pixels of photographs.
+
+    Args:
+        photos: photographs of the selected users.
+        class_names: names of the K labels.
+        shape: channels, height and width after resizing.
+        users_left_out: number of users left out before, for the counts.
+        name: name of the data set, for errors and the progress bar.
+
+    Raises:
+        InputError: a file is damaged, or there is no label.
+    """
+    require(
+        class_names,
+        f"labels of the photographs of {name}",
+        f"none that is frequent enough among {len(photos.names)} photographs",
+        "Name the labels in classes, or ask for a smaller share.",
+    )
+    owner_ids, owners = np.unique(photos.owners, return_inverse=True)
+    return OwnedExamples(
+        features=read_images(photos.files, shape, resized=True, name=name),
+        labels=torch.from_numpy(tag_table(photos.tags, class_names)),
+        owners=torch.from_numpy(owners.astype(np.int64).reshape(-1)),
+        days=torch.from_numpy(photos.days),
+        groups=torch.from_numpy(photos.groups),
+        owner_ids=torch.from_numpy(owner_ids),
+        dropped=Dropped(
+            unparsable=photos.unparsable,
+            lines=photos.lines,
+            undated=int((photos.days == UNDATED).sum()),
+            users=users_left_out,
+        ),
+    )

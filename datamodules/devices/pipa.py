@@ -1,27 +1,56 @@
-"""PIPA (Zhang 2015): people's photo albums from Flickr, with what a detector sees in them."""
+"""PIPA: photo albums from Flickr with their authors, and the objects that a detector finds in them."""
 
+from pathlib import Path
 from typing import Any
 
-from datamodules.devices.photos import PhotoDataModule
-from datamodules.devices.pipa_files import FOLDER, read_pipa
-from datamodules.devices.tagged_photos import TaggedPhotos
-from datamodules.devices.user_filter import UserFilter
-from protocol.errors import InputError
+import numpy as np
+
+from datamodules.devices.open_images import read_open_images
+from datamodules.devices.photos import PhotoDataModule, TaggedPhotos
+from datamodules.devices.user_examples import UNDATED
+from datamodules.devices.user_filter import UserFilter, ranks_of
+from datamodules.images.image_files import image_files_by_stem
+from datamodules.io.tables import LINE, TEXT, WHOLE, BadRows, Field, Unparsable, matching, read_table
+from protocol.errors import require
+
+_PAGE = "https://github.com/coallaoh/PIPA_dataset"
+SUBSETS = ("leftover", "train", "val", "test")
+"""Folders of the photographs, by the number in the last column of the list."""
+_LIST = {
+    **{"photoset": WHOLE, "photo": WHOLE},
+    **dict.fromkeys(("xmin", "ymin", "width", "height", "identity"), TEXT),
+    "subset": matching("[0-3]", "a subset from 0 to 3", int),
+}
+_SCORE = matching(r"(?:[0-9]{1,9}(?:\.[0-9]*)?|\.[0-9]+)(?:e-[0-9]{1,3})?", "a score", float)
 
 
 class PIPA(PhotoDataModule):
-    """Photographs by Flickr author; the paper has 33,051 of 53 authors, with 19 labels of COCO that it does not list.
+    """People In Photo Albums, photographs by Flickr author.
 
-    Reads ``root/pipa/``, see `read_pipa`. The photographs have no dates, so there is no prior ``chrono``, but
-    ``photoset``. The background is OpenImages. The other arguments are those of `PhotoDataModule`.
+    Size: 37,107 photographs; the paper uses 33,051 of 53 authors, with 19 labels of COCO that it does not list. There
+    are no dates, so the prior ``chrono`` is not possible, but ``photoset`` is. The background is OpenImages.
+
+    Files in ``root/pipa/``, the first and the photographs from https://github.com/coallaoh/PIPA_dataset:
+
+    * ``all_data.txt`` with one line per person in a photograph;
+    * ``{train,val,test,leftover}/PHOTOSET_PHOTO.jpg``, or zip files of that form;
+    * ``authors.csv`` (photo_id, author), from the photographs' pages at Flickr;
+    * ``labels.csv`` (photo_id, label, score), one row per object that a detector of COCO's 80 classes found.
 
     Args:
         users: see `OwnedDataModule`; the paper's have at least 100 images.
         least_share: see `PhotoDataModule`; the paper's labels are in about 1 % of the images or more.
-        least_score: from which a detection counts.
+        least_score: least score of a detection that counts.
+        kwargs: see `PhotoDataModule`.
+
+    Raises:
+        InputError: `least_score` is not in [0, 1].
+
+    References:
+        N. Zhang et al., "Beyond Frontal Faces: Improving Person Recognition Using Multiple Cues", CVPR 2015.
     """
 
-    name = FOLDER
+    name = "pipa"
     folders = (name,)
 
     def __init__(
@@ -33,13 +62,80 @@ class PIPA(PhotoDataModule):
         **kwargs: Any,
     ) -> None:
         super().__init__(users=users, least_share=least_share, **kwargs)
-        if not 0 <= least_score <= 1:
-            raise InputError(expected="least_score from 0 to 1", found=str(least_score), way_out="0.5 is a usual one.")
+        require(0 <= least_score <= 1, "least_score from 0 to 1", least_score, "0.5 is a usual value.")
         self.least_score = least_score
 
     def find(self) -> TaggedPhotos:
         return read_pipa(self.data_root(), least_score=self.least_score, bad_rows=self.bad_rows)
 
-    def strangers(self, photos: TaggedPhotos) -> TaggedPhotos:
-        """See `PhotoDataModule.strangers`: OpenImages' authors are taken to be other people."""
-        return photos
+    def strangers(self) -> TaggedPhotos:
+        """All photographs of OpenImages: its authors are taken to be other people."""
+        return read_open_images(self.data_root(), bad_rows=self.bad_rows)
+
+
+def read_annotations(path: Path) -> dict[int, int]:
+    """Photosets by photograph, from ``all_data.txt``, which has one line per person in a photograph.
+
+    Raises:
+        InputError: the file is missing or broken; the error names the line.
+    """
+    columns, _ = read_table(path, _LIST, page=_PAGE, separator=" ", header=False)
+    photosets = dict[int, int]()
+    for photo, photoset in zip(columns["photo"], columns["photoset"], strict=True):
+        photosets.setdefault(photo, photoset)
+    return photosets
+
+
+def read_pipa(root: Path, *, least_score: float, bad_rows: BadRows) -> TaggedPhotos:
+    """The photographs of ``root/pipa/`` (see `PIPA`) with a file and a known author.
+
+    Raises:
+        InputError: something is missing, or rows cannot be read.
+    """
+    folder = root / PIPA.name
+    photosets = read_annotations(folder / "all_data.txt")
+    bad = Unparsable()
+    authors = _table(folder / "authors.csv", {"photo_id": WHOLE, "author": LINE}, bad_rows, bad)
+    author_of = dict(zip(authors["photo_id"], authors["author"], strict=True))
+    found = _table(folder / "labels.csv", {"photo_id": WHOLE, "label": LINE, "score": _SCORE}, bad_rows, bad)
+    tags = dict[int, set[str]]()
+    for photo, label, score in zip(*found.values(), strict=True):
+        if score >= least_score:
+            tags.setdefault(photo, set()).add(label)
+    files = image_files_by_stem(folder, SUBSETS)
+    there = [
+        (photoset, photo, file)
+        for photo, photoset in photosets.items()
+        if photo in author_of and (file := files.get(f"{photoset}_{photo}")) is not None
+    ]
+    require(
+        there,
+        f"photographs of all_data.txt in {folder} whose author is in authors.csv",
+        f"{len(files)} image files, {len(author_of)} authors, none in common",
+        f"Name the files PHOTOSET_PHOTO.jpg, as {_PAGE} lays them out.",
+    )
+    accounts = [author_of[photo] for _, photo, _ in there]
+    albums = [f"{account} {photoset}" for account, (photoset, _, _) in zip(accounts, there, strict=True)]
+    return TaggedPhotos(
+        names=[str(photo) for _, photo, _ in there],
+        files=[file for _, _, file in there],
+        owners=ranks_of(accounts),
+        days=np.full(len(there), UNDATED, np.int64),
+        groups=ranks_of(albums),
+        tags=[frozenset(tags.get(photo, ())) for _, photo, _ in there],
+        unparsable=bad.count,
+        lines=tuple(bad.lines),
+    )
+
+
+def _table(path: Path, columns: dict[str, Field], bad_rows: BadRows, bad: Unparsable) -> dict[str, list[Any]]:
+    require(
+        path.is_file(),
+        f"{path.name} with the columns {', '.join(columns)}",
+        f"nothing at {path}",
+        "PIPA's own files do not have it: take authors from Flickr's pages of the photographs, and labels from a "
+        "detector of COCO's classes.",
+    )
+    found, unparsable = read_table(path, columns, page=_PAGE, bad_rows=bad_rows)
+    bad.merge(unparsable)
+    return found

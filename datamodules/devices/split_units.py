@@ -1,4 +1,4 @@
-"""What may not be torn apart when a user's examples are cut in two: an example, a post of one day, a photoset."""
+"""Units that stay whole when a user's examples are split: single examples, posts of one day, or photosets."""
 
 from dataclasses import dataclass
 
@@ -14,9 +14,9 @@ def units_of(examples: OwnedExamples, prior: str) -> Tensor:
     """``(N,)`` int64 number of every example's unit.
 
     Args:
-        examples: of all users.
-        prior: ``chrono`` keeps the examples of one post and day together, ``photoset`` those of one group, any other
-            prior nothing. What is in no group is a unit of its own.
+        examples: examples of all users.
+        prior: ``chrono`` keeps the examples of one post and day together, ``photoset`` those of one group; under other
+            priors, and without a group, an example is a unit of its own.
     """
     if prior not in ("chrono", "photoset"):
         return torch.arange(len(examples))
@@ -28,10 +28,10 @@ def units_of(examples: OwnedExamples, prior: str) -> Tensor:
 
 @dataclass(frozen=True)
 class Ordered:
-    """Examples in order, user after user and unit after unit.
+    """Examples sorted by user and unit.
 
     Attributes:
-        numbers: ``(n,)`` positions of the examples.
+        numbers: ``(n,)`` positions of the examples before sorting.
         owners: ``(n,)`` their users, ascending.
         unit_begins: ``(n,)`` True where a user's next unit begins.
     """
@@ -41,7 +41,7 @@ class Ordered:
     unit_begins: Tensor
 
     def units_per_user(self, users: int) -> Tensor:
-        """``(U,)`` number of every user's units."""
+        """``(U,)`` number of units of every user."""
         return self.owners[self.unit_begins].bincount(minlength=users)
 
 
@@ -51,8 +51,7 @@ def in_order(owners: Tensor, units: Tensor, keys: Tensor) -> Ordered:
     Args:
         owners: ``(n,)`` users of examples.
         units: ``(n,)`` their units; no unit is of two users.
-        keys: ``(n,)`` of which a unit's first example has the unit's; of equal keys the unit that comes first in the
-            source comes first.
+        keys: ``(n,)`` sort keys; that of its first example is the key of a unit. Ties keep the order of the source.
     """
     _, first, unit = np.unique(units.numpy(), return_index=True, return_inverse=True)
     key_of_unit = keys.numpy()[first]
@@ -63,13 +62,13 @@ def in_order(owners: Tensor, units: Tensor, keys: Tensor) -> Ordered:
 
 
 def cut_points(order: Ordered, fraction: float, *, left_after: int, left_before: int = 0) -> Tensor:
-    """``(n,)`` True for the examples of every user's first units, as near to a fraction of its examples as units allow.
+    """``(n,)`` True for the examples of every user's first units, as close to a fraction of its examples as possible.
 
     Args:
         order: the examples.
-        fraction: of each user's.
-        left_after: units that are not taken at the least; a user with no more than these gives none.
-        left_before: units that are taken at the least.
+        fraction: fraction of each user's examples.
+        left_after: least number of units that are not taken; a user with no more than these gives none.
+        left_before: least number of units that are taken.
     """
     taken = np.zeros(len(order.owners), dtype=bool)
     users, begins = np.unique(order.owners.numpy(), return_index=True)
@@ -80,6 +79,6 @@ def cut_points(order: Ordered, fraction: float, *, left_after: int, left_before:
 
 
 def _nearest(starts: npt.NDArray[np.int64], wanted: float, least: int, most: int) -> int:
-    """The unit's begin that is nearest to a number of examples, among those that leave enough units on both sides."""
+    """The begin of a unit closest to a number of examples that leaves enough units on both sides."""
     allowed = starts[least : most + 1] if most >= least else starts[:0]
     return int(allowed[np.argmin(np.abs(allowed - wanted))]) if len(allowed) else 0

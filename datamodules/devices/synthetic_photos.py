@@ -1,18 +1,19 @@
-"""Generated images that users vote on: they prove the machinery, not a leak in anybody's data."""
+"""Synthetic images with votes of users; results on them say nothing about real data."""
 
 from typing import Any
 
 from datamodules.images.image_set import GeneratedImages
 from datamodules.images.voters import ImageVoters
-from ranges import PositiveInt
+from protocol.ranges import PositiveInt
 
 
 class SyntheticPhotos(ImageVoters):
-    """Users who vote on `GeneratedImages`; the other arguments are those of `ImageVoters`. Needs no files.
+    """Users who vote on `GeneratedImages`. Needs no files.
 
     Args:
         generated: number of images.
         size: height and width in pixels.
+        kwargs: see `ImageVoters`.
     """
 
     folders = (GeneratedImages.name,)

@@ -1,4 +1,4 @@
-"""Generated posts of users with words of their own: they prove the machinery, not a leak in anybody's writing."""
+"""Synthetic posts of users with words of their own; results on them say nothing about real data."""
 
 from typing import Any
 
@@ -8,18 +8,18 @@ from torch.nn.functional import one_hot
 
 from datamodules.devices.base import Background, OwnedDataModule
 from datamodules.devices.user_examples import UNGROUPED, OwnedExamples
-from protocol.errors import InputError
+from protocol.errors import require
+from protocol.ranges import PositiveInt
 from protocol.seeding import PERSISTENT, generator_for
-from ranges import PositiveInt
 
 _FIRST_DAY = 731_000
-"""Of the first post; a day in 2002."""
+"""Day of the first post, in 2002."""
 _FIRST_WORD = 2
-"""0 pads, 1 is the unknown word, as in the vocabularies of real text."""
+"""0 is padding, 1 the unknown word, as in the vocabularies of real text."""
 _OTHERS = 20
 """Writers of the background."""
 _FOLLOWERS = 4
-"""Words that may follow a word, in every user's language."""
+"""Words that may follow a word in the language that all users share."""
 
 
 def synthetic_posts(
@@ -32,29 +32,29 @@ def synthetic_posts(
     drift: float = 0.0,
     seed: int = 0,
 ) -> OwnedExamples:
-    """Posts of one sentence each, one a day, with a rating from 1 to 5 that their words decide.
+    """Posts of one sentence, one per day and user, with a rating from 1 to 5 that depends on their words.
 
-    A word is drawn from Zipf's law tilted by the user's habits, or, half of the time, among the few that follow the
-    word before in the language that all users share.
+    A word is drawn from Zipf's law, tilted by the user's habits, or with probability one half from the few words that
+    follow the previous one in the language that all users share.
 
     Args:
-        users: their number.
-        posts: of each user.
-        vocabulary: token numbers, those of padding and the unknown word included.
-        length: most words of a post; the fewest are half as many.
+        users: number of users.
+        posts: number of posts of each user.
+        vocabulary: number of token numbers, including those of padding and the unknown word.
+        length: largest number of words of a post; the smallest is half of it.
         habit: standard deviation of a user's own log-frequency of a word; 0 for users who all write alike.
-        drift: standard deviation of what is added to the habits from the first to the last post.
+        drift: standard deviation of the change of the habits from the first to the last post.
         seed: seed of every draw.
 
     Raises:
         InputError: there are too few users, posts or words.
     """
-    if min(users, posts) < 2 or vocabulary < _FIRST_WORD + _FOLLOWERS or length < 4 or min(habit, drift) < 0:
-        raise InputError(
-            expected="two users of two posts at least, 6 token numbers, 4 words and no negative habit",
-            found=f"{users} users, {posts} posts, {vocabulary} token numbers, {length} words, habit {habit}",
-            way_out="Give larger numbers.",
-        )
+    require(
+        min(users, posts) >= 2 and vocabulary >= _FIRST_WORD + _FOLLOWERS and length >= 4 and min(habit, drift) >= 0,
+        "two users of two posts at least, 6 token numbers, 4 words and no negative habit",
+        f"{users} users, {posts} posts, {vocabulary} token numbers, {length} words, habit {habit}",
+        "Give larger numbers.",
+    )
     generator = generator_for(seed, "synthetic posts", PERSISTENT)
     words = vocabulary - _FIRST_WORD
     laws = _laws(users, posts, words, habit, drift, generator).flatten(0, 1)
@@ -72,7 +72,7 @@ def synthetic_posts(
 
 
 def _laws(users: int, posts: int, words: int, habit: float, drift: float, generator: torch.Generator) -> Tensor:
-    """``(U, P, W)`` how likely each user is to write each word in each of its posts."""
+    """``(U, P, W)`` probability of each word in each post of each user."""
     common = -torch.arange(1, words + 1).log()
     start = habit * torch.randn(users, 1, words, generator=generator)
     change = drift * torch.randn(users, 1, words, generator=generator)
@@ -95,7 +95,7 @@ def _write(laws: Tensor, followers: Tensor, length: int, generator: torch.Genera
 
 
 def _ratings(tokens: Tensor, vocabulary: int, generator: torch.Generator) -> Tensor:
-    """``(N,)`` from 1 to 5: the mean of what its words are worth, in five parts of equal size."""
+    """``(N,)`` ratings from 1 to 5: quintile of the mean value of the words."""
     worth = torch.randn(vocabulary, generator=generator)
     worth[0] = 0
     mean = worth[tokens].sum(1) / (tokens > 0).sum(1)
@@ -103,17 +103,16 @@ def _ratings(tokens: Tensor, vocabulary: int, generator: torch.Generator) -> Ten
 
 
 class SyntheticPosts(OwnedDataModule):
-    """Devices of generated writers; the background are other writers of the same language. Needs no files.
-
-    The other arguments are those of `OwnedDataModule`.
+    """Devices of generated writers; the background is other writers of the same language. Needs no files.
 
     Args:
         writers: number of users.
-        posts: of each.
+        posts: see `synthetic_posts`.
         vocabulary: see `synthetic_posts`.
         length: see `synthetic_posts`.
         habit: see `synthetic_posts`.
         drift: see `synthetic_posts`.
+        kwargs: see `OwnedDataModule`.
     """
 
     name = "synthetic-posts"
@@ -133,36 +132,26 @@ class SyntheticPosts(OwnedDataModule):
     ) -> None:
         super().__init__(**kwargs)
         self.writers = writers
-        self.posts = posts
         self.vocabulary_size = vocabulary
-        self.length = length
-        self.habit = habit
-        self.drift = drift
+        self.of_users = writers * posts
+        self._options = {"posts": posts, "length": length, "habit": habit, "drift": drift}
 
     def read(self) -> OwnedExamples:
-        return self._write(self.writers + _OTHERS).select(torch.arange(self.writers * self.posts))
+        return self._write().select(torch.arange(self.of_users))
 
     def read_background(self) -> Background:
-        everyone = self._write(self.writers + _OTHERS)
-        others = slice(self.writers * self.posts, None)
-        return Background(everyone.features[others], everyone.labels[others])
+        everyone = self._write()
+        return Background(everyone.features[self.of_users :], everyone.labels[self.of_users :])
 
     def batch(self, features: Tensor, labels: Tensor) -> dict[str, Tensor]:
         return {"tokens": features, "label": labels}
 
     def profile_members(self) -> Tensor:
-        """See `OwnedDataModule.profile_members`; a term is a token number."""
+        """``(P, N)`` True for the examples of each profile; a term is a token number."""
         features = self.examples.features
         wanted = [torch.tensor([int(term) for term in profile.terms]) for profile in self.devices.profiles]
         return torch.stack([torch.isin(features, terms).any(1) for terms in wanted])
 
-    def _write(self, users: int) -> OwnedExamples:
-        return synthetic_posts(
-            users=users,
-            posts=self.posts,
-            vocabulary=self.vocabulary_size,
-            length=self.length,
-            habit=self.habit,
-            drift=self.drift,
-            seed=self.seed,
-        )
+    def _write(self) -> OwnedExamples:
+        options: dict[str, Any] = self._options
+        return synthetic_posts(users=self.writers + _OTHERS, vocabulary=self.vocabulary_size, seed=self.seed, **options)

@@ -1,4 +1,4 @@
-"""Users who write: posts become token numbers."""
+"""Base class of data sets of users who write: posts become token numbers."""
 
 import abc
 import functools
@@ -9,25 +9,25 @@ import torch
 from torch import Tensor
 
 from datamodules.devices.base import Background, OwnedDataModule
-from datamodules.devices.csv_rows import BadRows
-from datamodules.devices.tokenization import TextOptions, encode_background, encode_posts
+from datamodules.devices.tokenization import UNKNOWN, TextOptions, Vocabulary, encode_background, encode_posts
 from datamodules.devices.user_examples import OwnedExamples
 from datamodules.devices.user_filter import Posts, UserFilter, kept_posts, warn_of_users_alike
-from datamodules.devices.vocabulary import UNKNOWN, Vocabulary
+from datamodules.io.tables import BadRows
 
 
 class OwnedTextDataModule(OwnedDataModule):
-    """Devices with text; the other arguments are those of `OwnedDataModule`. A subclass reads the posts.
+    """Devices with text. A subclass reads the posts; the groups of the examples are the posts.
 
     A learner gets ``tokens (n, L)`` int64, padded with 0, and where there are ratings ``label (n,)`` float32.
 
     Args:
-        text: how text becomes examples.
+        text: conversion of text into examples.
         users: see `OwnedDataModule`.
         bad_rows: what to do with rows of the file that cannot be read.
+        kwargs: see `OwnedDataModule`.
 
     Attributes:
-        unit: an example is a sentence or a whole text.
+        unit: whether an example is a sentence or a whole text.
         rated: whether examples have labels.
     """
 
@@ -48,11 +48,11 @@ class OwnedTextDataModule(OwnedDataModule):
 
     @abc.abstractmethod
     def read_posts(self) -> Posts:
-        """Reads what all users of the source wrote."""
+        """Reads the posts of all users of the source."""
 
     @abc.abstractmethod
     def background_texts(self) -> tuple[Sequence[str], Sequence[float]]:
-        """Texts of others, and their ratings (zeros where there are none)."""
+        """Background texts and their ratings, zeros if there are none."""
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -61,34 +61,25 @@ class OwnedTextDataModule(OwnedDataModule):
 
     @property
     def vocabulary_size(self) -> int:
-        """Numbers of the vocabulary, as asked for: a smaller text leaves the last ones without a word."""
+        """Size of the vocabulary as configured; with fewer different words the last numbers are unused."""
         return self.text.vocabulary
 
     def read(self) -> OwnedExamples:
-        """See `OwnedDataModule.read`; the groups are the posts."""
         return self._read[0]
 
     def read_background(self) -> Background:
-        """See `OwnedDataModule.read_background`."""
         texts, ratings = self.background_texts()
         features, sources = encode_background(texts, self.unit, self.text, self.vocabulary)
         return Background(features, torch.tensor(ratings, dtype=torch.float32)[torch.from_numpy(sources)])
 
     def batch(self, features: Tensor, labels: Tensor) -> dict[str, Tensor]:
-        """See `OwnedDataModule.batch`."""
         return {"tokens": features, "label": labels} if self.rated else {"tokens": features}
 
     def profile_members(self) -> Tensor:
-        """See `OwnedDataModule.profile_members`; a word that is not in the vocabulary is in no example."""
-        features = self.examples.features
-        return torch.stack(
-            [
-                torch.isin(features, torch.tensor([n for n in map(self.vocabulary.number, terms) if n != UNKNOWN])).any(
-                    1
-                )
-                for terms in (tuple(map(str.lower, profile.terms)) for profile in self.devices.profiles)
-            ]
-        )
+        """``(P, N)`` True for the examples of each profile; a word outside the vocabulary is in no example."""
+        terms = [[self.vocabulary.number(term.lower()) for term in profile.terms] for profile in self.devices.profiles]
+        known = [torch.tensor([number for number in own if number != UNKNOWN]) for own in terms]
+        return torch.stack([torch.isin(self.examples.features, own).any(1) for own in known])
 
     @functools.cached_property
     def _read(self) -> tuple[OwnedExamples, Vocabulary]:
@@ -96,6 +87,6 @@ class OwnedTextDataModule(OwnedDataModule):
         kept, left_out = kept_posts(
             posts.owners, posts.days, self.users, dated_only=self.dated_only, seed=self.seed, name=self.name
         )
-        taking_part = posts.select(kept)
-        warn_of_users_alike(taking_part, self.name)
-        return encode_posts(taking_part, self.unit, self.text, wordless=self.devices.too_few, users_left_out=left_out)
+        selected = posts.select(kept)
+        warn_of_users_alike(selected, self.name)
+        return encode_posts(selected, self.unit, self.text, wordless=self.devices.too_few, users_left_out=left_out)

@@ -1,6 +1,10 @@
-"""Posts -> token numbers, the same way for users' posts and for background text."""
+"""Conversion of posts into token numbers, the same for users' posts and background text."""
 
-from collections.abc import Sequence
+import collections
+import html
+import itertools
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -8,24 +12,33 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from datamodules.devices.sentences import sentences_of, words_of
 from datamodules.devices.user_examples import UNDATED, Dropped, OwnedExamples
 from datamodules.devices.user_filter import Ints, Posts
-from datamodules.devices.vocabulary import Vocabulary
-from protocol.errors import InputError
+from protocol.errors import require
+
+PADDING = 0
+"""Number after the last word of a text."""
+UNKNOWN = 1
+"""Number of any word that is not in the vocabulary."""
+RESERVED = 2
+_SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+|\n+|\s{3,}")
+"""Full stop, question or exclamation mark before a space; end of a line; or the run of spaces that Kaggle's file of the
+Blog corpus has instead of an empty line."""
+_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
+"""Letters and digits of any script, with apostrophes between them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextOptions:
-    """How text becomes examples.
+    """Options of the conversion.
 
     Attributes:
-        vocabulary: its size, with padding and unknown word: 5,000 for Blog, 1,000 for Yelp (section 5). Its words
-            are the most frequent of the users that take part.
-        words: that are kept of an example; longer ones are cut. The paper does not say how many it keeps.
-        fewest_words: shorter examples are left out; a next word needs two.
-        repeats: what becomes of an example that its user has already, word for word: ``drop`` keeps the first, so that
-            no text is on both of a user's devices; ``keep`` keeps all.
+        vocabulary: size of the vocabulary, including padding and the unknown word: 5,000 for Blog, 1,000 for Yelp
+            (section 5). Its words are the most frequent of the selected users.
+        words: words of an example; further ones are cut off. The paper does not give this number.
+        fewest_words: shorter examples are left out; the prediction of a next word needs two.
+        repeats: ``drop`` keeps the first of a user's equal examples, so that no text is on both of its devices;
+            ``keep`` keeps all.
     """
 
     vocabulary: int = 5000
@@ -34,16 +47,70 @@ class TextOptions:
     repeats: Literal["drop", "keep"] = "drop"
 
     def __post_init__(self) -> None:
-        """Refuses what leaves nothing to learn.
-
-        Raises:
-            InputError: a number is too small.
-        """
         for name, least in (("vocabulary", 3), ("words", 1), ("fewest_words", 1)):
-            if getattr(self, name) < least:
-                raise InputError(
-                    expected=f"{name} of at least {least}", found=str(getattr(self, name)), way_out="Give more."
-                )
+            value = getattr(self, name)
+            require(value >= least, f"{name} of at least {least}", value, "Give a larger number.")
+
+
+def sentences_of(text: str) -> list[str]:
+    r"""The sentences of a text, some of them possibly empty.
+
+    >>> sentences_of('He left. "Why?" Nobody knew!\nThe end')
+    ['He left.', '"Why?', 'Nobody knew!', 'The end']
+    """
+    return _SENTENCE_END.split(text)
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text in lower case, without punctuation, as Keras' tokeniser (used by the paper) splits them.
+
+    >>> words_of("Don't panic &amp; CARRY-on, 2 days")
+    ["don't", 'panic', 'carry', 'on', '2', 'days']
+    """
+    plain = html.unescape(text) if "&" in text else text
+    return _WORD.findall(plain.lower().replace("\u2019", "'"))
+
+
+class Vocabulary:
+    """Numbers of words: 0 is padding, 1 an unknown word, and known words count from 2.
+
+    Args:
+        words: known words, each once, the most frequent first.
+
+    Raises:
+        InputError: a word is there twice.
+    """
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self.words = tuple(words)
+        self._numbers = {word: number for number, word in enumerate(self.words, RESERVED)}
+        right = len(self._numbers) == len(self.words)
+        require(right, "every word of a vocabulary once", "one twice", "Leave repetitions out.")
+
+    @classmethod
+    def most_frequent(cls, texts: Iterable[Sequence[str]], size: int) -> "Vocabulary":
+        """The most frequent words, ties in alphabetical order; `size` includes padding and the unknown word."""
+        counts = collections.Counter(itertools.chain.from_iterable(texts))
+        ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        return cls([word for word, _ in ordered[: max(0, size - RESERVED)]])
+
+    def __len__(self) -> int:
+        return RESERVED + len(self.words)
+
+    def number(self, word: str) -> int:
+        """The word's number."""
+        return self._numbers.get(word, UNKNOWN)
+
+    def encode(self, texts: Sequence[Sequence[str]], length: int) -> Tensor:
+        """``(N, L)`` int64 numbers of the first L = `length` words of N texts, padded with 0."""
+        kept = np.fromiter((min(len(text), length) for text in texts), np.int64, len(texts))
+        numbers, unknown = self._numbers, UNKNOWN
+        flat = np.fromiter(
+            (numbers.get(word, unknown) for text in texts for word in text[:length]), np.int64, int(kept.sum())
+        )
+        encoded = np.full((len(texts), length), PADDING, np.int64)
+        encoded[np.arange(length) < kept[:, None]] = flat
+        return torch.from_numpy(encoded)
 
 
 @dataclass(frozen=True)
@@ -51,9 +118,9 @@ class Tokens:
     """Texts as words.
 
     Attributes:
-        words: of ``M`` examples.
+        words: words of ``M`` examples.
         sources: ``(M,)`` int64 ascending numbers of the texts that they come from.
-        short: examples left out, because they have too few words.
+        short: number of examples left out because they have too few words.
     """
 
     words: Sequence[Sequence[str]]
@@ -62,13 +129,7 @@ class Tokens:
 
 
 def tokens_of(texts: Sequence[str], unit: Literal["sentence", "text"], *, fewest_words: int) -> Tokens:
-    """Splits texts.
-
-    Args:
-        texts: what people wrote.
-        unit: an example is a sentence (Blog, section 5 iii), or a whole text (Yelp).
-        fewest_words: shorter examples are left out.
-    """
+    """Splits texts into examples: sentences (Blog, section 5 iii) or whole texts (Yelp) of at least so many words."""
     words, sources = list[list[str]](), list[int]()
     examples = 0
     for number, text in enumerate(texts):
@@ -89,17 +150,7 @@ def encode_posts(
     wordless: Literal["error", "drop"] = "error",
     users_left_out: int = 0,
 ) -> tuple[OwnedExamples, Vocabulary]:
-    """Examples of the users that take part, and the vocabulary made of them.
-
-    Args:
-        posts: what they wrote.
-        unit: see `tokens_of`.
-        options: see `TextOptions`.
-        wordless: what to do with users who have no example.
-        users_left_out: goes into the counts.
-
-    Returns:
-        Examples whose groups are the posts, and the vocabulary.
+    """Examples of the selected users, grouped by post, and their vocabulary.
 
     Raises:
         InputError: a user has no example.
@@ -110,12 +161,12 @@ def encode_posts(
     owners = posts.owners[tokens.sources]
     owner_ids, numbers = np.unique(owners, return_inverse=True)
     silent = np.setdiff1d(posts.owners, owner_ids)
-    if len(silent) and (wordless == "error" or not len(owner_ids)):
-        raise InputError(
-            expected=f"an example of {options.fewest_words} words of every user",
-            found=f"none of user {silent[0]} ({len(silent)} such users)",
-            way_out="Set text.fewest_words lower, or devices.too_few: drop to leave them out.",
-        )
+    require(
+        not len(silent) or (wordless == "drop" and len(owner_ids)),
+        f"an example of {options.fewest_words} words of every user",
+        f"none of user {next(iter(silent), None)} ({len(silent)} such users)",
+        "Set text.fewest_words lower, or devices.too_few: drop to leave them out.",
+    )
     first = _first_of_each(features, numbers) if options.repeats == "drop" else np.arange(len(owners))
     days = posts.days[tokens.sources][first]
     examples = OwnedExamples(
@@ -141,10 +192,10 @@ def encode_posts(
 def encode_background(
     texts: Sequence[str], unit: Literal["sentence", "text"], options: TextOptions, vocabulary: Vocabulary
 ) -> tuple[Tensor, Ints]:
-    """Background text, prepared as the users' is (section 7.1), in the users' vocabulary.
+    """Background text, prepared like that of the users (section 7.1) and in their vocabulary.
 
     Returns:
-        ``(M, L)`` int64 token numbers, and ``(M,)`` the numbers of the texts that they come from.
+        ``(M, L)`` int64 token numbers, and ``(M,)`` numbers of the texts that they come from.
     """
     tokens = tokens_of(texts, unit, fewest_words=options.fewest_words)
     return vocabulary.encode(tokens.words, options.words), tokens.sources

@@ -1,4 +1,4 @@
-"""Examples with their owners: posts, reviews or photographs, each of a user, most with a date."""
+"""Examples with their owners: posts, reviews or photographs, most of them dated."""
 
 from dataclasses import dataclass, field
 
@@ -6,22 +6,22 @@ import torch
 from torch import Tensor
 
 UNDATED = -1
-"""The day of an example whose date could not be read."""
+"""Day of an example whose date could not be read."""
 UNGROUPED = -1
-"""The group of an example that has none."""
+"""Group of an example without one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dropped:
-    """What a source holds that is not among the examples, or not whole; a report states it.
+    """Counts of what a source holds that is not, or not completely, among the examples; reports state them.
 
     Attributes:
         unparsable: rows that could not be read.
         lines: numbers, from 1, of the first of their lines.
         undated: examples whose date could not be read; they are kept, with day -1.
-        short: sentences, posts or reviews of too few words to learn from.
-        cut: examples of more words than are kept; they are among the examples, with their first words.
-        repeated: examples that the same user has already, to the last token.
+        short: sentences, posts or reviews with too few words.
+        cut: examples with more words than are kept; they are kept, with their first words.
+        repeated: examples equal to an earlier one of the same user.
         users: users left out because they have too few examples.
     """
 
@@ -40,13 +40,13 @@ class OwnedExamples:
 
     Attributes:
         features: ``(N, L)`` int64 token numbers padded with 0, or ``(N, channels, height, width)`` uint8 images.
-        labels: ``(N,)`` float32 ratings, ``(N, K)`` bool where an example has several labels, ``(N,)`` zeros where the
+        labels: ``(N,)`` float32 ratings, ``(N, K)`` bool if an example has several labels, ``(N,)`` zeros if the
             features are the target (next word).
         owners: ``(N,)`` int64 user numbers from 0 to U - 1, every one with an example.
-        days: ``(N,)`` int64 proleptic Gregorian ordinals, as of `datetime.date.toordinal`; -1 where unreadable.
-        groups: ``(N,)`` int64 numbers of the photoset, album or post, no two users with one in common; -1 where none.
-        owner_ids: ``(U,)`` int64 ascending pseudonymous numbers that reports may print: the user's rank among all users
-            of the source, which stays the same whatever is left out. Never a name or an account.
+        days: ``(N,)`` int64 proleptic Gregorian ordinals, as of `datetime.date.toordinal`; -1 if unreadable.
+        groups: ``(N,)`` int64 number of the photoset, album or post, never shared by two users; -1 if there is none.
+        owner_ids: ``(U,)`` int64 ascending pseudonyms that reports may print: the user's rank among all users of the
+            source, which does not depend on who is left out. Never a name or an account.
         dropped: counts of what was left out.
     """
 
@@ -71,15 +71,11 @@ class OwnedExamples:
         return self.owners.bincount(minlength=self.num_users)
 
     def examples_of(self) -> tuple[Tensor, ...]:
-        """For every user the ascending numbers of its examples."""
+        """Ascending numbers of the examples of every user."""
         return torch.split(self.owners.argsort(stable=True), self.counts().tolist())
 
     def select(self, numbers: Tensor) -> "OwnedExamples":
-        """Some examples, in the given order; users are numbered anew where one has none of them.
-
-        Args:
-            numbers: ``(n,)`` int64 numbers of examples.
-        """
+        """Examples ``(n,)`` in the given order; users are numbered again if one has none of them."""
         users, owners = torch.unique(self.owners[numbers], return_inverse=True)
         return OwnedExamples(
             features=self.features[numbers],

@@ -1,4 +1,4 @@
-"""Texts as the engine trains on them: each device with its own words' rows of the table."""
+"""Cohorts of texts in which each device has the rows of its own words in the embedding table."""
 
 import dataclasses
 
@@ -9,18 +9,18 @@ from torch.nn.utils.rnn import pad_sequence
 from datamodules.cohort import Cohort
 
 WORDS = "embedding.weight"
-"""Public table of the words' vectors, in every learner of texts."""
+"""Public table of word vectors in every learner of texts."""
 
 
 def text_cohort(round_number: int, clients: Tensor, features: Tensor, labels: Tensor, examples: Tensor) -> Cohort:
-    """Devices with texts of a pool.
+    """Cohort of devices with texts of a pool.
 
     Args:
         round_number: number of the round.
         clients: ``(C,)`` numbers of the devices.
         features: ``(M, L)`` int64 token numbers, padded with 0.
         labels: ``(M,)`` ratings.
-        examples: ``(C, N)`` int64, what each device holds of the pool, padded with -1 at the end.
+        examples: ``(C, N)`` int64 positions in the pool of each device's texts, padded with -1 at the end.
     """
     mask = examples >= 0
     tokens = features[examples.clamp(min=0)] * mask[..., None]
@@ -29,14 +29,14 @@ def text_cohort(round_number: int, clients: Tensor, features: Tensor, labels: Te
 
 
 def with_word_rows(cohort: Cohort) -> Cohort:
-    """The cohort with each device's words as rows of the table.
+    """Adds each device's words as rows of the table, and cuts padding after the longest text.
 
     Args:
-        cohort: of devices whose ``examples["tokens"]`` ``(C, N, L)`` are token numbers, padded with 0.
+        cohort: devices whose ``examples["tokens"]`` ``(C, N, L)`` are token numbers, padded with 0.
 
     Returns:
-        Besides, ``examples["place"]`` ``(C, N, L)``: the same words as places among the device's rows, padding's
-        included. Places behind the longest text are cut off.
+        The cohort with ``examples["place"]`` ``(C, N, L)``: positions of the same words among the device's rows, which
+        include that of padding.
     """
     tokens = cohort.examples["tokens"]
     longest = int((tokens > 0).sum(2).max()) if tokens.numel() else 0

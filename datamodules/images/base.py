@@ -1,10 +1,11 @@
-"""An image classifier's clients, the attacker's auxiliary images and the test images: no image is in two of these."""
+"""Base class of image data sets: disjoint images of the clients, the attacker and the test."""
 
 import abc
 import functools
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,19 +16,18 @@ from datamodules.base import FederatedDataModule
 from datamodules.cohort import Cohort
 from datamodules.partition.client_split import ClientSplit, split_clients
 from datamodules.partition.pool import hold_back, shuffled_pool, split_off
-from protocol.errors import InputError
+from protocol.errors import require
 from protocol.seeding import PERSISTENT, generator_for
-from ranges import NonNegativeInt
 
 
 @dataclass(frozen=True)
 class LabelledImages:
-    """Images as they are kept in memory.
+    """Images in memory.
 
     Attributes:
         images: ``(N, channels, height, width)`` uint8.
         labels: ``(N,)`` int64 classes from 0.
-        groups: ``(N,)`` int64; images of one group never go to two clients. None where every image is its own.
+        groups: ``(N,)`` int64; images of one group never go to two clients. None if every image is a group.
     """
 
     images: Tensor
@@ -35,27 +35,27 @@ class LabelledImages:
     groups: Tensor | None = None
 
     def select(self, numbers: Tensor) -> "LabelledImages":
-        """The images of some numbers."""
+        """The images with the given numbers."""
         groups = None if self.groups is None else self.groups[numbers]
         return LabelledImages(self.images[numbers], self.labels[numbers], groups)
 
 
 class ClassificationDataModule(FederatedDataModule):
-    """Clients of images and classes; see `FederatedDataModule`. A subclass reads the images.
+    """Clients with labelled images. A subclass reads the images.
 
     Args:
-        root: see `FederatedDataModule`.
-        clients_per_round: see `FederatedDataModule`.
-        seed: see `FederatedDataModule`.
-        num_workers: see `FederatedDataModule`.
-        split: how the training images are dealt out to clients.
+        split: assignment of the training images to clients.
         auxiliary_per_class: training images of each class that the attacker has and no client (Decaf, section IV-C: 2
-            to 100). Clients of a given number of images are the same for every such number, where enough are left.
+            to 100). If enough images are left, a split with a fixed number of examples does not depend on it.
+        kwargs: see `FederatedDataModule`.
 
     Attributes:
-        name: of the data set: its folder's.
+        name: name of the data set and of its folder.
         class_names: name of every class.
         image_shape: channels, height and width.
+
+    Raises:
+        InputError: `auxiliary_per_class` is negative.
     """
 
     name: str
@@ -65,30 +65,23 @@ class ClassificationDataModule(FederatedDataModule):
     def __init__(
         self,
         *,
-        root: str | None = None,
-        clients_per_round: int | float = 1.0,
-        seed: int = 0,
-        num_workers: NonNegativeInt = 0,
         split: ClientSplit = ClientSplit(),  # noqa: B008 - frozen
         auxiliary_per_class: int = 100,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(root=root, clients_per_round=clients_per_round, seed=seed, num_workers=num_workers)
-        if auxiliary_per_class < 0:
-            raise InputError(
-                expected="auxiliary_per_class of at least 0",
-                found=str(auxiliary_per_class),
-                way_out="Decaf's attacker has 2 to 100; 0 for none.",
-            )
+        super().__init__(**kwargs)
+        expected = "auxiliary_per_class of at least 0"
+        require(auxiliary_per_class >= 0, expected, auxiliary_per_class, "Decaf's attacker has 2 to 100; 0 for none.")
         self.split = split
         self.auxiliary_per_class = auxiliary_per_class
 
     @abc.abstractmethod
     def read_train(self) -> LabelledImages:
-        """Reads the images that clients and attacker hold."""
+        """Reads the images of the clients and the attacker."""
 
     @abc.abstractmethod
     def read_test(self) -> LabelledImages:
-        """Reads the images on which the classifier is evaluated."""
+        """Reads the test images."""
 
     @property
     def num_classes(self) -> int:
@@ -97,26 +90,25 @@ class ClassificationDataModule(FederatedDataModule):
 
     @property
     def num_clients(self) -> int:
-        """Number of clients."""
         return len(self._parts[0])
 
     @functools.cached_property
     def fingerprint(self) -> dict[str, str]:
-        """The name, and a hash of the training images and their classes as they were read."""
+        """``name``, and ``sha256`` of the training images and their classes."""
         digest = hashlib.sha256(self._train.images.numpy().data)
         digest.update(self._train.labels.numpy().data)
         return {"name": self.name, "sha256": digest.hexdigest()}
 
     def client_images(self) -> list[Tensor]:
-        """For every client the numbers of its training images."""
+        """Numbers of the training images of every client."""
         return self._parts[0]
 
     def class_counts(self) -> Tensor:
-        """``(num_clients, K)`` images of every class that each client holds: what Decaf is after."""
+        """``(num_clients, K)`` number of each client's images of every class, the target of Decaf."""
         return torch.stack([self._train.labels[part].bincount(minlength=self.num_classes) for part in self._parts[0]])
 
     def auxiliary_images(self) -> Tensor:
-        """``(K, k)`` numbers of the attacker's training images, by class; the first j of k are the same for every k."""
+        """``(K, k)`` numbers of the attacker's training images by class; a smaller k gives a prefix of each row."""
         return self._parts[1]
 
     def auxiliary(self) -> dict[str, Tensor]:
@@ -124,7 +116,7 @@ class ClassificationDataModule(FederatedDataModule):
         return self._examples(self._train, self.auxiliary_images().flatten())
 
     def build_cohort(self, round_number: int, clients: Tensor) -> Cohort:
-        """See `FederatedDataModule.build_cohort`.
+        """Cohort of some clients.
 
         ``examples["image"]`` ``(C, N, ch, h, w)`` float32 in [0, 1] and ``examples["label"]`` ``(C, N)`` int64 are
         padded with 0.
@@ -139,12 +131,8 @@ class ClassificationDataModule(FederatedDataModule):
 
     def val_dataloader(self) -> DataLoader[dict[str, Tensor]]:
         """Batches of test images: ``image (B, ch, h, w)`` float32 in [0, 1] and ``label (B,)``."""
-        world, rank = (1, 0) if self.trainer is None else (self.trainer.world_size, self.trainer.global_rank)
-        numbers = list(range(rank, len(self._test.labels), world))
-        return DataLoader(numbers, batch_size=256, collate_fn=self._test_batch)  # type: ignore[arg-type]
-
-    def _test_batch(self, numbers: list[int]) -> dict[str, Tensor]:
-        return self._examples(self._test, torch.tensor(numbers))
+        numbers = range(len(self._test.labels))
+        return self.evaluation_loader(numbers, lambda batch: self._examples(self._test, torch.tensor(batch)))
 
     @staticmethod
     def _examples(source: LabelledImages, numbers: Tensor) -> dict[str, Tensor]:
@@ -174,14 +162,7 @@ class ClassificationDataModule(FederatedDataModule):
 def split_test(
     whole: LabelledImages, *, class_names: Sequence[str], fraction: float, seed: int
 ) -> tuple[LabelledImages, LabelledImages]:
-    """Training and test images of a set that its owners did not split, with no group in both.
-
-    Args:
-        whole: all images.
-        class_names: name of every class.
-        fraction: of every class, for the test.
-        seed: of the draw.
-    """
+    """Training and test images, a fraction of every class, of a set without an official split; no group is in both."""
     generator = generator_for(seed, "test images", PERSISTENT)
     pool = shuffled_pool(whole.labels, class_names=class_names, generator=generator, groups=whole.groups)
     train, test = split_off(pool, fraction)

@@ -1,4 +1,4 @@
-"""CIFAR-10 (Krizhevsky 2009): its owners' files, or JPEG images by class."""
+"""CIFAR-10: its owners' files, or JPEG images by class."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,24 +10,26 @@ from torchvision.datasets.utils import check_integrity
 
 from datamodules.images.base import ClassificationDataModule, LabelledImages
 from datamodules.images.image_files import files_by_class, read_images, trees
-from datamodules.io.download import fetch_once
-from protocol.errors import InputError
+from datamodules.io.download import fetch_torchvision
+from protocol.errors import InputError, require
 
 _PAGE = "https://www.cs.toronto.edu/~kriz/cifar.html"
-_ORIGINALS = "cifar-10-batches-py"
-_Part = Literal["train", "test"]
 
 
 class CIFAR10(ClassificationDataModule):
-    """Colour photographs of ten classes, 50,000 and 10,000 for the test, 32 x 32.
+    """CIFAR-10, colour 32 x 32 photographs of ten classes: 50,000 for training and 10,000 for the test.
 
-    Reads ``root/cifar-10-batches-py/``; where that is missing ``root/cifar10/{train,test}/CLASS/`` or a zip file of
-    that form in ``root/cifar10/``, whose pixels are not the original ones if they are JPEG. The original files are
-    pickles, which can run code: one is opened only if all have the md5 of their owners' files. The other arguments are
-    those of `ClassificationDataModule`.
+    Files: ``root/cifar-10-batches-py/`` from https://www.cs.toronto.edu/~kriz/cifar.html, or else
+    ``root/cifar10/{train,test}/CLASS/*`` or a zip file of that form in ``root/cifar10/``; JPEG files do not have the
+    original pixels. The original files are pickles, which can run code: they are opened only if all have the md5 of
+    their owners' files.
 
     Args:
-        download: fetch the original files where they are missing, checked by hash.
+        download: download the original files if they are missing, checked by hash.
+        kwargs: see `ClassificationDataModule`.
+
+    References:
+        A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009.
     """
 
     name = "cifar10"
@@ -43,8 +45,16 @@ class CIFAR10(ClassificationDataModule):
         self.download = download
 
     def prepare_data(self) -> None:
-        """Downloads what is missing, on one process."""
-        self._fetch()
+        """Downloads the files if that was asked for and they are missing."""
+        if self.download:
+            way_out = f"Download the Python version from {_PAGE} and unpack it into {self.data_root()}."
+            fetch_torchvision(
+                torchvision.datasets.CIFAR10,
+                self.data_root(),
+                name="CIFAR-10",
+                missing=lambda: not self._originals.is_dir(),
+                way_out=way_out,
+            )
 
     def read_train(self) -> LabelledImages:
         return self._read("train")
@@ -52,51 +62,33 @@ class CIFAR10(ClassificationDataModule):
     def read_test(self) -> LabelledImages:
         return self._read("test")
 
-    def _read(self, part: _Part) -> LabelledImages:
-        self._fetch()
+    @property
+    def _originals(self) -> Path:
+        return self.data_root() / "cifar-10-batches-py"
+
+    def _read(self, part: Literal["train", "test"]) -> LabelledImages:
+        self.prepare_data()
         if self._originals.is_dir():
             return self._read_originals(part)
-        folder = self.data_root() / self.name
-        for tree in trees(folder) if folder.is_dir() else []:
+        for tree in trees(self.data_root() / self.name):
             if tree.joinpath(part).is_dir():
                 files, labels = files_by_class(tree.joinpath(part), self.class_names)
                 return LabelledImages(read_images(files, self.image_shape, resized=False, name=self.name), labels)
         raise InputError(
             expected=f"CIFAR-10 at {self._originals}",
-            found="nothing there",
-            way_out=f"Set download: true, or fetch the Python version from {_PAGE} and unpack it in the data folder.",
+            found="no such folder",
+            way_out=f"Set download: true, or unpack the Python version from {_PAGE} in the data folder.",
         )
 
-    @property
-    def _originals(self) -> Path:
-        return self.data_root() / _ORIGINALS
-
-    def _read_originals(self, part: _Part) -> LabelledImages:
+    def _read_originals(self, part: Literal["train", "test"]) -> LabelledImages:
         source = torchvision.datasets.CIFAR10
         for name, md5 in [*source.train_list, *source.test_list, (source.meta["filename"], source.meta["md5"])]:
             path = self._originals / name
-            if not check_integrity(path, md5):
-                raise InputError(
-                    expected=f"{name} with md5 {md5}",
-                    found=f"another file at {path}" if path.is_file() else f"nothing at {path}",
-                    way_out=f"It is not opened. Fetch the Python version again from {_PAGE}.",
-                )
+            require(
+                check_integrity(path, md5),
+                f"{name} with md5 {md5}",
+                f"another file at {path}" if path.is_file() else f"nothing at {path}",
+                f"It is not opened. Download the Python version again from {_PAGE}.",
+            )
         data = source(root=self.data_root(), train=part == "train")
         return LabelledImages(torch.from_numpy(data.data).permute(0, 3, 1, 2).contiguous(), torch.tensor(data.targets))
-
-    def _fetch(self) -> None:
-        if not self.download:
-            return
-        try:
-            fetch_once(
-                self.name,
-                self.data_root(),
-                missing=lambda: not self._originals.is_dir(),
-                fetch=lambda: torchvision.datasets.CIFAR10(root=self.data_root(), download=True),
-            )
-        except (OSError, RuntimeError) as error:
-            raise InputError(
-                expected="CIFAR-10 from its origin",
-                found=str(error).strip(),
-                way_out=f"Fetch the Python version from {_PAGE} and unpack it into {self.data_root()}.",
-            ) from error

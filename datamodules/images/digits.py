@@ -1,4 +1,4 @@
-"""scikit-learn's handwritten digits (UCI, Alpaydin and Kaynak 1998): real images that need no download."""
+"""Handwritten digits of scikit-learn: real images that need no download."""
 
 import functools
 from collections.abc import Sequence
@@ -14,12 +14,16 @@ _LEVELS = 16
 
 
 class Digits(ClassificationDataModule):
-    """1,797 grey 8 x 8 digits, some 180 of each, a fifth of them for the test.
+    """Optical recognition of handwritten digits, 1,797 grey 8 x 8 images, about 180 per class, a fifth for the test.
 
-    The other arguments are those of `ClassificationDataModule`.
+    Files: none; scikit-learn contains them.
 
     Args:
         auxiliary_per_class: see `ClassificationDataModule`.
+        kwargs: see `ClassificationDataModule`.
+
+    References:
+        E. Alpaydin and C. Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning Repository, 1998.
     """
 
     name = "digits"

@@ -1,25 +1,62 @@
-"""FER-2013 (Goodfellow 2013), faces by their expression: the challenge's CSV files, or Kaggle's folders."""
+"""FER-2013: faces by their expression."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
 
 from datamodules.images.base import ClassificationDataModule, LabelledImages, split_test
-from datamodules.images.fer_csv import FILES, SIZE, read_fer
 from datamodules.images.image_files import files_by_class, read_images, trees
-from protocol.errors import InputError
+from datamodules.io.array_cache import load_arrays, store_arrays
+from datamodules.io.files import sha256_of
+from datamodules.io.tables import Field, matching, read_table
+from protocol.errors import InputError, require
 
+SIZE = 48
+FILES = {"fer2013.csv": True, "icml_face_data.csv": True, "train.csv": False}
+"""CSV files of the challenge, and whether each has the test images too."""
 _PAGE = "https://www.kaggle.com/datasets/msambare/fer2013"
 _TEST_FRACTION = 0.125
+_CLASS_OF_CODE = np.array([0, 1, 2, 3, 5, 6, 4])
+"""The files count angry, disgust, fear, happy, sad, surprise, neutral; the folders are in alphabetical order."""
+
+
+def _pixels(text: str) -> npt.NDArray[np.uint8]:
+    if not set(text) <= set("0123456789 "):
+        raise ValueError(text)
+    values = np.array(text.split(), dtype=np.int64)
+    if len(values) != SIZE**2 or values.max() > 255:
+        raise ValueError(text)
+    return values.astype(np.uint8).reshape(1, SIZE, SIZE)
+
+
+_COLUMNS = {
+    "emotion": matching("[0-6]", "a class from 0 to 6", int),
+    "pixels": Field(f"{SIZE**2} numbers from 0 to 255", _pixels),
+}
+_USAGE = {"Usage": matching("Training|PublicTest|PrivateTest", "Training, PublicTest or PrivateTest")}
 
 
 class FER(ClassificationDataModule):
-    """Grey 48 x 48 faces of seven expressions, 28,709 and 7,178 for the test.
+    """FER-2013, grey 48 x 48 faces of seven expressions: 28,709 for training and 7,178 for the test.
 
-    Reads ``root/fer2013/``, in this order: ``fer2013.csv``, ``icml_face_data.csv``, ``train.csv`` (the challenge's test
-    has no labels, so an eighth of this becomes the test), ``{train,test}/CLASS/*.jpg``, a zip file of that form.
-    Some faces are in it more than once, also in training and test: copies of one can be with two clients.
-    Classes are in the folders' order in every form, not in the CSV files'. The arguments are those of
-    `ClassificationDataModule`.
+    Some faces are in it more than once, also in both parts, so copies of one can belong to two clients. The classes are
+    in alphabetical order in every layout, unlike in the CSV files.
+
+    Files in ``root/fer2013/`` from https://www.kaggle.com/datasets/msambare/fer2013, the first of: ``fer2013.csv``;
+    ``icml_face_data.csv``; ``train.csv``, an eighth of which becomes the test part, because the challenge's test images
+    have no labels; ``{train,test}/CLASS/*.jpg``; a zip file of that form.
+
+    Args:
+        kwargs: see `ClassificationDataModule`.
+
+    References:
+        I. J. Goodfellow et al., "Challenges in Representation Learning: A Report on Three Machine Learning Contests",
+        ICONIP 2013.
     """
 
     name = "fer2013"
@@ -36,14 +73,14 @@ class FER(ClassificationDataModule):
     @functools.cached_property
     def _read(self) -> tuple[LabelledImages, LabelledImages]:
         folder = self.data_root() / self.name
-        for layout in FILES:
-            if (folder / layout.file).is_file():
-                images, labels, training = read_fer(folder / layout.file, layout)
+        for file, with_test in FILES.items():
+            if (folder / file).is_file():
+                images, labels, training = read_fer(folder / file)
                 whole = LabelledImages(images, labels)
-                if layout.usage is None:
-                    return split_test(whole, class_names=self.class_names, fraction=_TEST_FRACTION, seed=self.seed)
-                return whole.select(training.nonzero().flatten()), whole.select((~training).nonzero().flatten())
-        for tree in trees(folder) if folder.is_dir() else []:
+                if with_test:
+                    return whole.select(training.nonzero().flatten()), whole.select((~training).nonzero().flatten())
+                return split_test(whole, class_names=self.class_names, fraction=_TEST_FRACTION, seed=self.seed)
+        for tree in trees(folder):
             parts = tree.joinpath("train"), tree.joinpath("test")
             if all(part.is_dir() for part in parts):
                 found = [files_by_class(part, self.class_names) for part in parts]
@@ -55,5 +92,48 @@ class FER(ClassificationDataModule):
         raise InputError(
             expected=f"FER-2013 at {folder}",
             found="neither train and test folders nor one of the CSV files",
-            way_out=f"Fetch it from {_PAGE} and put it there.",
+            way_out=f"Download it from {_PAGE} and put it there.",
         )
+
+
+def read_fer(path: Path) -> tuple[Tensor, Tensor, Tensor]:
+    """Reads one of the CSV `FILES`, later from a cache.
+
+    Returns:
+        Images ``(N, 1, 48, 48)`` uint8, classes ``(N,)`` int64, ``(N,)`` True for training.
+
+    Raises:
+        InputError: the file is damaged; the error names the line.
+    """
+    key = f"fer2-{path.name}-{sha256_of(path)}"
+    arrays = load_arrays(key)
+    if arrays is None or not _is_complete(arrays):
+        arrays = _parse(path, with_test=FILES[path.name])
+        store_arrays(key, arrays)
+    images, labels, training = (torch.from_numpy(arrays[name]) for name in ("images", "labels", "training"))
+    return images, labels, training
+
+
+def _is_complete(arrays: Mapping[str, npt.NDArray[np.generic]]) -> bool:
+    """Whether a cache holds what `_parse` makes."""
+    if arrays.keys() != {"images", "labels", "training"}:
+        return False
+    images, labels, training = (arrays[name] for name in ("images", "labels", "training"))
+    count = len(images) if images.ndim else 0
+    shapes = images.shape == (count, 1, SIZE, SIZE) and labels.shape == training.shape == (count,)
+    types = [str(array.dtype) for array in (images, labels, training)] == ["uint8", "int64", "bool"]
+    return bool(shapes and types and np.isin(labels, _CLASS_OF_CODE).all())
+
+
+def _parse(path: Path, *, with_test: bool) -> dict[str, npt.NDArray[np.generic]]:
+    columns, _ = read_table(path, _COLUMNS | (_USAGE if with_test else {}), page=_PAGE)
+    count = len(columns["emotion"])
+    training = np.array(columns["Usage"]) == "Training" if with_test else np.ones(count, dtype=bool)
+    require(
+        count and not (with_test and (training.all() or not training.any())),
+        f"images for training and for the test in {path.name}",
+        f"{int(training.sum())} and {int((~training).sum())} at {path}",
+        "Download it again.",
+    )
+    labels = _CLASS_OF_CODE[np.array(columns["emotion"])]
+    return {"images": np.stack(columns["pixels"]), "labels": labels, "training": training}

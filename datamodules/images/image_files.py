@@ -1,4 +1,4 @@
-"""Image files -> arrays: decoded by Pillow, brought to one shape, cached by their content."""
+"""Image files as arrays: found in folders and zip files, decoded by Pillow, cached by their content."""
 
 import hashlib
 import io
@@ -16,28 +16,29 @@ from torch import Tensor
 from tqdm import tqdm
 
 from datamodules.io.array_cache import load_arrays, store_arrays
-from datamodules.recordings.array_files import DAMAGED
-from datamodules.recordings.plain_files import MOST_UNPACKED, read_bounded, regular_file
-from protocol.errors import InputError
+from datamodules.io.array_files import DAMAGED
+from datamodules.io.files import MOST_UNPACKED, read_bounded, regular_file
+from protocol.errors import InputError, require
 
 SUFFIXES = (".jpg", ".jpeg", ".png")
 _MODES = {1: "L", 3: "RGB"}
+_AGAIN = "Download it again."
 
 
 def trees(folder: Path) -> list[Traversable]:
-    """The folder itself and every zip file in it, in the order of their names: an archive need not be unpacked.
+    """The folder and every zip file in it, in the order of their names; none if there is no such folder.
 
     Raises:
         InputError: a zip file is damaged.
     """
-    found: list[Traversable] = [folder]
+    found: list[Traversable] = [folder] if folder.is_dir() else []
     for path in sorted(folder.glob("*.zip")):
         regular_file(path)
         try:
             found.append(zipfile.Path(path))
         except DAMAGED as error:
             raise InputError(
-                expected=f"a whole zip file {path.name}", found=f"{error} at {path}", way_out="Fetch it again."
+                expected=f"a complete zip file {path.name}", found=f"{error} at {path}", way_out=_AGAIN
             ) from error
     return found
 
@@ -46,6 +47,12 @@ def image_files(folder: Traversable) -> list[Traversable]:
     """The image files directly in a folder, in the order of their names."""
     files = (file for file in folder.iterdir() if file.name.lower().endswith(SUFFIXES))
     return sorted(files, key=lambda file: file.name)
+
+
+def image_files_by_stem(folder: Path, parts: Sequence[str]) -> dict[str, Traversable]:
+    """Image files by name without suffix, in a folder and its zip files, and in the folders `parts` of these."""
+    places = [place for tree in trees(folder) for place in (tree, *(tree.joinpath(part) for part in parts))]
+    return {file.name.rsplit(".", 1)[0]: file for place in places if place.is_dir() for file in image_files(place)}
 
 
 def files_by_class(part: Traversable, class_names: Sequence[str]) -> tuple[list[Traversable], Tensor]:
@@ -58,29 +65,26 @@ def files_by_class(part: Traversable, class_names: Sequence[str]) -> tuple[list[
     for number, name in enumerate(class_names):
         folder = part.joinpath(name)
         own = image_files(folder) if folder.is_dir() else []
-        if not own:
-            raise InputError(
-                expected=f"images of the class {name}", found=f"none in {folder}", way_out="Fetch the data set again."
-            )
+        require(own, f"images of the class {name}", f"none in {folder}", "Download the data set again.")
         files += own
         labels += [number] * len(own)
     return files, torch.tensor(labels)
 
 
 def read_images(files: Sequence[Traversable], shape: tuple[int, int, int], *, resized: bool, name: str) -> Tensor:
-    """Decodes images, once: afterwards they come from a cache that is keyed by the files' content.
+    """Decodes images; a cache under the hash of the files' content saves the next decoding.
 
     Args:
-        files: what to read.
+        files: image files.
         shape: channels (1 grey, 3 colours), height and width of the result.
-        resized: bring every image to that height and width; otherwise another size is an error.
-        name: of the data set, for the progress bar.
+        resized: resize every image to that height and width; otherwise another size is an error.
+        name: name of the data set, for the progress bar.
 
     Returns:
         ``(N, channels, height, width)`` uint8.
 
     Raises:
-        InputError: a file is damaged, or of another size; it is named.
+        InputError: a file is damaged, or of another size; the error names it.
     """
     digest = hashlib.sha256()
     for file in files:
@@ -103,10 +107,10 @@ def read_images(files: Sequence[Traversable], shape: tuple[int, int, int], *, re
 
 
 def open_image(file: Traversable, channels: int = 3) -> Image.Image:
-    """Decodes a whole image; grey and CMYK ones become colours, colours grey where one channel is asked for.
+    """Decodes an image and converts it to colours, or to grey for one channel.
 
     Raises:
-        InputError: the file is damaged; it is named.
+        InputError: the file is damaged; the error names it.
     """
     content = _bytes(file)
     try:
@@ -114,9 +118,9 @@ def open_image(file: Traversable, channels: int = 3) -> Image.Image:
             return opened.convert(_MODES[channels])
     except (*DAMAGED, Image.DecompressionBombError) as error:
         raise InputError(
-            expected="a whole JPEG or PNG image",
-            found=f"{len(content)} bytes that are none at {file}",
-            way_out="Fetch it again.",
+            expected="a complete JPEG or PNG image",
+            found=f"{len(content)} bytes of something else at {file}",
+            way_out=_AGAIN,
         ) from error
 
 
@@ -124,19 +128,19 @@ def _decode(file: Traversable, shape: tuple[int, int, int], *, resized: bool) ->
     channels, height, width = shape
     image = open_image(file, channels)
     if image.size != (width, height):
-        if not resized:
-            raise InputError(
-                expected=f"an image of {height} x {width} pixels",
-                found=f"{image.height} x {image.width} at {file}",
-                way_out="Fetch the data set as its owners lay it out.",
-            )
+        require(
+            resized,
+            f"an image of {height} x {width} pixels",
+            f"{image.height} x {image.width} at {file}",
+            "Download the data set in its owners' layout.",
+        )
         image = image.resize((width, height), Image.Resampling.BILINEAR)
     return np.asarray(image, np.uint8).reshape(height, width, channels).transpose(2, 0, 1)
 
 
 def _bytes(file: Traversable) -> bytes:
     if isinstance(file, Path):
-        return read_bounded(file, most=MOST_UNPACKED, way_out="Fetch it again.")
+        return read_bounded(file, most=MOST_UNPACKED, way_out=_AGAIN)
     try:
         with file.open("rb") as opened:
             content = opened.read(MOST_UNPACKED + 1)
@@ -144,6 +148,4 @@ def _bytes(file: Traversable) -> bytes:
             raise ValueError(f"more than {MOST_UNPACKED} bytes")
         return content
     except DAMAGED as error:
-        raise InputError(
-            expected=f"a readable file {file.name}", found=f"{error} at {file}", way_out="Fetch it again."
-        ) from error
+        raise InputError(expected=f"a readable file {file.name}", found=f"{error} at {file}", way_out=_AGAIN) from error

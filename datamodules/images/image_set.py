@@ -1,4 +1,4 @@
-"""Images that a server shows to its users, each brought to what an extractor of features takes."""
+"""Sets of images that a server shows to its users, cropped to the input of a feature extractor."""
 
 import abc
 import hashlib
@@ -17,18 +17,21 @@ from torch.utils.data import Dataset
 from torchvision.transforms import functional as transforms
 
 from datamodules.images.image_files import open_image
-from datamodules.recordings.format import write_whole
-from protocol.errors import InputError
+from datamodules.io.files import write_whole
+from protocol.errors import require
 
 
 @dataclass(frozen=True)
 class Crop:
-    """What a network's images are cut to before they are numbers in [0, 1].
+    """Resizing and centre crop of a network's images.
 
     Attributes:
         resize: length of the shorter side after resizing, in pixels.
-        size: height and width of the centre that is cut out.
-        bicubic: resize by cubic interpolation, otherwise by a linear one; either antialiased.
+        size: height and width of the centre crop.
+        bicubic: cubic instead of linear interpolation; both are antialiased.
+
+    Raises:
+        InputError: the crop is larger than the resized image.
     """
 
     resize: int = 256
@@ -36,16 +39,15 @@ class Crop:
     bicubic: bool = False
 
     def __post_init__(self) -> None:
-        """Refuses impossible sizes."""
-        if not 1 <= self.size <= self.resize:
-            raise InputError(
-                expected="a crop of 1 pixel to the resized shorter side",
-                found=f"{self.size} of {self.resize}",
-                way_out="ImageNet's usual sizes are 224 of 256.",
-            )
+        require(
+            1 <= self.size <= self.resize,
+            "a crop of 1 pixel to the resized shorter side",
+            f"{self.size} of {self.resize}",
+            "ImageNet's usual sizes are 224 of 256.",
+        )
 
     def of(self, image: Image.Image) -> Tensor:
-        """The image's centre, ``(channels, size, size)`` uint8."""
+        """The cropped image, ``(channels, size, size)`` uint8."""
         mode = transforms.InterpolationMode.BICUBIC if self.bicubic else transforms.InterpolationMode.BILINEAR
         resized = transforms.resize(image, [self.resize], mode, antialias=True)
         cut: Tensor = transforms.pil_to_tensor(transforms.center_crop(resized, [self.size]))
@@ -53,10 +55,10 @@ class Crop:
 
 
 class ImageSet(abc.ABC):
-    """A set of images; a subclass finds them.
+    """A set of images. A subclass finds them.
 
     Attributes:
-        name: the name under which results are written.
+        name: name of the set in results.
     """
 
     name: str
@@ -67,7 +69,7 @@ class ImageSet(abc.ABC):
 
     @abc.abstractmethod
     def image(self, number: int) -> Image.Image:
-        """An image in colours.
+        """An image in RGB.
 
         Raises:
             InputError: its file is damaged.
@@ -76,31 +78,27 @@ class ImageSet(abc.ABC):
     @property
     @abc.abstractmethod
     def fingerprint(self) -> dict[str, str]:
-        """Name of the data set and the sha256 of which images it has."""
+        """``name``, and ``sha256`` of the list of images."""
 
     def pixels(self, numbers: Sequence[int], crop: Crop) -> Tensor:
-        """Some images, ``(N, 3, size, size)`` uint8."""
+        """``(N, 3, size, size)`` uint8 cropped images with the given numbers."""
         with ThreadPoolExecutor() as pool:
             return torch.stack(list(pool.map(lambda number: crop.of(self.image(number)), numbers)))
 
     def first(self, count: int) -> list[int]:
-        """Numbers of `count` images, drawn once: an order in which neighbours are of one class would be no sample.
+        """Ascending numbers of `count` images, drawn with a fixed seed because neighbours may be of one class.
 
         Raises:
-            InputError: there are not so many.
+            InputError: the set has fewer.
         """
-        if count > len(self):
-            raise InputError(
-                expected=f"{count} images in {self.name}",
-                found=str(len(self)),
-                way_out="Ask for fewer images, or items in a smaller ratio to the features.",
-            )
+        way_out = "Ask for fewer images, or items in a smaller ratio to the features."
+        require(count <= len(self), f"{count} images in {self.name}", len(self), way_out)
         order = np.random.Generator(np.random.PCG64(0)).permutation(len(self))[:count]
         return sorted(int(number) for number in order)
 
 
 class CroppedImages(Dataset[tuple[int, Tensor]]):
-    """Some images of a set with their numbers, for a loader."""
+    """Images of a set with their numbers, for a DataLoader."""
 
     def __init__(self, source: ImageSet, numbers: Sequence[int], crop: Crop) -> None:
         self.source, self.numbers, self.crop = source, list(numbers), crop
@@ -114,12 +112,12 @@ class CroppedImages(Dataset[tuple[int, Tensor]]):
 
 
 class GeneratedImages(ImageSet):
-    """Smooth random colours with noise on them: they prove the machinery. Needs no files.
+    """Synthetic images of smooth random colours with noise. Needs no files.
 
     Args:
         count: number of images.
         size: height and width in pixels.
-        seed: seed of their draws.
+        seed: seed of the draws.
     """
 
     name = "synthetic-photos"
@@ -144,11 +142,11 @@ class GeneratedImages(ImageSet):
 
 
 class StoredImages(ImageSet):
-    """Images that were written one by one, each in a file with its number.
+    """PNG images that were written one by one, under their numbers.
 
     Args:
-        folder: where they are.
-        name: of the set that they were made of.
+        folder: folder of the files.
+        name: name of the set that they were made of.
     """
 
     def __init__(self, folder: Path, *, name: str) -> None:
@@ -161,25 +159,25 @@ class StoredImages(ImageSet):
         return open_image(self.path(number))
 
     def path(self, number: int) -> Path:
-        """The file of an image."""
+        """File of an image."""
         return self.folder / f"{number:08}.png"
 
     def write(self, number: int, pixels: Tensor, *, round_trip: float) -> None:
-        """Writes an image as PNG, whole or not at all.
+        """Writes an image atomically.
 
         Args:
-            number: of the image.
+            number: number of the image.
             pixels: ``(3, h, w)`` uint8.
             round_trip: mean squared change of the normalised pixels by rounding them to eight bits.
         """
         content = io.BytesIO()
         transforms.to_pil_image(pixels).save(content, "PNG")
-        # First the note: an image that is there has one.
+        # First the note: every image that exists has one.
         write_whole(self._note(number), json.dumps({"round_trip": round_trip}).encode())
         write_whole(self.path(number), content.getvalue())
 
     def round_trip(self, number: int) -> float:
-        """What rounding changed in an image; see `write`."""
+        """Mean squared change of an image by rounding; see `write`."""
         return float(json.loads(self._note(number).read_text(encoding="utf-8"))["round_trip"])
 
     def _note(self, number: int) -> Path:

@@ -1,4 +1,4 @@
-"""ImageNet (Russakovsky et al. 2015): the validation images of ILSVRC-2012."""
+"""ImageNet: the validation images of ILSVRC-2012."""
 
 import functools
 import hashlib
@@ -14,25 +14,27 @@ from datamodules.base import data_root
 from datamodules.images.image_files import image_files, open_image, trees
 from datamodules.images.image_set import ImageSet
 from datamodules.images.voters import ImageVoters
-from protocol.errors import InputError
-from ranges import PositiveInt
+from protocol.errors import InputError, require
+from protocol.ranges import PositiveInt
 
 NAME = "imagenet"
-"""Of the folder."""
 _PAGE = "https://image-net.org/challenges/LSVRC/2012/2012-downloads.php"
 _ARCHIVE, _DEVKIT = (imagenet.ARCHIVE_META[part][0] for part in ("val", "devkit"))
 _UNFINISHED = "val.unfinished"
 
 
 class ValidationImages(ImageSet):
-    """50,000 photographs of 1,000 kinds of things.
+    """Validation images of ILSVRC-2012, 50,000 photographs of 1,000 kinds of objects, decoded at each access.
 
-    Reads ``root/imagenet/``, in this order: ``val/SYNSET/*.JPEG`` as torchvision lays it out, a zip file of that form,
-    or the archive with its development kit, which torchvision checks by hash and unpacks into ``val/``. A file is
-    decoded when it is asked for.
+    Files in ``root/imagenet/`` from https://image-net.org/challenges/LSVRC/2012/2012-downloads.php, the first of:
+    ``val/SYNSET/*.JPEG`` as torchvision lays it out; a zip file of that form; the archive with its development kit,
+    which torchvision checks by hash and unpacks into ``val/``.
 
     Args:
-        root: folder that holds the data sets by their names; None for the environment variable ``FEDLEAK_DATA``.
+        root: see `FederatedDataModule`.
+
+    References:
+        O. Russakovsky et al., "ImageNet Large Scale Visual Recognition Challenge", IJCV 115, 2015.
     """
 
     name = NAME
@@ -41,7 +43,7 @@ class ValidationImages(ImageSet):
         self.root = root
 
     def __getstate__(self) -> dict[str, str | None]:
-        """For another process: an open zip file cannot go there."""
+        """State for another process, without the open zip file."""
         return {"root": self.root}
 
     def __len__(self) -> int:
@@ -52,7 +54,7 @@ class ValidationImages(ImageSet):
 
     @property
     def fingerprint(self) -> dict[str, str]:
-        """See `ImageSet.fingerprint`; of the files' names, because reading 6 GB takes longer than most tables."""
+        """``sha256`` is of the files' names, because reading 6 GB takes longer than most tables."""
         names = "\n".join(file.name for file in self._files)
         return {"name": self.name, "sha256": hashlib.sha256(names.encode()).hexdigest()}
 
@@ -63,23 +65,22 @@ class ValidationImages(ImageSet):
         if not found and (folder / _ARCHIVE).is_file():
             unpack(folder)
             found = _in_trees(folder)
-        if not found:
-            raise InputError(
-                expected=f"ImageNet's validation images at {folder / 'val'}",
-                found="no val/SYNSET/*.JPEG, no zip file of that form and no archive",
-                way_out=f"Fetch {_ARCHIVE} and {_DEVKIT} from {_PAGE} and put both there.",
-            )
+        require(
+            found,
+            f"ImageNet's validation images at {folder / 'val'}",
+            "no val/SYNSET/*.JPEG, no zip file of that form and no archive",
+            f"Download {_ARCHIVE} and {_DEVKIT} from {_PAGE} and put both there.",
+        )
         return found
 
 
 class ImageNet(ImageVoters):
-    """Users who vote on ImageNet's validation images; the other arguments are those of `ImageVoters`.
+    """Users who vote on ImageNet's `ValidationImages`.
 
     Args:
-        images: how many are shown, None for all (RAIFLE: as many as the largest network has features, four times).
+        images: number of images that are shown; None for all (RAIFLE: four times the features of the largest network).
+        kwargs: see `ImageVoters`.
     """
-
-    name = NAME
 
     folders = (NAME,)
 
@@ -92,10 +93,10 @@ class ImageNet(ImageVoters):
 
 
 def unpack(folder: Path) -> None:
-    """Unpacks the archive into ``val/SYNSET/``, whole or not at all.
+    """Unpacks the archive into ``val/SYNSET/`` atomically.
 
     Raises:
-        InputError: the archive or the development kit is missing, or not its owners' file.
+        InputError: the archive or the development kit is missing, or has another hash than its owners publish.
     """
     shutil.rmtree(folder / _UNFINISHED, ignore_errors=True)
     try:
@@ -105,14 +106,14 @@ def unpack(folder: Path) -> None:
         raise InputError(
             expected=f"{_ARCHIVE} and {_DEVKIT} in {folder}",
             found=str(error).strip(),
-            way_out=f"Fetch them again from {_PAGE}.",
+            way_out=f"Download them again from {_PAGE}.",
         ) from error
     (folder / _UNFINISHED).rename(folder / "val")
 
 
 def _in_trees(folder: Path) -> list[Traversable]:
     """The images of the first tree that has any, synset after synset."""
-    for tree in trees(folder) if folder.is_dir() else []:
+    for tree in trees(folder):
         part = tree.joinpath("val")
         synsets = sorted(part.iterdir(), key=lambda entry: entry.name) if part.is_dir() else []
         found = [file for synset in synsets if synset.is_dir() for file in image_files(synset)]

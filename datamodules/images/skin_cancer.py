@@ -1,4 +1,4 @@
-"""SkinCancer (HAM10000, Tschandl 2018): photographs of pigmented skin lesions, several of one lesion."""
+"""HAM10000 (SkinCancer): photographs of pigmented skin lesions, several of some lesions."""
 
 import functools
 from collections.abc import Sequence
@@ -7,42 +7,55 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 
 from datamodules.images.base import ClassificationDataModule, LabelledImages, split_test
-from datamodules.images.image_files import image_files, read_images, trees
-from protocol.errors import InputError
+from datamodules.images.image_files import image_files_by_stem, read_images
+from datamodules.io.tables import matching, read_table
+from protocol.errors import require
 
 _PAGE = "https://www.kaggle.com/datasets/kmader/skin-cancer-mnist-ham10000"
 _METADATA = "HAM10000_metadata.csv"
 _FOLDERS = ("HAM10000_images_part_1", "HAM10000_images_part_2", "HAM10000_images")
-_COLUMNS = ["lesion_id", "image_id", "dx"]
+_KINDS = ("akiec", "bcc", "bkl", "df", "mel", "nv", "vasc")
+_COLUMNS = {
+    "lesion_id": matching(".+", "a lesion"),
+    "image_id": matching(".+", "an image"),
+    "dx": matching("|".join(_KINDS), f"a kind ({', '.join(_KINDS)})", _KINDS.index),
+}
 
 
 class SkinCancer(ClassificationDataModule):
-    """10,015 colour photographs of 7,470 lesions of seven kinds, brought to one size; the rarest kind has 115.
+    """HAM10000, 10,015 colour photographs of 7,470 skin lesions of seven kinds, of which the rarest has 115.
 
-    Reads ``root/ham10000/``: the metadata, and the images in Kaggle's two folders, beside the metadata, or in zip files
-    of either form. All images of one lesion are with one client, or the attacker's, or in the test, whose share is
-    Decaf's: 3,005 of 10,015. The other arguments are those of `ClassificationDataModule`.
+    All images of a lesion belong to one client, to the attacker, or to the test part, whose share is Decaf's: 3,005 of
+    10,015.
+
+    Files in ``root/ham10000/`` from https://www.kaggle.com/datasets/kmader/skin-cancer-mnist-ham10000:
+    ``HAM10000_metadata.csv``, and the images in Kaggle's two folders, next to the metadata, or in zip files of either
+    form.
 
     Args:
-        image_size: height and width; Decaf says of its size that FER's 48 is larger (section IV-A).
-        auxiliary_per_class: see `ClassificationDataModule`. Decaf's 100 of each class cannot be: 7 of 10 images for
-            training hold some 80 of the rarest.
+        image_size: height and width after resizing; Decaf only says that FER's 48 is larger (section IV-A).
+        auxiliary_per_class: see `ClassificationDataModule`. Decaf's 100 are not possible: 7 of 10 images for training
+            include about 80 of the rarest kind.
+        kwargs: see `ClassificationDataModule`.
+
+    Raises:
+        InputError: `image_size` is below 1.
+
+    References:
+        P. Tschandl, C. Rosendahl and H. Kittler, "The HAM10000 dataset, a large collection of multi-source
+        dermatoscopic images of common pigmented skin lesions", Scientific Data 5, 2018.
     """
 
     name = "ham10000"
     folders = (name,)
-    class_names: Sequence[str] = ("akiec", "bcc", "bkl", "df", "mel", "nv", "vasc")
+    class_names: Sequence[str] = _KINDS
 
     def __init__(self, *, image_size: tuple[int, int] = (32, 32), auxiliary_per_class: int = 10, **kwargs: Any) -> None:
         super().__init__(auxiliary_per_class=auxiliary_per_class, **kwargs)
-        if min(image_size) < 1:
-            raise InputError(
-                expected="image_size of at least 1 pixel", found=str(image_size), way_out="Give height and width."
-            )
+        require(min(image_size) >= 1, "image_size of at least 1 pixel", image_size, "Give height and width.")
         self.image_shape = (3, *image_size)
 
     def read_train(self) -> LabelledImages:
@@ -54,50 +67,31 @@ class SkinCancer(ClassificationDataModule):
     @functools.cached_property
     def _read(self) -> tuple[LabelledImages, LabelledImages]:
         folder = self.data_root() / self.name
-        frame = _read_metadata(folder / _METADATA, self.class_names)
-        files = _find(frame["image_id"].tolist(), folder)
-        images = read_images(files, self.image_shape, resized=True, name=self.name)
-        labels = np.array([self.class_names.index(kind) for kind in frame["dx"]], dtype=np.int64)
-        lesions = np.unique(frame["lesion_id"].to_numpy(dtype=str), return_inverse=True)[1]
-        whole = LabelledImages(images, torch.from_numpy(labels), torch.from_numpy(lesions))
+        path = folder / _METADATA
+        columns, _ = read_table(path, _COLUMNS, page=_PAGE)
+        names = columns["image_id"]
+        again = np.setdiff1d(np.arange(len(names)), np.unique(names, return_index=True)[1])
+        line = int(again[0]) + 2 if len(again) else 1
+        require(
+            names and not len(again),
+            "images that are named once each",
+            f"no image, or one again, in line {line} of {path}",
+            "The file may be cut short: download it again.",
+        )
+        images = read_images(_find(names, folder), self.image_shape, resized=True, name=self.name)
+        lesions = np.unique(columns["lesion_id"], return_inverse=True)[1]
+        whole = LabelledImages(images, torch.tensor(columns["dx"]), torch.from_numpy(lesions))
         return split_test(whole, class_names=self.class_names, fraction=0.3, seed=self.seed)
 
 
-def _read_metadata(path: Path, kinds: Sequence[str]) -> pd.DataFrame:
-    if not path.is_file():
-        raise InputError(
-            expected=f"the file {_METADATA}",
-            found=f"nothing at {path}",
-            way_out=f"Fetch HAM10000 from {_PAGE} and unpack it there.",
-        )
-    try:
-        frame = pd.read_csv(path, usecols=_COLUMNS, dtype=str, keep_default_na=False)
-    except (ValueError, UnicodeDecodeError) as error:
-        raise InputError(
-            expected=f"the columns {', '.join(_COLUMNS)} in {_METADATA}",
-            found=f"{str(error).strip()} in {path}",
-            way_out="Fetch it again.",
-        ) from None
-    unknown = ~frame["dx"].isin(kinds) | (frame["lesion_id"] == "") | frame["image_id"].duplicated()
-    if unknown.any() or frame.empty:
-        line = int(np.argmax(unknown.to_numpy())) + 2 if len(frame) else 1
-        raise InputError(
-            expected=f"a lesion, an image named once and a kind ({', '.join(kinds)}) in every line",
-            found=f"another content in line {line} of {path}",
-            way_out="The file may be cut short: fetch it again.",
-        )
-    return frame
-
-
 def _find(names: Sequence[str], folder: Path) -> list[Traversable]:
-    """The files of images, wherever they lie."""
-    places = [place for tree in trees(folder) for place in (tree, *(tree.joinpath(name) for name in _FOLDERS))]
-    found = {file.name.rsplit(".", 1)[0]: file for place in places if place.is_dir() for file in image_files(place)}
+    """The files of images, in any layout."""
+    found = image_files_by_stem(folder, _FOLDERS)
     missing = [name for name in names if name not in found]
-    if missing:
-        raise InputError(
-            expected=f"{len(names)} images in {folder}",
-            found=f"no {missing[0]}.jpg ({len(missing)} are missing)",
-            way_out=f"Fetch HAM10000 from {_PAGE} and unpack both parts there.",
-        )
+    require(
+        not missing,
+        f"{len(names)} images in {folder}",
+        f"no {next(iter(missing), '')}.jpg ({len(missing)} are missing)",
+        f"Download HAM10000 from {_PAGE} and unpack both parts there.",
+    )
     return [found[name] for name in names]

@@ -1,4 +1,4 @@
-"""Features of images, drawn without images at the shape of a network's: they prove the machinery."""
+"""Synthetic features with the shape of a network's, without images; results on them say nothing about real data."""
 
 import hashlib
 from typing import Any, Literal
@@ -16,10 +16,11 @@ _DECAY = 0.5
 
 
 class SyntheticFeatures(Voters):
-    """Users who vote on items of drawn features, without images; the other arguments are those of `Voters`.
+    """Users who vote on items with random features. Needs no files.
 
     Args:
-        extractor: network whose number of features is taken.
+        extractor: network that determines the number of features.
+        kwargs: see `Voters`.
     """
 
     name = "synthetic-features"
@@ -36,25 +37,19 @@ class SyntheticFeatures(Voters):
 
     @property
     def fingerprint(self) -> dict[str, str]:
-        """Name and the sha256 of how features are drawn."""
         described = f"{self.name} {self.extractor} {_SHIFT} {_DECAY}"
         return {"name": self.name, "sha256": hashlib.sha256(described.encode()).hexdigest()}
 
     def draw(self, items: int, *, generator: torch.Generator) -> Tensor:
-        """Features ``(R, F)`` as those of real images."""
+        """``(R, F)`` features like those of real images, see `natural_features`."""
         return natural_features(items, self.num_features, generator=generator)
 
 
 def natural_features(items: int, features: int, *, generator: torch.Generator) -> Tensor:
-    """Correlated rectified features ``(R, F)``, as a network has them before its last layer.
+    """``(R, F)`` correlated rectified features, like the input of a network's last layer.
 
-    max(0, 0.8 + z), where z is Gaussian of unit variance whose covariance has the spectrum 1/k along random axes: mean
-    .92, standard deviation .82, and a cosine of .55 between two items.
-
-    Args:
-        items: number R of items.
-        features: number F of features.
-        generator: of the axes and the items.
+    max(0, 0.8 + z), where z is Gaussian with unit variance and a covariance of spectrum 1/k along random axes. Their
+    mean is 0.92, their standard deviation 0.82, and the cosine between two items 0.55.
     """
     axes = torch.linalg.qr(torch.randn(features, features, generator=generator)).Q
     spread = torch.arange(1, features + 1).float().pow(-_DECAY)

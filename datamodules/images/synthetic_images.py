@@ -1,4 +1,4 @@
-"""Generated images of a prototype per class and noise: they prove the machinery, not a leak in anybody's data."""
+"""Synthetic images, a prototype per class plus noise; results on them say nothing about real data."""
 
 import functools
 from typing import Any
@@ -8,17 +8,15 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from datamodules.images.base import ClassificationDataModule, LabelledImages
-from protocol.errors import InputError
+from protocol.errors import require
+from protocol.ranges import NonNegativeFloat, PositiveInt
 from protocol.seeding import PERSISTENT, generator_for
-from ranges import NonNegativeFloat, PositiveInt
 
 _COARSE = 4
 
 
 class SyntheticImages(ClassificationDataModule):
-    """Images of smooth random prototypes, one per class, and independent noise.
-
-    Needs no files. The other arguments are those of `ClassificationDataModule`.
+    """Smooth random prototypes, one per class, with independent noise. Needs no files.
 
     Args:
         classes: number of classes.
@@ -26,6 +24,10 @@ class SyntheticImages(ClassificationDataModule):
         train_per_class: training images of each class.
         test_per_class: test images of each class.
         noise: standard deviation of the noise of a pixel; prototypes range over [0, 1].
+        kwargs: see `ClassificationDataModule`.
+
+    Raises:
+        InputError: a number is too small.
     """
 
     name = "synthetic-images"
@@ -42,12 +44,12 @@ class SyntheticImages(ClassificationDataModule):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if min(classes - 1, *shape, train_per_class, test_per_class) < 1 or noise < 0:
-            raise InputError(
-                expected="two classes and one image of each at least, and no negative noise",
-                found=f"{classes} classes, shape {shape}, {train_per_class} and {test_per_class} images, noise {noise}",
-                way_out="Give larger numbers.",
-            )
+        require(
+            min(classes - 1, *shape, train_per_class, test_per_class) >= 1 and noise >= 0,
+            "two classes and one image of each at least, and no negative noise",
+            f"{classes} classes, shape {shape}, {train_per_class} and {test_per_class} images, noise {noise}",
+            "Give larger numbers.",
+        )
         self.class_names = tuple(str(number) for number in range(classes))
         self.image_shape = shape
         self.train_per_class = train_per_class

@@ -1,4 +1,4 @@
-"""Users who vote on items that the server shows them, every user once (RAIFLE, section V.C)."""
+"""Users who vote once each on items that the server shows them (RAIFLE, section V.C)."""
 
 import abc
 from typing import Any
@@ -9,66 +9,53 @@ from torch import Tensor
 from datamodules.base import FederatedDataModule
 from datamodules.cohort import Cohort
 from datamodules.images.image_set import ImageSet
-from protocol.errors import InputError
-from ranges import NonNegativeInt, PositiveInt
+from protocol.errors import require
+from protocol.ranges import PositiveInt
 
 
 class Voters(FederatedDataModule):
-    """Users, dealt out to sets of items in turn; round k is that of set k. A subclass says what the items are.
+    """Users assigned in turn to sets of items; round k has the users of set k. A subclass defines the items.
 
     Args:
-        root: folder that holds the data sets by their names; None for the environment variable ``FEDLEAK_DATA``.
         users: number of users.
-        item_sets: how often items are drawn anew: users of one set vote on the same items.
-        seed: seed of every draw.
-        num_workers: processes that build the next cohort while this one trains.
+        item_sets: number of sets of items; users of one set vote on the same items.
+        kwargs: see `FederatedDataModule`; all users of a set take part.
+
+    Raises:
+        InputError: there are fewer users than sets.
     """
 
-    def __init__(
-        self,
-        *,
-        root: str | None = None,
-        users: PositiveInt = 200,
-        item_sets: PositiveInt = 4,
-        seed: int = 0,
-        num_workers: NonNegativeInt = 0,
-    ) -> None:
-        super().__init__(root=root, clients_per_round=1.0, seed=seed, num_workers=num_workers)
-        if users < item_sets:
-            raise InputError(
-                expected="as many users as item_sets, or more",
-                found=f"{users} users of {item_sets} sets",
-                way_out="The paper has 200 users.",
-            )
+    def __init__(self, *, users: PositiveInt = 200, item_sets: PositiveInt = 4, **kwargs: Any) -> None:
+        super().__init__(clients_per_round=1.0, **kwargs)
+        found = f"{users} users of {item_sets} sets"
+        require(users >= item_sets, "as many users as item_sets, or more", found, "The paper has 200 users.")
         self.users = users
         self.item_sets = item_sets
 
     @property
     def num_clients(self) -> int:
-        """Number of users."""
         return self.users
 
     @property
     def rounds(self) -> int:
-        """One for each set of items."""
+        """Number of sets of items."""
         return self.item_sets
 
     def participants(self, round_number: int) -> Tensor:
-        """``(C,)`` numbers of the users who vote on a round's items, ascending."""
+        """``(C,)`` ascending numbers of the users who vote on a round's items."""
         return torch.arange(round_number % self.item_sets, self.users, self.item_sets)
 
     def build_cohort(self, round_number: int, clients: Tensor) -> Cohort:
-        """The given users; what they hold are the votes that they cast in the round."""
+        """Cohort of the given users, who hold nothing before they vote in the round."""
         return Cohort(round_number, clients, {}, torch.zeros(len(clients), 0, dtype=torch.bool))
 
 
 class ImageVoters(Voters):
     """Users who vote on images.
 
-    The other arguments are those of `Voters`.
-
     Args:
-        images: how many of the data set's are shown, None for all.
+        images: number of images that are shown; None for all.
+        kwargs: see `Voters`.
     """
 
     def __init__(self, *, images: PositiveInt | None = None, **kwargs: Any) -> None:
@@ -85,11 +72,10 @@ class ImageVoters(Voters):
         """Numbers of the images that are shown.
 
         Raises:
-            InputError: there are not so many.
+            InputError: the data set has fewer.
         """
         return self.photos.first(len(self.photos) if self.images is None else self.images)
 
     @property
     def fingerprint(self) -> dict[str, str]:
-        """Name of the set of images and the sha256 of which images it has."""
         return self.photos.fingerprint

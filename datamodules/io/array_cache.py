@@ -1,4 +1,4 @@
-"""Arrays that took long to read, kept by the hash of what they were read from."""
+"""Cache of arrays that take long to read, under the hash of what they were read from."""
 
 import logging
 import os
@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from datamodules.recordings.array_files import DAMAGED, check_npz
-from datamodules.recordings.plain_files import regular_file, unpacked_limit
+from datamodules.io.array_files import DAMAGED, check_npz
+from datamodules.io.files import regular_file, unpacked_limit
 from protocol.errors import InputError
 
 CACHE_VARIABLE = "FEDLEAK_CACHE"
@@ -19,7 +19,7 @@ _logger = logging.getLogger(__name__)
 
 
 def cache_folder() -> Path:
-    """The environment's ``FEDLEAK_CACHE``, else ``~/.cache/fedleak``.
+    """Folder of the cache: the environment variable ``FEDLEAK_CACHE``, by default ``~/.cache/fedleak``.
 
     Raises:
         RuntimeError: there is no home folder.
@@ -29,7 +29,7 @@ def cache_folder() -> Path:
 
 
 def load_arrays(key: str) -> dict[str, npt.NDArray[Any]] | None:
-    """The arrays kept under `key`; None where there are none or they are damaged (a zip file checks its sums)."""
+    """The arrays stored under `key`; None if there are none or they are damaged (zip files have checksums)."""
     try:
         path = cache_folder() / f"{key}.npz"
         if not path.exists():
@@ -38,12 +38,12 @@ def load_arrays(key: str) -> dict[str, npt.NDArray[Any]] | None:
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
     except (InputError, *DAMAGED) as error:
-        _logger.info("The cache of %s cannot be read and is made anew: %s", key, error)
+        _logger.info("The cache of %s cannot be read and is made again: %s", key, error)
         return None
 
 
 def store_arrays(key: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Keeps arrays under `key`: whole or not at all. Where the folder cannot be written nothing is kept."""
+    """Stores arrays under `key` atomically; does nothing if the folder is not writable."""
     try:
         folder = cache_folder()
         folder.mkdir(parents=True, exist_ok=True)

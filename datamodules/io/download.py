@@ -1,9 +1,8 @@
-"""Downloads, checked by hash and size, by one process while the others wait."""
+"""Downloads that are checked by hash and made by one process while the others wait."""
 
 import contextlib
 import fcntl
 import tempfile
-import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,73 +17,82 @@ class Archive:
     """A zip file at its origin.
 
     Attributes:
-        url: where the data set's owners publish it.
+        url: address at which the owners of the data set publish it.
         md5: hash of the file, as its owners publish it.
-        size: bytes.
     """
 
     url: str
     md5: str
-    size: int
 
 
 def fetch_once(name: str, root: Path, *, missing: Callable[[], bool], fetch: Callable[[], object]) -> None:
-    """Fetches what is missing, in one process; the others wait until it is whole.
+    """Fetches what is missing in one process; the others wait until it is complete.
 
     Every rank of a training reads the data, and most do so before they know their rank. The lock is a file in `root`,
-    so that it also holds between machines that share the disk; the system gives it back where a process dies.
+    so it also holds between machines that share the disk. The operating system releases it if the process dies.
 
     Args:
-        name: of the data set.
+        name: name of the data set.
         root: folder of the data sets.
-        missing: whether anything is; asked again by every process that has waited.
-        fetch: gets it.
+        missing: whether anything is missing; called again by every process that has waited.
+        fetch: makes the download.
     """
-    with _alone(root / f".{name}.lock"):
+    with _locked(root / f".{name}.lock"):
         if missing():
             fetch()
 
 
 def fetch_archive(archive: Archive, root: Path, *, target: Path) -> None:
-    """Downloads a zip file with a progress bar, checks it, and unpacks it into `root`, unless `target` is there.
+    """Downloads a zip file into `root` and extracts one file from it, unless that file exists.
 
     Args:
-        archive: the file.
+        archive: the zip file.
         root: folder of the data sets.
-        target: a file that it holds, where it will be unpacked to.
+        target: the file; its path relative to `root` is its name in the archive.
 
     Raises:
-        InputError: it cannot be reached, or is not the file its owners describe.
+        InputError: the archive cannot be downloaded, or has another hash than its owners publish.
     """
-    fetch_once(target.parent.name, root, missing=lambda: not target.exists(), fetch=lambda: _fetch(archive, root))
+
+    def fetch() -> None:
+        name = str(target.relative_to(root))
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=root) as unfinished:
+                unzip = pooch.Unzip(members=[name], extract_dir=unfinished)
+                fname = archive.url.rsplit("/", 1)[-1]
+                pooch.retrieve(
+                    archive.url, f"md5:{archive.md5}", fname=fname, path=root, processor=unzip, progressbar=True
+                )
+                target.parent.mkdir(exist_ok=True)
+                (Path(unfinished) / name).replace(target)
+        except (OSError, ValueError) as error:
+            raise InputError(
+                expected=f"{archive.url} with md5 {archive.md5}",
+                found=str(error),
+                way_out=f"Download the file by hand and unpack it into {root}.",
+            ) from error
+
+    fetch_once(target.parent.name, root, missing=lambda: not target.exists(), fetch=fetch)
 
 
-def _fetch(archive: Archive, root: Path) -> None:
-    name = archive.url.rsplit("/", 1)[-1]
+def fetch_torchvision(
+    source: Callable[..., object], root: Path, *, name: str, missing: Callable[[], bool], way_out: str
+) -> None:
+    """Downloads a data set by its class in torchvision, which checks the files by hash.
+
+    Raises:
+        InputError: the download fails.
+    """
     try:
-        path = Path(pooch.retrieve(archive.url, f"md5:{archive.md5}", fname=name, path=root, progressbar=True))
-        if path.stat().st_size != archive.size:
-            raise _failed(archive, root, f"{path.stat().st_size} bytes instead of {archive.size}")
-        _unpack(path, root)
-    except (OSError, ValueError) as error:
-        raise _failed(archive, root, str(error)) from error
-
-
-def _unpack(path: Path, root: Path) -> None:
-    """File by file, so that what is there is whole, whatever interrupts this."""
-    with zipfile.ZipFile(path) as file, tempfile.TemporaryDirectory(dir=root) as unfinished:
-        file.extractall(unfinished)
-        for source in sorted(Path(unfinished).rglob("*")):
-            place = root / source.relative_to(unfinished)
-            if source.is_dir():
-                place.mkdir(parents=True, exist_ok=True)
-            else:
-                source.replace(place)
+        fetch_once(name, root, missing=missing, fetch=lambda: source(root=root, download=True))
+    except (OSError, RuntimeError) as error:
+        raise InputError(expected=f"{name} from its origin", found=str(error).strip(), way_out=way_out) from error
 
 
 @contextlib.contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Holds a lock; none where the folder cannot be written, because nobody can fetch into it then."""
+def _locked(path: Path) -> Iterator[None]:
+    """Holds a lock; none if the folder is not writable, because then no process can download into it."""
     with contextlib.ExitStack() as held:
         with contextlib.suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -93,17 +101,7 @@ def _alone(path: Path) -> Iterator[None]:
 
 
 def by_hand(*, name: str, page: str, target: Path) -> InputError:
-    """The error for a data set that a person must fetch."""
+    """Error for a data set whose owners allow no automatic download."""
     return InputError(
-        expected=f"{name} at {target}",
-        found="nothing there, and its origin allows no plain download",
-        way_out=f"Fetch it from {page} and put it there.",
-    )
-
-
-def _failed(archive: Archive, root: Path, reason: str) -> InputError:
-    return InputError(
-        expected=f"{archive.url} with md5 {archive.md5}",
-        found=reason,
-        way_out=f"Fetch the file by hand and unpack it into {root}.",
+        expected=f"{name} at {target}", found="no such file", way_out=f"Download it from {page} and put it there."
     )

@@ -1,4 +1,4 @@
-"""Proportions of classes -> numbers of examples; the compositions that papers printed."""
+"""Class proportions of clients, converted to numbers of examples; and the proportions printed by Decaf."""
 
 import functools
 from collections.abc import Sequence
@@ -8,11 +8,11 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from protocol.errors import InputError
+from protocol.errors import InputError, require
 
 _DECAF = Path(__file__).parent / "compositions" / "decaf.csv"
 _TOLERANCE = 1e-3
-"""How far proportions may be from one in sum: Decaf prints percentages with two digits that sum to 99.99 or 100.05."""
+"""Tolerance of the sum of proportions: Decaf prints percentages with two digits that sum to 99.99 or 100.05."""
 
 
 @functools.cache
@@ -22,37 +22,37 @@ def decaf_compositions() -> pd.DataFrame:
 
 
 def has_composition(data: str) -> bool:
-    """Whether Decaf prints the composition of users on a data set, named by its folder."""
+    """Whether Decaf prints proportions of users for a data set, given by its folder."""
     return bool((decaf_compositions()["data"] == data).any())
 
 
 def decaf_composition(data: str) -> Tensor:
-    """``(C, K)`` float64 true proportions of the classes of Decaf's users on a data set, named by its folder.
+    """``(C, K)`` float64 class proportions of Decaf's users for a data set, given by its folder.
 
     Raises:
-        InputError: Decaf has no such data set.
+        InputError: Decaf does not use that data set.
     """
     values = decaf_compositions()
     chosen = values[values["data"] == data]
-    if chosen.empty:
-        raise InputError(
-            expected=f"one of Decaf's data sets ({', '.join(values['data'].unique())})",
-            found=data,
-            way_out="Name one of them, or give the proportions as a list with one row per client.",
-        )
+    require(
+        not chosen.empty,
+        f"one of Decaf's data sets ({', '.join(values['data'].unique())})",
+        data,
+        "Name one of them, or give the proportions as a list with one row per client.",
+    )
     table = chosen.pivot_table(index="user", columns="class", values="proportion")
     return torch.tensor(table.to_numpy(dtype="float64"))
 
 
 def composition_counts(proportions: Tensor, sizes: int | Sequence[int]) -> Tensor:
-    """Whole numbers of examples, as near to the proportions as they can be (largest remainders).
+    """Whole numbers of examples closest to proportions (method of largest remainders).
 
     Args:
-        proportions: ``(C, K)``, each row summing to one up to rounding.
-        sizes: examples of each client, or of all.
+        proportions: ``(C, K)``; each row sums to one up to rounding.
+        sizes: number of examples of every client, or of each.
 
     Returns:
-        ``(C, K)`` int64 with row sums ``sizes``; a class of proportion zero gets none.
+        ``(C, K)`` int64 with row sums ``sizes``; a class with proportion zero gets none.
 
     Raises:
         InputError: a row has a negative entry or does not sum to one, or the number of sizes differs from the rows'.
@@ -65,15 +65,12 @@ def composition_counts(proportions: Tensor, sizes: int | Sequence[int]) -> Tenso
         raise InputError(
             expected="proportions of at least 0 that sum to one",
             found=f"a sum of {float(totals[row]):.4g} for client {row}: {shares[row].tolist()}",
-            way_out="Mend the composition.",
+            way_out="Correct the composition.",
         )
     given = torch.tensor([sizes] * len(shares) if isinstance(sizes, int) else list(sizes))
-    if len(given) != len(shares):
-        raise InputError(
-            expected=f"one size, or one for each of {len(shares)} clients",
-            found=f"{len(given)} sizes",
-            way_out="Give as many sizes as the composition has rows.",
-        )
+    expected = f"one size, or one for each of {len(shares)} clients"
+    way_out = "Give as many sizes as the composition has rows."
+    require(len(given) == len(shares), expected, f"{len(given)} sizes", way_out)
     exact = shares / totals[:, None] * given[:, None]
     counts = exact.floor()
     missing = given - counts.sum(1)

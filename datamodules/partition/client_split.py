@@ -1,4 +1,4 @@
-"""How a data set's examples are dealt out to clients: the options, and the deal that they name."""
+"""Options of the assignment of examples to clients, and the assignment itself."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,28 +10,32 @@ from torch import Tensor
 from datamodules.partition.class_proportions import composition_counts, decaf_composition, has_composition
 from datamodules.partition.deal import FEWEST, deal_by_counts, deal_dirichlet, deal_evenly, deal_shards, dirichlet_table
 from datamodules.partition.pool import Pool
-from protocol.errors import InputError
+from protocol.errors import require
 from protocol.seeding import PERSISTENT, generator_for
 
 _TEN_CLASSES = "MNIST"
-"""Whose users' compositions other data sets of ten classes take."""
+"""Data set whose composition in Decaf other data sets of ten classes use."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClientSplit:
-    """Who holds what.
+    """Options of the assignment of examples to clients.
 
     Attributes:
-        scheme: ``iid``; ``dirichlet``, where with `examples_per_client` each client's proportions are one draw, and
-            without it all examples are dealt and each class's shares are one draw; ``shards`` (McMahan 2017);
-            ``composition``, given.
-        clients: their number; a composition brings its own.
-        examples_per_client: of each client, or a list. None deals everything out; a composition needs a number.
-        alpha: concentration of Dirichlet's law; small for clients of few classes.
-        shards_per_client: shards that a client gets.
-        composition: one row of proportions per client, or the data set whose users in Decaf's tables III to VII are
-            meant, by the name of its folder (``MNIST``, ``fer2013`` ...); None for the data set's own users, and those
-            of MNIST where Decaf has none.
+        scheme: ``iid``; ``dirichlet``: with `examples_per_client` the class proportions of each client are one draw,
+            without it the clients' shares of each class are; ``shards`` (McMahan 2017); ``composition``: given
+            proportions.
+        clients: number of clients; a composition has its own.
+        examples_per_client: number of examples of every client, or a list. None assigns all examples; a composition
+            needs a number.
+        alpha: concentration of the Dirichlet distribution; with a small one, clients have few classes.
+        shards_per_client: shards of a client.
+        composition: one row of proportions per client, or a data set's folder (``MNIST``, ``fer2013`` ...) for its
+            users in Decaf's tables III to VII. None for the data set's own users in Decaf, or those of MNIST if Decaf
+            has none.
+
+    Raises:
+        InputError: a number is too small, or the scheme lacks an option, or would ignore one.
     """
 
     scheme: Literal["iid", "dirichlet", "shards", "composition"] = "iid"
@@ -42,61 +46,49 @@ class ClientSplit:
     composition: str | Sequence[Sequence[float]] | None = None
 
     def __post_init__(self) -> None:
-        """Refuses what no scheme can do.
-
-        Raises:
-            InputError: a number is not positive, or the scheme lacks what it needs, or would ignore what is given.
-        """
         for name in ("clients", "shards_per_client"):
-            if getattr(self, name) < 1:
-                raise InputError(
-                    expected=f"{name} of at least 1", found=str(getattr(self, name)), way_out="Give a larger number."
-                )
-        self._check_sizes()
-        if self.scheme == "composition" and self.examples_per_client is None:
-            raise InputError(
-                expected="examples_per_client for the scheme composition",
-                found="none",
-                way_out="Decaf prints no sizes; those of its users on MNIST are multiples of 120 if their proportions "
-                "are exact.",
-            )
-
-    def _check_sizes(self) -> None:
+            require(getattr(self, name) >= 1, f"{name} of at least 1", getattr(self, name), "Give a larger number.")
         sizes = self.examples_per_client
-        if sizes is not None and min([sizes] if isinstance(sizes, int) else sizes, default=0) < FEWEST:
-            raise InputError(
-                expected=f"examples_per_client of at least {FEWEST}",
-                found=str(sizes),
-                way_out="Give each client more examples.",
-            )
-        if self.scheme == "shards" and sizes is not None:
-            raise InputError(
-                expected="no examples_per_client for shards",
-                found=str(sizes),
-                way_out="Shards deal everything out: leave it empty, or choose another scheme.",
-            )
-        if self.scheme == "iid" and not isinstance(sizes, int | None):
-            raise InputError(
-                expected="one number of examples_per_client for the scheme iid",
-                found="a list",
-                way_out="Choose the scheme composition with equal proportions.",
-            )
+        require(
+            sizes is None or min([sizes] if isinstance(sizes, int) else sizes, default=0) >= FEWEST,
+            f"examples_per_client of at least {FEWEST}",
+            sizes,
+            "Give each client more examples.",
+        )
+        require(
+            self.scheme != "shards" or sizes is None,
+            "no examples_per_client for shards",
+            sizes,
+            "Shards assign all examples: leave it empty, or choose another scheme.",
+        )
+        require(
+            self.scheme != "iid" or isinstance(sizes, int | None),
+            "one number of examples_per_client for the scheme iid",
+            "a list",
+            "Choose the scheme composition with equal proportions.",
+        )
+        require(
+            self.scheme != "composition" or sizes is not None,
+            "examples_per_client for the scheme composition",
+            "none",
+            "Decaf prints no sizes; its users on MNIST have multiples of 120 if their proportions are exact.",
+        )
 
 
 def split_clients(pool: Pool, split: ClientSplit, *, seed: int, data: str) -> list[Tensor]:
-    """Deals a pool.
+    """Assigns the examples of a pool to clients.
 
     Args:
-        pool: what there is.
-        split: how.
-        seed: of the draws.
-        data: name of the data set, by which Decaf's compositions are found.
+        pool: the examples.
+        split: options.
+        seed: seed of the draws.
+        data: name of the data set, for its composition in Decaf.
 
     Returns:
-        For every client the numbers of its examples, no two with a group in common.
+        Numbers of the examples of every client; no two clients share a group.
 
     Raises:
-        InputError: see `datamodules.partition.deal`.
+        InputError: there are too few examples, see `datamodules.partition.deal`.
     """
     generator = generator_for(seed, "client split", PERSISTENT)
     if split.scheme == "shards":
@@ -121,10 +113,10 @@ def _given(composition: str | Sequence[Sequence[float]]) -> Tensor:
         table = torch.tensor(composition, dtype=torch.float64)
     except (TypeError, ValueError):
         table = torch.empty(0)
-    if table.dim() != 2 or not table.numel():
-        raise InputError(
-            expected="a composition with as many proportions in every row",
-            found=str(composition),
-            way_out="Give one row per client and one column per class.",
-        )
+    require(
+        table.dim() == 2 and table.numel(),
+        "a composition with as many proportions in every row",
+        composition,
+        "Give one row per client and one column per class.",
+    )
     return table

@@ -1,6 +1,7 @@
-"""Who holds which examples: disjoint clients by composition, evenly, by Dirichlet's law or in shards.
+"""Assignment of the examples of a `Pool` to disjoint clients: by composition, evenly, by Dirichlet draws, in shards.
 
-No group of examples is with two clients. Every deal takes a `Pool`, which is in random order.
+No two clients share a group. Every function returns the numbers of the examples of every client, in random order, and
+raises an InputError if there are too few examples, also if a client would hold only one.
 """
 
 import numpy as np
@@ -8,31 +9,20 @@ import torch
 from torch import Tensor
 
 from datamodules.partition.pool import Pool, group_begins, too_few
-from protocol.errors import InputError
+from protocol.errors import InputError, require
 
 FEWEST = 2
-"""Examples of a client: a single one is no proportion, and batch norm has nothing to compare it with."""
+"""Least number of examples of a client; batch normalisation needs two."""
 
 
 def deal_by_counts(pool: Pool, counts: Tensor) -> list[Tensor]:
-    """Clients with given numbers of each class; what is left of a group that one of them began goes to nobody.
-
-    Args:
-        pool: what there is.
-        counts: ``(C, K)`` int64.
-
-    Returns:
-        For every client the numbers of its examples, in random order.
-
-    Raises:
-        InputError: a class has fewer examples than are needed, or a client would hold one example.
-    """
-    if counts.dim() != 2 or counts.shape[1] != len(pool.class_names):
-        raise InputError(
-            expected=f"a composition of {len(pool.class_names)} classes",
-            found=f"one of shape {tuple(counts.shape)}",
-            way_out="Give one row per client and one column per class.",
-        )
+    """Clients with given numbers of each class; the rest of a group of which one client has a part is not assigned."""
+    require(
+        counts.dim() == 2 and counts.shape[1] == len(pool.class_names),
+        f"a composition of {len(pool.class_names)} classes",
+        f"one of shape {tuple(counts.shape)}",
+        "Give one row per client and one column per class.",
+    )
     client = torch.full((len(pool),), -1)
     for number in range(len(pool.class_names)):
         positions = (pool.labels == number).nonzero().flatten()
@@ -43,46 +33,17 @@ def deal_by_counts(pool: Pool, counts: Tensor) -> list[Tensor]:
 
 
 def deal_evenly(pool: Pool, clients: int, size: int | None = None) -> list[Tensor]:
-    """Clients whose examples are independent and identically distributed.
-
-    Args:
-        pool: what there is.
-        clients: their number.
-        size: examples of each; None deals everything out, in equal parts up to whole groups.
-
-    Returns:
-        For every client the numbers of its examples, in random order.
-
-    Raises:
-        InputError: there are fewer examples than are needed, or a client would hold one.
-    """
+    """Clients with independent and identically distributed examples: `size` of each, or None for all in equal parts."""
     if size is None:
         return _by_client(pool, group_begins(pool.groups) * clients // max(len(pool), 1), clients)
     client, needed = _owners(pool.groups, torch.full((clients,), size))
-    if needed > len(pool):
-        raise InputError(
-            expected=f"{needed} examples for {clients} clients of {size}",
-            found=f"{len(pool)}",
-            way_out="Give fewer clients, or fewer examples to each.",
-        )
+    expected = f"{needed} examples for {clients} clients of {size}"
+    require(needed <= len(pool), expected, len(pool), "Give fewer clients, or fewer examples to each.")
     return _by_client(pool, client, clients)
 
 
 def deal_dirichlet(pool: Pool, clients: int, alpha: float, *, generator: torch.Generator) -> list[Tensor]:
-    """All examples: of each class, a client gets the share that a symmetric Dirichlet law gives it (Yurochkin 2019).
-
-    Args:
-        pool: what there is.
-        clients: their number.
-        alpha: concentration; small for clients of few classes.
-        generator: of the shares.
-
-    Returns:
-        For every client the numbers of its examples, in random order.
-
-    Raises:
-        InputError: alpha is not positive, or a client gets fewer than two examples.
-    """
+    """All examples, the clients' shares of each class drawn from a Dirichlet distribution (Yurochkin 2019)."""
     shares = dirichlet_table(len(pool.class_names), clients, alpha, generator=generator)
     client = torch.zeros(len(pool), dtype=torch.int64)
     for number, share in enumerate(shares):
@@ -93,20 +54,7 @@ def deal_dirichlet(pool: Pool, clients: int, alpha: float, *, generator: torch.G
 
 
 def deal_shards(pool: Pool, clients: int, shards_per_client: int, *, generator: torch.Generator) -> list[Tensor]:
-    """All examples, sorted by class and cut into equal shards, some for every client (McMahan 2017, section 3).
-
-    Args:
-        pool: what there is.
-        clients: their number.
-        shards_per_client: shards of each (McMahan: 2).
-        generator: deals the shards.
-
-    Returns:
-        For every client the numbers of its examples, in random order.
-
-    Raises:
-        InputError: a client gets fewer than two examples.
-    """
+    """All examples, sorted by class and cut into equal shards, several per client (McMahan 2017, section 3)."""
     shards = clients * shards_per_client
     owner = torch.empty(shards, dtype=torch.int64)
     owner[torch.randperm(shards, generator=generator)] = torch.arange(shards) // shards_per_client
@@ -117,24 +65,22 @@ def deal_shards(pool: Pool, clients: int, shards_per_client: int, *, generator: 
 
 
 def dirichlet_table(rows: int, columns: int, alpha: float, *, generator: torch.Generator) -> Tensor:
-    """``(rows, columns)`` float64 draws of a symmetric Dirichlet law.
+    """``(rows, columns)`` float64 draws from a symmetric Dirichlet distribution.
 
     Raises:
         InputError: alpha is not positive.
     """
-    if not 0 < alpha < float("inf"):
-        raise InputError(expected="alpha above 0", found=str(alpha), way_out="0.1 is very uneven, 100 nearly even.")
+    require(0 < alpha < float("inf"), "alpha above 0", alpha, "0.1 is very uneven, 100 nearly even.")
     # numpy's draws, because torch's logarithms underflow at a small alpha and take no generator.
     seed = int(torch.randint(2**62, (), generator=generator))
     return torch.from_numpy(np.random.default_rng(seed).dirichlet(np.full(columns, alpha), rows))
 
 
 def _owners(groups: Tensor, sizes: Tensor) -> tuple[Tensor, int]:
-    """Deals runs of given sizes, every one from the beginning of a group.
+    """Assigns runs of given sizes, each from the beginning of a group.
 
     Returns:
-        ``(n,)`` the run that each position is in, -1 for none, and how many positions are needed: more than n if
-        there are too few.
+        ``(n,)`` run of each position, -1 for none, and the number of positions needed, above n if there are too few.
     """
     starts = (groups.diff(prepend=groups[:1] - 1) != 0).nonzero().flatten().numpy()
     owners, begin, needed = torch.full((len(groups),), -1), 0, 0
@@ -149,7 +95,7 @@ def _owners(groups: Tensor, sizes: Tensor) -> tuple[Tensor, int]:
 
 
 def _by_client(pool: Pool, client: Tensor, clients: int) -> list[Tensor]:
-    """For every client the numbers of its examples, in the order of the pool."""
+    """Numbers of the examples of every client, in the order of the pool."""
     sizes = client[client >= 0].bincount(minlength=clients)
     if int(sizes.min()) < FEWEST:
         poor = int(sizes.argmin())

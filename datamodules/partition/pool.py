@@ -1,7 +1,8 @@
-"""Examples that can be dealt to clients, held back or split off, each whole group to one side.
+"""Pool of examples that are assigned to clients, held back or split off in whole groups.
 
-An example belongs to a group, by default one of its own: the photographs of one skin lesion. A pool is shuffled once,
-dealt from its front and held back from its end, so that a deal with given sizes does not depend on what is held back.
+An example belongs to a group, e.g. the photographs of one skin lesion, by default to a group of its own. A pool is
+shuffled once, assigned from its front and held back from its end, so that an assignment with given sizes does not
+depend on what is held back.
 """
 
 from collections.abc import Sequence
@@ -15,12 +16,12 @@ from protocol.errors import InputError
 
 @dataclass(frozen=True)
 class Pool:
-    """Examples that can be dealt, in the order in which they are.
+    """Examples in the order of their assignment.
 
     Attributes:
         examples: ``(n,)`` int64 numbers of the examples.
-        labels: ``(n,)`` int64 their classes.
-        groups: ``(n,)`` int64 their groups, those of one group consecutive.
+        labels: ``(n,)`` int64 classes.
+        groups: ``(n,)`` int64 groups; examples of one group are consecutive.
         class_names: name of every class.
     """
 
@@ -33,20 +34,20 @@ class Pool:
         return len(self.examples)
 
     def select(self, kept: Tensor) -> "Pool":
-        """The examples at ``kept``, positions or a mask."""
+        """The examples at `kept`, positions or a mask."""
         return Pool(self.examples[kept], self.labels[kept], self.groups[kept], self.class_names)
 
 
 def shuffled_pool(
     labels: Tensor, *, class_names: Sequence[str], generator: torch.Generator, groups: Tensor | None = None
 ) -> Pool:
-    """Every example, group after group in random order.
+    """Pool of all examples, group after group in random order.
 
     Args:
         labels: ``(n,)`` int64 classes.
         class_names: name of every class.
-        generator: of the order.
-        groups: ``(n,)`` int64; None where every example is its own.
+        generator: source of the order.
+        groups: ``(n,)`` int64 groups; None if every example is one.
 
     Raises:
         InputError: a group has examples of two classes.
@@ -65,15 +66,16 @@ def shuffled_pool(
 
 
 def hold_back(pool: Pool, per_class: int, *, purpose: str) -> tuple[Tensor, Pool]:
-    """Takes examples of every class from the end of the pool, and leaves their whole groups out of it.
+    """Takes examples of every class from the end of the pool, and removes their whole groups from it.
 
     Args:
-        pool: what there is.
-        per_class: examples k of each of the K classes.
-        purpose: what they are for, in an error.
+        pool: the examples.
+        per_class: number k of examples of each of the K classes.
+        purpose: their purpose, for errors.
 
     Returns:
-        ``(K, k)`` numbers of the examples, the first j columns the same for every k, and the rest of the pool.
+        ``(K, k)`` numbers of the examples, where a smaller k gives the first columns of a larger one, and the other
+        examples.
 
     Raises:
         InputError: a class has fewer.
@@ -89,11 +91,7 @@ def hold_back(pool: Pool, per_class: int, *, purpose: str) -> tuple[Tensor, Pool
 
 
 def split_off(pool: Pool, fraction: float) -> tuple[Tensor, Tensor]:
-    """Two parts of a pool with the same proportions of classes, up to whole groups.
-
-    Args:
-        pool: what there is.
-        fraction: of every class, that goes to the second part.
+    """Two parts of a pool with the same class proportions, up to whole groups.
 
     Returns:
         Ascending numbers of the examples of the first part and of the second.
@@ -112,7 +110,7 @@ def group_begins(groups: Tensor) -> Tensor:
 
 
 def too_few(pool: Pool, number: int, *, needed: int, there: int, purpose: str) -> InputError:
-    """The error for a class of which more is needed than there is."""
+    """Error for a class with too few examples."""
     return InputError(
         expected=f"{needed} examples of class {number} ({pool.class_names[number]}) for {purpose}",
         found=f"{there}",

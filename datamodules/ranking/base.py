@@ -1,9 +1,10 @@
-"""A ranker's clients: groups of queries, the documents of each and their grades of relevance."""
+"""Base class of ranking data sets: groups of queries with their documents and grades of relevance."""
 
 import abc
 import functools
 import logging
 import math
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,32 +15,29 @@ from torch.utils.data import DataLoader
 from datamodules.base import FederatedDataModule, participants_per_round
 from datamodules.cohort import Cohort
 from datamodules.ranking.letor_parser import Queries
-from protocol.errors import InputError
+from protocol.errors import require
+from protocol.ranges import PositiveInt
 from protocol.seeding import PERSISTENT, generator_for
-from ranges import NonNegativeInt, PositiveInt
 
 _logger = logging.getLogger(__name__)
 
 
 class RankingDataModule(FederatedDataModule):
-    """Groups of queries as clients (RAIFLE, section V.B.2); see `FederatedDataModule`. A subclass reads the queries.
+    """Groups of queries as clients (RAIFLE, section V.B.2). A subclass reads the queries.
 
-    The groups come of one shuffle of the training queries. A query with one document offers nothing to rank and is left
-    out; so are the last queries where they fill no group.
+    The groups come from one shuffle of the training queries. Queries with one document, which cannot be ranked, and the
+    last queries if they fill no group, are left out.
 
     Args:
-        root: see `FederatedDataModule`.
-        clients_per_round: see `FederatedDataModule`.
-        seed: see `FederatedDataModule`.
-        num_workers: see `FederatedDataModule`.
         queries_per_client: queries of each client (RAIFLE, Table VII: 4, 8, 16 for MQ2007, 12, 24, 48 for MSLR).
-        users: least number of clients in the whole training, each in one round: the queries are dealt out to clients
-            anew for every round, and there are as many rounds as it takes. None: they are dealt out once, and the
-            trainer says how many rounds there are.
-        aggregate: clients of a secure aggregate; a round has whole aggregates only.
-        targets: clients of each aggregate that count as users, those whom the server reads; None for all.
-        private_retrieval: the server does not see which documents a client gets, and half of each round's clients get
-            `planted_document` in place of one of theirs (RAIFLE, section VII.C).
+        users: least number of clients in the whole training, each of which takes part in one round. The queries are
+            assigned to new clients in every round, which gives the number of rounds. None: they are assigned once, and
+            the trainer gives the number of rounds.
+        aggregate: clients of a secure aggregate; a round consists of whole aggregates.
+        targets: clients of each aggregate that count as users, whose interactions the server infers; None for all.
+        private_retrieval: hide from the server which documents a client gets; half of each round's clients get
+            `planted_document` instead of one of theirs (RAIFLE, section VII.C).
+        kwargs: see `FederatedDataModule`.
 
     Raises:
         InputError: a client has more queries, or an aggregate more clients, than there are.
@@ -48,29 +46,19 @@ class RankingDataModule(FederatedDataModule):
     def __init__(
         self,
         *,
-        root: str | None = None,
-        clients_per_round: int | float = 1.0,
-        seed: int = 0,
-        num_workers: NonNegativeInt = 0,
         queries_per_client: int = 4,
         users: PositiveInt | None = None,
         aggregate: PositiveInt = 1,
         targets: PositiveInt | None = None,
         private_retrieval: bool = False,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(root=root, clients_per_round=clients_per_round, seed=seed, num_workers=num_workers)
-        if queries_per_client < 1:
-            raise InputError(
-                expected="queries_per_client of at least 1",
-                found=str(queries_per_client),
-                way_out="The paper uses 4, 8 and 16.",
-            )
-        if targets is not None and targets > aggregate:
-            raise InputError(
-                expected=f"at most {aggregate} targets, all clients of an aggregate",
-                found=str(targets),
-                way_out="Give data.aggregate the number of its clients.",
-            )
+        super().__init__(**kwargs)
+        expected = "queries_per_client of at least 1"
+        require(queries_per_client >= 1, expected, queries_per_client, "The paper uses 4, 8 and 16.")
+        expected = f"at most {aggregate} targets, all clients of an aggregate"
+        way_out = "Give data.aggregate the number of its clients."
+        require(targets is None or targets <= aggregate, expected, targets, way_out)
         self.queries_per_client = queries_per_client
         self.users = users
         self.aggregate, self.targets = aggregate, targets or aggregate
@@ -78,11 +66,11 @@ class RankingDataModule(FederatedDataModule):
 
     @abc.abstractmethod
     def read_train(self) -> Queries:
-        """Reads the queries that the clients hold."""
+        """Reads the queries of the clients."""
 
     @abc.abstractmethod
     def read_test(self) -> Queries:
-        """Reads the queries on which the ranker is evaluated."""
+        """Reads the test queries."""
 
     @property
     @abc.abstractmethod
@@ -92,11 +80,10 @@ class RankingDataModule(FederatedDataModule):
     @property
     @abc.abstractmethod
     def num_grades(self) -> int:
-        """Number of grades of relevance, which count from 0."""
+        """Number of grades of relevance, numbered from 0."""
 
     @property
     def num_clients(self) -> int:
-        """Number of groups of queries."""
         return len(self._groups)
 
     def client_queries(self) -> Tensor:
@@ -113,39 +100,33 @@ class RankingDataModule(FederatedDataModule):
 
     @functools.cached_property
     def _rankable(self) -> Tensor:
-        """``(N,)`` numbers of the queries of more than one document."""
+        """``(N,)`` numbers of the queries with more than one document."""
         queries = torch.from_numpy(np.flatnonzero(self._train.lengths > 1))
         dropped = self._train.num_queries - len(queries)
         if dropped:
             _logger.info("%d of %d queries have one document and are left out", dropped, self._train.num_queries)
-        if len(queries) < self.queries_per_client:
-            raise InputError(
-                expected=f"queries_per_client of at most {len(queries)}, the queries of more than one document",
-                found=str(self.queries_per_client),
-                way_out="Give each client fewer queries.",
-            )
+        expected = f"queries_per_client of at most {len(queries)}, the queries of more than one document"
+        way_out = "Give each client fewer queries."
+        require(len(queries) >= self.queries_per_client, expected, self.queries_per_client, way_out)
         return queries
 
     @property
     def _per_deal(self) -> int:
-        """Clients among whom all queries are dealt out once."""
+        """Number of clients that together hold every query once."""
         return len(self._rankable) // self.queries_per_client
 
     @property
     def _per_round(self) -> int:
-        """Clients of a round, of whole aggregates."""
+        """Number of clients of a round, in whole aggregates."""
         size = participants_per_round(self.clients_per_round, self._per_deal)
-        if size < self.aggregate:
-            raise InputError(
-                expected=f"at most {size} clients in an aggregate, the clients of a round",
-                found=str(self.aggregate),
-                way_out="Give each client fewer queries, or aggregate fewer of them.",
-            )
+        expected = f"at most {size} clients in an aggregate, the clients of a round"
+        way_out = "Give each client fewer queries, or aggregate fewer of them."
+        require(size >= self.aggregate, expected, self.aggregate, way_out)
         return size // self.aggregate * self.aggregate
 
     @functools.cached_property
     def rounds(self) -> int | None:
-        """As many as it takes for so many users."""
+        """Number of rounds in which `users` take part."""
         if self.users is None:
             return None
         return math.ceil(self.users / (self._per_round // self.aggregate * self.targets))
@@ -158,24 +139,25 @@ class RankingDataModule(FederatedDataModule):
         return self._rankable[torch.cat(orders)].reshape(-1, self.queries_per_client)
 
     def participants(self, round_number: int) -> Tensor:
-        """See `FederatedDataModule.participants`; drawn among the clients of one deal."""
+        """``(C,)`` ascending numbers, drawn among the clients that together hold every query once."""
         generator = generator_for(self.seed, "cohort", round_number)
         chosen = torch.randperm(self._per_deal, generator=generator)[: self._per_round].sort().values
         return chosen + self._per_deal * (round_number % (self.rounds or 1))
 
     @property
     def grade_law(self) -> list[float]:
-        """How often each grade occurs among the training documents."""
+        """Share of each grade among the training documents."""
         counts = np.bincount(self._train.grades, minlength=self.num_grades)
         return [float(count) for count in counts / counts.sum()]
 
     def build_cohort(self, round_number: int, clients: Tensor) -> Cohort:
-        """See `FederatedDataModule.build_cohort`; example q of a client is its query q.
+        """Cohort of some clients; example q of a client is its query q.
 
-        ``examples["document"]`` ``(C, Q, D)`` names the documents of a query by their positions in
+        ``examples["document"]`` ``(C, Q, D)`` gives the documents of a query by their positions in
         ``shared["features"]`` ``(M, F)``, padded with -1; ``examples["grade"]`` ``(C, Q, D)`` is padded with 0.
-        ``shared["row"]`` ``(M,)`` are the documents' numbers in the training file. Under private retrieval
-        ``shared["planted"]`` ``(F,)`` is the document that some get, and ``examples["holder"]`` ``(C, Q)`` says who.
+        ``shared["row"]`` ``(M,)`` are the documents' numbers in the training file. With private retrieval,
+        ``shared["planted"]`` ``(F,)`` is the planted document, and ``examples["holder"]`` ``(C, Q)`` True for those who
+        get it.
         """
         queries = self._groups[clients]
         document, row = _documents(self._train, queries.flatten())
@@ -191,26 +173,19 @@ class RankingDataModule(FederatedDataModule):
 
     @functools.cached_property
     def planted_document(self) -> Tensor:
-        """``(F,)`` features of the first document of the test queries that is like none of the training's.
+        """``(F,)`` features of the first test document that differs from all training documents.
 
         Raises:
             InputError: there is none.
         """
         known, document = (_as_bytes(queries.features) for queries in (self._train, self._test))
         unlike = np.flatnonzero(~np.isin(document, known))
-        if not len(unlike):
-            raise InputError(
-                expected="a test document unlike all of the training's",
-                found="none",
-                way_out="Take another fold or data set.",
-            )
+        require(len(unlike), "a test document unlike all of the training's", "none", "Take another fold or data set.")
         return torch.from_numpy(self._test.features[unlike[0]])
 
     def val_dataloader(self) -> DataLoader[dict[str, Tensor]]:
         """Batches of test queries: ``features (B, D, F)``, ``grade (B, D)``, ``mask (B, D)`` True for documents."""
-        world, rank = (1, 0) if self.trainer is None else (self.trainer.world_size, self.trainer.global_rank)
-        queries = list(range(rank, self._test.num_queries, world))
-        return DataLoader(queries, batch_size=64, collate_fn=self._padded)  # type: ignore[arg-type]
+        return self.evaluation_loader(range(self._test.num_queries), self._padded, batch_size=64)
 
     def _padded(self, queries: list[int]) -> dict[str, Tensor]:
         document, row = _documents(self._test, torch.tensor(queries))
@@ -221,16 +196,16 @@ class RankingDataModule(FederatedDataModule):
 
 
 def _as_bytes(features: NDArray[np.float32]) -> NDArray[np.void]:
-    """``(M,)`` each row as one value that can be compared; 0.0 is added because -0.0 has other bytes than 0.0."""
+    """``(M,)`` each row as one comparable value; adding 0.0 turns -0.0, which has other bytes, into 0.0."""
     rows = np.ascontiguousarray(features + np.float32(0))
     return rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1])))[:, 0]
 
 
 def _documents(source: Queries, queries: Tensor) -> tuple[Tensor, Tensor]:
-    """The documents of some queries, one query after the other.
+    """The documents of some queries, query after query.
 
     Returns:
-        ``(K, D)`` positions in the second, padded with -1, and ``(M,)`` the documents' rows in `source`.
+        ``(K, D)`` positions in the second tensor, padded with -1, and ``(M,)`` rows of the documents in `source`.
     """
     starts = torch.from_numpy(source.offsets)[queries]
     lengths = torch.from_numpy(source.lengths)[queries]

@@ -1,35 +1,39 @@
-"""LETOR 4.0 (Qin and Liu 2013): MQ2007 and MQ2008, queries of TREC's million query tracks."""
+"""LETOR 4.0: MQ2007 and MQ2008, queries of TREC's million query tracks."""
 
 import functools
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
+from datamodules.io.files import sha256_of
 from datamodules.ranking.base import RankingDataModule
-from datamodules.ranking.letor_folds import check_fold, fold_file
 from datamodules.ranking.letor_parser import Queries, read_queries
-from datamodules.recommendation.ratings_csv import sha256_of
+from protocol.errors import require
 
-FEATURES, GRADES = 46, 3
-_PAGE = "https://www.microsoft.com/en-us/research/project/letor-learning-rank-information-retrieval/letor-4-0/"
+FOLDS = 5
 
 
-class LETOR(RankingDataModule):
-    """Groups of MQ2007's or MQ2008's queries as clients: 46 features as published, grades 0 to 2.
-
-    Reads ``root/NAME/FoldN/train.txt`` and ``test.txt``, which are fetched by hand. The other arguments are those of
-    `RankingDataModule`.
+class FoldedRanking(RankingDataModule):
+    """Queries in LETOR's layout, ``root/NAME/FoldN/train.txt`` and ``test.txt``.
 
     Args:
-        name: which of the sets; also the name of its folder under `root`.
-        fold: which of its five folds (RAIFLE, section V.B.2: 1).
+        name: the data set; also the name of its folder under `root`.
+        fold: number of the fold, from 1 to 5 (RAIFLE, section V.B.2: 1).
+        kwargs: see `RankingDataModule`.
+
+    Raises:
+        InputError: there is no such fold.
     """
 
-    folders = ("MQ2007", "MQ2008")
+    name: str
+    features: ClassVar[int]
+    grades: ClassVar[int]
+    page: ClassVar[str]
 
-    def __init__(self, *, name: Literal["MQ2007", "MQ2008"] = "MQ2008", fold: int = 1, **kwargs: Any) -> None:
+    def __init__(self, *, name: str, fold: int = 1, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.name: Literal["MQ2007", "MQ2008"] = name
-        self.fold = check_fold(fold)
+        require(1 <= fold <= FOLDS, f"a fold from 1 to {FOLDS}", fold, "The papers use fold 1.")
+        self.name = name
+        self.fold = fold
 
     @classmethod
     def folder_arguments(cls, folder: str) -> dict[str, Any]:
@@ -37,17 +41,15 @@ class LETOR(RankingDataModule):
 
     @property
     def num_features(self) -> int:
-        """46."""
-        return FEATURES
+        return self.features
 
     @property
     def num_grades(self) -> int:
-        """3."""
-        return GRADES
+        return self.grades
 
     @functools.cached_property
     def fingerprint(self) -> dict[str, str]:
-        """Name of the folder and hash of the training file."""
+        """``name``, and ``sha256`` of the training file."""
         return {"name": self.name, "sha256": sha256_of(self._path("train"))}
 
     def read_train(self) -> Queries:
@@ -57,7 +59,32 @@ class LETOR(RankingDataModule):
         return self._read("test")
 
     def _path(self, part: Literal["train", "test"]) -> Path:
-        return fold_file(self.data_root() / self.name, self.fold, part)
+        return self.data_root() / self.name / f"Fold{self.fold}" / f"{part}.txt"
 
     def _read(self, part: Literal["train", "test"]) -> Queries:
-        return read_queries(self._path(part), num_features=FEATURES, max_grade=GRADES - 1, page=_PAGE)
+        return read_queries(self._path(part), num_features=self.features, max_grade=self.grades - 1, page=self.page)
+
+
+class LETOR(FoldedRanking):
+    """LETOR 4.0, 46 features as published and grades 0 to 2.
+
+    Size: MQ2007 has 1,692 queries with 69,623 documents, MQ2008 784 with 15,211.
+
+    Files: ``root/NAME/FoldN/train.txt`` and ``test.txt``, from
+    https://www.microsoft.com/en-us/research/project/letor-learning-rank-information-retrieval/letor-4-0/.
+
+    Args:
+        name: see `FoldedRanking`.
+        fold: see `FoldedRanking`.
+        kwargs: see `RankingDataModule`.
+
+    References:
+        T. Qin and T.-Y. Liu, "Introducing LETOR 4.0 Datasets", arXiv 1306.2597, 2013.
+    """
+
+    folders = ("MQ2007", "MQ2008")
+    features, grades = 46, 3
+    page = "https://www.microsoft.com/en-us/research/project/letor-learning-rank-information-retrieval/letor-4-0/"
+
+    def __init__(self, *, name: Literal["MQ2007", "MQ2008"] = "MQ2008", fold: int = 1, **kwargs: Any) -> None:
+        super().__init__(name=name, fold=fold, **kwargs)

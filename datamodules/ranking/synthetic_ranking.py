@@ -1,4 +1,4 @@
-"""A generated ranking set with the shape of MSLR or LETOR: it proves the machinery, not a leak in anybody's data."""
+"""A synthetic ranking data set with the shape of MSLR or LETOR; results on it say nothing about real data."""
 
 import functools
 import hashlib
@@ -10,16 +10,16 @@ import torch
 
 from datamodules.ranking.base import RankingDataModule
 from datamodules.ranking.letor_parser import Queries
-from protocol.errors import InputError
+from protocol.errors import require
+from protocol.ranges import PositiveInt
 from protocol.seeding import PERSISTENT, generator_for
-from ranges import PositiveInt
 
 
 @dataclass(frozen=True)
 class _Shape:
     num_features: int
     below: tuple[float, ...]
-    """Share of the documents below each grade from 1 on."""
+    """Share of the documents below each grade, from 1."""
 
 
 _SHAPES = {
@@ -30,16 +30,18 @@ _NOISE = 0.5
 
 
 class SyntheticRanking(RankingDataModule):
-    """Documents whose grade follows a linear function of their features and noise.
-
-    Needs no files. The other arguments are those of `RankingDataModule`.
+    """Documents whose grade is a linear function of their features plus noise. Needs no files.
 
     Args:
         shape: ``mslr`` for 136 standard normal features and 5 grades, ``letor`` for 46 features in [0, 1) and 3.
         queries: number of training queries (MSLR-WEB10K, fold 1: 6,000).
         test_queries: number of test queries (MSLR-WEB10K, fold 1: 2,000).
         fewest_documents: smallest number of documents of a query.
-        most_documents: largest number; all between are as likely (MSLR-WEB10K: 120 on average).
+        most_documents: largest number; all between are equally likely (MSLR-WEB10K: 120 on average).
+        kwargs: see `RankingDataModule`.
+
+    Raises:
+        InputError: a range is empty.
     """
 
     folders = ("synthetic-mslr", "synthetic-letor")
@@ -55,18 +57,15 @@ class SyntheticRanking(RankingDataModule):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if not 1 <= fewest_documents <= most_documents:
-            raise InputError(
-                expected="1 <= fewest_documents <= most_documents",
-                found=f"{fewest_documents}, {most_documents}",
-                way_out="Give a range of numbers of documents.",
-            )
-        if min(queries, test_queries) < 1:
-            raise InputError(
-                expected="queries and test_queries of at least 1",
-                found=f"{queries}, {test_queries}",
-                way_out="Give more queries.",
-            )
+        found = f"{fewest_documents}, {most_documents}"
+        require(
+            1 <= fewest_documents <= most_documents,
+            "1 <= fewest_documents <= most_documents",
+            found,
+            "Give a range of numbers of documents.",
+        )
+        found = f"{queries}, {test_queries}"
+        require(min(queries, test_queries) >= 1, "queries and test_queries of at least 1", found, "Give more queries.")
         self.shape = shape
         self.queries = queries
         self.test_queries = test_queries
@@ -79,17 +78,15 @@ class SyntheticRanking(RankingDataModule):
 
     @property
     def num_features(self) -> int:
-        """136 or 46."""
         return _SHAPES[self.shape].num_features
 
     @property
     def num_grades(self) -> int:
-        """5 or 3."""
         return len(_SHAPES[self.shape].below) + 1
 
     @functools.cached_property
     def fingerprint(self) -> dict[str, str]:
-        """The name, and a hash of what was generated for training."""
+        """``name``, and ``sha256`` of the training queries."""
         train = self._parts[0]
         digest = hashlib.sha256(train.features.tobytes())
         digest.update(train.grades.tobytes())
@@ -104,7 +101,7 @@ class SyntheticRanking(RankingDataModule):
 
     @functools.cached_property
     def _parts(self) -> tuple[Queries, Queries]:
-        """Training and test queries, of one relation between features and grades."""
+        """Training and test queries with the same relation between features and grades."""
         generator = generator_for(self.seed, "synthetic ranking", PERSISTENT)
         lengths = torch.randint(
             self.fewest_documents,

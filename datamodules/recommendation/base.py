@@ -1,8 +1,8 @@
-"""A recommender's clients: one user each, its items and sampled negatives, one item held out."""
+"""Clients of a recommender: users with their items and sampled negatives, and one held-out item each."""
 
 import abc
 import functools
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -24,39 +24,34 @@ from datamodules.recommendation.interactions import (
     refuse_degenerate,
     sample_unseen,
 )
-from protocol.errors import InputError
+from protocol.errors import require
+from protocol.ranges import NonNegativeInt, OpenUnitInterval
 from protocol.seeding import PERSISTENT, generator_for
 from protocol.view import ITEM_EMBEDDING
-from ranges import NonNegativeInt, OpenUnitInterval
 
 
 class RecommenderDataModule(FederatedDataModule):
-    """Users as clients; see `FederatedDataModule`. A subclass reads the interactions.
+    """Users as clients, each with liked items and negatives. A subclass reads the interactions.
 
     Args:
-        root: see `FederatedDataModule`.
-        clients_per_round: see `FederatedDataModule`.
-        seed: see `FederatedDataModule`.
-        num_workers: see `FederatedDataModule`.
         holdout: keep every user's last item for the evaluation of the recommender (leave-one-out).
-        negatives_per_positive: items a client is served beside each it interacted with (RAIFLE, section V.A.2: 4); of a
-            fraction, the number of negatives is rounded up. Where clients say what they dislike, those are the
-            negatives, and none is drawn.
-        likes: the share of likes that negatives are drawn for, in place of `negatives_per_positive`.
-        negatives: ``fixed`` serves a client the same items in every round, ``per_round`` others in each.
-        evaluation_negatives: never-seen items among which the held-out one is ranked, None for all.
-        degenerate_users: what to do with a user with no or with all items.
+        negatives_per_positive: negatives per liked item (RAIFLE, section V.A.2: 4); a fractional number of negatives is
+            rounded up. Where users also rate what they dislike, those items are the negatives, and none is drawn.
+        likes: share of likes that negatives are drawn for, instead of `negatives_per_positive`.
+        negatives: ``fixed`` serves a client the same items in every round, ``per_round`` draws them in each.
+        evaluation_negatives: never-seen items among which the held-out one is ranked; None for all.
+        degenerate_users: what to do with a user with no item or with all items.
         fewest_labels: users with fewer labelled items are left out, e.g. those who cannot fill a batch.
-        called: whom the server calls in all rounds from some round on; None where cohorts are drawn in all rounds.
+        called: clients that the server selects in all rounds from some round on; None if all cohorts are random.
+        kwargs: see `FederatedDataModule`.
+
+    Raises:
+        InputError: `negatives_per_positive` is not positive.
     """
 
     def __init__(
         self,
         *,
-        root: str | None = None,
-        clients_per_round: int | float = 1.0,
-        seed: int = 0,
-        num_workers: NonNegativeInt = 0,
         holdout: bool = True,
         negatives_per_positive: float = 4,
         likes: OpenUnitInterval | None = None,
@@ -65,14 +60,15 @@ class RecommenderDataModule(FederatedDataModule):
         degenerate_users: Literal["error", "drop"] = "error",
         fewest_labels: NonNegativeInt = 0,
         called: Called | None = None,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(root=root, clients_per_round=clients_per_round, seed=seed, num_workers=num_workers)
-        if negatives_per_positive <= 0:
-            raise InputError(
-                expected="negatives_per_positive > 0",
-                found=str(negatives_per_positive),
-                way_out="The papers use 4; without negatives nothing is hidden.",
-            )
+        super().__init__(**kwargs)
+        require(
+            negatives_per_positive > 0,
+            "negatives_per_positive > 0",
+            negatives_per_positive,
+            "The papers use 4; without negatives nothing is hidden.",
+        )
         self.holdout = holdout
         self.negatives_per_positive = negatives_per_positive if likes is None else (1 - likes) / likes
         self.negatives = negatives
@@ -90,12 +86,8 @@ class RecommenderDataModule(FederatedDataModule):
         whole = refuse_degenerate(self.read(), drop=self.degenerate_users == "drop", source=type(self).__name__)
         rest, held = whole.hold_out_last() if self.holdout else (whole, np.full(whole.num_users, -1, dtype=np.int64))
         kept = np.flatnonzero(self._label_counts(rest) >= self.fewest_labels)
-        if not len(kept):
-            raise InputError(
-                expected=f"users with at least {self.fewest_labels} labelled items",
-                found="none",
-                way_out="Set a smaller data.fewest_labels.",
-            )
+        expected = f"users with at least {self.fewest_labels} labelled items"
+        require(len(kept), expected, "none", "Set a smaller data.fewest_labels.")
         return (rest, held) if len(kept) == rest.num_users else (keep_users(rest, kept), held[kept])
 
     def _label_counts(self, interactions: Interactions) -> Ints:
@@ -112,7 +104,7 @@ class RecommenderDataModule(FederatedDataModule):
 
     @functools.cached_property
     def _dislikes(self) -> list[Ints] | None:
-        """What each user has said it does not like, None where users do not say so."""
+        """Disliked items of each user; None if the data have no dislikes."""
         return None if self._split[0].liked is None else self._per_user(liked=False)
 
     def _per_user(self, *, liked: bool) -> list[Ints]:
@@ -123,7 +115,6 @@ class RecommenderDataModule(FederatedDataModule):
 
     @property
     def num_clients(self) -> int:
-        """Number of users."""
         return self._split[0].num_users
 
     @property
@@ -132,12 +123,12 @@ class RecommenderDataModule(FederatedDataModule):
         return self._split[0].num_items
 
     def user_items(self) -> list[Ints]:
-        """Training items of every user that it liked, in the order of time."""
+        """Liked training items of every user, in the order of time."""
         return self._positives
 
     @property
     def rate(self) -> float | None:
-        """The share of likes that clients are given by drawing negatives; None where they say what they dislike."""
+        """Share of likes that sampled negatives lead to; None if the data have dislikes."""
         return None if self._dislikes is not None else 1 / (1 + self.negatives_per_positive)
 
     def participants(self, round_number: int) -> Tensor:
@@ -152,7 +143,7 @@ class RecommenderDataModule(FederatedDataModule):
         return draw_clients(self, self.called.clients, among=before)
 
     def build_cohort(self, round_number: int, clients: Tensor) -> Cohort:
-        """See `FederatedDataModule.build_cohort`; example k of a client is about row k of its item table."""
+        """The cohort of some clients; example k of a client is about row k of its item table."""
         moment = round_number + 1 if self.negatives == "per_round" else PERSISTENT
         pairs = [self._labelled(client, moment) for client in clients.tolist()]
         rows = pad_sequence([torch.from_numpy(items) for items, _ in pairs], batch_first=True, padding_value=-1)
@@ -185,7 +176,7 @@ class RecommenderDataModule(FederatedDataModule):
                 seen = np.append(seen, self._dislikes[user])
             size = self.num_items if self.evaluation_negatives is None else self.evaluation_negatives
             unseen = sample_unseen(seen, size, self.num_items, generator_for(self.seed, "evaluation", user))
-            # The held-out item takes its place by number: an untrained model, all of whose scores tie, must not win.
+            # Sorted, so that an untrained model, all of whose scores tie, does not rank the held-out item first.
             rows.append(torch.from_numpy(np.sort(np.append(unseen, held[user]))))
         items = pad_sequence(rows, batch_first=True, padding_value=-1)
         target = items == torch.from_numpy(held[users])[:, None]

@@ -1,4 +1,4 @@
-"""Clients that a server draws to call them, or to listen to them, for long: those whose vectors can be identified."""
+"""Clients that a server selects in many rounds in order to identify their private vectors."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from protocol.errors import InputError
+from protocol.errors import require
+from protocol.ranges import PositiveInt, check_fields
 from protocol.seeding import generator_for
-from ranges import PositiveInt, check_fields
 
 if TYPE_CHECKING:
     from datamodules.recommendation.base import RecommenderDataModule
@@ -16,18 +16,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Called:
-    """Whom a server calls in all of its rounds from some round on.
+    """Clients that the server selects in all rounds from some round on.
 
     Attributes:
-        after: number of rounds before.
-        clients: clients that it draws among those who took part in them.
+        after: number of rounds with random cohorts before.
+        clients: number of clients, drawn among the participants of those rounds.
     """
 
     after: PositiveInt = 200
     clients: PositiveInt = 200
 
     def __post_init__(self) -> None:
-        """Refuses impossible numbers."""
         check_fields(self)
 
 
@@ -36,15 +35,15 @@ def draw_clients(data: "RecommenderDataModule", count: int, *, among: Tensor | N
 
     Args:
         data: the clients.
-        count: how many; all where there are fewer.
-        among: numbers of those who took part before. Of them only those are drawn to whom the theorems apply: who have
-            both labels and, where labels are drawn for a rate of likes, could be given that rate.
+        count: number of clients; all if there are fewer.
+        among: numbers of earlier participants. Only those to which the theorems apply are drawn: they have both
+            labels and, where negatives are sampled for a rate of likes, enough items to reach that rate.
 
     Returns:
-        ``(V,)`` their numbers, ascending.
+        ``(V,)`` numbers of the clients, ascending.
 
     Raises:
-        InputError: there is none.
+        InputError: no client qualifies.
     """
     cohort = data.build_cohort(0, torch.arange(data.num_clients))
     order = cohort.counts.argsort(stable=True)
@@ -53,14 +52,14 @@ def draw_clients(data: "RecommenderDataModule", count: int, *, among: Tensor | N
     if among is not None:
         fits &= torch.isin(cohort.clients[order], among) & (rates > 0) & (rates < 1)
         if data.rate is not None:
-            # Users of more than half the catalogue have too few items left to be given their rate.
+            # Users of more than half the catalogue have too few other items to reach the rate.
             fits &= rates <= data.rate + 1e-9
     found = order[torch.nonzero(fits).flatten()]
-    if not len(found):
-        raise InputError(
-            expected="clients who like some of their items, and not exactly half of them (Assumption 1)",
-            found="none",
-            way_out="Change data.negatives_per_positive, or let more clients take part.",
-        )
+    require(
+        len(found),
+        "clients who like some of their items, and not exactly half of them (Assumption 1)",
+        "none",
+        "Change data.negatives_per_positive, or let more clients take part.",
+    )
     drawn = torch.randperm(len(found), generator=generator_for(data.seed, "victims"))
     return cohort.clients[found[drawn[:count]]].sort().values

@@ -1,4 +1,4 @@
-"""Who interacted with what, and the examples and held-out items that come of it."""
+"""Interactions of users with items, and the labelled examples and held-out items made from them."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ class Interactions:
     Attributes:
         users: ``(P,)`` user numbers from 0.
         items: ``(P,)`` item numbers from 0.
-        num_users: users, each with at least one interaction.
-        num_items: items in the catalogue.
-        liked: ``(P,)`` whether the user liked the item, None where every interaction counts as liked.
+        num_users: number of users; each has at least one interaction.
+        num_items: number of items in the catalogue.
+        liked: ``(P,)`` whether the user liked the item; None if every interaction counts as liked.
     """
 
     users: Ints
@@ -34,7 +34,7 @@ class Interactions:
 
     @property
     def offsets(self) -> Ints:
-        """``(num_users + 1,)`` where each user's interactions begin."""
+        """``(num_users + 1,)`` position at which each user's interactions begin."""
         return np.concatenate([[0], np.cumsum(np.bincount(self.users, minlength=self.num_users))])
 
     def of(self, user: int) -> Ints:
@@ -43,10 +43,10 @@ class Interactions:
         return self.items[offsets[user] : offsets[user + 1]]
 
     def hold_out_last(self) -> tuple["Interactions", Ints]:
-        """Takes every user's last liked item away; a user with a single liked item keeps it.
+        """Splits off every user's last liked item; a user with a single liked item keeps it.
 
         Returns:
-            The rest, and ``(num_users,)`` held-out items, -1 where there is none.
+            The other interactions, and ``(num_users,)`` held-out items, -1 if there is none.
         """
         position = np.arange(len(self.items)) if self.liked is None else np.flatnonzero(self.liked)
         owner = self.users[position]
@@ -60,34 +60,24 @@ class Interactions:
         return self.select(keep), held
 
     def select(self, keep: Bools) -> "Interactions":
-        """Those of the interactions for which `keep` ``(P,)`` is true."""
+        """The interactions for which `keep` ``(P,)`` is true."""
         liked = None if self.liked is None else self.liked[keep]
-        return Interactions(self.users[keep], self.items[keep], self.num_users, self.num_items, liked)
+        return dataclasses.replace(self, users=self.users[keep], items=self.items[keep], liked=liked)
 
 
 def unique_interactions(
     users: Ints, items: Ints, times: Ints, *, num_users: int, num_items: int, liked: Bools | None = None
 ) -> Interactions:
-    """Sorts by user and time and merges repetitions, of which the first counts.
-
-    Args:
-        users: ``(P,)`` user numbers from 0.
-        items: ``(P,)`` item numbers from 0.
-        times: ``(P,)``, ties are broken by item.
-        num_users: users.
-        num_items: items.
-        liked: ``(P,)`` whether the user liked the item, None where every interaction counts as liked.
-    """
+    """Sorts interactions by user and time, and keeps the first of every repeated pair."""
     order = np.lexsort((items, times, users))
     pairs = users[order] * num_items + items[order]
-    first = np.sort(np.unique(pairs, return_index=True)[1])
-    chosen = order[first]
+    chosen = order[np.sort(np.unique(pairs, return_index=True)[1])]
     kept = None if liked is None else liked[chosen]
     return Interactions(users[chosen], items[chosen], num_users, num_items, kept)
 
 
 def sample_unseen(positives: Ints, size: int, num_items: int, generator: torch.Generator) -> Ints:
-    """Items a user never interacted with, without replacement; all of them where there are fewer than `size`."""
+    """Items that a user never interacted with, drawn without replacement; all if there are no more than `size`."""
     unseen = np.ones(num_items, dtype=bool)
     unseen[positives] = False
     candidates = np.flatnonzero(unseen)
@@ -99,7 +89,7 @@ def sample_unseen(positives: Ints, size: int, num_items: int, generator: torch.G
 def labelled_items(
     positives: Ints, *, per_positive: float, num_items: int, seed: int, key: tuple[int, ...]
 ) -> tuple[Ints, npt.NDArray[np.float32]]:
-    """One client's examples: its positives and sampled negatives, ordered by item, an order that says nothing.
+    """One client's positives and sampled negatives, sorted by item so that their order reveals no label.
 
     Returns:
         Items ``(N,)`` ascending and labels ``(N,)``.
@@ -110,7 +100,7 @@ def labelled_items(
 
 
 def negatives_for(positives: int | Ints, per_positive: float) -> Ints:
-    """Negatives beside so many positives, rounded up; a hair below, so that 11/9 of 9 are 11."""
+    """Number of negatives for a number of positives, rounded up, with a tolerance so that 11/9 of 9 are 11."""
     return np.ceil(per_positive * np.asarray(positives) - 1e-9).astype(np.int64)
 
 
@@ -123,7 +113,7 @@ def in_item_order(positives: Ints, negatives: Ints) -> tuple[Ints, npt.NDArray[n
 
 
 def refuse_degenerate(interactions: Interactions, *, drop: bool, source: str) -> Interactions:
-    """Handles users from whom nothing can be learned: with no liked item, or with all items and so no negative.
+    """Handles users who like no item, and those who like all items and so have no negative.
 
     Raises:
         InputError: there is such a user and `drop` is false.
@@ -144,7 +134,7 @@ def refuse_degenerate(interactions: Interactions, *, drop: bool, source: str) ->
 
 
 def keep_users(interactions: Interactions, kept: Ints) -> Interactions:
-    """The interactions of some users, given in ascending order and numbered anew from 0."""
+    """The interactions of some users, given in ascending order and numbered again from 0."""
     number = np.full(interactions.num_users, -1, dtype=np.int64)
     number[kept] = np.arange(len(kept))
     rest = interactions.select(number[interactions.users] >= 0)

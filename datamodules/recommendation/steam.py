@@ -1,30 +1,31 @@
-"""Steam-200K (Tamber 2017): who bought and played which game, binarised."""
+"""Steam-200K: users and the games that they bought or played."""
 
 import functools
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from datamodules.io.download import by_hand
+from datamodules.io.files import sha256_of
+from datamodules.io.tables import LINE, WHOLE, number, read_table
 from datamodules.recommendation.base import RecommenderDataModule
 from datamodules.recommendation.interactions import Interactions, unique_interactions
-from datamodules.recommendation.ratings_csv import read_ratings, sha256_of
 
 _PAGE = "https://www.kaggle.com/datasets/tamber/steam-video-games"
-_COLUMNS = ["user", "game", "behaviour", "value", "zero"]
+_COLUMNS = {"user": WHOLE, "game": LINE, "behaviour": LINE, "value": number(0, 1e6), "zero": LINE}
 
 
 class Steam(RecommenderDataModule):
-    """Steam users as clients; a bought or played game is an interaction, repetitions count once.
+    """Steam-200K, 128,804 different pairs of 12,393 users and 5,155 games; a bought or played game is liked.
 
-    The file has no times; its order stands for them. Arguments are those of `RecommenderDataModule`.
+    The file has no times, so its order stands for them.
+
+    Files: ``root/steam-200k/steam-200k.csv``, from https://www.kaggle.com/datasets/tamber/steam-video-games.
+
+    References:
+        Tamber, "Steam Video Games", Kaggle, 2017.
     """
 
     folders = ("steam-200k",)
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
 
     @property
     def _path(self) -> Path:
@@ -32,14 +33,10 @@ class Steam(RecommenderDataModule):
 
     @functools.cached_property
     def fingerprint(self) -> dict[str, str]:
-        """Name of the folder and hash of the file."""
         return {"name": "steam-200k", "sha256": sha256_of(self._path)}
 
     def read(self) -> Interactions:
-        if not self._path.exists():
-            raise by_hand(name="steam-200k", page=_PAGE, target=self._path)
-        frame = read_ratings(self._path, columns=_COLUMNS, whole=["user"], numeric={"value": (0, 1e6)}, separator=",")
-        users, user = np.unique(frame["user"].to_numpy(dtype=np.int64), return_inverse=True)
-        games, game = np.unique(frame["game"].to_numpy(dtype=str), return_inverse=True)
-        time = np.arange(len(frame))
-        return unique_interactions(user, game, time, num_users=len(users), num_items=len(games))
+        columns, _ = read_table(self._path, _COLUMNS, page=_PAGE, header=False)
+        users, user = np.unique(columns["user"], return_inverse=True)
+        games, game = np.unique(columns["game"], return_inverse=True)
+        return unique_interactions(user, game, np.arange(len(user)), num_users=len(users), num_items=len(games))

@@ -1,4 +1,4 @@
-"""A generated recommender with the shape of MovieLens: it proves the machinery, not a leak in anybody's data."""
+"""A synthetic recommender data set with the shape of MovieLens; results on it say nothing about real data."""
 
 import functools
 import hashlib
@@ -8,9 +8,9 @@ import numpy as np
 
 from datamodules.recommendation.base import RecommenderDataModule
 from datamodules.recommendation.interactions import Interactions, unique_interactions
-from protocol.errors import InputError
+from protocol.errors import require
+from protocol.ranges import NonNegativeFloat, PositiveInt
 from protocol.seeding import PERSISTENT, generator_for
-from ranges import NonNegativeFloat, PositiveInt
 
 _TASTES = 8
 
@@ -18,7 +18,7 @@ _TASTES = 8
 class SyntheticRecommender(RecommenderDataModule):
     """Users with low-rank tastes over items whose popularity falls as a power of their rank.
 
-    Needs no files. The other arguments are those of `RecommenderDataModule`.
+    Needs no files.
 
     Args:
         users: number of users (MovieLens-100K: 943).
@@ -26,6 +26,10 @@ class SyntheticRecommender(RecommenderDataModule):
         mean_interactions: mean number of interactions of a user (MovieLens-100K: 106).
         fewest_interactions: smallest number (MovieLens-100K: 20).
         spread: standard deviation of the logarithm of the number beyond the smallest.
+        kwargs: see `RecommenderDataModule`.
+
+    Raises:
+        InputError: the numbers of interactions contradict each other.
     """
 
     folders = ("synthetic",)
@@ -41,12 +45,12 @@ class SyntheticRecommender(RecommenderDataModule):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if not 0 < fewest_interactions <= mean_interactions < items:
-            raise InputError(
-                expected="0 < fewest_interactions <= mean_interactions < items",
-                found=f"{fewest_interactions}, {mean_interactions}, {items}",
-                way_out="Give a larger catalogue or fewer interactions.",
-            )
+        require(
+            0 < fewest_interactions <= mean_interactions < items,
+            "0 < fewest_interactions <= mean_interactions < items",
+            f"{fewest_interactions}, {mean_interactions}, {items}",
+            "Give a larger catalogue or fewer interactions.",
+        )
         self.users = users
         self.items = items
         self.mean_interactions = mean_interactions
@@ -55,7 +59,6 @@ class SyntheticRecommender(RecommenderDataModule):
 
     @functools.cached_property
     def fingerprint(self) -> dict[str, str]:
-        """The name, and a hash of what was generated."""
         interactions = self.read()
         return {"name": "synthetic", "sha256": hashlib.sha256(interactions.items.tobytes()).hexdigest()}
 

@@ -1,0 +1,12 @@
+"""Recordings of what a server saw: reading, writing, and making one of another system's files."""
+
+from typing import TYPE_CHECKING
+
+from protocol.exports import exports
+
+if TYPE_CHECKING:
+    from datamodules.recordings.external_system import System as System
+    from datamodules.recordings.recording import Recording as Recording
+    from datamodules.recordings.writer import RecordingWriter as RecordingWriter
+
+__all__ = exports(__name__)

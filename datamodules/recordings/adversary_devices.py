@@ -1,4 +1,4 @@
-"""The adversary's knowledge of users beforehand, as a recording holds it: apart from the ground truth."""
+"""The adversary's prior knowledge of users, stored in a recording separately from the ground truth."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -11,48 +11,36 @@ from torch import Tensor
 from datamodules.devices.user_examples import OwnedExamples
 
 PSEUDONYMS, PSEUDONYM_USERS = "known_pseudonyms", "known_users"
-"""``(P,)`` under which names the adversary's own devices send, and the user whose data each of them holds."""
+"""``(P,)`` pseudonyms of the adversary's own devices, and the users whose data they hold."""
 HOLDOUT_USERS = "holdout_users"
-"""``(H,)`` those users of whom it has data so as to learn what strangers are like; absent where there are none."""
+"""``(H,)`` hold-out users, whose data represent unseen users; absent if there are none."""
 FEATURES, LABELS, EXAMPLE_USERS = "prior_features", "prior_labels", "prior_users"
-"""``(M, ...)`` the examples on those devices, and ``(M,)`` their users."""
-
-
+"""``(M, ...)`` examples on those devices, and ``(M,)`` their users."""
 POPULARITY_OF_OTHERS = "popularity_of_others"
-"""``(F, I)`` how many users outside of each fold of users interacted with each item; see `popularity_of_others`."""
+"""``(F, I)`` number of users outside each fold who interacted with each item; see `popularity_of_others`."""
 _FOLDS = 10
 
 
 class DeviceData(Protocol):
-    """Clients of whom some are the adversary's own."""
+    """Data set in which some clients are the adversary's own devices; see `OwnedDataModule`."""
 
     @property
-    def examples(self) -> OwnedExamples:
-        """All examples."""
+    def examples(self) -> OwnedExamples: ...
 
     @property
-    def client_users(self) -> Tensor:
-        """``(C,)`` user of every device."""
+    def client_users(self) -> Tensor: ...
 
     @property
-    def holdout_users(self) -> Tensor:
-        """``(H,)`` users whose data the adversary has and who have no anonymous device."""
+    def holdout_users(self) -> Tensor: ...
 
     @property
-    def client_known(self) -> Tensor:
-        """``(C,)`` True for the adversary's own."""
+    def client_known(self) -> Tensor: ...
 
-    def client_examples(self) -> list[Tensor]:
-        """For every device the numbers of its examples."""
+    def client_examples(self) -> list[Tensor]: ...
 
 
 def prior_knowledge(data: DeviceData, pseudonym: Callable[[int], int]) -> dict[str, Tensor]:
-    """The adversary's own devices and their examples, by the names above.
-
-    Args:
-        data: all devices.
-        pseudonym: of a device, by its number.
-    """
+    """The adversary's own devices and their examples, by the names above."""
     clients = data.client_known.nonzero().flatten()
     users, held = data.client_users[clients], data.client_examples()
     parts = [held[client] for client in clients.tolist()]
@@ -68,18 +56,15 @@ def prior_knowledge(data: DeviceData, pseudonym: Callable[[int], int]) -> dict[s
 
 
 def popularity_of_others(user_items: Sequence[npt.NDArray[np.int64]], pseudonyms: Tensor, num_items: int) -> Tensor:
-    """Item popularity as a server knows it from users other than a victim.
+    """``(F, I)`` int32 popularity of items among users other than a victim.
 
-    Users are dealt into ten folds by their pseudonyms, which are random. Counts outside of a victim's fold hold nothing
-    of the victim itself, and no difference of two folds' counts is a single user's.
+    The random pseudonyms assign users to ten folds. Counts outside a victim's fold contain nothing of the victim, and
+    no difference between the counts of two folds belongs to a single user.
 
     Args:
-        user_items: of each user, the items it interacted with.
-        pseudonyms: ``(C,)`` of the users; a user's fold is the remainder by the number of folds.
-        num_items: I.
-
-    Returns:
-        ``(F, I)`` int32.
+        user_items: items with which each user interacted.
+        pseudonyms: ``(C,)`` pseudonyms of the users; a fold is their remainder by the number of folds.
+        num_items: number of items I.
     """
     sizes = torch.tensor([len(items) for items in user_items])
     fold = (pseudonyms % _FOLDS).repeat_interleave(sizes)

@@ -1,4 +1,4 @@
-"""A dump of another system as rounds of arrays, one client's file in memory at a time."""
+"""A dump of another system as rounds of arrays, with one client's file in memory at a time."""
 
 import functools
 import hashlib
@@ -9,25 +9,25 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from datamodules.recordings.array_files import keeps_order, read_arrays
+from datamodules.io.array_files import read_arrays
+from datamodules.io.files import inside, regular_file
 from datamodules.recordings.dump_manifest import DumpClient, DumpManifest, DumpRound, read_dump_manifest
 from datamodules.recordings.external_round import Sent
 from datamodules.recordings.external_system import System
-from datamodules.recordings.plain_files import inside, regular_file
-from protocol.errors import InputError
+from protocol.errors import InputError, require
 
 _SERVED = "served"
 _MOST_OF_ROUND = 2**30
-"""Bytes that a round's parameters may take however small its files are."""
+"""Bytes that a round's parameters may take, whatever the size of its files."""
 _MOST_OF_SIZE = 20
-"""Times the size of its files that a larger round may take."""
+"""A larger round may take this many times the size of its files."""
 
 
 class Dump:
-    """Plain files of arrays and the manifest that explains them.
+    """Plain files of arrays with their manifest.
 
     Args:
-        path: the manifest; the files that it names lie beside it.
+        path: the manifest; its files are next to it.
 
     Raises:
         InputError: see `datamodules.recordings.dump_manifest`.
@@ -39,30 +39,30 @@ class Dump:
 
     @property
     def system(self) -> System:
-        """What holds for all rounds, under the recording's names."""
-        told = self.manifest
-        recorded = told.recorded_name
+        """Description of the system, under the recording's names."""
+        manifest = self.manifest
+        recorded = manifest.recorded_name
         described = hashlib.sha256(self.path.read_bytes()).hexdigest()
         return System(
-            parameters={recorded(name): shape for name, shape in told.parameters.items()},
-            data={"name": str(told.data["name"]), "sha256": str(told.data.get("sha256", ""))},
-            holds=told.holds,
-            learner=told.learner,
+            parameters={recorded(name): shape for name, shape in manifest.parameters.items()},
+            data={"name": str(manifest.data["name"]), "sha256": str(manifest.data.get("sha256", ""))},
+            holds=manifest.holds,
+            learner=manifest.learner,
             releases=[
-                {**release, "parameters": [recorded(name) for name in release.get("parameters") or told.parameters]}
-                for release in told.releases
+                {**release, "parameters": [recorded(name) for name in release.get("parameters") or manifest.parameters]}
+                for release in manifest.releases
             ],
-            row_parameters=[recorded(name) for name in told.row_parameters],
-            auxiliary=self._auxiliary(),
-            origin={"converted_from": dict(told.system), "dump_manifest_sha256": described},
+            row_parameters=[recorded(name) for name in manifest.row_parameters],
+            auxiliary=self._auxiliary,
+            origin={"converted_from": dict(manifest.system), "dump_manifest_sha256": described},
         )
 
     def model(self, one: DumpRound) -> dict[str, Tensor]:
-        """The global model before a round, empty where it is unknown."""
+        """The global model before a round; empty if it is unknown."""
         return {} if one.model is None else self._parameters(one.model)
 
     def sent(self, one: DumpRound) -> Iterator[Sent]:
-        """What the clients of a round sent, read one after the other."""
+        """What the clients of a round sent, read client after client."""
         self._check_size(one)
         stacked = None if one.file is None else self._parameters(one.file)
         for place, client in enumerate(one.clients):
@@ -84,41 +84,36 @@ class Dump:
         """A file's arrays under the recording's names."""
         path = inside(self.path.parent, name, what="arrays")
         arrays = read_arrays(path)
-        if not keeps_order(path):
+        if path.suffix != ".npz":  # safetensors sorts its names
             known = [key for key in self.manifest.parameters if key in arrays]
             arrays = {key: arrays[key] for key in (*known, *(key for key in arrays if key not in known))}
         return {self.manifest.recorded_name(key): value for key, value in arrays.items()}
 
     def _slice(self, stacked: Mapping[str, Tensor], place: int, one: DumpRound) -> dict[str, Tensor]:
         for name, value in stacked.items():
-            if name == _SERVED or not value.dim() or len(value) != len(one.clients):
-                raise InputError(
-                    expected=f"arrays of {len(one.clients)} clients, stacked, and no {_SERVED!r}",
-                    found=f"{name!r} of shape {tuple(value.shape)} in {one.file}",
-                    way_out="List the round's clients in the order of the arrays, or give each a file of its own.",
-                )
+            require(
+                name != _SERVED and value.dim() and len(value) == len(one.clients),
+                f"arrays of {len(one.clients)} clients, stacked, and no {_SERVED!r}",
+                f"{name!r} of shape {tuple(value.shape)} in {one.file}",
+                "List the round's clients in the order of the arrays, or give each a file of its own.",
+            )
         return {name: value[place] for name, value in stacked.items()}
 
     def _check_size(self, one: DumpRound) -> None:
-        """Refuses a round that takes more memory than its files can hold numbers."""
+        """Refuses a round that needs more memory than its files can hold numbers."""
         names = [name for name in (one.file, *(client.file for client in one.clients)) if name is not None]
-        sizes = [regular_file(inside(self.path.parent, name, what="arrays")) for name in names]
+        size = sum(regular_file(inside(self.path.parent, name, what="arrays")) for name in names)
         dense = [shape for name, shape in self.manifest.parameters.items() if name not in self.manifest.row_parameters]
         needed = 4 * len(one.clients) * sum(map(math.prod, dense))
-        if needed > max(_MOST_OF_ROUND, _MOST_OF_SIZE * sum(sizes)):
-            raise InputError(
-                expected=f"files of round {one.round} with {needed} bytes of parameters",
-                found=f"{sum(sizes)} bytes in {len(names)} files",
-                way_out="Correct the shapes in the manifest.",
-            )
+        expected = f"files of round {one.round} with {needed} bytes of parameters"
+        found = f"{size} bytes in {len(names)} files"
+        require(needed <= max(_MOST_OF_ROUND, _MOST_OF_SIZE * size), expected, found, "Correct the shapes.")
 
     def _served(self, served: Tensor, where: str) -> Tensor:
-        if served.dim() != 1 or served.is_floating_point() or served.is_complex() or served.dtype == torch.bool:
-            raise InputError(
-                expected=f"{_SERVED!r} as whole numbers (R,)",
-                found=f"{served.dtype} of shape {tuple(served.shape)} in {where}",
-                way_out="Give the numbers of the items that this client was served.",
-            )
+        whole = not (served.is_floating_point() or served.is_complex() or served.dtype == torch.bool)
+        found = f"{served.dtype} of shape {tuple(served.shape)} in {where}"
+        way_out = "Give the numbers of the items that this client was served."
+        require(whole and served.dim() == 1, f"{_SERVED!r} as whole numbers (R,)", found, way_out)
         return served.long()
 
     def _truth(self, client: DumpClient) -> dict[str, Tensor]:
@@ -133,14 +128,11 @@ class Dump:
                 way_out="Correct the manifest.",
             ) from None
 
+    @functools.cached_property
     def _auxiliary(self) -> dict[str, Tensor]:
         if self.manifest.auxiliary is None:
             return {}
-        held = dict(self._auxiliary_file)
+        held = read_arrays(inside(self.path.parent, self.manifest.auxiliary, what="auxiliary data"))
         if "images" in held and held["images"].dtype == torch.uint8:
             held["images"] = held["images"].float() / 255
-        return {n: value.float() if value.is_floating_point() else value for n, value in held.items()}
-
-    @functools.cached_property
-    def _auxiliary_file(self) -> dict[str, Tensor]:
-        return read_arrays(inside(self.path.parent, self.manifest.auxiliary, what="auxiliary data"))
+        return {name: value.float() if value.is_floating_point() else value for name, value in held.items()}

@@ -1,4 +1,4 @@
-"""What is public of another system's training, and its manifest."""
+"""Public description of another system's training, and the manifest made from it."""
 
 import dataclasses
 import hashlib
@@ -9,11 +9,11 @@ from typing import Any, Literal
 
 from torch import Tensor
 
+from datamodules.io.plain_values import strange_value
 from datamodules.recordings.format import Manifest
 from datamodules.recordings.manifest_fields import check_fields
-from datamodules.recordings.plain_files import strange_value
 from datamodules.recordings.shape_check import Shapes
-from protocol.errors import InputError
+from protocol.errors import InputError, require
 
 Holds = Literal["models", "deltas"]
 _PACKAGES = ("torch", "numpy", "safetensors")
@@ -21,16 +21,16 @@ _PACKAGES = ("torch", "numpy", "safetensors")
 
 @dataclass(frozen=True, kw_only=True)
 class System:
-    """What holds for the whole training, and is public there.
+    """Public facts about the whole training.
 
     Attributes:
         parameters: shapes of the model's parameters by name, in the model's order.
-        data: name of the data set; ``sha256`` where it is known.
+        data: ``name`` of the data set; ``sha256`` if it is known.
         holds: whether clients send their trained ``models`` or the ``deltas``.
-        learner: the clients' algorithm for `modules.learners.registry`, None where it is unknown.
+        learner: the clients' algorithm for `modules.learners.registry`; None if it is unknown.
         releases: what clients publicly do to their deltas: ``clip``, ``noise_scale`` and ``parameters`` (all if empty).
         row_parameters: tables of which only the rows of the served items are kept.
-        auxiliary: what the server holds beside the updates, e.g. ``images (M, ch, h, w)`` and ``labels (M,)``.
+        auxiliary: the server's auxiliary data, e.g. ``images (M, ch, h, w)`` and ``labels (M,)``.
         origin: the system, its version and its settings, as free text by key.
         versions: versions of the system's packages.
     """
@@ -47,22 +47,16 @@ class System:
 
 
 def manifest_of(system: System, auxiliary: bytes | None) -> Manifest:
-    """The manifest of a recording of that system.
-
-    Args:
-        system: what is public of it.
-        auxiliary: what is written as its auxiliary data.
+    """Manifest of a recording of a system.
 
     Raises:
-        InputError: it names a parameter that it does not have, or holds what a manifest cannot.
+        InputError: it names a parameter that it does not have, or has values that a manifest cannot hold.
     """
-    unknown = [name for name in system.row_parameters if name not in system.parameters]
     releases = [_release(release, list(system.parameters)) for release in system.releases]
-    unknown += [name for release in releases for name in release["parameters"] if name not in system.parameters]
-    if unknown:
-        raise InputError(
-            expected=f"parameters among {', '.join(system.parameters)}", found=unknown[0], way_out="Correct that name."
-        )
+    names = [*system.row_parameters, *(name for release in releases for name in release["parameters"])]
+    unknown = next((name for name in names if name not in system.parameters), None)
+    expected = f"parameters among {', '.join(system.parameters)}"
+    require(unknown is None, expected, unknown, "Correct that name.")
     manifest = Manifest(
         parameters={n: {"shape": list(shape), "dtype": "float32"} for n, shape in system.parameters.items()},
         row_parameters=list(system.row_parameters),
@@ -76,12 +70,8 @@ def manifest_of(system: System, auxiliary: bytes | None) -> Manifest:
         auxiliary=None if auxiliary is None else hashlib.sha256(auxiliary).hexdigest(),
     )
     problem = strange_value(dataclasses.asdict(manifest))
-    if problem is not None:
-        raise InputError(
-            expected="a description of the system as texts, numbers, lists and mappings with texts as keys",
-            found=problem,
-            way_out="Write that value as a text.",
-        )
+    expected = "a description of the system as texts, numbers, lists and mappings with texts as keys"
+    require(problem is None, expected, problem, "Write that value as a text.")
     check_fields(dataclasses.asdict(manifest), where="the description of the system")
     return manifest
 
@@ -89,11 +79,8 @@ def manifest_of(system: System, auxiliary: bytes | None) -> Manifest:
 def _release(given: Mapping[str, Any], everything: list[str]) -> dict[str, Any]:
     try:
         clip, scale = given.get("clip"), float(given.get("noise_scale", 0.0))
-        return {
-            "clip": None if clip is None else float(clip),
-            "noise_scale": scale,
-            "parameters": list(given.get("parameters") or everything),
-        }
+        names = list(given.get("parameters") or everything)
+        return {"clip": None if clip is None else float(clip), "noise_scale": scale, "parameters": names}
     except (AttributeError, TypeError, ValueError) as error:
         raise InputError(
             expected="releases with clip, noise_scale and parameters", found=str(error), way_out="Correct that release."

@@ -1,8 +1,8 @@
-"""The recording's format on disk: names, manifest, journal, and how a file comes to be whole or not at all.
+"""Format of recordings on disk: names of files, manifest and journal.
 
-A shard is written under a temporary name, flushed, renamed, then journalled: what the journal names is whole after a
-crash at any instant. Every rank has a journal of its own, because appends of several processes to one file are atomic
-on some file systems only; the reader merges them.
+A shard is written under a temporary name, flushed, renamed, then journalled, so that all files in the journal are
+complete after a crash at any time. Every rank has a journal of its own, because appends of several processes to one
+file are atomic on some file systems only; the reader merges them.
 """
 
 import contextlib
@@ -21,53 +21,54 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
+from datamodules.io.files import read_bounded, write_whole
+from datamodules.io.plain_values import parse_json
 from datamodules.recordings.manifest_fields import check_fields, is_whole
-from datamodules.recordings.plain_files import parse_json, read_bounded
-from protocol.errors import InputError
+from protocol.errors import InputError, require
 
 FORMAT = 1
 MANIFEST = "manifest.json"
 AUXILIARY = "auxiliary.safetensors"
-"""What the server holds beside what clients send; it is the same for every round, and no client's."""
+"""Auxiliary data of the server, the same for all rounds and clients."""
 LOCK = ".lock"
-"""Empty file that the process which writes to the folder has locked."""
+"""Empty file, locked by the process that writes to the folder."""
 _UNFINISHED = re.compile(
     r"\.(?:manifest\.json|auxiliary\.safetensors|journal(?:-\d{4})?\.jsonl|\d{6,}-\d{4,}\.safetensors|cell\.json)\.\d+\.tmp"
 )
-"""What `write_whole` leaves where it was killed."""
+"""Files that `write_whole` leaves if its process is killed."""
 CLIENT = "client/"
-"""Begins the names of what is true of a client itself; other names in truth/ speak of its served items."""
+"""Prefix of ground truth about a client itself; other names in truth/ are about its served items."""
 PRIOR = "prior/"
-"""Begins the names of what the server is assumed to know of each client beforehand; see `ServerView.priors`."""
+"""Prefix of what the server is assumed to know about each client; see `ServerView.priors`."""
 ROUND_SETTINGS = "round_settings"
-"""Key of a manifest's `config`: by round, columns that scores of that round get."""
+"""Key of a manifest's `config`: additional columns of scores by round."""
 MODEL = "model/"
-"""Begins the names of the global model's parameters in rounds/."""
+"""Prefix of the global model's parameters in rounds/."""
 CLIENT_MODEL = "client_model/"
-"""Begins the names of parameters in rounds/ of which each client was sent its own."""
+"""Prefix of parameters in rounds/ of which the server sent each client its own."""
 ITEM_FEATURES = "item_features"
-"""Features of the items that ``served`` numbers, in rounds/, where all clients of a shard share them."""
+"""Features of the served items in rounds/, if all clients of a shard share them."""
 _LONGEST_JOURNAL = 2**30
-"""Bytes; a line has some 150."""
+"""Bytes; a line has about 150."""
 _SHARD = re.compile(r"(rounds|truth)/\d{6,15}-\d{4,6}\.safetensors")
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What holds for the whole recording.
+    """Description of the whole recording.
 
     Attributes:
         parameters: recorded public parameters: ``{"shape": [...], "dtype": "float32"}`` by name.
-        row_parameters: those of which only the served rows are stored.
-        learner: the clients' public algorithm by name, None where unknown.
+        row_parameters: parameters of which only the served rows are stored.
+        learner: the clients' public algorithm by name and arguments; None if it is unknown.
         releases: what clients publicly do to their deltas before sending.
-        seed: the run's seed, None in a foreign recording.
+        seed: seed of the run; None in a recording of another system.
         data: name and hash of the data.
-        config: the run's configuration.
+        config: configuration of the run.
         versions: versions of packages.
-        commit: the commit of the code, None outside a checkout.
-        auxiliary: hash of what the server holds beside the updates, None where it holds nothing.
-        run: random name of the training, the same when it is resumed; None in a foreign recording.
+        commit: commit of the code; None outside a checkout.
+        auxiliary: hash of the auxiliary data; None if there are none.
+        run: random name of the training, kept when it is resumed; None in a recording of another system.
         format: version of the format.
     """
 
@@ -85,7 +86,7 @@ class Manifest:
     format: int = FORMAT
 
     def same_run(self, other: "Manifest") -> bool:
-        """Whether shards of both may lie in one recording."""
+        """Whether shards of both may be in one recording."""
         ours, theirs = (json.loads(json.dumps(dataclasses.asdict(m))) for m in (self, other))
         same = ("parameters", "row_parameters", "learner", "releases", "seed", "data", "auxiliary", "run")
         return all(ours[key] == theirs[key] for key in same)
@@ -106,7 +107,6 @@ class JournalLine:
     sha256: str
 
     def __post_init__(self) -> None:
-        """Refuses what names no shard."""
         if not isinstance(self.file, str) or not _SHARD.fullmatch(self.file):
             raise ValueError(f"the file {str(self.file)[:100]!r}")
         if not is_whole(self.bytes, 0, 2**62) or not isinstance(self.sha256, str):
@@ -114,17 +114,17 @@ class JournalLine:
 
     @property
     def round(self) -> int:
-        """The round that the file's name gives."""
+        """The round in the file's name."""
         return int(Path(self.file).name.split("-")[0])
 
 
 @dataclass(frozen=True)
 class Journal:
-    """What a journal says.
+    """Content of a journal.
 
     Attributes:
         lines: the finished files; a later line of a file replaces an earlier one.
-        closed: whether its writer came to its end, and so that no line is missing.
+        closed: whether its writer finished, so that no line is missing.
     """
 
     lines: list[JournalLine]
@@ -142,48 +142,23 @@ def journal_name(rank: int) -> str:
 
 
 def journals_in(directory: Path) -> list[Path]:
-    """The journals of a recording, in the order of ranks; files of other people with such names are none."""
+    """The journals of a recording in the order of ranks; other files with similar names are ignored."""
     return sorted(p for p in directory.glob("journal*.jsonl") if re.fullmatch(r"journal(-[0-9]{4})?\.jsonl", p.name))
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Writes a file that is there whole or not at all; what a failed write left is removed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-        _flush_folder(path.parent)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def _flush_folder(folder: Path) -> None:
-    """Makes the names in a folder outlast a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextlib.contextmanager
 def only_writer(folder: Path, *, wait: bool = False) -> Iterator[None]:
-    """Holds a folder for one process that writes; a process that dies lets go of it.
+    """Locks a folder for one writing process; the lock ends with the process.
 
-    What killed writers left half-written under a temporary name is removed.
+    Unfinished temporary files of killed writers are removed.
 
     Args:
-        folder: made where it does not exist.
-        wait: until another process that holds it has ended.
+        folder: the folder; created if it does not exist.
+        wait: wait until another process that holds the lock has ended.
 
     Raises:
-        InputError: another process holds it, and this one does not wait.
-        OSError: it cannot be made or written to.
+        InputError: another process holds the lock, and `wait` is False.
+        OSError: the folder cannot be created or written to.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOCK).open("a") as lock:
@@ -192,7 +167,7 @@ def only_writer(folder: Path, *, wait: bool = False) -> Iterator[None]:
         except BlockingIOError:
             raise InputError(
                 expected="a folder that no other process writes to",
-                found=f"one that does in {folder}",
+                found=f"one that writes to {folder}",
                 way_out="Wait until it has ended, or give another folder.",
             ) from None
         for left in (*folder.glob(".*.tmp"), *folder.glob("rounds/.*.tmp"), *folder.glob("truth/.*.tmp")):
@@ -202,45 +177,49 @@ def only_writer(folder: Path, *, wait: bool = False) -> Iterator[None]:
 
 
 def shard_bytes(tensors: Mapping[str, Tensor]) -> bytes:
-    """The content of a shard; the tensors may change afterwards."""
+    """Content of a shard; the tensors may change afterwards."""
     content: bytes = save({key: value.detach().cpu().contiguous() for key, value in tensors.items()})
     return content
 
 
 def write_shard(directory: Path, name: str, content: bytes) -> JournalLine:
-    """Writes a shard as one file and says what to journal."""
+    """Writes a shard and returns its line for the journal."""
     write_whole(directory / name, content)
     return JournalLine(name, len(content), hashlib.sha256(content).hexdigest())
 
 
 def append_journal(directory: Path, rank: int, lines: list[JournalLine]) -> None:
-    """Names finished files in the journal."""
-    with (directory / journal_name(rank)).open("a", encoding="utf-8") as file:
-        file.write("".join(json.dumps(dataclasses.asdict(line)) + "\n" for line in lines))
-        file.flush()
-        os.fsync(file.fileno())
+    """Adds finished files to the journal."""
+    _append(directory / journal_name(rank), _json_lines(lines))
 
 
 def close_journal(directory: Path, rank: int) -> None:
-    """Says at the end of a journal how many files of rounds it names; without it, its training did not end."""
+    """Ends a journal with its number of files of rounds; a journal without it is of an unfinished training."""
     path = directory / journal_name(rank)
     journal = read_journal(path) if path.exists() else Journal([])
-    if journal.closed:
-        return
+    if not journal.closed:
+        rounds = sum(line.file.startswith("rounds/") for line in journal.lines)
+        _append(path, json.dumps({"closed": rounds}) + "\n")
+
+
+def _append(path: Path, text: str) -> None:
     with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps({"closed": sum(line.file.startswith("rounds/") for line in journal.lines)}) + "\n")
+        file.write(text)
         file.flush()
         os.fsync(file.fileno())
 
 
+def _json_lines(lines: list[JournalLine]) -> str:
+    return "".join(json.dumps(dataclasses.asdict(line)) + "\n" for line in lines)
+
+
 def rewrite_journal(path: Path, lines: list[JournalLine]) -> None:
-    """Replaces a journal by an open one."""
-    content = "".join(json.dumps(dataclasses.asdict(line)) + "\n" for line in lines)
-    write_whole(path, content.encode())
+    """Replaces a journal by one that is not closed."""
+    write_whole(path, _json_lines(lines).encode())
 
 
 def read_journal(path: Path) -> Journal:
-    """Reads a journal; a last line torn by a crash is left out, and a later line of a file replaces an earlier one.
+    """Reads a journal; a last line cut by a crash is left out, and a later line of a file replaces an earlier one.
 
     Raises:
         InputError: a line in the middle is broken, names a file outside the recording, or a line is missing.
@@ -267,7 +246,7 @@ def read_journal(path: Path) -> Journal:
 
 
 def _journal_entry(line: str) -> JournalLine | int:
-    """A finished file, or of a closing line the number of files of rounds."""
+    """A finished file, or the number of files of rounds in a closing line."""
     content = parse_json(line, where="a line")
     if set(content) == {"closed"}:
         if type(content["closed"]) is not int:
@@ -277,24 +256,20 @@ def _journal_entry(line: str) -> JournalLine | int:
 
 
 def write_manifest(directory: Path, manifest: Manifest) -> None:
-    """Writes the manifest."""
+    """Writes the manifest of a recording."""
     write_whole(directory / MANIFEST, json.dumps(dataclasses.asdict(manifest), indent=2).encode())
 
 
 def read_manifest(directory: Path) -> Manifest:
-    """Reads the manifest.
+    """Reads the manifest of a recording.
 
     Raises:
         InputError: it is missing, no JSON, of another format version, or a field is missing or of another kind.
     """
     path = directory / MANIFEST
-    if not path.exists():
-        raise InputError(
-            expected=f"a recording with a {MANIFEST}",
-            found=f"none in {directory}",
-            way_out="Give the folder that the recorder wrote, e.g. runs/NAME/deltas.",
-        )
-    content = read_bounded(path, way_out="Give the folder that the recorder wrote, e.g. runs/NAME/deltas.")
+    way_out = "Give the folder that the recorder wrote, e.g. runs/NAME/deltas."
+    require(path.exists(), f"a recording with a {MANIFEST}", f"none in {directory}", way_out)
+    content = read_bounded(path, way_out=way_out)
     try:
         fields = parse_json(content, where=str(path))
         if not isinstance(fields, dict):
@@ -303,15 +278,12 @@ def read_manifest(directory: Path) -> Manifest:
         raise InputError(
             expected=f"a manifest as JSON in {path}",
             found=str(error),
-            way_out="The recording is damaged: fetch it again.",
+            way_out="The recording is damaged: copy it again.",
         ) from None
     version = fields.get("format")
-    if type(version) is not int or version != FORMAT:
-        raise InputError(
-            expected=f"a recording of format {FORMAT}",
-            found=f"format {version!r} in {path}",
-            way_out="Use the version of fedleak that wrote it, or record again.",
-        )
+    way_out = "Use the version of fedleak that wrote it, or record again."
+    right = type(version) is int and version == FORMAT
+    require(right, f"a recording of format {FORMAT}", f"format {version!r} in {path}", way_out)
     check_fields({"auxiliary": None, "run": None, **fields}, where=str(path))
     try:
         return Manifest(**fields)
@@ -322,7 +294,6 @@ def read_manifest(directory: Path) -> Manifest:
 
 
 def dtype_of(name: str) -> torch.dtype:
-    """The floating-point type of a name in a manifest."""
-    return {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16, "float64": torch.float64}[
-        name
-    ]
+    """Floating-point type by its name in a manifest."""
+    dtype: torch.dtype = getattr(torch, name)
+    return dtype

@@ -1,4 +1,4 @@
-"""A recording as one view of all its messages: those without a name, and those of the adversary's own devices."""
+"""One view of all messages of a recording: anonymous ones, and those of the adversary's own devices."""
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -8,18 +8,16 @@ from torch import Tensor
 
 from datamodules.recordings.adversary_devices import HOLDOUT_USERS, PSEUDONYM_USERS, PSEUDONYMS
 from datamodules.recordings.recording import Recording
-from protocol.errors import InputError
+from protocol.errors import require
 from protocol.simulators import AnySimulator
 from protocol.view import HOLDOUT, USERS, ServerView
 
 
 class RoundModels(Mapping[int, Mapping[str, Tensor]]):
-    """The global models of some rounds, each read when it is asked for.
-
-    Attacks are handed this, so it holds what reads models and nothing that leads to the recording's truth.
+    """Global models of some rounds, read on access; it gives attacks no access to the ground truth.
 
     Args:
-        read: gives the global model before a round.
+        read: reads the global model before a round.
         rounds: numbers of the rounds.
     """
 
@@ -42,33 +40,29 @@ class RoundModels(Mapping[int, Mapping[str, Tensor]]):
 def joined_view(
     recording: Recording, *, rounds: Sequence[int] | None = None, learner: AnySimulator | None = None
 ) -> ServerView:
-    """Every message of some rounds in one view; all of their deltas are in memory.
+    """All messages of some rounds in one view, with all deltas in memory.
 
-    Messages stand in the order of the rounds, and in each in that of their pseudonyms, which are drawn, so that their
-    places say nothing of their users.
+    The messages are sorted by round, and in each round by pseudonym, which is random and so reveals nothing about the
+    user.
 
     Args:
-        recording: what the server saw, with devices of its own among the clients.
-        rounds: which rounds, None for all.
-        learner: the clients' algorithm, where it is known.
+        recording: what the server saw; some of the clients are the adversary's own devices.
+        rounds: numbers of rounds; None for all.
+        learner: the clients' algorithm; None if it is unknown.
 
     Raises:
-        InputError: the adversary knows nobody, or a pseudonym stands twice in a round.
+        InputError: the adversary has no devices, or a pseudonym is twice in a round.
     """
     auxiliary = recording.auxiliary()
-    if PSEUDONYMS not in auxiliary or not len(auxiliary[PSEUDONYMS]):
-        raise InputError(
-            expected="a recording in which the adversary has devices of its own",
-            found=f"none in {recording.directory}",
-            way_out="Record the training of a data set whose users have an anonymous and a known device.",
-        )
+    require(
+        len(auxiliary.get(PSEUDONYMS, ())),
+        "a recording in which the adversary has devices of its own",
+        f"none in {recording.directory}",
+        "Record the training of a data set whose users have an anonymous and a known device.",
+    )
     numbers = recording.rounds if rounds is None else [n for n in recording.rounds if n in set(rounds)]
-    if not numbers:
-        raise InputError(
-            expected=f"a round in {recording.directory}",
-            found="none",
-            way_out="The recording is cut short: copy it again, or record again.",
-        )
+    way_out = "The recording is cut short: copy it again, or record again."
+    require(numbers, f"a round in {recording.directory}", "none", way_out)
     parts = list(recording.views(victims_per_view=2**30, rounds=numbers, learner=learner))
     _check_distinct(parts)
     joined = _join(parts)
@@ -90,17 +84,17 @@ def _check_distinct(parts: Sequence[ServerView]) -> None:
     for part in parts:
         together = torch.cat([seen.get(part.round, part.pseudonyms[:0]), part.pseudonyms])
         names, counts = torch.unique(together, return_counts=True)
-        if bool((counts > 1).any()):
-            raise InputError(
-                expected="each pseudonym once in a round",
-                found=f"{int(names[counts > 1][0])} {int(counts.max())} times in round {part.round}",
-                way_out="The recording is damaged or foreign: record again, or give every device a name of its own.",
-            )
+        require(
+            not (counts > 1).any(),
+            "each pseudonym once in a round",
+            f"{names[counts > 1][:1].tolist()} {int(counts.max())} times in round {part.round}",
+            "The recording is damaged or foreign: record again, or give every device a name of its own.",
+        )
         seen[part.round] = together
 
 
 def _by_pseudonym(view: ServerView) -> Tensor:
-    """Positions by round, then by pseudonym."""
+    """Positions sorted by round, then by pseudonym."""
     assert view.sent_in is not None
     order = view.pseudonyms.argsort(stable=True)
     return order[view.sent_in[order].argsort(stable=True)]
@@ -125,13 +119,13 @@ def _join(parts: Sequence[ServerView]) -> ServerView:
 
 
 def _models(parts: Sequence[Mapping[str, Tensor] | None]) -> dict[str, Tensor] | None:
-    """Models of the clients' own; None where not all of them have one."""
+    """The clients' own models; None if not all of them have one."""
     whole = [part for part in parts if part is not None]
     return {name: torch.cat([part[name] for part in whole]) for name in whole[0]} if len(whole) == len(parts) else None
 
 
 def _stacked(values: Sequence[Tensor], width: int | None, padding: float = 0) -> Tensor:
-    """Joined along the first dimension; the second is padded to a width, where one is given."""
+    """Values joined along the first dimension, with the second padded to `width` if it is given."""
     if width is None:
         return torch.cat(list(values))
     shape = (sum(len(value) for value in values), width, *values[0].shape[2:])

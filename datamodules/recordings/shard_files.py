@@ -1,4 +1,4 @@
-"""The shards that a journal names, found by round and opened only where their bytes are those of the journal."""
+"""Shards that a journal names, by round; they are opened only if their bytes have the journal's hash."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -17,9 +17,9 @@ class ShardFiles:
 
     Args:
         directory: folder of the recording.
-        lines: the journal, by file; files of another kind are left out.
-        kind: which.
-        verify: compare each file's hash, once.
+        lines: lines of the journal by file; files of other kinds are ignored.
+        kind: the kind.
+        verify: check each file's hash before its first use.
     """
 
     def __init__(self, directory: Path, lines: Mapping[str, JournalLine], kind: str, *, verify: bool) -> None:
@@ -33,11 +33,11 @@ class ShardFiles:
 
     @property
     def rounds(self) -> list[int]:
-        """Numbers of the rounds, ascending."""
+        """Ascending numbers of the rounds."""
         return sorted(self._by_round)
 
     def names(self, round_number: int) -> list[str]:
-        """Shards of a round, one of each rank, in the order of the ranks."""
+        """Shards of a round in the order of the ranks."""
         return self._by_round.get(round_number, [])
 
     def round_of(self, name: str) -> int:
@@ -48,10 +48,10 @@ class ShardFiles:
         return name in self._lines
 
     def open(self, name: str) -> Any:
-        """A shard, whose tensors are read when they are asked for.
+        """Opens a shard; its tensors are read on access.
 
         Raises:
-            InputError: it has other bytes than the journal says, or is no safetensors file.
+            InputError: its hash differs from the journal's, or it is no safetensors file.
         """
         path = self._directory / name
         try:
@@ -65,7 +65,7 @@ class ShardFiles:
             raise damaged(name, str(error)) from None
 
     def model_reader(self) -> Callable[[int], dict[str, Tensor]]:
-        """What reads the global model before a round, and nothing else."""
+        """Function that reads the global model before a round, and nothing else."""
 
         def read(round_number: int) -> dict[str, Tensor]:
             with self.open(self.names(round_number)[0]) as shard:
@@ -75,13 +75,13 @@ class ShardFiles:
 
 
 def model_of(shard: Any) -> dict[str, Tensor]:
-    """The global model in an opened shard of ``rounds/``, by parameter, in float32."""
+    """Global model in an opened shard of ``rounds/``, by parameter, in float32."""
     names = [key for key in shard.keys() if key.startswith(MODEL)]  # noqa: SIM118 - no mapping
     return {key.removeprefix(MODEL): shard.get_tensor(key).float() for key in names}
 
 
 def damaged(name: str, found: str) -> InputError:
-    """What is said of a file of a recording that is not what the rest of the recording says."""
+    """Error for a file of a recording that contradicts the rest."""
     return InputError(
         expected=f"{name} as the journal and the manifest describe it",
         found=found,

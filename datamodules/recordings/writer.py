@@ -1,20 +1,22 @@
-"""Writes what the server of another system saw, round by round, from plain arrays: the core of every adapter.
+"""Writer of recordings of other systems, round by round from plain arrays: the core of every adapter.
 
-Nothing here knows a framework: `callbacks.flower_recorder` and `datamodules.recordings.array_dump` bring the arrays.
+It knows no framework: `callbacks.flower_recorder` and `datamodules.recordings.array_dump` provide the arrays.
 """
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Self
 
 from torch import Tensor
 
+from datamodules.io.files import write_whole
 from datamodules.recordings.external_round import Round, Sent
 from datamodules.recordings.external_system import System, manifest_of
 from datamodules.recordings.format import (
     AUXILIARY,
     MANIFEST,
+    MODEL,
     append_journal,
     close_journal,
     journals_in,
@@ -24,7 +26,6 @@ from datamodules.recordings.format import (
     shard_name,
     write_manifest,
     write_shard,
-    write_whole,
 )
 from datamodules.recordings.shape_check import check_arrays
 from datamodules.recordings.shard_check import InMemory, MisfitError, check_auxiliary, check_seen, check_truth
@@ -34,11 +35,11 @@ from protocol.errors import InputError
 class RecordingWriter:
     """A recording that grows by one round at a time; memory holds one round.
 
-    A folder that an earlier writer left unfinished is begun anew; nothing else in a folder is touched.
+    A folder that an earlier writer left unfinished is started again; no other files in a folder are changed.
 
     Args:
-        directory: where to.
-        system: what holds for all rounds.
+        directory: folder of the recording.
+        system: description of the system.
 
     Raises:
         InputError: the folder holds a recording or files that would be lost, or the description contradicts itself.
@@ -52,12 +53,8 @@ class RecordingWriter:
             raise self._taken(MANIFEST)
         self._auxiliary = shard_bytes(system.auxiliary) if system.auxiliary else None
         self._manifest = manifest_of(system, self._auxiliary)
-        try:
+        with _misfits("auxiliary data that fit together"):
             check_auxiliary(system.auxiliary)
-        except MisfitError as error:
-            raise InputError(
-                expected="auxiliary data that fit together", found=str(error), way_out="Correct the auxiliary data."
-            ) from None
         self._lock.enter_context(only_writer(self.directory))
         self._clear()
 
@@ -65,11 +62,10 @@ class RecordingWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Lets others write to the folder."""
         self._lock.close()
 
     def declare(self) -> None:
-        """Makes the folder a recording; before the first round to keep what a crash leaves, or after the last."""
+        """Writes the manifest: before the first round to keep what a crash leaves, or after the last."""
         if self._auxiliary is not None:
             write_whole(self.directory / AUXILIARY, self._auxiliary)
         write_manifest(self.directory, self._manifest)
@@ -78,13 +74,13 @@ class RecordingWriter:
         """Writes a round.
 
         Args:
-            number: the round's own number in that system.
-            model: the global model before the round, in the model's order; empty where it is unknown.
+            number: number of the round in that system.
+            model: the global model before the round, in the model's order; empty if it is unknown.
             sent: what the clients sent, read one after the other.
-            clients: most clients that there are.
+            clients: largest number of clients.
 
         Raises:
-            InputError: something is of another model, no number, there twice, or does not fit the rest of the round.
+            InputError: something is of another model, not finite, there twice, or does not fit the rest of the round.
         """
         if model or self.system.holds == "models":
             check_arrays(self.system.parameters, model, where=f"the global model before round {number}")
@@ -94,16 +90,10 @@ class RecordingWriter:
         for one in sent:
             gathered.add(one)
         seen, truth = gathered.shards()
-        seen |= {f"model/{name}": value.float() for name, value in model.items()}
-        try:
+        seen |= {f"{MODEL}{name}": value.float() for name, value in model.items()}
+        with _misfits(f"a round {number} whose arrays and truth fit together"):
             check_seen(InMemory(seen), self._manifest)
             check_truth(InMemory(truth), InMemory(seen))
-        except MisfitError as error:
-            raise InputError(
-                expected=f"a round {number} whose arrays and truth fit together",
-                found=str(error),
-                way_out="Correct what was written of that round.",
-            ) from None
         lines = [
             write_shard(self.directory, shard_name(kind, number, 0), shard_bytes(tensors))
             for kind, tensors in (("truth", truth), ("rounds", seen))
@@ -111,11 +101,11 @@ class RecordingWriter:
         append_journal(self.directory, 0, lines)
 
     def close(self) -> None:
-        """Says in the journal that no round is missing; rounds may follow, and are then closed anew."""
+        """Notes in the journal that no round is missing; further rounds may follow, and then another call."""
         close_journal(self.directory, 0)
 
     def _clear(self) -> None:
-        """Removes the journals of a recording that was never declared."""
+        """Removes the journals of a recording without a manifest."""
         left = journals_in(self.directory)
         for journal in left:
             try:
@@ -133,3 +123,11 @@ class RecordingWriter:
             found=f"{name} in {self.directory}, which would be lost",
             way_out="Give another folder, or delete that one.",
         )
+
+
+@contextlib.contextmanager
+def _misfits(expected: str) -> Iterator[None]:
+    try:
+        yield
+    except MisfitError as error:
+        raise InputError(expected=expected, found=str(error), way_out="Correct what was written.") from None

@@ -13,19 +13,19 @@ import numpy as np
 import pytest
 import torch
 
-from datamodules.devices.blog_files import _entries, read_blog_csv, read_blog_xml
-from datamodules.devices.csv_rows import Unparsable, parse_json, read_csv
-from datamodules.devices.pipa_files import read_pipa
+from datamodules.devices.blog import _entries, read_blog_csv, read_blog_xml
+from datamodules.devices.pipa import read_pipa
 from datamodules.devices.sent140 import read_sent140
-from datamodules.images import fer_csv as fer_file
+from datamodules.images.fer import read_fer
 from datamodules.images.image_files import read_images, trees
+from datamodules.io.tables import TEXT, Unparsable, parse_json_line, read_table
 from datamodules.recommendation.movielens import MovieLens
 from datamodules.recommendation.steam import Steam
 from protocol.errors import InputError
 from tests.datamodules import owned_files
 from tests.datamodules.image_trees import fer_rows, fer_tree, write_fer_csv, write_zip
-from tests.datamodules.recommendation.test_ratings import LINES, movielens
-from tests.experiments.test_strangers_dumps import flagged
+from tests.datamodules.ratings_files import LINES, movielens
+from tests.foreign_toys import flagged
 
 
 @pytest.mark.parametrize(
@@ -92,14 +92,14 @@ def test_a_pixel_is_a_plain_number(tmp_path: Path) -> None:
     write_fer_csv(path, fer_rows(per_class=3))
     path.write_text(re.sub(r"^(\d),\d+ ", r"\1,1_0 ", path.read_text(), count=1, flags=re.M))
     with pytest.raises(InputError, match="line 2"):
-        fer_file.read_fer(path, fer_file.FILES[0])
+        read_fer(path)
 
 
 def test_a_cache_of_another_form_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FEDLEAK_CACHE", str(tmp_path / "cache"))
     path = tmp_path / "fer2013/fer2013.csv"
     write_fer_csv(path, fer_rows(per_class=3))
-    images, labels, _ = fer_file.read_fer(path, fer_file.FILES[0])
+    images, labels, _ = read_fer(path)
     (cache,) = (tmp_path / "cache").glob("*.npz")
     whole = cache.read_bytes()
     other: dict[str, Any] = {"images": np.zeros((2, 1, 5, 5), np.uint8), "labels": np.zeros(3), "training": np.zeros(1)}
@@ -113,7 +113,7 @@ def test_a_cache_of_another_form_is_made_anew(tmp_path: Path, monkeypatch: pytes
     for change in changes:
         cache.unlink()
         change()
-        again = fer_file.read_fer(path, fer_file.FILES[0])
+        again = read_fer(path)
         assert torch.equal(again[0], images)
         assert torch.equal(again[1], labels)
 
@@ -211,9 +211,9 @@ def test_a_label_is_one_of_three(tmp_path: Path, label: str) -> None:
 def test_a_first_line_that_is_no_csv_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text('"a"b,c\n1,2\n')
     with pytest.raises(InputError, match="first line"):
-        read_csv(tmp_path / "x.csv", {"c": None}, page="nowhere")
+        read_table(tmp_path / "x.csv", {"c": TEXT}, page="nowhere")
 
 
 def test_a_line_of_deep_nesting_is_unparsable() -> None:
-    assert parse_json(b"[" * 200000, lambda value: value) is None
-    assert parse_json(json.dumps({"a": 1}).encode(), lambda value: value["a"]) == 1
+    assert parse_json_line(b"[" * 200000, lambda value: value) is None
+    assert parse_json_line(json.dumps({"a": 1}).encode(), lambda value: value["a"]) == 1

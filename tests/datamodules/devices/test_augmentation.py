@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from datamodules.devices.augmentation import Mitigation, mixed_in
-from datamodules.devices.background_clusters import background_modes
+from datamodules.devices.augmentation import Mitigation, background_modes, mixed_in
 from datamodules.devices.synthetic_posts import SyntheticPosts, synthetic_posts
 from protocol.errors import InputError
 from protocol.seeding import generator_for

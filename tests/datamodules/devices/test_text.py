@@ -1,7 +1,6 @@
 """Text with owners: every file's real layout, what becomes of words and dates, and every way a file can be broken."""
 
 import datetime
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,11 +15,9 @@ from datamodules.devices.dates import blog_day, days_of, iso_day, tweet_moment
 from datamodules.devices.device_split import Devices
 from datamodules.devices.profiles import Profile
 from datamodules.devices.sent140 import Sentiment140
-from datamodules.devices.sentences import sentences_of, words_of
 from datamodules.devices.text import OwnedTextDataModule
-from datamodules.devices.tokenization import TextOptions
+from datamodules.devices.tokenization import TextOptions, Vocabulary, sentences_of, words_of
 from datamodules.devices.user_filter import UserFilter
-from datamodules.devices.vocabulary import Vocabulary
 from datamodules.devices.yelp import Yelp
 from protocol.errors import InputError
 from tests.datamodules.owned_files import (
@@ -33,8 +30,8 @@ from tests.datamodules.owned_files import (
     write_yelp_csv,
     write_yelp_json,
 )
+from tests.places import REAL
 
-REAL = Path(os.environ.get("FEDLEAK_DATA", Path(__file__).parents[2].parent / "shared" / "data"))
 BLOGGERS = (5114, 900, 23)
 FEW = UserFilter(fewest=4)
 
@@ -390,20 +387,21 @@ def test_what_is_missing_is_named_with_where_to_get_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "make",
+    ("make", "expected"),
     [
-        lambda: UserFilter(fewest=0),
-        lambda: TextOptions(words=0),
-        lambda: TextOptions(vocabulary=2),
-        lambda: Vocabulary(["a", "a"]),
-        lambda: Blog(most_background=0),
+        (lambda: UserFilter(fewest=0), "fewest of at least 1"),
+        (lambda: TextOptions(words=0), "words of at least 1"),
+        (lambda: TextOptions(vocabulary=2), "vocabulary of at least 3"),
+        (lambda: Vocabulary(["a", "a"]), "every word of a vocabulary once"),
+        (lambda: Blog(most_background=0), "most_background of at least 1"),
     ],
 )
-def test_impossible_options_are_refused(make: Callable[[], object]) -> None:
-    with pytest.raises(InputError):
+def test_impossible_options_are_refused(make: Callable[[], object], expected: str) -> None:
+    with pytest.raises(InputError, match=f"expected {expected}"):
         make()
 
 
+@pytest.mark.integration
 @pytest.mark.skipif(not (REAL / "blog").is_dir(), reason="the real data are not here")
 def test_the_real_sets_have_their_sizes() -> None:
     data = Blog(root=str(REAL), users=UserFilter(fewest=200))

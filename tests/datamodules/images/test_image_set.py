@@ -1,7 +1,6 @@
 """ImageNet in its layouts, what is cut out of an image, and images that are damaged or of another kind."""
 
 import io
-import os
 import tarfile
 from pathlib import Path
 
@@ -21,8 +20,8 @@ from datamodules.images.imagenet import ValidationImages
 from modules.image_manipulation.feature_extractor import FeatureExtractor, Transform
 from protocol.errors import InputError
 from tests.datamodules import image_trees as trees
+from tests.places import REAL
 
-REAL = Path(os.environ.get("FEDLEAK_DATA", Path(__file__).parents[2].parent / "shared" / "data"))
 SYNSETS = ("n01440764", "n01443537", "n01484850")
 
 

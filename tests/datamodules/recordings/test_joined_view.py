@@ -18,12 +18,13 @@ from datamodules.recordings.recording import Recording
 from evaluation.message_selection import message_truth
 from modules.engine.local_hyperparameters import LocalTraining
 from modules.learners.registry import learner_from
-from modules.learners.text import FederatedText
-from modules.learners.text_options import TextOptions
+from modules.learners.text import FederatedText, TextOptions
 from protocol.errors import InputError
 from protocol.view import HOLDOUT, USERS
 from tests import toys
 from tests.toys import quiet_trainer
+
+pytestmark = pytest.mark.integration
 
 
 def record(folder: Path, rounds: int = 4, **options: object) -> tuple[SyntheticPosts, Recording]:
@@ -90,7 +91,7 @@ def test_a_joined_view_holds_what_was_sent(tmp_path: Path) -> None:
         rows = view.deltas["embedding.weight"][inside]
         torch.testing.assert_close(rows[:, :width], single.deltas["embedding.weight"][place])
         assert not bool(rows[:, width:].any())
-    with pytest.raises(KeyError):
+    with pytest.raises(KeyError, match="2"):
         view.round_models[2]
 
 

@@ -28,6 +28,8 @@ from tests.fuzz.recordings import (
     write_tree,
 )
 
+pytestmark = pytest.mark.integration
+
 NAN = float("nan")
 
 
@@ -327,5 +329,5 @@ def test_numbers_that_no_attack_can_compute_with_are_one_message(
     folder = write_tree(tmp_path / "run/deltas", files)
     assert attack.main(["audit", "--deltas", str(folder), "--out", str(tmp_path / "out")]) == 2
     said = capsys.readouterr().err.strip().splitlines()[-1]
-    assert said.startswith("attack.py: expected a recording with numbers that")
+    assert said.startswith("attack.py: expected a recording on which")
     assert not (tmp_path / "out").exists()

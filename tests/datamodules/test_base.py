@@ -75,6 +75,7 @@ def test_the_data_end_a_training_wherever_it_was_resumed(start: int, expected: l
     assert [cohort.round for cohort in source.train_dataloader()] == expected
 
 
+@pytest.mark.integration
 def test_a_training_without_a_number_of_rounds_is_one_round_of_the_data_after_another() -> None:
     source = ThreeRounds(users=12, items=80, mean_interactions=8.0, fewest_interactions=4)
     trainer = Trainer(

@@ -1,4 +1,4 @@
-"""Plain files of arrays, .npz or .safetensors; neither can hold code, nor unpack to more than memory holds."""
+"""Files of arrays, .npz or .safetensors, which can neither hold code nor unpack to more than memory holds."""
 
 import lzma
 import math
@@ -12,39 +12,25 @@ from safetensors import SafetensorError
 from safetensors.torch import load
 from torch import Tensor
 
-from datamodules.recordings.plain_files import regular_file, unpacked_limit
+from datamodules.io.files import regular_file, unpacked_limit
 from protocol.errors import InputError
 
 DAMAGED = (
-    OSError,
-    ValueError,
-    TypeError,
-    EOFError,
-    RuntimeError,
-    SyntaxError,
-    KeyError,
-    OverflowError,
-    MemoryError,
-    AttributeError,
-    zipfile.BadZipFile,
-    zlib.error,
-    lzma.LZMAError,
+    *(OSError, ValueError, TypeError, EOFError, RuntimeError, SyntaxError, KeyError, OverflowError, MemoryError),
+    *(AttributeError, zipfile.BadZipFile, zlib.error, lzma.LZMAError),
 )
 """What numpy and zipfile raise on damaged, encrypted or foreign archives, their compression and their headers."""
-_HEADERS = {
-    (1, 0): np.lib.format.read_array_header_1_0,
-    (2, 0): np.lib.format.read_array_header_2_0,
-}
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
 def read_arrays(path: Path) -> dict[str, Tensor]:
     """All arrays of a file by name, in the file's order.
 
     Args:
-        path: ``.npz`` (read without pickle) or ``.safetensors`` (whose names are kept in no order: they come sorted).
+        path: ``.npz`` (read without pickle) or ``.safetensors`` (which does not keep the order of names: sorted).
 
     Raises:
-        InputError: there is none, it is of another kind, damaged, holds objects, or unpacks to far more than its size.
+        InputError: it is missing, of another kind, damaged, holds objects, or unpacks to far more than its size.
     """
     size = regular_file(path, way_out="Correct the manifest, or put the file there.")
     try:
@@ -52,7 +38,8 @@ def read_arrays(path: Path) -> dict[str, Tensor]:
             return dict(load(path.read_bytes()))
         if path.suffix == ".npz":
             check_npz(path, unpacked_limit(size))
-            return _npz(path)
+            with np.load(path, allow_pickle=False) as file:
+                return {name: torch.from_numpy(np.asarray(file[name], order="C")) for name in file.files}
     except (*DAMAGED, SafetensorError) as error:
         raise InputError(
             expected=f"arrays of numbers in {path.name}",
@@ -60,24 +47,15 @@ def read_arrays(path: Path) -> dict[str, Tensor]:
             way_out="Write it with numpy.savez or safetensors; objects are never opened.",
         ) from None
     raise InputError(
-        expected="a file ending in .npz or .safetensors", found=str(path), way_out="Convert it, e.g. by numpy.savez."
+        expected="a file ending in .npz or .safetensors", found=str(path), way_out="Convert it, e.g. with numpy.savez."
     )
 
 
-def keeps_order(path: Path) -> bool:
-    """Whether the order of the names in a file says anything: safetensors sorts them by type and name."""
-    return path.suffix == ".npz"
-
-
 def check_npz(path: Path, most: int) -> None:
-    """Refuses an archive whose arrays are larger than a bound or than their members, before memory is taken for them.
-
-    Args:
-        path: of the archive.
-        most: bytes of all arrays together.
+    """Checks the headers of an archive before memory is allocated for its arrays.
 
     Raises:
-        ValueError: an array is too large, of objects, or there twice.
+        ValueError: an array is too large, larger than its member, of objects, or there twice.
     """
     with zipfile.ZipFile(path) as archive:
         members = archive.infolist()
@@ -90,8 +68,3 @@ def check_npz(path: Path, most: int) -> None:
                 shape, _, dtype = _HEADERS[np.lib.format.read_magic(file)](file)
             if dtype.hasobject or math.prod(shape) * dtype.itemsize > member.file_size or min(shape, default=0) < 0:
                 raise ValueError(f"{member.filename[:60]!r} with a header of another size than its numbers")
-
-
-def _npz(path: Path) -> dict[str, Tensor]:
-    with np.load(path, allow_pickle=False) as file:
-        return {name: torch.from_numpy(np.asarray(file[name], order="C")) for name in file.files}

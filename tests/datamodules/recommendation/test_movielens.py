@@ -11,7 +11,7 @@ from datamodules.recommendation.movielens import MovieLens
 from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
 from protocol.errors import InputError
 from protocol.view import ITEM_EMBEDDING
-from tests.datamodules.recommendation.test_ratings import REAL
+from tests.places import REAL
 
 # user, item, stars, time: user 1 likes 10, 30; user 2 likes nothing; user 3 likes 20, 40 and dislikes 10, rated last.
 LINES = ["1\t10\t4\t1", "1\t20\t3\t2", "1\t30\t5\t3", "2\t10\t1\t1", "3\t20\t5\t1", "3\t40\t4\t2", "3\t10\t2\t3"]

@@ -1,6 +1,5 @@
 """Ratings files in their real layout, and every way in which one can be broken."""
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -10,16 +9,8 @@ from datamodules.recommendation.base import RecommenderDataModule
 from datamodules.recommendation.movielens import MovieLens
 from datamodules.recommendation.steam import Steam
 from protocol.errors import InputError
-
-REAL = Path(os.environ.get("FEDLEAK_DATA", Path(__file__).parents[2].parent / "shared" / "data"))
-LINES = [f"{user}\t{item}\t3\t{100 * user + item}" for user in range(1, 5) for item in range(user, user + 4)]
-
-
-def movielens(root: Path, text: str | bytes) -> MovieLens:
-    folder = root / "ml-100k"
-    folder.mkdir(exist_ok=True)
-    (folder / "u.data").write_bytes(text if isinstance(text, bytes) else text.encode())
-    return MovieLens(root=str(root))
+from tests.datamodules.ratings_files import LINES, movielens
+from tests.places import REAL
 
 
 def test_movielens_is_read_with_the_last_item_held_out(tmp_path: Path) -> None:
@@ -95,6 +86,7 @@ def test_a_user_with_every_item_is_refused_or_left_out(tmp_path: Path) -> None:
     assert MovieLens(root=str(tmp_path), degenerate_users="drop").num_clients == 4
 
 
+@pytest.mark.integration
 @pytest.mark.skipif(not (REAL / "ml-100k").is_dir(), reason="the real data are not here")
 @pytest.mark.parametrize(
     ("data", "counts"),

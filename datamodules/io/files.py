@@ -1,0 +1,145 @@
+"""Reading and writing of whole files; those of strangers must be regular files of bounded size.
+
+A recording, a dump or a data set is opened where it was unpacked. In place of a file there may be a pipe that never
+ends, a link to a device, a name that leads out of the folder, or a small archive that unpacks to more than fits into
+memory. The functions below refuse all of these.
+"""
+
+import hashlib
+import os
+import stat
+from pathlib import Path
+
+from protocol.errors import InputError, require
+
+MOST_TEXT = 2**26
+"""Bytes of a manifest or of a list of names."""
+MOST_UNPACKED = 2**28
+"""Bytes that any file may unpack to."""
+MOST_RATIO = 100
+"""A larger file may unpack to this many times its size; weights and images compress to a third at best."""
+_WAY_OUT = "Give a regular file; copy the target of a link together with the rest of the folder."
+
+
+def regular_file(path: Path, *, way_out: str = _WAY_OUT) -> int:
+    """Size in bytes of a regular file; links are followed.
+
+    Raises:
+        InputError: it is missing, or a folder, a pipe or a device.
+    """
+    try:
+        found = path.stat()
+    except (OSError, ValueError):
+        raise InputError(expected=f"the file {path.name}", found=f"nothing at {path}", way_out=way_out) from None
+    require(
+        stat.S_ISREG(found.st_mode),
+        f"{path.name} as a regular file",
+        f"a folder, a pipe or a device at {path}",
+        way_out,
+    )
+    return found.st_size
+
+
+def check_file(path: Path, page: str) -> None:
+    """Checks that a file of a data set exists.
+
+    Raises:
+        InputError: it does not; the error names the page that offers it.
+    """
+    require(path.is_file(), f"the file {path.name}", f"nothing at {path}", f"Download it from {page} and put it there.")
+
+
+def read_bounded(path: Path, *, most: int = MOST_TEXT, way_out: str = _WAY_OUT) -> bytes:
+    """Content of a regular file of at most `most` bytes.
+
+    Raises:
+        InputError: it is missing, no regular file, too large, or cannot be read.
+    """
+    size = regular_file(path, way_out=way_out)
+    try:
+        with path.open("rb") as file:
+            content = file.read(most + 1)
+    except OSError as error:
+        raise InputError(expected=f"a readable file {path.name}", found=str(error), way_out=way_out) from None
+    require(len(content) <= most, f"{path.name} of at most {most} bytes", f"{size} bytes at {path}", way_out)
+    return content
+
+
+def unpacked_limit(size: int) -> int:
+    """Bytes that a file of `size` bytes may unpack to."""
+    return max(MOST_UNPACKED, MOST_RATIO * size)
+
+
+def inside(folder: Path, name: object, *, what: str) -> Path:
+    """Path of a file that a manifest names and that must lie in the manifest's folder.
+
+    Args:
+        folder: folder of the manifest.
+        name: a relative path.
+        what: what the file holds, for the message.
+
+    Raises:
+        InputError: the name is no text, is absolute, or leads out of the folder, also by a link.
+    """
+    right = isinstance(name, str) and 0 < len(name) < 1000 and name.isprintable()
+    try:
+        path = folder / str(name)
+        within = right and path.resolve().is_relative_to(folder.resolve()) and ".." not in path.parts
+    except (OSError, RuntimeError, ValueError):
+        within = False
+    require(
+        within and not Path(str(name)).is_absolute(),
+        f"the name of a file in {folder} as {what}",
+        repr(name),
+        "Copy the file next to the manifest, and give its name relative to that folder.",
+    )
+    return path
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Writes a file atomically: after a crash it is complete or absent. A failed write leaves nothing behind."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        _flush_folder(path.parent)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _flush_folder(folder: Path) -> None:
+    """Makes the names in a folder survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sha256_of(path: Path) -> str:
+    """Hexadecimal SHA-256 of a file's content."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def check_utf8(path: Path) -> None:
+    """Checks that a text file is in UTF-8.
+
+    Raises:
+        InputError: a byte is not; the error names its line.
+    """
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                line.decode()
+            except UnicodeDecodeError as error:
+                raise InputError(
+                    expected=f"{path.name} in UTF-8",
+                    found=f"byte 0x{line[error.start]:02x} in line {number} of {path}",
+                    way_out="Convert the file to UTF-8, or download it again.",
+                ) from None

@@ -1,0 +1,88 @@
+"""Plain values from strangers' JSON or YAML: no key twice, no NaN, bounded depth, number and size."""
+
+import json
+import math
+from typing import Any, NoReturn
+
+_DEEPEST = 32
+_MOST_VALUES = 2 * 10**6
+_LONGEST_TEXT = 10**5
+_INT64 = 2**63
+
+
+def parse_json(content: bytes | str, *, where: str) -> Any:
+    """A plain value (see `strange_value`) from JSON in which no key stands twice.
+
+    Raises:
+        ValueError: it is no such JSON; the message gives the reason.
+    """
+    try:
+        value = json.loads(content, object_pairs_hook=_distinct, parse_constant=_no_constant)
+    except RecursionError:
+        raise ValueError("values that are nested too deeply") from None
+    problem = strange_value(value)
+    if problem is not None:
+        raise ValueError(f"{problem} in {where}")
+    return value
+
+
+def strange_value(value: Any) -> str | None:
+    """The first part of a value that JSON cannot hold, described; None if the value is plain.
+
+    Not plain are also numbers beyond 64 bits, texts that UTF-8 cannot encode, more than 32 levels of nesting, and more
+    than two million values, where each repetition of a YAML alias counts.
+    """
+    waiting: list[tuple[Any, int]] = [(value, 0)]
+    seen = 0
+    while waiting:
+        one, depth = waiting.pop()
+        seen += 1
+        if seen > _MOST_VALUES:
+            return f"more than {_MOST_VALUES} values"
+        if depth > _DEEPEST:
+            return "values that are nested too deeply"
+        if isinstance(one, dict):
+            waiting += [(part, depth + 1) for pair in one.items() for part in pair]
+            if not all(isinstance(key, str) for key in one):
+                return f"a key that is no text: {_short(next(key for key in one if not isinstance(key, str)))}"
+        elif isinstance(one, list | tuple):
+            waiting += [(part, depth + 1) for part in one]
+        elif (problem := _strange_scalar(one)) is not None:
+            return problem
+    return None
+
+
+def _strange_scalar(value: Any) -> str | None:
+    if value is None or isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return None if -_INT64 <= value < 2 * _INT64 else "a whole number of more than 64 bits"
+    if isinstance(value, float):
+        return None if math.isfinite(value) else f"the number {value}"
+    if isinstance(value, str):
+        return None if len(value) <= _LONGEST_TEXT and _is_unicode(value) else f"the text {_short(value)}"
+    return f"a {type(value).__name__} where a text or a number is needed ({_short(value)})"
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _short(value: Any) -> str:
+    return ascii(value)[:60] if isinstance(value, str | bytes | int | float) else str(value)[:60]
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)[:60]!r} twice")
+    return made
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"the number {name}, which JSON does not have")
