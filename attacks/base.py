@@ -8,30 +8,31 @@ from typing import ClassVar, Literal, final
 import torch
 
 from attacks.estimates import Estimate, EstimateError, InteractionEstimate
+from protocol.errors import ViewError
+from protocol.ranges import check_fields
 from protocol.threat_model import ThreatModel
-from protocol.view import ServerView, ViewError
-from ranges import check_fields
+from protocol.view import ServerView
 
 
 class Attack(abc.ABC):
-    """An attack: hyper-parameters in the constructor, a server view in, an estimate out.
+    """Base class of attacks: hyper-parameters in the constructor, a server view in, an estimate out.
 
-    A subclass describes itself by class attributes; nothing else in the project lists attacks by name. One with
+    A subclass describes itself by class attributes; nothing else in the project lists attacks by name. An attack with
     hyper-parameters is best a frozen dataclass, whose choices and ranges are checked by their types (`ranges`).
 
     Attributes:
-        name: the name under which results are written; unique within the family.
+        name: name in the results, unique within the family.
         aliases: further names by which tables may ask for it, which `label` gives to its results.
         family: the question it answers; ``family/name`` is unique.
         threat_model: what the adversary sees and knows.
         estimates: the type it returns.
-        baseline: whether it is what an attack must beat. A baseline that needs no deltas reads no update.
-        tells: what the server infers, as it completes "the server can infer from a client's update ..." in a report.
-        references: the publications whose attack this is, e.g. ``("RAIFLE, Algorithm 1",)``; empty for our own.
-        exact: whether it solves for the answer, where the theory says that there is one, and does not only estimate.
-        cost: what it takes, in words.
-        audited_victims: of a slow attack, how many clients of the first round an audit with ``--slow`` attacks, drawn
-            at random; None for an attack that every audit runs on all clients of all rounds.
+        baseline: whether attacks are compared with it; only a baseline may work without the update.
+        tells: what the server infers; completes "the server can infer from a client's update ..." in a report.
+        references: the publications that define the attack, e.g. ``("RAIFLE, Algorithm 1",)``; empty for our own.
+        exact: whether it solves for the answer where theory guarantees one, instead of a statistical estimate.
+        cost: computational cost, as text.
+        audited_victims: for a slow attack, the number of clients of the first round that an audit with ``--slow``
+            attacks, drawn at random; None if every audit runs it on all clients of all rounds.
         scope: ``round`` for an attack on the clients of one round, ``recording`` for one on all messages together.
     """
 
@@ -49,24 +50,23 @@ class Attack(abc.ABC):
     scope: ClassVar[Literal["round", "recording"]] = "round"
 
     def __post_init__(self) -> None:
-        """Refuses impossible hyper-parameters."""
         if dataclasses.is_dataclass(self):
             check_fields(self)
 
     def label(self, view: ServerView) -> str:
-        """The name that results on a view carry; another one where papers name an attack by what the server sends."""
+        """The name in the results for a view; differs from `name` where papers distinguish what the server sends."""
         return self.name
 
     @final
     def __call__(self, view: ServerView, *, generator: torch.Generator) -> Estimate:
-        """Checks that the view has what the attack needs, attacks, checks what comes back.
+        """Checks the view, attacks, and checks the estimate.
 
         Args:
             view: what the server saw.
             generator: the only source of randomness.
 
         Raises:
-            ViewError: the view lacks something, or an update holds NaN or infinity.
+            ViewError: the view lacks something that the attack needs, or a delta holds NaN or infinity.
             EstimateError: the attack is defective.
         """
         missing = view.missing(self.threat_model.needs)
@@ -83,10 +83,10 @@ class Attack(abc.ABC):
 
     @abc.abstractmethod
     def run(self, view: ServerView, *, generator: torch.Generator) -> Estimate:
-        """The attack itself; `__call__` has checked the view."""
+        """The attack itself, on a view that `__call__` has checked."""
 
     def __repr__(self) -> str:
-        """The class with its hyper-parameters, as its constructor takes them."""
+        """The class and its hyper-parameters, as in a call of the constructor."""
         names = inspect.signature(type(self)).parameters
         given = ", ".join(f"{name}={getattr(self, name)!r}" for name in names if hasattr(self, name))
         return f"{type(self).__name__}({given})"

@@ -5,15 +5,16 @@ from torch import Tensor
 
 
 def auc_per_victim(scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
-    """Area under the ROC curve of each victim; ties count half (Hanley and McNeil 1982).
+    """``(V,)`` area under the ROC curve, ties counting half; NaN for a victim with one class only.
 
     Args:
         scores: ``(V, R)``, higher means more likely positive.
         labels: ``(V, R)``, positive above 0.5.
         mask: ``(V, R)`` True for real items.
 
-    Returns:
-        ``(V,)`` float64, NaN for a victim with one class only.
+    References:
+        Hanley and McNeil, "The meaning and use of the area under a receiver operating characteristic (ROC) curve",
+        Radiology, 1982.
     """
     values = scores.double().masked_fill(~mask, torch.inf)
     ordered = values.sort(dim=1).values.contiguous()
@@ -28,16 +29,7 @@ def auc_per_victim(scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
 
 
 def f1_per_victim(decisions: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
-    """F1 of each victim's decided items.
-
-    Args:
-        decisions: ``(V, R)`` bool.
-        labels: ``(V, R)``, positive above 0.5.
-        mask: ``(V, R)`` True for real items.
-
-    Returns:
-        ``(V,)`` float64, NaN for a victim without a positive.
-    """
+    """``(V,)`` F1 of decisions ``(V, R)``, NaN for a victim without a positive; arguments as in `auc_per_victim`."""
     positive, decided = (labels > 0.5) & mask, decisions & mask
     hits = (positive & decided).sum(1).double()
     size = positive.sum(1) + decided.sum(1)
@@ -45,18 +37,10 @@ def f1_per_victim(decisions: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
 
 
 def roc_per_victim(scores: Tensor, labels: Tensor, mask: Tensor, grid: Tensor) -> Tensor:
-    """True-positive rate of each victim at given false-positive rates.
+    """``(V, G)`` true-positive rates at false-positive rates ``grid (G,)``; other arguments as in `auc_per_victim`.
 
-    Args:
-        scores: ``(V, R)``.
-        labels: ``(V, R)``, positive above 0.5.
-        mask: ``(V, R)`` True for real items.
-        grid: ``(G,)`` false-positive rates.
-
-    Returns:
-        ``(V, G)``; where a rate falls among tied scores, the curve is the straight line over the tie, so that hard
-        labels and counts get the area that `auc_per_victim` gives them. At rate 1 every item is accepted, those below
-        the lowest negative too.
+    At a rate between tied scores the curve is linear, so that its area is that of `auc_per_victim` for hard labels and
+    counts too. At rate 1 every item is accepted.
     """
     positive, negative = (labels > 0.5) & mask, (labels <= 0.5) & mask
     values = scores.double()
@@ -64,33 +48,23 @@ def roc_per_victim(scores: Tensor, labels: Tensor, mask: Tensor, grid: Tensor) -
     allowed = grid.double() * negative.sum(1, keepdim=True)
     index = (allowed.ceil().long() - 1).clamp(min=0, max=values.shape[1] - 1)
     thresholds = ordered.gather(1, index)
-    wins = _share_above(values, positive, thresholds)
-    ties = _share_at(values, positive, thresholds)
-    passed = _share_above(values, negative, thresholds) * negative.sum(1, keepdim=True)
-    tied = _share_at(values, negative, thresholds) * negative.sum(1, keepdim=True)
+    lower, at = thresholds[..., None], values[:, None]
+    wins, passed = (((at > lower) & kind[:, None]).sum(2) for kind in (positive, negative))
+    ties, tied = (((at == lower) & kind[:, None]).sum(2) for kind in (positive, negative))
+    positives = positive.sum(1, keepdim=True).clamp(min=1)
     part = ((allowed - passed) / tied.clamp(min=1)).clamp(0, 1)
-    return torch.where(grid >= 1, 1.0, wins + ties * part)
-
-
-def _share_above(values: Tensor, chosen: Tensor, thresholds: Tensor) -> Tensor:
-    above = (values[:, None] > thresholds[..., None]) & chosen[:, None]
-    return above.sum(2) / chosen.sum(1, keepdim=True).clamp(min=1)
-
-
-def _share_at(values: Tensor, chosen: Tensor, thresholds: Tensor) -> Tensor:
-    at = (values[:, None] == thresholds[..., None]) & chosen[:, None]
-    return at.sum(2) / chosen.sum(1, keepdim=True).clamp(min=1)
+    return torch.where(grid >= 1, 1.0, wins / positives + ties / positives * part)
 
 
 def wins_over_negatives(scores: Tensor, labels: Tensor) -> Tensor:
-    """Of each positive, the share of the negatives that it outranks, ties half: their mean is the AUC.
+    """Share of the negatives ranked below each positive, ties counting half; the mean is the AUC.
 
     Args:
         scores: ``(V,)``, higher means more likely positive.
         labels: ``(V,)`` bool.
 
     Returns:
-        ``(P,)`` float64, one for each positive.
+        ``(P,)`` float64, one value per positive.
     """
     positive, negative = scores[labels].double(), scores[~labels].double()
     gaps = (positive[:, None] - negative).sign()
@@ -104,15 +78,14 @@ def composition_errors(inferred: Tensor, true: Tensor) -> dict[str, Tensor]:
 
 
 def null_class_errors(present: Tensor, held: Tensor) -> dict[str, Tensor]:
-    """Errors about the classes that a client does not have, apart by kind.
+    """``null_false_positive`` and ``null_false_negative`` ``(V,)``, error rates on null classes.
+
+    The former is the share of the classes not held that are called present, NaN if all are held; the latter is the
+    share of the classes held that are called null.
 
     Args:
-        present: ``(V, K)`` bool, what is called present.
-        held: ``(V, K)`` bool, what the client holds.
-
-    Returns:
-        ``null_false_positive`` ``(V,)``: share of the classes not held that are called present, NaN where all are held;
-        ``null_false_negative``: share of the classes held that are called null.
+        present: ``(V, K)`` bool, classes called present.
+        held: ``(V, K)`` bool, classes that the client holds.
     """
     raised, missed = (present & ~held).sum(1).double(), (~present & held).sum(1).double()
     lacking, holding = (~held).sum(1).double(), held.sum(1).double()
@@ -123,14 +96,9 @@ def null_class_errors(present: Tensor, held: Tensor) -> dict[str, Tensor]:
 
 
 def precision_at_positives(scores: Tensor, positive: Tensor) -> Tensor:
-    """Of each positive, the precision among all that score as high; their mean is the average precision.
+    """``(P,)`` precision at the score of each positive, for ``scores (M,)`` and ``positive (M,)`` bool.
 
-    Args:
-        scores: ``(M,)``, higher means more likely positive.
-        positive: ``(M,)`` bool.
-
-    Returns:
-        ``(P,)`` float64, one for each positive.
+    The mean is the average precision.
     """
     values = scores.double()
     hits = values[positive]
@@ -140,45 +108,25 @@ def precision_at_positives(scores: Tensor, positive: Tensor) -> Tensor:
 
 
 def average_precision(scores: Tensor, positive: Tensor) -> Tensor:
-    """Area under the precision-recall curve of each column, in steps, as scikit-learn has it.
+    """``(U,)`` area under the precision-recall curve of each column, as a sum of steps like in scikit-learn.
 
     Args:
         scores: ``(V, U)``.
-        positive: ``(V, U)`` bool.
-
-    Returns:
-        ``(U,)`` float64, NaN for a column without a positive.
+        positive: ``(V, U)`` bool; a column without a positive gives NaN.
     """
     columns = zip(scores.T, positive.T, strict=True)
     return torch.stack([precision_at_positives(values, true).mean() for values, true in columns])
 
 
 def random_average_precision(positives: Tensor, total: int) -> Tensor:
-    """Average precision that a random order has in the mean: above the share of positives where those are few.
-
-    Args:
-        positives: ``(U,)`` numbers of positives.
-        total: of all.
-
-    Returns:
-        ``(U,)`` float64.
-    """
+    """Expected average precision of a random order of `total` items with ``positives (U,)``."""
     harmonic = (1 / torch.arange(1, total + 1, dtype=torch.float64)).sum()
     count = positives.double()
     return ((count - 1) + (total - count) * harmonic / total) / max(total - 1, 1)
 
 
 def top_share(scores: Tensor, true: Tensor, places: int) -> Tensor:
-    """Whether the true column is among the highest; where scores tie, the chance of it.
-
-    Args:
-        scores: ``(V, U)``.
-        true: ``(V,)`` int64 columns.
-        places: how many count as highest.
-
-    Returns:
-        ``(V,)`` float64 in [0, 1].
-    """
+    """``(V,)`` whether the true column is among the `places` highest of ``scores (V, U)``, or its chance in a tie."""
     own = scores.gather(1, true[:, None])
     above, tied = (scores > own).sum(1), (scores == own).sum(1)
     return ((places - above).double() / tied).clamp(0, 1)

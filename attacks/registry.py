@@ -1,4 +1,4 @@
-"""The registry of attacks: every attack that a room of this package exports, by family and name."""
+"""The registry of attacks: every attack that this package exports, by family and name."""
 
 import difflib
 import importlib
@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from attacks import ROOMS
+import attacks
 from attacks.base import Attack
 from protocol.errors import InputError
 
@@ -37,8 +37,7 @@ def _path(kind: type[Attack]) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-_rooms = [importlib.import_module(f"attacks.{room}") for room in ROOMS]
-_exported: list[type[Attack]] = [getattr(room, name) for room in _rooms for name in room.__all__]
+_exported = [kind for kind in (getattr(attacks, name) for name in attacks.__all__) if not inspect.isabstract(kind)]
 check_distinct(_exported)
 REGISTRY: dict[str, type[Attack]] = {f"{kind.family}/{kind.name}": kind for kind in _exported}
 """Every attack of this package by ``family/name``."""

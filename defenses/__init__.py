@@ -1,0 +1,20 @@
+"""What clients do to an update before they send it; ``from defenses import LocalDP`` gives a defense."""
+
+from typing import TYPE_CHECKING
+
+from protocol.exports import exports
+
+if TYPE_CHECKING:
+    from defenses.base import Defense as Defense
+    from defenses.base import Update as Update
+    from defenses.device_noise import DeviceNoise as DeviceNoise
+    from defenses.local_dp import LocalDP as LocalDP
+    from defenses.manipulation_checks import Check as Check
+    from defenses.refusal import ProbeCheck as ProbeCheck
+    from defenses.refusal import RefuseProbes as RefuseProbes
+    from defenses.row_noise import RowNoise as RowNoise
+    from defenses.secure_aggregation import SecureAggregation as SecureAggregation
+    from defenses.secure_aggregation import SecureSum as SecureSum
+    from defenses.update_l1 import UpdateL1 as UpdateL1
+
+__all__ = exports(__name__)

@@ -1,4 +1,4 @@
-"""What a client does to protect itself: a penalty while it trains, a change of the update before it is sent."""
+"""The base class of defences: a penalty during local training, and changes of the update before it is sent."""
 
 import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -18,11 +18,11 @@ class Update:
     Attributes:
         deltas: by parameter; ``(C, *shape)``, or ``(C, R, *row_shape)`` for the names in `rows` (zero where padded).
         rows: by row parameter, ``(C, R)`` int64 row numbers, padded with -1. All other rows are zero.
-        background_scale: by row parameter, standard deviation of the noise on every number of the rows that are *not*
-            in `rows`. That noise is independent of everything, so it is drawn once for the cohort's weighted sum, with
-            exactly the law of the sum of the clients' draws.
-        sent: ``(C,)`` True for the clients that send, None for all; who does not has a zero update and no weight.
-        clients: ``(C,)`` their numbers, None where they do not matter.
+        background_scale: by row parameter, standard deviation of the noise on the rows that are *not* in `rows`. This
+            noise is independent of everything, so it is drawn once for the cohort's weighted sum, with the distribution
+            of the sum of the clients' draws.
+        sent: ``(C,)`` True for the clients that send, None for all; others have a zero update and no weight.
+        clients: ``(C,)`` client numbers, None if they do not matter.
     """
 
     deltas: dict[str, Tensor]
@@ -32,34 +32,25 @@ class Update:
     clients: Tensor | None = None
 
     def row_mask(self, parameter: str) -> Tensor:
-        """Mask of the real rows, shaped to multiply ``deltas[parameter]``."""
+        """Mask of the real rows, in a shape that broadcasts with ``deltas[parameter]``."""
         delta = self.deltas[parameter]
         return (self.rows[parameter] >= 0).reshape(*delta.shape[:2], *[1] * (delta.dim() - 2))
 
 
 def hold_back(update: Update, sent: Tensor) -> Update:
-    """The update with nothing of the clients that do not send.
-
-    Args:
-        update: what would be sent.
-        sent: ``(C,)`` True for the clients that send, if they did so before.
-    """
-    if update.sent is not None:
-        sent = sent & update.sent
-    deltas = {
-        name: value * sent.reshape(-1, *[1] * (value.dim() - 1)).to(value) for name, value in update.deltas.items()
-    }
+    """The update with the deltas of clients outside ``sent (C,)`` set to zero."""
+    sent = sent if update.sent is None else sent & update.sent
+    deltas = {name: value * per_client(sent, value) for name, value in update.deltas.items()}
     return dataclasses.replace(update, deltas=deltas, sent=sent)
 
 
-def with_whole_tables(update: Update, names: Collection[str], model: Mapping[str, Tensor]) -> Update:
-    """The update with some row parameters as whole tables, zero in the rows that a client did not train.
+def per_client(values: Tensor, delta: Tensor) -> Tensor:
+    """Values ``(C,)`` of the clients, in the type of ``delta (C, ...)`` and a shape that broadcasts with it."""
+    return values.reshape(-1, *[1] * (delta.dim() - 1)).to(delta)
 
-    Args:
-        update: the clients' deltas.
-        names: which of ``update.rows``.
-        model: the global model, for the shapes of the tables.
-    """
+
+def with_whole_tables(update: Update, names: Collection[str], model: Mapping[str, Tensor]) -> Update:
+    """The update with the row parameters `names` as whole tables, in the model's shapes; untrained rows are zero."""
     deltas, rows = dict(update.deltas), dict(update.rows)
     for name in names:
         own = rows.pop(name)
@@ -71,55 +62,38 @@ def with_whole_tables(update: Update, names: Collection[str], model: Mapping[str
 
 
 OwnView = Callable[[Update], tuple[ServerView, Tensor]]
-"""What the server will see of an update, and ``(C, R)`` the clients' own interactions with what they were served."""
+"""What the server will see of an update, and ``(C, R)`` the clients' own interactions with the served items."""
 
 
 class Defense:
-    """A client's defence. A subclass overrides what it does; its constructor arguments are its hyper-parameters."""
+    """Base class of client-side defences; the constructor takes the hyper-parameters, and every hook is optional."""
 
     joint: ClassVar[bool] = False
-    """Whether it works on all clients of a round together, which are then never taken apart to save memory."""
+    """Whether it needs all clients of a round together, so that a cohort is never split to save memory."""
 
     def placed(self, before: Sequence["Defense"]) -> None:
-        """Learns which defences change an update before this one does; called when the learner is built.
-
-        Args:
-            before: in their order.
-        """
+        """Called when the learner is built, with the defences that change an update before this one, in order."""
 
     def prepare(self, known: Tensor | None) -> None:
-        """Called before the first round of a training.
-
-        Args:
-            known: ``(num_clients,)`` True for the adversary's own devices; None where the data have no such devices.
-        """
+        """Called before the first round; ``known (num_clients,)`` is True for the adversary's own devices, if any."""
 
     def penalty(
         self, parameters: Mapping[str, Tensor], received: Mapping[str, Tensor], elements: Mapping[str, Tensor]
     ) -> Tensor | None:
-        """A term added to every client's local loss.
+        """A term ``(C,)`` added to every client's local loss, or None.
 
         Args:
             parameters: the clients' current public parameters, ``(C, ...)`` each; a row parameter holds the client's
                 rows only, and padded rows equal those received.
             received: the same parameters as the server sent them.
-            elements: ``(C,)`` how many numbers of each public parameter a client trains; of a row parameter, those of
-                its own rows, padding left out.
-
-        Returns:
-            ``(C,)`` penalties, or None for none.
+            elements: ``(C,)`` number of trained numbers of each public parameter; padding is not counted.
         """
         return None
 
     def willing(self, received: Mapping[str, Tensor], clients: Tensor) -> Tensor | None:
-        """Which clients train at all on what the server sent; the others send nothing, and nothing of theirs changes.
+        """``(C,)`` bool, which of ``clients (C,)`` train on the received public parameters, or None for all.
 
-        Args:
-            received: the public parameters as the server sent them.
-            clients: ``(C,)`` their numbers.
-
-        Returns:
-            ``(C,)`` bool, or None for all.
+        The others send nothing, and nothing of theirs changes.
         """
         return None
 
@@ -127,39 +101,36 @@ class Defense:
         """Changes the update before it is sent.
 
         Args:
-            update: the clients' deltas. What is returned keeps every field that the defence does not change
+            update: the clients' deltas. The result keeps every field that the defence does not change
                 (`dataclasses.replace`).
-            generators: the random generator of the client at a position in the cohort: the same object whenever it is
-                asked for, so that two parameters, or two defences, never draw the same noise.
+            generators: the random generator of the client at a position in the cohort. It is the same object on every
+                call, so that two parameters, or two defences, never draw the same noise.
         """
         return update
 
     def seen(self, update: Update) -> tuple[Update, Tensor | None]:
-        """What the server sees of what is sent; what it learns from stays the same.
-
-        Args:
-            update: the clients' deltas as sent.
+        """What the server sees of the sent update; the global model is trained on the update itself.
 
         Returns:
-            The update seen, with every field cut to the same clients, and the positions in the cohort ``(V,)`` of the
-            clients that its rows are about; None for all clients.
+            The update seen, with every field restricted to the same clients, and their positions in the cohort
+            ``(V,)``; None for all clients.
         """
         return update, None
 
     def review(self, update: Update, own_view: OwnView, generators: Callable[[int], torch.Generator]) -> Update:
-        """Decides whether to send, once all defences have protected the update.
+        """Decides whether to send, after all defences have protected the update.
 
         Args:
             update: what would be sent.
-            own_view: what the clients know, made when it is asked for.
+            own_view: computes what the clients know.
             generators: the random generator of the client at a position in the cohort.
         """
         return update
 
     def noises_whole(self, parameters: tuple[str, ...]) -> tuple[str, ...]:
-        """Those of the public `parameters` of which every number is noised, rows that a client did not train too."""
+        """Those of the public `parameters` in which every number is noised, including rows without training."""
         return ()
 
     def releases(self, parameters: tuple[str, ...]) -> tuple[Release, ...]:
-        """What is public about this defence, given the names of the public parameters."""
+        """The public facts about this defence, for given names of the public parameters."""
         return ()

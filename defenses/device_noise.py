@@ -1,4 +1,4 @@
-"""Noise on what some devices send: deanonymization's baseline, random perturbation (section 7.1, equation 7)."""
+"""Noise on the updates of some devices."""
 
 import dataclasses
 from collections.abc import Callable, Collection
@@ -13,14 +13,22 @@ from protocol.view import Release
 
 
 class DeviceNoise(Defense):
-    """Adds independent Gaussian noise to every number that a device sends; nothing is clipped, so no budget follows.
+    """Random perturbation: independent Gaussian noise on the update, without clipping.
 
-    Of a table that is sent in rows, the rows of the device's own examples are noised: the others are not sent.
+    There is no privacy budget without clipping. For a table that is sent in rows, only the rows of the device's own
+    examples are noised; the others are not sent.
 
     Args:
-        variance: of the noise (the paper: 0.01 to 100).
-        clients: numbers of the devices that do so; ``anonymous`` for those that are not the adversary's own; None for
-            all.
+        variance: variance of the noise (0.01 to 100 in the paper).
+        clients: numbers of the devices that add noise; ``anonymous`` for those that are not the adversary's own; None
+            for all.
+
+    Raises:
+        InputError: the variance is negative, or the data have no anonymous devices.
+
+    References:
+        Orekondy, Oh, Zhang, Schiele and Fritz, "Gradient-Leaks: Understanding and Controlling Deanonymization in
+        Federated Learning", 2018, arXiv:1805.05838, section 7.1, equation 7.
     """
 
     def __init__(self, *, variance: float, clients: Collection[int] | Literal["anonymous"] | None = None) -> None:
@@ -31,11 +39,6 @@ class DeviceNoise(Defense):
         self._numbers = frozenset() if clients is None or clients == "anonymous" else frozenset(clients)
 
     def prepare(self, known: Tensor | None) -> None:
-        """See `Defense.prepare`.
-
-        Raises:
-            InputError: the anonymous devices are meant, and the data have none.
-        """
         if self.clients != "anonymous":
             return
         if known is None:
@@ -48,7 +51,11 @@ class DeviceNoise(Defense):
 
     def protect(self, update: Update, generators: Callable[[int], torch.Generator]) -> Update:
         deltas = {name: value.clone() for name, value in update.deltas.items()}
-        for position in self._noised(update):
+        assert self.clients is None or update.clients is not None
+        count = len(next(iter(deltas.values())))
+        for position, client in enumerate(range(count) if update.clients is None else update.clients.tolist()):
+            if self.clients is not None and client not in self._numbers:
+                continue
             generator = generators(position)
             for name in sorted(deltas):
                 own = deltas[name][position]
@@ -57,15 +64,8 @@ class DeviceNoise(Defense):
             deltas[name] *= update.row_mask(name)
         return dataclasses.replace(update, deltas=deltas)
 
-    def _noised(self, update: Update) -> list[int]:
-        """Positions in the cohort of the devices that add noise."""
-        if self.clients is None:
-            return list(range(len(next(iter(update.deltas.values())))))
-        assert update.clients is not None
-        return [position for position, client in enumerate(update.clients.tolist()) if client in self._numbers]
-
     def releases(self, parameters: tuple[str, ...]) -> tuple[Release, ...]:
-        """The scale of the noise, where all devices add it; who does so is not public where only some do."""
+        """The scale of the noise if all devices add it; otherwise it is not public which devices do."""
         if self.scale == 0 or self.clients is not None:
             return ()
         return (Release(noise_scale=self.scale, parameters=parameters),)

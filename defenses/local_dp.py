@@ -4,7 +4,7 @@ import dataclasses
 import logging
 import math
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from typing import Literal
 
@@ -13,43 +13,46 @@ from diffprivlib.mechanisms import Gaussian, GaussianAnalytic
 from dp_accounting import get_sigma_gaussian
 from torch import Tensor
 
-from defenses.base import Defense, Update
+from defenses.base import Defense, Update, per_client
 from protocol.errors import InputError
 from protocol.view import Release
 
 _LARGEST_EPSILON = 700.0
-"""diffprivlib computes ``exp(epsilon)`` in float64, which overflows at 709 and gives a wrong scale without a word."""
+"""diffprivlib computes ``exp(epsilon)`` in float64, which overflows at 709 and then silently gives a wrong scale."""
 
 _SLACK = 1.02
-"""How many times the smallest valid scale a published scale may be."""
+"""Largest accepted ratio of a published scale to the smallest valid one."""
 
 _logger = logging.getLogger(__name__)
 
 
 class LocalDP(Defense):
-    """Clips each client's joint update to an L2 norm and adds Gaussian noise to every number of it.
+    """Local differential privacy by clipping each client's joint update and adding Gaussian noise to it.
 
-    In this order: (1) the L2 norm over all chosen parameters together is brought to at most `clip`; an update with inf
-    or NaN in it is replaced by zeros, because no factor clips it and sending it would reveal that the client diverged;
-    (2) independent noise N(0, sigma^2) is added to every number of them, the rows that the client did not touch
-    included. Sigma is calibrated by `gaussian_scale`. One send is then (epsilon, delta)-private;
-    `callbacks.privacy_budget` composes the sends.
+    In this order: (1) the L2 norm over all chosen parameters together is clipped to `clip`; an update with inf or NaN
+    is replaced by zeros, because sending it would reveal that the client diverged; (2) independent noise N(0, sigma^2)
+    is added to every number, including rows that the client did not change, with sigma from `gaussian_scale`. One send
+    is then (epsilon, delta)-private; `callbacks.privacy_budget` composes the sends.
 
-    What the guarantee assumes: example counts are public, and so are the rows of a table that a client trains where
-    the server served them (items). Where they are the client's own (words), it sends the whole table, noised in every
-    row, so that they stay hidden. With `parameters` it covers *only* the parameters named, and nothing else that is
-    sent.
+    Assumptions: example counts are public, as are the rows of a table that a client trains if the server served them
+    (items). If the rows are the client's own (words), it sends the whole table with noise in every row, so that they
+    stay hidden. With `parameters`, the guarantee covers *only* the named parameters.
 
     Args:
         clip: L2 norm of the joint update, > 0.
-        epsilon: privacy of one send, > 0. ``inf``: nothing happens, no clipping either, as in RAIFLE's tables.
+        epsilon: privacy of one send, > 0; ``inf`` disables the defence, including clipping, as in RAIFLE's tables.
         delta: probability with which the guarantee may fail, in (0, 1).
-        sensitivity: L2 distance of two clients' clipped updates that the noise must hide; ``2 * clip`` by default, the
-            largest there is.
+        sensitivity: L2 distance of two clients' clipped updates that the noise must hide; by default the maximum, ``2 *
+            clip``.
         parameters: glob patterns of the parameters that are clipped together and noised; all by default.
 
     Raises:
-        InputError: an argument is out of its range, or a pattern matches no parameter.
+        InputError: an argument is out of range, or a pattern matches no parameter.
+
+    References:
+        Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163, section VII.A. The mechanism is that of
+        Dwork and Roth, "The Algorithmic Foundations of Differential Privacy", 2014, and Balle and Wang, "Improving the
+        Gaussian Mechanism for Differential Privacy", ICML 2018.
     """
 
     def __init__(
@@ -65,43 +68,38 @@ class LocalDP(Defense):
         self.epsilon = _positive("epsilon", float(epsilon))
         self.delta = _probability(delta)
         self.sensitivity = 2 * clip if sensitivity is None else _positive("sensitivity", sensitivity)
-        if parameters is not None and not parameters:
-            raise InputError(
-                expected="patterns of parameters",
-                found="an empty list",
-                way_out="Leave parameters out to protect all of them.",
-            )
+        if parameters == []:
+            raise InputError(expected="LocalDP.parameters", found="an empty list", way_out="Leave it out for all.")
         self.parameters = parameters
         self.noise_scale = gaussian_scale(epsilon=self.epsilon, delta=delta, sensitivity=self.sensitivity)
         if self.active and self.sensitivity < 2 * clip:
-            _logger.warning(
-                "local DP hides a distance of %g, but two updates of norm %g can be %g apart: epsilon is the one asked "
-                "for only if they never are",
-                self.sensitivity,
-                clip,
-                2 * clip,
-            )
+            text = "local DP hides a distance of %g, but two updates of norm %g can be %g apart: epsilon may be larger"
+            _logger.warning(text, self.sensitivity, clip, 2 * clip)
         if parameters is not None and self.active:
-            _logger.warning(
-                "local DP covers only the parameters %s: whatever else a client sends is not protected", parameters
-            )
+            _logger.warning("local DP covers only the parameters %s; nothing else is protected", parameters)
 
     @property
     def active(self) -> bool:
-        """Whether anything is done: epsilon is finite."""
+        """Whether epsilon is finite."""
         return math.isfinite(self.epsilon)
 
     def protect(self, update: Update, generators: Callable[[int], torch.Generator]) -> Update:
-        """See `Defense.protect`; the noise of a client depends on its generator alone, not on the others' padding."""
+        """Clips and noises; a client's noise depends on its generator alone, not on the padding of others."""
         if not self.active:
             return update
         names = self.covered(tuple(update.deltas))
-        self._refuse_unclippable(update, names)
+        noisy = [name for name in names if update.background_scale.get(name, 0.0) > 0]
+        if noisy:
+            raise InputError(
+                expected="LocalDP to be the only defence that adds noise to a row parameter",
+                found=f"{', '.join(noisy)}: noised before, so that the norm of the whole update is unknown",
+                way_out="Keep one LocalDP, or give the two disjoint `parameters`.",
+            )
         factors = clip_factors({name: update.deltas[name] for name in names}, self.clip)
         deltas = dict(update.deltas)
         for name in names:
-            kept = _expand(factors, deltas[name])
-            # What has diverged has a factor of 0, and 0 times infinity is no number.
+            kept = per_client(factors, deltas[name])
+            # A diverged update has a factor of 0, and 0 times infinity is NaN.
             clipped = torch.where(kept > 0, deltas[name] * kept, 0)
             mask = update.rows[name] >= 0 if name in update.rows else None
             deltas[name] = _add_noise(clipped, self.noise_scale, mask, generators)
@@ -114,7 +112,6 @@ class LocalDP(Defense):
         return (Release(clip=self.clip, noise_scale=self.noise_scale, parameters=self.covered(parameters)),)
 
     def noises_whole(self, parameters: tuple[str, ...]) -> tuple[str, ...]:
-        """The parameters that are noised: all of their rows."""
         return self.covered(parameters) if self.active else ()
 
     def covered(self, parameters: tuple[str, ...]) -> tuple[str, ...]:
@@ -130,33 +127,20 @@ class LocalDP(Defense):
                 )
         return tuple(name for name in parameters if any(fnmatchcase(name, p) for p in self.parameters))
 
-    def _refuse_unclippable(self, update: Update, names: tuple[str, ...]) -> None:
-        noisy = [name for name in names if update.background_scale.get(name, 0.0) > 0]
-        if noisy:
-            raise InputError(
-                expected="LocalDP to be the only defence that adds noise to a row parameter",
-                found=f"{', '.join(noisy)}: noised before, so the norm of the whole update is not known",
-                way_out="Keep one LocalDP, or give the two disjoint `parameters`.",
-            )
-
-
-def noise_of(defenses: Iterable[Defense]) -> float:
-    """Standard deviation of the noise that the local DP among some defences adds to a number."""
-    return math.hypot(*(defense.noise_scale for defense in defenses if isinstance(defense, LocalDP)))
-
 
 def gaussian_scale(*, epsilon: float, delta: float, sensitivity: float) -> float:
     """Standard deviation of the Gaussian mechanism; 0 for an infinite epsilon.
 
     diffprivlib calibrates it, as in RAIFLE's published code: the analytic mechanism (Balle and Wang 2018) above epsilon
     1, the classical one (Dwork and Roth 2014, theorem A.1; 20 to 60 % more noise than needed) at or below. The analytic
-    calibration subtracts nearly equal numbers: its scale is up to 4 % too small between epsilon 13 and 30 for a delta
-    of 1e-5 or 1e-8, and a third of what is needed or less for a delta of 1e-100. Where the scale is smaller than the
-    smallest that satisfies Balle and Wang's theorem 8, or, above epsilon 1, more than 2 % larger, that smallest one is
-    taken, which dp-accounting computes from logarithms.
+    calibration suffers from cancellation: its scale is up to 4 % too small between epsilon 13 and 30 for a delta of
+    1e-5 or 1e-8, and a third of what is needed or less for a delta of 1e-100. If the scale is below the smallest one
+    that satisfies Balle and Wang's theorem 8 or, above epsilon 1, more than 2 % larger, that smallest one is used,
+    which dp-accounting computes in logarithms.
 
     Raises:
-        InputError: epsilon is finite and too large to calibrate for, or the sensitivity is so large that no scale is.
+        InputError: epsilon is finite and too large for the calibration, or the sensitivity too large for a finite
+            scale.
     """
     if math.isinf(epsilon):
         return 0.0
@@ -164,11 +148,11 @@ def gaussian_scale(*, epsilon: float, delta: float, sensitivity: float) -> float
         raise InputError(
             expected=f"epsilon up to {_LARGEST_EPSILON:g}, or inf",
             found=f"{epsilon:g}, for which the calibration overflows",
-            way_out="Give inf for no noise; a finite epsilon of this size promises nothing anyhow.",
+            way_out="Give inf for no noise; a finite epsilon of this size guarantees nothing.",
         )
     mechanism = GaussianAnalytic if epsilon > 1 else Gaussian
     published = float(mechanism(epsilon=epsilon, delta=delta, sensitivity=sensitivity)._scale)
-    # A root is found to about 12 digits: this much more noise is on the safe side of it.
+    # The root is accurate to about 12 digits; slightly more noise is safe.
     least = float(get_sigma_gaussian(epsilon, delta)) * sensitivity * (1 + 1e-9)
     most = least * _SLACK if epsilon > 1 else sys.float_info.max
     scale = published if least <= published <= most else least
@@ -182,18 +166,10 @@ def gaussian_scale(*, epsilon: float, delta: float, sensitivity: float) -> float
 
 
 def clip_factors(deltas: Mapping[str, Tensor], clip: float) -> Tensor:
-    """What to multiply each client's update with, so that its joint L2 norm is at most `clip`.
-
-    Args:
-        deltas: by parameter, ``(C, ...)``.
-        clip: the norm.
-
-    Returns:
-        ``(C,)`` factors in [0, 1], float64; 0 where a number is infinite or none.
-    """
+    """``(C,)`` factors in [0, 1] that clip the joint L2 norm of ``deltas (C, ...)``; 0 if one is inf or NaN."""
     squares = [delta.double().flatten(1).square().sum(1) for delta in deltas.values()]
     norms = torch.stack(squares).sum(0).sqrt()
-    # A hair below the norm: rounding the product to float32 must not carry it over the bound that is promised.
+    # Slightly below the norm: rounding the product to float32 must not exceed the bound.
     factors = (clip * (1 - 1e-6) / norms).clamp(max=1.0)
     return factors.where(norms.isfinite(), 0.0)
 
@@ -201,7 +177,7 @@ def clip_factors(deltas: Mapping[str, Tensor], clip: float) -> Tensor:
 def _add_noise(
     clipped: Tensor, scale: float, mask: Tensor | None, generators: Callable[[int], torch.Generator]
 ) -> Tensor:
-    """Adds each client's noise to ``clipped`` ``(C, ...)``; with `mask` ``(C, R)``, to its real rows only."""
+    """Adds each client's noise to ``clipped (C, ...)``; with `mask` ``(C, R)``, to its real rows only."""
     for client, delta in enumerate(clipped):
         rows = delta if mask is None else delta[mask[client]]
         draw = torch.randn(rows.shape, generator=generators(client), dtype=torch.float32)
@@ -213,15 +189,10 @@ def _add_noise(
     return clipped
 
 
-def _expand(factors: Tensor, delta: Tensor) -> Tensor:
-    return factors.to(delta.dtype).reshape(-1, *[1] * (delta.dim() - 1))
-
-
 def _positive(name: str, value: float) -> float:
     if not value > 0:
-        raise InputError(
-            expected=f"LocalDP.{name} greater than 0", found=f"{value:g}", way_out="For no noise, give epsilon: inf."
-        )
+        way_out = "For no noise, give epsilon: inf."
+        raise InputError(expected=f"LocalDP.{name} greater than 0", found=f"{value:g}", way_out=way_out)
     return value
 
 

@@ -1,32 +1,75 @@
-"""A client that looks at the item table before it trains, and refuses one that looks made up."""
+"""Clients that check a received item table before they train on it, and refuse one that looks made up."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from defenses.base import Defense
-from defenses.probe_check import ProbeCheck
 from protocol.errors import InputError
+from protocol.ranges import UnitInterval, check_fields
 from protocol.view import ITEM_EMBEDDING
 
 
-class RefuseProbes(Defense):
-    """Refuses to train where `ProbeCheck` finds a reason; nothing is sent, and the private vector stays as it is.
+@dataclass(frozen=True, kw_only=True)
+class ProbeCheck:
+    """A check of item tables for zeros, low rank, or a model other than the last one; 0 disables a part.
 
-    A client compares a table with that of the round in which it last took part. A table that it refuses is not
-    remembered, so that a server cannot lead it away step by step from one refused table to the next.
+    Attributes:
+        least_singular: smallest singular value, relative to the largest, below which a table has low rank.
+        least_size: median norm of the rows, relative to the previous table, below which it has shrunk.
+        least_likeness: median cosine of the rows with those of the previous table, below which it is another model.
 
-    Args:
-        check: what counts as a reason.
+    References:
+        This project; the probes are those of London, "PAC Identifiability in Federated Personalization", 2020,
+        Protocol 2.
     """
 
-    def __init__(self, *, check: ProbeCheck = ProbeCheck()) -> None:  # noqa: B008 - frozen
+    least_singular: UnitInterval = 1e-3
+    least_size: UnitInterval = 0.5
+    least_likeness: UnitInterval = 0.5
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    def reasons(self, received: Tensor, before: Tensor | None = None) -> list[str]:
+        """Reasons not to train on a received table ``(I, d)``, given the one last accepted ``(I, d)``, if any.
+
+        They are among ``zero rows``, ``low rank``, ``shrunk`` and ``another model``.
+        """
+        norms = received.norm(dim=1)
+        singular = torch.linalg.svdvals(received.double())
+        found = {
+            "zero rows": bool((norms == 0).any()),
+            "low rank": bool(singular[-1] <= self.least_singular * singular[0]),
+        }
+        if before is not None:
+            likeness = torch.nn.functional.cosine_similarity(received, before, dim=1).median()
+            found["shrunk"] = bool(norms.median() < self.least_size * before.norm(dim=1).median())
+            found["another model"] = bool(likeness < self.least_likeness)
+        return [reason for reason, holds in found.items() if holds]
+
+
+class RefuseProbes(Defense):
+    """Refuses to train if `ProbeCheck` finds a reason; nothing is sent, and the private vector does not change.
+
+    A client compares a table with the last one that it accepted. Refused tables are not remembered, so that a server
+    cannot move it step by step from one refused table to the next.
+
+    Args:
+        check: the check.
+
+    References:
+        This project; see `ProbeCheck`.
+    """
+
+    def __init__(self, *, check: ProbeCheck = ProbeCheck()) -> None:
         self.check = check
         self._tables: dict[int, Tensor] = {}
-        """Tables by the number of the look at which they came; only those that some client still remembers."""
+        """Received tables by their number; only those that some client still remembers."""
         self._remembered: dict[int, int] = {}
-        """By client, the look at which it last accepted a table."""
+        """By client, the number of the last table that it accepted."""
         self._looks = 0
 
     def willing(self, received: Mapping[str, Tensor], clients: Tensor) -> Tensor:

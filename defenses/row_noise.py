@@ -1,4 +1,4 @@
-"""The noisy message of federated personalisation: noise on what changed, and only there (London 2020, Equation 3)."""
+"""Noise on the changed rows of an item table."""
 
 import dataclasses
 from collections.abc import Callable
@@ -12,14 +12,17 @@ from protocol.view import ITEM_EMBEDDING, Release
 
 
 class RowNoise(Defense):
-    """Adds N(0, scale^2) to every number of the rows that a client changed; other rows are sent as zero.
+    """Noisy messages: adds N(0, scale^2) to the rows that a client changed; other rows are sent as zero.
 
-    What changed and what did not stays visible, so this is no differential privacy of *which* items a client has, and
-    with the gradients' clipping (`FederatedMF`) a mechanism for the changed rows alone.
+    It stays visible which rows changed, so this does not hide *which* items a client has. With clipped gradients
+    (`FederatedMF`) it is a mechanism for the changed rows alone.
 
     Args:
-        scale: standard deviation of the noise on each number, >= 0.
+        scale: standard deviation of the noise, >= 0.
         parameter: the row parameter.
+
+    References:
+        London, "PAC Identifiability in Federated Personalization", 2020, Equation 3.
     """
 
     def __init__(self, *, scale: float, parameter: str = ITEM_EMBEDDING) -> None:

@@ -1,59 +1,71 @@
-"""Secure aggregation: the server sees sums over participants only."""
+"""Secure aggregation: the server sees sums over several clients only."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 
 import torch
+from torch import Tensor
 
 from defenses.base import Defense, Update
-from defenses.local_dp import noise_of
+from defenses.local_dp import LocalDP
 from protocol.errors import InputError
 from protocol.view import Release
 
 
-class SecureAggregation(Defense):
-    """The sum that a server receives when it has made sure that all participants but one send nothing of their own.
+class _Aggregate:
+    """An aggregate of participants and the sum of their noise."""
 
-    Features that are zero for everybody but the target give a zero update for everybody but the target (fingerprinting,
-    RAIFLE, section VII.B); what remains of the others in the sum is the noise of their local DP:
-    ``update + N(0, (n - 1) sigma^2)``, beside the target's own noise, which `LocalDP` adds. Each client of the cohort
-    is the target of an aggregate of its own.
-
-    Args:
-        participants: clients in an aggregate, the target included.
-        noise_scale: standard deviation of each participant's noise, as `LocalDP.noise_scale`; None for that of the
-            local DP among the defences before this one.
-
-    Raises:
-        InputError: an argument is out of its range.
-    """
-
-    def __init__(self, *, participants: int, noise_scale: float | None = None) -> None:
-        if participants < 1 or (noise_scale or 0) < 0:
+    def __init__(self, participants: int, targets: int, noise_scale: float | None) -> None:
+        if not 1 <= targets <= participants or (noise_scale or 0) < 0:
             raise InputError(
-                expected="SecureAggregation.participants of at least 1 and noise_scale of 0 or more",
-                found=f"{participants} and {noise_scale or 0:g}",
-                way_out="RAIFLE's table XI has 10 to 1,000 participants.",
+                expected=f"{type(self).__name__} with 1 to `participants` targets and noise_scale of 0 or more",
+                found=f"{targets} of {participants} participants and {noise_scale or 0:g}",
+                way_out="RAIFLE's table XI has one target and 10 to 1,000 participants.",
             )
-        self.participants = participants
-        self.noise_scale = noise_scale
+        self.participants, self.noise_scale = participants, noise_scale
 
     def placed(self, before: Sequence[Defense]) -> None:
-        """Takes the participants' noise from their local DP where it is not given."""
         if self.noise_scale is None:
-            self.noise_scale = noise_of(before)
+            self.noise_scale = math.hypot(*(one.noise_scale for one in before if isinstance(one, LocalDP)))
 
     @property
     def others_scale(self) -> float:
-        """Standard deviation of the sum of the others' noise."""
+        """Standard deviation of the sum of the other participants' noise."""
         return float((self.participants - 1) ** 0.5 * (self.noise_scale or 0.0))
+
+    def releases(self, parameters: tuple[str, ...]) -> tuple[Release, ...]:
+        return (Release(noise_scale=self.others_scale, parameters=parameters),)
+
+
+class SecureAggregation(_Aggregate, Defense):
+    """Secure aggregation in which all participants but one send a zero update, by the server's manipulation.
+
+    With features that are zero for all clients but the target, the sum is the target's update plus the noise of the
+    other participants' local DP, N(0, (n - 1) sigma^2); the target's own noise is added by `LocalDP`. Each client of
+    the cohort is the target of its own aggregate.
+
+    Args:
+        participants: clients in an aggregate, including the target.
+        noise_scale: standard deviation of each participant's noise; None for that of the local DP among the defences
+            before this one.
+
+    Raises:
+        InputError: an argument is out of range.
+
+    References:
+        Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163, section VII.B.
+    """
+
+    def __init__(self, *, participants: int, noise_scale: float | None = None) -> None:
+        super().__init__(participants, 1, noise_scale)
 
     def protect(self, update: Update, generators: Callable[[int], torch.Generator]) -> Update:
         if update.rows:
             raise InputError(
                 expected="an update without row parameters under SecureAggregation",
                 found=", ".join(update.rows),
-                way_out="Only learners whose whole update is sent can be aggregated here, e.g. FPDGD.",
+                way_out="Use a learner whose whole update is sent, e.g. FPDGD.",
             )
         if not self.others_scale:
             return update
@@ -63,5 +75,49 @@ class SecureAggregation(Defense):
                 own += self.others_scale * torch.randn(own.shape, generator=generators(client)).to(own)
         return dataclasses.replace(update, deltas=deltas)
 
-    def releases(self, parameters: tuple[str, ...]) -> tuple[Release, ...]:
-        return (Release(noise_scale=self.others_scale, parameters=parameters),)
+
+class SecureSum(_Aggregate, Defense):
+    """Secure aggregation: the server receives sums over consecutive clients of a cohort; the training is unchanged.
+
+    The server attacks the first `targets` clients of each aggregate: the recording holds the aggregate's sum once for
+    each of them, and nothing about the others.
+
+    Args:
+        participants: clients in an aggregate.
+        targets: attacked clients in each aggregate.
+        noise_scale: standard deviation of each participant's noise; None for that of the local DP among the defences
+            before this one.
+
+    Raises:
+        InputError: an argument is out of range.
+
+    References:
+        Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163, section VII.B.
+    """
+
+    joint = True
+
+    def __init__(self, *, participants: int, targets: int = 1, noise_scale: float | None = None) -> None:
+        super().__init__(participants, targets, noise_scale)
+        self.targets = targets
+
+    def seen(self, update: Update) -> tuple[Update, Tensor | None]:
+        """The sums, once for each target; see `Defense.seen`.
+
+        Raises:
+            InputError: the cohort cannot be split into aggregates, or has row parameters.
+        """
+        clients = len(next(iter(update.deltas.values())))
+        if update.rows or clients % self.participants:
+            raise InputError(
+                expected=f"cohorts of a multiple of {self.participants} clients whose whole update is sent",
+                found=f"{clients} clients" + (f" and rows of {', '.join(update.rows)}" if update.rows else ""),
+                way_out="Set clients_per_round to a multiple of SecureSum.participants; use FPDGD.",
+            )
+        sums = {
+            name: value.reshape(-1, self.participants, *value.shape[1:]).sum(1).repeat_interleave(self.targets, 0)
+            for name, value in update.deltas.items()
+        }
+        positions = torch.arange(clients).reshape(-1, self.participants)[:, : self.targets].flatten()
+        sent, numbers = (None if value is None else value[positions] for value in (update.sent, update.clients))
+        return dataclasses.replace(update, deltas=sums, sent=sent, clients=numbers), positions

@@ -1,4 +1,4 @@
-"""L1 regularisation of the update: the defence that comes with the interaction-level membership attack, IMIA."""
+"""L1 regularisation of the update."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,19 +12,22 @@ from protocol.errors import InputError
 
 
 class UpdateL1(Defense):
-    """Adds ``strength * mean |current - received|`` to a client's loss, so that its update shrinks.
+    """Adds ``strength * mean |current - received|`` to a client's loss, which shrinks its update.
 
-    Of an item table, the mean runs over the numbers of the client's own rows, as in RAIFLE's published code (its mu,
-    section VI.A, table VI; the defence is that of IMIA, Yuan et al. 2023). A mean over the whole catalogue would weaken
-    the penalty by the ratio of the catalogue to the client's items.
+    For an item table, the mean is over the client's own rows, as in RAIFLE's published code (its mu). A mean over the
+    whole catalogue would weaken the penalty by the ratio of the catalogue to the client's items.
 
     Args:
-        strength: weight of the penalty, >= 0; 0 does nothing.
+        strength: weight of the penalty, >= 0.
         reduction: ``mean`` over the numbers that the client trains, or ``sum``.
         parameters: public parameters whose change is penalised; their penalties add up.
 
     Raises:
         InputError: `strength` is negative or not finite, or a parameter does not exist.
+
+    References:
+        Yuan, Yang, Nguyen, Cui, He and Yin, "Interaction-level membership inference attack against federated
+        recommender systems", WWW 2023; RAIFLE, section VI.A and table VI.
     """
 
     def __init__(
@@ -35,34 +38,24 @@ class UpdateL1(Defense):
         parameters: Sequence[str] = ("item_embedding.weight",),
     ) -> None:
         if not (math.isfinite(strength) and strength >= 0):
-            raise InputError(
-                expected="UpdateL1.strength of 0 or more",
-                found=f"{strength:g}",
-                way_out="RAIFLE's tables use 0 and 1.",
-            )
-        self.strength = strength
-        self.reduction = reduction
-        self.parameters = list(parameters)
+            way_out = "RAIFLE's tables use 0 and 1."
+            raise InputError(expected="UpdateL1.strength of 0 or more", found=f"{strength:g}", way_out=way_out)
+        self.strength, self.reduction, self.parameters = strength, reduction, list(parameters)
 
     def penalty(
         self, parameters: Mapping[str, Tensor], received: Mapping[str, Tensor], elements: Mapping[str, Tensor]
     ) -> Tensor | None:
-        self._refuse_unknown(tuple(parameters))
-        if self.strength == 0 or not self.parameters:
-            return None
-        terms = [self._term(parameters[name], received[name], elements[name]) for name in self.parameters]
-        return self.strength * torch.stack(terms).sum(0)
-
-    def _term(self, current: Tensor, received: Tensor, elements: Tensor) -> Tensor:
-        """``(C, ...)``, ``(C, ...)``, ``(C,)`` -> ``(C,)``; padded rows are as they were received and add 0."""
-        total = (current - received).abs().flatten(1).sum(1)
-        return total / elements.clamp(min=1) if self.reduction == "mean" else total
-
-    def _refuse_unknown(self, known: tuple[str, ...]) -> None:
-        unknown = [name for name in self.parameters if name not in known]
+        unknown = [name for name in self.parameters if name not in parameters]
         if unknown:
             raise InputError(
-                expected=f"UpdateL1.parameters among {', '.join(known)}",
+                expected=f"UpdateL1.parameters among {', '.join(parameters)}",
                 found=", ".join(unknown),
                 way_out="Correct the names in the configuration.",
             )
+        if self.strength == 0 or not self.parameters:
+            return None
+        # Padded rows are as received and add 0.
+        terms = [(parameters[name] - received[name]).abs().flatten(1).sum(1) for name in self.parameters]
+        if self.reduction == "mean":
+            terms = [term / elements[name].clamp(min=1) for term, name in zip(terms, self.parameters, strict=True)]
+        return self.strength * torch.stack(terms).sum(0)

@@ -1,16 +1,17 @@
-"""All click patterns of a short list, and their law under a cascade model.
+"""Click patterns of short lists, and their distribution under a cascade model.
 
-A list of n documents has ``2^n - 2`` patterns: clients send no list of which nothing or everything was clicked.
+A list of n documents has ``2^n - 2`` patterns: clients do not send lists without clicks or with all documents clicked.
 """
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 LONGEST = 10
-"""Documents of a list, at most; the patterns are enumerated."""
+"""Maximum number of documents in a list, because the patterns are enumerated."""
 CLICK_MODELS: dict[tuple[str, int], tuple[tuple[float, ...], tuple[float, ...]]] = {
     ("perfect", 3): ((0.0, 0.5, 1.0), (0.0, 0.0, 0.0)),
     ("navigational", 3): ((0.05, 0.5, 0.95), (0.2, 0.5, 0.9)),
@@ -24,13 +25,7 @@ CLICK_MODELS: dict[tuple[str, int], tuple[tuple[float, ...], tuple[float, ...]]]
 
 @dataclass(frozen=True)
 class CascadeStep:
-    """What a cascade does at each position, ``(..., L)`` each.
-
-    Attributes:
-        passed: not clicked.
-        clicked_on: clicked, and the user reads on.
-        clicked_stop: clicked, and the user leaves.
-    """
+    """Probabilities at each position of a cascade, ``(..., L)`` each: no click, click and continue, click and stop."""
 
     passed: Tensor
     clicked_on: Tensor
@@ -39,24 +34,22 @@ class CascadeStep:
 
 @functools.cache
 def patterns(length: int) -> Tensor:
-    """``(2^L, L)`` every pattern as zeros and ones, float32; row r is the binary form of r."""
+    """``(2^L, L)`` all patterns as zeros and ones, float32; row r is the binary representation of r."""
     return (torch.arange(2**length)[:, None] >> torch.arange(length) & 1).float()
 
 
 @functools.cache
 def pattern_pairs(length: int) -> tuple[Tensor, Tensor]:
-    """Positions ``(2, P)`` of every pair ``i <= j``, and ``(P, 2^L)`` which patterns click both, float64."""
+    """Positions ``(2, P)`` of all pairs ``i <= j``, and ``(P, 2^L)`` the patterns that click both, float64."""
     positions = torch.triu_indices(length, length)
     codes = patterns(length).double().T
     return positions, codes[positions[0]] * codes[positions[1]]
 
 
 def possible(mask: Tensor, *, every: bool = False) -> Tensor:
-    """Which patterns a list can send: ``(..., L)`` -> ``(..., 2^L)``; some document clicked, not all, no padding.
+    """``(..., 2^L)`` True for patterns that can be sent by lists with ``mask (..., L)``.
 
-    Args:
-        mask: ``(..., L)`` True for documents.
-        every: also none or all of them clicked.
+    Some document is clicked, not all, and no padding; with `every`, none and all are possible too.
     """
     codes = patterns(mask.shape[-1]).to(mask.device)
     real = mask.float()
@@ -66,38 +59,39 @@ def possible(mask: Tensor, *, every: bool = False) -> Tensor:
 
 
 def steps_for_grades(click_model: str, grades: Tensor, num_grades: int) -> CascadeStep:
-    """The cascade at documents of known grades ``(..., L)``."""
+    """The cascade at documents with given grades ``(..., L)``."""
     click, stop = (torch.tensor(law, device=grades.device) for law in CLICK_MODELS[click_model, num_grades])
     p, q = click[grades], stop[grades]
     return CascadeStep(1 - p, p * (1 - q), p * q)
 
 
-def steps_for_law(click_model: str, law: Tensor, length: int) -> CascadeStep:
-    """The cascade at documents whose grades are drawn independently from `law` ``(G,)``; ``(L,)`` each."""
+def steps_for_law(click_model: str, law: Sequence[float] | Tensor, length: int) -> CascadeStep:
+    """The cascade ``(L,)`` at documents with independent grades from the distribution ``law (G,)``."""
+    law = torch.as_tensor(law)
     click, stop = (torch.tensor(values, dtype=law.dtype) for values in CLICK_MODELS[click_model, len(law)])
     averages = ((1 - click) @ law, (click * (1 - stop)) @ law, (click * stop) @ law)
     return CascadeStep(*(value.expand(length) for value in averages))
 
 
 def cascade_log_law(steps: CascadeStep, mask: Tensor, *, every: bool = False) -> Tensor:
-    """Log probability of every pattern of a list, given that it can be sent at all.
+    """``(..., 2^L)`` log probability of every pattern of a list, given that it can be sent.
 
-    The user goes down the list: passes or clicks, and after a click may leave.
+    The user reads the list from the top, passes or clicks each document, and may stop after a click.
 
     Args:
         steps: the cascade, ``(..., L)`` or ``(L,)``.
         mask: ``(..., L)`` True for documents; padding comes last.
-        every: lists of which nothing or everything was clicked are sent too.
+        every: see `possible`.
 
     Returns:
-        ``(..., 2^L)``, ``-inf`` where impossible; all ``-inf`` where the list can send nothing.
+        ``-inf`` for impossible patterns, and for all patterns of a list that cannot be sent.
     """
     length = mask.shape[-1]
     codes = patterns(length).to(mask.device)
-    passed, on, stop = (
-        value.expand(mask.shape).masked_fill(~mask, fill).clamp(min=1e-38).log() for value, fill in _at_padding(steps)
-    )
-    # Log probability of positions before k by going on, and, at the last click, of those after k by passing.
+    # At padding, the user passes.
+    filled = ((steps.passed, 1.0), (steps.clicked_on, 0.0), (steps.clicked_stop, 0.0))
+    passed, on, stop = (v.expand(mask.shape).masked_fill(~mask, fill).clamp(min=1e-38).log() for v, fill in filled)
+    # Log probability of continuing before position k and, after the last click at k, of passing all others.
     going = codes * on[..., None, :] + (1 - codes) * passed[..., None, :]
     before = going.cumsum(-1) - going
     after = ((1 - codes) * passed[..., None, :]).flip(-1).cumsum(-1).flip(-1)
@@ -110,13 +104,13 @@ def cascade_log_law(steps: CascadeStep, mask: Tensor, *, every: bool = False) ->
 
 
 def uniform_log_law(mask: Tensor, *, every: bool = False) -> Tensor:
-    """Every pattern that can be sent is as likely as any other: ``(..., L)`` -> ``(..., 2^L)``."""
+    """All patterns that can be sent are equally likely: ``(..., L)`` -> ``(..., 2^L)``."""
     total = torch.zeros(*mask.shape[:-1], 2 ** mask.shape[-1]).masked_fill(~possible(mask, every=every), -torch.inf)
     return total - _log_sum(total)
 
 
 def count_log_law(steps: CascadeStep, mask: Tensor, *, every: bool = False) -> Tensor:
-    """Only the number of clicks has the cascade's law; which documents were clicked is uniform."""
+    """The number of clicks has the cascade's distribution; given the number, all patterns are equally likely."""
     law = cascade_log_law(steps, mask, every=every).exp()
     count = patterns(mask.shape[-1]).sum(1).long().to(mask.device)
     size = torch.zeros(*mask.shape[:-1], mask.shape[-1] + 1, device=mask.device)
@@ -128,17 +122,12 @@ def count_log_law(steps: CascadeStep, mask: Tensor, *, every: bool = False) -> T
 
 
 def sample_patterns(log_law: Tensor, generator: torch.Generator) -> Tensor:
-    """Draws a pattern from each law: ``(..., 2^L)`` -> ``(..., L)``; nothing clicked where the law is empty."""
+    """A pattern ``(..., L)`` from each law ``(..., 2^L)``; no click if the law is empty."""
     # Gumbel's trick; the exponential draws are at least a tiny number, so that no score is infinite.
     draws = torch.empty(log_law.shape).exponential_(generator=generator).clamp(min=1e-30)
     best = (log_law - draws.log()).argmax(-1)
     chosen: Tensor = patterns(int(log_law.shape[-1]).bit_length() - 1)[best]
     return chosen * torch.isfinite(log_law).any(-1, keepdim=True)
-
-
-def _at_padding(steps: CascadeStep) -> tuple[tuple[Tensor, float], ...]:
-    """At padding the user passes."""
-    return (steps.passed, 1.0), (steps.clicked_on, 0.0), (steps.clicked_stop, 0.0)
 
 
 def _log_sum(values: Tensor) -> Tensor:

@@ -1,7 +1,10 @@
-"""Quality metrics of a list that clients may share in place of an update (Kharitonov 2019).
+"""Quality metrics of a list that clients may share instead of an update.
 
-A metric has `LEVELS` values, so that a client can answer at random among them. They are whole multiples of a unit: sums
-over lists are exact.
+A metric has `LEVELS` values, so that a client can apply randomised response. The values are integer multiples of a
+unit, so that sums over lists are exact.
+
+References:
+    Kharitonov, "Federated Online Learning to Rank with Evolution Strategies", WSDM 2019.
 """
 
 import math
@@ -14,21 +17,18 @@ from protocol.click_models import LONGEST
 from protocol.simulators import ListMetric
 
 UTILITY = "utility"
-"""Name under which clients send their metrics, ``(numbers,)`` each: the mean over the lists of each ranker."""
+"""Name of the clients' metrics among the deltas, ``(numbers,)`` each: the mean over the lists of each ranker."""
 LEVELS = LONGEST + 1
 _RANKS = math.lcm(*range(1, LONGEST + 1))
 
 
 def levels(metric: ListMetric, clicks: Tensor) -> Tensor:
-    """Which of its values the metric takes, from 0 to `LEVELS` - 1.
+    """``(...)`` index of the metric's value, from 0 to `LEVELS` - 1, for ``clicks (..., L)`` in displayed order.
 
     Args:
-        metric: ``max-rr``: the reciprocal rank of the highest clicked document, 0 without a click. ``dcg``: discounted
-            gain of the clicks, as a share of what ten clicks would give, rounded to tenths.
-        clicks: ``(..., L)`` zeros and ones in displayed order, zero where padded.
-
-    Returns:
-        ``(...)`` int64.
+        metric: ``max-rr``: the reciprocal rank of the first clicked document, 0 without a click. ``dcg``: discounted
+            cumulative gain of the clicks, relative to that of ten clicks, rounded to tenths.
+        clicks: zeros and ones, zero where padded.
     """
     clicked = clicks > 0.5
     place = torch.arange(clicks.shape[-1], device=clicks.device)
@@ -41,7 +41,7 @@ def levels(metric: ListMetric, clicks: Tensor) -> Tensor:
 
 
 def units(metric: ListMetric) -> tuple[Tensor, int]:
-    """The values ``(LEVELS,)`` as int64 multiples of a unit, and how many units make 1."""
+    """The values ``(LEVELS,)`` as int64 multiples of a unit, and the number of units in 1."""
     if metric == "max-rr":
         return torch.tensor([0, *(_RANKS // rank for rank in range(1, LONGEST + 1))]), _RANKS
     return torch.arange(LEVELS), LEVELS - 1
@@ -50,7 +50,8 @@ def units(metric: ListMetric) -> tuple[Tensor, int]:
 def truthful_probability(epsilon: float) -> float:
     """Probability of the true value in randomised response over `LEVELS` values under epsilon-LDP (Kharitonov 2019).
 
-    Any two true values give any answer with probabilities of ratio at most ``p (LEVELS - 1) / (1 - p) = e^epsilon``.
+    For any two true values, the probabilities of an answer have a ratio of at most ``p (LEVELS - 1) / (1 - p) =
+    e^epsilon``.
     """
     return 1.0 if math.isinf(epsilon) else 1 / (1 + (LEVELS - 1) * math.exp(-epsilon))
 
@@ -62,17 +63,13 @@ def response_law(truthful: float) -> Tensor:
 
 
 def respond(truth: Tensor, truthful: float, generator: torch.Generator) -> Tensor:
-    """Answers at random: levels ``(...)`` -> levels ``(...)``, each true with probability `truthful`."""
+    """Randomised response: levels ``(...)`` -> levels ``(...)``, each true with probability `truthful`."""
     other = torch.randint(1, LEVELS, truth.shape, generator=generator)
     lies = torch.rand(truth.shape, generator=generator, dtype=torch.float64) >= truthful
     return torch.where(lies, (truth + other) % LEVELS, truth)
 
 
 def check_metric(metric: str) -> None:
-    """Refuses a metric that is not known.
-
-    Raises:
-        ValueError: it is none of `ListMetric`.
-    """
+    """Raises `ValueError` unless the metric is one of `ListMetric`."""
     if metric not in get_args(ListMetric):
         raise ValueError(f"expected metric among {', '.join(get_args(ListMetric))}, got {metric!r}")

@@ -1,4 +1,8 @@
-"""Losses of the margin ``z = y u.v`` (London 2020, Assumption 2)."""
+"""Losses of the margin ``z = y u.v``.
+
+References:
+    London, "PAC Identifiability in Federated Personalization", 2020, Assumption 2.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,12 +19,7 @@ LossName = Literal["margin", "hinge", "log", "perceptron"]
 
 @dataclass(frozen=True)
 class MarginLoss:
-    """A loss and its derivative, elementwise.
-
-    Attributes:
-        value: ``l(z)``.
-        slope: ``l'(z)``; of a kink the derivative that torch takes.
-    """
+    """A loss ``value`` ``l(z)`` and its derivative ``slope`` ``l'(z)``, elementwise; at a kink, torch's derivative."""
 
     value: Callable[[Tensor], Tensor]
     slope: Callable[[Tensor], Tensor]
@@ -37,24 +36,22 @@ LOSSES: dict[str, MarginLoss] = {
     "log": MarginLoss(lambda z: functional.softplus(-z), lambda z: -torch.sigmoid(-z)),
     "perceptron": MarginLoss(lambda z: functional.relu(-z), lambda z: -(z < 0).to(z.dtype)),
 }
-"""Negative margin, hinge and log loss satisfy Assumption 2; the perceptron's loss is flat at 0 and does not."""
+"""Negative margin, hinge and log loss satisfy Assumption 2; the perceptron loss is flat at 0 and does not."""
 
 
 def margin_loss(name: str) -> MarginLoss:
-    """A loss by its name.
+    """The loss with the given name.
 
     Raises:
-        InputError: there is none of this name.
+        InputError: there is no such loss.
     """
     if name not in LOSSES:
-        raise InputError(
-            expected=f"a loss among {', '.join(LOSSES)}", found=repr(name), way_out="Mend the name of the loss."
-        )
+        raise InputError(expected=f"a loss among {', '.join(LOSSES)}", found=repr(name), way_out="Fix the name.")
     return LOSSES[name]
 
 
 def check_assumption_2(name: str) -> float:
-    """The slope at 0 of a loss by its name.
+    """The slope at 0 of the loss with the given name.
 
     Raises:
         InputError: it is 0, so that Assumption 2 does not hold.
@@ -63,7 +60,7 @@ def check_assumption_2(name: str) -> float:
     if slope == 0:
         raise InputError(
             expected="a loss whose derivative at 0 is not zero (Assumption 2)",
-            found=f"loss {name!r}, which is flat there: clients with all-zero items learn nothing and send nothing",
+            found=f"loss {name!r}, which is flat there: clients with all-zero items send nothing",
             way_out="Choose margin, hinge or log.",
         )
     return slope

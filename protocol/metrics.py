@@ -1,28 +1,29 @@
-"""The table of metrics: what each measures, which way it points and what guessing gives."""
+"""The table of metrics: meaning, direction and the value of guessing."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 from protocol.errors import InputError
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Metric:
-    """A metric, described for reports, gates and figures.
+    """A metric, as described in reports, gates and figures.
 
     Attributes:
         name: lower-case name in results.
         meaning: one sentence on its scale.
-        leak: whether it measures how much leaked, so that a gate may limit it; other metrics measure the attack's
-            honesty, or the model.
-        lower_is_better: whether a lower number is the better one: of a leak, more leaked.
-        judged: whether attacks are judged by it: figures, differences and the diagnosis of failures use it.
-        guessing: value that guessing gives whatever the data; None where only a baseline can tell.
-        binary: whether a single value is 0 or 1, so that values that are all alike still leave a doubt.
+        leak: whether it measures leakage, so that a gate may limit it; other metrics measure the attack's calibration,
+            or the model.
+        lower_is_better: whether a lower value is better; for a leak, better for the attack.
+        judged: whether attacks are compared by it in figures, differences and the diagnosis of failures.
+        guessing: value of guessing for any data; None if only a baseline can show it.
+        binary: whether a single value is 0 or 1, so that equal values still leave uncertainty.
     """
 
     name: str
     meaning: str
+    _: KW_ONLY
     leak: bool = True
     lower_is_better: bool = False
     judged: bool = False
@@ -31,16 +32,16 @@ class Metric:
 
     @property
     def certainty(self) -> float:
-        """Value of an attack that is right about everything."""
+        """Value of a perfect attack."""
         return 0.0 if self.lower_is_better else 1.0
 
 
 METRICS: dict[str, Metric] = {}
-"""Every metric by name, in the order in which reports show them."""
+"""Every metric by name, in the order of reports."""
 
 
 def add_metric(metric: Metric) -> Metric:
-    """Adds a metric to the table; estimates do so for theirs.
+    """Adds a metric to the table, e.g. that of an estimate.
 
     Raises:
         InputError: another metric has that name.
@@ -55,7 +56,7 @@ def add_metric(metric: Metric) -> Metric:
 
 
 def metric(name: str) -> Metric:
-    """The entry of a metric; one that is not in the table is no leak, and more of it is better."""
+    """The entry of a metric; an unknown one is no leak, and higher is better."""
     return METRICS.get(name, Metric(name=name, meaning="", leak=False))
 
 
@@ -64,74 +65,38 @@ def meanings(names: Collection[str]) -> list[str]:
     return [entry.meaning for entry in METRICS.values() if entry.name in names and entry.meaning]
 
 
+_LOW, _OTHER = {"lower_is_better": True}, {"leak": False}
 for _metric in (
-    Metric(name="auc", meaning="AUC is 0.5 for guessing and 1 for certainty.", judged=True, guessing=0.5),
-    Metric(name="f1", meaning="F1 is the harmonic mean of the precision and the recall of the decided items."),
+    Metric("auc", "AUC is 0.5 for guessing and 1 for certainty.", judged=True, guessing=0.5),
+    Metric("f1", "F1 is the harmonic mean of the precision and the recall of the decided items."),
+    Metric("l1", "L1 is 0 where all shares are right and 2 where nothing is.", **_LOW, judged=True),
+    Metric("l2", "L2 is the Euclidean distance of the shares, 0 where all are right.", **_LOW),
+    Metric("linf", "Linf is the error of the worst share.", **_LOW),
     Metric(
-        name="l1",
-        meaning="L1 is 0 where all shares are right and 2 where nothing is.",
-        lower_is_better=True,
-        judged=True,
+        "null_false_positive", "Null false positive is the share of absent classes that are called present.", **_LOW
     ),
     Metric(
-        name="l2", meaning="L2 is the Euclidean distance of the shares, 0 where all are right.", lower_is_better=True
+        "null_false_negative", "Null false negative is the share of present classes that are called absent.", **_LOW
     ),
-    Metric(name="linf", meaning="Linf is the error of the worst share.", lower_is_better=True),
+    Metric("coverage", "Coverage is the part of the shares that lie within their 95% intervals.", **_OTHER),
+    Metric("error", "The error is the share of items that are predicted wrongly.", **_LOW, judged=True),
+    Metric("label-error", "The label error is the share of a client's own items that are predicted wrongly.", **_LOW),
+    Metric("success", "Success is the share of clients whose error is below the tolerance.", binary=True),
+    Metric("cosine", "The cosine is that of the inferred and the true vector."),
+    Metric("flipped", "Flipped is the share of vectors with the wrong sign.", **_OTHER, binary=True),
+    Metric("ap", "AP is the area under the precision-recall curve, 1 for certainty.", judged=True),
+    Metric("times-chance", "Times chance is AP over that of guessing, 1 for guessing."),
+    Metric("times-random", "Times random is AP over that of a random order, 1 for guessing."),
+    Metric("top1", "Top 1 is the share of messages whose user comes first.", binary=True),
+    Metric("top5", "Top 5 is the share of messages whose user is among the first five.", binary=True),
+    Metric("tpr", "TPR is the share of members that are called members.", binary=True),
+    Metric("fpr", "FPR is the share of the others that are called members.", **_OTHER, **_LOW, binary=True),
+    Metric("detected", "Detected is the share of probes that a client's check finds.", **_OTHER, binary=True),
     Metric(
-        name="null_false_positive",
-        meaning="Null false positive is the share of the classes not held that are called present.",
-        lower_is_better=True,
+        "false-alarm", "False alarm is the share of honest rounds that a check refuses.", **_OTHER, **_LOW, binary=True
     ),
-    Metric(
-        name="null_false_negative",
-        meaning="Null false negative is the share of the classes held that are called absent.",
-        lower_is_better=True,
-    ),
-    Metric(
-        name="coverage", meaning="Coverage is the part of the shares that lie within their 95% intervals.", leak=False
-    ),
-    Metric(
-        name="error",
-        meaning="The error is the share of items that are predicted wrongly.",
-        lower_is_better=True,
-        judged=True,
-    ),
-    Metric(
-        name="label-error",
-        meaning="The label error is the share of a client's own items that are predicted wrongly.",
-        lower_is_better=True,
-    ),
-    Metric(name="success", meaning="Success is the share of clients whose error is below the tolerance.", binary=True),
-    Metric(name="cosine", meaning="The cosine is that of the inferred and the true vector."),
-    Metric(name="flipped", meaning="Flipped is the share of vectors with the wrong sign.", leak=False, binary=True),
-    Metric(name="ap", meaning="AP is the area under the precision-recall curve, 1 for certainty.", judged=True),
-    Metric(name="times-chance", meaning="Times chance is AP over that of guessing, 1 for guessing."),
-    Metric(name="times-random", meaning="Times random is AP over that of a random order, 1 for guessing."),
-    Metric(name="top1", meaning="Top 1 is the share of messages whose user comes first.", binary=True),
-    Metric(name="top5", meaning="Top 5 is the share of messages whose user is among the first five.", binary=True),
-    Metric(name="tpr", meaning="TPR is the share of members that are called members.", binary=True),
-    Metric(
-        name="fpr",
-        meaning="FPR is the share of the others that are called members.",
-        leak=False,
-        lower_is_better=True,
-        binary=True,
-    ),
-    Metric(
-        name="detected",
-        meaning="Detected is the share of probes that a client's check finds.",
-        leak=False,
-        binary=True,
-    ),
-    Metric(
-        name="false-alarm",
-        meaning="False alarm is the share of honest rounds that a client's check refuses.",
-        leak=False,
-        lower_is_better=True,
-        binary=True,
-    ),
-    Metric(name="held-back", meaning="Held back is the share of updates that were not sent.", leak=False, binary=True),
-    Metric(name="hr@10", meaning="HR@10 is the share of held-out items among the first ten.", leak=False, binary=True),
-    Metric(name="mae", meaning="MAE is the model's mean absolute error.", leak=False, lower_is_better=True),
+    Metric("held-back", "Held back is the share of updates that were not sent.", **_OTHER, binary=True),
+    Metric("hr@10", "HR@10 is the share of held-out items among the first ten.", **_OTHER, binary=True),
+    Metric("mae", "MAE is the model's mean absolute error.", **_OTHER, **_LOW),
 ):
     add_metric(_metric)

@@ -5,24 +5,21 @@ from torch import Tensor
 
 
 def partition_of(items: int, partitions: int) -> Tensor:
-    """``(R,)`` the part in which each of a client's items has its noise: the first items in the first, and so on."""
+    """``(R,)`` part with the noise of each of a client's items: the first items have the first part, and so on."""
     return torch.arange(items) * partitions // items
 
 
 def partitioned_noise(
     part: Tensor, features: int, *, partitions: int, scale: float, generator: torch.Generator
 ) -> Tensor:
-    """max(0, N(0, scale^2)) in one part of the features and zero in the others.
+    """``(R, F)`` max(0, N(0, scale^2)) in one part of the features and zero in the others.
 
     Args:
-        part: ``(R,)`` which part each item has.
-        features: number F of features; the parts are as even as they go.
-        partitions: number of parts; one for noise in all features.
-        scale: standard deviation of the noise before it is cut at zero; the paper's grid search ended at 4.
+        part: ``(R,)`` part of each item.
+        features: number of features F, divided evenly into parts.
+        partitions: number of parts; 1 for noise in all features.
+        scale: standard deviation of the noise; 4 is the end of the paper's grid search.
         generator: source of the noise.
-
-    Returns:
-        ``(R, F)``.
 
     Raises:
         ValueError: there are more parts than features, or a number is not positive.

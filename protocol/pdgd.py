@@ -1,7 +1,10 @@
-"""How much each pair of shown documents counts in PDGD, pairwise differentiable gradient descent.
+"""Pair weights of pairwise differentiable gradient descent (PDGD).
 
-The update of one query is ``sum_ij w_ij I_i (1 - I_j) (grad s_i - grad s_j)`` with symmetric ``w``, which is
-(Oosterhuis and de Rijke 2018) ``sum_i c_i grad s_i`` with ``c = (diag(w 1) - w) I``: linear in the clicks.
+The update of one query is ``sum_ij w_ij I_i (1 - I_j) (grad s_i - grad s_j)`` with symmetric ``w``, which equals
+``sum_i c_i grad s_i`` with ``c = (diag(w 1) - w) I``: linear in the clicks.
+
+References:
+    Oosterhuis and de Rijke, "Differentiable Unbiased Online Learning to Rank", CIKM 2018.
 """
 
 import torch
@@ -9,17 +12,14 @@ from torch import Tensor
 
 
 def position_bias_ratio(scores: Tensor, mask: Tensor) -> Tensor:
-    """How likely the ranking with two documents swapped is, beside both rankings: P(R*) / (P(R) + P(R*)).
+    """``(..., L, L)`` probability of the ranking with two documents swapped, relative to both: P(R*) / (P(R) + P(R*)).
 
-    P is Plackett-Luce over the shown documents. A swap of positions i < j changes only the normalisers of positions
-    i+1 to j, each by exp(s_i) - exp(s_j).
+    P is Plackett-Luce over the shown documents. Swapping positions i < j changes only the normalisers of positions i+1
+    to j, each by exp(s_i) - exp(s_j).
 
     Args:
         scores: ``(..., L)`` in displayed order.
         mask: ``(..., L)`` True for documents; padding comes last.
-
-    Returns:
-        ``(..., L, L)``, symmetric.
     """
     length = scores.shape[-1]
     largest = scores.masked_fill(~mask, -torch.inf).amax(-1, keepdim=True)
@@ -28,7 +28,7 @@ def position_bias_ratio(scores: Tensor, mask: Tensor) -> Tensor:
     difference = weights[..., :, None] - weights[..., None, :]
     place = torch.arange(length, device=scores.device)
     first, second = torch.minimum(place[:, None], place), torch.maximum(place[:, None], place)
-    # What position k's normaliser gains when the later document of the pair gives way to the earlier one.
+    # Change of position k's normaliser if the two documents are swapped.
     gain = torch.where(place[:, None] < place, difference, -difference)
     between = (place > first[..., None]) & (place <= second[..., None])
     swapped = tails[..., None, None, :] + gain[..., None]
@@ -38,16 +38,9 @@ def position_bias_ratio(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 def pair_weights(scores: Tensor, mask: Tensor) -> Tensor:
-    """Weights of all pairs: the derivative of the sigmoid at the difference of scores, times the position-bias ratio.
+    """``(..., L, L)`` weights of all pairs: the sigmoid's derivative at the score difference, times the bias ratio.
 
-    The ratio is a constant to the gradient, as published.
-
-    Args:
-        scores: ``(..., L)`` in displayed order.
-        mask: ``(..., L)`` True for documents; padding comes last.
-
-    Returns:
-        ``(..., L, L)``, symmetric, zero on the diagonal and where either document is padding.
+    As published, gradients do not pass through `position_bias_ratio`. Zero on the diagonal and at padding.
     """
     preferred = torch.sigmoid(scores[..., :, None] - scores[..., None, :])
     ratio = position_bias_ratio(scores.detach(), mask)
@@ -56,10 +49,10 @@ def pair_weights(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 def laplacian(weights: Tensor) -> Tensor:
-    """``diag(w 1) - w``: the matrix that turns clicks into the documents' coefficients, ``(..., L, L)``."""
+    """``diag(w 1) - w``, ``(..., L, L)``: maps clicks to the documents' coefficients."""
     return torch.diag_embed(weights.sum(-1)) - weights
 
 
 def click_coefficients(weights: Tensor, clicks: Tensor) -> Tensor:
-    """Coefficients ``(..., L)`` of the documents' score gradients, for clicks ``(..., L)`` in [0, 1]."""
+    """``(..., L)`` coefficients of the documents' score gradients, for clicks ``(..., L)`` in [0, 1]."""
     return weights.sum(-1) * clicks - (weights @ clicks[..., None]).squeeze(-1)

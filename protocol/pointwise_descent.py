@@ -1,8 +1,8 @@
-"""What a client does that learns a score of each item from its clicks: full-batch descent on the mean cross-entropy.
+"""Full-batch gradient descent on the mean cross-entropy of clients that score items one by one.
 
-A ranker has F features and H hidden ReLU units; a linear one is kept as one unit that never saturates, with weight one
-and without an update of it. All clients of a batch are trained at once; where they were served the same items, a step
-is one product of matrices.
+A ranker has F features and H hidden ReLU units; a linear one is represented by one unit that is always active, with
+output weight one, which is not updated. All clients of a batch are trained at once; if they were served the same items,
+a step is a single matrix product.
 """
 
 from collections.abc import Mapping
@@ -15,11 +15,7 @@ from protocol.rankers import HIDDEN, LINEAR, OUTPUT
 
 
 class Items:
-    """The features of the served items, which all clients share or not.
-
-    Args:
-        features: ``(V, R, F)``; an expanded tensor of one set of items is recognised.
-    """
+    """Features ``(V, R, F)`` of the served items; expanded features, shared by all clients, are stored once."""
 
     def __init__(self, features: Tensor) -> None:
         self.shared = features.shape[0] == 1 or features.stride(0) == 0
@@ -38,7 +34,7 @@ class Items:
         return flat.reshape(-1, victims, units).transpose(0, 1)
 
     def backward(self, coefficients: Tensor) -> Tensor:
-        """Sums ``(V, H, F)`` of all items, each times its coefficients ``(V, R, H)``."""
+        """Sums ``(V, H, F)`` of all items, weighted by coefficients ``(V, R, H)``."""
         if not self.shared:
             return coefficients.transpose(1, 2) @ self.features
         victims, rows, units = coefficients.shape
@@ -48,48 +44,44 @@ class Items:
 
 @dataclass(frozen=True)
 class Ranker:
-    """Rankers of several clients, or changes of them.
+    """Rankers of several clients, or changes of them: hidden ``weight (V, H, F)`` and ``output (V, H)``.
 
-    Attributes:
-        weight: ``(V, H, F)`` of the hidden layer, or of the linear ranker with H = 1.
-        output: ``(V, H)``; None for a linear ranker.
+    For a linear ranker, H = 1 and the output is None.
     """
 
     weight: Tensor
     output: Tensor | None
 
     def plus(self, other: "Ranker", factor: float = 1.0) -> "Ranker":
-        """This ranker, changed by another times a factor."""
+        """This ranker plus another times a factor."""
         if self.output is None or other.output is None:
             return Ranker(self.weight + factor * other.weight, None)
         return Ranker(self.weight + factor * other.weight, self.output + factor * other.output)
 
     def times(self, factor: float | Tensor) -> "Ranker":
-        """All numbers times a factor, or times one of each client ``(V,)``."""
+        """The ranker times a factor, or a factor per client ``(V,)``."""
         if isinstance(factor, float):
             return Ranker(self.weight * factor, None if self.output is None else self.output * factor)
         output = None if self.output is None else self.output * factor[:, None]
         return Ranker(self.weight * factor[:, None, None], output)
 
     def squares(self) -> Tensor:
-        """``(V,)`` sum of the squares of all numbers."""
+        """``(V,)`` squared norm."""
         total = self.weight.square().sum((1, 2))
         return total if self.output is None else total + self.output.square().sum(1)
 
     @property
     def numbers(self) -> int:
-        """Numbers that one client sends."""
+        """Number of parameters of one client."""
         return self.weight[0].numel() + (0 if self.output is None else self.output[0].numel())
 
 
 @dataclass(frozen=True)
 class Outputs:
-    """What rankers make of their items.
+    """Click ``probabilities (V, R)`` of rankers, and two factors ``(V, R, H)`` of the scores' gradients.
 
-    Attributes:
-        probabilities: ``(V, R)`` of a click.
-        slopes: ``(V, R, H)`` by how much an item's features move each row of the weights.
-        hidden: ``(V, R, H)`` by how much an item moves the output weights; None for a linear ranker.
+    `slopes` is the factor for each row of the weights, `hidden` the gradient with respect to the output weights, None
+    for a linear ranker.
     """
 
     probabilities: Tensor
@@ -98,7 +90,7 @@ class Outputs:
 
 
 def as_ranker(parameters: Mapping[str, Tensor]) -> Ranker:
-    """From parameters by name, ``(V, F)``, or ``(V, H, F)`` and ``(V, H)``."""
+    """A ranker from parameters by name, ``(V, F)``, or ``(V, H, F)`` and ``(V, H)``."""
     if LINEAR in parameters:
         return Ranker(parameters[LINEAR][:, None], None)
     return Ranker(parameters[HIDDEN], parameters[OUTPUT])
@@ -112,7 +104,7 @@ def as_parameters(ranker: Ranker) -> dict[str, Tensor]:
 
 
 def outputs(ranker: Ranker, items: Items) -> Outputs:
-    """Probabilities, and the two factors of the scores' gradients."""
+    """The outputs of rankers for their items."""
     inputs = items.forward(ranker.weight)
     if ranker.output is None:
         return Outputs(torch.sigmoid(inputs[..., 0]), torch.ones_like(inputs), None)
@@ -122,20 +114,20 @@ def outputs(ranker: Ranker, items: Items) -> Outputs:
 
 
 def pull(found: Outputs, items: Items, residual: Tensor) -> Ranker:
-    """The sum over items of a residual ``(V, R)`` times the gradient of the item's score."""
+    """Sum over items of a residual ``(V, R)`` times the gradient of the item's score."""
     hidden = None if found.hidden is None else (found.hidden * residual[..., None]).sum(1)
     return Ranker(items.backward(found.slopes * residual[..., None]), hidden)
 
 
 def descend(ranker: Ranker, items: Items, clicks: Tensor, *, learning_rate: float, steps: int) -> list[Ranker]:
-    """Every ranker on a client's way (RAIFLE, section V.C.1): before each step, and after the last.
+    """The rankers before each step and after the last (RAIFLE, section V.C.1).
 
     Args:
-        ranker: the rankers that the clients were sent.
-        items: what they were served.
-        clicks: ``(V, R)`` in [0, 1]; gradients reach them.
+        ranker: the rankers that the clients received.
+        items: the served items.
+        clicks: ``(V, R)`` in [0, 1]; differentiable.
         learning_rate: of plain gradient descent on the mean cross-entropy.
-        steps: full-batch steps.
+        steps: number of full-batch steps.
     """
     way = [ranker]
     for _ in range(steps):

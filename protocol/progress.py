@@ -1,4 +1,4 @@
-"""How far an attack has come within one view: a slow attack says it, and whoever shows a bar hears it."""
+"""Progress of an attack within one view, reported to a listener such as a progress bar."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,11 +11,7 @@ _hear: ContextVar[Callable[[float], None] | None] = ContextVar("attack_progress"
 
 @contextmanager
 def heard_by(hear: Callable[[float], None]) -> Iterator[None]:
-    """Calls `hear` with every share that is said inside the block.
-
-    Args:
-        hear: is given the share of the view's work that is done, from 0 to 1.
-    """
+    """Calls `hear` with every share of the work, from 0 to 1, that is reported inside the block."""
     token = _hear.set(hear)
     try:
         yield
@@ -24,18 +20,14 @@ def heard_by(hear: Callable[[float], None]) -> Iterator[None]:
 
 
 def advance(share: float) -> None:
-    """Says which share of the view's work is done; nothing happens where nobody hears.
-
-    Args:
-        share: from 0 to 1.
-    """
+    """Reports the share of the view's work that is done; ignored without a listener."""
     hear = _hear.get()
     if hear is not None:
         hear(min(max(share, 0.0), 1.0))
 
 
 def counted(parts: Sequence[_Thing]) -> Iterator[_Thing]:
-    """The parts of an attack's work, one after the other, each said when it is done."""
+    """Iterates over the parts of an attack's work and reports progress after each."""
     for done, part in enumerate(parts, start=1):
         yield part
         advance(done / len(parts))

@@ -14,14 +14,9 @@ def stack_model(model: Mapping[str, Tensor], victims: int) -> dict[str, Tensor]:
 
 
 def ranker_outputs(model: Mapping[str, Tensor], features: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-    """Scores of documents and their gradients by the ranker's parameters.
+    """Scores ``(V, Q, L)`` of documents ``(V, Q, L, F)`` and, by parameter, their gradients ``(V, Q, L, *shape)``.
 
-    Args:
-        model: for each victim a linear ranker ``(V, F)``, or hidden layer ``(V, H, F)`` and output ``(V, H)``.
-        features: ``(V, Q, L, F)``.
-
-    Returns:
-        Scores ``(V, Q, L)`` and, by parameter, gradients ``(V, Q, L, *shape)``.
+    The model is a linear ranker ``(V, F)`` for each victim, or a hidden layer ``(V, H, F)`` and an output ``(V, H)``.
     """
     if LINEAR in model:
         return (features * model[LINEAR][:, None, None]).sum(-1), {LINEAR: features}

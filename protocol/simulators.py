@@ -1,43 +1,38 @@
 """Simulators: the clients' local algorithm, which is public because the server wrote it. They hold no client's data."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
 ListMetric = Literal["max-rr", "dcg"]
-"""Quality of a list by the places of its clicks, see `protocol.list_metrics`."""
+"""Quality of a list by the positions of its clicks, see `protocol.list_metrics`."""
+Model = Mapping[str, Tensor]
+"""The global model before the round, one tensor per public parameter."""
 
 
-@runtime_checkable
-class RecommenderSimulator(Protocol):
-    """The clients' local algorithm, which is public: the server wrote it.
-
-    It simulates clients; it holds no client's data.
-    """
-
-    @property
-    def user_dim(self) -> int:
-        """Length of a client's private vector."""
-
+class _Local(Protocol):
     @property
     def learning_rate(self) -> float:
         """Local learning rate."""
 
+
+@runtime_checkable
+class RecommenderSimulator(_Local, Protocol):
+    """Clients of a recommender, with a private user vector each."""
+
+    @property
+    def user_dim(self) -> int:
+        """Length of a user vector."""
+
     def simulate(
-        self,
-        model: Mapping[str, Tensor],
-        items: Tensor,
-        labels: Tensor,
-        users: Tensor,
-        *,
-        differentiable: bool = False,
+        self, model: Model, items: Tensor, labels: Tensor, users: Tensor, *, differentiable: bool = False
     ) -> dict[str, Tensor]:
-        """Trains simulated clients as the real ones train.
+        """Trains simulated clients.
 
         Args:
-            model: the global model before the round, one tensor per public parameter.
+            model: the global model.
             items: item numbers ``(B, R)``, padded with -1.
             labels: interactions in [0, 1], ``(B, R)``; soft labels are allowed.
             users: private user vectors before the round ``(B, user_dim)``.
@@ -49,32 +44,28 @@ class RecommenderSimulator(Protocol):
 
 
 @runtime_checkable
-class RankingSimulator(Protocol):
-    """The clients' local algorithm where they click in ranked lists."""
-
-    click_model: str
-    grade_law: Tensor
+class RankingSimulator(_Local, Protocol):
+    """Clients that click in ranked lists."""
 
     @property
-    def learning_rate(self) -> float:
-        """Local learning rate."""
+    def click_model(self) -> str:
+        """Name of the cascade click model that the clients follow."""
+
+    @property
+    def grade_law(self) -> Sequence[float]:
+        """How often each grade occurs among the documents."""
 
     def simulate_lists(
-        self,
-        model: Mapping[str, Tensor],
-        features: Tensor,
-        mask: Tensor,
-        clicks: Tensor,
-        order: Tensor | None = None,
+        self, model: Model, features: Tensor, mask: Tensor, clicks: Tensor, order: Tensor | None = None
     ) -> dict[str, Tensor]:
-        """Trains simulated clients as the real ones train, list after list; gradients reach `clicks`.
+        """Trains simulated clients, list after list; gradients reach `clicks`.
 
         Args:
-            model: the global model before the round, one tensor per public parameter.
+            model: the global model.
             features: ``(B, Q, L, F)`` features as served, in displayed order.
             mask: ``(B, Q, L)`` True for documents; padding comes last.
             clicks: ``(B, Q, L)`` in [0, 1], zero where padded.
-            order: ``(B, Q)`` in which the lists are worked through, None for the order in which they are given.
+            order: ``(B, Q)`` order of the lists, None for the given one.
 
         Returns:
             Deltas by parameter name, ``(B, *shape)``.
@@ -82,39 +73,28 @@ class RankingSimulator(Protocol):
 
 
 @runtime_checkable
-class MarginSimulator(Protocol):
-    """The clients' local algorithm where the loss of an item is a function of the margin, ``l(y u.v)``."""
+class MarginSimulator(_Local, Protocol):
+    """Clients whose loss of an item is a function of the margin, ``l(y u.v)``."""
 
     @property
     def slope_at_zero(self) -> float:
         """Derivative of the loss at margin 0."""
 
-    @property
-    def learning_rate(self) -> float:
-        """Local learning rate."""
-
 
 @runtime_checkable
 class ExampleSimulator(Protocol):
-    """The clients' local algorithm where they learn from examples of any kind."""
+    """Clients that learn from examples of any kind."""
 
     def simulate_examples(
-        self,
-        model: Mapping[str, Tensor],
-        features: Tensor,
-        labels: Tensor,
-        examples: Tensor,
-        /,
-        *,
-        generator: torch.Generator,
+        self, model: Model, features: Tensor, labels: Tensor, examples: Tensor, /, *, generator: torch.Generator
     ) -> dict[str, Tensor]:
-        """Trains simulated clients as the real ones train, all from the same global model.
+        """Trains simulated clients from the same global model.
 
         Args:
-            model: the global model before the round, one tensor per public parameter.
+            model: the global model.
             features: a pool ``(M, ...)``.
             labels: their labels ``(M, ...)``.
-            examples: ``(B, N)`` int64, what each client holds of the pool, padded with -1 at the end.
+            examples: ``(B, N)`` int64 indices of each client's examples in the pool, padded with -1 at the end.
             generator: source of the order of mini-batches.
 
         Returns:
@@ -124,56 +104,39 @@ class ExampleSimulator(Protocol):
 
 @runtime_checkable
 class ClassifierSimulator(ExampleSimulator, Protocol):
-    """The clients' local algorithm where they learn to classify; the network ends in one linear layer."""
+    """Clients that learn to classify; the network ends in one linear layer."""
 
     @property
     def output_layer(self) -> str:
         """Name of the last layer: its parameters are ``NAME.weight (K, F)`` and ``NAME.bias (K,)``."""
 
-    def outputs(self, models: Mapping[str, Tensor], images: Tensor) -> tuple[Tensor, Tensor]:
-        """What several models make of the same images.
+    def outputs(self, models: Model, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Inputs of the last layer ``(B, M, F)`` and logits ``(B, M, K)`` of models ``(B, *shape)`` for M images."""
 
-        Args:
-            models: by parameter ``(B, *shape)``.
-            images: ``(M, channels, height, width)``.
+    def decay_change(self, model: Model, example_counts: Tensor) -> dict[str, Tensor]:
+        """Change due to weight decay alone, by parameter ``(V, *shape)``, for clients with ``example_counts (V,)``.
 
-        Returns:
-            What enters the last layer ``(B, M, F)``, and the logits ``(B, M, K)``.
-        """
-
-    def decay_change(self, model: Mapping[str, Tensor], example_counts: Tensor) -> dict[str, Tensor]:
-        """What weight decay alone changes, where the optimizer keeps it apart from the gradients: plain SGD.
-
-        Args:
-            model: the global model before the round.
-            example_counts: ``(V,)`` examples of each client.
-
-        Returns:
-            By parameter ``(V, *shape)``; zero where there is no decay, or it is not separate from the gradients.
+        Zero without decay, or if the optimizer does not separate it from the gradients; plain SGD does.
         """
 
 
 @runtime_checkable
-class PointwiseSimulator(Protocol):
-    """The clients' local algorithm where they learn a score of each item by itself, in full-batch steps."""
-
-    @property
-    def learning_rate(self) -> float:
-        """Local learning rate."""
+class PointwiseSimulator(_Local, Protocol):
+    """Clients that learn a score of each item separately, in full-batch steps."""
 
     @property
     def full_batch_steps(self) -> int:
-        """Steps, each over all items."""
+        """Number of steps, each over all items."""
 
 
 @runtime_checkable
 class MetricSimulator(Protocol):
-    """The clients' algorithm where they share nothing but a metric.
+    """Clients that share only a metric.
 
     Attributes:
-        metric: what they share.
-        numbers: how many of it: the first half of a client's lists and the second, or one over all.
-        truthful: probability with which a list's metric is reported truthfully; all other values are equally likely.
+        metric: the metric.
+        numbers: number of values: for each half of a client's lists, or one over all.
+        truthful: probability that a list's metric is reported truthfully; other values are equally likely.
     """
 
     metric: ListMetric
@@ -181,4 +144,5 @@ class MetricSimulator(Protocol):
     truthful: float
 
 
-AnySimulator = RecommenderSimulator | RankingSimulator | ClassifierSimulator | PointwiseSimulator | ExampleSimulator
+AnySimulator = object
+"""A simulator of any kind; `ServerView.require` narrows it to one of the protocols above."""

@@ -5,17 +5,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class ThreatModel:
-    """The adversary of an attack, in words that every report prints.
+    """The adversary of an attack, as text for reports.
 
-    Whether the server is active is no property of the attack that reads a view but of the server's behaviour, which the
-    view states (`ServerView.manipulation`); an attack that only works on manipulated rounds needs that field.
+    Whether the server is active is a property of the server, not of the attack; see `ServerView.manipulation`, which an
+    attack that needs manipulated rounds lists in `needs`.
 
     Attributes:
         sees: what the server observes.
-        knows: what it knows in addition (the learning algorithm, a prior, auxiliary data).
-        needs: fields of `protocol.view.ServerView` that must be present for the attack to run, or one entry of a field
-            that is a mapping: ``"deltas:item_embedding.weight"``, ``"auxiliary:images"``, ``"priors:popularity"``;
-            ``"learner:RankingSimulator"`` needs a learner of a kind of `protocol.simulators`.
+        knows: its additional knowledge, e.g. the learning algorithm, a prior or auxiliary data.
+        needs: required fields of `protocol.view.ServerView`, or entries of fields that are mappings:
+            ``"deltas:item_embedding.weight"``, ``"auxiliary:images"``, ``"priors:popularity"``;
+            ``"learner:RankingSimulator"`` requires a learner of a kind in `protocol.simulators`.
     """
 
     sees: str

@@ -1,7 +1,15 @@
 """Attacks on class compositions: which classes do a client's examples have, in what proportion?"""
 
-from attacks.composition.baselines import RandomGuess, UniformCorrected, UniformPresent
-from attacks.composition.decaf import Decaf, DecafEarlyStopped
-from attacks.composition.decaf_match import DecafMatch
+from typing import TYPE_CHECKING
 
-__all__ = ["Decaf", "DecafEarlyStopped", "DecafMatch", "RandomGuess", "UniformCorrected", "UniformPresent"]
+from protocol.exports import exports
+
+if TYPE_CHECKING:
+    from attacks.composition.baselines import RandomGuess as RandomGuess
+    from attacks.composition.baselines import UniformCorrected as UniformCorrected
+    from attacks.composition.baselines import UniformPresent as UniformPresent
+    from attacks.composition.decaf import Decaf as Decaf
+    from attacks.composition.decaf import DecafEarlyStopped as DecafEarlyStopped
+    from attacks.composition.decaf_match import DecafMatch as DecafMatch
+
+__all__ = exports(__name__)

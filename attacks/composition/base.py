@@ -1,17 +1,19 @@
-"""What attacks on class compositions share: rounds combined, the last layer's change, and the auxiliary images."""
+"""The base class of composition attacks: one round or several, the last layer's change and the auxiliary images."""
 
 import abc
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from attacks.base import Attack
 from attacks.estimates import CompositionEstimate
+from protocol.errors import ViewError
 from protocol.simulators import ClassifierSimulator
-from protocol.view import ServerView, ViewError
+from protocol.view import ServerView
 
 IMAGES, LABELS = "images", "labels"
 AUXILIARY = (f"auxiliary:{IMAGES}", f"auxiliary:{LABELS}")
@@ -20,10 +22,10 @@ Rounds = Literal["last", "all"]
 
 @dataclass(frozen=True, kw_only=True)
 class CompositionAttack(Attack):
-    """An attack that estimates every round by itself.
+    """Base class of attacks that estimate the class shares from each round separately.
 
     Args:
-        rounds: ``last`` for the view's own round, ``all`` to combine it with the earlier ones in the view.
+        rounds: ``last`` uses the round of the view; ``all`` combines it with the view's earlier rounds.
     """
 
     family = "composition"
@@ -46,23 +48,23 @@ class CompositionAttack(Attack):
         """The estimate from one round."""
 
     def combine(self, estimates: Sequence[CompositionEstimate]) -> CompositionEstimate:
-        """The plain mean of the rounds, normalised (section IV-B); a class is present where any round says so."""
+        """Mean over the rounds (Decaf, section IV-B); a class is present if it is present in any round."""
         mean = torch.stack([e.proportions for e in estimates]).mean(0)
         return certain(mean, torch.stack([e.present for e in estimates]).any(0))
 
 
 def certain(proportions: Tensor, present: Tensor) -> CompositionEstimate:
-    """An estimate without intervals."""
+    """An estimate without intervals; the proportions are normalised."""
     total = proportions.sum(1, keepdim=True)
     nothing = torch.full_like(proportions, torch.nan)
     return CompositionEstimate(proportions=proportions / total, low=nothing, high=nothing, present=present)
 
 
 def by_information(estimates: Sequence[CompositionEstimate]) -> CompositionEstimate:
-    """Rounds weighted by the inverse of their variance, class by class, as their intervals say it.
+    """Mean over rounds, weighted for each class by the inverse variance that the interval implies.
 
-    The rounds' errors are taken for independent; the interval of the mean is therefore no wider than the narrowest.
-    A round that calls a class null, which others call present, says nothing of its share.
+    The errors of the rounds are assumed to be independent. A round in which a class is null has no weight for this
+    class if another round has it present.
     """
     centre = torch.stack([e.proportions for e in estimates])
     half = torch.stack([(e.high - e.low) / 2 for e in estimates]).clamp(min=1e-6)
@@ -78,29 +80,19 @@ def by_information(estimates: Sequence[CompositionEstimate]) -> CompositionEstim
     )
 
 
-@dataclass(frozen=True)
-class LayerChange:
-    """Decaf's first step, gradient change extraction (equation 4), for the last linear layer.
+class LayerChange(NamedTuple):
+    """Change of the last linear layer (Decaf, equation 4): ``weight (V, K, F)``, row c of class c, and ``bias (V, K)``.
 
-    The paper divides local minus global weights by the learning rate. That factor is common to the clients and to the
-    gradient bases, so it cancels from the proportions and from the sign of an entry, and is left out.
-
-    Attributes:
-        weight: ``(V, K, F)`` row c belongs to class c.
-        bias: ``(V, K)``.
+    The paper divides the change by the learning rate. This common factor cancels from the proportions and does not
+    affect signs, so it is left out.
     """
 
     weight: Tensor
     bias: Tensor
 
-    @property
-    def flat(self) -> Tensor:
-        """``(V, K * (F + 1))``."""
-        return torch.cat([self.weight.flatten(1), self.bias], dim=1)
-
 
 def layer_change(view: ServerView, deltas: dict[str, Tensor] | None = None) -> LayerChange:
-    """The change of the last layer, of the view's victims or of given deltas.
+    """The change of the last layer in the victims' deltas, or in the given ones.
 
     Raises:
         ViewError: the recording does not hold the last layer.
@@ -114,18 +106,13 @@ def layer_change(view: ServerView, deltas: dict[str, Tensor] | None = None) -> L
 
 
 def flat_change(view: ServerView, layer: str | None = None, deltas: dict[str, Tensor] | None = None) -> Tensor:
-    """``(V, D)`` the change of one layer's parameters side by side, of the view's victims or of given deltas.
-
-    Args:
-        view: what the server has.
-        layer: its name, such as ``body.0``; None for the last layer.
-        deltas: ``(V, *shape)`` by parameter, None for the view's.
+    """``(V, D)`` flattened change of one layer, e.g. ``body.0``, or of the last one, in the view's or the given deltas.
 
     Raises:
         ViewError: the recording does not hold the layer.
     """
     if layer is None:
-        return layer_change(view, deltas).flat
+        return torch.cat([part.flatten(1) for part in layer_change(view, deltas)], dim=1)
     source = view.deltas if deltas is None else deltas
     parts = [value.flatten(1) for name, value in source.items() if name.rpartition(".")[0] == layer]
     if not parts:
@@ -136,12 +123,9 @@ def flat_change(view: ServerView, layer: str | None = None, deltas: dict[str, Te
 
 @dataclass(frozen=True)
 class Auxiliary:
-    """The attacker's own images.
+    """The adversary's ``images (M, channels, height, width)`` with ``labels (M,)``.
 
-    Attributes:
-        images: ``(M, channels, height, width)``.
-        labels: ``(M,)``.
-        by_class: ``(K, k)`` numbers of the images of every class, padded with -1.
+    ``by_class (K, k)`` are the indices of each class's images, padded with -1.
     """
 
     images: Tensor
@@ -150,20 +134,15 @@ class Auxiliary:
 
     @property
     def per_class(self) -> Tensor:
-        """``(K,)`` images of every class."""
+        """``(K,)`` number of images of each class."""
         return (self.by_class >= 0).sum(1)
 
 
 def auxiliary(view: ServerView, classes: int, most: int | None = None) -> Auxiliary:
-    """The auxiliary images of a view.
-
-    Args:
-        view: what the server has.
-        classes: K.
-        most: take only the first so many of each class.
+    """The auxiliary images of a view, at most the first `most` of each class.
 
     Raises:
-        ViewError: a class has no image, or a label is of no class.
+        ViewError: a class has no image, or a label is not below `classes`.
     """
     images, labels = view.auxiliary[IMAGES], view.auxiliary[LABELS]
     if len(images) != len(labels) or (len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < classes):
@@ -172,4 +151,4 @@ def auxiliary(view: ServerView, classes: int, most: int | None = None) -> Auxili
     missing = [c for c, own in enumerate(numbers) if not len(own)]
     if missing:
         raise ViewError(f"expected auxiliary images of every class, got none of class {missing[0]}")
-    return Auxiliary(images, labels, torch.nn.utils.rnn.pad_sequence(numbers, batch_first=True, padding_value=-1))
+    return Auxiliary(images, labels, pad_sequence(numbers, batch_first=True, padding_value=-1))

@@ -1,4 +1,4 @@
-"""Baselines of attacks on compositions: random shares, and equal shares of the classes called present."""
+"""Baselines of composition attacks: random shares, and equal shares of the classes that a rule calls present."""
 
 from dataclasses import dataclass
 
@@ -8,23 +8,24 @@ from attacks.composition.base import AUXILIARY, CompositionAttack, certain
 from attacks.composition.decaf_match import DecafMatch
 from attacks.composition.null_classes import published_present
 from attacks.estimates import CompositionEstimate
+from protocol.ranges import PositiveInt
 from protocol.simulators import ClassifierSimulator
 from protocol.threat_model import ThreatModel
 from protocol.view import ServerView
-from ranges import PositiveInt
 
 
 class RandomGuess(CompositionAttack):
-    """Independent uniform numbers for all classes, normalised; the paper does not say how it guesses.
+    """Random guess: independent uniform numbers for all classes, normalised.
 
-    Threat model: a server that knows the classes and looks at no update.
+    Threat model: a server that knows the classes and does not use the update.
+
+    References:
+        Dai, Zhou and Fu, "Decaf", 2024, arXiv:2405.15316, section IV; the paper does not define its random guess.
     """
 
     name = "random-guess"
     baseline = True
-    threat_model = ThreatModel(
-        sees="nothing of the client", knows="which classes there are", needs=("learner:ClassifierSimulator",)
-    )
+    threat_model = ThreatModel(sees="no update", knows="the number of classes", needs=("learner:ClassifierSimulator",))
 
     def estimate(self, view: ServerView, *, generator: torch.Generator) -> CompositionEstimate:
         classes = view.model[f"{view.require(ClassifierSimulator).output_layer}.bias"].shape[0]
@@ -34,19 +35,23 @@ class RandomGuess(CompositionAttack):
 
 @dataclass(frozen=True, kw_only=True)
 class UniformPresent(CompositionAttack):
-    """Equal shares of the classes that the published rule calls present: all that Decaf's second step alone infers.
+    """Equal shares of the classes present under Decaf's published rule, i.e. what its second step infers alone.
 
     Threat model: passive server, one round.
 
     Args:
-        threshold: of the published rule.
+        threshold: see `published_rule`.
+        rounds: see `CompositionAttack`.
+
+    References:
+        Dai, Zhou and Fu, "Decaf", 2024, arXiv:2405.15316, Algorithm 1.
     """
 
     name = "uniform-present"
     baseline = True
     threat_model = ThreatModel(
         sees="the update of the last layer",
-        knows="which row belongs to which class",
+        knows="the class of each row",
         needs=("learner:ClassifierSimulator", "deltas"),
     )
 
@@ -59,18 +64,22 @@ class UniformPresent(CompositionAttack):
 
 @dataclass(frozen=True, kw_only=True)
 class UniformCorrected(CompositionAttack):
-    """Equal shares of the classes that the corrected rule calls present, to be compared with `UniformPresent`.
+    """Equal shares of the classes present under a rule calibrated on simulated clients; compare `UniformPresent`.
 
-    Clients are simulated of which it is known what they lack. The known decay of weights is taken out of every change,
-    and the largest or the mean entry of a class's row, whichever separates the simulated null classes better, is
-    compared with the threshold that makes the fewest errors among them. It needs no non-negative activation and no
-    optimizer without decay; but it is right only as often as the simulations are like the clients.
+    Weight decay is subtracted from every change. The rule compares the largest or the mean entry of a class's row,
+    whichever separates the simulated null classes better, with the threshold that makes the fewest errors on the
+    simulated clients. It needs neither non-negative activations nor an optimizer without weight decay, but it is only
+    as good as the simulation.
 
-    Threat model: passive server, one round; knows the clients' training algorithm and the number of their examples, and
-    has a few images of each class.
+    Threat model: passive server, one round; knows the clients' training algorithm and their example counts, and has a
+    few images of each class.
 
     Args:
-        shared: simulated clients for all victims together.
+        shared: number of simulated clients, shared by all victims.
+        rounds: see `CompositionAttack`.
+
+    References:
+        This project; it replaces the rule of Dai, Zhou and Fu, "Decaf", 2024, arXiv:2405.15316, Algorithm 1.
     """
 
     name = "uniform-corrected"

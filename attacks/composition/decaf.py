@@ -1,4 +1,4 @@
-"""Decaf (Data Distribution Decompose Attack): a client's change as a mixture of the classes' changes."""
+"""Decaf (Data Distribution Decompose Attack): decomposition of a client's change into the changes of single classes."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -7,47 +7,40 @@ import torch
 from scipy.optimize import nnls
 from torch import Tensor
 
-from attacks.composition.base import (
-    AUXILIARY,
-    Auxiliary,
-    CompositionAttack,
-    auxiliary,
-    certain,
-    flat_change,
-)
+from attacks.composition.base import AUXILIARY, Auxiliary, CompositionAttack, auxiliary, certain, flat_change
 from attacks.composition.null_classes import PublishedRule, published_present
 from attacks.estimates import CompositionEstimate
+from protocol.ranges import PositiveInt
 from protocol.simulators import ClassifierSimulator
 from protocol.threat_model import ThreatModel
 from protocol.view import ServerView
-from ranges import PositiveInt
 
 Solver = Literal["exact", "early-stopped"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Decaf(CompositionAttack):
-    """Decomposition of a client's change into the changes that each class would make, by non-negative least squares.
+    """Decaf, class composition inference by non-negative least squares on the classes' changes.
 
-    The published attack (sections III-C to III-F), with the least squares solved exactly. (1) The change of the last
-    layer. (2) Null classes by the sign of its entries. (3) Gradient bases: one local training from the global model on
-    the auxiliary images of each class, and one on all present classes together. (4) The non-negative combination of the
-    bases that is nearest to the change.
+    The published attack (sections III-C to III-F), with an exact solver. (1) Take the change of the last layer. (2)
+    Find null classes by the signs of its entries. (3) Compute gradient bases: train from the global model on the
+    auxiliary images of each class, and once on those of all present classes. (4) Find the non-negative combination of
+    the bases that is closest to the change.
 
     Threat model: passive server, one round; knows the clients' training algorithm, and has a few images of each class.
 
     Args:
-        null_classes: the published rule, or ``none`` to leave this step out (section IV-E).
-        threshold: of the rule.
-        calibrator: whether the united base takes part (section IV-F).
-        layer: the layer whose change is decomposed, such as ``body.0``; None for the last one. Only in the last one do
-            rows belong to classes (section V-A), so null classes are always looked for there.
-        auxiliary_per_class: use only so many auxiliary images of each class, None for all.
+        null_classes: ``published`` rule, or ``none`` to skip step 2 (section IV-E).
+        threshold: see `published_rule`.
+        calibrator: whether the basis of all present classes is used (section IV-F).
+        layer: layer whose change is decomposed, e.g. ``body.0``; None for the last one. Null classes are always found
+            in the last layer, the only one whose rows belong to classes (section V-A).
+        auxiliary_per_class: number of auxiliary images used per class, None for all.
         rounds: see `CompositionAttack`.
 
     References:
         Dai, Zhou and Fu, "Decaf: Data Distribution Decompose Attack against Federated Learning", 2024,
-        arXiv:2405.15316.
+        arXiv:2405.15316, Algorithms 1 to 3.
     """
 
     name = "decaf"
@@ -76,12 +69,15 @@ class Decaf(CompositionAttack):
 
 
 class DecafEarlyStopped(Decaf):
-    """Decaf with the least squares left after 10 steps of projected gradient.
+    """Decaf with the least squares stopped after 10 steps of projected gradient descent.
 
-    The paper names gradient descent and "e.g., 1000" epochs but no step size. Stopping early is our reading of how its
-    printed proportions come to lie so near to equal shares.
+    The paper uses gradient descent with "e.g., 1000" epochs and gives no step size. Its printed proportions are close
+    to equal shares; early stopping is a possible explanation.
 
     Threat model: that of `Decaf`, as are the arguments.
+
+    References:
+        This project; a variant of Dai, Zhou and Fu, "Decaf", 2024, arXiv:2405.15316, Algorithm 3.
     """
 
     name = "decaf-early"
@@ -92,17 +88,11 @@ class DecafEarlyStopped(Decaf):
 def gradient_bases(
     view: ServerView, known: Auxiliary, present: Tensor, *, layer: str | None = None, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Algorithm 2 for all victims at once; a set of present classes that several victims share is trained on once.
-
-    Args:
-        view: what the server has.
-        known: its images.
-        present: ``(V, K)`` bool.
-        layer: the layer in question, None for the last one.
-        generator: source of the order of mini-batches.
+    """Gradient bases (Algorithm 2) for present classes ``(V, K)``; each distinct set of classes is trained once.
 
     Returns:
-        ``(K, D)`` change of the layer by class, and ``(V, D)`` by the union of each victim's classes.
+        ``(K, D)`` change of the layer (see `flat_change`) for each class, and ``(V, D)`` for each victim's present
+        classes together.
     """
     sets, own = torch.unique(present, dim=0, return_inverse=True)
     classes, width = known.by_class.shape
@@ -110,7 +100,7 @@ def gradient_bases(
     single[:, :width] = known.by_class
     union = torch.where(sets[:, :, None], known.by_class, -1).flatten(1)
     examples = torch.cat([single, union])
-    # Padding goes last; the order of what is real stays.
+    # Moves the padding to the end; the order of the rest stays.
     examples = examples.gather(1, (examples < 0).long().argsort(dim=1, stable=True))
     deltas = view.require(ClassifierSimulator).simulate_examples(
         view.model, known.images, known.labels, examples, generator=generator
@@ -124,18 +114,18 @@ def decompose(
 ) -> Tensor:
     """Proportions of the present classes (Algorithm 3, equations 19 to 21).
 
-    Minimises ``|sum_c a_c g_c + a_0 g_0 - G|^2`` over ``a >= 0`` and returns ``q_c ~ a_c + a_0 / k`` where k classes
-    are present. The paper's formulas are lost in the text at hand; its printed tables repeat the smallest proportion
-    of a row exactly, which is ``a_c = 0`` for several classes.
+    Minimises ``|sum_c a_c g_c + a_0 g_0 - G|^2`` over ``a >= 0`` and returns ``q_c ~ a_c + a_0 / k`` for k present
+    classes. The formulas are missing from our text of the paper; its tables repeat the smallest proportion of a row
+    exactly, which corresponds to ``a_c = 0`` for several classes.
 
     Args:
         target: ``(V, D)`` the clients' changes G.
         bases: ``(K, D)`` the classes' changes g_c.
-        united: ``(V, D)`` the change g_0 of all present classes together, the calibrator; None for none.
+        united: ``(V, D)`` the calibrator g_0, the change of all present classes together; None for none.
         present: ``(V, K)`` bool.
-        solver: ``exact``, which 1000 steps of gradient descent reach too; or ``early-stopped``, a few steps of
-            projected gradient from ``a = 1 / (k + 1)``, which draws the estimate towards equal shares.
-        steps: of the early stop.
+        solver: ``exact``, or ``early-stopped``: a few steps of projected gradient descent from ``a = 1 / (k + 1)``,
+            which biases the estimate towards equal shares.
+        steps: number of steps of ``early-stopped``.
 
     Returns:
         ``(V, K)`` proportions, each row summing to one.
@@ -156,7 +146,7 @@ def decompose(
 
 
 def _exact(columns: Tensor, target: Tensor, allowed: Tensor) -> Tensor:
-    """Non-negative least squares (Lawson and Hanson); every client has an active set of its own, hence the loop."""
+    """Non-negative least squares (Lawson and Hanson); a loop, because every client has its own active set."""
     factors = torch.zeros(allowed.shape, dtype=torch.float64)
     for client, chosen in enumerate(allowed):
         matrix, right = columns[client][chosen].T, target[client].double()

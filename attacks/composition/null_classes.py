@@ -1,4 +1,4 @@
-"""Rules for the classes that a client does not have at all, Decaf's second step."""
+"""Rules for null classes, the classes of which a client has no example (Decaf's second step)."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -16,37 +16,25 @@ Statistic = Literal["maximum", "mean"]
 
 
 def published_rule(weight: Tensor, threshold: float = 0.0) -> Tensor:
-    """Present where some entry of the class's row grew by more than a threshold (Algorithm 1).
+    """``(V, K)`` True where an entry of the class's row of ``weight (V, K, F)`` grew above a threshold (Algorithm 1).
 
-    If class c is null, every step adds ``-lr mean(p_c h)`` to row c, at most 0 where the features h are not negative:
-    so null implies no positive entry, for every optimizer that scales an average of such steps by positive numbers,
-    and no weight decay. The converse does not hold: the row of a rare class can shrink everywhere.
-
-    Args:
-        weight: ``(V, K, F)`` change of the last layer.
-        threshold: 0 for non-negative features; the paper suggests 0.001 for LeakyReLU (section V-A).
-
-    Returns:
-        ``(V, K)`` bool.
+    Each step adds ``-lr mean(p_c h)`` to the row of a null class c, which is at most 0 for non-negative features h. So
+    a null class has no positive entry, for every optimizer that scales an average of such steps by positive numbers and
+    uses no weight decay. The converse does not hold: all entries of a rare class can shrink. The threshold is 0 for
+    non-negative features; the paper suggests 0.001 for LeakyReLU (section V-A).
     """
     return (weight > threshold).any(2)
 
 
 def row_statistics(weight: Tensor) -> dict[Statistic, Tensor]:
-    """``(V, K)`` each: largest and mean entry of every row, in units of the r.m.s. entry of the client."""
+    """``(V, K)`` each: largest and mean entry of each row, divided by the client's r.m.s. entry."""
     scale = weight.square().mean(dim=(1, 2)).sqrt().clamp(min=torch.finfo(weight.dtype).tiny)[:, None]
     return {"maximum": weight.amax(2) / scale, "mean": weight.mean(2) / scale}
 
 
 @dataclass(frozen=True)
 class CalibratedRule:
-    """A threshold on a row statistic, learned from simulated clients of which it is known what they lack.
-
-    Attributes:
-        statistic: which one separated null classes best.
-        threshold: present above it.
-        errors: mean of the shares of null and of present simulated classes that it gets wrong.
-    """
+    """A threshold on the best row statistic, fitted to simulated clients, with its balanced error rate on them."""
 
     statistic: Statistic
     threshold: float
@@ -58,13 +46,11 @@ class CalibratedRule:
 
 
 def calibrate(weight: Tensor, present: Tensor) -> CalibratedRule:
-    """The corrected rule: the statistic and threshold with the smallest errors of both kinds on simulated clients.
-
-    Null and present classes count alike, however many of each were simulated.
+    """The corrected rule: the statistic and threshold with the smallest balanced error on simulated clients.
 
     Args:
-        weight: ``(B, K, F)`` changes of simulated clients, with known decay removed.
-        present: ``(B, K)`` what they hold.
+        weight: ``(B, K, F)`` changes of simulated clients, without weight decay.
+        present: ``(B, K)`` bool, the classes that they hold.
     """
     rules = []
     for name, values in row_statistics(weight).items():
@@ -74,7 +60,7 @@ def calibrate(weight: Tensor, present: Tensor) -> CalibratedRule:
 
 
 def _best_threshold(values: Tensor, present: Tensor) -> tuple[float, float]:
-    """The middle of the best gap between sorted values, the widest where several are as good."""
+    """The middle of the best gap between sorted values, the widest one in case of a tie, and its balanced error."""
     ordered, order = values.double().sort()
     truth = present[order].double()
     below = torch.stack([truth, 1 - truth]).cumsum(1)
@@ -87,12 +73,9 @@ def _best_threshold(values: Tensor, present: Tensor) -> tuple[float, float]:
 
 
 def without_decay(view: ServerView, weight: Tensor, example_counts: Tensor | None = None) -> Tensor:
-    """The change of the last layer's weights, less what weight decay alone did (exact for SGD, see the learner).
+    """Changes ``(V, K, F)`` of the last layer's weights without the part due to weight decay (exact for SGD).
 
-    Args:
-        view: what the server knows.
-        weight: ``(V, K, F)``.
-        example_counts: ``(V,)`` examples of each client, None for those of the view.
+    The clients have ``example_counts (V,)``, by default those of the view.
     """
     counts = view.example_counts if example_counts is None else example_counts
     learner = view.require(ClassifierSimulator)
@@ -101,7 +84,7 @@ def without_decay(view: ServerView, weight: Tensor, example_counts: Tensor | Non
 
 
 def published_present(view: ServerView, rule: PublishedRule, threshold: float) -> Tensor:
-    """``(V, K)`` bool by the published rule, never empty: a client without any positive row has its largest class."""
+    """``(V, K)`` bool by the published rule; a client without any positive entry has the class whose row grew most."""
     weight = layer_change(view).weight
     if rule == "none":
         return torch.ones(weight.shape[:2], dtype=torch.bool)
@@ -109,6 +92,6 @@ def published_present(view: ServerView, rule: PublishedRule, threshold: float) -
 
 
 def never_empty(present: Tensor, weight: Tensor) -> Tensor:
-    """Gives a client that seems to have no class the one whose row grew most."""
+    """Adds the class whose row grew most to clients without any present class."""
     largest = torch.nn.functional.one_hot(weight.amax(2).argmax(1), present.shape[1]).bool()
     return torch.where(present.any(1, keepdim=True), present, largest)

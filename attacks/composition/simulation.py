@@ -1,4 +1,4 @@
-"""Simulated clients: compositions, the auxiliary images that they hold, the changes they send, and their features."""
+"""Simulated clients for composition attacks: their compositions, auxiliary images, changes and features."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _COLOURS = 3
 
 
 def random_compositions(count: int, classes: int, *, generator: torch.Generator) -> Tensor:
-    """``(count, K)`` Dirichlet draws of three spreads, on all classes or on a random set of at least two."""
+    """``(count, K)`` Dirichlet draws with three concentrations, on all classes or on a random set of at least two."""
     keys = torch.rand(count, classes, generator=generator).argsort(dim=1).argsort(dim=1)
     size = torch.randint(2, classes + 1, (count, 1), generator=generator)
     whole = torch.rand(count, 1, generator=generator) < _ALL_CLASSES
@@ -32,17 +32,9 @@ def random_compositions(count: int, classes: int, *, generator: torch.Generator)
 def nearby_compositions(
     centre: Tensor, present: Tensor, count: int, *, spread: float, generator: torch.Generator
 ) -> Tensor:
-    """Compositions about each victim's estimate, on its present classes.
+    """``(V, count, K)`` random compositions near ``centre (V, K)``, on the classes in ``present (V, K)``.
 
-    Args:
-        centre: ``(V, K)``.
-        present: ``(V, K)`` bool.
-        count: how many for each victim.
-        spread: standard deviation of a share of 0.1; it grows with the root of the share.
-        generator: source of the draws.
-
-    Returns:
-        ``(V, count, K)``.
+    The standard deviation of a share of 0.1 is `spread`; it scales with the root of the share.
     """
     noise = torch.randn(len(centre), count, centre.shape[1], generator=generator, dtype=torch.float64)
     noise = noise * present[:, None]
@@ -53,7 +45,7 @@ def nearby_compositions(
 
 
 def whole_counts(compositions: Tensor, sizes: Tensor) -> Tensor:
-    """``(B, K)`` numbers of examples nearest to ``(B, K)`` proportions of ``(B,)`` examples (largest remainders)."""
+    """``(B, K)`` example counts nearest to proportions ``(B, K)`` of ``(B,)`` examples (largest remainder method)."""
     exact = compositions.double() * sizes[:, None]
     counts = exact.floor()
     rank = (exact - counts).argsort(dim=1, descending=True, stable=True).argsort(dim=1)
@@ -61,21 +53,14 @@ def whole_counts(compositions: Tensor, sizes: Tensor) -> Tensor:
 
 
 def draw_examples(known: Auxiliary, counts: Tensor, variants: int, *, generator: torch.Generator) -> Tensor:
-    """Which images of a pool of `variants` copies of the auxiliary set each simulated client holds.
+    """``(B, N)`` indices into a pool of `variants` copies of the auxiliary set, padded with -1, for ``counts (B, K)``.
 
-    A client's images of a class are independent draws from a bootstrap sample of the auxiliary ones (k draws with
-    replacement), each as a random copy. Of a mean over n images the simulations then vary by ``s^2 / n + s^2 / k``: the
-    client's own sampling and, as Efron's bootstrap has it, that of the auxiliary set, which all simulations share
-    otherwise, so that their spread would not show it.
+    A client's images of a class are drawn from a bootstrap sample of the auxiliary ones (k draws with replacement),
+    each from a random copy. The variance of a mean over n images is then ``s^2 / n + s^2 / k``: it includes the
+    sampling of the auxiliary set itself, which all simulations would otherwise share.
 
-    Args:
-        known: the auxiliary set.
-        counts: ``(B, K)``.
-        variants: copies of the set in the pool, one after the other.
-        generator: source of the draws.
-
-    Returns:
-        ``(B, N)`` int64, padded with -1.
+    References:
+        Efron, "Bootstrap Methods: Another Look at the Jackknife", Annals of Statistics, 1979.
     """
     clients, classes = counts.shape
     sizes = counts.sum(1)
@@ -92,15 +77,9 @@ def draw_examples(known: Auxiliary, counts: Tensor, variants: int, *, generator:
 
 
 def augmented(images: Tensor, variants: int, *, generator: torch.Generator) -> Tensor:
-    """The images, and copies moved by up to a pixel each way and, in colour, flipped at random.
+    """Images ``(M, channels, height, width)``, followed by ``variants - 1`` randomly shifted and flipped copies.
 
-    Args:
-        images: ``(M, channels, height, width)``.
-        variants: sets in all, the first the images themselves.
-        generator: source of the moves.
-
-    Returns:
-        ``(variants * M, channels, height, width)``.
+    A shift is at most a pixel in each direction; only colour images are flipped.
     """
     height, width = images.shape[2:]
     larger = pad(images, (1, 1, 1, 1), mode="replicate")
@@ -120,14 +99,7 @@ def augmented(images: Tensor, variants: int, *, generator: torch.Generator) -> T
 def simulated_changes(
     view: ServerView, pool: tuple[Tensor, Tensor], examples: Tensor, *, generator: torch.Generator
 ) -> Iterator[dict[str, Tensor]]:
-    """What simulated clients would send, as many at a time as memory is given for.
-
-    Args:
-        view: what the server has.
-        pool: images and labels.
-        examples: ``(B, N)`` what each holds.
-        generator: source of the order of mini-batches, and of the noise that clients add.
-    """
+    """Yields simulated clients' deltas in chunks of bounded memory; ``examples (B, N)`` index a pool of images."""
     width = sum(value.numel() for value in view.model.values())
     for part in torch.split(examples, max(1, _NUMBERS_AT_ONCE // width)):
         deltas = view.require(ClassifierSimulator).simulate_examples(view.model, *pool, part, generator=generator)
@@ -135,7 +107,7 @@ def simulated_changes(
 
 
 def as_released(view: ServerView, deltas: dict[str, Tensor], *, generator: torch.Generator) -> dict[str, Tensor]:
-    """What the clients' public defences would make of deltas: clipped together, then noised."""
+    """The deltas after the clients' public defences: clipped jointly, then noised."""
     released = dict(deltas)
     for release in view.releases:
         norms = torch.stack([released[name].flatten(1).square().sum(1) for name in release.parameters]).sum(0).sqrt()
@@ -148,13 +120,7 @@ def as_released(view: ServerView, deltas: dict[str, Tensor], *, generator: torch
 
 @dataclass(frozen=True)
 class Probes:
-    """The known images on which a changed model is tried.
-
-    Attributes:
-        images: ``(K * p, channels, height, width)``, p of each class, class after class.
-        hidden: ``(K, F)`` mean features of each class under the global model.
-        logits: ``(K, K)`` mean logits, class by class.
-    """
+    """Auxiliary ``images`` and the global model's mean ``hidden (K, F)`` features and ``logits (K, K)`` by class."""
 
     images: Tensor
     hidden: Tensor
@@ -162,7 +128,7 @@ class Probes:
 
 
 def make_probes(view: ServerView, known: Auxiliary, per_class: int) -> Probes:
-    """Takes the first images of every class; a class with fewer repeats them."""
+    """The first images of every class; a class with fewer than `per_class` images repeats them."""
     turn = torch.arange(per_class)[None] % known.per_class[:, None]
     images = known.images[known.by_class.gather(1, turn).flatten()]
     hidden, logits = view.require(ClassifierSimulator).outputs(
@@ -173,17 +139,11 @@ def make_probes(view: ServerView, known: Auxiliary, per_class: int) -> Probes:
 
 
 def change_features(view: ServerView, deltas: dict[str, Tensor], probes: Probes) -> Blocks:
-    """The blocks of features of some changes.
+    """Features ``(B, D)`` of clients' deltas ``(B, *shape)``, in blocks; layers without deltas count as unchanged.
 
-    Args:
-        view: what the server has.
-        deltas: ``(B, *shape)`` by parameter; where earlier layers are missing, they are taken for unchanged.
-        probes: the images to try them on.
-
-    Returns:
-        By block ``(B, D)``: change of the last layer's ``weight`` and ``bias``; by class of the probes the mean change
-        of the logits, centred over the classes (``logits``), the mean probabilities (``softmax``), and the mean change
-        of the features that enter the last layer (``hidden``), which tells what earlier layers did.
+    The blocks are the change of the last layer's ``weight`` and ``bias``; and by class of the probes the mean change of
+    the logits, centred over the classes (``logits``), the mean probabilities (``softmax``), and the mean change of the
+    last layer's input (``hidden``), which reflects the earlier layers.
     """
     change = layer_change(view, deltas)
     count, classes = change.bias.shape
@@ -203,12 +163,12 @@ def change_features(view: ServerView, deltas: dict[str, Tensor], probes: Probes)
 
 
 def joined(blocks: Blocks, scales: dict[str, float]) -> Tensor:
-    """``(B, D)`` all blocks side by side, each in its own unit."""
+    """``(B, D)`` all blocks concatenated, each divided by its scale."""
     return torch.cat([blocks[name].double() / scale for name, scale in scales.items()], dim=1)
 
 
 def block_scales(blocks: Blocks) -> dict[str, float]:
-    """The r.m.s. of every block about its mean over the clients."""
+    """The r.m.s. of each block about its mean over the clients."""
     spread = {name: value - value.mean(0) for name, value in blocks.items()}
     return {name: max(float(value.double().square().mean().sqrt()), 1e-12) for name, value in spread.items()}
 

@@ -1,26 +1,21 @@
 """Attacks on anonymity: whose device sent a message, and which messages come from one user?"""
 
-from attacks.deanonymization.fingerprint import FingerprintAttack, LinkedFingerprint
-from attacks.deanonymization.matching import (
-    LinkedMatchingFingerprint,
-    MatchingChance,
-    MatchingFingerprint,
-    MatchingMLP,
-    MatchingSiamese,
-)
-from attacks.deanonymization.reidentification import CentredSVM, IdentityChance, ReidKNN, ReidMLP, ReidSVM
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "CentredSVM",
-    "FingerprintAttack",
-    "IdentityChance",
-    "LinkedFingerprint",
-    "LinkedMatchingFingerprint",
-    "MatchingChance",
-    "MatchingFingerprint",
-    "MatchingMLP",
-    "MatchingSiamese",
-    "ReidKNN",
-    "ReidMLP",
-    "ReidSVM",
-]
+from protocol.exports import exports
+
+if TYPE_CHECKING:
+    from attacks.deanonymization.fingerprint import FingerprintAttack as FingerprintAttack
+    from attacks.deanonymization.fingerprint import LinkedFingerprint as LinkedFingerprint
+    from attacks.deanonymization.matching import LinkedMatchingFingerprint as LinkedMatchingFingerprint
+    from attacks.deanonymization.matching import MatchingChance as MatchingChance
+    from attacks.deanonymization.matching import MatchingFingerprint as MatchingFingerprint
+    from attacks.deanonymization.matching import MatchingMLP as MatchingMLP
+    from attacks.deanonymization.matching import MatchingSiamese as MatchingSiamese
+    from attacks.deanonymization.reidentification import CentredSVM as CentredSVM
+    from attacks.deanonymization.reidentification import IdentityChance as IdentityChance
+    from attacks.deanonymization.reidentification import ReidKNN as ReidKNN
+    from attacks.deanonymization.reidentification import ReidMLP as ReidMLP
+    from attacks.deanonymization.reidentification import ReidSVM as ReidSVM
+
+__all__ = exports(__name__)

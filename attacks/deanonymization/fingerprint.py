@@ -1,4 +1,4 @@
-"""Simulated fingerprints: what known users' data would make of the recorded global models, compared with messages."""
+"""Simulated fingerprints: deltas that the known users' data would produce from the recorded global models."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -9,47 +9,51 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from attacks.deanonymization.estimates import UNSEEN, IdentityEstimate
 from attacks.deanonymization.messages import Messages, in_span, layer_vectors, read_messages, unit
 from attacks.deanonymization.reidentification import IdentityAttack, Reidentification, standardised, svm_scores
-from attacks.estimates import UNSEEN, Estimate, IdentityEstimate
+from attacks.estimates import Estimate
+from protocol.errors import ViewError
+from protocol.ranges import PositiveFloat, PositiveInt
 from protocol.simulators import ExampleSimulator
 from protocol.threat_model import ThreatModel
-from protocol.view import ServerView, ViewError
-from ranges import PositiveFloat, PositiveInt
+from protocol.view import ServerView
 
 FEATURES, LABELS, OWNERS = "prior_features", "prior_labels", "prior_users"
-"""Names in the auxiliary data of the adversary's examples ``(M, ...)``, their labels, and their users ``(M,)``."""
+"""Names of the adversary's examples ``(M, ...)``, their labels and their users ``(M,)`` in the auxiliary data."""
 _AT_ONCE = 16
-"""Devices simulated together; their whole models are in memory."""
+"""Devices simulated together, with their whole models in memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FingerprintAttack(IdentityAttack):
-    """Linear machine that learns from what known users' data make of the very global models that were sent.
+    """Linear machine trained on simulated updates of the known users, computed from the recorded global models.
 
-    (1) What all messages share names nobody and is taken out: of the known messages their mean, of simulated ones the
-    mean of their round. (2) The server need not wait until a device of its own is sampled: it trains on parts of every
-    user's data from recorded global models. Parts of one user's data differ as its two devices' data do, which the
-    messages of one device in several rounds do not. (3) Directions in which the parts of a user differ are shortened
-    (whitening), so that a machine which is learned from known and simulated messages relies on the others. (4)
-    Distances are made probabilities message by message, so that messages compare.
+    (1) The component that all messages share is subtracted: the mean of the known messages, and for simulated ones the
+    mean of their round. (2) The server does not have to wait until its own devices are sampled: it trains from recorded
+    global models on parts of each user's data. Two parts differ like the data of a user's two devices do; the messages
+    of one device in several rounds do not. (3) Directions in which the parts of a user differ are shrunk (whitening).
+    (4) The scores of each message are turned into probabilities, so that they are comparable between messages.
 
-    Threat model: passive server, all rounds; it has data of users and knows how devices train.
+    Threat model: passive server, all rounds; it has data of users and knows the devices' training algorithm.
 
     Args:
-        layers: whose deltas are taken; None for all that are recorded.
-        rounds: recorded rounds from whose global models is simulated.
-        parts: AtLeastTwoo which each user's data are cut for it.
-        penalty: C of the machine.
-        floor: added to the variance of every direction before whitening, as a multiple of their mean.
+        layers: see `Reidentification`.
+        rounds: number of recorded rounds from whose global models updates are simulated.
+        parts: number of parts into which each user's data are split.
+        penalty: see `ReidSVM`.
+        floor: added to the variance of every direction before whitening, as a multiple of the mean variance.
         sharpness: see `CentredSVM`.
+
+    References:
+        This project; it extends the SVM of Orekondy et al., "Gradient-Leaks", 2018, arXiv:1805.05838, section 4.4.
     """
 
     name = "fingerprint"
     cost = "`rounds` times `parts` simulated trainings per known user"
     threat_model = ThreatModel(
         sees="the deltas of some layers of every message, each round, and the global models",
-        knows="the devices' training algorithm, and data of every user beforehand",
+        knows="the devices' training algorithm, and data of every user",
         needs=(
             *Reidentification.threat_model.needs,
             "learner:ExampleSimulator",
@@ -57,7 +61,7 @@ class FingerprintAttack(IdentityAttack):
         ),
     )
     linked: ClassVar[bool] = False
-    """Whether the evidence of all messages under one pseudonym is summed."""
+    """Whether the log-probabilities of all messages under a pseudonym are summed."""
 
     layers: Sequence[str] | None = None
     rounds: PositiveInt = 2
@@ -72,13 +76,13 @@ class FingerprintAttack(IdentityAttack):
         return IdentityEstimate(scores=self.probabilities(single, view.pseudonyms), users=messages.users)
 
     def probabilities(self, single: Tensor, pseudonyms: Tensor) -> Tensor:
-        """``(V, U)`` probabilities of the users, from the log-probabilities that each message gives by itself."""
+        """``(V, U)`` probabilities of the users, from the log-probabilities of single messages."""
         return over_pseudonyms(single, pseudonyms) if self.linked else single.exp()
 
     def log_probabilities(
         self, view: ServerView, messages: Messages, asked: Tensor, generator: torch.Generator
     ) -> Tensor:
-        """``(A, U)`` of the users of `messages`, for vectors ``(A, D)``."""
+        """``(A, U)`` log-probabilities of the users for messages ``(A, D)``."""
         simulated, users = simulated_parts(view, self.layers, rounds=self.rounds, parts=self.parts, generator=generator)
         mean = unit(messages.known).mean(0)
         learned, labels = _with_simulated(messages, simulated, users, mean)
@@ -92,44 +96,33 @@ class FingerprintAttack(IdentityAttack):
 
 
 class LinkedFingerprint(FingerprintAttack):
-    """`FingerprintAttack`, with the evidence of all messages under one pseudonym summed.
+    """`FingerprintAttack` with the log-probabilities of all messages under a pseudonym summed.
 
-    A device keeps its pseudonym over the rounds. What misleads in one of its messages, the order of its mini-batches
-    and the state of the model, misleads less in their sum.
+    Errors due to the order of mini-batches and the state of the model average out over a device's messages.
 
     Threat model: that of `FingerprintAttack`, as are the arguments; a device keeps its pseudonym over the rounds.
+
+    References:
+        This project; see `FingerprintAttack`.
     """
 
     name = "fingerprint-linked"
     threat_model = dataclasses.replace(
-        FingerprintAttack.threat_model, sees=f"{FingerprintAttack.threat_model.sees}; which messages bear one pseudonym"
+        FingerprintAttack.threat_model,
+        sees=f"{FingerprintAttack.threat_model.sees}; their pseudonyms",
     )
     linked = True
 
 
 def over_pseudonyms(log_probabilities: Tensor, pseudonyms: Tensor) -> Tensor:
-    """``(V, U)`` probabilities from the evidence of all messages under a message's pseudonym.
-
-    Args:
-        log_probabilities: ``(V, U)`` of each message by itself.
-        pseudonyms: ``(V,)``.
-    """
+    """``(V, U)`` probabilities from the log-probabilities of all messages under a pseudonym ``(V,)``, summed."""
     _, place = torch.unique(pseudonyms, return_inverse=True)
     total = log_probabilities.new_zeros(int(place.max()) + 1, log_probabilities.shape[1])
     return total.index_add_(0, place, log_probabilities).softmax(1)[place]
 
 
 def whitening(vectors: Tensor, labels: Tensor, floor: float) -> Tensor:
-    """The inverse root of how vectors of one label vary about their mean.
-
-    Args:
-        vectors: ``(S, R)``.
-        labels: ``(S,)`` int64.
-        floor: see `FingerprintAttack`.
-
-    Returns:
-        ``(R, R)``, to multiply vectors with.
-    """
+    """``(R, R)`` inverse root of the regularised covariance of vectors ``(S, R)`` within their labels ``(S,)``."""
     _, place, counts = torch.unique(labels, return_inverse=True, return_counts=True)
     means = vectors.new_zeros(len(counts), vectors.shape[1]).index_add_(0, place, vectors) / counts[:, None]
     rest = (vectors - means[place]).double()
@@ -140,9 +133,9 @@ def whitening(vectors: Tensor, labels: Tensor, floor: float) -> Tensor:
 
 
 def _with_simulated(messages: Messages, simulated: Tensor, users: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
-    """Known messages without their shared part, then the simulated ones of the same users; and whose they are.
+    """Centred known messages and simulated ones of the same users, and their labels.
 
-    Users of the hold-out stand under one name, the first; without a hold-out, a user without messages is left out.
+    Simulated users without known messages belong to the hold-out (label 0) or, without a hold-out, are left out.
     """
     place = torch.searchsorted(messages.users, users).clamp(max=len(messages.users) - 1)
     found = messages.users[place] == users
@@ -155,21 +148,17 @@ def _with_simulated(messages: Messages, simulated: Tensor, users: Tensor, mean: 
 def simulated_parts(
     view: ServerView, layers: Sequence[str] | None, *, rounds: int, parts: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Trains on parts of every user's data, from global models of the recording that are spread evenly over it.
-
-    Several parts of one user's data differ as an anonymous device's data differ from what is known of its user. The
-    messages of one device in several rounds do not: its data stay the same.
+    """Deltas of simulated devices that hold parts of a user's data, from global models over the whole recording.
 
     Args:
-        view: what the server has, with a learner, the global models and the adversary's examples.
+        view: the server view, with a learner, the global models and the adversary's examples.
         layers: see `layer_vectors`.
-        rounds: how many of the recorded rounds.
-        parts: devices into which each user's data are cut, in the order in which they were written.
+        rounds: number of global models, evenly spaced.
+        parts: number of parts into which each user's data are split, in their recorded order.
         generator: source of the order of mini-batches.
 
     Returns:
-        ``(S, D)`` deltas of length one, less the mean of their round's, which all users share, and of length one again;
-        and ``(S,)`` whose data each is of.
+        ``(S, D)`` unit vectors, centred by round and normalised again; and ``(S,)`` the user of each.
 
     Raises:
         ViewError: a user has fewer examples than parts, or no global model is recorded.
@@ -191,7 +180,7 @@ def simulated_parts(
 def _simulate(
     view: ServerView, layers: Sequence[str] | None, number: int, held: list[Tensor], generator: torch.Generator
 ) -> Tensor:
-    """``(B, D)`` deltas of devices that hold some examples, those of like size together."""
+    """``(B, D)`` deltas of devices that hold given examples; devices of similar size are simulated together."""
     order = sorted(range(len(held)), key=lambda place: len(held[place]))
     model, made = view.round_models[number], []
     for start in range(0, len(order), _AT_ONCE):
@@ -200,14 +189,8 @@ def _simulate(
         deltas = view.require(ExampleSimulator).simulate_examples(
             model, view.auxiliary[FEATURES], view.auxiliary[LABELS], examples, generator=generator
         )
-        # In the order of the recording: a model may have its parameters in another.
-        recorded = {name: deltas[name] for name in view.deltas}
-        made.append(layer_vectors(_dense(view, recorded, len(some)), layers))
-    back = torch.tensor(order).argsort()
-    return torch.cat(made)[back]
-
-
-def _dense(view: ServerView, deltas: dict[str, Tensor], count: int) -> ServerView:
-    """The deltas as a view of their own, with no table in rows."""
-    nobody = torch.arange(count)
-    return ServerView(round=view.round, pseudonyms=nobody, example_counts=nobody, deltas=deltas, model=view.model)
+        # In the order of the recording, which may differ from the model's.
+        recorded, ids = {name: deltas[name] for name in view.deltas}, torch.arange(len(some))
+        dense = ServerView(round=number, pseudonyms=ids, example_counts=ids, deltas=recorded, model=model)
+        made.append(layer_vectors(dense, layers))
+    return torch.cat(made)[torch.tensor(order).argsort()]

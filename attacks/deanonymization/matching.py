@@ -1,4 +1,4 @@
-"""Matching: do two anonymous messages, or an anonymous and a known one, come from one user?"""
+"""Matching attacks: do two messages come from the same user?"""
 
 import dataclasses
 from collections.abc import Sequence
@@ -8,19 +8,21 @@ from typing import ClassVar
 import torch
 
 from attacks.base import Attack
+from attacks.deanonymization.estimates import MatchingEstimate, asked_pairs
 from attacks.deanonymization.fingerprint import FingerprintAttack, LinkedFingerprint
 from attacks.deanonymization.messages import known_view, read_messages, seen_only, unit
 from attacks.deanonymization.reidentification import Reidentification, ReidMLP
-from attacks.estimates import Estimate, MatchingEstimate, asked_pairs
+from attacks.estimates import Estimate
+from protocol.errors import ViewError
+from protocol.ranges import PositiveInt
 from protocol.threat_model import ThreatModel
-from protocol.view import USERS, ServerView, ViewError
-from ranges import PositiveInt
+from protocol.view import USERS, ServerView
 
 _NEEDS = (*Reidentification.threat_model.needs, "pairs")
 
 
 class MatchingAttack(Attack):
-    """An attack that says of pairs of messages whether they come from one user."""
+    """Base class of attacks that infer which pairs of messages come from the same user."""
 
     family = "matching"
     scope = "recording"
@@ -29,33 +31,35 @@ class MatchingAttack(Attack):
 
 
 class MatchingChance(MatchingAttack):
-    """A uniform number for every pair (section 4.4, matching (i)).
+    """Random guess: a uniform number for every pair.
 
-    Threat model: a server that looks at no message.
+    Threat model: a server that does not use the messages.
+
+    References:
+        Orekondy, Oh, Zhang, Schiele and Fritz, "Gradient-Leaks", 2018, arXiv:1805.05838, section 4.4 (i).
     """
 
     name = "matching-chance"
     baseline = True
-    threat_model = ThreatModel(sees="nothing of the devices", knows="nothing", needs=("pairs",))
+    threat_model = ThreatModel(sees="no message", knows="nothing", needs=("pairs",))
 
     def run(self, view: ServerView, *, generator: torch.Generator) -> MatchingEstimate:
         return MatchingEstimate(scores=torch.rand(len(asked_pairs(view)), generator=generator))
 
 
 class MatchingMLP(MatchingAttack, ReidMLP):
-    """Probability that one user sent both: ``max_u P[i = u] P[j = u]`` by `ReidMLP` (section 4.4, matching (ii)).
+    """Probability that both messages are of the same user, ``max_u P[i = u] P[j = u]`` by `ReidMLP`.
 
-    Threat model: that of `ReidSVM`; the question is which of given pairs of messages match.
+    Threat model: that of `ReidSVM`.
 
     Args:
         layers: see `Reidentification`.
         epochs: see `ReidMLP`.
-        accelerator: where to run, as Lightning names it.
-        devices: on how many of them.
+        accelerator: Lightning accelerator.
+        devices: number of devices.
 
     References:
-        Orekondy, Oh, Zhang, Schiele and Fritz, "Gradient-Leaks: Understanding and Controlling Deanonymization in
-        Federated Learning", 2018, arXiv:1805.05838.
+        Orekondy, Oh, Zhang, Schiele and Fritz, "Gradient-Leaks", 2018, arXiv:1805.05838, section 4.4 (ii).
     """
 
     name = "matching-mlp"
@@ -72,20 +76,18 @@ class MatchingMLP(MatchingAttack, ReidMLP):
 
 @dataclass(frozen=True, kw_only=True)
 class MatchingSiamese(MatchingAttack):
-    """Siamese network: a distance of messages that is learned from the known devices' (section 4.4, matching (iii)).
+    """Siamese network: a distance between messages, learned from known devices.
 
-    Threat model: that of `ReidSVM`; the question is which of given pairs of messages match. Users of whom nothing is
-    known may be among them.
+    Threat model: that of `ReidSVM`; the pairs may include users of whom the adversary has no data.
 
     Args:
-        layers: whose deltas are taken; None for all that are recorded.
-        steps: batches of 64 pairs; the paper prints none.
-        accelerator: where to run, as Lightning names it.
-        devices: on how many of them.
+        layers: see `Reidentification`.
+        steps: batches of 64 pairs; not given in the paper.
+        accelerator: Lightning accelerator.
+        devices: number of devices.
 
     References:
-        Orekondy, Oh, Zhang, Schiele and Fritz, "Gradient-Leaks: Understanding and Controlling Deanonymization in
-        Federated Learning", 2018, arXiv:1805.05838.
+        Orekondy, Oh, Zhang, Schiele and Fritz, "Gradient-Leaks", 2018, arXiv:1805.05838, section 4.4 (iii).
     """
 
     name = "matching-siamese"
@@ -117,9 +119,12 @@ class MatchingSiamese(MatchingAttack):
 
 
 class MatchingFingerprint(MatchingAttack, FingerprintAttack):
-    """Probability that one known user sent both: ``sum_u P[i = u] P[j = u]`` by `FingerprintAttack`.
+    """Probability that both messages are of the same known user, ``sum_u P[i = u] P[j = u]`` by `FingerprintAttack`.
 
-    Threat model: that of `FingerprintAttack`, as are the arguments; the question is which of given pairs of messages match.
+    Threat model: that of `FingerprintAttack`, as are the arguments.
+
+    References:
+        This project; see `FingerprintAttack`.
     """
 
     name = "matching-fingerprint"
@@ -139,9 +144,12 @@ class MatchingFingerprint(MatchingAttack, FingerprintAttack):
 
 
 class LinkedMatchingFingerprint(MatchingFingerprint):
-    """`MatchingFingerprint`, with the evidence of all messages under one pseudonym summed.
+    """`MatchingFingerprint` with the log-probabilities of all messages under a pseudonym summed.
 
-    Threat model: that of `MatchingFingerprint`, as are the arguments; a device keeps its pseudonym over the rounds.
+    Threat model: that of `LinkedFingerprint`, as are the arguments.
+
+    References:
+        This project; see `FingerprintAttack`.
     """
 
     name = "matching-fingerprint-linked"

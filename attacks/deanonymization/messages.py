@@ -1,4 +1,9 @@
-"""Messages as vectors: the deltas of some layers, flattened, and their coordinates in a smaller space."""
+"""Messages as vectors: flattened deltas of some layers, and their coordinates in a smaller space.
+
+References:
+    Orekondy, Oh, Zhang, Schiele and Fritz, "Gradient-Leaks: Understanding and Controlling Deanonymization in Federated
+    Learning", 2018, arXiv:1805.05838, section 5, "Representing".
+"""
 
 import dataclasses
 from collections.abc import Sequence
@@ -8,25 +13,26 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from attacks.estimates import UNSEEN
-from protocol.view import HOLDOUT, USERS, ServerView, ViewError
+from attacks.deanonymization.estimates import UNSEEN
+from protocol.errors import ViewError
+from protocol.view import HOLDOUT, USERS, ServerView
 
 _ALIKE = 1e-5
-"""Distance of two vectors of length one below which they are the same: rounding in float32."""
+"""Distance below which two unit vectors are considered equal (float32 rounding)."""
 _RANK = 1e-10
-"""Of the largest eigenvalue, below which a direction is rounding."""
+"""Share of the largest eigenvalue below which a direction is considered rounding."""
 
 
 @dataclass(frozen=True)
 class Messages:
-    """What the adversary works with.
+    """Vectors of the anonymous and of the known messages.
 
     Attributes:
-        anonymous: ``(V, D)`` vectors of the messages to be named.
-        known: ``(P, D)`` vectors of the messages of known devices.
-        labels: ``(P,)`` which column of `users` each known message is of.
-        users: ``(U,)`` ascending numbers of the known users; `UNSEEN`, first, where the view has a hold-out.
-        whole: numbers of a message as it was sent, where the vectors are coordinates in a smaller space; else D.
+        anonymous: ``(V, D)`` messages to identify.
+        known: ``(P, D)`` messages of known devices.
+        labels: ``(P,)`` column of `users` of each known message.
+        users: ``(U,)`` known users, ascending; `UNSEEN`, first, if the view has a hold-out.
+        whole: length of a message as sent, if the vectors are coordinates in a smaller space; else D.
     """
 
     anonymous: Tensor
@@ -43,19 +49,19 @@ def known_view(view: ServerView) -> ServerView:
         ViewError: it has none.
     """
     if view.known is None or not view.known.victims:
-        raise ViewError("expected messages of known devices, got none; the adversary needs data of users beforehand")
+        raise ViewError("expected messages of known devices, got none; the adversary needs devices of its own")
     return view.known
 
 
 def read_messages(view: ServerView, layers: Sequence[str] | None) -> Messages:
-    """The vectors of a view, as they are; the hold-out's messages are those of `UNSEEN`.
+    """The message vectors of a view; messages of hold-out devices belong to `UNSEEN`.
 
     Args:
-        view: what the server has.
+        view: the server view.
         layers: see `layer_vectors`.
 
     Raises:
-        ViewError: the known messages are zero or all point one way, so that nothing can be learned from them.
+        ViewError: the known messages are zero or all have the same direction, so that nothing can be learned.
     """
     known = known_view(view)
     owners = known.priors[USERS]
@@ -63,24 +69,25 @@ def read_messages(view: ServerView, layers: Sequence[str] | None) -> Messages:
         owners = torch.where(known.priors[HOLDOUT], UNSEEN, owners)
     users, labels = torch.unique(owners, return_inverse=True)
     anonymous, learned = layer_vectors(view, layers), layer_vectors(known, layers)
-    _check_different(learned)
+    directions = unit(learned)
+    if float(torch.linalg.vector_norm(directions - directions[0], dim=1).max()) < _ALIKE:
+        raise ViewError(f"expected known messages that differ, got {len(learned)} that are zero or all point one way")
     return Messages(anonymous, learned, labels, users, anonymous.shape[1])
 
 
 def unit(vectors: Tensor) -> Tensor:
-    """Each of length one (section 5, "Representing")."""
+    """The vectors ``(V, D)``, normalised to length one."""
     return normalize(vectors, dim=1)
 
 
 def layer_vectors(view: ServerView, layers: Sequence[str] | None) -> Tensor:
-    """The deltas of some layers, flattened and joined (section 5, "Representing").
+    """``(V, D)`` flattened and concatenated deltas of some layers.
+
+    Rows of a table that were not sent are zero.
 
     Args:
-        view: what the server saw.
-        layers: names of layers, such as ``lstm`` for all parameters ``lstm.*``, or of parameters; None for all.
-
-    Returns:
-        ``(V, D)``; of a table that is sent in rows all rows, zero where none was sent.
+        view: the server view.
+        layers: names of layers, e.g. ``lstm`` for all parameters ``lstm.*``, or of parameters; None for all.
 
     Raises:
         ViewError: a layer is not recorded.
@@ -93,12 +100,6 @@ def layer_vectors(view: ServerView, layers: Sequence[str] | None) -> Tensor:
     return torch.cat([_whole(view, name).flatten(1) for name in chosen], dim=1)
 
 
-def _check_different(known: Tensor) -> None:
-    directions = unit(known)
-    if float(torch.linalg.vector_norm(directions - directions[0], dim=1).max()) < _ALIKE:
-        raise ViewError(f"expected known messages that differ, got {len(known)} that are zero or all point one way")
-
-
 def _of_layer(name: str, layer: str) -> bool:
     return name == layer or name.startswith(f"{layer}.")
 
@@ -107,15 +108,14 @@ def _whole(view: ServerView, name: str) -> Tensor:
     delta = view.deltas[name]
     if name not in view.row_parameters:
         return delta
-    assert view.served is not None
     whole = delta.new_zeros(len(delta), *view.model[name].shape)
     message, place = view.served_mask.nonzero(as_tuple=True)
-    whole[message, view.served[message, place]] = delta[message, place]
+    whole[message, view.served_items[message, place]] = delta[message, place]
     return whole
 
 
 def seen_only(messages: Messages) -> Messages:
-    """Without the hold-out, which belongs to no user."""
+    """The messages without those of hold-out devices."""
     if int(messages.users[0]) != UNSEEN:
         return messages
     kept = messages.labels > 0
@@ -124,17 +124,10 @@ def seen_only(messages: Messages) -> Messages:
 
 
 def in_span(training: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
-    """Coordinates in an orthonormal basis of the span of the training vectors.
+    """Coordinates ``(P, R)`` and ``(V, R)`` in an orthonormal basis of the span of the training vectors, R its rank.
 
-    A linear machine, a nearest neighbour or the first layer of a network uses of a vector of a hundred thousand numbers
-    only its products with the training vectors, and these stay what they were.
-
-    Args:
-        training: ``(P, D)``.
-        others: ``(V, D)``; what of them lies outside the span is lost.
-
-    Returns:
-        ``(P, R)`` and ``(V, R)`` of the same type, where R is the rank.
+    Linear machines, nearest neighbours and the first layer of a network depend on a vector only through its inner
+    products with the training vectors ``(P, D)``, which are preserved.
     """
     products = _products(training, training)
     values, vectors = torch.linalg.eigh(products)
@@ -144,7 +137,7 @@ def in_span(training: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _products(left: Tensor, right: Tensor) -> Tensor:
-    """In float32 and summed in float64 by blocks, so that no copy in float64 is made of the whole."""
+    """Inner products in float64, computed block by block to avoid a float64 copy of the whole."""
     width = 2**15
     total = torch.zeros(len(left), len(right), dtype=torch.float64)
     for start in range(0, left.shape[1], width):

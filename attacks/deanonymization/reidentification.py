@@ -1,4 +1,4 @@
-"""Re-identification: classifiers that learn from known devices' messages which user an anonymous message is of."""
+"""Re-identification attacks: classifiers of users, trained on the messages of known devices."""
 
 import abc
 import dataclasses
@@ -10,31 +10,36 @@ import torch
 from torch import Tensor
 
 from attacks.base import Attack
+from attacks.deanonymization.estimates import IdentityEstimate
 from attacks.deanonymization.messages import Messages, in_span, known_view, read_messages, unit
-from attacks.estimates import Estimate, IdentityEstimate
+from attacks.estimates import Estimate
+from protocol.errors import ViewError
+from protocol.ranges import PositiveFloat, PositiveInt
 from protocol.threat_model import ThreatModel
-from protocol.view import USERS, ServerView, ViewError
-from ranges import PositiveFloat, PositiveInt
+from protocol.view import USERS, ServerView
 
 
 class IdentityAttack(Attack):
-    """An attack that names the users of anonymous messages."""
+    """Base class of attacks that infer the users of anonymous messages."""
 
     family = "re-identification"
     scope = "recording"
     estimates: ClassVar[type[Estimate]] = IdentityEstimate
-    tells = "which of the users that it knows sent it"
+    tells = "which of the known users sent it"
 
 
 class IdentityChance(IdentityAttack):
-    """Every user with the same probability, in random order (section 4.4, re-identification (i)).
+    """Random guess: all users with equal probability, in random order.
 
-    Threat model: a server that knows who takes part and looks at no message.
+    Threat model: a server that knows who takes part and does not use the messages.
+
+    References:
+        Orekondy, Oh, Zhang, Schiele and Fritz, "Gradient-Leaks", 2018, arXiv:1805.05838, section 4.4 (i).
     """
 
     name = "chance"
     baseline = True
-    threat_model = ThreatModel(sees="nothing of the devices", knows="who takes part", needs=("known",))
+    threat_model = ThreatModel(sees="no message", knows="who takes part", needs=("known",))
 
     def run(self, view: ServerView, *, generator: torch.Generator) -> IdentityEstimate:
         users = torch.unique(known_view(view).priors[USERS])
@@ -43,16 +48,16 @@ class IdentityChance(IdentityAttack):
 
 @dataclass(frozen=True, kw_only=True)
 class Reidentification(IdentityAttack):
-    """A classifier of known devices' messages, asked about the others. A subclass gives its scores.
+    """Base class of classifiers that learn from known devices' messages; a subclass implements `scores`.
 
     Args:
-        layers: whose deltas are taken, e.g. ``lstm``; None for all that are recorded.
+        layers: layers whose deltas are used, e.g. ``lstm``; None for all that are recorded.
     """
 
     cost = "one training of the classifier for all messages"
     threat_model = ThreatModel(
         sees="the deltas of some layers of every message, each round",
-        knows="data of every user beforehand, on devices of its own that take part",
+        knows="data of every user, on devices of its own that take part",
         needs=("deltas", "known"),
     )
 
@@ -65,7 +70,7 @@ class Reidentification(IdentityAttack):
         return IdentityEstimate(scores=scores, users=messages.users)
 
     def prepared(self, messages: Messages) -> Messages:
-        """What the classifier is given: vectors of length one, in coordinates of the known ones' span."""
+        """The classifier's input: unit vectors, in coordinates of the known messages' span."""
         known, anonymous = in_span(unit(messages.known), unit(messages.anonymous))
         return dataclasses.replace(messages, anonymous=anonymous, known=known)
 
@@ -76,17 +81,16 @@ class Reidentification(IdentityAttack):
 
 @dataclass(frozen=True, kw_only=True)
 class ReidSVM(Reidentification):
-    """Linear support vector machine of each user against the rest; the score is the signed distance.
+    """Linear one-vs-rest support vector machine; infers the user of a message by the largest signed distance.
 
-    Threat model: passive server, all rounds; it has data of users, and lets devices of its own train on them.
+    Threat model: passive server, all rounds; it has data of users, and devices of its own that train on these data.
 
     Args:
         layers: see `Reidentification`.
-        penalty: C of the machine; the paper prints none, and 1 is the default of its library.
+        penalty: the machine's C; not given in the paper, 1 is the default of its library.
 
     References:
-        Orekondy, Oh, Zhang, Schiele and Fritz, "Gradient-Leaks: Understanding and Controlling Deanonymization in
-        Federated Learning", 2018, arXiv:1805.05838.
+        Orekondy, Oh, Zhang, Schiele and Fritz, "Gradient-Leaks", 2018, arXiv:1805.05838, section 4.4.
     """
 
     name = "reid-svm"
@@ -100,17 +104,16 @@ class ReidSVM(Reidentification):
 
 @dataclass(frozen=True, kw_only=True)
 class ReidKNN(Reidentification):
-    """K nearest neighbours: the share of a user among the K nearest known messages.
+    """K nearest neighbours; infers the user of a message by the shares of users among the K nearest known messages.
 
     Threat model: that of `ReidSVM`.
 
     Args:
         layers: see `Reidentification`.
-        neighbours: K; the paper's is 10.
+        neighbours: K; 10 in the paper.
 
     References:
-        Orekondy, Oh, Zhang, Schiele and Fritz, "Gradient-Leaks: Understanding and Controlling Deanonymization in
-        Federated Learning", 2018, arXiv:1805.05838.
+        Orekondy, Oh, Zhang, Schiele and Fritz, "Gradient-Leaks", 2018, arXiv:1805.05838, section 4.4.
     """
 
     name = "reid-knn"
@@ -128,19 +131,18 @@ class ReidKNN(Reidentification):
 
 @dataclass(frozen=True, kw_only=True)
 class ReidMLP(Reidentification):
-    """Multilayer perceptron that classifies messages by user (section 4.4, re-identification (iv)).
+    """Multilayer perceptron that classifies messages by user.
 
     Threat model: that of `ReidSVM`.
 
     Args:
         layers: see `Reidentification`.
-        epochs: passes over the known messages; the paper prints none.
-        accelerator: where to run, as Lightning names it.
-        devices: on how many of them.
+        epochs: passes over the known messages; not given in the paper.
+        accelerator: Lightning accelerator.
+        devices: number of devices.
 
     References:
-        Orekondy, Oh, Zhang, Schiele and Fritz, "Gradient-Leaks: Understanding and Controlling Deanonymization in
-        Federated Learning", 2018, arXiv:1805.05838.
+        Orekondy, Oh, Zhang, Schiele and Fritz, "Gradient-Leaks", 2018, arXiv:1805.05838, section 4.4 (iv).
     """
 
     name = "reid-mlp"
@@ -166,20 +168,22 @@ class ReidMLP(Reidentification):
 
 @dataclass(frozen=True, kw_only=True)
 class CentredSVM(ReidSVM):
-    """The published machine on messages without their shared part, its scores made comparable between messages.
+    """`ReidSVM` on messages without their common component, with scores that are comparable between messages.
 
-    All deltas of a training point the same way, towards what all users write. That part names nobody, and because
-    vectors are brought to length one it takes room from the part that does. It is estimated as the mean of the known
-    messages, each of length one first, because it grows with the number of a device's examples. Then each message's
-    distances from the users' planes are standardised and made probabilities, so that a message which is far from all
-    planes does not go before one that is near one and far from the others.
+    The deltas of all users share a large component, which says nothing about the user and dominates the unit vectors.
+    It is estimated as the mean of the known messages' unit vectors and subtracted. The distances of a message from the
+    users' planes are then standardised and turned into probabilities, so that a message that is far from all planes
+    does not rank before one that is close to one plane only.
 
     Threat model: that of `ReidSVM`.
 
     Args:
         layers: see `Reidentification`.
         penalty: see `ReidSVM`.
-        sharpness: the standardised scores are multiplied by it before they are made probabilities.
+        sharpness: factor on the standardised scores before the softmax.
+
+    References:
+        This project; it extends the SVM of Orekondy et al., "Gradient-Leaks", 2018, arXiv:1805.05838, section 4.4.
     """
 
     name = "centred-svm"
@@ -200,7 +204,7 @@ def svm_scores(messages: Messages, penalty: float, generator: torch.Generator) -
     """``(V, U)`` signed distances from each user's separating plane.
 
     Raises:
-        ViewError: there is one user only, from whom no plane separates anybody.
+        ViewError: there is only one user.
     """
     from sklearn.svm import LinearSVC
 
@@ -208,7 +212,7 @@ def svm_scores(messages: Messages, penalty: float, generator: torch.Generator) -
     machine = LinearSVC(C=penalty, random_state=int(torch.randint(2**31, (), generator=generator)))
     machine.fit(messages.known.numpy(), messages.labels.numpy())
     scores = torch.from_numpy(machine.decision_function(messages.anonymous.numpy()))
-    # Of two classes the machine gives one number, of the second.
+    # For two classes, the machine returns the score of the second one only.
     return torch.stack([-scores, scores], dim=1) if scores.dim() == 1 else scores
 
 
@@ -219,6 +223,6 @@ def standardised(scores: Tensor, sharpness: float) -> Tensor:
 
 
 def check_users(messages: Messages) -> None:
-    """Raises `ViewError` if the messages are of one user only."""
+    """Raises `ViewError` unless there are at least two known users."""
     if len(messages.users) < 2:
-        raise ViewError("expected messages of two known users at least, got those of one")
+        raise ViewError("expected messages of at least two known users, got those of one")

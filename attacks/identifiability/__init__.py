@@ -1,6 +1,15 @@
 """Attacks on private user vectors, which never leave their clients (London 2020)."""
 
-from attacks.identifiability.likelihood import PACCatalogue, PACLikelihood
-from attacks.identifiability.pac import PAC, MeanItem, PACSpectral, RandomVector
+from typing import TYPE_CHECKING
 
-__all__ = ["PAC", "MeanItem", "PACCatalogue", "PACLikelihood", "PACSpectral", "RandomVector"]
+from protocol.exports import exports
+
+if TYPE_CHECKING:
+    from attacks.identifiability.pac import PAC as PAC
+    from attacks.identifiability.pac import MeanItem as MeanItem
+    from attacks.identifiability.pac import PACCatalogue as PACCatalogue
+    from attacks.identifiability.pac import PACLikelihood as PACLikelihood
+    from attacks.identifiability.pac import PACSpectral as PACSpectral
+    from attacks.identifiability.pac import RandomVector as RandomVector
+
+__all__ = exports(__name__)

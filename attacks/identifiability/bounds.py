@@ -1,7 +1,11 @@
-"""How many interactions suffice to identify a client (London 2020, Theorems 1, 2 and 3), as functions on tensors.
+"""Sample complexity bounds of identifying a client's vector (London 2020, Theorems 1 to 3).
 
-Where a client likes more than half of its items, ``1 - 2p`` is negative; the theorems hold with its absolute value,
-once the server knows which way the client leans.
+Symbols: preference rates p ``(V,)``, batch size B, probability of failure delta in (0, 1), share epsilon of items that
+may be wrong. For a client that likes more than half of its items, ``1 - 2p`` is negative; the theorems hold with its
+absolute value if the server knows the client's leaning. All bounds are float64.
+
+References:
+    London, "PAC Identifiability in Federated Personalization", 2020.
 """
 
 import math
@@ -13,7 +17,7 @@ from torch import Tensor
 
 @dataclass(frozen=True, kw_only=True)
 class Noisy:
-    """What Theorems 2 and 3 are about.
+    """Parameters of Theorems 2 and 3.
 
     Attributes:
         scale: standard deviation of the noise, sigma.
@@ -28,7 +32,6 @@ class Noisy:
     largest: float
 
     def __post_init__(self) -> None:
-        """Refuses impossible values."""
         if self.step == 0:
             raise ValueError("expected a loss whose derivative at 0 is not zero (Assumption 2), got 0")
         if self.scale < 0 or self.items < 1 or self.largest <= 0:
@@ -39,7 +42,7 @@ def lean(rates: Tensor) -> Tensor:
     """``|1 - 2p|`` of preference rates ``(V,)``.
 
     Raises:
-        ValueError: a rate is no share, or exactly 1/2.
+        ValueError: a rate is outside [0, 1], or exactly 1/2.
     """
     if bool(((rates < 0) | (rates > 1)).any()):
         raise ValueError("expected preference rates in [0, 1]")
@@ -49,18 +52,10 @@ def lean(rates: Tensor) -> Tensor:
 
 
 def theorem_1(rates: Tensor, *, batch: int, delta: float) -> Tensor:
-    """Interactions for error 0 without noise: ``2 ln(1/delta) / (B (1 - 2p)^2)``.
-
-    Args:
-        rates: preference rates p ``(V,)``.
-        batch: batch size B.
-        delta: probability of failure, in (0, 1).
-
-    Returns:
-        ``(V,)`` float64; the next whole number suffices.
+    """``(V,)`` interactions for error 0 without noise: ``2 ln(1/delta) / (B (1 - 2p)^2)``.
 
     Raises:
-        ValueError: Assumption 1 does not hold, or delta is no probability.
+        ValueError: Assumption 1 does not hold, or delta is out of range.
     """
     return 2 * math.log(1 / _probability(delta)) / (batch * lean(rates).square())
 
@@ -68,31 +63,21 @@ def theorem_1(rates: Tensor, *, batch: int, delta: float) -> Tensor:
 def theorem_2(
     rates: Tensor, tau: Tensor, noise: Noisy, *, batch: int, delta: float, beta: Tensor | None = None
 ) -> Tensor:
-    """Interactions for error epsilon with noise, Protocol 1.
+    """``(V,)`` interactions for error epsilon with noise in Protocol 1; infinite where tau is 0.
 
-    The larger of ``2 ln(2/delta) / (B (1 - 2p - beta)^2)`` and
-    ``2 sigma^2 M^2 ln(4 I/delta) / (B (alpha beta l'(0) tau)^2)``.
-
-    Args:
-        rates: preference rates p ``(V,)``.
-        tau: ``tau_c(epsilon)`` of each client ``(V,)``; see `tolerance`.
-        noise: the noise and the model.
-        batch: batch size B.
-        delta: probability of failure, in (0, 1).
-        beta: ``(V,)`` in (0, |1 - 2p|); None for the one with the smallest bound.
-
-    Returns:
-        ``(V,)`` float64, infinite where tau is 0.
+    The larger of ``2 ln(2/delta) / (B (1 - 2p - beta)^2)`` and ``2 sigma^2 M^2 ln(4 I/delta) / (B (alpha beta l'(0)
+    tau)^2)``, for the `tolerance` ``tau (V,)`` and ``beta (V,)`` in (0, |1 - 2p|), by default the value with the
+    smallest bound.
 
     Raises:
-        ValueError: Assumption 1 does not hold, or delta or beta is out of its range.
+        ValueError: Assumption 1 does not hold, or delta or beta is out of range.
     """
     width = lean(rates)
     first = torch.as_tensor(2 * math.log(2 / _probability(delta)) / batch, dtype=torch.float64)
     reach = noise.largest * noise.scale / (noise.step * tau.double())
     second = 2 * reach.square() * math.log(4 * noise.items / delta) / batch
     if beta is None:
-        # One term grows with beta and the other falls: the larger is smallest where they are equal.
+        # One term increases with beta and the other decreases: the maximum is smallest where they are equal.
         return (first.sqrt() + second.sqrt()).square() / width.square()
     if bool(((beta <= 0) | (beta >= width)).any()):
         raise ValueError("expected beta in (0, |1 - 2p|)")
@@ -100,42 +85,26 @@ def theorem_2(
 
 
 def theorem_3(rates: Tensor, tau: Tensor, labels: Tensor, noise: Noisy, *, delta: float) -> Tensor:
-    """Interactions for error epsilon with noise, Protocol 3 (Equation 4).
+    """``(V,)`` interactions for error epsilon with noise in Protocol 3 (Equation 4); infinite where tau is 0.
 
-    ``2 sigma^2 M^2 ln(2 I/delta) / (N (alpha (1 - 2p) l'(0) tau)^2)``.
-
-    Args:
-        rates: preference rates p ``(V,)``.
-        tau: ``tau_c(epsilon)`` of each client ``(V,)``.
-        labels: number of labelled items N ``(V,)``.
-        noise: the noise and the model.
-        delta: probability of failure, in (0, 1).
-
-    Returns:
-        ``(V,)`` float64, infinite where tau is 0.
+    ``2 sigma^2 M^2 ln(2 I/delta) / (N (alpha (1 - 2p) l'(0) tau)^2)``, for ``labels (V,)`` labelled items N and the
+    `tolerance` ``tau (V,)``.
 
     Raises:
-        ValueError: Assumption 1 does not hold, or delta is no probability.
+        ValueError: Assumption 1 does not hold, or delta is out of range.
     """
     reach = noise.largest * noise.scale / (noise.step * lean(rates) * tau.double())
     return 2 * reach.square() * math.log(2 * noise.items / _probability(delta)) / labels.double()
 
 
 def tolerance(scores: Tensor, epsilon: float) -> Tensor:
-    """``tau_c(epsilon)``: the largest tau such that at most a share epsilon of the items has ``|u.v| <= tau``.
+    """``(V,)`` tau_c(epsilon): the supremum of tau such that ``|u.v| <= tau`` for at most a share epsilon of the items.
 
-    The share jumps up at each ``|u.v|``, so the largest tau is a supremum: the smallest ``|u.v|`` that may not be
-    counted. The theorems' proofs hold with it, since they need ``|u.v| >= tau`` for the items that are not counted.
-
-    Args:
-        scores: ``u.v_i`` of every item ``(V, I)``.
-        epsilon: share of items that may be wrong, in [0, 1].
-
-    Returns:
-        ``(V,)`` float64, infinite where every item may be counted.
+    The theorems hold with the supremum, because their proofs need ``|u.v| >= tau`` for the other items. It is infinite
+    if all items may be wrong; ``scores (V, I)`` are ``u.v`` of every item.
 
     Raises:
-        ValueError: epsilon is no share.
+        ValueError: epsilon is not in [0, 1].
     """
     if not 0 <= epsilon <= 1:
         raise ValueError(f"expected epsilon in [0, 1], got {epsilon:g}")

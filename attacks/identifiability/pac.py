@@ -1,5 +1,6 @@
-"""Attacks on a client's private vector: the published sum of its messages, their leading axis, and baselines."""
+"""Attacks on private user vectors: the published sum of messages, spectral and likelihood estimates, baselines."""
 
+import dataclasses
 from dataclasses import dataclass
 
 import torch
@@ -7,20 +8,22 @@ from torch import Tensor
 
 from attacks.base import Attack
 from attacks.estimates import VectorEstimate
+from protocol.errors import ViewError
+from protocol.ranges import PositiveInt
 from protocol.simulators import MarginSimulator
 from protocol.threat_model import ThreatModel
-from protocol.view import ITEM_EMBEDDING, LEANING, ServerView, ViewError
+from protocol.view import ITEM_EMBEDDING, LEANING, ServerView
+
+_STILL = 1e-4
+"""Relative change of every client's vector below which the iteration stops."""
 
 
 @dataclass(frozen=True)
 class MessageSums:
-    """MessageSums in float64; row i of a client sums ``updates_i`` times ``-alpha l'(0) y_i u`` plus noise.
+    """Messages of clients, float64; row i is the sum of ``updates_i`` noisy messages ``-alpha l'(0) y_i u``.
 
-    Attributes:
-        sums: ``(V, R, d)``, zero where nothing was sent.
-        updates: ``(V, R)`` messages in each row, 0 where nothing was sent.
-        leaning: ``(V,)`` -1 or +1.
-        factor: ``alpha l'(0)``, not zero.
+    The ``sums (V, R, d)`` are zero where nothing was sent; ``updates (V, R)`` counts the messages in each row,
+    ``leaning (V,)`` is -1 or +1, and `factor` is ``alpha l'(0)``.
     """
 
     sums: Tensor
@@ -30,15 +33,15 @@ class MessageSums:
 
     @property
     def sent(self) -> Tensor:
-        """``(V, R)`` True for the rows about which something was sent."""
+        """``(V, R)`` True for the rows with a message."""
         return self.updates > 0
 
 
 def messages_of(view: ServerView) -> MessageSums:
-    """Reads the messages from a view; where none says which way the clients lean, they dislike more than they like.
+    """The messages in a view; without a prior, clients are assumed to dislike more than they like.
 
     Raises:
-        ViewError: the learner is of another kind, its loss breaks Assumption 2, or a client has sent nothing.
+        ViewError: the learner is of another kind, its loss violates Assumption 2, or a client has sent nothing.
     """
     learner = view.require(MarginSimulator)
     if learner.slope_at_zero == 0:
@@ -59,39 +62,40 @@ def _leaning(view: ServerView) -> Tensor:
 
 
 def facing(vectors: Tensor, votes: Tensor, leaning: Tensor) -> Tensor:
-    """Turns each vector so that the votes lean as the client does; a tie leaves it.
+    """Vectors ``(V, d)``, negated where the sign of ``votes (V,)`` contradicts ``leaning (V,)``.
 
-    Args:
-        vectors: ``(V, d)``.
-        votes: ``(V,)``, positive where more items would be liked than not, were the vector the user's.
-        leaning: ``(V,)`` -1 or +1.
+    A vote is positive if the vector implies that more items are liked than not.
     """
     return torch.where((votes * leaning < 0)[:, None], -vectors, vectors)
 
 
 class VectorAttack(Attack):
-    """An attack on the private vectors of a recommender's clients."""
+    """Base class of attacks on the private vectors of a recommender's clients."""
 
     family = "identifiability"
     estimates = VectorEstimate
     tells = "the client's private vector, which predicts what it likes"
     threat_model = ThreatModel(
-        sees="the clients' messages about each item, summed over all interactions, and how often each item was sent",
-        knows="the loss and the local learning rate, the noise, and which way each client leans (Assumption 1)",
+        sees="the sum of each client's messages about each item, and their number",
+        knows="the loss, the local learning rate, the noise, and each client's leaning (Assumption 1)",
         needs=("served", f"deltas:{ITEM_EMBEDDING}", "learner:MarginSimulator"),
     )
 
 
 class RandomVector(VectorAttack):
-    """A random direction: what any attack must beat; it is wrong about half of the items.
+    """Random guess: a random direction, which is wrong for about half of the items.
 
-    Threat model: a server that does not look at the messages.
+    Threat model: a server that does not use the messages.
+
+    References:
+        This project; the error of guessing under London, "PAC Identifiability in Federated Personalization", 2020,
+        Definition 1.
     """
 
     name = "chance"
     baseline = True
     threat_model = ThreatModel(
-        sees="nothing of the update", knows="how long a user's vector is", needs=VectorAttack.threat_model.needs
+        sees="no update", knows="the length of a user vector", needs=VectorAttack.threat_model.needs
     )
 
     def run(self, view: ServerView, *, generator: torch.Generator) -> VectorEstimate:
@@ -101,19 +105,22 @@ class RandomVector(VectorAttack):
 
 
 class MeanItem(VectorAttack):
-    """The mean item vector, turned away from the items where the client dislikes more than it likes.
+    """Mean item vector, with the sign of the client's leaning.
 
-    Users of one recommender are alike: most like the same few items and dislike the mean one. An estimate that is no
-    better than this has learned nothing of *this* user.
+    Users of a recommender are similar: most like the same few items and dislike the average one. An estimate that is no
+    better than this has inferred nothing specific to the user.
 
-    Threat model: a server that reads its own model, and knows which way each client leans.
+    Threat model: a server that uses only its own model and each client's leaning.
+
+    References:
+        This project; a baseline for London, "PAC Identifiability in Federated Personalization", 2020.
     """
 
     name = "mean-item"
     baseline = True
     threat_model = ThreatModel(
-        sees="nothing of the update",
-        knows="its own model, and which way each client leans",
+        sees="no update",
+        knows="its own model, and each client's leaning",
         needs=VectorAttack.threat_model.needs,
     )
 
@@ -123,17 +130,17 @@ class MeanItem(VectorAttack):
 
 
 class PAC(VectorAttack):
-    """Sum of a client's messages: ``u = (alpha l'(0) T B)^-1 sum_t sum_i dv_i``, Protocol 2; Protocol 3 alike.
+    """PAC identification of user vectors by the sum of messages: ``u = (alpha l'(0) T B)^-1 sum_t sum_i dv_i``.
 
-    With all item vectors zero a message about item i is ``-alpha l'(0) y_i u``, so the sum is the user's vector times
-    minus the mean label, ``1 - 2p``: of the right sign where most labels are negative, of the other where most are
-    positive, and nothing where p = 1/2. ``T B`` is the number of messages, which the server counts.
+    If all item vectors are zero, a message about item i is ``-alpha l'(0) y_i u``, so that the sum is the user's vector
+    times ``1 - 2p``: its sign is right if most labels are negative and wrong if most are positive, and it is zero for p
+    = 1/2. ``T B`` is the number of messages, which the server counts.
 
-    Threat model: an active server that sends zero item vectors T times; passive where it only adds up the messages
-    of honest rounds. It knows which way the client leans.
+    Threat model: an active server that sends zero item vectors T times, or a passive one that adds up the messages of
+    honest rounds. It knows each client's leaning.
 
     References:
-        London, "PAC Identifiability in Federated Personalization", 2020.
+        London, "PAC Identifiability in Federated Personalization", 2020, Protocols 2 and 3.
     """
 
     name = "pac"
@@ -147,13 +154,18 @@ class PAC(VectorAttack):
 
 
 class PACSpectral(VectorAttack):
-    """Leading right singular vector of the summed messages, turned so that the majority of items leans as the client.
+    """Leading right singular vector of a client's messages, with the sign by which most items agree with its leaning.
 
-    The sum of n_i messages about item i is ``n_i (-alpha l'(0)) y_i u`` plus noise of n_i times the variance of one.
-    Divided by the root of n_i all rows are equally noisy and the matrix is ``y' u^T``, of rank one, plus white noise:
-    its leading right singular vector is +-u, whatever the labels sum to. Each item's side is one vote for its label.
+    The sum of n_i messages about item i is ``n_i (-alpha l'(0)) y_i u`` plus noise with n_i times the variance of one
+    message. Divided by the root of n_i, all rows have the same noise and the matrix is ``y' u^T`` plus white noise: its
+    leading right singular vector estimates +-u, whatever the sum of the labels. Each item votes for the sign of its
+    label.
 
-    Threat model: as of `PAC`.
+    Threat model: that of `PAC`.
+
+    References:
+        This project; the messages are those of London, "PAC Identifiability in Federated Personalization", 2020,
+        Protocols 2 and 3.
     """
 
     name = "pac-spectral"
@@ -168,9 +180,100 @@ class PACSpectral(VectorAttack):
 
 
 def leading_axis(messages: MessageSums) -> Tensor:
-    """``(V, d)`` leading right singular vector of each client's whitened messages, as long as a mean message."""
+    """``(V, d)`` leading right singular vector of each client's whitened messages, scaled to a mean message."""
     whitened = messages.sums / messages.updates.clamp(min=1).sqrt()[..., None]
     gram = torch.einsum("vrd,vre->vde", whitened, whitened)
     leading: Tensor = torch.linalg.eigh(gram).eigenvectors[..., -1]
     along = torch.einsum("vrd,vd->vr", messages.sums, leading).abs().sum(1) / messages.updates.sum(1)
     return leading * along[:, None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PACLikelihood(VectorAttack):
+    """Maximum likelihood of the user vector and the rate of likes by expectation-maximisation over the labels.
+
+    With ``m = -alpha l'(0) u``, the sum s_i of n_i messages is N(n_i y_i m, n_i sigma^2 I), and y_i is +1 with the
+    unknown rate q. Given m and q, the expected label is ``tanh(s_i.m / sigma^2 + logit(q) / 2)``; given the expected
+    labels, m is ``sum_i E[y_i] s_i / sum_i n_i`` and q their mean share. It starts from the singular vector and from
+    the published sum, which is better if nearly all labels are equal, and keeps the solution with the higher
+    likelihood.
+
+    Threat model: that of `PAC`; it also knows the scale of the noise. Without noise the expected labels are signs.
+
+    Args:
+        iterations: maximum number of iterations from either start.
+
+    References:
+        This project; the noise model is that of London, "PAC Identifiability in Federated Personalization", 2020,
+        Equation 3.
+    """
+
+    name = "pac-likelihood"
+    cost = "`iterations` passes over the messages from each of two starts"
+
+    iterations: PositiveInt = 30
+
+    def run(self, view: ServerView, *, generator: torch.Generator) -> VectorEstimate:
+        messages = messages_of(view)
+        scale = view.noise_scale(ITEM_EMBEDDING)
+        # Without noise the likelihood is degenerate; a small multiple of the messages' size takes its place.
+        size = messages.sums.norm(dim=2).sum(1) / messages.updates.sum(1)
+        variance = torch.full_like(size, scale**2) if scale else (1e-6 * size).square().clamp(min=1e-300)
+        mean = messages.sums.sum(1) / messages.updates.sum(1, keepdim=True)
+        ends = [_climb(messages, start, variance, self.iterations) for start in (leading_axis(messages), mean)]
+        better = (ends[0][2] >= ends[1][2])[:, None]
+        vectors = torch.where(better, ends[0][0], ends[1][0])
+        votes = torch.where(better[:, 0], ends[0][1], ends[1][1])
+        return VectorEstimate(vectors=facing(vectors, votes, messages.leaning) / abs(messages.factor))
+
+
+class PACCatalogue(PACLikelihood):
+    """`PACLikelihood` with the sign by which the predictions over the catalogue agree with the client's leaning.
+
+    Labels are a sample of a few hundred items, nearly balanced where p is near 1/2, and the server has seen messages
+    about some of them only. The catalogue has thousands of items, all known to the server. A client whose model mostly
+    predicts dislikes does so for nearly the whole catalogue, which determines the sign of its vector even at p = 1/2.
+
+    Threat model: that of `PACLikelihood`; a client's leaning is the same over the catalogue as over its labels.
+
+    Args:
+        iterations: see `PACLikelihood`.
+
+    References:
+        This project; see `PACLikelihood`.
+    """
+
+    name = "pac-catalogue"
+    threat_model = dataclasses.replace(
+        PACLikelihood.threat_model,
+        knows=f"{PACLikelihood.threat_model.knows}, which is the same over the catalogue as over its labels",
+    )
+
+    def run(self, view: ServerView, *, generator: torch.Generator) -> VectorEstimate:
+        vectors = super().run(view, generator=generator).vectors
+        votes = (vectors @ view.model[ITEM_EMBEDDING].double().T).sign().sum(1)
+        return VectorEstimate(vectors=facing(vectors, votes, messages_of(view).leaning))
+
+
+def _climb(messages: MessageSums, start: Tensor, variance: Tensor, iterations: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Vectors ``(V, d)``, sums of expected labels ``(V,)`` and log-likelihoods ``(V,)`` after the iterations."""
+    vectors, rate = start, torch.full_like(variance, 0.5)
+    items, sent = messages.sent.sum(1), messages.sent
+    labels = torch.zeros_like(messages.updates)
+    for _ in range(iterations):
+        before = vectors
+        labels = torch.tanh(_evidence(messages, vectors, variance) + 0.5 * torch.logit(rate)[:, None]) * sent
+        vectors = torch.einsum("vr,vrd->vd", labels, messages.sums) / messages.updates.sum(1, keepdim=True)
+        # One more item on either side: a rate of exactly 0 or 1 would never change again.
+        rate = ((labels + 1) * sent / 2).sum(1).add(1) / (items + 2)
+        if bool(((vectors - before).norm(dim=1) <= _STILL * vectors.norm(dim=1)).all()):
+            break
+    evidence = _evidence(messages, vectors, variance)
+    either = torch.logaddexp(torch.log(rate)[:, None] + evidence, torch.log(1 - rate)[:, None] - evidence)
+    fit = (either * sent).sum(1) - messages.updates.sum(1) * vectors.square().sum(1) / (2 * variance)
+    return vectors, labels.sum(1), fit
+
+
+def _evidence(messages: MessageSums, vectors: Tensor, variance: Tensor) -> Tensor:
+    """``(V, R)`` half the log-odds that each item is liked."""
+    return torch.einsum("vrd,vd->vr", messages.sums, vectors) / variance[:, None]

@@ -1,6 +1,11 @@
 """Attacks on rankers of images, which score items one by one: which items did a client vote for?"""
 
-from attacks.images.affine_inversion import AffineInversion
-from attacks.images.pointwise_matching import PointwiseMatching
+from typing import TYPE_CHECKING
 
-__all__ = ["AffineInversion", "PointwiseMatching"]
+from protocol.exports import exports
+
+if TYPE_CHECKING:
+    from attacks.images.affine_inversion import AffineInversion as AffineInversion
+    from attacks.images.pointwise_matching import PointwiseMatching as PointwiseMatching
+
+__all__ = exports(__name__)

@@ -1,4 +1,4 @@
-"""Inversion of the update of clients that score items one by one, by linear algebra."""
+"""Inversion of the updates of clients that score items one by one, by linear algebra."""
 
 from dataclasses import dataclass
 
@@ -8,31 +8,36 @@ from torch import Tensor
 from attacks.base import Attack
 from attacks.estimates import InteractionEstimate
 from attacks.images.click_map import bridged, click_map, interior_point, ridge
+from protocol.errors import ViewError
 from protocol.pointwise_descent import Items, Ranker, as_ranker, descend
+from protocol.ranges import PositiveInt
 from protocol.simulators import PointwiseSimulator
 from protocol.threat_model import ThreatModel
-from protocol.view import ServerView, ViewError
-from ranges import PositiveInt
+from protocol.view import ServerView
 
 _SIMULATED = 4
-"""Simulated clients of each victim, whose norms say by how much clipping shrinks an update."""
+"""Simulated clients per victim for the factor by which clipping shrinks an update."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AffineInversion(Attack):
-    """Least-squares inversion: the clicks that a linear map takes to the update, without repeated simulation.
+    """Least-squares inversion of the affine map from clicks to updates, without repeated simulation.
 
-    For pointwise losses the update is affine in the clicks along the way on which the client trained (RAIFLE, theorem
-    1). Without noise that way is known well enough from its ends, and the clicks are the least-squares solution
-    between 0 and 1; under local DP the way is that of undecided clicks, and the estimate is the linear one of least
-    error, every click being as likely as none.
+    For pointwise losses the update is affine in the clicks, given the path of the local training. Without noise, the
+    path is determined well by its ends, and the clicks are the least-squares solution between 0 and 1. Under local DP,
+    the path is that of clicks of 0.5, and the estimate is the linear one with the least error for equally likely
+    clicks.
 
-    Threat model: the server knows what it served, and the algorithm; it may serve real or manipulated features.
+    Threat model: the server knows the served items and the algorithm; it may serve real or manipulated features.
 
     Args:
         barriers: Newton steps of the interior-point method.
-        iterations: conjugate gradients in each step.
-        noisy_iterations: conjugate gradients under local DP.
+        iterations: conjugate gradient steps in each of them.
+        noisy_iterations: conjugate gradient steps under local DP.
+
+    References:
+        This project; the map is that of Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163, theorem
+        1.
     """
 
     name = "affine-inversion"
@@ -67,15 +72,7 @@ class AffineInversion(Attack):
 
 @dataclass(frozen=True)
 class PointwiseUpdate:
-    """What a view's clients were served and sent, what they changed, and how they train.
-
-    Attributes:
-        items: what was served.
-        sent: the rankers that the clients were sent.
-        change: what they changed of them.
-        rate: local learning rate.
-        steps: steps, each over all items.
-    """
+    """The items and rankers that a view's clients received (`sent`), their updates, and how they train."""
 
     items: Items
     sent: Ranker
@@ -84,31 +81,26 @@ class PointwiseUpdate:
     steps: int
 
     def way(self, clicks: Tensor) -> list[Ranker]:
-        """The rankers before each step and after the last, of clients with ``clicks (V, R)``."""
+        """The rankers before each step and after the last, for ``clicks (V, R)``."""
         clicks = clicks.to(self.items.features)
         return descend(self.sent, self.items, clicks, learning_rate=self.rate, steps=self.steps)
 
 
 def pointwise_update(view: ServerView) -> PointwiseUpdate:
-    """The update of clients that score items one by one.
+    """The updates of clients that score items one by one.
 
     Raises:
         ViewError: clients were served different numbers of items, or some parameters were not recorded.
     """
     if view.features is None or not bool(view.served_mask.all()):
-        raise ViewError("expected the features of as many items for every client, got none or padding")
-    models, learner = view.sent_models(), view.require(PointwiseSimulator)
-    missing = [name for name in models if name not in view.deltas]
-    if missing:
-        raise ViewError(f"expected the deltas of {', '.join(missing)}, got {', '.join(view.deltas)}; record them")
-    change = as_ranker({name: view.deltas[name] for name in models})
-    return PointwiseUpdate(
-        Items(view.features), as_ranker(models), change, learner.learning_rate, learner.full_batch_steps
-    )
+        raise ViewError("expected features of the same number of items for every client, got none or padding")
+    sent, learner = as_ranker(view.sent_models()), view.require(PointwiseSimulator)
+    change = as_ranker(view.model_deltas())
+    return PointwiseUpdate(Items(view.features), sent, change, learner.learning_rate, learner.full_batch_steps)
 
 
 def _shrinking(view: ServerView, update: PointwiseUpdate, generator: torch.Generator) -> Tensor:
-    """``(V,)`` what clipping leaves of an update, on average over simulated clients."""
+    """``(V,)`` mean factor by which clipping shrinks the updates of simulated clients."""
     clip = view.clip(next(iter(view.deltas)))
     if clip is None:
         return torch.ones(view.victims).to(update.items.features)

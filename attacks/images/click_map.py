@@ -1,12 +1,12 @@
-"""The linear map from the clicks of a client to its update, and its inversion for clicks between 0 and 1.
+"""The linear map from a client's clicks to its update, and its inversion for clicks between 0 and 1.
 
 With the mean cross-entropy, T steps change the parameters by ``(lr / R) sum_t J_t^T (I - p_t)``, where J_t are the
-gradients of the scores and p_t the probabilities before step t. Given the way, the update is affine in the clicks I
-(RAIFLE, theorem 1 and appendix A, where T = 1). The way depends on the clicks, but little: its first and last point
-are known, and what a way from other clicks lacks at its end is made up for evenly along it.
+gradients of the scores and p_t the probabilities before step t. Given the path of the training, the update is affine in
+the clicks I (RAIFLE, theorem 1 and appendix A for T = 1). The path depends only slightly on the clicks: its two ends
+are known, and the gap at the end of a path from other clicks is distributed evenly over it.
 
-The map has as many rows as a ranker has parameters and as many columns as there are items, thousands of each: it is
-used through products with it and its transpose only, for all clients at once.
+The map has thousands of rows (parameters) and columns (items), so it is used only through products with it and its
+transpose, for all clients at once.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,23 +18,20 @@ from torch import Tensor
 from protocol.pointwise_descent import Items, Outputs, Ranker, outputs, pull
 
 _BLIND = 1e-6
-"""Share of the mean column below which an item is taken not to change the update at all."""
+"""Share of the mean column norm below which an item is considered not to affect the update."""
 _NOTHING = 1e-12
 _WALL = 1e-5
-"""Nearest that a click comes to a bound: float32 must tell it from the bound."""
+"""Smallest distance of a click to a bound that float32 can represent."""
 _TO_THE_WALL = 0.9
-"""Part of the distance to a bound that one step may go."""
+"""Largest part of the distance to a bound that one step may take."""
 
 
 @dataclass(frozen=True)
 class ClickMap:
-    """A linear map from clicks ``(V, R)`` to changes of rankers, and what honest clients add to it.
+    """A linear map from clicks ``(V, R)`` to changes of rankers; see `click_map`.
 
-    Attributes:
-        items: what was served.
-        slopes: ``(V, R, H)`` mean over the way of what `Outputs` has.
-        hidden: ``(V, R, H)`` likewise, None for a linear ranker.
-        offset: what the map would give of the probabilities, were they clicks.
+    ``slopes (V, R, H)`` and ``hidden (V, R, H)`` are the means of `Outputs` over the path, `offset` the map of the
+    probabilities.
     """
 
     items: Items
@@ -43,24 +40,23 @@ class ClickMap:
     offset: Ranker
 
     def apply(self, clicks: Tensor) -> Ranker:
-        """The map."""
         return pull(Outputs(clicks, self.slopes, self.hidden), self.items, clicks)
 
     def transpose(self, change: Ranker) -> Tensor:
-        """``(V, R)`` the transposed map."""
+        """``(V, R)`` product of the transposed map and a change."""
         back = (self.items.forward(change.weight) * self.slopes).sum(-1)
         if self.hidden is None or change.output is None:
             return back
         return back + (self.hidden * change.output[:, None]).sum(-1)
 
     def squares(self) -> Tensor:
-        """``(V, R)`` squared norms of the columns: by how much a click of an item changes the update."""
+        """``(V, R)`` squared norms of the columns: the effect of an item's click on the update."""
         own = self.items.norms * self.slopes.square().sum(-1)
         return own if self.hidden is None else own + self.hidden.square().sum(-1)
 
 
 def click_map(way: Sequence[Ranker], items: Items) -> ClickMap:
-    """The map along a way: the rankers before each step."""
+    """The map along a path, given by the rankers before each step."""
     slopes, hidden, expected = torch.zeros(()), torch.zeros(()), None
     for ranker in way:
         found = outputs(ranker, items)
@@ -73,14 +69,11 @@ def click_map(way: Sequence[Ranker], items: Items) -> ClickMap:
 
 
 def bridged(way: Sequence[Ranker], change: Ranker) -> list[Ranker]:
-    """A way that ends where the client's did.
+    """The rankers before each step of a path that ends where the client's did.
 
     Args:
-        way: rankers before each step and after the last, from other clicks than the client's.
+        way: rankers before each step and after the last, for other clicks than the client's.
         change: the client's update.
-
-    Returns:
-        The rankers before each step.
     """
     gap = way[0].plus(change).plus(way[-1], -1.0)
     steps = len(way) - 1
@@ -88,12 +81,15 @@ def bridged(way: Sequence[Ranker], change: Ranker) -> list[Ranker]:
 
 
 def conjugate_gradients(product: Callable[[Tensor], Tensor], right: Tensor, *, iterations: int) -> Tensor:
-    """Solves symmetric positive systems, one of each row (Hestenes and Stiefel 1952).
+    """Solves symmetric positive definite systems, one per row, by conjugate gradients.
 
     Args:
-        product: the matrices' products with ``(V, R)``.
+        product: product of the matrices and vectors ``(V, R)``.
         right: ``(V, R)`` right-hand sides.
-        iterations: steps; few of them are a regularisation.
+        iterations: number of steps; a small number acts as regularisation.
+
+    References:
+        Hestenes and Stiefel, "Methods of Conjugate Gradients for Solving Linear Systems", 1952.
     """
     found = torch.zeros_like(right)
     rest, direction = right.clone(), right.clone()
@@ -109,16 +105,13 @@ def conjugate_gradients(product: Callable[[Tensor], Tensor], right: Tensor, *, i
 
 
 def ridge(linear: ClickMap, received: Ranker, noise: Tensor, *, iterations: int) -> Tensor:
-    """The linear estimate of least error where the update is noisy and a click is as likely as none.
+    """``(V, R)`` linear minimum-error estimate for a noisy update and equally likely clicks.
 
     Args:
         linear: the map.
-        received: what the map gives of the clicks, and noise.
-        noise: ``(V,)`` standard deviation of the noise on each number.
-        iterations: of conjugate gradients.
-
-    Returns:
-        ``(V, R)``.
+        received: the map of the clicks, plus noise.
+        noise: ``(V,)`` standard deviation of the noise.
+        iterations: number of conjugate gradient steps.
     """
     half = torch.full(linear.slopes.shape[:2], 0.5).to(linear.slopes)
     penalty = (2 * noise).square()[:, None]
@@ -128,19 +121,16 @@ def ridge(linear: ClickMap, received: Ranker, noise: Tensor, *, iterations: int)
 
 
 def interior_point(linear: ClickMap, received: Ranker, *, barriers: int, iterations: int) -> Tensor:
-    """The least-squares estimate within [0, 1], by Newton's method with a logarithmic barrier that is let down.
+    """``(V, R)`` least-squares estimate in [0, 1] by Newton's method with a decreasing logarithmic barrier.
 
     Args:
         linear: the map.
-        received: what the map gives of the clicks.
-        barriers: Newton steps; the barrier falls from 0.1 to 0.0005 of the mean squared column.
-        iterations: of conjugate gradients in each.
-
-    Returns:
-        ``(V, R)``, 0.5 for an item that changes nothing.
+        received: the map of the clicks; an item without effect on it gets 0.5.
+        barriers: Newton steps; the barrier decreases from 0.1 to 0.0005 of the mean squared column.
+        iterations: conjugate gradient steps in each of them.
     """
     squares = linear.squares()
-    # A ranker whose units are all off sends nothing; its mean column must not be zero.
+    # A ranker whose units are all inactive sends nothing; avoid a mean of zero.
     mean = squares.mean(1, keepdim=True).clamp(min=_NOTHING)
     clicks = torch.full_like(squares, 0.5)
     residual = received.plus(linear.apply(clicks), -1.0)

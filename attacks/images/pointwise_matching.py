@@ -1,4 +1,4 @@
-"""RAIFLE's attack on rankers of images: gradient matching on items that are scored one by one."""
+"""RAIFLE's gradient matching for rankers of images."""
 
 from dataclasses import dataclass
 
@@ -8,32 +8,32 @@ from torch import Tensor
 from attacks.base import Attack
 from attacks.estimates import InteractionEstimate
 from attacks.images.affine_inversion import pointwise_update
+from protocol.ranges import PositiveInt
 from protocol.threat_model import ThreatModel
 from protocol.view import ServerView
-from ranges import PositiveInt
 
 _LEARNING_RATE = 0.1
-"""Of the attack's Adam, as published."""
+"""Learning rate of Adam, as published."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PointwiseMatching(Attack):
-    """Gradient matching: relaxed clicks whose simulated update lies nearest the received one.
+    """RAIFLE on items scored one by one, gradient matching of the simulated update of relaxed clicks.
 
-    One logit per item, U(-1, 1) at first; Adam; the loss is the mean squared difference of the updates, both divided
-    by the learning rate. The best point of each victim is kept, where the published code returns the last. Results are
-    called ``raifle-none`` where the served images are real, ``fgsm`` where the fast gradient sign method perturbed
-    them (section V.C.4), and ``raifle`` where they are manipulated in another way.
+    One logit per item, initialised from U(-1, 1) and optimised by Adam; the loss is the mean squared difference of the
+    updates, divided by the learning rate. The best point of each victim is kept, whereas the published code returns the
+    last. Results are called ``raifle-none`` if the served images are real, ``fgsm`` if they are perturbed by the fast
+    gradient sign method (section V.C.4), and ``raifle`` if they are manipulated in another way.
 
-    Threat model: passive server, or an active one that sends manipulated images. It extracts the features as its
-    clients do and knows the algorithm.
+    Threat model: passive server, or an active one that sends manipulated images. It knows the feature extractor and the
+    algorithm.
 
     Args:
         max_iter: steps of Adam (published: 300).
 
     References:
         Pham, Kulkarni and Houmansadr, "RAIFLE: Reconstruction Attacks on Interaction-based Federated Learning with
-        Adversarial Data Manipulation", NDSS 2025, arXiv:2310.19163.
+        Adversarial Data Manipulation", NDSS 2025, arXiv:2310.19163, Algorithm 1 and section V.C.3.
     """
 
     name = "raifle"
@@ -43,7 +43,7 @@ class PointwiseMatching(Attack):
     cost = "`max_iter` simulated trainings per victim, with gradients"
     threat_model = ThreatModel(
         sees="each client's update and the images it was served",
-        knows="the learning algorithm and the extractor of the features",
+        knows="the learning algorithm and the feature extractor",
         needs=("served", "features", "learner:PointwiseSimulator", "deltas"),
     )
 

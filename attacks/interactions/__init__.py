@@ -1,5 +1,11 @@
 """Baselines that fit every recording of interactions."""
 
-from attacks.interactions.baselines import Chance, Popularity
+from typing import TYPE_CHECKING
 
-__all__ = ["Chance", "Popularity"]
+from protocol.exports import exports
+
+if TYPE_CHECKING:
+    from attacks.interactions.baselines import Chance as Chance
+    from attacks.interactions.baselines import Popularity as Popularity
+
+__all__ = exports(__name__)

@@ -1,4 +1,4 @@
-"""Baselines without the update: random scores, and what other users interacted with."""
+"""Baselines without the update: random scores and item popularity."""
 
 from dataclasses import dataclass
 
@@ -7,20 +7,23 @@ from torch import Tensor
 
 from attacks.base import Attack
 from attacks.estimates import InteractionEstimate
+from protocol.ranges import OpenUnitInterval
 from protocol.threat_model import ThreatModel
 from protocol.view import POPULARITY, ServerView
-from ranges import OpenUnitInterval
 
 
 @dataclass(frozen=True, kw_only=True)
 class Chance(Attack):
-    """Uniform random scores: what any attack must beat.
+    """Random guess: uniform random scores.
 
-    Threat model: a server that does not look at the update.
+    Threat model: a server that does not use the update.
 
     Args:
-        positive_share: share of the served items that is guessed to be interacted with (RAIFLE serves four negatives
-            per positive).
+        positive_share: share of the served items that is guessed to be positive (RAIFLE serves four negatives per
+            positive).
+
+    References:
+        Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163, section VI.
     """
 
     name = "chance"
@@ -38,7 +41,10 @@ class Chance(Attack):
 class Popularity(Attack):
     """Number of other users who interacted with an item; reports show it next to every attack.
 
-    Threat model: a server that knows what other users interacted with and does not look at the victim's update.
+    Threat model: a server that knows what other users interacted with and does not use the victim's update.
+
+    References:
+        This project.
     """
 
     name = "popularity"
@@ -56,14 +62,12 @@ class Popularity(Attack):
 
 
 def two_means(values: Tensor, mask: Tensor) -> Tensor:
-    """Splits each row's values into the two groups of least squared spread, exactly (Otsu 1979; 2-means in 1-D).
+    """``(V, R)`` True for the upper of each row's two groups with the least squared spread (exact 1-D 2-means).
 
-    Args:
-        values: ``(V, R)``.
-        mask: ``(V, R)`` True for real values.
+    Values outside ``mask (V, R)`` are ignored; all False for a row with fewer than two different values.
 
-    Returns:
-        ``(V, R)`` True for the upper group; all False where a row holds fewer than two different values.
+    References:
+        Otsu, "A Threshold Selection Method from Gray-Level Histograms", 1979.
     """
     ordered = values.double().masked_fill(~mask, torch.inf).sort(dim=1).values
     real = torch.isfinite(ordered)

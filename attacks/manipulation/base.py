@@ -1,4 +1,4 @@
-"""Adversarial data manipulation: what the server sends instead of the real features (RAIFLE, section III.C)."""
+"""Adversarial data manipulation: features that a malicious server sends instead of the real ones."""
 
 import abc
 import dataclasses
@@ -6,37 +6,36 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
-from ranges import check_fields
+from protocol.ranges import check_fields
+
+Model = Mapping[str, Tensor]
 
 
 class Manipulation(abc.ABC):
-    """A way of the server to choose the features that clients train on.
+    """Base class of adversarial data manipulations: how the server chooses the features that clients train on.
 
     Attributes:
-        name: the name under which it is recorded.
+        name: the name in a recording.
+
+    References:
+        Pham, Kulkarni and Houmansadr, "RAIFLE: Reconstruction Attacks on Interaction-based Federated Learning with
+        Adversarial Data Manipulation", NDSS 2025, arXiv:2310.19163, section III.C.
     """
 
     name: ClassVar[str]
 
     def __post_init__(self) -> None:
-        """Refuses impossible options."""
         if dataclasses.is_dataclass(self):
             check_fields(self)
 
     def knowing(self, document: Tensor) -> "Manipulation":
-        """The manipulation by a server that waits for one document, which some clients retrieve in private.
-
-        Args:
-            document: ``(F,)`` its real features.
-        """
+        """The manipulation for a target document with real features ``(F,)``, retrieved privately by some clients."""
         return self
 
     @abc.abstractmethod
-    def features(
-        self, model: Mapping[str, Tensor], features: Tensor, mask: Tensor, *, generator: torch.Generator
-    ) -> Tensor:
+    def features(self, model: Model, features: Tensor, mask: Tensor, *, generator: Generator) -> Tensor:
         """The features sent.
 
         Args:
@@ -49,10 +48,8 @@ class Manipulation(abc.ABC):
             ``(C, Q, L, F)``, zero where padded.
         """
 
-    def of_cohort(
-        self, model: Mapping[str, Tensor], features: Tensor, mask: Tensor, *, generators: Sequence[torch.Generator]
-    ) -> Tensor:
-        """The features sent to the clients of a cohort, each drawn with a generator of its own; see `features`."""
+    def of_cohort(self, model: Model, features: Tensor, mask: Tensor, *, generators: Sequence[Generator]) -> Tensor:
+        """The features sent to the clients of a cohort, each with its own generator; see `features`."""
         sent = [
             self.features(model, features[client : client + 1], mask[client : client + 1], generator=generator)
             for client, generator in enumerate(generators)

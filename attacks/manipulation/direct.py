@@ -1,27 +1,29 @@
-"""Adversarial data manipulation of features that the server sends itself: noise, permutation, fingerprints, a mark."""
+"""Manipulations of features that the server sends itself: noise, permutation, fingerprints and a mark."""
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
-from attacks.manipulation.base import Manipulation
+from attacks.manipulation.base import Manipulation, Model
+from protocol.errors import ViewError
+from protocol.ranges import PositiveFloat
 from protocol.rankers import HIDDEN, LINEAR, OUTPUT
-from protocol.view import ViewError
-from ranges import PositiveFloat
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoiseInjection(Manipulation):
-    """Gaussian noise in place of features (RAIFLE, sections III.C.2 and V.B.3: all of them, scale 0.1).
+    """Gaussian noise in place of features.
 
     Args:
-        scale: standard deviation of the noise.
+        scale: standard deviation of the noise (0.1 in section V.B.3).
         share_of_features: fraction of the features that are replaced, the same for all documents.
-        share_of_real: weight of the real value in a replaced feature: 0 replaces it, 0.9 hides a tenth of noise in it.
+        share_of_real: weight of the real value in a replaced feature: 0 replaces it, 0.9 mixes in a tenth of noise.
+
+    References:
+        Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163, section III.C.2.
     """
 
     name = "noise"
@@ -37,9 +39,7 @@ class NoiseInjection(Manipulation):
         if not 0 <= self.share_of_real < 1:
             raise ValueError(f"expected share_of_real in [0, 1), got {self.share_of_real}")
 
-    def features(
-        self, model: Mapping[str, Tensor], features: Tensor, mask: Tensor, *, generator: torch.Generator
-    ) -> Tensor:
+    def features(self, model: Model, features: Tensor, mask: Tensor, *, generator: Generator) -> Tensor:
         noise = torch.randn(features.shape, generator=generator) * self.scale
         mixed = self.share_of_real * features + (1 - self.share_of_real) * noise
         count = max(1, round(self.share_of_features * features.shape[-1]))
@@ -50,28 +50,28 @@ class NoiseInjection(Manipulation):
 
 @dataclass(frozen=True, kw_only=True)
 class Permutation(Manipulation):
-    """Values of each feature dealt out anew among the documents of a list, each feature in an order of its own; ours.
+    """Random permutation of each feature's values among the documents of a list, independently for each feature.
 
-    Every value is real and every column of a list holds the values that it held before, so that no check of single
-    columns can tell; what it breaks is the dependence between features, which is what keeps the real documents of a
-    list from being distinguishable in an update.
+    All values are real and every column of a list keeps its values, so that no check of single columns can detect it.
+    It breaks the dependence between features, which makes the documents of a list hard to distinguish in an update.
 
     Args:
-        among: ``list`` or ``client``: whether values stay in their list. Among all documents of a client, a column that
-            is constant in a list is constant no longer.
+        among: ``list`` or ``client``: the documents among which values are permuted. With ``client``, columns that are
+            constant in a list become variable.
+
+    References:
+        This project; compare Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163, section VII.D.
     """
 
     name = "permutation"
 
     among: Literal["list", "client"] = "list"
 
-    def features(
-        self, model: Mapping[str, Tensor], features: Tensor, mask: Tensor, *, generator: torch.Generator
-    ) -> Tensor:
+    def features(self, model: Model, features: Tensor, mask: Tensor, *, generator: Generator) -> Tensor:
         groups = features if self.among == "list" else features.flatten(1, 2)
         documents = (mask if self.among == "list" else mask.flatten(1))[..., None]
         draws = torch.rand(groups.shape, generator=generator).masked_fill(~documents, torch.inf)
-        # Documents in random order, one order for each column, are put where documents are, in the order of places.
+        # Documents in a random order for each column, moved to the positions of documents.
         order = draws.argsort(dim=-2)
         place = torch.arange(groups.shape[-2])[:, None].expand_as(groups).where(documents, groups.shape[-2])
         target = place.argsort(dim=-2)
@@ -81,13 +81,16 @@ class Permutation(Manipulation):
 
 @dataclass(frozen=True, kw_only=True)
 class Fingerprint(Manipulation):
-    """A feature of its own for each document of a client, all others zero (RAIFLE, section III.C.1).
+    """Fingerprinting: a feature of its own for each document of a client, all others zero.
 
-    The features are dealt out over the client's documents; where there are fewer features than documents, documents
-    share one and are no longer distinguishable.
+    The features are divided among the client's documents; if there are fewer features than documents, several documents
+    share a feature and cannot be distinguished.
 
     Args:
         value: the value of a document's own features.
+
+    References:
+        Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163, section III.C.1.
     """
 
     name = "fingerprint"
@@ -96,11 +99,9 @@ class Fingerprint(Manipulation):
 
     def __post_init__(self) -> None:
         if self.value == 0:
-            raise ValueError("expected a value other than 0, got 0: then all documents would be alike")
+            raise ValueError("expected a value other than 0, got 0, for which all documents are equal")
 
-    def features(
-        self, model: Mapping[str, Tensor], features: Tensor, mask: Tensor, *, generator: torch.Generator
-    ) -> Tensor:
+    def features(self, model: Model, features: Tensor, mask: Tensor, *, generator: Generator) -> Tensor:
         width = features.shape[-1]
         number = (mask.flatten(1).cumsum(1) - 1).reshape(mask.shape)[..., None]
         documents = mask.flatten(1).sum(1).clamp(min=1).reshape(-1, 1, 1, 1)
@@ -111,14 +112,17 @@ class Fingerprint(Manipulation):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MarkedDocument(Manipulation):
-    """A mark on one document, a feature that is zero for all others (RAIFLE, section VII.C); the rest stays real.
+    """A mark on one document: a feature that is zero for all others; the other features stay real.
 
     Args:
-        value: the value of the mark; large enough that the update is mostly the mark's.
-        document: ``(F,)`` real features of the document, by which the server knows it; None for what the data plant.
+        value: the value of the mark, large enough to dominate the update.
+        document: ``(F,)`` real features of the document; None for the one that the data module plants.
 
     Raises:
         ViewError: no document is known.
+
+    References:
+        Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163, section VII.C.
     """
 
     name = "mark"
@@ -128,15 +132,12 @@ class MarkedDocument(Manipulation):
 
     def __post_init__(self) -> None:
         if self.value == 0:
-            raise ValueError("expected a value other than 0, got 0: that is what all other documents have")
+            raise ValueError("expected a value other than 0, got 0, which all other documents have")
 
     def knowing(self, document: Tensor) -> "MarkedDocument":
-        """The mark on this document."""
         return dataclasses.replace(self, document=document)
 
-    def features(
-        self, model: Mapping[str, Tensor], features: Tensor, mask: Tensor, *, generator: torch.Generator
-    ) -> Tensor:
+    def features(self, model: Model, features: Tensor, mask: Tensor, *, generator: Generator) -> Tensor:
         if self.document is None:
             raise ViewError("expected a document to mark, got none: set data.private_retrieval to true")
         marked = (features == self.document).all(-1)
@@ -145,11 +146,11 @@ class MarkedDocument(Manipulation):
         return sent * mask[..., None]
 
 
-def marked_feature(model: Mapping[str, Tensor]) -> int:
-    """Number of the feature that carries the mark: the one that changes a document's score least.
+def marked_feature(model: Model) -> int:
+    """Index of the feature that carries the mark: the one that changes a document's score least.
 
-    A score that is far from the others' hardly moves the ranker. In a ranker with hidden units a large mark leaves on
-    those of positive weight; features for which there are none would carry nothing.
+    A score far from the others hardly changes the ranker. In a ranker with hidden units a large mark activates those
+    with positive weight; a feature without such units carries nothing.
     """
     if LINEAR in model:
         return int(model[LINEAR].abs().argmin())

@@ -1,27 +1,30 @@
-"""Manipulation of some clients only: a few of each round, or the targets of a secure aggregate."""
+"""Manipulations of some clients only: a few of each round, or the targets of a secure aggregate."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
-from attacks.manipulation.base import Manipulation
+from attacks.manipulation.base import Manipulation, Model
+from protocol.errors import ViewError
+from protocol.ranges import NonNegativeInt
 from protocol.rankers import OUTPUT
-from protocol.view import ViewError
-from ranges import NonNegativeInt
 
 Others = Literal["silenced", "honest"]
 
 
 @dataclass(frozen=True)
 class SomeClients(Manipulation):
-    """A manipulation of the first clients of every cohort, so that the model hardly suffers (RAIFLE, section VIII.A).
+    """A manipulation of the first clients of every cohort, which limits the loss of utility.
 
     Args:
-        inner: what the manipulated clients get.
-        clients: how many of each cohort.
+        inner: the manipulation.
+        clients: number of manipulated clients in each cohort.
+
+    References:
+        Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163, section VIII.A.
     """
 
     name = "some-clients"
@@ -30,15 +33,11 @@ class SomeClients(Manipulation):
     _: KW_ONLY
     clients: NonNegativeInt
 
-    def features(
-        self, model: Mapping[str, Tensor], features: Tensor, mask: Tensor, *, generator: torch.Generator
-    ) -> Tensor:
-        """What a manipulated client gets."""
+    def features(self, model: Model, features: Tensor, mask: Tensor, *, generator: Generator) -> Tensor:
+        """The features of a manipulated client."""
         return self.inner.features(model, features, mask, generator=generator)
 
-    def of_cohort(
-        self, model: Mapping[str, Tensor], features: Tensor, mask: Tensor, *, generators: Sequence[torch.Generator]
-    ) -> Tensor:
+    def of_cohort(self, model: Model, features: Tensor, mask: Tensor, *, generators: Sequence[Generator]) -> Tensor:
         few = slice(0, self.clients)
         sent = self.inner.of_cohort(model, features[few], mask[few], generators=generators[few])
         return torch.cat([sent, features[self.clients :]])
@@ -46,18 +45,21 @@ class SomeClients(Manipulation):
 
 @dataclass(frozen=True)
 class Targeted(Manipulation):
-    """A block of features for each target of an aggregate, that no other client has (RAIFLE, section VII.B).
+    """Fingerprinting under secure aggregation: a block of features for each target, unused by all other clients.
 
-    What a client does not have of a feature, it cannot say in the weights that read it: the aggregate's sum holds the
-    target's update in its block, untouched by the others where they are silenced there.
+    A client whose features are zero in a block contributes nothing to the weights that read this block. If all other
+    clients are silenced there, the sum over the aggregate equals the target's update in its block.
 
     Args:
-        inner: what a target gets in its block.
-        participants: clients in an aggregate: consecutive ones of a cohort, the targets first.
-        targets: targets of each aggregate.
-        share: fraction of the features that the blocks of all targets take together.
-        others: ``silenced``: the other clients get zero in the blocks, and the real features elsewhere; ``honest``:
-            they get the real features everywhere, and their updates lie over the targets'.
+        inner: the manipulation in a target's block.
+        participants: clients in an aggregate, consecutive in the cohort, the targets first.
+        targets: number of targets in each aggregate.
+        share: fraction of the features in all blocks together.
+        others: ``silenced``: other clients get zero in the blocks and real features elsewhere; ``honest``: they get
+            real features everywhere, and their updates add to the targets'.
+
+    References:
+        Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163, section VII.B.
     """
 
     name = "targeted"
@@ -76,16 +78,12 @@ class Targeted(Manipulation):
                 f"expected 1 to {self.participants} targets and a share in (0, 1], got {self.targets} and {self.share}"
             )
 
-    def features(
-        self, model: Mapping[str, Tensor], features: Tensor, mask: Tensor, *, generator: torch.Generator
-    ) -> Tensor:
-        """What every client of ``features`` would get as the first target."""
+    def features(self, model: Model, features: Tensor, mask: Tensor, *, generator: Generator) -> Tensor:
+        """The features of every client if it were the first target."""
         block = self._blocks(features.shape[-1])[0]
         return self._in_block(model, features, mask, block, generator)
 
-    def of_cohort(
-        self, model: Mapping[str, Tensor], features: Tensor, mask: Tensor, *, generators: Sequence[torch.Generator]
-    ) -> Tensor:
+    def of_cohort(self, model: Model, features: Tensor, mask: Tensor, *, generators: Sequence[Generator]) -> Tensor:
         blocks = self._blocks(features.shape[-1])
         sent = features.clone()
         if self.others == "silenced":
@@ -103,9 +101,7 @@ class Targeted(Manipulation):
             raise ViewError(f"expected at most {int(width * self.share)} targets for {width} features and this share")
         return [slice(number * size, (number + 1) * size) for number in range(self.targets)]
 
-    def _in_block(
-        self, model: Mapping[str, Tensor], features: Tensor, mask: Tensor, block: slice, generator: torch.Generator
-    ) -> Tensor:
+    def _in_block(self, model: Model, features: Tensor, mask: Tensor, block: slice, generator: Generator) -> Tensor:
         reading = {name: value if name == OUTPUT else value[..., block] for name, value in model.items()}
         sent = torch.zeros_like(features)
         sent[..., block] = self.inner.features(reading, features[..., block], mask, generator=generator)

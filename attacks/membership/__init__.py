@@ -1,5 +1,10 @@
 """Attacks on membership: did a client train on something that the server has in mind?"""
 
-from attacks.membership.retrieval import RetrievalFingerprint
+from typing import TYPE_CHECKING
 
-__all__ = ["RetrievalFingerprint"]
+from protocol.exports import exports
+
+if TYPE_CHECKING:
+    from attacks.membership.retrieval import RetrievalFingerprint as RetrievalFingerprint
+
+__all__ = exports(__name__)

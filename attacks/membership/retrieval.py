@@ -1,4 +1,4 @@
-"""Membership of a document among those that a client retrieved in private (RAIFLE, section VII.C)."""
+"""Membership of a document among those that a client retrieved privately."""
 
 import math
 
@@ -8,32 +8,38 @@ from torch import Tensor
 from attacks.base import Attack
 from attacks.estimates import MembershipEstimate
 from attacks.manipulation.direct import marked_feature
+from protocol.errors import ViewError
 from protocol.rankers import HIDDEN, LINEAR
 from protocol.threat_model import ThreatModel
-from protocol.view import ServerView, ViewError
+from protocol.view import ServerView
 
 
 class RetrievalFingerprint(Attack):
-    """Norm, or likelihood ratio, of the update's entries of a feature that only the marked document has.
+    """Fingerprinting of private retrieval: norm, or likelihood ratio, of the update's entries of the marked feature.
 
-    Without noise they are zero unless the client trained on the document: any other value decides. (They are zero as
-    well where the document's list changes nothing, or no hidden unit is on for it: then the attack errs.) Under noise
-    the decision is the likelihood ratio's, of entries of the size of the clip norm against none.
+    Only the marked document has this feature. Without noise, the entries are zero unless the client trained on the
+    document, so any other value decides. (They are also zero if the document's list changes nothing, or no hidden unit
+    is active for it: the attack then errs.) With noise, the decision is the likelihood ratio of entries as large as the
+    clip norm against none.
 
     Threat model: an active server (`attacks.manipulation.MarkedDocument`); it does not know which documents a client
     retrieved.
 
     Raises:
-        ViewError: the ranker's first layer was not recorded.
+        ViewError: the ranker's first layer was not recorded, or clients add noise without clipping.
+
+    References:
+        This project; the manipulation is that of Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163,
+        section VII.C.
     """
 
     name = "pir-fingerprint"
     family = "membership"
     exact = True
-    tells = "whether a certain document was among those that the client retrieved"
+    tells = "whether the client retrieved a certain document"
     threat_model = ThreatModel(
         sees="each client's update, clip norm and noise scale; not what it retrieved",
-        knows="which feature it gave to one document alone",
+        knows="the feature that only the marked document has",
         needs=("deltas",),
     )
     estimates = MembershipEstimate
@@ -54,16 +60,7 @@ class RetrievalFingerprint(Attack):
 
 
 def log_likelihood_ratio(entries: Tensor, *, noise: float, spread: float) -> Tensor:
-    """Of entries of unknown signs and sizes, and noise, against noise alone.
-
-    Args:
-        entries: ``(V, H)``.
-        noise: standard deviation of the noise.
-        spread: standard deviation of what a marked document adds to an entry.
-
-    Returns:
-        ``(V,)``; above 0 where the document was more likely there, if that was as likely as not beforehand.
-    """
+    """``(V,)`` log-likelihood ratio for ``entries (V, H)`` of Gaussian signal plus noise to noise alone."""
     both = noise**2 + spread**2
     energy = entries.square().sum(1)
     return energy / 2 * (1 / noise**2 - 1 / both) - entries.shape[1] / 2 * math.log(both / noise**2)

@@ -1,51 +1,57 @@
-"""Exact posterior of the clicks where the served features are a codebook."""
+"""Exact posterior of the clicks if the served features are a codebook."""
 
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from attacks.ranking.lists import Lists, click_map, model_deltas
+from attacks.ranking.lists import Lists, click_map
 from attacks.ranking.priors import ListPrior, PosteriorAttack, log_prior
 from protocol.click_models import pattern_pairs, patterns
+from protocol.errors import ViewError
+from protocol.ranges import PositiveInt
 from protocol.rankers import stack_model
 from protocol.simulators import RankingSimulator
 from protocol.threat_model import ThreatModel
-from protocol.view import ServerView, ViewError
-from ranges import PositiveInt
+from protocol.view import ServerView
 
 _OVERLAP = 0.05
-"""Largest cosine between codes of two lists at which they are read one by one."""
+"""Largest cosine between codes of two lists for which the lists are independent."""
 _ROUNDING = 1e-5
-"""Noise scale where there is none, relative to the update's norm: float32 rounding over the local pass."""
+"""Noise scale if there is no noise, relative to the update's norm: float32 rounding during local training."""
 _DRAWS = 64
 _GRID = 9
 
 
 @dataclass(frozen=True, kw_only=True)
 class CodebookAttack(PosteriorAttack):
-    """The posterior of every list's clicks, summed exactly over its ``2^n - 2`` patterns.
+    """Exact posterior of the clicks, summed over the ``2^n - 2`` patterns of each list.
 
-    The update is linear in the clicks where all documents of a list have one score, and the lists are independent
-    where their codes are orthogonal. What clipping took from the update is one unknown factor, integrated on a grid.
+    If all documents of a list have the same score, the update is linear in the clicks; if the codes of different lists
+    are orthogonal, the lists are independent. Clipping multiplies the update by one unknown factor, which is integrated
+    on a grid.
 
-    Threat model: an active server; it sends each client features of its choice (`attacks.manipulation.codebook`) and
-    reads its update. It needs neither the ranking nor the order of the queries, nor, with the uniform prior, anything
-    about the clicks.
+    Threat model: an active server that sends each client features of its choice (`attacks.manipulation.codebook`) and
+    receives its update. It needs neither the ranking nor the order of the queries nor, with the uniform prior, any
+    knowledge about the clicks.
 
     Args:
-        prior: what is believed of the clicks beforehand; see `log_prior`.
-        victims_at_once: bounds the memory.
+        prior: see `log_prior`.
+        victims_at_once: victims processed together, which bounds the memory; None for all.
 
     Raises:
         ViewError: the served features are no codebook: codes of two lists overlap.
+
+    References:
+        This project; it extends RAIFLE's adversarial data manipulation (Pham, Kulkarni and Houmansadr, NDSS 2025,
+        arXiv:2310.19163, section III.C).
     """
 
     name = "codebook"
     exact = True
     threat_model = ThreatModel(
-        sees="each client's update, the features it sent itself, clip norm and noise scale",
-        knows="the learning algorithm; nothing of the clicks (uniform prior)",
+        sees="each client's update, the features that it sent, clip norm and noise scale",
+        knows="the learning algorithm; nothing about the clicks (uniform prior)",
         needs=("served", "lists", "features", "learner:RankingSimulator", "deltas"),
     )
 
@@ -57,49 +63,26 @@ class CodebookAttack(PosteriorAttack):
         mask = lists.mask[chunk]
         model = stack_model({name: value.double() for name, value in view.model.items()}, len(chunk))
         maps = click_map(model, lists.features[chunk].double(), mask, learner.learning_rate)
-        channel = _channel(view, chunk, maps)
+        codes, sent, name = torch.cat(list(maps.values()), dim=3), view.model_deltas(), next(iter(maps))
+        _refuse_overlap(codes)
+        update = torch.cat([sent[parameter][chunk].double().flatten(1) for parameter in maps], dim=1)
+        norm, noise = update.norm(dim=1), view.noise_scale(name)
+        sigma = torch.full_like(norm, noise) if noise else (norm * _ROUNDING).clamp(min=1e-12)
         prior = log_prior(self.prior, mask, learner).double()
-        energy = _energies(channel)
-        factors, weights = _clip_factors(channel, energy, prior, generator)
-        evidence = _log_likelihood(channel, energy, factors).add_(prior[:, None])
+        energy = _energies(codes)
+        factors, weights = _clip_factors(view.clip(name), energy, prior, generator)
+        linear = (codes @ update[:, None, :, None]).squeeze(-1) @ patterns(mask.shape[-1]).double().T
+        factor, precision = factors[..., None, None], 1 / sigma[:, None, None, None] ** 2
+        evidence = (factor * precision) * linear[:, None]
+        evidence = evidence.addcmul_(factor**2 * precision / 2, energy[:, None], value=-1).add_(prior[:, None])
         # One pass of exponentials gives both each list's evidence and its marginals.
         highest = evidence.amax(-1, keepdim=True).nan_to_num(neginf=0.0)
         chances = evidence.sub_(highest).exp_()
         total = chances.sum(-1)
         evidence_of_list = (highest.squeeze(-1) + total.log()).masked_fill(total == 0, 0.0)
-        factor = (evidence_of_list.sum(-1) + weights).softmax(1)
+        share = (evidence_of_list.sum(-1) + weights).softmax(1)
         marginals = (chances @ patterns(mask.shape[-1]).double()) / total.clamp(min=1e-300)[..., None]
-        return (marginals * factor[..., None, None]).sum(1)
-
-
-@dataclass(frozen=True)
-class _Channel:
-    """What reaches the server of each list's clicks.
-
-    Attributes:
-        projected: ``(V, Q, L)`` the update's product with each document's code.
-        gram: ``(V, Q, L, L)`` products of the codes.
-        sigma: ``(V,)`` standard deviation of the noise.
-        clip: norm to which updates are clipped, None where they are not.
-    """
-
-    projected: Tensor
-    gram: Tensor
-    sigma: Tensor
-    clip: float | None
-
-
-def _channel(view: ServerView, chunk: Tensor, maps: dict[str, Tensor]) -> _Channel:
-    codes = torch.cat(list(maps.values()), dim=3)
-    sent = model_deltas(view)
-    update = torch.cat([sent[name][chunk].double().flatten(1) for name in maps], dim=1)
-    _refuse_overlap(codes)
-    name = next(iter(maps))
-    noise = view.noise_scale(name)
-    norm = update.norm(dim=1)
-    sigma = torch.full_like(norm, noise) if noise else (norm * _ROUNDING).clamp(min=1e-12)
-    projected = (codes @ update[:, None, :, None]).squeeze(-1)
-    return _Channel(projected, codes @ codes.transpose(-1, -2), sigma, view.clip(name))
+        return (marginals * share[..., None, None]).sum(1)
 
 
 def _refuse_overlap(codes: Tensor) -> None:
@@ -109,45 +92,30 @@ def _refuse_overlap(codes: Tensor) -> None:
     cosine = (span @ span.transpose(1, 2)) / (length[:, :, None] * length[:, None]).clamp(min=1e-30)
     worst = float((cosine.abs() * (owner[:, None] != owner)).max()) if codes.shape[1] > 1 else 0.0
     if worst > _OVERLAP:
-        raise ViewError(
-            f"expected lists whose codes do not overlap, got a cosine of {worst:.2f}; serve a codebook, or use another "
-            "attack on this recording"
-        )
+        raise ViewError(f"expected lists whose codes do not overlap, as of a codebook, got a cosine of {worst:.2f}")
 
 
-def _log_likelihood(channel: _Channel, energy: Tensor, factors: Tensor) -> Tensor:
-    """``(V, S, Q, 2^L)`` for energies ``(V, Q, 2^L)`` and factors ``(V, S)``, up to a constant."""
-    linear = channel.projected @ patterns(channel.projected.shape[-1]).double().T
-    factor = factors[..., None, None]
-    precision = 1 / channel.sigma[:, None, None, None] ** 2
-    likelihood: Tensor = (factor * precision) * linear[:, None]
-    return likelihood.addcmul_(factor**2 * precision / 2, energy[:, None], value=-1)
-
-
-def _energies(channel: _Channel) -> Tensor:
-    """``(V, Q, 2^L)`` squared norm of what each pattern of a list sends."""
-    (first, second), both = pattern_pairs(channel.projected.shape[-1])
+def _energies(codes: Tensor) -> Tensor:
+    """``(V, Q, 2^L)`` squared norm of the update of each pattern of a list with ``codes (V, Q, L, P)``."""
+    (first, second), both = pattern_pairs(codes.shape[2])
+    gram = codes @ codes.transpose(-1, -2)
     # Products off the diagonal count twice.
-    products = channel.gram[..., first, second] * torch.where(first == second, 1.0, 2.0)
-    return products @ both
+    return (gram[..., first, second] * torch.where(first == second, 1.0, 2.0)) @ both
 
 
 def _clip_factors(
-    channel: _Channel, energy: Tensor, prior: Tensor, generator: torch.Generator
+    clip: float | None, energy: Tensor, prior: Tensor, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Factors by which clipping may have shrunk the update, ``(V, S)``, and their log weights.
-
-    The law of the factor comes of patterns drawn from the prior.
-    """
-    if channel.clip is None:
+    """Factors ``(V, S)`` by which clipping may have shrunk the update, and their log weights under the prior."""
+    if clip is None:
         ones = torch.ones(len(prior), 1, dtype=torch.float64)
         return ones, torch.zeros_like(ones)
     chances = prior.exp().flatten(0, 1)
-    # A list that can send nothing has an empty law, and no code: any pattern of it adds nothing.
+    # A list that cannot be sent has an empty law and no code, so that any of its patterns adds nothing.
     chances[chances.sum(1) == 0] = 1
     drawn = torch.multinomial(chances, _DRAWS, replacement=True, generator=generator).reshape(*prior.shape[:2], _DRAWS)
     sent = energy.gather(2, drawn).sum(1)
-    logs = (channel.clip / sent.sqrt().clamp(min=1e-12)).clamp(max=1).log()
+    logs = (clip / sent.sqrt().clamp(min=1e-12)).clamp(max=1).log()
     centre, spread = logs.mean(1, keepdim=True), logs.std(1, keepdim=True).clamp(min=1e-3)
     steps = torch.linspace(-2.5, 2.5, _GRID, dtype=torch.float64)
     return (centre + spread * steps).clamp(max=0).exp(), (-(steps**2) / 2).expand(len(prior), -1)

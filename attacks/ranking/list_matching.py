@@ -1,4 +1,4 @@
-"""RAIFLE's attack on federated online learning to rank: gradient matching on ranked lists."""
+"""RAIFLE's gradient matching for federated online learning to rank."""
 
 from dataclasses import dataclass
 
@@ -9,31 +9,30 @@ from attacks.base import Attack
 from attacks.estimates import InteractionEstimate
 from attacks.ranking.lists import Lists, ranked_lists
 from modules.attackers.batched_lbfgs import batched_lbfgs
+from protocol.ranges import PositiveInt
 from protocol.simulators import RankingSimulator
 from protocol.threat_model import ThreatModel
 from protocol.view import ServerView
-from ranges import PositiveInt
 
 
 @dataclass(frozen=True, kw_only=True)
 class ListMatching(Attack):
-    """Gradient matching: relaxed clicks whose simulated update lies nearest the received one.
+    """RAIFLE on ranked lists, gradient matching: relaxed clicks whose simulated update is closest to the received one.
 
-    One logit per document, U(-1, 1) at first; the loss is the mean squared difference of the updates, both divided by
-    the learning rate. The order in which the client worked through its lists is unknown: the simulation takes them as
-    they come. Results are called ``raifle`` where the server manipulated the features, ``raifle-none`` where they are
-    real.
+    One logit per document, initialised from U(-1, 1); the loss is the mean squared difference of the updates, divided
+    by the learning rate. The order in which the client worked through its lists is unknown; the simulation uses the
+    served order. Results are called ``raifle`` if the server manipulated the features, ``raifle-none`` otherwise.
 
-    Threat model: passive server, or an active one that sends features of its choice; either knows what it served, in
-    which order it was displayed, and the algorithm.
+    Threat model: passive server, or an active one that sends features of its choice; it knows the served documents,
+    their displayed order and the algorithm.
 
     Args:
-        max_iter: iterations of L-BFGS (published: up to 1000, which it never needs).
+        max_iter: iterations of L-BFGS (published: up to 1000).
         starts: random starts, of which the best is kept (published: 1).
 
     References:
         Pham, Kulkarni and Houmansadr, "RAIFLE: Reconstruction Attacks on Interaction-based Federated Learning with
-        Adversarial Data Manipulation", NDSS 2025, arXiv:2310.19163.
+        Adversarial Data Manipulation", NDSS 2025, arXiv:2310.19163, Algorithm 1.
     """
 
     name = "raifle"
@@ -68,7 +67,7 @@ class ListMatching(Attack):
 
 
 class _Loss:
-    """The objective of `batched_lbfgs`: points are logits ``(V, Q L)``."""
+    """The objective of `batched_lbfgs` on logits ``(V, Q L)``."""
 
     def __init__(self, view: ServerView, lists: Lists) -> None:
         self.learner, self.lists, self.model = view.require(RankingSimulator), lists, view.model

@@ -6,19 +6,18 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from protocol.errors import ViewError
 from protocol.pdgd import laplacian, pair_weights
 from protocol.rankers import ranker_outputs
-from protocol.view import ServerView, ViewError
+from protocol.view import ServerView
 
 
 @dataclass(frozen=True)
 class Lists:
-    """The ranked lists of a view's victims.
+    """The ranked lists of a view's victims, in displayed order; padding comes last.
 
-    Attributes:
-        mask: ``(V, Q, L)`` True for documents, in displayed order; padding comes last.
-        features: ``(V, Q, L, F)`` as served; F is 0 where the view holds none.
-        place: ``(V, R)`` position of every served item in the flattened ``(Q, L)``, 0 where padded.
+    ``mask (V, Q, L)`` is True for documents with ``features (V, Q, L, F)``, F = 0 if the view holds none;
+    ``place (V, R)`` is the position of every served item in the flattened ``(Q, L)``, 0 where padded.
     """
 
     mask: Tensor
@@ -31,7 +30,7 @@ class Lists:
 
 
 def ranked_lists(view: ServerView) -> Lists:
-    """Arranges what a view says was served.
+    """The ranked lists of a view.
 
     Raises:
         ViewError: the view holds no lists.
@@ -52,31 +51,14 @@ def ranked_lists(view: ServerView) -> Lists:
     return Lists(mask.reshape(-1, count, length), flat.reshape(len(place), count, length, -1), place)
 
 
-def model_deltas(view: ServerView) -> dict[str, Tensor]:
-    """Deltas of all of the ranker's parameters, ``(V, *shape)`` each.
-
-    Raises:
-        ViewError: clients sent something else, or some were not recorded.
-    """
-    missing = [name for name in view.model if name not in view.deltas]
-    if missing:
-        raise ViewError(
-            f"expected the deltas of {', '.join(missing)}, got {', '.join(view.deltas)}; record all of them"
-        )
-    return {name: view.deltas[name] for name in view.model}
-
-
 def click_map(model: Mapping[str, Tensor], features: Tensor, mask: Tensor, learning_rate: float) -> dict[str, Tensor]:
-    """What one click adds to the update, with pair weights as they are at the given model.
+    """``(V, Q, L, P)`` change of the update per click, by parameter of size P, with pair weights at the given model.
 
     Args:
         model: each victim's ranker; see `ranker_outputs`.
         features: ``(V, Q, L, F)`` as served, in displayed order.
         mask: ``(V, Q, L)`` True for documents.
         learning_rate: local learning rate.
-
-    Returns:
-        By parameter ``(V, Q, L, P)``, P its numbers.
     """
     scores, gradients = ranker_outputs(model, features)
     mixing = learning_rate * laplacian(pair_weights(scores, mask))

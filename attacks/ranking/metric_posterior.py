@@ -1,7 +1,7 @@
-"""Exact posterior of the clicks given a metric that clients share of all their lists.
+"""Exact posterior of the clicks given a metric that clients share for all their lists.
 
-The lists are independent beforehand, and a list bears on the sum through its metric only. So the posterior of a list
-needs the law of the sum of all others: messages along the lists, forward from the first and backward from the last.
+The lists are independent a priori, and a list affects the sum only through its metric. The posterior of a list
+therefore needs the law of the sum over all other lists: messages passed forward and backward along the lists.
 """
 
 from dataclasses import dataclass
@@ -12,34 +12,39 @@ from torch import Tensor
 from attacks.ranking.lists import Lists
 from attacks.ranking.priors import ListPrior, PosteriorAttack, log_prior
 from protocol.click_models import patterns
+from protocol.errors import ViewError
 from protocol.list_metrics import LEVELS, UTILITY, levels, response_law, units
+from protocol.ranges import PositiveInt
 from protocol.simulators import MetricSimulator, RankingSimulator
 from protocol.threat_model import ThreatModel
-from protocol.view import ServerView, ViewError
-from ranges import PositiveInt
+from protocol.view import ServerView
 
 
 @dataclass(frozen=True, kw_only=True)
 class MetricPosterior(PosteriorAttack):
-    """Posterior over click patterns given one number, or two, over all of a client's lists.
+    """Exact posterior over click patterns given one or two numbers over all of a client's lists.
 
-    No attack that has the same prior infers more of the clicks: nothing else depends on them.
+    It is optimal: no attack with the same prior infers more of the clicks, because nothing else depends on them.
 
-    Threat model: a passive server. From the seed that it shares with a client it knows the perturbed ranker, and so
+    Threat model: a passive server. From the seed that it shares with a client it knows the perturbed ranker, and
     the order of every list.
 
     Args:
-        prior: what is believed of the clicks beforehand; see `log_prior`.
-        victims_at_once: bounds the memory.
+        prior: see `log_prior`.
+        victims_at_once: victims processed together, which bounds the memory; None for all.
 
     Raises:
-        ViewError: the clients do not share a metric, or their lists do not divide by the numbers sent.
+        ViewError: the clients do not share a metric, or their lists cannot be divided by the numbers sent.
+
+    References:
+        This project; the metrics are those of Kharitonov, "Federated Online Learning to Rank with Evolution
+        Strategies", WSDM 2019.
     """
 
     name = "metric-posterior"
     threat_model = ThreatModel(
-        sees="the number or two that each client shares, and the lists it was shown, which follow from the seed",
-        knows="the metric and how it is randomised; nothing of the clicks (uniform prior), or click model and grades",
+        sees="the one or two numbers that each client shares, and its displayed lists, which follow from the seed",
+        knows="the metric and its randomised response; nothing about the clicks (uniform prior), or the click model",
         needs=("served", "lists", "learner:MetricSimulator", f"deltas:{UTILITY}"),
     )
 
@@ -57,15 +62,12 @@ class MetricPosterior(PosteriorAttack):
 
 
 def click_posterior(prior: Tensor, shared: Tensor, learner: MetricSimulator) -> Tensor:
-    """Click probabilities given the mean of the lists' metrics.
+    """``(B, Q, L)`` click probabilities given the mean of the lists' metrics; the prior's if that is impossible.
 
     Args:
         prior: ``(B, Q, 2^L)`` probability of every pattern of every list.
-        shared: ``(B,)`` what was told.
-        learner: the metric, and how truthfully a list's is told.
-
-    Returns:
-        ``(B, Q, L)``; the prior's where no clicks give what was told.
+        shared: ``(B,)`` reported means.
+        learner: the metric and its randomised response.
     """
     codes = patterns(int(prior.shape[-1]).bit_length() - 1).to(prior)
     level = torch.nn.functional.one_hot(levels(learner.metric, codes), LEVELS).to(prior)
@@ -78,22 +80,16 @@ def click_posterior(prior: Tensor, shared: Tensor, learner: MetricSimulator) -> 
 
 
 def _evidence(answers: Tensor, shared: Tensor, learner: MetricSimulator) -> Tensor:
-    """``(B, Q, LEVELS)`` probability of what was told, given each answer of each list.
-
-    Args:
-        answers: ``(B, Q, LEVELS)`` law of each list's answer.
-        shared: ``(B,)`` means over the lists.
-        learner: the metric.
-    """
+    """``(B, Q, LEVELS)`` likelihood of the reported means ``(B,)`` for each answer of each list, given their law."""
     steps, one = units(learner.metric)
     count, lists = answers.shape[:2]
-    told = (shared * lists * one).round().long().clamp(0, lists * one)
+    reported = (shared * lists * one).round().long().clamp(0, lists * one)
     start = torch.zeros(count, lists * one + 1, dtype=answers.dtype)
-    # before[q][t]: the lists before q make t; rest[t]: the lists after q bring t to what was told.
+    # before[q][t]: law of the sum t before list q; rest[t]: likelihood of the reported sum given the sum t so far.
     before = [start.clone().index_fill_(1, torch.tensor([0]), 1.0)]
     for number in range(lists - 1):
         before.append(_carry(before[-1], answers[:, number], steps.tolist()))
-    rest = start.scatter(1, told[:, None], 1.0)
+    rest = start.scatter(1, reported[:, None], 1.0)
     found = torch.zeros_like(answers)
     for number in reversed(range(lists)):
         for answer, step in enumerate(steps.tolist()):
@@ -103,7 +99,7 @@ def _evidence(answers: Tensor, shared: Tensor, learner: MetricSimulator) -> Tens
 
 
 def _carry(mass: Tensor, answers: Tensor, steps: list[int]) -> Tensor:
-    """The law of the sum ``(B, T)`` with one more list's answer ``(B, LEVELS)`` in it."""
+    """The law of the sum ``(B, T)`` after adding one list's answer ``(B, LEVELS)``."""
     moved = torch.zeros_like(mass)
     for answer, step in enumerate(steps):
         moved[:, step:] += mass[:, : mass.shape[1] - step] * answers[:, answer, None]

@@ -1,6 +1,7 @@
-"""Priors of clicks, attacks that infer click probabilities under one, and the baseline that uses nothing else."""
+"""Priors of clicks, their entropy and channel capacity, posterior attacks and the baseline without the update."""
 
 import abc
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,28 +13,25 @@ from attacks.estimates import InteractionEstimate
 from attacks.ranking.lists import Lists, ranked_lists
 from protocol.click_models import cascade_log_law, count_log_law, patterns, steps_for_law, uniform_log_law
 from protocol.progress import counted
+from protocol.ranges import PositiveInt
 from protocol.simulators import MetricSimulator, RankingSimulator
 from protocol.threat_model import ThreatModel
 from protocol.view import ServerView
-from ranges import PositiveInt
 
 ListPrior = Literal["uniform", "count", "cascade"]
 
 
 def log_prior(kind: ListPrior, mask: Tensor, learner: RankingSimulator) -> Tensor:
-    """Log probability of every click pattern of every list.
+    """``(V, Q, 2^L)`` log probability of every click pattern of every list.
 
     Args:
-        kind: ``uniform``: nothing is known, every pattern that can be sent is as likely as another. ``count``: the law
-            of the number of clicks in a list is known. ``cascade``: the click model, the frequency of the grades and
-            the displayed order are known.
+        kind: ``uniform``: all patterns that can be sent are equally likely. ``count``: the distribution of the number
+            of clicks in a list is known. ``cascade``: the click model, the distribution of the grades and the displayed
+            order are known.
         mask: ``(V, Q, L)`` True for documents in displayed order.
-        learner: names the click model and the frequency of the grades.
-
-    Returns:
-        ``(V, Q, 2^L)``.
+        learner: names the click model and the distribution of the grades.
     """
-    # A metric is sent of every list; an update only of those from which the client learns.
+    # Metrics are sent for every list, updates only for those with some but not all documents clicked.
     every = isinstance(learner, MetricSimulator)
     if kind == "uniform":
         return uniform_log_law(mask, every=every)
@@ -44,11 +42,11 @@ def log_prior(kind: ListPrior, mask: Tensor, learner: RankingSimulator) -> Tenso
 
 @dataclass(frozen=True, kw_only=True)
 class PosteriorAttack(Attack):
-    """An attack that infers click probabilities under a prior, some victims at a time. A subclass gives `marginals`.
+    """Base class of attacks that infer click probabilities under a prior; a subclass implements `marginals`.
 
     Args:
-        prior: what is believed of the clicks beforehand; see `log_prior`.
-        victims_at_once: bounds the memory; None for all.
+        prior: see `log_prior`.
+        victims_at_once: victims processed together, which bounds the memory; None for all.
     """
 
     family = "ranking"
@@ -70,25 +68,54 @@ class PosteriorAttack(Attack):
 
 @dataclass(frozen=True, kw_only=True)
 class PriorOnly(PosteriorAttack):
-    """Click probabilities under a prior: the baseline of every attack that has this prior.
+    """Click probabilities under the prior alone: the baseline of every attack with this prior.
 
-    Threat model: a server that does not look at the update, but knows the click model and the displayed order.
+    Threat model: a server that knows the click model and the displayed order and does not use the update.
 
     Args:
         prior: see `log_prior`.
+        victims_at_once: victims processed together, which bounds the memory; None for all.
+
+    References:
+        This project; the click models are those of Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025,
+        arXiv:2310.19163, section V.B.2.
     """
 
     name = "prior-only"
     baseline = True
     threat_model = ThreatModel(
         sees="which documents were served, in which order",
-        knows="the click model and how frequent each grade is; nothing of the update",
+        knows="the click model and the distribution of the grades",
         needs=("served", "lists", "learner:RankingSimulator"),
     )
 
     prior: ListPrior = "cascade"
 
     def marginals(self, view: ServerView, lists: Lists, chunk: Tensor, generator: torch.Generator) -> Tensor:
-        # In float64, so that what is equal stays equal: rounding would rank lists by their length.
+        # In float64, so that equal values stay equal: rounding would rank lists by their length.
         law = log_prior(self.prior, lists.mask, view.require(RankingSimulator)).double().softmax(-1).nan_to_num()
         return law @ patterns(lists.mask.shape[-1]).double()
+
+
+def capacity_bits(*, clip: float, noise_scale: float, dimensions: int) -> float:
+    """Capacity of a clipped update under Gaussian noise: ``d/2 log2(1 + (clip/sigma)^2 / d)`` bits.
+
+    An upper bound on what any attack infers about the clicks, on average over clients: the energy of an update is at
+    most ``clip^2``, spread over ``d`` parallel Gaussian channels.
+
+    Args:
+        clip: L2 norm to which the update is clipped.
+        noise_scale: standard deviation of the noise, more than 0.
+        dimensions: length of an update, d.
+
+    References:
+        Shannon, "Communication in the Presence of Noise", Proceedings of the IRE, 1949.
+    """
+    return dimensions / 2 * math.log2(1 + (clip / noise_scale) ** 2 / dimensions)
+
+
+def entropy_bits(log_law: Tensor) -> Tensor:
+    """``(V,)`` entropy in bits of the clicks on independent lists with ``log_law (V, Q, 2^L)``, as of `log_prior`."""
+    law = log_law.double().exp()
+    nats: Tensor = torch.special.entr(law).sum((1, 2))
+    return nats / math.log(2)

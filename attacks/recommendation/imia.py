@@ -1,4 +1,4 @@
-"""IMIA: guess labels, train a shadow client with them, keep what fits (RAIFLE's baseline in table VI)."""
+"""IMIA: guess labels, train a shadow client with them, keep what fits."""
 
 from dataclasses import dataclass
 
@@ -8,26 +8,25 @@ from torch import Tensor
 from attacks.base import Attack
 from attacks.estimates import InteractionEstimate
 from protocol.progress import counted
+from protocol.ranges import OpenUnitInterval, PositiveInt
 from protocol.simulators import RecommenderSimulator
 from protocol.threat_model import ThreatModel
-from protocol.view import ITEM_EMBEDDING, ServerView, ViewError
-from ranges import OpenUnitInterval, PositiveInt
+from protocol.view import ITEM_EMBEDDING, ServerView
 
 
 @dataclass(frozen=True, kw_only=True)
 class IMIA(Attack):
-    """Interaction membership inference by random guesses that a shadow client's update confirms.
+    """Interaction-level membership inference by random guesses that a shadow client's update confirms.
 
-    In each iteration every unresolved item gets a random label; a shadow client with a random user vector trains on
-    them; of each guessed label, the items whose simulated delta lies nearest the received one keep it. What is never
-    confirmed counts as not interacted with. It outputs hard labels. This follows RAIFLE's description (section V.A.4),
-    because the published algorithm's text was not at hand: the share confirmed in an iteration is our reading of its
-    confirmation threshold.
+    In each iteration, every unresolved item gets a random label and a shadow client with a random user vector trains on
+    the labels. For each label, the items whose simulated delta is closest to the received one keep it. Items that are
+    never confirmed count as not interacted with. The output is hard labels. This follows RAIFLE's description (section
+    V.A.4); the share confirmed in an iteration is our interpretation of the confirmation threshold.
 
     Threat model: passive server, one round, knows the training algorithm and the share of positives.
 
     Args:
-        selection: share of the unresolved items guessed to be positive.
+        selection: share of the unresolved items that is guessed to be positive.
         confirmation: quantile of the distances above which a guess is drawn again.
         iterations: shadow trainings per victim.
 
@@ -59,21 +58,16 @@ class IMIA(Attack):
             labels = torch.where(open_items, guess, labels)
             distance = self._distance(view, labels * mask, generator)
             for guessed in (labels == 0, labels == 1):
-                open_items &= ~self._nearest(distance, open_items & guessed)
+                asked = open_items & guessed
+                ranks = distance.masked_fill(~asked, torch.inf).argsort(dim=1).argsort(dim=1)
+                confirmed = (asked.sum(1, keepdim=True) * (1 - self.confirmation)).ceil()
+                open_items &= ~((ranks < confirmed) & asked)
         labels = labels.masked_fill(open_items | ~mask, 0)
         return InteractionEstimate(scores=labels, decisions=labels > 0)
 
     def _distance(self, view: ServerView, labels: Tensor, generator: torch.Generator) -> Tensor:
-        learner, served = view.require(RecommenderSimulator), view.served
-        if served is None:
-            raise ViewError("expected a view with served items")
+        learner = view.require(RecommenderSimulator)
         users = torch.randn(view.victims, learner.user_dim, generator=generator)
-        shadow = learner.simulate(view.model, served, labels, users)[ITEM_EMBEDDING]
+        shadow = learner.simulate(view.model, view.served_items, labels, users)[ITEM_EMBEDDING]
         distance: Tensor = torch.linalg.vector_norm(shadow - view.deltas[ITEM_EMBEDDING], dim=2)
         return distance
-
-    def _nearest(self, distance: Tensor, open_items: Tensor) -> Tensor:
-        ranked = distance.masked_fill(~open_items, torch.inf).argsort(dim=1).argsort(dim=1)
-        confirmed = (open_items.sum(1, keepdim=True) * (1 - self.confirmation)).ceil()
-        nearest: Tensor = (ranked < confirmed) & open_items
-        return nearest

@@ -1,4 +1,4 @@
-"""Attacks that only look at the deltas of the item table: their direction and their length."""
+"""Attacks on the direction and the norm of item deltas, without simulated clients."""
 
 import torch
 from torch import Tensor
@@ -13,11 +13,14 @@ from protocol.view import ITEM_EMBEDDING, ServerView
 class Direction(Attack):
     """Projection of each item's delta on the leading singular vector of the client's item deltas.
 
-    Every item's delta lies close to one line, and the items that the client interacted with lie on the other side than
-    those it did not.
+    All deltas of a client are close to one line, and positive and negative items lie on opposite sides.
 
-    Threat model: passive server, one round, no knowledge of the training algorithm. It assumes that a client
-    interacted with fewer than half of the items it was served.
+    Threat model: passive server, one round, no knowledge of the training algorithm. It assumes that a client interacted
+    with fewer than half of the served items.
+
+    References:
+        This project; the setting is that of Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163,
+        section VI.A.
     """
 
     name = "direction"
@@ -36,14 +39,10 @@ class Direction(Attack):
 
 
 def leading_projection(rows: Tensor, mask: Tensor) -> Tensor:
-    """Projects each victim's rows on their leading right singular vector, the rarer side positive.
+    """``(V, R)`` projections of item deltas on their leading right singular vector, the rarer side positive.
 
-    Args:
-        rows: item deltas ``(V, R, d)``, zero where padded.
-        mask: ``(V, R)`` True for real rows.
-
-    Returns:
-        ``(V, R)``; where both sides are as many, the side of the larger mean size is positive.
+    If both sides are equally frequent, the side with the larger mean size is positive. Deltas ``(V, R, d)`` outside
+    ``mask (V, R)`` must be zero.
     """
     gram = torch.einsum("vrd,vre->vde", rows.double(), rows.double())
     leading = torch.linalg.eigh(gram).eigenvectors[..., -1]
@@ -60,11 +59,15 @@ def leading_projection(rows: Tensor, mask: Tensor) -> Tensor:
 class RowNorm(Attack):
     """L2 norm of each item's delta.
 
-    One positive weighs as much in the loss as several negatives pull against, so its embedding moves further. IMIA's L1
-    penalty (`defenses.update_l1`) makes all rows move less, but not alike, and does not hide it. The decision splits
-    the logarithms of a victim's norms into two groups.
+    A positive item has as much weight in the loss as several negative ones, so that its embedding moves further. IMIA's
+    L1 penalty (`defenses.update_l1`) shrinks all rows, but not equally, and does not hide it. The decision splits the
+    logarithms of a victim's norms into two groups.
 
     Threat model: passive server, one round, no knowledge of the training algorithm.
+
+    References:
+        This project; the setting is that of Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163,
+        section VI.A.
     """
 
     name = "row-norm"

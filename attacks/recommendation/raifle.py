@@ -1,4 +1,4 @@
-"""RAIFLE's attack on federated recommendation: gradient matching."""
+"""RAIFLE's gradient matching for federated recommendation."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -7,36 +7,31 @@ import torch
 
 from attacks.base import Attack
 from attacks.estimates import InteractionEstimate
-from protocol.errors import InputError
+from protocol.errors import InputError, ViewError
+from protocol.ranges import PositiveInt
 from protocol.threat_model import ThreatModel
-from protocol.view import ITEM_EMBEDDING, ServerView, ViewError
-from ranges import PositiveInt
-
-UserVector = Literal["fixed", "joint"]
-Match = Literal["items", "items+model"]
-Solver = Literal["lbfgs", "adam"]
+from protocol.view import ITEM_EMBEDDING, ServerView
 
 
 @dataclass(frozen=True, kw_only=True)
 class Raifle(Attack):
-    """Gradient matching: the interactions whose simulated update lies nearest the received one.
-
-    This is RAIFLE without manipulation (Algorithm 2, section VI.A), for all victims of a view at once.
+    """RAIFLE without manipulation: gradient matching of the interactions' simulated update to the received one.
 
     Threat model: passive server, one round; knows the training algorithm and the served items, not the user vector.
 
     Args:
-        user: ``fixed`` as in the published code, ``joint`` as in the paper.
-        match: ``items`` as in the published code, ``items+model`` as in the paper (the model's deltas must be
-            recorded).
+        user: ``fixed`` user vector as in the published code, or optimised with the interactions (``joint``) as in the
+            paper.
+        match: deltas that are compared: ``items`` as in the published code, ``items+model`` as in the paper (the
+            model's deltas must be recorded).
         solver: ``lbfgs`` as published for recommendation, or ``adam``.
         max_iter: iterations of the solver (published: 1000).
-        accelerator: where to run, as Lightning names it.
-        devices: on how many of them.
+        accelerator: Lightning accelerator.
+        devices: number of devices.
 
     References:
         Pham, Kulkarni and Houmansadr, "RAIFLE: Reconstruction Attacks on Interaction-based Federated Learning with
-        Adversarial Data Manipulation", NDSS 2025, arXiv:2310.19163.
+        Adversarial Data Manipulation", NDSS 2025, arXiv:2310.19163, Algorithm 2 and section VI.A.
     """
 
     name = "raifle"
@@ -50,9 +45,9 @@ class Raifle(Attack):
         needs=("served", "learner:RecommenderSimulator", f"deltas:{ITEM_EMBEDDING}"),
     )
 
-    user: UserVector = "fixed"
-    match: Match = "items"
-    solver: Solver = "lbfgs"
+    user: Literal["fixed", "joint"] = "fixed"
+    match: Literal["items", "items+model"] = "items"
+    solver: Literal["lbfgs", "adam"] = "lbfgs"
     max_iter: PositiveInt = 100
     accelerator: str = "auto"
     devices: PositiveInt = 1

@@ -2,7 +2,14 @@ import pytest
 import torch
 from sklearn.metrics import f1_score, roc_auc_score
 
-from attacks.metrics import auc_per_victim, f1_per_victim, roc_per_victim, wins_over_negatives
+from attacks.metrics import (
+    auc_per_victim,
+    composition_errors,
+    f1_per_victim,
+    null_class_errors,
+    roc_per_victim,
+    wins_over_negatives,
+)
 from protocol.seeding import generator_for
 
 
@@ -66,3 +73,18 @@ def test_wins_over_negatives_average_to_the_auc() -> None:
     whole = auc_per_victim(scores[None], labels[None].float(), torch.ones(1, 5, dtype=torch.bool))
     assert wins_over_negatives(scores, labels).tolist() == pytest.approx([2.5 / 3, 1.0])
     assert float(wins_over_negatives(scores, labels).mean()) == pytest.approx(float(whole))
+
+
+def test_distances_and_null_errors_by_hand() -> None:
+    errors = composition_errors(torch.tensor([[0.5, 0.5, 0.0]]), torch.tensor([[0.2, 0.5, 0.3]]))
+    assert {name: round(float(value[0]), 6) for name, value in errors.items()} == {
+        "l1": 0.6,
+        "l2": round((2 * 0.09) ** 0.5, 6),
+        "linf": 0.3,
+    }
+    present = torch.tensor([[True, True, False, False], [True, True, True, True]])
+    held = torch.tensor([[True, False, True, True], [True, True, True, True]])
+    wrong = null_class_errors(present, held)
+    assert wrong["null_false_positive"][0] == 1
+    assert wrong["null_false_positive"][1].isnan()
+    torch.testing.assert_close(wrong["null_false_negative"], torch.tensor([2 / 3, 0], dtype=torch.float64))

@@ -9,8 +9,7 @@ from lightning import Trainer
 from datamodules.devices.synthetic_posts import SyntheticPosts
 from defenses.base import Update
 from defenses.device_noise import DeviceNoise
-from modules.learners.text import FederatedText
-from modules.learners.text_options import TextOptions
+from modules.learners.text import FederatedText, TextOptions
 from protocol.errors import InputError
 from protocol.seeding import generator_for
 from protocol.view import Release
@@ -55,6 +54,7 @@ def test_the_anonymous_devices_are_known_once_a_training_starts() -> None:
         noise.prepare(None)
 
 
+@pytest.mark.integration
 def test_a_training_noises_its_anonymous_devices_only(tmp_path: Path) -> None:
     trained = {}
     for name, defenses in {"plain": (), "noised": (DeviceNoise(variance=1.0, clients="anonymous"),)}.items():

@@ -25,17 +25,17 @@ from defenses.device_noise import DeviceNoise
 from defenses.local_dp import LocalDP
 from defenses.refusal import RefuseProbes
 from defenses.row_noise import RowNoise
-from defenses.secure_aggregation import SecureAggregation
-from defenses.secure_sum import SecureSum
+from defenses.secure_aggregation import SecureAggregation, SecureSum
 from defenses.update_l1 import UpdateL1
 from evaluation.guardrail import Guardrail
-from modules.federated import FederatedModule, RoundRecord
+from modules.federated import FederatedModule
 from modules.hyper_parameters import described
 from modules.learners.fncf import FNCF
+from modules.round_record import RoundRecord
 from protocol.errors import InputError
 from protocol.view import ITEM_EMBEDDING
+from tests import ranking_toys as rankings
 from tests import toys
-from tests.modules.learners import test_fpdgd as rankings
 
 ROWS, WHOLE = "rows", "whole"
 """A learner of whose item table the clients send rows, and one whose clients send all parameters whole."""
@@ -128,6 +128,7 @@ def anything(kind: type[Defense], learner: str) -> Defense:
     return MADE[kind].get(learner, next(iter(MADE[kind].values())))()
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("learner", [ROWS, WHOLE])
 @pytest.mark.parametrize(("first", "second"), PAIRS, ids=lambda kind: kind.__name__)
 def test_any_two_defences_go_through_a_round(

@@ -121,7 +121,7 @@ def test_protect_is_clip_plus_noise() -> None:
         torch.testing.assert_close(sent.deltas[name], delta * factor, rtol=1e-5, atol=1e-7)
 
 
-def test_a_clients_noise_depends_on_nobody_else() -> None:
+def test_a_clients_noise_does_not_depend_on_other_clients() -> None:
     defense = LocalDP(clip=0.25, epsilon=5.0, delta=1e-8)
     together = protect(defense, torch.tensor([4, 1, 3]), padding=2)
     alone = protect(defense, torch.tensor([1]))
@@ -147,7 +147,7 @@ def test_infinite_epsilon_does_nothing() -> None:
         assert defense.releases((ITEMS,)) == ()
 
 
-def test_a_subset_is_clipped_alone_and_said_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_subset_is_clipped_alone_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     defense = LocalDP(clip=0.25, epsilon=5.0, delta=1e-8, parameters=["item_*"])
     assert "only the parameters ['item_*']" in caplog.text
     clients = torch.tensor([2])
@@ -157,7 +157,7 @@ def test_a_subset_is_clipped_alone_and_said_so(caplog: pytest.LogCaptureFixture)
     assert defense.releases((ITEMS, "mlp.0.bias")) == (expected,)
 
 
-def test_a_sensitivity_below_twice_the_clip_is_said(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_sensitivity_below_twice_the_clip_gives_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     LocalDP(clip=0.25, epsilon=5.0, delta=1e-8, sensitivity=0.5)
     assert not caplog.records
     LocalDP(clip=0.25, epsilon=5.0, delta=1e-8, sensitivity=0.25)

@@ -10,13 +10,18 @@ from scipy import stats
 from attacks.manipulation.base import Manipulation
 from attacks.manipulation.codebook import Codebook
 from attacks.manipulation.direct import Fingerprint, NoiseInjection, Permutation
-from defenses.manipulation_checks.base import Received, threshold
-from defenses.manipulation_checks.constant_columns import constant_share
-from defenses.manipulation_checks.correlation import list_correlations
-from defenses.manipulation_checks.distribution import Distribution, kolmogorov_smirnov
-from defenses.manipulation_checks.entropy import Entropy, column_entropy
-from defenses.manipulation_checks.equal_scores import score_spread
-from defenses.manipulation_checks.registry import CHECKS
+from defenses.manipulation_checks import (
+    CHECKS,
+    Distribution,
+    Entropy,
+    Received,
+    column_entropy,
+    constant_share,
+    kolmogorov_smirnov,
+    list_correlations,
+    score_spread,
+    threshold,
+)
 from protocol.errors import InputError
 from protocol.rankers import LINEAR
 

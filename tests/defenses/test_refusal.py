@@ -1,15 +1,16 @@
-"""Clients that refuse a made-up item table: nothing is sent, and nothing of theirs changes."""
+"""Clients that refuse a made-up item table: nothing is sent, and their private vectors do not change."""
 
 from pathlib import Path
 
+import pytest
 import torch
 from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
 
 from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
 from defenses.refusal import RefuseProbes
-from modules.learners.fncf_task import USER_EMBEDDING
 from modules.learners.matrix_factorization import FederatedMF
+from modules.simulator import USER_EMBEDDING
 from protocol.seeding import generator_for
 from protocol.view import ITEM_EMBEDDING
 
@@ -30,7 +31,7 @@ def test_a_client_compares_with_the_last_table_that_it_accepted() -> None:
     assert refusal.willing({ITEM_EMBEDDING: table("another-model")}, newcomer).tolist() == [False, True]
 
 
-def test_tables_that_nobody_remembers_are_let_go() -> None:
+def test_tables_that_no_client_remembers_are_deleted() -> None:
     refusal = RefuseProbes()
     for step in range(5):
         refusal.willing({ITEM_EMBEDDING: table() + 0.01 * step}, torch.arange(4))
@@ -48,6 +49,7 @@ class Probe(Callback):
                 pl_module.item_embedding.weight.zero_()
 
 
+@pytest.mark.integration
 def test_a_probe_gets_nothing_and_changes_nothing(tmp_path: Path) -> None:
     source = SyntheticRecommender(
         users=20, items=60, mean_interactions=15, fewest_interactions=10, clients_per_round=1.0, fewest_labels=10

@@ -5,10 +5,9 @@ import torch
 
 from defenses.base import Update
 from defenses.local_dp import LocalDP
-from defenses.secure_aggregation import SecureAggregation
-from defenses.secure_sum import SecureSum
+from defenses.secure_aggregation import SecureAggregation, SecureSum
 from protocol.errors import InputError
-from tests.modules.learners.test_fpdgd import ranker, source
+from tests.ranking_toys import ranker, source
 
 
 def test_noise_of_the_others_adds_up() -> None:

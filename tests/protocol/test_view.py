@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from protocol.errors import ViewError
 from protocol.simulators import MarginSimulator
-from protocol.view import OF_VICTIMS, Release, ServerView, ViewError
+from protocol.view import OF_VICTIMS, Release, ServerView
 
 VICTIMS, KNOWN = 4, 3
 WHOLE = {
@@ -43,7 +44,7 @@ def small(victims: int, *, whole: bool = True) -> ServerView:
         features=torch.rand(victims, 2, 6),
         client_models={"bias": torch.rand(victims, 5)},
         releases=(Release(clip=1.0, noise_scale=0.1, parameters=("bias",)),),
-        learner=Margin(),  # type: ignore[arg-type]
+        learner=Margin(),
         updates=torch.rand(victims, 2),
         messages=1 + rows,
         auxiliary={"images": torch.rand(8, 3)},

@@ -11,44 +11,17 @@ from torch import Tensor
 from attacks.images.affine_inversion import AffineInversion
 from attacks.images.click_map import ClickMap, bridged, click_map, conjugate_gradients, interior_point, ridge
 from attacks.metrics import auc_per_victim
-from defenses.local_dp import LocalDP
-from modules.nets.ranker import HIDDEN, LINEAR, OUTPUT, ranker_parameters
-from protocol.partitions import partition_of, partitioned_noise
+from modules.nets.ranker import HIDDEN, LINEAR, OUTPUT
+from protocol.errors import ViewError
 from protocol.pointwise_descent import Items, Ranker, as_parameters, as_ranker, descend
-from protocol.seeding import generator_for
-from protocol.view import ServerView, ViewError
-from tests.attacks.images.votes import voting_round
+from protocol.view import ServerView
+from tests.attacks.images.votes import models, toy, voting_round
 
 RATE, STEPS = 0.05, 4
 
 
-def models(victims: int, features: int, hidden: int, seed: int = 0) -> dict[str, Tensor]:
-    source = torch.Generator().manual_seed(seed)
-    drawn = [ranker_parameters(features, hidden, source, scaled=True) for _ in range(victims)]
-    return {name: torch.stack([model[name] for model in drawn]).double() for name in drawn[0]}
-
-
 def uniform(*shape: int) -> Tensor:
     return torch.rand(shape, generator=torch.Generator().manual_seed(len(shape)), dtype=torch.float64)
-
-
-def toy(
-    items: int, features: int, hidden: int, *, victims: int = 12, epsilon: float | None = None, seed: int = 0
-) -> tuple[ServerView, Tensor]:
-    """Users who vote on items of noise, and their votes."""
-    source = torch.Generator().manual_seed(seed)
-    served = partitioned_noise(partition_of(items, 2), features, partitions=2, scale=2.0, generator=source)
-    votes = torch.rand(victims, items, generator=source).round()
-    private = [] if epsilon is None else [LocalDP(clip=0.025, epsilon=epsilon, delta=1e-8)]
-    sent = {name: value.float() for name, value in models(victims, features, hidden, seed).items()}
-    view = voting_round(
-        sent,
-        served,
-        votes,
-        defenses=private,
-        generators=lambda client: generator_for(seed, "defense", client),
-    )
-    return view, votes
 
 
 def mean_auc(view: ServerView, votes: Tensor, attack: AffineInversion | None = None) -> float:

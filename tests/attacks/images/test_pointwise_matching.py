@@ -11,7 +11,7 @@ from attacks.images.affine_inversion import pointwise_update
 from attacks.images.pointwise_matching import PointwiseMatching
 from attacks.metrics import auc_per_victim
 from protocol.view import ServerView
-from tests.attacks.images.test_affine_inversion import toy
+from tests.attacks.images.votes import toy
 
 
 def estimated(view: ServerView, max_iter: int) -> InteractionEstimate:

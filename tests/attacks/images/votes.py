@@ -7,7 +7,11 @@ import torch
 from torch import Tensor
 
 from defenses.base import Defense, Update
-from modules.learners.image_ranker_learner import ImageRankerLearner
+from defenses.local_dp import LocalDP
+from modules.learners.image_ranker import VoteSimulator
+from modules.nets.ranker import ranker_parameters
+from protocol.partitions import partition_of, partitioned_noise
+from protocol.seeding import generator_for
 from protocol.view import ServerView
 
 
@@ -21,7 +25,7 @@ def voting_round(
 ) -> ServerView:
     """What the server sees of clients with models ``(V, *shape)`` who vote ``(V, R)`` on items ``(R, F)``."""
     clients, items = votes.shape
-    learner = ImageRankerLearner()
+    learner = VoteSimulator()
     served = features.expand(clients, *features.shape)
     update = Update(learner.simulate_votes(models, served, votes))
     # One generator per client: a fresh one for every parameter would add the same noise to each.
@@ -40,3 +44,28 @@ def voting_round(
         releases=tuple(release for defense in defenses for release in defense.releases(tuple(models))),
         learner=learner,
     )
+
+
+def models(victims: int, features: int, hidden: int, seed: int = 0) -> dict[str, Tensor]:
+    source = torch.Generator().manual_seed(seed)
+    drawn = [ranker_parameters(features, hidden, source, scaled=True) for _ in range(victims)]
+    return {name: torch.stack([model[name] for model in drawn]).double() for name in drawn[0]}
+
+
+def toy(
+    items: int, features: int, hidden: int, *, victims: int = 12, epsilon: float | None = None, seed: int = 0
+) -> tuple[ServerView, Tensor]:
+    """Users who vote on items of noise, and their votes."""
+    source = torch.Generator().manual_seed(seed)
+    served = partitioned_noise(partition_of(items, 2), features, partitions=2, scale=2.0, generator=source)
+    votes = torch.rand(victims, items, generator=source).round()
+    private = [] if epsilon is None else [LocalDP(clip=0.025, epsilon=epsilon, delta=1e-8)]
+    sent = {name: value.float() for name, value in models(victims, features, hidden, seed).items()}
+    view = voting_round(
+        sent,
+        served,
+        votes,
+        defenses=private,
+        generators=lambda client: generator_for(seed, "defense", client),
+    )
+    return view, votes

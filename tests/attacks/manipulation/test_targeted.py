@@ -1,5 +1,6 @@
 """Targets of a secure aggregate: what they are sent, what of theirs the sum holds, what others lay over it."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,11 @@ from attacks.manipulation.targeted import Others, SomeClients, Targeted
 from attacks.metrics import auc_per_victim
 from attacks.ranking.codebook import CodebookAttack
 from datamodules.recordings.recording import Recording
-from defenses.secure_sum import SecureSum
+from defenses.secure_aggregation import SecureSum
 from modules.learners.registry import learner_from
+from protocol.errors import ViewError
 from protocol.seeding import generator_for
-from protocol.view import ViewError
-from tests.modules.learners.test_fpdgd import ranker, record, source
+from tests.ranking_toys import ranker, record, source
 
 PARTICIPANTS, TARGETS = 5, 2
 """Of an aggregate, where a test says nothing else."""
@@ -68,14 +69,16 @@ def recorded(folder: Path, others: Others, hidden: int, participants: int = PART
 
 
 def mean_auc(recording: Recording, shift: int = 0) -> tuple[float, int]:
-    """AUC of the codebook attack against the truth of the client `shift` places further on."""
+    """AUC of the codebook attack where every client has the update of the client `shift` places before it."""
     (view,) = recording.views(learner=learner_from(recording.manifest.learner))
+    view = dataclasses.replace(view, deltas={name: value.roll(shift, 0) for name, value in view.deltas.items()})
     estimate = CodebookAttack()(view, generator=generator_for(0, "attack"))
     assert isinstance(estimate, InteractionEstimate)
-    labels = recording.truth(view)["labels"].roll(shift, 0)
+    labels = recording.truth(view)["labels"]
     return float(auc_per_victim(estimate.scores, labels, view.served_mask).nanmean()), view.victims
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("hidden", [0, 4])
 def test_the_sum_gives_away_its_targets(tmp_path: Path, hidden: int) -> None:
     auc, victims = mean_auc(recorded(tmp_path, "silenced", hidden))
@@ -83,10 +86,12 @@ def test_the_sum_gives_away_its_targets(tmp_path: Path, hidden: int) -> None:
     assert auc > 0.99
 
 
-def test_the_truth_of_others_is_not_told(tmp_path: Path) -> None:
+@pytest.mark.integration
+def test_the_attack_on_other_clients_is_at_chance(tmp_path: Path) -> None:
     assert mean_auc(recorded(tmp_path, "silenced", 0), shift=3)[0] < 0.7
 
 
+@pytest.mark.integration
 def test_honest_updates_of_the_others_cover_the_targets(tmp_path: Path) -> None:
     silenced = mean_auc(recorded(tmp_path / "silenced", "silenced", 0, participants=25))[0]
     assert silenced > 0.99

@@ -10,9 +10,10 @@ from scipy.stats import norm
 from attacks.estimates import EstimateError, MembershipEstimate
 from attacks.manipulation import MarkedDocument
 from attacks.membership.retrieval import RetrievalFingerprint, log_likelihood_ratio
-from modules.learners.fpdgd_learner import FPDGDLearner
+from modules.learners.fpdgd import FPDGDSimulator
 from modules.nets.ranker import ranker_parameters
-from protocol.view import Release, ServerView, ViewError
+from protocol.errors import ViewError
+from protocol.view import Release, ServerView
 
 VICTIMS = 40
 
@@ -28,7 +29,7 @@ def marked_view(hidden: int = 0, noise: float = 0.0) -> tuple[ServerView, torch.
     features[held, 0, 1] = document
     model = ranker_parameters(12, hidden, source, scaled=True)
     sent = MarkedDocument(document=document).features(model, features, mask, generator=source)
-    learner = FPDGDLearner(learning_rate=0.1, click_model="informational", grade_law=[0.8, 0.1, 0.1])
+    learner = FPDGDSimulator(learning_rate=0.1, click_model="informational", grade_law=[0.8, 0.1, 0.1])
     deltas = learner.simulate_lists(model, sent, mask, clicks)
     view = ServerView(
         round=0,

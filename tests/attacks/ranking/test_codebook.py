@@ -10,9 +10,11 @@ from attacks.manipulation import Codebook
 from attacks.metrics import auc_per_victim
 from attacks.ranking import CodebookAttack
 from defenses.local_dp import LocalDP
+from protocol.errors import ViewError
 from protocol.seeding import generator_for
-from protocol.view import ViewError
-from tests.modules.learners.test_fpdgd import first_view, ranker, record, source
+from tests.ranking_toys import first_view, ranker, record, source
+
+pytestmark = pytest.mark.integration
 
 
 @pytest.mark.parametrize("hidden", [0, 4])

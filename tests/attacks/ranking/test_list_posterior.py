@@ -11,15 +11,14 @@ from attacks.estimates import InteractionEstimate
 from attacks.manipulation.direct import NoiseInjection
 from attacks.metrics import auc_per_victim
 from attacks.ranking.list_matching import ListMatching
-from attacks.ranking.list_posterior import ListPosterior
-from attacks.ranking.pattern_sampler import sample_lists
+from attacks.ranking.list_posterior import ListPosterior, sample_lists
 from attacks.ranking.priors import PriorOnly
 from datamodules.ranking.synthetic_ranking import SyntheticRanking
 from defenses.local_dp import LocalDP
 from modules.attackers.batched_lbfgs import batched_lbfgs
 from protocol.click_models import patterns, uniform_log_law
 from protocol.seeding import generator_for
-from tests.modules.learners.test_fpdgd import first_view, ranker, record, source
+from tests.ranking_toys import first_view, ranker, record, source
 
 
 def test_sampler_agrees_with_the_exact_posterior() -> None:
@@ -49,6 +48,7 @@ def test_lbfgs_minimises_problems_of_different_scale() -> None:
     assert float(loss.max()) < 1e-6
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("attack", [ListPosterior(sweeps=40, simulated=16), ListMatching(max_iter=30)])
 def test_reads_an_update_and_is_at_chance_on_another_clients(
     tmp_path: Path, attack: ListPosterior | ListMatching
@@ -68,6 +68,7 @@ def test_reads_an_update_and_is_at_chance_on_another_clients(
     assert abs(auc({name: value.roll(1, 0) for name, value in view.deltas.items()}) - 0.5) < 0.12
 
 
+@pytest.mark.integration
 def test_the_prior_alone_reads_no_update(tmp_path: Path) -> None:
     data = source()
     view = first_view(record(tmp_path, data, ranker(data)))
@@ -80,6 +81,7 @@ def test_the_prior_alone_reads_no_update(tmp_path: Path) -> None:
     assert torch.equal(with_update.scores, without.scores)
 
 
+@pytest.mark.integration
 def test_uniform_priors_say_nothing(tmp_path: Path) -> None:
     data = source()
     recording = record(tmp_path, data, ranker(data))
@@ -89,6 +91,7 @@ def test_uniform_priors_say_nothing(tmp_path: Path) -> None:
     assert float(estimate.scores[view.served_mask].std()) < 1e-3
 
 
+@pytest.mark.integration
 def test_who_knows_nothing_of_the_clicks_ranks_no_list_over_another(tmp_path: Path) -> None:
     data = source()
     view = first_view(record(tmp_path, data, ranker(data)))
@@ -97,6 +100,7 @@ def test_who_knows_nothing_of_the_clicks_ranks_no_list_over_another(tmp_path: Pa
     assert set(estimate.scores[view.served_mask].tolist()) == {0.5}
 
 
+@pytest.mark.integration
 def test_strong_noise_leaves_guessing_and_no_trend_along_the_list(tmp_path: Path) -> None:
     """Pair weights taken at a noisy end of the path follow the noise: marginals rise down the list, clicks fall."""
     data = SyntheticRanking(

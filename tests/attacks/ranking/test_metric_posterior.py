@@ -12,12 +12,13 @@ from attacks.estimates import InteractionEstimate
 from attacks.metrics import auc_per_victim
 from attacks.ranking.metric_posterior import MetricPosterior, click_posterior
 from attacks.ranking.priors import PriorOnly
-from modules.learners.foltr_es_learner import FOLtRESLearner
-from modules.learners.fpdgd_learner import FPDGDLearner
+from modules.learners.foltr_es import FOLtRESSimulator
+from modules.learners.fpdgd import FPDGDSimulator
 from protocol.click_models import patterns, sample_patterns, uniform_log_law
+from protocol.errors import ViewError
 from protocol.list_metrics import LEVELS, UTILITY, levels, respond, response_law, truthful_probability, units
 from protocol.simulators import ListMetric
-from protocol.view import ServerView, ViewError
+from protocol.view import ServerView
 
 
 @dataclass
@@ -27,12 +28,12 @@ class Shares:
     truthful: float = 1.0
 
 
-def learner(**options: object) -> FOLtRESLearner:
+def learner(**options: object) -> FOLtRESSimulator:
     arguments: dict[str, object] = {"metric": "max-rr", "numbers": 1, "truthful": 1.0, "click_model": "informational"}
-    return FOLtRESLearner(**(arguments | {"grade_law": [0.8, 0.13, 0.07]} | options))  # type: ignore[arg-type]
+    return FOLtRESSimulator(**(arguments | {"grade_law": [0.8, 0.13, 0.07]} | options))  # type: ignore[arg-type]
 
 
-def view_of(clicks: Tensor, shared: Tensor, clients: FOLtRESLearner | FPDGDLearner) -> ServerView:
+def view_of(clicks: Tensor, shared: Tensor, clients: FOLtRESSimulator | FPDGDSimulator) -> ServerView:
     """A view of lists without padding, ``(V, Q, L)`` clicks and ``(V, numbers)`` metrics."""
     victims, lists, length = clicks.shape
     number = torch.arange(lists).repeat_interleave(length).expand(victims, -1)
@@ -98,7 +99,7 @@ def test_posterior_equals_the_sum_over_all_clicks_and_answers(metric: ListMetric
     torch.testing.assert_close(found[0], clicked / total)
 
 
-def test_where_no_clicks_give_what_was_told_the_prior_stands() -> None:
+def test_an_impossible_report_gives_the_prior() -> None:
     prior = torch.zeros(1, 1, 4, dtype=torch.float64)
     prior[0, 0, 1] = 1  # the first document alone was clicked: MaxRR is 1
     found = click_posterior(prior, torch.tensor([0.5], dtype=torch.float64), Shares())
@@ -145,6 +146,6 @@ def test_other_clients_are_refused() -> None:
     clicks = torch.zeros(1, 3, 3)
     with pytest.raises(ViewError, match="equal parts"):
         MetricPosterior()(view_of(clicks, torch.zeros(1, 2), learner(numbers=2)), generator=torch.Generator())
-    fpdgd = FPDGDLearner(learning_rate=0.1, click_model="informational", grade_law=[0.8, 0.1, 0.1])
+    fpdgd = FPDGDSimulator(learning_rate=0.1, click_model="informational", grade_law=[0.8, 0.1, 0.1])
     with pytest.raises(ViewError, match="MetricSimulator"):
         MetricPosterior()(view_of(clicks, torch.zeros(1, 1), fpdgd), generator=torch.Generator())

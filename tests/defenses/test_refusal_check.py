@@ -1,10 +1,9 @@
-"""What a client tells from an item table before it trains on it."""
+"""The check of a received item table."""
 
 import pytest
 import torch
 
-from defenses.probe_check import ProbeCheck
-from protocol.errors import InputError
+from defenses.refusal import ProbeCheck
 from protocol.seeding import generator_for
 
 CHECK = ProbeCheck()
@@ -14,7 +13,7 @@ def table() -> torch.Tensor:
     return torch.randn(200, 8, generator=generator_for(0, "honest-table"))
 
 
-def test_probes_are_told_by_their_reasons() -> None:
+def test_each_probe_gives_its_reasons() -> None:
     honest = table()
     assert CHECK.reasons(honest) == []
     assert CHECK.reasons(honest + 0.05, honest) == []
@@ -28,5 +27,5 @@ def test_probes_are_told_by_their_reasons() -> None:
 
 
 def test_a_share_beyond_one_is_refused() -> None:
-    with pytest.raises(InputError, match="least_size"):
+    with pytest.raises(ValueError, match="least_size"):
         ProbeCheck(least_size=1.5)

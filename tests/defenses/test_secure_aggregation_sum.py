@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from defenses.base import Update
-from defenses.secure_sum import SecureSum
+from defenses.secure_aggregation import SecureSum
 from protocol.errors import InputError
-from tests.modules.learners.test_fpdgd import ranker, record, source
+from tests.ranking_toys import ranker, record, source
 
 
 def test_what_is_seen_is_the_sum_of_each_aggregate_once_per_target() -> None:
@@ -24,6 +24,7 @@ def test_the_noise_of_the_others_is_public() -> None:
     assert release.noise_scale == pytest.approx(0.6)
 
 
+@pytest.mark.integration
 def test_the_model_learns_the_same(tmp_path: Path) -> None:
     data = source(queries_per_client=2, clients_per_round=20)
     plain, summed = ranker(data), ranker(data, defenses=[SecureSum(participants=10)])

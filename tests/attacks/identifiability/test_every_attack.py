@@ -7,14 +7,14 @@ import torch
 
 from attacks.base import Attack
 from attacks.estimates import VectorEstimate
-from attacks.identifiability.likelihood import PACCatalogue, PACLikelihood
-from attacks.identifiability.pac import PAC, MeanItem, PACSpectral, RandomVector
+from attacks.identifiability.pac import PAC, MeanItem, PACCatalogue, PACLikelihood, PACSpectral, RandomVector
 from modules.engine.local_hyperparameters import LocalTraining
-from modules.learners.matrix_factorization_learner import MFLearner
+from modules.learners.matrix_factorization import MFSimulator
 from modules.probing.clients import Answering, Probed, answer_zeros
+from protocol.errors import ViewError
 from protocol.margin_losses import LossName
 from protocol.seeding import generator_for
-from protocol.view import ITEM_EMBEDDING, LEANING, Release, ServerView, ViewError
+from protocol.view import ITEM_EMBEDDING, LEANING, Release, ServerView
 
 ON_MESSAGES: list[Attack] = [PAC(), PACSpectral(), PACLikelihood()]
 Victims = tuple[ServerView, dict[str, torch.Tensor]]
@@ -49,7 +49,7 @@ def campaign(
         served=torch.where(probed.updates > 0, items, -1),
         updates=probed.updates,
         releases=(Release(noise_scale=noise, parameters=(ITEM_EMBEDDING,)),),
-        learner=MFLearner(dim=16, loss=loss, local=LocalTraining(learning_rate=how.learning_rate)),
+        learner=MFSimulator(dim=16, loss=loss, local=LocalTraining(learning_rate=how.learning_rate)),
         priors={LEANING: torch.full((victims,), 1.0 if rate > 0.5 else -1.0)},
     )
     return view, {"user_vector": users, "labels": labels.float()}
@@ -153,7 +153,7 @@ def test_a_victim_alone_scores_as_in_company(attack: Attack) -> None:
 
 def test_what_no_attack_can_use_is_refused() -> None:
     view, _ = campaign(rate=0.3, interactions=10, noise=0.0)
-    flat = MFLearner(dim=16, loss="perceptron", local=LocalTraining())
+    flat = MFSimulator(dim=16, loss="perceptron", local=LocalTraining())
     with pytest.raises(ViewError, match="Assumption 2"):
         PAC()(dataclasses.replace(view, learner=flat), generator=generator_for(0, "attack"))
     silent = torch.zeros_like(view.deltas[ITEM_EMBEDDING])

@@ -12,10 +12,11 @@ from attacks.composition.baselines import RandomGuess, UniformCorrected, Uniform
 from attacks.composition.decaf import Decaf, DecafEarlyStopped
 from attacks.composition.decaf_match import DecafMatch
 from attacks.estimates import CompositionEstimate, EstimateError
+from protocol.errors import ViewError
 from protocol.seeding import generator_for
 from protocol.threat_model import ThreatModel
-from protocol.view import ServerView, ViewError
-from tests.composition_toys import l1, views
+from protocol.view import ServerView
+from tests.composition_toys import estimate, l1, views
 
 MATCH = DecafMatch(shared=30, local=10, probes=5, variants=2)
 CORRECTED = UniformCorrected(shared=30)
@@ -26,12 +27,6 @@ EVERY: list[Attack] = [*ON_THE_UPDATE, CORRECTED, RandomGuess(), UniformPresent(
 @functools.cache
 def on_the_toy(attack: CompositionAttack) -> CompositionEstimate:
     return estimate(attack, views()[0][0])
-
-
-def estimate(attack: Attack, view: ServerView) -> CompositionEstimate:
-    found = attack(view, generator=generator_for(0, "attack"))
-    assert isinstance(found, CompositionEstimate)
-    return found
 
 
 @pytest.mark.parametrize("attack", ON_THE_UPDATE, ids=lambda attack: attack.name)

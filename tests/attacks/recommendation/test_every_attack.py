@@ -12,10 +12,11 @@ from attacks.recommendation.imia import IMIA
 from attacks.recommendation.item_deltas import Direction, RowNorm
 from attacks.recommendation.matched_filter import MatchedFilter
 from attacks.recommendation.raifle import Raifle
+from protocol.errors import ViewError
 from protocol.seeding import generator_for
 from protocol.threat_model import ThreatModel
-from protocol.view import ITEM_EMBEDDING, ServerView, ViewError
-from tests.toys import leaky_view
+from protocol.view import ITEM_EMBEDDING, ServerView
+from tests.toys import each, leaky_view
 
 ON_THE_UPDATE: list[Attack] = [
     Direction(),
@@ -36,14 +37,14 @@ def mean_auc(scores: torch.Tensor, labels: torch.Tensor, view: ServerView) -> fl
     return float(auc_per_victim(scores, labels, view.served_mask).nanmean())
 
 
-@pytest.mark.parametrize("attack", ON_THE_UPDATE, ids=repr)
+@pytest.mark.parametrize("attack", each(ON_THE_UPDATE))
 def test_succeeds_where_labels_leak(attack: Attack) -> None:
     view, labels = leaky_view(victims=4 if attack.name == "raifle" else 12)
     scores = scores_of(attack, view)
     assert mean_auc(scores, labels, view) > (0.75 if attack.name == "imia" else 0.95)
 
 
-@pytest.mark.parametrize("attack", ON_THE_UPDATE, ids=repr)
+@pytest.mark.parametrize("attack", each(ON_THE_UPDATE))
 def test_is_at_chance_where_clients_trained_on_other_labels(attack: Attack) -> None:
     """Everything is as it was, the items served and the noise too, but the labels were shuffled before training."""
     view, labels = leaky_view(victims=4 if attack.name == "raifle" else 12)
@@ -53,7 +54,7 @@ def test_is_at_chance_where_clients_trained_on_other_labels(attack: Attack) -> N
     assert abs(mean_auc(scores_of(attack, shuffled), labels, view) - 0.5) < 0.12
 
 
-@pytest.mark.parametrize("attack", ON_THE_UPDATE, ids=repr)
+@pytest.mark.parametrize("attack", each(ON_THE_UPDATE))
 def test_is_at_chance_on_an_update_that_is_noise(attack: Attack) -> None:
     view, labels = leaky_view(victims=4 if attack.name == "raifle" else 24)
     rows = view.deltas[ITEM_EMBEDDING]
@@ -81,7 +82,7 @@ def test_a_victim_alone_scores_as_in_company(attack: Attack) -> None:
     torch.testing.assert_close(apart.scores[0], together.scores[0])
 
 
-@pytest.mark.parametrize("attack", ON_THE_UPDATE[:4], ids=lambda attack: attack.name)
+@pytest.mark.parametrize("attack", each(ON_THE_UPDATE[:4]))
 def test_leaves_its_view_as_it_was(attack: Attack) -> None:
     view, _ = leaky_view()
     before = {name: value.clone() for name, value in {**view.deltas, **view.model}.items()}

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from attacks.ranking.channel_bounds import capacity_bits, entropy_bits
+from attacks.ranking.priors import capacity_bits, entropy_bits
 from protocol.click_models import uniform_log_law
 
 

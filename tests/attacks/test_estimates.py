@@ -1,16 +1,18 @@
-"""Average precision as scikit-learn has it, what a random order has, ties, and pairs that are drawn evenly."""
+"""Estimates are checked and scored: average precision as scikit-learn has it, members and private vectors."""
 
 from collections.abc import Mapping
 
 import pytest
 import torch
-from sklearn.metrics import average_precision_score
+from sklearn.metrics import average_precision_score, roc_auc_score
 
-from attacks.estimates import IdentityEstimate, MatchingEstimate
+from attacks.deanonymization.estimates import IdentityEstimate, MatchingEstimate
+from attacks.estimates import EstimateError, MembershipEstimate, VectorEstimate
 from attacks.metrics import average_precision, precision_at_positives, random_average_precision, top_share
 from evaluation.message_selection import draw_pairs
 from protocol.seeding import generator_for
-from protocol.view import ServerView
+from protocol.view import ITEM_EMBEDDING, ServerView
+from tests.toys import leaky_view
 
 
 def scored(estimate: IdentityEstimate, truth: torch.Tensor) -> tuple[list[int], list[int], Mapping[str, torch.Tensor]]:
@@ -138,3 +140,64 @@ def test_the_users_of_a_messages_partners_do_not_give_its_own_away(users: int, a
     partners = {int(user): frozenset(partner[own == user].tolist()) for user in torch.unique(own)}
     alike = [user for user, seen in partners.items() if any(partners[other] == seen for other in seen - {user})]
     assert len(alike) == users - (3 if users % 2 else 0)
+
+
+def test_members_are_scored_by_auc_and_rates() -> None:
+    view, _ = leaky_view(8)
+    member = torch.tensor([True, False, True, False, False, True, False, False])
+    scores = torch.tensor([3.0, 1.0, 2.0, 2.0, 0.0, 5.0, 4.0, -1.0])
+    estimate = MembershipEstimate(scores=scores, decisions=scores > 1.5)
+    found = estimate.score(view, {"member": member.float()})
+    auc, tpr, fpr = (found.metrics[name] for name in ("auc", "tpr", "fpr"))
+    assert torch.isclose(auc.nanmean(), torch.tensor(roc_auc_score(member, scores), dtype=torch.float64))
+    assert auc.isnan().tolist() == (~member).tolist()
+    assert tpr[member].tolist() == [1.0, 1.0, 1.0]
+    assert tpr[~member].isnan().all()
+    assert float(fpr.nanmean()) == 2 / 5
+    assert found.positives is not None
+    assert found.positives.tolist() == member.long().tolist()
+
+
+def test_without_both_kinds_there_is_no_auc() -> None:
+    view, _ = leaky_view(3)
+    estimate = MembershipEstimate(scores=torch.zeros(3), decisions=torch.zeros(3, dtype=torch.bool))
+    for member in (torch.ones(3), torch.zeros(3)):
+        assert estimate.score(view, {"member": member}).metrics["auc"].isnan().all()
+
+
+def view() -> ServerView:
+    table = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.5], [1.0, 1.0]])
+    return ServerView(
+        round=0,
+        pseudonyms=torch.tensor([7]),
+        example_counts=torch.tensor([3]),
+        deltas={ITEM_EMBEDDING: torch.zeros(1, 4, 2)},
+        model={ITEM_EMBEDDING: table},
+        served=torch.tensor([[0, 1, -1, 2]]),
+    )
+
+
+def test_error_and_label_error_by_hand() -> None:
+    truth = {"user_vector": torch.tensor([[1.0, -2.0]]), "labels": torch.tensor([[1.0, 1.0, 0.0, 0.0]])}
+    # Own signs + - - -; those of the guess + + - +: two of four differ. The labels are + + -: none does.
+    found = VectorEstimate(vectors=torch.tensor([[2.0, 1.0]])).score(view(), truth)
+    assert {name: value.item() for name, value in found.metrics.items()} == {
+        "error": 0.5,
+        "label-error": 0.0,
+        "cosine": 0.0,
+        "flipped": 0.0,
+    }
+    assert found.items is not None
+    assert found.positives is not None
+    assert (found.items.item(), found.positives.item()) == (3, 2)
+    turned = VectorEstimate(vectors=torch.tensor([[-1.0, 2.0]])).score(view(), truth).metrics
+    assert (turned["error"].item(), turned["flipped"].item()) == (1.0, 1.0)
+    # A vector of zeros says nothing of any item, and errs on all.
+    assert VectorEstimate(vectors=torch.zeros(1, 2)).score(view(), truth).metrics["error"].item() == 1.0
+
+
+def test_vectors_of_another_shape_or_no_numbers_are_refused() -> None:
+    with pytest.raises(EstimateError, match="shape"):
+        VectorEstimate(vectors=torch.zeros(2, 2)).check(view())
+    with pytest.raises(EstimateError, match="finite"):
+        VectorEstimate(vectors=torch.full((1, 2), torch.nan)).check(view())

@@ -1,0 +1,130 @@
+"""Estimates of attacks on anonymity: the user of each message, and pairs of messages of the same user."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from attacks.estimates import Estimate, EstimateError, Scores, check_tensor
+from attacks.metrics import average_precision, precision_at_positives, random_average_precision, top_share
+from protocol.errors import ViewError
+from protocol.view import ServerView
+
+UNSEEN = -1
+"""Takes the place of a user's number for users of whom the adversary has no data."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class IdentityEstimate(Estimate):
+    """The user of each message.
+
+    Attributes:
+        scores: ``(V, U)``, higher means more likely; comparable between users for a message, and between messages for a
+            user.
+        users: ``(U,)`` distinct users, one per column; `UNSEEN` for all others.
+
+    References:
+        Orekondy, Oh, Zhang, Schiele and Fritz, "Gradient-Leaks: Understanding and Controlling Deanonymization in
+        Federated Learning", 2018, arXiv:1805.05838, section 6, "Evaluation Metrics".
+    """
+
+    truth = ("user",)
+    metrics = ("ap", "times-chance", "times-random", "top1", "top5")
+    scores: Tensor
+    users: Tensor
+
+    def check(self, view: ServerView) -> None:
+        check_tensor("scores", self.scores, (view.victims, len(self.users)))
+        if len(torch.unique(self.users)) != len(self.users):
+            raise EstimateError("users: expected each once")
+
+    def score(self, view: ServerView, truth: Mapping[str, Tensor]) -> Scores:
+        """Scores of each known user who has a message.
+
+        ``ap`` is the area under the precision-recall curve over all messages; ``times-chance`` is ``ap`` divided by the
+        mean share of messages per user, the paper's chance level; ``times-random`` is ``ap`` divided by its expectation
+        under a random order, which is larger for few messages; ``top1`` and ``top5`` are the shares of a user's
+        messages for which the user is ranked first, or among the first five.
+        """
+        users = truth["user"]
+        labels = torch.where(torch.isin(users, self.users), users, UNSEEN)
+        positive = labels[:, None] == self.users
+        counts = positive.sum(0)
+        seen = counts > 0
+        precision = average_precision(self.scores[:, seen], positive[:, seen])
+        total, column = len(users), positive.int().argmax(1)
+        chance = (counts[seen].double() / total).mean()
+        random = random_average_precision(counts[seen], total).mean()
+        metrics = {"ap": precision, "times-chance": precision / chance, "times-random": precision / random}
+        for places in (1, 5):
+            hits = top_share(self.scores, column, places) * positive.any(1)
+            sums = torch.zeros(len(counts), dtype=torch.float64).index_add_(0, column, hits)
+            metrics[f"top{places}"] = sums[seen] / counts[seen]
+        return Scores(metrics, torch.full_like(counts[seen], view.victims), counts[seen], units=self.users[seen])
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatchingEstimate(Estimate):
+    """Which pairs of messages come from the same user.
+
+    Attributes:
+        scores: ``(M,)``, higher means more likely, of the pairs in the view.
+
+    References:
+        Orekondy, Oh, Zhang, Schiele and Fritz, "Gradient-Leaks: Understanding and Controlling Deanonymization in
+        Federated Learning", 2018, arXiv:1805.05838, section 6, "Evaluation Metrics".
+    """
+
+    truth = ("user", "known_user")
+    metrics = ("ap", "times-chance")
+    scores: Tensor
+
+    def check(self, view: ServerView) -> None:
+        check_tensor("scores", self.scores, (len(asked_pairs(view)),))
+
+    def score(self, view: ServerView, truth: Mapping[str, Tensor]) -> Scores:
+        """Average precision over all pairs, decomposed into the mean precision at each user's matching pairs.
+
+        Each user has the same weight. All users share one ranking, so a user's pairs also affect the precision of
+        others: the influences are jackknife pseudo-values, from the ranking without the pairs that involve a user.
+        """
+        first, second = torch.cat([truth["user"], truth["known_user"]])[asked_pairs(view)].T
+        match = first == second
+        numbers, counts, own = _shared_ranking(self.scores, first, match)
+        total, whole = len(numbers), own.mean()
+        pseudo = []
+        for user in numbers.tolist():
+            kept = (first != user) & (second != user)
+            without = _shared_ranking(self.scores[kept], first[kept], match[kept])[2]
+            pseudo.append(total * whole - (total - 1) * (without.mean() if len(without) else whole))
+        influence, chance = torch.stack(pseudo) if pseudo else own, match.double().mean()
+        return Scores(
+            {"ap": own, "times-chance": own / chance},
+            torch.full_like(counts, view.victims),
+            counts,
+            units=numbers,
+            influences={"ap": influence, "times-chance": influence / chance},
+        )
+
+
+def asked_pairs(view: ServerView) -> Tensor:
+    """``(M, 2)`` message numbers of the pairs in the view; see `ServerView.pairs`.
+
+    Raises:
+        ViewError: the view has no pairs, or a number is out of range.
+    """
+    if view.pairs is None:
+        raise ViewError("expected a view that asks about pairs of messages, got one without")
+    messages = view.victims + (0 if view.known is None else view.known.victims)
+    if len(view.pairs) and not 0 <= int(view.pairs.min()) <= int(view.pairs.max()) < messages:
+        raise ViewError(f"expected pairs of messages below {messages}, got one of {int(view.pairs.max())}")
+    return view.pairs
+
+
+def _shared_ranking(scores: Tensor, first: Tensor, match: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Users with a match ``(U,)``, their numbers of matches, and their mean precision in the ranking of all pairs."""
+    precision = precision_at_positives(scores, match)
+    numbers, owner, counts = torch.unique(first[match], return_inverse=True, return_counts=True)
+    sums = torch.zeros(len(numbers), dtype=torch.float64).index_add_(0, owner, precision)
+    return numbers, counts, sums / counts
