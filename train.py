@@ -4,21 +4,28 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from experiments.training import main
-from modules.error_reports import refusal_in
-from signals import Stopped, ends_on_signals, leave
+from protocol.signals import Stopped, ends_on_signals, leave
 
 
 def run(args: Sequence[str] | None = None) -> int:
     """The command: a clear message and exit status 2 for what a person can fix, 128 + n after signal n."""
     with ends_on_signals(program="train.py") as stopping:
         try:
-            main(None if args is None else list(args), stopping)
+            if list(sys.argv[1:] if args is None else args) in (["--help"], ["-h"]):
+                from experiments.commands.train_overview import overview
+
+                overview().print_help()
+            else:
+                from experiments.training import main
+
+                main(None if args is None else list(args), stopping)
         except (Exception, Stopped) as error:
             if stopping.asked is not None:
                 # What a library makes of the end, e.g. of a worker's or of another process's, says nothing more.
                 stopping.say(stopping.asked)
                 return 128 + stopping.asked
+            from modules.error_reports import refusal_in
+
             refusal = refusal_in(error)
             if refusal is None:
                 raise

@@ -1,8 +1,9 @@
-"""Attacks the recording of a training while it trains, or when it ends."""
+"""Audit of a training: attacks on its recording after the last round, or after every validation."""
 
 import functools
 import time
 from pathlib import Path
+from typing import Any
 
 from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
@@ -24,17 +25,17 @@ from reports.write_run import write_run
 
 
 class Audit(Callback):
-    """When the last round is recorded, attacks all rounds, as ``attack.py audit`` would, and logs what leaked.
+    """Attacks all recorded rounds at the end of the training, as ``attack.py audit`` would, and logs what leaked.
 
     It writes ``results.json``, ``scores.csv`` and ``report.html`` into the run's folder and logs
-    ``audit/ATTACK/METRIC`` to every logger, a table and the figures to Weights & Biases too, so a sweep logs leakage
-    next to utility. A run that was requeued is attacked only when it finally ends. Rank zero attacks; the other ranks
-    do not wait for it at the end.
+    ``audit/ATTACK/METRIC`` to every logger, and a table and the figures to Weights & Biases, so a sweep logs leakage
+    next to utility. A requeued run is audited only at its final end. Rank zero runs the attacks; the other ranks do not
+    wait for it.
 
     Args:
-        attacks: what to run; names of ``attack.py list`` or class paths.
-        victims: attack only so many victims, drawn at random.
-        each_validation: attack the newest recorded round after every validation too, for the numbers alone.
+        attacks: attacks to run, by name in ``attack.py list`` or class path.
+        victims: number of victims, drawn at random; None for all.
+        each_validation: whether to attack the newest recorded round after every validation too, and log the numbers.
         seed: seed of the attacks' draws.
     """
 
@@ -42,45 +43,36 @@ class Audit(Callback):
         self, *, attacks: list[Attack | str], victims: int | None = None, each_validation: bool = False, seed: int = 0
     ) -> None:
         if not attacks:
-            raise InputError(
-                expected="attacks to audit the training by",
-                found="none",
-                way_out="Give them as in configs/trainer/audit_recommender.yaml, or leave Audit out of callbacks.",
-            )
+            way_out = "Give them as in configs/trainer/audit_recommender.yaml, or leave Audit out of callbacks."
+            raise InputError(expected="attacks to audit the training by", found="none", way_out=way_out)
         self.attacks = [built(attack) for attack in attacks]
         self.victims = victims
         self.each_validation = each_validation
         self.seed = seed
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Requires a `DeltaRecorder`."""
+        """Checks that there is a `DeltaRecorder`."""
         self._recorder(trainer)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Attacks the newest round."""
+        """Attacks the newest recorded round."""
         if not self.each_validation or trainer.sanity_checking or trainer.state.fn != TrainerFn.FITTING:
             return
         recording = self._recording(trainer)
         if recording is not None:
-            evaluation = evaluate_recording(
-                recording,
-                self.attacks,
-                seed=self.seed,
-                victims=self.victims,
-                rounds=recording.rounds[-1:],
-                progress=False,
-            )
+            options: dict[str, Any] = {"victims": self.victims, "rounds": recording.rounds[-1:], "progress": False}
+            evaluation = evaluate_recording(recording, self.attacks, seed=self.seed, **options)
             self._log(trainer, leaks(summarise(evaluation)))
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Attacks the whole recording and leaves a report."""
+        """Attacks the whole recording and writes the report."""
         start = time.perf_counter()
         recording = self._recording(trainer)
         if recording is None:
             return
         evaluation = evaluate_recording(recording, self.attacks, seed=self.seed, victims=self.victims)
-        if evaluation.scores.empty:  # an empty report would take the place of an earlier one
-            rank_zero_warn(f"Audit leaves no report: {nothing_scored(evaluation.missing, self.attacks)}")
+        if evaluation.scores.empty:  # an empty report would replace an earlier one
+            rank_zero_warn(f"Audit writes no report: {nothing_scored(evaluation.missing, self.attacks)}")
             return
         directory = Path(trainer.default_root_dir)
         shows = [functools.partial(log_results, lg.experiment) for lg in trainer.loggers if isinstance(lg, WandbLogger)]
@@ -98,7 +90,7 @@ class Audit(Callback):
         self._log(trainer, leaks(run.results))
 
     def _recording(self, trainer: Trainer) -> Recording | None:
-        """The recording, once every rank has written its shards; None on other ranks than zero."""
+        """Recording after all ranks have written their shards; None except on rank zero."""
         recorder = self._recorder(trainer)
         recorder.wait()
         trainer.strategy.barrier("recorded")
@@ -108,11 +100,8 @@ class Audit(Callback):
         for callback in trainer.callbacks:  # type: ignore[attr-defined]
             if isinstance(callback, DeltaRecorder):
                 return callback
-        raise InputError(
-            expected="a DeltaRecorder among the callbacks",
-            found="Audit without one",
-            way_out="Add callbacks.delta_recorder.DeltaRecorder: Audit attacks what it writes.",
-        )
+        way_out = "Add callbacks.delta_recorder.DeltaRecorder, whose recording Audit attacks."
+        raise InputError(expected="a DeltaRecorder among the callbacks", found="Audit without one", way_out=way_out)
 
     def _log(self, trainer: Trainer, numbers: dict[str, float]) -> None:
         for logger in trainer.loggers:

@@ -1,8 +1,8 @@
-"""Flower strategies that record what their server receives, so that every attack runs on a Flower training.
+"""Flower strategies that record what the server receives, so that every attack runs on a Flower training.
 
-Wrap the strategy, train as before, then ``python attack.py audit --deltas DIR``. Of Flower's two interfaces,
-`RecordingStrategy` wraps a strategy of messages (``flwr.serverapp.strategy``) and `RecordingLegacyStrategy` one of
-parameter lists (``flwr.server.strategy``). What a strategy decides is left to it; replies are recorded as they come in.
+Wrap the strategy, train as before, then run ``python attack.py audit --deltas DIR``. `RecordingStrategy` wraps a
+message-based strategy (``flwr.serverapp.strategy``), `RecordingLegacyStrategy` a strategy of parameter lists
+(``flwr.server.strategy``). All decisions are left to the wrapped strategy; replies are recorded as received.
 """
 
 import json
@@ -22,29 +22,30 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from torch import Tensor
 
+from datamodules.io.plain_values import strange_value
 from datamodules.recordings.external_round import Sent
 from datamodules.recordings.external_system import System
-from datamodules.recordings.plain_files import strange_value
 from datamodules.recordings.shape_check import Shapes, named
 from datamodules.recordings.writer import RecordingWriter
 from modules.learners.recorded_learner import check_learner
 from protocol.errors import InputError
 
-_PLAIN = (bool, int, float, str)
 
-
-def _is_plain(value: object) -> bool:
-    """Whether a setting can stand in a manifest."""
-    return isinstance(value, _PLAIN) and strange_value(value) is None
+def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings that can be stored in a manifest."""
+    kinds = (bool, int, float, str)
+    return {
+        name: value for name, value in settings.items() if isinstance(value, kinds) and strange_value(value) is None
+    }
 
 
 class _Recorder:
-    """Where rounds go, whichever interface they come from.
+    """Writer of rounds for both interfaces.
 
     Args:
         directory: folder of the recording.
-        system: the model and what else is public; the strategy and its settings are added.
-        strategy: what is wrapped.
+        system: public description of the model; the strategy and its settings are added.
+        strategy: wrapped strategy.
     """
 
     def __init__(self, directory: str | Path, system: System, strategy: object) -> None:
@@ -54,44 +55,41 @@ class _Recorder:
         self.model: dict[str, Tensor] = {}
 
     def begin(self, model: dict[str, Tensor], config: Mapping[str, Any]) -> None:
-        """Takes the global model of a round that begins; the first one makes the folder a recording."""
+        """Keeps the global model at the start of a round; the first one creates the recording."""
         self.model = model
         if self._writer is None:
-            settings = {name: value for name, value in vars(self.strategy).items() if _is_plain(value)}
-            told = {
+            origin = {
                 "system": "flower",
                 "strategy": f"{type(self.strategy).__module__}.{type(self.strategy).__qualname__}",
-                "settings": settings,
-                "config": {name: value for name, value in config.items() if _is_plain(value)},
+                "settings": _plain(vars(self.strategy)),
+                "config": _plain(config),
+                **self.system.origin,
             }
-            system = replace(
-                self.system,
-                origin={**told, **self.system.origin},
-                versions={"flwr": version("flwr"), **self.system.versions},
-            )
+            versions = {"flwr": version("flwr"), **self.system.versions}
+            system = replace(self.system, origin=origin, versions=versions)
             self._writer = RecordingWriter(self.directory, system)
             self._writer.declare()
 
     def write(self, number: int, sent: Iterable[Sent], clients: int) -> None:
-        """Writes the round that has begun."""
+        """Writes the started round."""
         assert self._writer is not None
         self._writer.write(number, self.model, sent, clients)
         self._writer.close()
 
 
 class RecordingStrategy(Strategy):
-    """A strategy of messages that is recorded.
+    """Message-based strategy that is recorded.
 
     Args:
-        strategy: decides everything.
-        directory: folder of the recording; it must hold none.
-        system: the model's parameters in their order, the data's name, and whatever else is public.
-        truth: names of the clients' training metrics that only an evaluation may open, e.g. ``class_counts``: in a
-            real deployment clients do not send them, in an audit they say what there was to be told.
-        examples_key: the metric that holds a client's number of examples.
+        strategy: wrapped strategy.
+        directory: folder of the recording; it must not contain one.
+        system: the model's parameters in order, the data's name, and what else is public.
+        truth: names of client metrics that are ground truth for evaluations only, e.g. ``class_counts``; clients of a
+            real deployment do not send them.
+        examples_key: metric with a client's number of examples.
 
     Raises:
-        InputError: while training, a client's parameters are not those described, by name, order or shape.
+        InputError: while training, a client's parameters differ from the description in name, order or shape.
     """
 
     def __init__(
@@ -105,9 +103,9 @@ class RecordingStrategy(Strategy):
     ) -> None:
         if type(strategy).start is not Strategy.start:
             raise InputError(
-                expected="a strategy that leaves Flower's loop over the rounds as it is",
+                expected="a strategy that does not override Flower's loop over the rounds",
                 found=f"{type(strategy).__name__} with a loop of its own",
-                way_out="Record with a strategy that overrides configure_train and aggregate_train only.",
+                way_out="Use a strategy that only overrides configure_train and aggregate_train.",
             )
         self.strategy, self.truth, self.examples_key = strategy, tuple(truth), examples_key
         self._recorder = _Recorder(directory, system, strategy)
@@ -115,7 +113,7 @@ class RecordingStrategy(Strategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Keeps the global model that the round begins with."""
+        """Keeps the global model at the start of the round."""
         where = f"the global model before round {server_round}"
         self._recorder.begin(_tensors(arrays, self._recorder.system.parameters, where), dict(config))
         asked: Iterable[Message] = self.strategy.configure_train(server_round, arrays, config, grid)
@@ -124,7 +122,7 @@ class RecordingStrategy(Strategy):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Records the replies before they are aggregated."""
+        """Records the replies before aggregation."""
         received = list(replies)
         whole = [message for message in received if message.has_content()]
         self._recorder.write(server_round, (self._sent(message) for message in whole), len(whole))
@@ -134,16 +132,16 @@ class RecordingStrategy(Strategy):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Left to the strategy."""
+        """Calls the strategy."""
         asked: Iterable[Message] = self.strategy.configure_evaluate(server_round, arrays, config, grid)
         return asked
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """Left to the strategy."""
+        """Calls the strategy."""
         return self.strategy.aggregate_evaluate(server_round, replies)
 
     def summary(self) -> None:
-        """Left to the strategy."""
+        """Calls the strategy."""
         self.strategy.summary()
 
     def _sent(self, message: Message) -> Sent:
@@ -154,7 +152,7 @@ class RecordingStrategy(Strategy):
             raise InputError(
                 expected="one ArrayRecord with the trained model",
                 found=f"{len(records)} in {where}",
-                way_out="Send what else clients have to say as metrics.",
+                way_out="Send other values as metrics.",
             )
         metrics = {name: value for record in message.content.metric_records.values() for name, value in record.items()}
         return Sent(
@@ -167,13 +165,13 @@ class RecordingStrategy(Strategy):
 
 
 class RecordingLegacyStrategy(LegacyStrategy):
-    """A strategy of parameter lists that is recorded; its lists have no names, so their places and shapes count.
+    """Strategy of parameter lists that is recorded; parameters are identified by position and shape.
 
     Args:
-        strategy: see `RecordingStrategy`.
-        directory: see `RecordingStrategy`.
+        strategy: wrapped strategy.
+        directory: folder of the recording; it must not contain one.
         system: see `RecordingStrategy`.
-        truth: see `RecordingStrategy`; these metrics are single numbers or lists as JSON text.
+        truth: see `RecordingStrategy`; single numbers, or lists as JSON text.
     """
 
     def __init__(
@@ -183,13 +181,13 @@ class RecordingLegacyStrategy(LegacyStrategy):
         self._recorder = _Recorder(directory, system, strategy)
 
     def initialize_parameters(self, client_manager: ClientManager) -> Parameters | None:
-        """Left to the strategy."""
+        """Calls the strategy."""
         return self.strategy.initialize_parameters(client_manager)
 
     def configure_fit(
         self, server_round: int, parameters: Parameters, client_manager: ClientManager
     ) -> list[tuple[ClientProxy, FitIns]]:
-        """Keeps the global model that the round begins with."""
+        """Keeps the global model at the start of the round."""
         instructions: list[tuple[ClientProxy, FitIns]] = self.strategy.configure_fit(
             server_round, parameters, client_manager
         )
@@ -203,24 +201,24 @@ class RecordingLegacyStrategy(LegacyStrategy):
         results: list[tuple[ClientProxy, FitRes]],
         failures: list[tuple[ClientProxy, FitRes] | BaseException],
     ) -> tuple[Parameters | None, dict[str, Scalar]]:
-        """Records the results before they are aggregated."""
+        """Records the results before aggregation."""
         self._recorder.write(server_round, (self._sent(*result) for result in results), len(results))
         merged: tuple[Parameters | None, dict[str, Scalar]]
         merged = self.strategy.aggregate_fit(server_round, results, failures)
         return merged
 
     def configure_evaluate(self, server_round: int, parameters: Parameters, client_manager: ClientManager) -> Any:
-        """Left to the strategy."""
+        """Calls the strategy."""
         return self.strategy.configure_evaluate(server_round, parameters, client_manager)
 
     def aggregate_evaluate(self, server_round: int, results: Any, failures: Any) -> Any:
-        """Left to the strategy."""
+        """Calls the strategy."""
         return self.strategy.aggregate_evaluate(server_round, results, failures)
 
     def evaluate(self, server_round: int, parameters: Parameters) -> tuple[float, dict[str, Scalar]] | None:
-        """Left to the strategy."""
-        told: tuple[float, dict[str, Scalar]] | None = self.strategy.evaluate(server_round, parameters)
-        return told
+        """Calls the strategy."""
+        measured: tuple[float, dict[str, Scalar]] | None = self.strategy.evaluate(server_round, parameters)
+        return measured
 
     def _sent(self, proxy: ClientProxy, result: FitRes) -> Sent:
         where = f"the result of client {proxy.cid}"
@@ -238,7 +236,7 @@ class RecordingLegacyStrategy(LegacyStrategy):
 
 
 def _tensors(record: ArrayRecord, expected: Shapes, where: str) -> dict[str, Tensor]:
-    """Arrays by name; a record that was made of a list has numbers for names."""
+    """Arrays by name; the names of a record made from a list are numbers."""
     arrays = {name: torch.from_numpy(array.numpy().copy()) for name, array in record.items()}
     if list(arrays) == [str(place) for place in range(len(arrays))] and list(arrays) != list(expected):
         return named(expected, list(arrays.values()), where=where)
@@ -250,7 +248,7 @@ def _metric(metrics: Mapping[str, Any], name: str, where: str) -> Any:
         raise InputError(
             expected=f"the metric {name!r} from every client",
             found=f"{', '.join(metrics) or 'none'} in {where}",
-            way_out="Return it with the trained model, or do not ask for it.",
+            way_out="Return it with the trained model, or leave it out of the strategy's arguments.",
         )
     return metrics[name]
 

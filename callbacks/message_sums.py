@@ -1,4 +1,4 @@
-"""Sums of what some clients send in honest rounds, up to given numbers of their messages."""
+"""Sums of clients' messages over honest rounds, recorded after given numbers of messages."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -8,17 +8,17 @@ import torch
 from torch import Tensor
 
 from datamodules.recordings.format import CLIENT_MODEL
-from modules.federated import RoundRecord
+from modules.round_record import RoundRecord
 from protocol.errors import InputError
 
 
 class MessageSums:
-    """Adds up the messages of some clients, and gives the sums when a client has sent so many.
+    """Sums of some clients' messages, returned as a round's record after given numbers of messages.
 
-    Memory grows with clients times rows of the row parameters, not with rounds.
+    Memory grows with the number of clients times the rows of the row parameters, not with the number of rounds.
 
     Args:
-        clients: ``(V,)`` their numbers, ascending.
+        clients: ``(V,)`` client numbers, ascending.
         after: numbers of messages.
     """
 
@@ -30,16 +30,16 @@ class MessageSums:
         self._truth: dict[str, Tensor] = {}
 
     def add(self, record: RoundRecord) -> RoundRecord | None:
-        """Adds a round; returns what is recorded of it: the clients who have now sent so many messages.
+        """Adds a round; returns a record of the sums of the clients that reach one of the numbers, None without any.
 
         Raises:
-            InputError: the server shows something else than rows of a table.
+            InputError: the server serves something else than rows of a table.
         """
         sent = record.item_features is not None or any(name.startswith(CLIENT_MODEL) for name in record.of_clients)
         if sent or set(record.served) != ({"served"} if record.update.rows else set()):
             raise InputError(
-                expected="sums_at with a server that shows rows of a table, or nothing",
-                found=", ".join(record.served) or "models of clients' own",
+                expected="sums_at with a server that serves rows of a table, or nothing",
+                found=", ".join(record.served) or "a model per client",
                 way_out="Remove sums_at from DeltaRecorder.",
             )
         clients = record.cohort.clients.cpu()
@@ -69,14 +69,14 @@ class MessageSums:
         self._updates[places[owner], item] += changed.int()
 
     def _keep_truth(self, name: str, value: Tensor, record: RoundRecord, here: Tensor, places: Tensor) -> None:
-        """What is true of an item when it was last shown."""
+        """Keeps the ground truth of each item when it was last served."""
         owner, place, item = _real(record.served["served"][here].cpu())
         if name not in self._truth:
             self._truth[name] = torch.zeros(self._updates.shape, dtype=value.dtype)
         self._truth[name][places[owner], item] = value[owner, place]
 
     def _record(self, record: RoundRecord, here: Tensor, places: Tensor) -> RoundRecord:
-        """A round as if its messages were the sums."""
+        """Record of a round whose messages are the sums."""
         rows, updates = {}, torch.zeros(0)
         served, truth = {}, {}
         if len(self._updates):
@@ -103,21 +103,16 @@ class MessageSums:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """All sums, so that a resumed training goes on with them."""
-        return {
-            "messages": self._messages,
-            "sums": self._sums,
-            "updates": self._updates,
-            "truth": self._truth,
-        }
+        """Sums so far."""
+        return {"messages": self._messages, "sums": self._sums, "updates": self._updates, "truth": self._truth}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes the sums back."""
+        """Restores the sums."""
         self._messages, self._sums = state["messages"], state["sums"]
         self._updates, self._truth = state["updates"], state["truth"]
 
 
 def _real(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Of rows ``(V, R)`` that are not padding, the client, the place and the number."""
+    """Client, position and item number of the entries of ``(V, R)`` that are not padding."""
     owner, place = (rows >= 0).nonzero(as_tuple=True)
     return owner, place, rows[owner, place]

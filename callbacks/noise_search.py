@@ -1,4 +1,4 @@
-"""The search for the noise that is best read (RAIFLE, section IV.C), on clients that the server makes up itself."""
+"""Search for the noise scale that leaks most (RAIFLE, section IV.C), on clients that the server simulates."""
 
 import functools
 import math
@@ -21,33 +21,36 @@ from datamodules.base import FederatedDataModule
 from defenses.base import Defense, Update
 from evaluation.runner import infer
 from modules.learners.fpdgd import FPDGD
-from modules.learners.registry import learner_from
 from protocol.click_models import cascade_log_law, sample_patterns, steps_for_law
 from protocol.errors import InputError
+from protocol.ranges import PositiveFloat, PositiveInt
 from protocol.seeding import generator_for
 from protocol.simulators import RankingSimulator
 from protocol.view import ServerView
-from ranges import PositiveFloat, PositiveInt
 
 _OWN_DRAWS = 1_000_000
-"""Added to the training's seed: the made-up clients click and defend themselves by other draws than the real ones."""
+"""Added to the training's seed: simulated clients have other draws than the real ones."""
 
 
 class NoiseSearch(Callback):
-    """Before the first round the server searches the scale of the noise that it injects, by CMA-ES.
+    """Searches the scale of the injected noise by CMA-ES before the first round.
 
-    It makes up clients with the lists that the first round's clients would be shown, and clicks of its own, and attacks
-    them at every scale that is drawn. `NoiseInjection` of the scale found becomes the training's manipulation; the
-    recording's manifest names it in ``round_settings``, so that it is a column of every result.
+    The server simulates clients with the lists of the first round and clicks of its own, and attacks them at every
+    scale. `NoiseInjection` with the best scale becomes the manipulation of the training; the recording's manifest lists
+    the scale in ``round_settings``, so it is a column of every result.
 
     Args:
-        attack: by whose mean AUC the server judges a scale; a name or class path, or a mapping of it to arguments, such
-            as ``{ranking/raifle: {max_iter: 60}}``.
-        clients: made-up clients, at most those of the first round.
+        attack: attack whose mean AUC is the objective; a name or class path, or a mapping of it to arguments, such as
+            ``{ranking/raifle: {max_iter: 60}}``.
+        clients: number of simulated clients, at most the number of clients in the first round.
         lowest: smallest scale.
         highest: largest scale.
-        generations: how often CMA-ES draws scales.
-        population: scales in a generation.
+        generations: number of generations of CMA-ES.
+        population: number of scales per generation.
+
+    References:
+        Pham, Kulkarni and Houmansadr, "RAIFLE: Reconstruction Attacks on Interaction-based Federated Learning with
+        Adversarial Data Manipulation", NDSS 2025, arXiv:2310.19163, section IV.C.
     """
 
     def __init__(
@@ -72,11 +75,11 @@ class NoiseSearch(Callback):
         self.scale: float | None = None
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Searches, unless the training goes on from a checkpoint, and sets the manipulation."""
+        """Sets the manipulation, after a search unless the training resumes from a checkpoint."""
         data: FederatedDataModule = trainer.datamodule  # type: ignore[attr-defined]
         if not isinstance(pl_module, FPDGD):
             raise InputError(
-                expected="a learner whose server sends features, FPDGD, for NoiseSearch",
+                expected="a learner with served features, FPDGD, for NoiseSearch",
                 found=type(pl_module).__name__,
                 way_out="Remove NoiseSearch from the callbacks.",
             )
@@ -90,7 +93,7 @@ class NoiseSearch(Callback):
         pl_module.settings_of_rounds = {number: {"scale": self.scale} for number in range(rounds)}
 
     def _searched(self, module: FPDGD, data: FederatedDataModule) -> float:
-        clients = MadeUpClients.of(module, data, self.clients)
+        clients = SimulatedLists.of(module, data, self.clients)
         draws = module.seed + _OWN_DRAWS
 
         def auc(scale: float) -> float:
@@ -100,31 +103,31 @@ class NoiseSearch(Callback):
                 raise InputError(
                     expected="an attack on interactions",
                     found=self.attack.name,
-                    way_out="Give NoiseSearch.attack one of the family ranking, e.g. ranking/raifle.",
+                    way_out="Use an attack of the family ranking for NoiseSearch.attack, e.g. ranking/raifle.",
                 )
             return mean_auc(estimate.score(view, {"labels": clicks}).metrics["auc"])
 
         return float(f"{self.search(auc, seed=module.seed):.3g}")
 
     def state_dict(self) -> dict[str, Any]:
-        """What was found."""
+        """Scale that was found."""
         return {"scale": self.scale}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes it back."""
+        """Restores the scale."""
         self.scale = state_dict["scale"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class MadeUpClients:
-    """Clients that the server simulates: real lists of its own documents, clicks drawn from the public click model.
+class SimulatedLists:
+    """Clients that the server simulates: real lists of its documents, with clicks from the public click model.
 
     Attributes:
-        model: the ranker that is sent, by parameter.
+        model: global ranker by parameter.
         features: ``(B, Q, L, F)`` real features of the lists.
         mask: ``(B, Q, L)`` True for documents; padding comes last.
-        learner: the clients' algorithm.
-        defenses: what clients publicly do to their updates.
+        learner: simulator of the clients.
+        defenses: public defences of the clients.
     """
 
     model: Mapping[str, Tensor]
@@ -134,35 +137,25 @@ class MadeUpClients:
     defenses: Sequence[Defense] = ()
 
     @classmethod
-    def of(cls, module: FPDGD, data: FederatedDataModule, most: int) -> "MadeUpClients":
-        """Lists as the server would rank the documents of the first round; of what they hold only the clicks are not.
-
-        Args:
-            module: the clients' learner, not yet trained.
-            data: the documents.
-            most: clients.
-        """
+    def of(cls, module: FPDGD, data: FederatedDataModule, most: int) -> "SimulatedLists":
+        """Clients with the lists of at most `most` clients of the first round; the server lacks only their clicks."""
         cohort = data.cohort(0)
         model = {name: value.cpu() for name, value in module.public_parameters().items()}
         lists = module.interact(cohort.select(torch.arange(min(most, len(cohort)))), model).examples
-        learner = learner_from(module.learner_description())
+        learner = module.simulator()
         assert isinstance(learner, RankingSimulator)
-        return cls(
-            model=model,
-            features=lists["features"],
-            mask=lists["shown"],
-            learner=learner,
-            defenses=tuple(module.defenses),
-        )
+        features, mask, defenses = lists["features"], lists["shown"], tuple(module.defenses)
+        return cls(model=model, features=features, mask=mask, learner=learner, defenses=defenses)
 
     def sent(self, scale: float, *, seed: int) -> tuple[ServerView, Tensor]:
-        """What the server sees where it injects noise of this scale, and the clicks ``(B, Q L)``.
+        """Server view with injected noise of a scale, and the clicks ``(B, Q L)``.
 
-        The clicks, the orders of the lists and the draws of the noise depend on the seed alone: scales are compared on
-        the same clients.
+        Clicks, orders of the lists and draws of the noise depend on the seed only, so scales are compared on the same
+        clients.
         """
         draws = generator_for(seed, "made-up clients")
-        clicks = self._clicks(draws)
+        steps = steps_for_law(self.learner.click_model, self.learner.grade_law, self.mask.shape[2])
+        clicks = sample_patterns(cascade_log_law(steps, self.mask), draws)
         order = torch.rand(self.mask.shape[:2], generator=draws).argsort(1)
         noise = NoiseInjection(scale=scale)
         features = noise.features(self.model, self.features, self.mask, generator=draws)
@@ -175,10 +168,6 @@ class MadeUpClients:
         for defense in self.defenses:
             update = defense.protect(update, generators)
         return self._view(features, update, noise.name), clicks.flatten(1)
-
-    def _clicks(self, draws: torch.Generator) -> Tensor:
-        steps = steps_for_law(self.learner.click_model, self.learner.grade_law, self.mask.shape[2])
-        return sample_patterns(cascade_log_law(steps, self.mask), draws)
 
     def _view(self, features: Tensor, update: Update, manipulation: str) -> ServerView:
         clients, lists, length = self.mask.shape
@@ -208,21 +197,22 @@ def evolve_scale(
     population: int = 5,
     seed: int = 0,
 ) -> float:
-    """The scale that CMA-ES ends at, searched on a logarithmic axis (Hansen and Ostermeier 2001, by `cmaes`).
+    """Mean of the last distribution of a CMA-ES search on a logarithmic axis; the best single draw would be biased.
 
     Args:
-        objective: of a scale; the larger the better.
+        objective: function of a scale to maximise.
         lowest: smallest scale.
         highest: largest scale.
-        generations: how often scales are drawn.
-        population: scales in a generation.
+        generations: number of generations.
+        population: number of scales per generation.
         seed: seed of the draws.
-
-    Returns:
-        The mean of the last distribution: a single best draw would be the luckiest.
 
     Raises:
         ValueError: the range is empty.
+
+    References:
+        N. Hansen and A. Ostermeier, "Completely Derandomized Self-Adaptation in Evolution Strategies", Evolutionary
+        Computation, 2001; implemented by `cmaes`.
     """
     if not 0 < lowest < highest:
         raise ValueError(f"expected 0 < lowest < highest, got {lowest} and {highest}")
@@ -236,6 +226,6 @@ def evolve_scale(
 
 
 def mean_auc(values: Tensor) -> float:
-    """The mean over clients that have an AUC; a half where none has."""
+    """Mean AUC of the clients that have one; 0.5 if there are none."""
     found = float(values.nanmean())
     return found if math.isfinite(found) else 0.5

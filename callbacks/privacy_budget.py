@@ -1,4 +1,4 @@
-"""How much privacy the clients have spent: the local-DP noise of their sends, composed over rounds."""
+"""Privacy budget spent by the clients: local DP of their updates, composed over rounds."""
 
 import functools
 import logging
@@ -11,33 +11,36 @@ from dp_accounting import get_epsilon_gaussian
 from lightning import Callback, LightningModule, Trainer
 from torch import Tensor
 
+from callbacks.delta_recorder import federated
 from defenses.base import Defense
 from defenses.local_dp import LocalDP
-from modules.federated import FederatedModule
 from protocol.errors import InputError
 
 _logger = logging.getLogger(__name__)
 
 
 class PrivacyBudget(Callback):
-    """Logs ``privacy/epsilon`` at a given delta for the client that took part most often, counted from the cohorts.
+    """Logs ``privacy/epsilon`` at a given delta for the client that participated most often.
 
     A send with local DP is a Gaussian mechanism with noise multiplier ``z = sigma / sensitivity``. Sends compose
     exactly: mechanisms with multipliers ``z_i`` are together as private as one with ``z = (sum 1 / z_i^2)^(-1/2)``
     (Dong, Roth and Su 2022, corollary 3.3), whose epsilon dp-accounting computes (Balle and Wang 2018, equation 6).
     Nothing is credited for secrecy of who takes part: the server knows it. Nothing is credited for a sum over clients
-    (`defenses.secure_sum`) either: every client of the cohort counts, whether the recording holds it or not. And a
+    (`SecureSum`) either: every client of the cohort counts, whether the recording holds it or not. And a
     client that holds its update back counts as one that sends it, since its silence depends on its data.
 
-    Epsilon covers a client's whole training data against replacing all of it, and the parameters that a `LocalDP`
-    covers. Where something else is sent too, ``privacy/epsilon`` is infinite, and ``privacy/epsilon_covered`` says what
-    holds for the covered ones alone.
+    Epsilon covers replacement of a client's whole training data, for the parameters that a `LocalDP` covers. If other
+    parameters are sent too, ``privacy/epsilon`` is infinite and ``privacy/epsilon_covered`` holds for the covered ones.
 
     Args:
         delta: probability with which the composed guarantee may fail, in (0, 1).
 
     Raises:
-        InputError: delta is out of its range.
+        InputError: delta is out of range.
+
+    References:
+        J. Dong, A. Roth and W. J. Su, "Gaussian Differential Privacy", JRSS B, 2022, corollary 3.3.
+        B. Balle and Y.-X. Wang, "Improving the Gaussian Mechanism for Differential Privacy", ICML 2018, equation 6.
     """
 
     def __init__(self, *, delta: float = 1e-5) -> None:
@@ -45,15 +48,15 @@ class PrivacyBudget(Callback):
             raise InputError(
                 expected="PrivacyBudget.delta between 0 and 1, both excluded",
                 found=f"{delta:g}",
-                way_out="Give a number well below one over the number of clients, e.g. 1e-5.",
+                way_out="Give a number well below 1 / number of clients, e.g. 1e-5.",
             )
         self.delta = delta
         self.participations = torch.zeros(0, dtype=torch.int64)
-        """``(clients,)`` rounds in which each client took part, the same on every rank."""
+        """``(clients,)`` number of rounds of each client, the same on every rank."""
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Says what epsilon does not cover."""
-        module = federated(pl_module)
+        """Warns about parameters that epsilon does not cover."""
+        module = federated(pl_module, "PrivacyBudget")
         uncovered = uncovered_parameters(module.defenses, tuple(module.public_parameters()))
         if uncovered and trainer.is_global_zero:
             _logger.warning("privacy/epsilon is infinite: no local DP covers %s", ", ".join(uncovered))
@@ -61,8 +64,8 @@ class PrivacyBudget(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Counts the round and logs what has been spent."""
-        module = federated(pl_module)
+        """Counts the round's participants and logs epsilon."""
+        module = federated(pl_module, "PrivacyBudget")
         self.count(module.round_record.participants, world_size=trainer.world_size)
         covered = self.spent(module.defenses)
         whole = math.inf if uncovered_parameters(module.defenses, tuple(module.public_parameters())) else covered
@@ -70,7 +73,7 @@ class PrivacyBudget(Callback):
         pl_module.log("privacy/epsilon_covered", covered, batch_size=1)
 
     def count(self, clients: Tensor, *, world_size: int = 1) -> None:
-        """Counts the clients ``(C,)`` of this rank's share of one round, over all ranks."""
+        """Adds one round with this rank's clients ``(C,)``, over all ranks."""
         size = torch.tensor(int(clients.max()) + 1 if clients.numel() else 0, device=clients.device)
         if world_size > 1:
             torch.distributed.all_reduce(size, op=torch.distributed.ReduceOp.MAX)
@@ -83,27 +86,27 @@ class PrivacyBudget(Callback):
         self.participations = total
 
     def spent(self, defenses: Sequence[Defense]) -> float:
-        """Epsilon spent so far by the client that took part most often."""
+        """Epsilon of the client that participated most often."""
         rounds = int(self.participations.max()) if self.participations.numel() else 0
         multipliers = tuple(d.noise_scale / d.sensitivity for d in defenses if isinstance(d, LocalDP) and d.active)
         return composed_epsilon(multipliers, rounds, self.delta)
 
     def state_dict(self) -> dict[str, Any]:
-        """The counts, so that a resumed training goes on counting."""
+        """Counts of participations."""
         return {"participations": self.participations.clone()}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Takes the counts back."""
+        """Restores the counts."""
         self.participations = state_dict["participations"].clone()
 
 
 @functools.lru_cache(maxsize=4096)
 def composed_epsilon(noise_multipliers: tuple[float, ...], rounds: int, delta: float) -> float:
-    """Epsilon of `rounds` sends, each with one Gaussian mechanism per noise multiplier.
+    """Epsilon of `rounds` updates, each with one Gaussian mechanism per noise multiplier.
 
     Args:
-        noise_multipliers: ``sigma / sensitivity`` of each mechanism of one send; without any, epsilon is infinite.
-        rounds: number of sends.
+        noise_multipliers: ``sigma / sensitivity`` of each mechanism; epsilon is infinite without any.
+        rounds: number of updates.
         delta: probability with which the guarantee may fail.
     """
     if rounds == 0:
@@ -115,21 +118,6 @@ def composed_epsilon(noise_multipliers: tuple[float, ...], rounds: int, delta: f
 
 
 def uncovered_parameters(defenses: Sequence[Defense], parameters: tuple[str, ...]) -> tuple[str, ...]:
-    """Those of the public `parameters` that no active local DP covers."""
+    """Public parameters that no active local DP covers."""
     covered = {name for d in defenses if isinstance(d, LocalDP) and d.active for name in d.covered(parameters)}
     return tuple(name for name in parameters if name not in covered)
-
-
-def federated(module: LightningModule) -> FederatedModule:
-    """The module as a federated one.
-
-    Raises:
-        InputError: it is not.
-    """
-    if not isinstance(module, FederatedModule):
-        raise InputError(
-            expected="a FederatedModule to count the privacy budget of",
-            found=type(module).__name__,
-            way_out="Remove PrivacyBudget from the callbacks.",
-        )
-    return module

@@ -1,4 +1,4 @@
-"""Gives a SLURM job back to the queue before its time is up, between two rounds."""
+"""Requeue of a SLURM job between two rounds, before its time limit."""
 
 import logging
 import os
@@ -16,14 +16,14 @@ _logger = logging.getLogger(__name__)
 
 
 class Requeue(Callback):
-    """On SIGUSR1 in a SLURM job: ends the round, saves ``hpc_ckpt_N.ckpt`` in the run's folder, and requeues the job.
+    """On SIGUSR1 in a SLURM job, finishes the round, saves ``hpc_ckpt_N.ckpt`` in the run's folder and requeues.
 
-    Started again with the same folder, the job goes on from there: Lightning loads the newest such checkpoint.
+    The restarted job resumes in the same folder: Lightning loads the newest of these checkpoints.
 
-    Lightning's own handler saves wherever the signal finds each process: in the middle of a round, where some private
-    parameters are trained and others are not, or while another rank waits for a sum. Here the signal is only noted;
-    after each round the ranks agree, so that a requeued training ends in the same model and recording as one that
-    nobody stopped. It must come after every callback that has a state.
+    Lightning's own handler saves wherever the signal finds each process: within a round, where some private parameters
+    are trained and others are not, or while another rank waits for a reduction. This callback only notes the signal;
+    after each round the ranks agree, so a requeued training ends in the same model and recording as an uninterrupted
+    one. It must be the last of the callbacks with a state.
     """
 
     def __init__(self) -> None:
@@ -31,12 +31,12 @@ class Requeue(Callback):
         self._before: Any = None
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Takes the signal; Lightning leaves it to whoever has it already."""
+        """Installs the signal handler, which Lightning then leaves in place."""
         if job_id(os.environ) is not None:
             self._before = signal.signal(signal.SIGUSR1, self._note)
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Gives the signal back."""
+        """Restores the previous signal handler."""
         if self._before is not None:
             signal.signal(signal.SIGUSR1, self._before)
             self._before = None
@@ -44,10 +44,10 @@ class Requeue(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Leaves after this round if any rank was asked to.
+        """Requeues the job and exits if a rank has received the signal.
 
         Raises:
-            SystemExit: the job is in the queue again; status 0.
+            SystemExit: the job is requeued; status 0.
         """
         job = job_id(os.environ)
         if job is None or not trainer.strategy.reduce_boolean_decision(self._asked, all=False):
@@ -55,13 +55,13 @@ class Requeue(Callback):
         self._asked = False
         path = next_checkpoint(Path(trainer.default_root_dir))
         trainer.save_checkpoint(path)
-        # SLURM ends a job that is in the queue again by SIGTERM; this one leaves by itself, its loggers finished.
+        # SLURM sends SIGTERM to a requeued job; this one exits by itself, after its loggers.
         ending = signal.signal(signal.SIGTERM, signal.SIG_IGN)
         trainer.strategy.barrier("checkpoint saved")
         requeued = trainer.strategy.broadcast(trainer.is_global_zero and _requeued(job))
         if not requeued:
             signal.signal(signal.SIGTERM, ending)
-            _logger.warning("the job could not be requeued: it goes on; %s is there to resume from", path)
+            _logger.warning("the job could not be requeued and continues; it can be resumed from %s", path)
             return
         for logger in trainer.loggers:
             logger.finalize("finished")
@@ -72,7 +72,7 @@ class Requeue(Callback):
 
 
 def job_id(environment: Mapping[str, str]) -> str | None:
-    """The SLURM job's number, of an array ``JOB_TASK``; None outside of a job."""
+    """Number of the SLURM job, ``JOB_TASK`` for an array; None outside of a job."""
     array = environment.get("SLURM_ARRAY_JOB_ID")
     if array is not None:
         return f"{array}_{environment['SLURM_ARRAY_TASK_ID']}"
@@ -80,7 +80,7 @@ def job_id(environment: Mapping[str, str]) -> str | None:
 
 
 def next_checkpoint(folder: Path) -> Path:
-    """The name that Lightning will find as the newest in a run's folder."""
+    """Path that Lightning will find as the newest checkpoint of a run."""
     numbers = [int(path.stem.removeprefix("hpc_ckpt_")) for path in folder.glob("hpc_ckpt_*.ckpt")]
     return folder / f"hpc_ckpt_{max(numbers, default=0) + 1}.ckpt"
 

@@ -1,4 +1,4 @@
-"""A progress bar over communication rounds, with the time left."""
+"""Progress bar over communication rounds, with the time left."""
 
 import sys
 from typing import Any
@@ -9,11 +9,10 @@ from tqdm import tqdm
 
 
 class RoundProgress(ProgressBar):
-    """Shows rounds done, rounds in all and the time left, on rank zero.
+    """Progress bar with the finished rounds, their total number and the time left, on rank zero.
 
-    Lightning's own bar counts the batches of an epoch. The loader of rounds has no end, so that bar knows no total and
-    no time left, though `max_steps`, or a server that ends the training, gives both. A resumed training continues where
-    it was.
+    Lightning's own bar counts the batches of an epoch, which the endless loader of rounds does not know; the total here
+    is `max_steps`, or the number of rounds after which the server ends the training.
     """
 
     def __init__(self) -> None:
@@ -22,7 +21,7 @@ class RoundProgress(ProgressBar):
         self._enabled = True
 
     def disable(self) -> None:
-        """Called by the Trainer on every rank but zero."""
+        """Hides the bar; the Trainer calls it on every rank but zero."""
         self._enabled = False
 
     def enable(self) -> None:
@@ -43,19 +42,19 @@ class RoundProgress(ProgressBar):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """One more round; what the module logs with ``prog_bar=True`` stands beside it."""
+        """Advances the bar, with the metrics that the module logs with ``prog_bar=True``."""
         assert self._bar is not None
         self._bar.update(trainer.global_step - self._bar.n)
         self._bar.set_postfix(self.get_metrics(trainer, pl_module), refresh=False)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Closes the bar, which stays on the screen with the last validation's metrics."""
+        """Closes the bar with the metrics of the last validation."""
         if self._bar is not None:
             self._bar.set_postfix(self.get_metrics(trainer, pl_module))
         self._close()
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        """Closes the bar, so that the error starts on its own line."""
+        """Closes the bar before the error message."""
         self._close()
 
     def _close(self) -> None:

@@ -1,4 +1,4 @@
-"""The run's configuration, written into the run's folder and shown by its loggers."""
+"""Configuration of a run, saved in its folder and logged."""
 
 from pathlib import Path
 
@@ -10,18 +10,18 @@ from protocol.errors import InputError
 
 
 class RunConfig(SaveConfigCallback):
-    """Writes ``config.yaml`` into ``trainer.default_root_dir`` and gives the same keys to the loggers, e.g. W&B's.
+    """Writes ``config.yaml`` into ``trainer.default_root_dir`` and logs the same keys, e.g. to W&B.
 
-    Lightning's own writes into the logger's directory, which is the working directory under Weights & Biases: the
-    second run would overwrite the first one's. Give ``save_to_log_dir=False``; rank zero writes, after the others have
-    agreed on it. The new file replaces an old one in one step, so a reader never sees half of it.
+    Lightning's own callback writes into the logger's directory, which is the working directory under Weights & Biases,
+    so the second run would overwrite the first one's file. Use ``save_to_log_dir=False``: then rank zero writes. The
+    file is replaced atomically.
     """
 
     def save_config(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Called by `SaveConfigCallback.setup` on rank zero only.
+        """Writes the file; `SaveConfigCallback.setup` calls it on rank zero only.
 
         Raises:
-            InputError: the folder cannot be made or written.
+            InputError: the folder cannot be created or written.
         """
         folder = Path(trainer.default_root_dir)
         written = folder / f".{self.config_filename}.tmp"
@@ -32,7 +32,7 @@ class RunConfig(SaveConfigCallback):
             written.replace(folder / self.config_filename)
         except OSError as error:
             raise InputError(
-                expected="a folder that can be written as --trainer.default_root_dir",
+                expected="a writable folder as --trainer.default_root_dir",
                 found=f"{folder}: {str(error.strerror or error).lower()}",
                 way_out="Give another folder.",
             ) from error

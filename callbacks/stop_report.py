@@ -1,4 +1,4 @@
-"""What a training that is stopped by a signal has left, and how to go on."""
+"""Report of a training that a signal stops: what is written, and how to resume."""
 
 from pathlib import Path
 
@@ -8,43 +8,43 @@ from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from callbacks.delta_recorder import DeltaRecorder
 from datamodules.recordings.recording import Recording
 from protocol.errors import InputError
-from signals import Stopping
+from protocol.signals import Stopping
 
 
 class StopReport(Callback):
-    """Lets SIGTERM and SIGINT end the training on all its processes, and says what is written.
+    """Stops the training on all its processes on SIGTERM and SIGINT, and reports what is written.
 
-    Lightning's Trainer takes SIGTERM when it begins, to note it until the end of a round, and between processes to wait
-    for one another inside the handler. Here the signals are taken back, passed on to the processes that Lightning
-    started, and raise `Stopped` wherever the training is. What was recorded by then is whole.
+    Lightning's Trainer installs handlers that wait for the end of a round, or for other processes. This callback
+    restores the command's handlers, which raise `Stopped` at once, and forwards the signals to the processes that
+    Lightning started. Rounds recorded by then are complete.
 
     Args:
-        stopping: what the command does when it is asked to end.
+        stopping: signal handling of the command.
     """
 
     def __init__(self, stopping: Stopping) -> None:
         self.stopping = stopping
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """From here on there is something to report."""
+        """Registers the report and the processes to forward signals to."""
         self.stopping.last_words = lambda name: _last_words(trainer, name) if trainer.is_global_zero else ""
         self.stopping.forward = lambda number: _forward(trainer, number)
 
     def on_sanity_check_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Takes the signals back."""
+        """Restores the signal handlers."""
         self.stopping.take()
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Takes the signals back."""
+        """Restores the signal handlers."""
         self.stopping.take()
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Takes the signals back, where nothing is trained."""
+        """Restores the signal handlers, e.g. in a validation without training."""
         self.stopping.take()
 
 
 def newest_checkpoint(trainer: Trainer) -> Path | None:
-    """The last checkpoint that a training wrote and that is still there."""
+    """Newest existing checkpoint of a training."""
     named = [
         path
         for callback in trainer.checkpoint_callbacks
@@ -56,29 +56,21 @@ def newest_checkpoint(trainer: Trainer) -> Path | None:
 
 
 def _last_words(trainer: Trainer, name: str) -> str:
-    words = [f"stopped by {name} after {trainer.global_step} rounds.", *_recorded(trainer)]
-    checkpoint, config = newest_checkpoint(trainer), Path(trainer.default_root_dir) / "config.yaml"
-    if checkpoint is None:
-        words.append("There is no checkpoint to go on from.")
-    else:
-        words.append(f"Go on with: python train.py fit --config {config} --ckpt_path {checkpoint}")
-    return " ".join(words)
-
-
-def _recorded(trainer: Trainer) -> list[str]:
-    said = []
+    words = [f"stopped by {name} after {trainer.global_step} rounds."]
     for callback in trainer.callbacks:  # type: ignore[attr-defined]
         if isinstance(callback, DeltaRecorder):
             folder = callback.folder(trainer)
             try:
-                said.append(f"{len(Recording(folder).rounds)} rounds are recorded in {folder}.")
+                words.append(f"{len(Recording(folder).rounds)} rounds are recorded in {folder}.")
             except (InputError, OSError):
-                said.append("No round is recorded.")
-    return said
+                words.append("No round is recorded.")
+    checkpoint, config = newest_checkpoint(trainer), Path(trainer.default_root_dir) / "config.yaml"
+    resume = f"Resume with: python train.py fit --config {config} --ckpt_path {checkpoint}"
+    return " ".join([*words, "There is no checkpoint to resume from." if checkpoint is None else resume])
 
 
 def _forward(trainer: Trainer, number: int) -> None:
-    """To the processes that Lightning started; it would take their end for a crash, and kill this process."""
+    """Forwards a signal to the processes that Lightning started, whose end it must not treat as a crash."""
     started = getattr(trainer.strategy.launcher, "procs", [])
     for process in list(started):
         process.send_signal(number)

@@ -1,4 +1,4 @@
-"""The bar of an evaluation: which attack runs, how much of the whole work is done, and the time left."""
+"""Progress bar of an evaluation: the attack that runs, the share of the work that is done, and the time left."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -8,15 +8,15 @@ from tqdm import tqdm
 from protocol.progress import heard_by
 
 _FORMAT = "{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}"
-"""Short enough for 80 columns with any attack's name."""
+"""Fits into 80 columns with the name of any attack."""
 
 
 class AttackBar:
-    """A bar over all attacks, in victims attacked.
+    """Progress bar over all attacks, in victims attacked.
 
     Args:
-        victims: by attack, how many victims it will attack, in all rounds together.
-        show: False for no bar.
+        victims: number of victims by attack, in all rounds together.
+        show: whether to show the bar.
     """
 
     def __init__(self, victims: Mapping[str, int], *, show: bool) -> None:
@@ -32,36 +32,31 @@ class AttackBar:
 
     @property
     def total(self) -> int:
-        """Victims to be attacked, as far as is known."""
+        """Number of victims to attack, as far as it is known."""
         return int(self._bar.total or 0)
 
     @property
     def done(self) -> float:
-        """Victims attacked; of a view under way the share that its attack says is done."""
+        """Number of victims attacked, with the finished share of the current view."""
         return float(self._bar.n)
 
     def leave_out(self, attack: str) -> None:
-        """An attack that cannot run is no work."""
+        """Removes the work of an attack that cannot run."""
         self._bar.total = self.total - self._left.pop(attack, 0)
 
     @contextmanager
     def attacking(self, attack: str, victims: int) -> Iterator[None]:
-        """While one attack runs on one view.
-
-        Args:
-            attack: its name.
-            victims: of the view.
-        """
+        """Context in which an attack runs on a view with a number of victims."""
         self._bar.set_description_str(attack.ljust(self._width))
-        said = 0.0
+        done = 0.0
 
-        def hear(share: float) -> None:
-            nonlocal said
-            if share > said:
-                self._left[attack] = self._left.get(attack, 0) - (share - said) * victims
-                self._bar.update(min((share - said) * victims, self.total - self.done))
-                said = share
+        def advance(share: float) -> None:
+            nonlocal done
+            if share > done:
+                step, done = (share - done) * victims, share
+                self._left[attack] = self._left.get(attack, 0) - step
+                self._bar.update(min(step, self.total - self.done))
 
-        with heard_by(hear):
+        with heard_by(advance):
             yield
-        hear(1.0)
+        advance(1.0)

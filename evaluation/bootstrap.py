@@ -1,4 +1,4 @@
-"""Means with intervals: bootstraps over victims, and over people and seeds; exact intervals of proportions."""
+"""Means with confidence intervals: bootstraps over victims or over clients and seeds, and exact binomial intervals."""
 
 from dataclasses import dataclass
 
@@ -9,14 +9,14 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Summary:
-    """What a sample of per-victim values says.
+    """Mean of per-victim values with its interval.
 
     Attributes:
-        mean: plain mean over the victims.
-        std: their standard deviation.
-        low: lower end of the bootstrap interval of the mean.
+        mean: mean over the victims.
+        std: standard deviation over the victims.
+        low: lower end of the interval of the mean.
         high: upper end.
-        n: number of victims that have a value; of people in several trainings, of people.
+        n: number of victims with a value; with several seeds, number of clients.
     """
 
     mean: float
@@ -27,17 +27,20 @@ class Summary:
 
 
 _NUMBERS_AT_ONCE = 2**20
-"""Bounds the memory of the resamples."""
+"""Largest number of resampled values in memory."""
 
 
 def bootstrap(values: Tensor, *, generator: torch.Generator, resamples: int = 2000, level: float = 0.95) -> Summary:
-    """Mean with a percentile bootstrap interval over victims (Efron and Tibshirani 1993); NaN values are left out.
+    """Mean with a percentile bootstrap interval over victims; NaN values are left out.
 
     Args:
         values: ``(V,)``.
         generator: source of the resamples.
         resamples: number of resamples.
-        level: coverage.
+        level: coverage of the interval.
+
+    References:
+        B. Efron and R. J. Tibshirani, "An Introduction to the Bootstrap", 1993, chapter 13.
     """
     kept = values[~values.isnan()].double()
     if not len(kept):
@@ -46,33 +49,34 @@ def bootstrap(values: Tensor, *, generator: torch.Generator, resamples: int = 20
     sizes = [min(drawn_at_once, resamples - start) for start in range(0, resamples, drawn_at_once)]
     draws = (torch.randint(len(kept), (size, len(kept)), generator=generator) for size in sizes)
     means = torch.cat([kept[drawn].mean(1) for drawn in draws])
-    tail = (1 - level) / 2
-    low, high = means.quantile(torch.tensor([tail, 1 - tail], dtype=torch.float64)).tolist()
     std = float(kept.std()) if len(kept) > 1 else 0.0
-    return Summary(float(kept.mean()), std, low, high, len(kept))
+    return Summary(float(kept.mean()), std, *_interval(means, level), len(kept))
 
 
 def crossed_bootstrap(
     values: Tensor, *, generator: torch.Generator, resamples: int = 2000, level: float = 0.95
 ) -> Summary:
-    """Mean with an interval over people and trainings, both drawn with replacement: the pigeonhole bootstrap.
+    """Mean with an interval over clients and seeds, both resampled with replacement: the pigeonhole bootstrap.
 
-    One resample draws P of the P people and S of the S seeds and takes the mean of the values where they cross, each as
-    often as its person and its seed were drawn together (Owen 2007, "The pigeonhole bootstrap"). Values of one person
-    under several seeds are so never counted as other people's, and one model's fate never as chance of a person.
+    A resample draws P of the P clients and S of the S seeds and averages the values of the drawn pairs. Values of one
+    client under several seeds are thus not counted as independent clients, nor is the variation between models
+    attributed to the clients.
 
     Args:
-        values: ``(P, S)`` of each person under each seed, NaN where there is none.
+        values: ``(P, S)`` values of each client under each seed, NaN where there is none.
         generator: source of the resamples.
         resamples: number of resamples.
-        level: coverage.
+        level: coverage of the interval.
 
     Returns:
-        `Summary` with n people, and the standard deviation of their means.
+        `Summary` with the number of clients as n, and the standard deviation of their means.
+
+    References:
+        A. B. Owen, "The pigeonhole bootstrap", Annals of Applied Statistics, 2007.
     """
     kept = ~values.isnan()
     values, kept = (part[kept.any(1)][:, kept.any(0)] for part in (values.double(), kept))
-    alone = len(values) == kept.shape[1] == int(kept.sum())  # every person under a seed of its own
+    alone = len(values) == kept.shape[1] == int(kept.sum())  # every client has a seed of its own
     if alone or kept.shape[1] <= 1:
         return bootstrap(values[kept], generator=generator, resamples=resamples, level=level)
     filled, present = values.nan_to_num(0.0), kept.double()
@@ -82,28 +86,36 @@ def crossed_bootstrap(
         size = min(at_once, resamples - start)
         people, seeds = (_times_drawn(size, count, generator) for count in values.shape)
         crossed = ((people @ part * seeds).sum(1) for part in (filled, present))
-        means.append(next(crossed) / next(crossed))  # NaN where nothing crosses
-    tail = (1 - level) / 2
-    low, high = torch.cat(means).nanquantile(torch.tensor([tail, 1 - tail], dtype=torch.float64)).tolist()
+        means.append(next(crossed) / next(crossed))  # NaN if no drawn pair has a value
     own = filled.sum(1) / present.sum(1)
     std = float(own.std()) if len(own) > 1 else 0.0
-    return Summary(float(filled.sum() / present.sum()), std, low, high, len(own))
+    return Summary(float(filled.sum() / present.sum()), std, *_interval(torch.cat(means), level), len(own))
+
+
+def _interval(means: Tensor, level: float) -> tuple[float, float]:
+    tail = (1 - level) / 2
+    low, high = means.nanquantile(torch.tensor([tail, 1 - tail], dtype=torch.float64)).tolist()
+    return low, high
 
 
 def _times_drawn(resamples: int, count: int, generator: torch.Generator) -> Tensor:
-    """``(resamples, count)`` how often each is drawn when as many are drawn with replacement."""
+    """``(resamples, count)`` how often each item occurs among `count` draws with replacement."""
     drawn = torch.randint(count, (resamples, count), generator=generator)
     times = torch.zeros(resamples, count, dtype=torch.float64)
     return times.scatter_add_(1, drawn, torch.ones_like(times))
 
 
 def clopper_pearson(successes: int, n: int, *, level: float = 0.95) -> tuple[float, float]:
-    """The exact interval of a proportion (Clopper and Pearson 1934): of 200 out of 200, 0.982 to 1.
+    """Exact interval of a proportion: 0.982 to 1 for 200 of 200.
 
     Args:
-        successes: how many of them.
-        n: independent trials.
-        level: coverage.
+        successes: number of successes.
+        n: number of independent trials.
+        level: coverage of the interval.
+
+    References:
+        C. J. Clopper and E. S. Pearson, "The use of confidence or fiducial limits illustrated in the case of the
+        binomial", Biometrika, 1934.
     """
     found = binomtest(successes, n).proportion_ci(confidence_level=level, method="exact")
     return float(found.low), float(found.high)

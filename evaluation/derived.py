@@ -1,5 +1,6 @@
-"""Results that follow from several cells: interactions needed for an error, and utility under a mitigation."""
+"""Results derived from several cells: interactions needed for an error, and utility under a mitigation."""
 
+import functools
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -19,32 +20,27 @@ from protocol.seeding import generator_for
 AXIS = SETTING + "interactions"
 MITIGATION, AMOUNT = SETTING + "mitigation", SETTING + "amount"
 REFERENCES = (100, 1000, 10000)
-"""Numbers of interactions of the published attack whose error the others must reach."""
+"""Numbers of interactions after which the error of the published attack is the goal of the others."""
 MODEL = "global-model"
-"""Label of the trained model, under which the metric of its own quality stands."""
+"""Label of the trained model's own quality."""
 DERIVED = ("interactions", "times-fewer", "utility")
-"""Metrics of this module."""
+"""Derived metrics."""
 _RESAMPLES = 1000
 _NO_MITIGATION = "none"
 
 
 def derived(evaluation: Evaluation) -> pd.DataFrame:
-    """Derived results, with the columns of `evaluation.summary.summarise`; without rows where nothing follows.
-
-    Args:
-        evaluation: all scores, not only those of the metrics that are reported.
-    """
+    """Derived results of all scores, with the columns of `evaluation.summary.summarise`; empty if there are none."""
     rows = [*_interactions_needed(evaluation), *_utilities(evaluation)]
     return described(from_records(rows), evaluation.lines) if rows else pd.DataFrame()
 
 
 def _interactions_needed(evaluation: Evaluation, name: str = "error") -> Iterator[dict[str, Any]]:
-    """After how many interactions each attack is as good as the published one after 100, 1,000 or 10,000.
+    """Interactions after which each attack reaches the error of the published one after 100, 1,000 or 10,000.
 
-    A mean curve is read between two points on a straight line in log T. The interval is a bootstrap over victims, in
-    which both the goal and the curve are made anew. An attack that is as good at the first point has that point's T;
-    one that never is has none. Cells of the metrics ``interactions`` (T needed) and ``times-fewer`` (how many times
-    fewer that is).
+    The mean curve is interpolated linearly in log T. The interval is a bootstrap over victims that recomputes both the
+    goal and the curve. An attack that reaches the goal at the first point has that T; one that never does has NaN.
+    Metrics: ``interactions`` (T needed) and ``times-fewer`` (factor by which T is smaller).
     """
     scores = evaluation.scores
     if AXIS not in scores:
@@ -76,20 +72,17 @@ def _crossings(rows: pd.DataFrame, published: str, setting: dict[str, Any]) -> I
 
 
 def _victim_curves(rows: pd.DataFrame) -> tuple[dict[str, Tensor], Tensor]:
-    """By attack ``(V, T)`` means over a victim's repetitions, and ``(T,)``; of victims who have every point."""
+    """Mean curves ``(V, T)`` by attack over the victims with a value at every point, and the points ``(T,)``."""
     means = rows.groupby(["attack", "seed", "victim", rows[AXIS].astype(float)])["value"].mean().unstack()
     by_attack = {attack: means.loc[attack] for attack in dict.fromkeys(rows["attack"])}
-    whole = [means.loc[attack].dropna().index for attack in by_attack]
-    shared = whole[0]
-    for index in whole[1:]:
-        shared = shared.intersection(index)
-    shared = shared.sort_values()
+    whole = [own.dropna().index for own in by_attack.values()]
+    shared = functools.reduce(lambda kept, index: kept.intersection(index), whole).sort_values()
     curves = {attack: torch.from_numpy(own.loc[shared].to_numpy(copy=True)) for attack, own in by_attack.items()}
     return curves, torch.from_numpy(means.columns.to_numpy(dtype=np.float64, copy=True))
 
 
 def _needed(curves: Tensor, goals: Tensor, points: Tensor) -> Tensor:
-    """``(K,)`` where curves ``(K, T)`` first come down to goals ``(K,)``; infinite where they never do."""
+    """``(K,)`` first point at which curves ``(K, T)`` reach goals ``(K,)``, infinity where they never do."""
     reached = curves <= goals[:, None]
     first = reached.int().argmax(1)
     before = (first - 1).clamp(min=0)
@@ -102,16 +95,20 @@ def _needed(curves: Tensor, goals: Tensor, points: Tensor) -> Tensor:
 
 
 def _interval(value: Tensor, again: Tensor) -> dict[str, Any]:
-    """The numbers of a cell; what is infinitely much, or no times fewer, was never reached and is no number."""
+    """Mean and interval of a cell; infinity and zero, for a goal that was never reached, become NaN."""
     ends = again.sort().values[[int(0.025 * len(again)), int(0.975 * len(again)) - 1]].tolist()
     mean, low, high = (end if 0 < end < math.inf else math.nan for end in (float(value), *ends))
     return {"mean": mean, "std": float(again.std()), "low": low, "high": high, "seeds": 1, "seconds_per_victim": 0.0}
 
 
 def _utilities(evaluation: Evaluation) -> Iterator[dict[str, Any]]:
-    """The quality of each trained model over that without mitigation (deanonymization, section 7.2); users are drawn.
+    """Quality of each trained model relative to the model without mitigation, with an interval over users.
 
-    Of an error, which is better when lower, the quotient is turned over.
+    For metrics that are better when lower, the ratio is inverted.
+
+    References:
+        Orekondy, Oh, Zhang, Schiele and Fritz, "Gradient-Leaks: Understanding and Controlling Deanonymization in
+        Federated Learning", 2018, arXiv:1805.05838, section 7.2.
     """
     scores = evaluation.scores
     if MITIGATION not in scores:
@@ -132,7 +129,7 @@ def _utility(paired: pd.DataFrame, name: str) -> dict[str, Any]:
     now, then = (torch.tensor(paired[column].to_numpy(copy=True)) for column in ("value", "value_plain"))
     if metric(name).lower_is_better:
         now, then = then, now
-    # The quotient of means is the mean of these, up to how users are drawn.
+    # The mean of these is the ratio of the means; the denominator is not resampled.
     found = bootstrap(now / then.mean(), generator=generator_for(0, "utility"))
     numbers = {"mean": found.mean, "std": found.std, "low": found.low, "high": found.high, "n": found.n}
     return {**numbers, "seeds": 1, "seconds_per_victim": 0.0}

@@ -1,4 +1,4 @@
-"""Diagnosis of attacks that barely beat the baselines: likely causes, from measured quantities."""
+"""Diagnosis of attacks that hardly exceed the baselines: likely causes, from measured quantities."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -14,24 +14,24 @@ from protocol.metrics import METRICS, metric
 from protocol.simulators import AnySimulator
 
 _NEAR = 0.2
-"""Share of the way from guessing to certainty up to which an attack inferred hardly anything; an AUC of 0.6."""
+"""Share of the range from guessing to certainty below which an attack counts as failed; an AUC of 0.6."""
 _WIDE = 0.2
-"""Width of an interval, as a share of the same way, from which more victims are needed to say anything."""
+"""Width of an interval, as a share of the same range, above which more victims are needed."""
 _VIEWS, _VICTIMS = 4, 16
 _ATTACKS = ("ours", "published")
 
 
 @dataclass(frozen=True)
 class Cause:
-    """Why an attack failed, as far as that could be measured.
+    """Likely cause of an attack's failure.
 
     Attributes:
-        attack: its label.
-        setting: the cell.
-        metric: by which it was judged.
+        attack: label of the attack.
+        setting: cell.
+        metric: metric that judges the attack.
         cause: ``noise``, ``rank``, ``steps``, ``silence``, ``few-victims``, ``attack`` or ``unknown``.
-        told: a sentence.
-        measured: the numbers in it.
+        told: sentence of the report, without the attack's name.
+        measured: numbers of the sentence.
     """
 
     attack: str
@@ -43,18 +43,18 @@ class Cause:
 
 
 Explain = Callable[[pd.DataFrame], list[Cause]]
-"""From results to causes."""
+"""Function from results to causes."""
 Row = dict[str, Any]
-"""One row of the results."""
+"""Row of a table of results."""
 
 
 def explainer(recording: Recording, learner: AnySimulator | None, *, seed: int) -> Explain:
-    """Makes what explains the results on a recording; symptoms are measured only if an attack failed.
+    """Function that explains the results on a recording; symptoms are measured only if an attack failed.
 
     Args:
         recording: what the server saw.
-        learner: the clients' algorithm, where it is known.
-        seed: of simulated clients and bootstraps.
+        learner: simulator of the clients, where it is known.
+        seed: seed of simulated clients and bootstraps.
     """
 
     def explain(results: pd.DataFrame) -> list[Cause]:
@@ -70,7 +70,7 @@ def explainer(recording: Recording, learner: AnySimulator | None, *, seed: int) 
 
 
 def near_guessing(results: pd.DataFrame) -> list[Row]:
-    """Attacks that inferred hardly more than the best baseline, each by the first metric that judges it."""
+    """Attacks close to the best baseline, each by the first metric that judges it."""
     judged = [name for name, entry in METRICS.items() if entry.judged]
     attacks = results[results["role"].isin(_ATTACKS) & results["metric"].isin(judged)]
     ordered = attacks.sort_values("metric", key=lambda names: names.map(judged.index), kind="stable")
@@ -79,7 +79,7 @@ def near_guessing(results: pd.DataFrame) -> list[Row]:
 
 
 def is_near(row: Row, results: pd.DataFrame) -> bool:
-    """Whether a result is near the best baseline in its setting, or its interval holds that baseline."""
+    """Whether a result is close to the best baseline of its setting, or its interval contains that baseline."""
     guess = best_guess(row, results)
     if guess is None:
         return False
@@ -88,9 +88,9 @@ def is_near(row: Row, results: pd.DataFrame) -> bool:
 
 
 def best_guess(row: Row, results: pd.DataFrame) -> float | None:
-    """The best mean of the baselines of the same question in the same cell, at least the value of guessing; or None."""
-    entry, beside = metric(row["metric"]), same_cell(row, results)
-    means = beside["mean"][beside["role"] == "baseline"].tolist()
+    """Best of guessing and the baselines' means for the same question and cell; None if there is neither."""
+    entry, cell = metric(row["metric"]), same_cell(row, results)
+    means = cell["mean"][cell["role"] == "baseline"].tolist()
     means += [] if entry.guessing is None else [entry.guessing]
     if not means:
         return None
@@ -98,7 +98,7 @@ def best_guess(row: Row, results: pd.DataFrame) -> float | None:
 
 
 def same_cell(row: Row, results: pd.DataFrame) -> pd.DataFrame:
-    """The results of the same question, metric and setting."""
+    """Results of the same question, metric and setting."""
     kept: pd.Series[bool] = (results["metric"] == row["metric"]) & (results["question"] == row["question"])
     for name in setting_columns(results):
         absent = row[name] is None or row[name] != row[name]
@@ -107,7 +107,7 @@ def same_cell(row: Row, results: pd.DataFrame) -> pd.DataFrame:
 
 
 def sentences(causes: Sequence[Cause]) -> list[str]:
-    """A sentence for every attack and cause; attacks that share one stand together."""
+    """One sentence per cause, with all attacks that share it."""
     names: dict[str, list[str]] = {}
     for cause in causes:
         names.setdefault(cause.told, []).append(cause.attack)
@@ -115,30 +115,23 @@ def sentences(causes: Sequence[Cause]) -> list[str]:
 
 
 def _gain(row: Row, value: float, guess: float) -> float:
-    """How far on the way from guessing to certainty."""
+    """Position of a value on the scale from guessing (0) to certainty (1)."""
     certain = metric(row["metric"]).certainty
     return (value - guess) / (certain - guess) if certain != guess else 0.0
 
 
 def _causes(row: Row, results: pd.DataFrame, found: Sequence[Symptom]) -> list[Cause]:
-    def cause(kind: str, told: str, measured: dict[str, float]) -> Cause:
-        return Cause(row["attack"], setting_of(row), row["metric"], kind, told, measured)
-
-    explaining = [s for s in found if s.metrics is None or row["metric"] in s.metrics]
-    made = [cause(s.cause, s.told, s.measured) for s in explaining]
-    few = _few_victims(row, results)
-    if not made and few is not None:
-        made.append(cause("few-victims", *few))
-    better = _succeeded(row, results)
-    if not made and better is not None:
-        told = (
-            f"the recording leaks, but not to this attack ({better['attack']}: {better['metric']} {better['mean']:.3f})"
-        )
-        made.append(cause("attack", told, {"other": better["mean"]}))
-    if not made:
-        told = "nothing that was measured (noise, rank, local steps, silence) explains why it inferred hardly anything"
-        made.append(cause("unknown", told, {}))
-    return made
+    """Symptoms that explain a row; else too few victims; else a better attack in the cell; else unknown."""
+    causes = [(s.cause, s.told, s.measured) for s in found if s.metrics is None or row["metric"] in s.metrics]
+    few, better = _few_victims(row, results), _succeeded(row, results)
+    if not causes and few is not None:
+        causes = [("few-victims", *few)]
+    elif not causes and better is not None:
+        other = f"{better['attack']}: {better['metric']} {better['mean']:.3f}"
+        causes = [("attack", f"another attack succeeds on the same recording ({other})", {"other": better["mean"]})]
+    elif not causes:
+        causes = [("unknown", "none of the measured causes (noise, rank, local steps, silence) applies", {})]
+    return [Cause(row["attack"], setting_of(row), row["metric"], *cause) for cause in causes]
 
 
 def _few_victims(row: Row, results: pd.DataFrame) -> tuple[str, dict[str, float]] | None:
@@ -147,14 +140,14 @@ def _few_victims(row: Row, results: pd.DataFrame) -> tuple[str, dict[str, float]
     low, high = sorted(_gain(row, end, guess) for end in (row["low"], row["high"]))
     if not (low <= 0 < _NEAR < high and high - low > _WIDE):
         return None
-    told = f"too few victims to say: n = {row['n']}, {row['metric']} {row['low']:.3f} to {row['high']:.3f}"
+    told = f"too few victims: n = {row['n']}, {row['metric']} {row['low']:.3f} to {row['high']:.3f}"
     return told, {"n": row["n"]}
 
 
 def _succeeded(row: Row, results: pd.DataFrame) -> Row | None:
-    """The best other attack in the cell, where it inferred something."""
-    beside = same_cell(row, results)
-    others = beside[beside["role"].isin(_ATTACKS) & (beside["attack"] != row["attack"])]
+    """Best other attack in the cell that did not fail."""
+    cell = same_cell(row, results)
+    others = cell[cell["role"].isin(_ATTACKS) & (cell["attack"] != row["attack"])]
     rows = [other for other in records(others) if not is_near(other, results)]
     sign = -1 if metric(row["metric"]).lower_is_better else 1
     return max(rows, key=lambda other: sign * other["mean"], default=None)

@@ -1,4 +1,4 @@
-"""Runs attacks over a recording, on the clients of each round or on all messages together, and scores them."""
+"""Evaluation of attacks on a recording, on the clients of each round or on all messages together."""
 
 import dataclasses
 import sys
@@ -16,11 +16,11 @@ from evaluation.attack_bar import AttackBar
 from evaluation.message_selection import MessageSelection, message_truth, selected
 from evaluation.runner import Evaluation, attack_view, joined, unfit
 from modules.learners.recorded_learner import recorded_learner
-from protocol.errors import InputError
+from protocol.errors import InputError, ViewError
 from protocol.metrics import METRICS
 from protocol.seeding import generator_for
 from protocol.simulators import AnySimulator, MetricSimulator, RankingSimulator
-from protocol.view import ServerView, ViewError
+from protocol.view import ServerView
 
 
 def evaluate_recording(
@@ -37,22 +37,21 @@ def evaluate_recording(
     slow: Literal["all", "few", "none"] = "all",
     progress: bool = True,
 ) -> Evaluation:
-    """Runs attacks of any scope on a recording and scores them; this opens the ground truth.
-
-    An attack is slow if it has `Attack.audited_victims`.
+    """Runs attacks of any scope on a recording and scores them against the ground truth.
 
     Args:
         recording: what the server saw.
-        attacks: what to run.
+        attacks: attacks to run.
         seed: seed of the attacks' draws.
-        setting: the cell that the rows belong to; None for the name of the data, and of a learner other than FNCF.
-        victims: attack only so many victims, drawn at random; attacks on all messages together need all.
-        limits: see `evaluate`.
-        rounds: which rounds, None for all.
-        history: see `evaluate`.
-        messages: what attacks on all messages together get.
-        slow: whether slow attacks run on all clients, on a few of the first round, or not at all.
-        progress: show a bar with the time left.
+        setting: cell that the scores belong to; None for the name of the data, and of a learner other than FNCF.
+        victims: number of victims, drawn at random; None for all. Attacks on all messages together always get all.
+        limits: largest number of victims by attack, drawn at random within the first rounds.
+        rounds: rounds to attack, None for all.
+        history: whether attacks get the earlier messages of the same victims.
+        messages: selection of messages for attacks on all messages together.
+        slow: whether slow attacks (with `Attack.audited_victims`) run on all clients, on a few of the first round, or
+            not at all.
+        progress: whether to show a progress bar.
     """
     manifest, learner = recording.manifest, recorded_learner(recording)
     if setting is None:
@@ -72,9 +71,9 @@ def evaluate_recording(
             found.append(Evaluation(missing={attack.name: error.found for attack in together}))
     single = [attack for attack in attacks if attack.scope == "round"]
     confined = [attack for attack in single if attack.audited_victims is not None and slow != "all"]
+    fast = [attack for attack in single if attack not in confined]
     common: dict[str, Any] = {"seed": seed, "setting": setting, "learner": learner, "progress": progress}
     common["history"] = history
-    fast = [attack for attack in single if attack not in confined]
     if fast:
         found.append(evaluate(recording, fast, victims=victims, limits=limits, rounds=rounds, **common))
     if confined:
@@ -102,49 +101,44 @@ def evaluate(
     leave_out: bool = False,
     progress: bool = True,
 ) -> Evaluation:
-    """Attacks the clients of every round of a recording, one view in memory at a time.
+    """Runs attacks of scope ``round`` on every round of a recording, with one view in memory at a time.
 
-    Args:
-        recording: what the server saw.
-        attacks: of scope ``round``.
-        seed: seed of the attacks' draws and of the choice of victims.
-        setting: the cell that the rows belong to.
-        learner: the clients' algorithm, where it is known.
-        victims: attack only so many, drawn at random; None for all.
-        limits: by attack, the most victims to attack in the recording, for attacks too slow for all of them; they are
-            drawn at random from the first rounds.
-        victims_per_view: most victims attacked at once; None for as many as are fast.
-        rounds: which rounds to attack, None for all.
-        history: give the attacks what the server saw of the same victims in earlier rounds.
-        leave_out: run none, but say which attacks would fit.
-        progress: show a bar with the time left.
+    The arguments are those of `evaluate_recording`. `learner` simulates the clients where it is known,
+    `victims_per_view` bounds the victims that are attacked at once (None for a default by learner), and `leave_out`
+    runs no attack but lists as missing those that would fit.
     """
     victims_per_view = victims_per_view or (256 if isinstance(learner, RankingSimulator | MetricSimulator) else 64)
-    chosen = _choose(recording, victims, seed)
-    subsets = {name: _few(recording, limit, seed) for name, limit in (limits or {}).items()}
+    chosen = None if victims is None else set(_drawn(recording.pseudonyms(), generator_for(seed, "victims"))[:victims])
+    limited = {name: _within_first_rounds(recording, limit, seed) for name, limit in (limits or {}).items()}
+    subsets = {attack: _subset(attack, limited) for attack in attacks}
     first = next(recording.views(victims_per_view=1, rounds=recording.rounds[:1], learner=learner), None)
-    misfits = {} if first is None else _misfits(attacks, first, recording.truth(first))
+    misfits: dict[Attack, str] = {}
     if leave_out:
-        left = {a: f"it is slow ({a.cost}); add --slow to run it on {a.audited_victims} clients" for a in attacks}
-        misfits = {**left, **misfits}
+        misfits = {a: f"it is slow ({a.cost}); add --slow to run it on {a.audited_victims} clients" for a in attacks}
+    if first is not None:
+        reasons_by_attack = {attack: unfit(attack, first, recording.truth(first)) for attack in attacks}
+        misfits |= {attack: reason for attack, reason in reasons_by_attack.items() if reason is not None}
     missing = Evaluation(missing={_full_name(attack, attacks): reason for attack, reason in misfits.items()})
-    attacks = [attack for attack in attacks if attack not in misfits]
-    found: list[list[Evaluation]] = [[] for _ in attacks]
+    fitting = [attack for attack in attacks if attack not in misfits]
+    names = {attack: _full_name(attack, fitting) for attack in fitting}
+    found: dict[Attack, list[Evaluation]] = {attack: [] for attack in names}
     attacked, settings = recording.rounds if rounds is None else rounds, recording.round_settings
-    work = _work(recording, attacks, attacked, chosen, subsets)
+    everyone = set(recording.pseudonyms())
+    present = [set(recording.pseudonyms(number)) & (everyone if chosen is None else chosen) for number in attacked]
+    work = {name: sum(len(c & (subsets[attack] or everyone)) for c in present) for attack, name in names.items()}
     with AttackBar(work, show=progress and bool(work)) as bar:
         for view in recording.views(
             victims_per_view=victims_per_view, rounds=attacked, pseudonyms=chosen, learner=learner, history=history
         ):
             truth = recording.truth(view)
-            for attack, own_scores in zip(attacks, found, strict=True):
-                kept = _positions(view, _subset(attack, subsets))
+            columns = {**setting, **settings.get(view.round, {})}
+            for attack, name in names.items():
+                kept = _positions(view, subsets[attack])
                 if len(kept):
+                    own = {key: value[kept] for key, value in truth.items()}
                     part = view.select(kept)
-                    own = {name: value[kept] for name, value in truth.items()}
-                    name, columns = _full_name(attack, attacks), {**setting, **settings.get(view.round, {})}
-                    own_scores.append(_run(attack, part, own, seed=seed, setting=columns, bar=bar, name=name))
-    return joined([missing, *(one for evaluations in found for one in evaluations)])
+                    found[attack].append(_run(attack, part, own, seed=seed, setting=columns, bar=bar, name=name))
+    return joined([missing, *(one for evaluations in found.values() for one in evaluations)])
 
 
 def attack_messages(
@@ -159,24 +153,21 @@ def attack_messages(
     """Runs attacks on all messages of a recording together and scores them.
 
     Args:
-        view: the messages, see `evaluation.message_selection.selected`.
-        truth: ``user`` and ``known_user`` of the messages.
-        attacks: what to run.
-        seed: of the training, and of the attacks' draws.
-        setting: the cell that the rows belong to.
-        progress: show a bar with the time left.
+        view: messages, see `evaluation.message_selection.selected`.
+        truth: ``user (V,)`` and ``known_user (P,)`` of the messages.
+        attacks: attacks to run.
+        seed: seed of the training and of the attacks' draws.
+        setting: cell that the scores belong to.
+        progress: whether to show a progress bar.
     """
     with AttackBar({attack.name: max(view.victims, 1) for attack in attacks}, show=progress) as bar:
-        return joined([_run(attack, view, truth, seed=seed, setting=setting, bar=bar) for attack in attacks])
+        return joined(
+            [_run(attack, view, truth, seed=seed, setting=setting, bar=bar, name=attack.name) for attack in attacks]
+        )
 
 
 def relevant(evaluation: Evaluation, attacks: Sequence[Attack]) -> Evaluation:
-    """Without the reasons why attacks of other families than those that were scored could not run.
-
-    Args:
-        evaluation: of all attacks.
-        attacks: that were to run.
-    """
+    """An evaluation of `attacks` without the missing attacks of families in which no attack was scored."""
     families = {line.family for line in evaluation.lines.values()}
     own = {_full_name(attack, attacks) for attack in attacks if attack.family in families}
     own |= {attack.name for attack in attacks if attack.family in families and attack.scope == "recording"}
@@ -185,13 +176,13 @@ def relevant(evaluation: Evaluation, attacks: Sequence[Attack]) -> Evaluation:
 
 
 def metrics_of(attacks: Sequence[Attack]) -> list[str]:
-    """Names of what the estimates of some attacks measure, in the order of the table of metrics."""
+    """Names of the metrics of some attacks' estimates, in the order of the table of metrics."""
     measured = {name for attack in attacks for name in attack.estimates.metric_names()}
     return [name for name in METRICS if name in measured]
 
 
 def people_of(recording: Recording) -> dict[int, int]:
-    """By pseudonym the number that a person has under every seed, where the ground truth holds it."""
+    """Client number by pseudonym, where the ground truth holds it."""
     people: dict[int, int] = {}
     for view in recording.views(victims_per_view=256):
         truth = recording.truth(view)
@@ -201,7 +192,7 @@ def people_of(recording: Recording) -> dict[int, int]:
 
 
 def reasons(missing: Mapping[str, str]) -> list[str]:
-    """Which attacks could not run and why, a sentence for each reason."""
+    """One sentence per reason for which attacks could not run."""
     names: dict[str, list[str]] = defaultdict(list)
     for name, reason in missing.items():
         names[reason].append(name)
@@ -209,49 +200,29 @@ def reasons(missing: Mapping[str, str]) -> list[str]:
 
 
 def nothing_scored(missing: Mapping[str, str], attacks: Sequence[Attack]) -> InputError:
-    """The error for a recording on which no attack could be scored.
-
-    Args:
-        missing: by attack, what it lacks.
-        attacks: that were to run.
-    """
+    """Error for a recording on which none of `attacks` could be scored; `missing` holds the reason by attack."""
     baselines = {attack.name for attack in attacks if attack.baseline}
 
     def distance(name: str) -> tuple[bool, bool, bool, int, int]:
-        """What lacks the truth alone is nearest, then what lacks a learner that the manifest may name."""
-        reason = missing[name]
-        return (
-            name in baselines,
-            not reason.startswith("without "),
-            "lacks learner" not in reason,
-            reason.count(","),
-            -sum(other == reason for other in missing.values()),
-        )
+        """Order by what is missing: only the ground truth, then the learner, then fewer and more frequent needs."""
+        reason, shared = missing[name], sum(other == missing[name] for other in missing.values())
+        without_truth, without_learner = reason.startswith("without "), "lacks learner" in reason
+        return name in baselines, not without_truth, not without_learner, reason.count(","), -shared
 
     least = missing[min(missing, key=distance)] if missing else "no victims"
     names = ", ".join(name for name, reason in missing.items() if reason == least)
     return InputError(
         expected="a recording that at least one attack can be scored on",
         found=f"none; the nearest is {names}: {least}" if names else least,
-        way_out="Say in the recording's manifest which learner the clients run, and keep its truth/"
-        " (docs/recording-format.md), or run an attack of your own: attack.py run --attack PACKAGE.CLASS.",
+        way_out="Name the clients' learner in the recording's manifest and keep its truth/ (docs/recording-format.md),"
+        " or run an attack of your own: attack.py run --attack PACKAGE.CLASS.",
     )
 
 
-def _misfits(attacks: Sequence[Attack], view: ServerView, truth: Mapping[str, Tensor]) -> dict[Attack, str]:
-    """Attacks that cannot run on a recording, and why, by its first view."""
-    why = {attack: unfit(attack, view, truth) for attack in attacks}
-    return {attack: reason for attack, reason in why.items() if reason is not None}
-
-
 def _full_name(attack: Attack, others: Iterable[Attack]) -> str:
-    """The name, with the family where two attacks share it."""
+    """Name of an attack, with its family if another attack has the same name."""
     shared = sum(other.name == attack.name for other in others) > 1
-    return _with_family(attack) if shared else attack.name
-
-
-def _with_family(attack: Attack) -> str:
-    return f"{attack.family}/{attack.name}"
+    return f"{attack.family}/{attack.name}" if shared else attack.name
 
 
 def _run(
@@ -262,10 +233,9 @@ def _run(
     seed: int,
     setting: Mapping[str, Any],
     bar: AttackBar,
-    name: str | None = None,
+    name: str,
 ) -> Evaluation:
-    """One attack on one view; what it lacks is no error, because others may run."""
-    name = name or attack.name
+    """Runs one attack on one view; an attack that does not fit is listed as missing."""
     lacking = unfit(attack, view, truth)
     if lacking is not None:
         bar.leave_out(name)
@@ -278,45 +248,23 @@ def _run(
         return Evaluation(missing={name: str(error)})
 
 
-def _work(
-    recording: Recording,
-    attacks: Sequence[Attack],
-    rounds: Sequence[int],
-    chosen: set[int] | None,
-    subsets: Mapping[str, set[int]],
-) -> dict[str, int]:
-    """By attack, how many victims it attacks in all rounds together."""
-    everyone = set(recording.pseudonyms())
-    groups = {
-        _full_name(attack, attacks): (_subset(attack, subsets) or everyone) & (everyone if chosen is None else chosen)
-        for attack in attacks
-    }
-    taking_part = [set(recording.pseudonyms(number)) for number in rounds]
-    return {name: sum(len(clients & group) for clients in taking_part) for name, group in groups.items()}
+def _drawn(clients: Sequence[int], generator: torch.Generator) -> list[int]:
+    return [clients[int(position)] for position in torch.randperm(len(clients), generator=generator)]
 
 
-def _choose(recording: Recording, victims: int | None, seed: int) -> set[int] | None:
-    if victims is None:
-        return None
-    everyone = recording.pseudonyms()
-    order = torch.randperm(len(everyone), generator=generator_for(seed, "victims"))
-    return {everyone[int(position)] for position in order[:victims]}
-
-
-def _few(recording: Recording, victims: int, seed: int) -> set[int]:
-    """Victims of the first rounds, drawn at random within a round: in few views, because slow attacks batch."""
-    chosen: list[int] = []
+def _within_first_rounds(recording: Recording, victims: int, seed: int) -> set[int]:
+    """Victims drawn round by round: they share few views, which slow attacks process in batches."""
+    chosen: dict[int, None] = {}
     for number in recording.rounds:
-        clients = recording.pseudonyms(number)
-        order = torch.randperm(len(clients), generator=generator_for(seed, "victims", number))
-        chosen += [clients[int(position)] for position in order if clients[int(position)] not in chosen]
+        clients = _drawn(recording.pseudonyms(number), generator_for(seed, "victims", number))
+        chosen |= dict.fromkeys(clients)
         if len(chosen) >= victims:
             break
-    return set(chosen[:victims])
+    return set(list(chosen)[:victims])
 
 
 def _subset(attack: Attack, subsets: Mapping[str, set[int]]) -> set[int] | None:
-    """The victims to which a table confines an attack, by its name or one of its aliases."""
+    """Victims of an attack with a limit, which is given by name or alias; None without a limit."""
     return next((subsets[name] for name in (attack.name, *attack.aliases) if name in subsets), None)
 
 

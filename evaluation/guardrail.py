@@ -1,4 +1,4 @@
-"""The guardrail, ours: a client attacks its own update, and keeps it when the attack succeeds."""
+"""Guardrail: a client attacks its own update, and does not send it if the attack succeeds."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,33 +11,32 @@ from attacks.estimates import InteractionEstimate
 from attacks.registry import built
 from defenses.base import Defense, OwnView, Update, hold_back
 from evaluation.runner import infer
-from protocol.errors import InputError
-from protocol.view import ServerView, ViewError
+from protocol.errors import InputError, ViewError
+from protocol.view import ServerView
 
 
 class Guardrail(Defense):
-    """Before it sends, each client attacks what it is about to send, and sends nothing where it is exposed too far.
+    """Client-side check that attacks the update before it is sent, and holds it back if the AUC exceeds a limit.
 
-    It knows all that the server will know (the global model, what it was served, the update after all other defences,
-    their public parameters) and beside that its own interactions, so that it can score the attack. That makes it a
-    check of the leak itself, whatever made the leak: honest features can leak as much as manipulated ones.
+    Proposed by this project. The client knows what the server will know (the global model, the served items, the update
+    after all other defences and their public parameters) and its own interactions, so it can score the attack. The
+    check measures the leakage itself, whether the features are manipulated or honest.
 
-    What it does not promise:
+    Limitations:
 
-    * It covers the attacks it is given, at their strength; the server may have a better one.
-    * The decision depends on the interactions. That a client keeps silent tells the server something, and under local
-      DP the silence is not part of what epsilon bounds.
-    * A client has few items: where nothing leaks its AUC still varies about 0.5, so that some hold back for nothing.
+    * It covers the given attacks at their strength; the server may have a better one.
+    * The decision depends on the interactions. Silence is informative, and local DP does not account for it.
+    * A client has few items: without leakage its AUC still varies around 0.5, so some clients hold back needlessly.
 
-    Clients are attacked together, to be fast; an attack's draws are then those of the cohort, not of one client.
+    Clients are attacked in one batch; an attack's draws are then those of the cohort, not of one client.
 
     Args:
         limit: largest AUC of its own reconstruction at which a client still sends.
-        attacks: the attacks, of which the most successful counts; one that does not fit the recording is left out.
+        attacks: attacks, of which the most successful one counts; those that do not fit the recording are skipped.
             Names or class paths, or a mapping of these to arguments, such as ``{list-posterior: {prior: uniform}}``.
 
     Raises:
-        InputError: the limit is no AUC, or there is no attack.
+        InputError: the limit is not an AUC, or there is no attack.
     """
 
     def __init__(self, *, limit: float = 0.6, attacks: dict[str, dict[str, Any]] | Sequence[Attack | str]) -> None:
@@ -45,7 +44,7 @@ class Guardrail(Defense):
             raise InputError(
                 expected="Guardrail.limit in [0, 1] and at least one attack",
                 found=f"{limit:g} and {len(attacks)} attacks",
-                way_out="0.5 is guessing; a client of few items exceeds 0.6 now and then by chance.",
+                way_out="0.5 is guessing; a client with few items sometimes exceeds 0.6 by chance.",
             )
         self.limit = limit
         named = attacks.items() if isinstance(attacks, dict) else ((attack, None) for attack in attacks)
@@ -55,19 +54,16 @@ class Guardrail(Defense):
         view, labels = own_view(update)
         if not view.victims:
             return update
-        # A client whose interactions are all alike has no AUC: there is nothing to tell apart.
+        # A client whose interactions are all equal has no AUC, and sends.
         return hold_back(update, ~(self.exposure(view, labels, generators(0)) > self.limit))
 
     def exposure(self, view: ServerView, labels: Tensor, generator: torch.Generator) -> Tensor:
-        """The largest AUC that an attack has on each client.
+        """``(V,)`` float64 largest AUC of the attacks on each client, NaN for a client with one class only.
 
         Args:
             view: what the server would see.
             labels: ``(V, R)`` the clients' own interactions.
             generator: source of the attacks' randomness.
-
-        Returns:
-            ``(V,)`` float64, NaN for a client with one class only.
 
         Raises:
             InputError: no attack fits what the clients send.
@@ -83,8 +79,8 @@ class Guardrail(Defense):
             found.append(estimate.score(view, {"labels": labels}).metrics["auc"])
         if not found:
             raise InputError(
-                expected="a Guardrail with an attack that fits what the clients send",
+                expected="a Guardrail with an attack that fits the clients' updates",
                 found="; ".join(refused),
-                way_out="Give it an attack of this learner's family, e.g. list-posterior for rankings.",
+                way_out="Add an attack of this learner's family, e.g. list-posterior for rankings.",
             )
         return torch.stack(found).amax(0)

@@ -1,4 +1,4 @@
-"""The messages of a recording that attacks on anonymity get, the pairs they are asked about, and their truth."""
+"""Messages of a recording for attacks on anonymity: selection, pairs to compare, and ground truth."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -16,19 +16,19 @@ from protocol.seeding import generator_for
 from protocol.view import USERS, ServerView
 
 _PAIRS_EACH = 4
-"""Pairs of either kind for every anonymous message."""
+"""Pairs of the same user, and pairs of different users, per anonymous message."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MessageSelection:
-    """Which messages of a recording attacks get.
+    """Selection of the messages of a recording that attacks get.
 
     Attributes:
-        known_messages: messages of every known device, drawn at random; None for all (figure 6).
-        known_rounds: first round, and the one after the last, of the known messages; None for all (figure 8).
-        anonymous_rounds: the same of the anonymous ones.
-        pairs: ``prior``: pairs of an anonymous message with a known one (table 4); ``anonymous``: of two anonymous ones
-            (figure 4).
+        known_messages: number of messages of each known device, drawn at random; None for all (figure 6).
+        known_rounds: first round of the known messages, and the round after the last; None for all (figure 8).
+        anonymous_rounds: the same for the anonymous messages.
+        pairs: ``prior`` for pairs of an anonymous and a known message (table 4), ``anonymous`` for pairs of two
+            anonymous messages (figure 4).
     """
 
     known_messages: int | None = None
@@ -37,26 +37,26 @@ class MessageSelection:
     pairs: Literal["prior", "anonymous"] = "prior"
 
     def __post_init__(self) -> None:
-        """Refuses impossible values."""
+        """Checks the values."""
         if self.pairs not in ("prior", "anonymous") or (self.known_messages is not None and self.known_messages < 1):
             raise InputError(
                 expected="pairs prior or anonymous, and known_messages of at least 1",
                 found=f"{self.pairs}, {self.known_messages}",
-                way_out="Fix `messages`.",
+                way_out="Correct `messages`.",
             )
 
 
 def all_messages(recording: Recording) -> tuple[ServerView, dict[str, Tensor]]:
-    """Every message of a recording in one view, and its truth, see `message_truth`."""
+    """All messages of a recording in one view, and their ground truth, see `message_truth`."""
     view = joined_view(recording, learner=recorded_learner(recording))
     return view, message_truth(recording, view)
 
 
 def message_truth(recording: Recording, view: ServerView) -> dict[str, Tensor]:
-    """Opens the truth of a joined view: ``user (V,)`` of its messages and ``known_user (P,)`` of the known devices'.
+    """Ground truth of a joined view: ``user (V,)`` of its messages, ``known_user (P,)`` of the known devices.
 
     Raises:
-        InputError: the truth names no users.
+        InputError: the ground truth names no users.
     """
     assert view.known is not None
     return {"user": _users(recording, view), "known_user": _users(recording, view.known)}
@@ -70,34 +70,29 @@ def _users(recording: Recording, view: ServerView) -> Tensor:
         truth = recording.truth(dataclasses.replace(view.select(inside), round=number, served=None))
         if "user" not in truth:
             raise InputError(
-                expected=f"'client/user' in the truth of round {number}, to score who is who",
+                expected=f"'client/user' in the ground truth of round {number}, to score identities",
                 found=f"{', '.join(truth)} in {recording.directory}",
-                way_out="Audit a recording whose truth names the owners of devices.",
+                way_out="Audit a recording whose ground truth names the owners of devices.",
             )
         users[inside] = truth["user"].long()
     return users
 
 
 def selected(
-    view: ServerView,
-    truth: Mapping[str, Tensor],
-    selection: MessageSelection,
-    *,
-    seed: int,
+    view: ServerView, truth: Mapping[str, Tensor], selection: MessageSelection, *, seed: int
 ) -> tuple[ServerView, dict[str, Tensor]]:
-    """The messages that the attacks get, with the pairs that they are asked about, and their truth.
+    """View of the selected messages, with the pairs to compare, and their ground truth.
 
-    Whose the known devices are is what the server itself has written down (``known_users`` of the recording's auxiliary
-    file): the truth only scores.
+    The owners of known devices are auxiliary data of the server (``known_users``); the ground truth is for scoring.
 
     Args:
         view: all messages, see `datamodules.recordings.joined_view.joined_view`.
         truth: see `message_truth`.
-        selection: which of them.
+        selection: messages to select.
         seed: seed of the draws.
 
     Raises:
-        InputError: nothing is left of them.
+        InputError: no message is left.
     """
     assert view.known is not None
     kept, known = _within(view, selection.anonymous_rounds), _within(view.known, selection.known_rounds)
@@ -105,14 +100,12 @@ def selected(
         known = known[_few(view.known.priors[USERS][known], selection.known_messages, seed)]
     if not len(kept) or not len(known):
         raise InputError(
-            expected="anonymous and known messages in a selection",
+            expected="at least one anonymous and one known message",
             found=f"{len(kept)} and {len(known)}",
-            way_out="Fix the rounds in `messages`; a round has few devices.",
+            way_out="Select more rounds in `messages`; a round has few devices.",
         )
-    owned = view.known.select(known)
     own = {"user": truth["user"][kept], "known_user": truth["known_user"][known]}
-    everything = torch.arange(len(kept) + len(known))
-    first, second = everything[: len(kept)], everything[len(kept) :]
+    first, second = torch.arange(len(kept) + len(known)).tensor_split([len(kept)])
     pairs = draw_pairs(
         first,
         first if selection.pairs == "anonymous" else second,
@@ -120,7 +113,7 @@ def selected(
         each=_PAIRS_EACH,
         generator=generator_for(seed, "pairs"),
     )
-    return dataclasses.replace(view.select(kept), known=owned, pairs=pairs), own
+    return dataclasses.replace(view.select(kept), known=view.known.select(known), pairs=pairs), own
 
 
 def _within(view: ServerView, rounds: tuple[int, int] | None) -> Tensor:
@@ -131,7 +124,7 @@ def _within(view: ServerView, rounds: tuple[int, int] | None) -> Tensor:
 
 
 def _few(users: Tensor, most: int, seed: int) -> Tensor:
-    """Positions of at most so many messages of every user."""
+    """Positions of at most `most` messages of every user."""
     order = torch.randperm(len(users), generator=generator_for(seed, "known messages"))
     by_user = order[users[order].argsort(stable=True)]
     sorted_users = users[by_user]
@@ -140,53 +133,46 @@ def _few(users: Tensor, most: int, seed: int) -> Tensor:
 
 
 def draw_pairs(first: Tensor, second: Tensor, users: Tensor, *, each: int, generator: torch.Generator) -> Tensor:
-    """Pairs to be judged: of every message in `first` as many with one of its user as with one of another's.
+    """Pairs of messages to compare: for every message in `first`, as many of the same user as of another user.
 
-    Opens the truth, so that both kinds are as many, and must not give it away. The server knows whose some messages
-    are and which messages bear one pseudonym. So users are drawn into couples, and every message of either is asked
-    about equally many messages of both: whose partners a message has is the same for both users of a couple. Where the
-    users are odd in number, three stand in a ring, each asked about itself and the next. The order of the pairs says
-    nothing.
+    The draw uses the ground truth to balance both kinds, but must not reveal it: the server knows the owners of some
+    messages, and which messages share a pseudonym. Users are therefore drawn into couples, and each message of a couple
+    is paired with equally many messages of both users, so the partners of a message are equally often of either user.
+    With an odd number of users, the last three form a ring in which each is paired with itself and the next. The pairs
+    are in random order.
 
     Args:
-        first: ``(A,)`` numbers of messages.
-        second: ``(B,)`` numbers of messages; none is paired with itself.
-        users: the truth, by number of message.
-        each: pairs of either kind for each message in `first`; fewer where a user of the couple has fewer messages.
-        generator: of the draw.
+        first: ``(A,)`` message numbers.
+        second: ``(B,)`` message numbers; no message is paired with itself.
+        users: owner by message number.
+        each: number of pairs of either kind per message in `first`; fewer if a user of the couple has fewer messages.
+        generator: source of the draws.
 
     Returns:
-        ``(M, 2)``, each pair once.
+        ``(M, 2)`` distinct pairs.
     """
     same = (users[first][:, None] == users[second]) & (first[:, None] != second)
     able = torch.unique(users[first][same.any(1)])
-    groups = _groups(able[torch.randperm(len(able), generator=generator)])
     chosen = torch.zeros_like(same)
-    for group in groups:
+    for group in _groups(able[torch.randperm(len(able), generator=generator)]):
         inside = [same[users[first] == user].sum(1) for user in group.tolist()]
         wanted = min(each, *(int(count.min()) for count in inside))
         for user, decoy in zip(group, group.roll(-1), strict=True):
             rows = (users[first] == user).nonzero().flatten()
             others = (users[second] == decoy).expand(len(rows), -1)
-            counts = torch.full((len(rows),), wanted)
-            chosen[rows] = _some(same[rows], counts, generator) | _some(others, counts, generator)
+            chosen[rows] = _some(same[rows], wanted, generator) | _some(others, wanted, generator)
     left, right = chosen.nonzero(as_tuple=True)
     pairs = torch.stack([first[left], second[right]], dim=1)
     return pairs[torch.randperm(len(pairs), generator=generator)]
 
 
 def _groups(users: Tensor) -> list[Tensor]:
-    """Couples of users, in a given order, and three together at the end where one would be left; none of one alone."""
+    """Couples of users in the given order; the last group has three users if their number is odd."""
     count = len(users) // 2
-    if count == 0:
-        return []
-    groups = [users[2 * place : 2 * place + 2] for place in range(count)]
-    groups[-1] = users[2 * (count - 1) :]
-    return groups
+    return [users[2 * place : 2 * place + 2 if place < count - 1 else None] for place in range(count)]
 
 
-def _some(choice: Tensor, wanted: Tensor, generator: torch.Generator) -> Tensor:
-    """``(A, B)`` bool, of each row so many of its True ones, drawn at random."""
+def _some(choice: Tensor, wanted: int, generator: torch.Generator) -> Tensor:
+    """``(A, B)`` bool: at most `wanted` True entries of each row of `choice`, drawn at random."""
     keys = torch.rand(choice.shape, generator=generator).masked_fill(~choice, -1)
-    rank = keys.argsort(dim=1, descending=True).argsort(dim=1)
-    return rank < wanted[:, None]
+    return keys.argsort(dim=1, descending=True).argsort(dim=1) < wanted

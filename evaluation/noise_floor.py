@@ -1,4 +1,4 @@
-"""How much of what clients sent is noise: as they declare it, or as the spectrum of their updates shows it."""
+"""Share of noise in the clients' updates, as they declare it or as estimated from the spectrum."""
 
 import functools
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from torch import Tensor
 from protocol.view import ServerView
 
 _SMALLEST = 8
-"""Rows and columns from which a spectrum has a middle."""
+"""Smallest number of rows and columns for a spectral estimate."""
 
 
 @dataclass(frozen=True)
@@ -18,9 +18,9 @@ class NoiseShare:
     """Noise in the updates of some victims.
 
     Attributes:
-        share: ``(V,)`` of the update's energy that is noise, 0 to 1; NaN where nothing was sent.
+        share: ``(V,)`` share of the update's energy that is noise, 0 to 1; NaN if the update is zero.
         scale: ``(V,)`` standard deviation on every number.
-        clip: norm to which updates are clipped before, None where that is unknown.
+        clip: norm to which updates are clipped before, None if unknown.
     """
 
     share: Tensor
@@ -29,7 +29,7 @@ class NoiseShare:
 
 
 def declared_noise(view: ServerView) -> NoiseShare | None:
-    """Noise as the clients declare it, in the parameters that they noise; None where they declare none."""
+    """Declared noise in the parameters that clients perturb; None if they declare none."""
     noised = [name for name in view.deltas if view.noise_scale(name) > 0]
     if not noised:
         return None
@@ -43,9 +43,13 @@ def declared_noise(view: ServerView) -> NoiseShare | None:
 
 
 def spectral_noise(view: ServerView) -> NoiseShare | None:
-    """Noise as the median singular value of each matrix shows it (Gavish and Donoho 2014, section III-E).
+    """Noise estimated from the median singular value of each matrix; None if no layer is large enough.
 
-    A few examples change a layer in a few directions; noise fills all. None where no layer is large enough.
+    A few examples change a layer in a few directions; noise changes it in all.
+
+    References:
+        M. Gavish and D. L. Donoho, "The optimal hard threshold for singular values is 4/sqrt(3)", IEEE Transactions on
+        Information Theory, 2014, section III-E.
     """
     noise, sent, total = [], [], []
     for name, delta in view.deltas.items():
@@ -66,7 +70,7 @@ def spectral_noise(view: ServerView) -> NoiseShare | None:
 
 
 def numbers(view: ServerView, name: str) -> Tensor:
-    """``(V,)`` how many numbers of a parameter each victim sent."""
+    """``(V,)`` number of values of a parameter that each victim sent."""
     delta = view.deltas[name]
     if name in view.row_parameters:
         return view.served_mask.sum(1).double() * delta[0, 0].numel()
@@ -74,7 +78,7 @@ def numbers(view: ServerView, name: str) -> Tensor:
 
 
 def _variance(matrix: Tensor, rows: Tensor) -> Tensor:
-    """``(V,)`` variance of white noise with the median singular value of ``(V, rows, columns)``, padded with zeros."""
+    """``(V,)`` variance of white noise with the median singular value of zero-padded ``(V, rows, columns)``."""
     values = torch.linalg.svdvals(matrix)
     columns = matrix.shape[2]
     kept = rows.clamp(max=columns).long()
@@ -88,7 +92,7 @@ def _variance(matrix: Tensor, rows: Tensor) -> Tensor:
 
 @functools.cache
 def _median(ratio: float) -> float:
-    """Median of the law of Marchenko and Pastur: eigenvalues of ``X X^T / n``, X ``(ratio * n, n)`` of unit noise."""
+    """Median of the Marchenko-Pastur law: eigenvalues of ``X X^T / n``, X ``(ratio * n, n)`` of unit noise."""
     low, high = (1 - ratio**0.5) ** 2, (1 + ratio**0.5) ** 2
     middle = np.linspace(low, high, 20001)
     middle = (middle[1:] + middle[:-1]) / 2

@@ -1,8 +1,7 @@
-"""The one place that runs an attack on a view and scores what it infers."""
+"""Run of an attack on a view and score of its estimate; all attacks of the project are called here."""
 
 import time
 import traceback
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,23 +13,22 @@ from torch import Tensor
 from attacks.base import Attack
 from attacks.estimates import Estimate, EstimateError, Scores
 from evaluation.scores import Line, concat, score_table, with_setting
-from protocol.errors import InputError
+from protocol.errors import InputError, ViewError
 from protocol.seeding import generator_for
-from protocol.view import ServerView, ViewError
+from protocol.view import ServerView
 
 _PROFILE = ("true", "inferred", "low", "high")
 
 
 @dataclass
 class Evaluation:
-    """The scores of attacks, and what reports say about them.
+    """Scores of attacks, with the data that reports need to describe them.
 
     Attributes:
-        scores: see `evaluation.scores.SCHEMA`.
-        lines: by label, what the line is.
-        roc: by label, the sum of the victims' true-positive rates at `ROC_GRID` ``(G,)``, and how many victims these
-            are.
-        missing: by attack that could not run, what it lacks.
+        scores: table of scores, see `evaluation.scores.SCHEMA`.
+        lines: description of each label.
+        roc: by label, sum over the victims of the true-positive rates at `ROC_GRID` ``(G,)``, and number of victims.
+        missing: by attack that could not run, the reason.
         figures: captions and SVG texts in addition to those of every report.
         profiles: one row per victim, round, attack and class: ``true``, ``inferred``, ``low`` and ``high`` share.
     """
@@ -44,7 +42,7 @@ class Evaluation:
 
 
 def joined(evaluations: Sequence[Evaluation]) -> Evaluation:
-    """All scores together, in their order."""
+    """Concatenation of several evaluations."""
     whole = Evaluation(scores=concat([evaluation.scores for evaluation in evaluations]))
     profiles = [evaluation.profiles for evaluation in evaluations if len(evaluation.profiles)]
     whole.profiles = pd.concat(profiles, ignore_index=True) if profiles else whole.profiles
@@ -59,47 +57,41 @@ def joined(evaluations: Sequence[Evaluation]) -> Evaluation:
 
 
 def infer(attack: Attack, view: ServerView, generator: torch.Generator) -> Estimate:
-    """Runs an attack on a view; every call of an attack in the project is this one.
+    """Estimate of an attack on a view.
 
     Raises:
         ViewError: the view lacks what the attack needs.
-        InputError: the attack is defective, or numbers of a stranger's recording made its estimate none.
+        InputError: the attack is defective, or its estimate is not finite on a foreign recording.
     """
     try:
         return attack(view, generator=generator)
     except EstimateError as error:
         raise InputError(
-            expected=f"a recording with numbers that {attack.name} can compute with",
-            found=f"an estimate that is none ({error}) in round {view.round}",
+            expected=f"a recording on which {attack.name} returns a valid estimate",
+            found=f"an invalid estimate in round {view.round}: {error}",
             way_out="Look for very large numbers in the recording; if there are none, the attack has a defect.",
         ) from error
     except (InputError, ViewError):
         raise
     except Exception as error:
         if type(attack).__module__.partition(".")[0] == "attacks":
-            raise  # a defect of our own, whose traceback is needed
+            raise  # a defect of this project: keep the traceback
         where = traceback.extract_tb(error.__traceback__)[-1]
         raise InputError(
-            expected=f"an attack {attack.name} that runs on round {view.round}",
+            expected=f"attack {attack.name} to run on round {view.round}",
             found=f"{type(error).__name__}: {error} ({where.filename}, line {where.lineno})",
             way_out="Fix the attack.",
         ) from error
 
 
 def unfit(attack: Attack, view: ServerView, truth: Mapping[str, Tensor]) -> str | None:
-    """Why an attack cannot be run on a view and scored, None where it can."""
-    lacking = view.missing(attack.threat_model.needs)
+    """Reason why an attack cannot run on a view or be scored, None if it can."""
+    lacking = [name.partition(":") for name in view.missing(attack.threat_model.needs)]
     if lacking:
-        return f"the recording lacks {', '.join(_in_words(name) for name in lacking)}"
+        needs = [f"{head} ({entry})" if entry else head for head, _, entry in lacking]
+        return f"the recording lacks {', '.join(needs)}"
     unknown = [name for name in attack.estimates.truth if name not in truth]
-    if unknown:
-        return f"without {', '.join(unknown)} in truth/ of the recording it cannot be scored"
-    return None
-
-
-def _in_words(need: str) -> str:
-    head, _, entry = need.partition(":")
-    return f"{head} ({entry})" if entry else head
+    return f"without {', '.join(unknown)} in truth/ of the recording it cannot be scored" if unknown else None
 
 
 def attack_view(
@@ -111,15 +103,15 @@ def attack_view(
     setting: Mapping[str, Any],
     label: str | None = None,
 ) -> Evaluation:
-    """Attacks one view and scores the estimate.
+    """Scores of an attack on one view.
 
     Args:
-        attack: what to run.
+        attack: attack to run.
         view: what the server saw.
-        truth: of the same victims.
-        seed: seed of the training, and of the attack's draws.
-        setting: the cell that the rows belong to.
-        label: of the rows; None for the attack's own.
+        truth: ground truth of the same victims.
+        seed: seed of the training and of the attack's draws.
+        setting: cell that the scores belong to.
+        label: label of the rows; None for the attack's own.
 
     Raises:
         ViewError: the view lacks what the attack needs.
@@ -133,22 +125,22 @@ def attack_view(
     seconds = (time.perf_counter() - start) / max(view.victims, 1)
     scores = _scored(attack, estimate, view, truth)
     metrics = {**scores.metrics, **successes(scores.metrics, setting)}
-    people = truth.get("clients") if scores.units is None else None
-    found = Evaluation(lines={label: Line.of(attack, view)})
+    of_view = scores.units is None  # else of users
     victims = view.pseudonyms if scores.units is None else scores.units
     common: dict[str, Any] = {"setting": setting, "seed": seed, "round": view.round}
+    found = Evaluation(lines={label: Line.of(attack, view)})
     found.scores = score_table(
         label,
         metrics,
         victims=victims,
-        people=people,
+        people=truth.get("clients") if of_view else None,
         items=0 if scores.items is None else scores.items,
         positives=0 if scores.positives is None else scores.positives,
         influences=scores.influences,
         seconds=seconds,
         **common,
     )
-    if view.messages is not None and scores.units is None:
+    if view.messages is not None and of_view:
         found.scores = with_setting(found.scores, rounds=view.messages.tolist() * len(metrics))
     if scores.roc is not None and len(scores.roc):
         found.roc[label] = scores.roc.double().sum(0), len(scores.roc)
@@ -164,16 +156,15 @@ def _scored(attack: Attack, estimate: Estimate, view: ServerView, truth: Mapping
     wrong = [name for name, value in scores.metrics.items() if tuple(value.shape) != (size,)]
     if unknown or wrong:
         raise InputError(
-            expected=f"of {type(estimate).__name__}.score the metrics {', '.join(estimate.metric_names())}, of shape"
-            f" ({size},)",
-            found=f"{', '.join(sorted(unknown) or wrong)} from {attack.name}",
-            way_out="Add the metric to the class attribute `metrics`, or return one value for each victim.",
+            expected=f"metrics {', '.join(estimate.metric_names())} of shape ({size},) from {type(estimate).__name__}",
+            found=f"{', '.join(sorted(unknown) or wrong)} of attack {attack.name}",
+            way_out="Add the metric to the class attribute `metrics`, or return one value per victim.",
         )
     return scores
 
 
 def successes(metrics: Mapping[str, Tensor], setting: Mapping[str, Any]) -> dict[str, Tensor]:
-    """``success``: whether each client's error is at most the setting's tolerance; nothing where it has none."""
+    """``success``: whether each client's error is at most the setting's tolerance; empty without a tolerance."""
     if "error" not in metrics or "tolerance" not in setting:
         return {}
     return {"success": (metrics["error"] <= setting["tolerance"]).double()}
@@ -182,11 +173,10 @@ def successes(metrics: Mapping[str, Tensor], setting: Mapping[str, Any]) -> dict
 def _profile_table(
     label: str, profiles: Tensor, *, victims: Tensor, setting: Mapping[str, Any], seed: int, round: int
 ) -> pd.DataFrame:
-    """One row per victim and class, from ``(V, K, 4)``."""
+    """Rows of class shares, one per victim and class, from ``(V, K, 4)``."""
     count, classes, _ = profiles.shape
-    rows: dict[str, list[Any]] = defaultdict(list)
-    rows["victim"] = victims.repeat_interleave(classes).tolist()
-    rows["class"] = torch.arange(classes).repeat(count).tolist()
+    numbers = victims.repeat_interleave(classes), torch.arange(classes).repeat(count)
+    rows = {name: values.tolist() for name, values in zip(("victim", "class"), numbers, strict=True)}
     made = pd.DataFrame({**rows, **dict(zip(_PROFILE, profiles.reshape(-1, 4).T.tolist(), strict=True))})
     fixed: dict[str, Any] = {"attack": label, "seed": seed, "round": round}
     return with_setting(made.assign(**fixed), **setting)

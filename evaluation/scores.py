@@ -1,6 +1,6 @@
-"""The table of scores: one tidy row per attack, setting, seed, round, victim and metric."""
+"""Table of scores: one tidy row per attack, setting, seed, round, victim and metric; and labels of its settings."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,7 +12,7 @@ from attacks.base import Attack
 from protocol.view import ServerView
 
 SETTING = "setting."
-"""Prefix of the columns that say which cell of a table a row belongs to, e.g. ``setting.data``."""
+"""Prefix of the columns that identify the cell of a table that a row belongs to, e.g. ``setting.data``."""
 SCHEMA: dict[str, str] = {
     "attack": "object",
     "seed": "int64",
@@ -26,29 +26,30 @@ SCHEMA: dict[str, str] = {
     "influence": "float64",
     "seconds": "float64",
 }
-"""Columns that every table of scores has, and their types.
+"""Columns of every table of scores, and their types.
 
-``attack`` is the label of an attack, or of another line (a bound, a model); ``seed`` that of the training; ``round`` of
-the recording, from 0; ``victim`` a pseudonym; ``person`` the number that a person has under every seed, where a
-pseudonym hides it; ``items`` and ``positives`` the size of the question; ``value`` NaN where a metric is not defined;
-``influence`` see `attacks.estimates.Scores.influences`, NaN for none; ``seconds`` the attack's time for this victim.
+``attack`` is the label of an attack or of another line (a bound, a model); ``seed`` the seed of the training; ``round``
+the round of the recording, from 0; ``victim`` a pseudonym; ``person`` the client number, which is the same under every
+seed; ``items`` and ``positives`` the size of the inference problem; ``value`` NaN where a metric is undefined;
+``influence`` see `attacks.estimates.Scores.influences`, NaN for none; ``seconds`` the attack's time per victim.
 """
+_WITHOUT_KEY = frozenset({"data", "ranker", "click_model"})
+"""Keys of settings whose values need no name in a label."""
 Role = Literal["ours", "published", "baseline", "reference"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """What reports say about all scores under one label.
+    """Description of the scores under one label, for reports.
 
     Attributes:
-        role: an attack of ours, a published attack, a baseline that attacks must beat, or a reference: a bound or a
-            model, which is neither.
-        family: the question that it answers, None for a reference.
-        question: type of its estimates; attacks and baselines are compared within one.
-        sees: see `ThreatModel`.
-        knows: see `ThreatModel`.
+        role: attack of this project, published attack, baseline, or reference (a bound or a model).
+        family: family of the attack, None for a reference.
+        question: class name of the estimates; attacks are compared with baselines of the same class.
+        sees: what the server sees, see `protocol.threat_model.ThreatModel`.
+        knows: what the server knows beforehand.
         active: whether the server deviated from the protocol.
-        tells: see `Attack`.
+        tells: what the attack infers, see `attacks.base.Attack.tells`.
     """
 
     role: Role = "reference"
@@ -61,7 +62,7 @@ class Line:
 
     @classmethod
     def of(cls, attack: Attack, view: ServerView) -> "Line":
-        """The line of an attack on a view."""
+        """Line of an attack on a view."""
         published: Role = "published" if attack.references else "ours"
         return cls(
             role="baseline" if attack.baseline else published,
@@ -88,54 +89,52 @@ def score_table(
     influences: Mapping[str, ArrayLike] | None = None,
     seconds: float = 0.0,
 ) -> pd.DataFrame:
-    """Makes the rows of one line: all victims of the first metric, then those of the next.
+    """Rows of one line: all victims of the first metric, then those of the next; see `SCHEMA` for the columns.
 
     Args:
         attack: label of the line.
-        metrics: by name ``(V,)`` values.
-        setting: the cell of the table that the rows belong to; always holds ``data``.
-        seed: of the training.
+        metrics: ``(V,)`` values by name.
+        setting: cell of the table that the rows belong to; it always holds ``data``.
+        seed: seed of the training.
         victims: ``(V,)`` pseudonyms.
-        round: of the recording.
-        people: ``(V,)`` see `SCHEMA`; None where `victims` are the people's own numbers.
-        items: ``(V,)``, or one number for all.
-        positives: ``(V,)``, or one number for all.
-        influences: by metric ``(V,)``.
-        seconds: per victim.
+        round: round of the recording.
+        people: ``(V,)`` client numbers; None if `victims` are client numbers.
+        items: ``(V,)`` or one number for all.
+        positives: ``(V,)`` or one number for all.
+        influences: ``(V,)`` by metric.
+        seconds: seconds per victim.
     """
     victims = np.asarray(victims).reshape(-1)
-    size, times = len(victims), len(metrics)
-    influences = influences or {}
+    size, influences = len(victims), influences or {}
 
     def of_each(values: ArrayLike) -> np.ndarray[Any, Any]:
-        """The victims' values, or one for all, again for each metric."""
-        return np.tile(np.broadcast_to(np.asarray(values), size), times)
+        """The victims' values, repeated for each metric."""
+        return np.tile(np.broadcast_to(np.asarray(values), size), len(metrics))
 
     def by_metric(values: Iterable[ArrayLike]) -> np.ndarray[Any, Any]:
         return np.concatenate([np.zeros(0), *(np.broadcast_to(np.asarray(own, dtype=float), size) for own in values)])
 
-    made = pd.DataFrame(
-        {
-            "attack": pd.Series([attack] * (size * times), dtype=object),
-            "seed": np.int64(seed),
-            "round": np.int64(round),
-            "victim": of_each(victims).astype(np.int64),
-            "person": of_each(victims if people is None else people).astype(np.int64),
-            "items": of_each(items).astype(np.int64),
-            "positives": of_each(positives).astype(np.int64),
-            "metric": pd.Series(np.repeat(np.array(list(metrics), dtype=object), size), dtype=object),
-            "value": by_metric(metrics.values()),
-            "influence": by_metric(influences.get(name, np.nan) for name in metrics),
-            "seconds": float(seconds),
-        },
-        index=range(size * times),
+    columns: dict[str, Any] = {
+        "attack": attack,
+        "seed": seed,
+        "round": round,
+        "victim": of_each(victims),
+        "person": of_each(victims if people is None else people),
+        "items": of_each(items),
+        "positives": of_each(positives),
+        "metric": np.repeat(np.array(list(metrics), dtype=object), size),
+        "value": by_metric(metrics.values()),
+        "influence": by_metric(influences.get(name, np.nan) for name in metrics),
+        "seconds": seconds,
+    }
+    made = pd.DataFrame(columns, index=range(size * len(metrics))).astype(SCHEMA)
+    return made.assign(
+        **{SETTING + key: pd.Series([value] * len(made), dtype=object) for key, value in setting.items()}
     )
-    columns = {SETTING + key: pd.Series([value] * len(made), dtype=object) for key, value in setting.items()}
-    return made.assign(**columns)
 
 
 def concat(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Joins tables of scores, one below the other; a setting that some lack is None there."""
+    """Concatenation of tables of scores; a setting that a table lacks is None in its rows."""
     filled = [table for table in tables if len(table)]
     if not filled:
         return pd.DataFrame({name: pd.Series(dtype=kind) for name, kind in SCHEMA.items()})
@@ -143,19 +142,19 @@ def concat(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def stacked(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Tables of any columns, one below the other; a setting that some lack is None there."""
+    """Concatenation of tables with any columns; a setting that a table lacks is None in its rows."""
     whole = pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)
     settings = whole[setting_columns(whole)].astype(object)
     return whole.assign(**settings.where(settings.notna(), None))
 
 
 def setting_columns(table: pd.DataFrame) -> list[str]:
-    """Names of the columns that hold settings."""
+    """Names of the setting columns."""
     return [str(name) for name in table.columns if str(name).startswith(SETTING)]
 
 
 def setting_of(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The setting of one row, by key; what the row lacks is left out."""
+    """Setting of one row by key, without missing values."""
     return {
         str(name).removeprefix(SETTING): value
         for name, value in row.items()
@@ -164,32 +163,41 @@ def setting_of(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def from_records(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> pd.DataFrame:
-    """A table of rows; texts and settings stay as they are, None where a row has none: 10 does not become 10.0."""
+    """Table of rows; strings and settings keep their types (10 does not become 10.0), missing ones are None."""
     made = {}
     for name in dict.fromkeys(name for row in rows for name in row) if columns is None else columns:
         values = [row.get(name) for row in rows]
         plain = name.startswith(SETTING) or any(isinstance(value, str) for value in values)
-        made[name] = pd.Series([_given(value) for value in values], dtype=object) if plain else pd.Series(values)
+        kept = [None if value != value else value for value in values]
+        made[name] = pd.Series(kept, dtype=object) if plain else pd.Series(values)
     return pd.DataFrame(made)
 
 
-def _given(value: Any) -> Any:
-    return None if value is None or value != value else value
-
-
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows as dictionaries by column."""
+    """Rows as dictionaries by column."""
     return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
 
 
 def with_setting(table: pd.DataFrame, **setting: Any) -> pd.DataFrame:
-    """The same rows with further keys of the setting, each one value or ``(N,)``."""
-    columns = {
-        SETTING + key: pd.Series(
-            list(value) if isinstance(value, pd.Series | np.ndarray | list) else [value] * len(table),
-            index=table.index,
-            dtype=object,
-        )
-        for key, value in setting.items()
-    }
+    """The same rows with more setting columns, each one value or ``(N,)``."""
+    many = (pd.Series, np.ndarray, list)
+    values = {key: list(value) if isinstance(value, many) else [value] * len(table) for key, value in setting.items()}
+    columns = {SETTING + key: pd.Series(own, index=table.index, dtype=object) for key, own in values.items()}
     return table.assign(**columns)
+
+
+def differing(table: pd.DataFrame) -> set[str]:
+    """Setting keys that do not have the same value in all rows."""
+    columns = setting_columns(table)
+    return {name.removeprefix(SETTING) for name in columns if table[name].map(repr).nunique(dropna=False) > 1}
+
+
+def describe(setting: Mapping[str, Any], keys: Collection[str] | None = None) -> str:
+    """Label of a setting, with all keys or only the given ones."""
+    kept = {key: value for key, value in setting.items() if keys is None or key in keys}
+    return ", ".join(str(value) if key in _WITHOUT_KEY else f"{key} {value}" for key, value in kept.items())
+
+
+def number(value: float) -> str:
+    """Label of a number: three decimals, or scientific notation where these would be 0.000."""
+    return f"{value:.3f}" if value == 0 or not abs(value) < 0.0005 else f"{value:.1e}"

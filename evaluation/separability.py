@@ -1,4 +1,4 @@
-"""Whether updates made from manipulated features can be distinguished from honest ones: a map, and a number."""
+"""Separability of updates on manipulated features from honest updates: accuracy of classifiers, and t-SNE maps."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -23,23 +23,28 @@ _NEIGHBOURS = 15
 def correctly_classified(honest: Tensor, manipulated: Tensor, classifier: Classifier, *, seed: int) -> Tensor:
     """Share of each client's two updates that a classifier, trained on other clients' updates, recognises.
 
-    Both updates of a client stay in one fold, so that it is not recognised by itself. Guessing gives 0.5.
+    Both updates of a client are in the same fold. Guessing gives 0.5.
 
     Args:
-        honest: ``(N, P)`` updates from real features.
-        manipulated: ``(N, P)`` updates of the same clients from manipulated ones.
-        classifier: 15 nearest neighbours, a logistic regression, or a random forest, on standardised numbers. Where the
-            two differ only in their spread about one centre, no line gets beyond 3/4, and the nearest neighbours of
-            both kinds may all be of the narrower one; the forest is not bound by that.
+        honest: ``(N, P)`` updates on real features.
+        manipulated: ``(N, P)`` updates of the same clients on manipulated features.
+        classifier: 15 nearest neighbours, logistic regression or random forest, on standardised values. If the two
+            kinds differ only in their spread around one centre, a linear classifier reaches at most 3/4 and the
+            nearest neighbours may all be of the narrower kind; the forest has neither limit.
         seed: seed of the forest.
 
     Returns:
         ``(N,)`` of 0, 0.5 and 1, cross-validated in five folds.
     """
+    classifiers: dict[Classifier, BaseEstimator] = {
+        "knn": KNeighborsClassifier(_NEIGHBOURS),
+        "logistic": LogisticRegression(max_iter=1000),
+        "forest": RandomForestClassifier(random_state=seed),
+    }
     count = len(honest)
     truth = np.repeat([0, 1], count)
     found = cross_val_predict(
-        make_pipeline(StandardScaler(), _build(classifier, seed)),
+        make_pipeline(StandardScaler(), classifiers[classifier]),
         torch.cat([honest, manipulated]).double().numpy(),
         truth,
         groups=np.tile(np.arange(count), 2),
@@ -48,30 +53,28 @@ def correctly_classified(honest: Tensor, manipulated: Tensor, classifier: Classi
     return torch.from_numpy(found == truth).double().reshape(2, count).mean(0)
 
 
-def _build(classifier: Classifier, seed: int) -> BaseEstimator:
-    if classifier == "logistic":
-        return LogisticRegression(max_iter=1000)
-    return KNeighborsClassifier(_NEIGHBOURS) if classifier == "knn" else RandomForestClassifier(random_state=seed)
-
-
 def embeddings(
     honest: Tensor, manipulated: Tensor, perplexities: Sequence[float], *, seed: int
 ) -> dict[str, tuple[Tensor, Tensor]]:
-    """t-SNE in two components of honest and manipulated updates together (RAIFLE, figure 7: "varying perplexity").
+    """Two-dimensional t-SNE of honest and manipulated updates together.
 
     Args:
         honest: ``(N, P)``.
         manipulated: ``(N, P)``.
-        perplexities: one map for each.
+        perplexities: perplexity of each map.
         seed: seed of t-SNE.
 
     Returns:
         By title, ``(N, 2)`` places of the honest updates and ``(N, 2)`` of the manipulated ones.
+
+    References:
+        Pham, Kulkarni and Houmansadr, "RAIFLE: Reconstruction Attacks on Interaction-based Federated Learning with
+        Adversarial Data Manipulation", NDSS 2025, arXiv:2310.19163, figure 7.
     """
     both = torch.cat([honest, manipulated]).double().numpy()
     maps = {}
     for perplexity in perplexities:
         made = TSNE(n_components=2, perplexity=perplexity, init="pca", random_state=seed).fit_transform(both)
-        places = torch.from_numpy(made)
-        maps[f"perplexity {perplexity:g}"] = places[: len(honest)], places[len(honest) :]
+        first, second = torch.from_numpy(made).tensor_split([len(honest)])
+        maps[f"perplexity {perplexity:g}"] = first, second
     return maps

@@ -1,4 +1,4 @@
-"""From the table of scores to one row per line, setting and metric: means with intervals, and paired differences."""
+"""Summary of a table of scores: means with intervals per line, setting and metric, and paired differences."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -16,19 +16,14 @@ from protocol.metrics import metric as metric_of
 from protocol.seeding import generator_for
 
 RESULT: tuple[str, ...] = ("attack", "metric", "mean", "std", "low", "high", "n", "seeds", "seconds_per_victim")
-"""Columns of a table of results, next to its settings and those of `evaluation.scores.Line`."""
+"""Columns of a table of results, in addition to its settings and the fields of `evaluation.scores.Line`."""
 
 
 def summarise(evaluation: Evaluation, *, seed: int = 0) -> pd.DataFrame:
-    """One row per line, setting and metric, over people and seeds.
+    """One row per line, setting and metric, with the mean over clients and seeds.
 
-    Rounds of a person under one seed are averaged. Then people and seeds are drawn, see
-    `evaluation.bootstrap.crossed_bootstrap`; of yes or no, where all people have the same answer, the interval is
-    Clopper and Pearson's, because no resample would differ.
-
-    Args:
-        evaluation: the scores.
-        seed: seed of the bootstrap.
+    The rounds of a client under one seed are averaged first. The interval is `evaluation.bootstrap.crossed_bootstrap`;
+    for a binary metric with the same value for all clients, where no resample differs, it is Clopper-Pearson.
 
     Returns:
         Columns `RESULT`, the settings, and the fields of `evaluation.scores.Line`.
@@ -41,26 +36,22 @@ def summarise(evaluation: Evaluation, *, seed: int = 0) -> pd.DataFrame:
 
 
 def described(results: pd.DataFrame, lines: Mapping[str, Line]) -> pd.DataFrame:
-    """Results with the fields of each row's line in columns."""
+    """Results with the fields of each row's line as columns."""
     fields = [dataclasses.asdict(lines.get(label, Line())) for label in results["attack"]]
     columns = [field.name for field in dataclasses.fields(Line)]
     return results.assign(**{name: [entry[name] for entry in fields] for name in columns})
 
 
 def paired_differences(evaluation: Evaluation, *, seed: int = 0) -> pd.DataFrame:
-    """By how much each attack is above what stands next to it, on the same people under the same seeds.
+    """Paired differences between each attack and its comparisons, over the same clients and seeds.
 
-    Every attack is compared with the best baseline of its question and setting, and ours with the best published attack
-    too. The interval is over people and seeds; of two attacks whose intervals overlap it says whether one is better,
-    because what makes a person easy for both cancels.
-
-    Args:
-        evaluation: the scores.
-        seed: seed of the bootstrap.
+    Every attack is compared with the best baseline of its question and setting, and an attack of this project with the
+    best published attack too. What makes a client easy for both attacks cancels, so the interval can show a difference
+    between attacks whose own intervals overlap.
 
     Returns:
-        Columns ``attack``, ``against``, ``metric``, ``mean``, ``low``, ``high``, ``n``, ``seeds`` and the settings, of
-        the metrics by which attacks are judged.
+        Columns ``attack``, ``against``, ``metric``, ``mean``, ``low``, ``high``, ``n``, ``seeds`` and the settings, for
+        the metrics that judge attacks.
     """
     scores = evaluation.scores
     settings = setting_columns(scores)
@@ -84,11 +75,11 @@ def paired_differences(evaluation: Evaluation, *, seed: int = 0) -> pd.DataFrame
 
 
 def crossed(rows: pd.DataFrame, column: str = "value") -> pd.DataFrame:
-    """People by seeds: the mean over rounds, NaN where a person has no value under a seed.
+    """Table of clients by seeds: mean over rounds, NaN where a client has no value under a seed.
 
     Args:
         rows: scores of one line, setting and metric.
-        column: ``value`` or ``influence``; empty where one influence is missing.
+        column: ``value`` or ``influence``; the table is empty if an influence is missing.
     """
     if column == "influence" and bool(rows["influence"].isna().any()):
         return pd.DataFrame()
@@ -115,7 +106,7 @@ def _summary(rows: pd.DataFrame, seed: int) -> dict[str, Any]:
 
 
 def _about_the_mean(values: pd.DataFrame, influences: pd.DataFrame, generator: torch.Generator) -> Summary:
-    """Over people and seeds; where people share in one another's values, with the interval of their influences."""
+    """Summary over clients and seeds; where clients affect each other's values, the interval is of the influences."""
     matrix = _matrix(values)
     if influences.empty:
         return crossed_bootstrap(matrix, generator=generator)
@@ -131,7 +122,7 @@ def _matrix(values: pd.DataFrame) -> Tensor:
 
 
 def _gap(one: pd.DataFrame, two: pd.DataFrame) -> pd.DataFrame:
-    """The first line's values minus the second's, of people and seeds for which one is finite."""
+    """First line's values minus the second's, for clients and seeds with a finite difference."""
     if one.empty or two.empty:
         return pd.DataFrame()
     gap = one - two.reindex(index=one.index, columns=one.columns)

@@ -1,8 +1,7 @@
-"""One cell of a table: which training, which attacks on its recording, and the commands that do the same by hand."""
+"""Cell of a table: a training, the attacks on its recording, and the equivalent commands."""
 
 import dataclasses
 import functools
-import hashlib
 import json
 import shlex
 from collections.abc import Iterator, Mapping
@@ -15,16 +14,17 @@ import yaml
 from attacks.base import Attack
 from attacks.registry import built, find
 from evaluation.message_selection import MessageSelection
-from experiments.after import after_steps
-from experiments.overrides import Config, argument_names, option_words, options_of, overridden
+from experiments.cell_cache import hashed
+from experiments.overrides import Config, option_words, options_of, overridden
 from experiments.parsed_training import Training
+from modules.hyper_parameters import argument_names
 from protocol.errors import InputError
 
 Arguments = dict[str, Any]
 _READ: dict[str, dict[str, str]] = {}
-"""Fingerprints of data that this process has read, by what chooses them."""
+"""Fingerprints of the data that this process has read, by their configuration."""
 VICTIMS = "victims"
-"""The key among an attack's arguments that is no argument: how many clients of a recording it attacks at most."""
+"""Key among an attack's arguments for the largest number of clients that it attacks."""
 QUIET: dict[str, Any] = {
     "trainer.logger": False,
     "trainer.enable_checkpointing": False,
@@ -33,19 +33,19 @@ QUIET: dict[str, Any] = {
     "trainer.limit_val_batches": 0,
     "trainer.num_sanity_val_steps": 0,
 }
-"""A table has a bar of its own, and measures where its `after` says so."""
+"""Overrides of every training: a table has its own progress bar, and measures in its `after` steps."""
 _ELSEWHERE = {"data": ("root", "num_workers"), "trainer": ("default_root_dir", "devices", "num_nodes", "accelerator")}
-"""What changes no number: the data's fingerprint stands for where they lie."""
+"""Arguments that change no number."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rounds:
-    """Which rounds of a recording are attacked.
+    """Rounds of a recording to attack.
 
     Attributes:
-        which: numbers from 0; None for all.
-        separate: each in a row of its own, with the column ``round``, from 1.
-        history: with what the server saw of the same clients before.
+        which: numbers of the rounds, from 0; None for all.
+        separate: whether each round has its own rows, with the column ``round``, from 1.
+        history: whether attacks get the earlier messages of the same clients.
     """
 
     which: list[int] | None = None
@@ -55,22 +55,22 @@ class Rounds:
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """A cell, which may be run in another process.
+    """Cell of a table; it can be sent to another process.
 
     Attributes:
-        table: name of its table.
-        labels: of the axes, in order.
-        setting: columns of its results.
-        base: file of the training that `config` changes.
-        config: of ``train.py``.
-        attacks: by name or class path, their arguments, and `VICTIMS`.
+        table: name of the table.
+        labels: labels of the axes, in order.
+        setting: setting columns of its results.
+        base: file of the configuration that `config` overrides.
+        config: configuration of ``train.py``.
+        attacks: arguments, and `VICTIMS`, by name or class path of the attack.
         messages: options of `MessageSelection`.
-        rounds: which are attacked.
+        rounds: rounds to attack.
         after: steps, see `experiments.after`.
-        seed: of the training and of the attacks' draws.
-        victims: most victims of the recording for all attacks, None for all.
+        seed: seed of the training and of the attacks' draws.
+        victims: largest number of victims for all attacks, None for all.
         out: folder of the table's results.
-        progress: show a bar while attacks run.
+        progress: whether to show a progress bar.
     """
 
     table: str
@@ -89,7 +89,7 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """A file name that no other cell of the table has."""
+        """File name that is unique in the table."""
         words = "-".join(label.replace("/", "_").replace(" ", "_") for label in self.labels)
         return f"{words or self.table}-seed{self.seed}" + ("" if self.victims is None else f"-victims{self.victims}")
 
@@ -100,7 +100,7 @@ class Cell:
 
     @functools.cached_property
     def training(self) -> Config:
-        """What decides the training's numbers, with every default."""
+        """Configuration that determines the training's numbers, with all defaults."""
         seedless = overridden(self.config, {"data.seed": 0}) if self.seed else self.config
         plain: Config = json.loads(_plain(json.dumps(seedless)))
         for part in ("data", "model"):
@@ -114,35 +114,34 @@ class Cell:
 
     @property
     def folder(self) -> Path:
-        """Of the training; cells with the same training share it."""
-        return self.out / "trainings" / _hash(self.training)[:12]
+        """Folder of the training, which cells with the same training share."""
+        return self.out / "trainings" / hashed(self.training)[:12]
 
     @property
     def full_config(self) -> Config:
-        """The configuration with the folder."""
+        """Configuration with the folder."""
         return overridden(self.config, {"trainer.default_root_dir": str(self.folder)})
 
     def check(self) -> None:
-        """Refuses what can be known to be wrong before a training.
+        """Checks the configuration, attacks and messages before a training.
 
         Raises:
-            InputError: see there.
+            InputError: one of them is wrong.
         """
         _ = self.training
         self.make_attacks()
-        after_steps(self.after)
         self.selection()
 
     def make_attacks(self) -> dict[str, Attack]:
-        """The attacks, by the table's names.
+        """Attacks by the table's names.
 
         Raises:
-            InputError: an argument is unknown or impossible.
+            InputError: an argument is unknown or out of range.
         """
         return {name: built(name, _own(self._on_devices(name)), others=[VICTIMS]) for name in self.attacks}
 
     def _on_devices(self, name: str) -> Arguments:
-        """The arguments of an attack; one that trains runs on as many devices as the table's training."""
+        """Arguments of an attack; one that trains uses as many devices as the table's training."""
         devices = self.config.get("trainer", {}).get("devices", 1)
         given = self.attacks[name]
         if devices in (1, "1", "auto") or "devices" not in argument_names(find(name)):
@@ -150,14 +149,15 @@ class Cell:
         return {"devices": len(devices) if isinstance(devices, list) else int(devices), **given}
 
     def selection(self) -> MessageSelection:
-        """Which messages attacks on whole recordings get."""
+        """Messages for attacks on whole recordings."""
         try:
             return MessageSelection(**self.messages)
         except TypeError as error:
-            raise InputError(expected="options of `messages`", found=str(error), way_out="Fix `messages`.") from None
+            expected = "options of `messages`"
+            raise InputError(expected=expected, found=str(error), way_out="Correct `messages`.") from None
 
     def fingerprint(self) -> dict[str, str]:
-        """Of the data, which are read for it."""
+        """Fingerprint of the data, which are read for it."""
         read = overridden(self.config, {"data.seed": 0}) if self.seed else self.config
         key = json.dumps(read["data"])
         if key not in _READ:
@@ -165,13 +165,13 @@ class Cell:
         return _READ[key]
 
     def identity(self) -> dict[str, Any]:
-        """All that its numbers depend on but data, code and packages."""
+        """What its numbers depend on, apart from data, code and packages."""
         chosen = {"attacks": self.attacks, "messages": self.messages, "after": self.after, "seed": self.seed}
         setting = {"setting": self.setting, "victims": self.victims, "rounds": dataclasses.asdict(self.rounds)}
         return {"training": self.training, **chosen, **setting}
 
     def commands(self) -> Iterator[str]:
-        """What makes the same recording and the same scores by hand."""
+        """Commands that produce the same recording and scores."""
         base = yaml.safe_load(self.base.read_text(encoding="utf-8"))
         options = options_of(self.full_config, base)
         yield " ".join(["python train.py fit --config", shlex.quote(str(self.base)), *options])
@@ -189,20 +189,16 @@ class Cell:
             yield " ".join(["python attack.py run --attack", name, *words, *deltas, *victims, *more, *out])
 
     def limits(self) -> dict[str, int]:
-        """By attack, the most clients of the recording that it attacks."""
+        """Largest number of clients by attack."""
         return {find(name).name: own[VICTIMS] for name, own in self.attacks.items() if VICTIMS in own}
 
 
 def _own(arguments: Mapping[str, Any]) -> Arguments:
-    """Those of the attack's constructor."""
+    """Arguments of the attack's constructor."""
     return {name: value for name, value in arguments.items() if name != VICTIMS}
 
 
 @functools.lru_cache(maxsize=4096)
 def _plain(config: str) -> str:
-    """With every default; parsing takes some time, and the seeds of a cell differ in one number."""
+    """Configuration with all defaults; cached, because the seeds of a cell differ in one number only."""
     return json.dumps(Training(json.loads(config)).plain)
-
-
-def _hash(content: Any) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -1,11 +1,11 @@
-"""A finished cell's file: its scores, what they depend on, and a checksum; what does not fit is not believed."""
+"""File of a finished cell: its scores, a stamp of what they depend on, and a checksum."""
 
 import dataclasses
 import hashlib
 import inspect
 import json
 import pydoc
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,31 +13,29 @@ from typing import Any
 import pandas as pd
 import torch
 
-from datamodules.recordings.format import write_whole
+from datamodules.io.files import write_whole
 from evaluation.runner import Evaluation
 from evaluation.scores import Line
 from reports.provenance import commit, source_hash, versions
 
 FORMAT = 3
 _BODY = ("scores", "lines", "roc", "missing", "figures", "profiles", "seconds")
-
-
 _OURS = ("attacks", "callbacks", "datamodules", "defenses", "evaluation", "lightning", "modules", "torch")
-"""Packages whose source is hashed as a whole, or whose version is known."""
+"""Packages whose source is hashed, or whose version is known."""
 
 
 class StaleError(Exception):
-    """A cell's file that cannot answer for this cell; the message says why."""
+    """File of a cell that cannot be reused; the message has the reason."""
 
 
 @dataclass(frozen=True)
 class Stamp:
-    """What the numbers of a cell depend on, hashed.
+    """Hashes of what the numbers of a cell depend on.
 
     Attributes:
-        table: the cell with its whole table: attacks, arguments, limits, scale, victims, seed.
-        data: the fingerprint of what was read.
-        code: the source files, whether committed or not, and so every default; those of attacks from elsewhere too.
+        table: the cell with its attacks, arguments, limits, scale, victims and seed.
+        data: fingerprint of the data.
+        code: source files, committed or not, with those of attacks from other packages.
         packages: versions of Python and the packages.
     """
 
@@ -48,23 +46,23 @@ class Stamp:
 
     @classmethod
     def of(cls, cell: Any, fingerprint: Mapping[str, str]) -> "Stamp":
-        """The stamp of a cell (a dataclass) on data of a fingerprint, with the code and packages at hand."""
-        code = _hash([source_hash(), *_foreign_sources(cell)])
-        return cls(_hash(cell.identity()), _hash(dict(fingerprint)), code, _hash(versions()))
+        """Stamp of a `Cell` on data with a fingerprint, with the current code and packages."""
+        code = hashed([source_hash(), *_foreign_sources(cell)])
+        return cls(hashed(cell.identity()), hashed(dict(fingerprint)), code, hashed(versions()))
 
     def changed(self, other: Mapping[str, Any]) -> list[str]:
-        """Names of what differs from another stamp."""
+        """Names of the hashes that differ from another stamp's."""
         return [name for name, value in dataclasses.asdict(self).items() if other.get(name) != value]
 
 
 @dataclass(frozen=True)
 class Finished:
-    """A cell that was run, or read back.
+    """Finished cell.
 
     Attributes:
-        evaluation: its scores.
-        seconds: by stage, ``train`` and ``attack``.
-        read_back: whether an earlier run had finished it.
+        evaluation: scores.
+        seconds: seconds by stage, ``train`` and ``attack``.
+        read_back: whether an earlier run finished it.
     """
 
     evaluation: Evaluation
@@ -73,7 +71,7 @@ class Finished:
 
 
 def write_cell(path: Path, stamp: Stamp, finished: Finished) -> None:
-    """Writes what a cell came to."""
+    """Writes the file of a finished cell."""
     evaluation = finished.evaluation
     body = {
         "scores": _columns(evaluation.scores),
@@ -84,16 +82,16 @@ def write_cell(path: Path, stamp: Stamp, finished: Finished) -> None:
         "profiles": _columns(evaluation.profiles),
         "seconds": finished.seconds,
     }
-    content = {"format": FORMAT, "commit": commit(), "stamp": dataclasses.asdict(stamp), "sha256": _hash(body), **body}
+    content = {"format": FORMAT, "commit": commit(), "stamp": dataclasses.asdict(stamp), "sha256": hashed(body), **body}
     write_whole(path, json.dumps(content).encode())
 
 
 def read_cell(path: Path, stamp: Stamp) -> Finished | None:
-    """What an earlier run finished, None where there is nothing.
+    """Cell that an earlier run finished, None if there is none.
 
     Args:
-        path: the cell's file.
-        stamp: of the cell as it would be run now.
+        path: file of the cell.
+        stamp: stamp of the cell as it would be run now.
 
     Raises:
         StaleError: the file is damaged, or of another table, other data or other code.
@@ -104,7 +102,7 @@ def read_cell(path: Path, stamp: Stamp) -> Finished | None:
             raise ValueError(f"format {content['format']!r:.40}")
         changed = stamp.changed(content["stamp"])
         body = {key: content[key] for key in _BODY}
-        whole = content["sha256"] == _hash(body)
+        whole = content["sha256"] == hashed(body)
         finished = Finished(_evaluation(body), body["seconds"], read_back=True) if whole and not changed else None
     except FileNotFoundError:
         return None
@@ -114,7 +112,7 @@ def read_cell(path: Path, stamp: Stamp) -> Finished | None:
             f"its {path.name} is damaged, or another version's ({type(error).__name__}: {error!s:.60})"
         ) from None
     if changed:
-        raise StaleError(f"its {_listed(changed)} changed since")
+        raise StaleError(f"its {' and '.join(changed)} changed since")
     if finished is None:
         raise StaleError(f"its {path.name} is damaged (other bytes than were written)")
     return finished
@@ -132,7 +130,7 @@ def _evaluation(body: Mapping[str, Any]) -> Evaluation:
 
 
 def _columns(table: pd.DataFrame) -> dict[str, Any]:
-    """Types and values by column, as JSON keeps them apart: 1, 1.0, "1" and null."""
+    """Types and values by column; JSON distinguishes 1, 1.0, "1" and null."""
     return {str(name): [str(column.dtype), column.tolist()] for name, column in table.items()}
 
 
@@ -141,7 +139,7 @@ def _table(columns: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def _foreign_sources(cell: Any) -> list[str]:
-    """Hashes of the files of the cell's attacks that are no part of this project."""
+    """Hashes of the source files of the cell's classes from other packages."""
     kinds = {type(attack) for attack in cell.make_attacks().values()}
     kinds |= {pydoc.locate(path) for path in _class_paths(cell.training)}  # type: ignore[misc]
     files = {inspect.getfile(kind) for kind in kinds if kind.__module__.partition(".")[0] not in _OURS}
@@ -149,7 +147,7 @@ def _foreign_sources(cell: Any) -> list[str]:
 
 
 def _class_paths(content: Any) -> Iterator[str]:
-    """Every class that a configuration names by its path."""
+    """Class paths in a configuration."""
     if isinstance(content, Mapping):
         path = content.get("class_path")
         if isinstance(path, str) and "." in path:
@@ -160,9 +158,6 @@ def _class_paths(content: Any) -> Iterator[str]:
             yield from _class_paths(value)
 
 
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def _hash(content: Any) -> str:
+def hashed(content: Any) -> str:
+    """SHA-256 of the JSON of some content."""
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()

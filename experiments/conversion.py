@@ -1,4 +1,4 @@
-"""From a dump of plain arrays to a recording."""
+"""Conversion of a dump of plain arrays to a recording."""
 
 from pathlib import Path
 
@@ -10,18 +10,15 @@ from modules.learners.recorded_learner import check_learner
 
 
 def convert_dump(manifest: Path, out: Path, *, progress: bool = True) -> int:
-    """Converts a dump, one round in memory at a time; the folder becomes a recording with the last round.
+    """Converts a dump with one round in memory at a time; returns the number of rounds.
 
     Args:
-        manifest: what the dump holds, see `datamodules.recordings.dump_manifest`.
+        manifest: description of the dump, see `datamodules.recordings.dump_manifest`.
         out: folder of the recording.
-        progress: show a bar with the time left.
-
-    Returns:
-        Number of rounds.
+        progress: whether to show a progress bar.
 
     Raises:
-        InputError: a file is missing, or holds something else than the manifest says.
+        InputError: a file is missing, or does not match the manifest.
     """
     dump = Dump(manifest)
     system = dump.system

@@ -1,7 +1,8 @@
-"""A training that a program describes."""
+"""Training from a configuration in memory."""
 
 import copy
 import json
+import pydoc
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -16,13 +17,13 @@ from protocol.errors import InputError
 
 
 class Training(FederatedCLI):
-    """A training that a program describes: parsed and checked at once, built as often as asked for, without output.
+    """Training from a configuration in memory, parsed and checked at once, built on demand, without output.
 
     Args:
-        config: as a file of configs/train holds it.
+        config: configuration as in configs/train.
 
     Raises:
-        InputError: a key or a value is none that ``train.py`` takes.
+        InputError: ``train.py`` does not take a key or a value.
     """
 
     _shared: ClassVar[LightningArgumentParser | None] = None
@@ -40,7 +41,7 @@ class Training(FederatedCLI):
     def setup_parser(
         self, add_subcommands: bool, main_kwargs: dict[str, Any], subparser_kwargs: dict[str, Any]
     ) -> None:
-        """Made once: that takes longer than parsing, and a table has hundreds of cells."""
+        """Sets the parser, which all instances share because building it takes longer than parsing."""
         made = type(self)._shared
         if made is None:
             super().setup_parser(add_subcommands, main_kwargs, subparser_kwargs)
@@ -49,7 +50,7 @@ class Training(FederatedCLI):
             self.parser = made
 
     def parse_arguments(self, parser: LightningArgumentParser, args: ArgsType) -> None:
-        """Whatever the arguments of this process are."""
+        """Parses the configuration, without the arguments of this process."""
         try:
             self.config = parser.parse_object(copy.deepcopy(args))
         except (ArgumentError, TypeError, ValueError) as error:
@@ -58,31 +59,31 @@ class Training(FederatedCLI):
             raise InputError(expected="keys and values that train.py takes", found=found, way_out=way_out) from error
 
     def _set_seed(self) -> None:
-        """Nothing draws from the global generators."""
+        """Does nothing: no code draws from the global generators."""
 
     def _parse_ckpt_path(self) -> None:
-        """A training of a table begins anew."""
+        """Does nothing: a table's training does not resume."""
 
     def before_instantiate_classes(self) -> None:
-        """Nothing is built yet."""
+        """Does nothing, see `build`."""
 
     def instantiate_classes(self) -> None:
-        """Left to `build`."""
+        """Does nothing, see `build`."""
 
     def after_instantiate_classes(self) -> None:
-        """Left to `build`."""
+        """Does nothing, see `build`."""
 
     @property
     def plain(self) -> dict[str, Any]:
-        """The configuration with every default, as JSON has it."""
+        """Configuration with all defaults, as JSON types."""
         whole: dict[str, Any] = json.loads(json.dumps(self.config.as_dict(), default=repr, sort_keys=True))
-        return {name: whole[name] for name in ("data", "model", "trainer")}
+        return {name: _with_full_paths(whole[name]) for name in ("data", "model", "trainer")}
 
     def data(self) -> FederatedDataModule:
-        """The data alone.
+        """Data module alone.
 
         Raises:
-            InputError: their arguments make none.
+            InputError: its arguments are wrong.
         """
         try:
             alone = Namespace(data=self.config.data)  # type: ignore[no-untyped-call]
@@ -92,10 +93,10 @@ class Training(FederatedCLI):
         return made
 
     def build(self) -> tuple[LightningModule, FederatedDataModule, Trainer]:
-        """A new model, its data and a Trainer.
+        """New module, data module and Trainer.
 
         Raises:
-            InputError: their arguments, or the machine, make none of them.
+            InputError: their arguments are wrong, or do not fit the machine.
         """
         try:
             FederatedCLI.before_instantiate_classes(self)
@@ -104,3 +105,20 @@ class Training(FederatedCLI):
         except Exception as error:
             raise refusal_in(error) or error from error
         return self.model, self.datamodule, self.trainer
+
+
+def _with_full_paths(value: Any) -> Any:
+    """Value with every class path replaced by the path of the module that defines the class.
+
+    The parser writes the path that it met first, but equal trainings must have equal descriptions.
+    """
+    if isinstance(value, list):
+        return [_with_full_paths(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    made = {name: _with_full_paths(one) for name, one in value.items()}
+    if isinstance(made.get("class_path"), str):
+        kind = pydoc.locate(made["class_path"])
+        if isinstance(kind, type):
+            made["class_path"] = f"{kind.__module__}.{kind.__qualname__}"
+    return made

@@ -1,4 +1,4 @@
-"""Runs the cells of a table, one after the other or several at once."""
+"""Run of the cells of a table, sequentially or in several processes."""
 
 import logging
 import os
@@ -17,16 +17,16 @@ from experiments.cell import Cell
 from experiments.cell_cache import Finished, Stamp
 from experiments.cell_run import run_cell
 from protocol.errors import InputError
-from signals import end_with_parent
+from protocol.signals import end_with_parent
 
 
 def default_jobs() -> int:
-    """How many trainings to run at once: as many as there are cores."""
+    """Default number of concurrent trainings: the number of cores."""
     return len(os.sched_getaffinity(0))
 
 
 def joined_fingerprints(cells: Sequence[Cell]) -> dict[str, str]:
-    """Names of the data of some cells and their hashes, each once."""
+    """Distinct names and hashes of the cells' data."""
     found = {cell.data: cell.fingerprint() for cell in cells}
     return {key: " ".join(one[key] for one in found.values()) for key in ("name", "sha256")}
 
@@ -36,42 +36,38 @@ def part_of(cells: Sequence[Any], part: str | None) -> list[Any]:
 
     Args:
         cells: all cells.
-        part: ``I/N``, I from 0 to N - 1; None for all cells.
+        part: ``I/N`` with I from 0 to N - 1; None for all cells.
 
     Raises:
-        InputError: it is no such part, or holds no cell.
+        InputError: the part has another form, or is empty.
     """
     if part is None:
         return list(cells)
     found = re.fullmatch(r"(\d+)/(\d+)", part)
     if found is None or int(found[1]) >= int(found[2]):
-        raise InputError(
-            expected="--part I/N with I from 0 to N - 1", found=part, way_out="The parts of two are 0/2 and 1/2."
-        )
+        expected = "--part I/N with I from 0 to N - 1"
+        raise InputError(expected=expected, found=part, way_out="The two halves are 0/2 and 1/2.")
     chosen = list(cells)[int(found[1]) :: int(found[2])]
     if not chosen:
-        raise InputError(
-            expected=f"a part of {len(cells)} trainings",
-            found=f"{part}, which is none of them",
-            way_out="Take fewer parts.",
-        )
+        expected = f"a part of {len(cells)} trainings"
+        raise InputError(expected=expected, found=f"the empty part {part}", way_out="Use fewer parts.")
     return chosen
 
 
 def run_table(cells: Sequence[Cell], *, jobs: int, name: str, part: str | None = None) -> list[tuple[Cell, Finished]]:
-    """Runs every cell, those finished before excepted, with a bar and the time left.
+    """Runs the cells with a progress bar; finished cells are read back.
 
     Args:
-        cells: what to run; those that share a training are run in one process.
-        jobs: trainings at once, each in a process of its own with one thread; 1 for this process with all threads.
-        name: what the bar is called.
-        part: only every N-th training from the I-th on, as ``I/N``; None for all.
+        cells: cells to run; those that share a training run in the same process.
+        jobs: number of concurrent trainings, each in a process with one thread; 1 for this process with all threads.
+        name: label of the progress bar.
+        part: part of the trainings as ``I/N``; None for all.
     """
     groups: dict[Path, list[Cell]] = {}
     for cell in cells:
         groups.setdefault(cell.folder, []).append(cell)
     chosen = part_of(list(groups.values()), part)
-    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)  # a table has a bar of its own
+    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)  # the table has its own progress bar
     work = [[(cell, Stamp.of(cell, cell.fingerprint())) for cell in group] for group in chosen]
     found: dict[str, Finished] = {}
     with tqdm(total=sum(len(group) for group in chosen), desc=name, unit="cell") as bar:
@@ -96,14 +92,10 @@ def _finished(work: Sequence[Sequence[tuple[Cell, Stamp]]], jobs: int) -> Iterat
 def _group_in_process(
     group: Sequence[tuple[Cell, Stamp]], folder: Path, path: Sequence[str]
 ) -> list[tuple[str, Finished]]:
-    os.chdir(folder)  # joblib keeps its processes; the caller may have gone to another folder since they began
-    sys.path[:] = path  # where packages from outside the checkout are found
-    _prepare_process()
-    return [(cell.key, run_cell(cell, stamp, wait=True)) for cell, stamp in group]
-
-
-def _prepare_process() -> None:
+    os.chdir(folder)  # joblib reuses processes, which may have started in another folder
+    sys.path[:] = path  # packages outside of the checkout
     end_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; the parent ends the workers
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all processes; the parent ends the workers
     torch.set_num_threads(1)
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
+    return [(cell.key, run_cell(cell, stamp, wait=True)) for cell, stamp in group]

@@ -1,9 +1,9 @@
-"""A paper's table: a grid of overrides of a configuration of ``train.py``, and the attacks on every recording."""
+"""Table of a paper: a grid of overrides of a ``train.py`` configuration, and the attacks on every recording."""
 
 import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,7 +14,7 @@ from datamodules.base import FederatedDataModule
 from evaluation.derived import DERIVED
 from experiments.after import after_steps
 from experiments.cell import Arguments, Cell, Rounds
-from experiments.overrides import Config, argument_names, below, class_named, kind_of, near, overridden
+from experiments.overrides import Config, below, class_named, kind_of, near, overridden
 from experiments.table_file import (
     KEYS,
     OF_A_CELL,
@@ -28,6 +28,7 @@ from experiments.table_file import (
     read_content,
     read_training,
 )
+from modules.hyper_parameters import argument_names
 from protocol.errors import InputError
 from protocol.metrics import METRICS
 
@@ -36,18 +37,18 @@ Scale = Literal["small", "paper"]
 
 @dataclass(frozen=True)
 class Choice:
-    """What the command line asks of a table.
+    """Options of the command line for a table.
 
     Attributes:
         root: folder of the data sets.
-        data: only this data set: a folder's name, or the class path of a data module; None for the table's.
+        data: folder's name or class path of the only data set to run; None for those of the table.
         scale: ``small`` or ``paper``.
-        seeds: least number of trainings of each cell, from seed 0 on.
-        victims: most victims of a recording, None for all.
-        overrides: by dotted key of ``train.py``, in every cell.
-        attacks: further attacks, by names or class paths, with their defaults.
+        seeds: smallest number of trainings per cell, from seed 0 on.
+        victims: largest number of victims per recording, None for all.
+        overrides: overrides by dotted key of ``train.py``, in every cell.
+        attacks: additional attacks with default arguments, by name or class path.
         out: folder of the results.
-        progress: show a bar in each cell.
+        progress: whether to show a progress bar per cell.
     """
 
     root: str | None = None
@@ -63,13 +64,13 @@ class Choice:
 
 @dataclass(frozen=True)
 class Table:
-    """A table as its file has it; see docs/tables.md for the keys.
+    """Content of a table's file; see docs/tables.md for the keys.
 
     Attributes:
-        name: of the file.
-        base: file of the training.
-        config: its content.
-        content: of the table's file.
+        name: name of the file.
+        base: file of the training's configuration.
+        config: content of `base`.
+        content: content of the table's file.
     """
 
     name: str
@@ -79,17 +80,17 @@ class Table:
 
     @property
     def metrics(self) -> list[str]:
-        """The metrics that it reports."""
+        """Metrics to report."""
         return list(self.content["metrics"])
 
     @property
     def jobs(self) -> int | None:
-        """Trainings to run at once unless the command line says otherwise; None for one per core."""
+        """Default number of concurrent trainings; None for one per core."""
         jobs: int | None = self.content.get("jobs")
         return jobs
 
     def cells(self, choice: Choice) -> list[Cell]:
-        """Every cell, each checked: its training is one that ``train.py`` takes, its attacks can be built.
+        """All cells, with their training's configuration and their attacks checked.
 
         Raises:
             InputError: a key, a value or a name is wrong, or a data set is of another kind.
@@ -100,94 +101,60 @@ class Table:
         keys = [cell.key for cell in cells]
         for cell in tqdm(cells, desc="check", unit="cell", delay=3, leave=False):
             if keys.count(cell.key) > 1:
-                raise InputError(
-                    expected="cells that differ in a label", found=f"{cell.key} twice", way_out="Name an axis' labels."
-                )
+                way_out = "Give the labels of an axis different names."
+                raise InputError(expected="cells with different labels", found=f"{cell.key} twice", way_out=way_out)
             cell.check()
         self._check_metrics(cells)
         return cells
 
     def _check_metrics(self, cells: Sequence[Cell]) -> None:
-        """Refuses a metric that nothing measures; those of an attack are known once its class is imported."""
+        """Checks that an attack or step measures each metric; importing an attack's class registers its metrics."""
         steps = {name for cell in cells for step in after_steps(cell.after) for name in step.metrics}
         for name in self.metrics:
             if name not in {*METRICS, *DERIVED, *steps}:
                 raise InputError(
-                    expected=f"metrics of {self.name} that an attack, or a step of `after`, measures",
+                    expected=f"metrics of {self.name} that an attack or a step of `after` measures",
                     found=repr(name),
-                    way_out=near(str(name), [*METRICS, *DERIVED, *steps]) or "Fix `metrics`, or add the step.",
+                    way_out=near(str(name), [*METRICS, *DERIVED, *steps]) or "Correct `metrics`, or add the step.",
                 )
 
     def _cells_of(self, part: Mapping[str, Any], choice: Choice) -> Iterator[Cell]:
         axes = {name: labels_of(values, name) for name, values in part.get("axes", {}).items() if values is not None}
         axes["data"] = self._data(axes.get("data", {self._own_data(): {}}), choice.data)
-        common: list[Mapping[str, Any]] = [
-            {key: part[key] for key in OF_A_CELL if key in part and key not in ("attacks", "setting")}
-        ]
-        common.append(checked(part.get("set", {}), "`set`"))
-        added: dict[str, Arguments] = {name: {} for name in choice.attacks}
+        of_cells = {key: part[key] for key in OF_A_CELL if key in part and key not in ("attacks", "setting")}
+        common: list[Mapping[str, Any]] = [of_cells, checked(part.get("set", {}), "`set`")]
         for labels in itertools.product(*axes.values()):
             setting = dict(zip(axes, labels, strict=True))
             chosen = [axes[name][label] for name, label in setting.items()]
             if not all(_is_there(one.get("where", {}), setting) for one in chosen):
                 continue
-            overrides = [*common, *(filled(one, setting[name]) for name, one in zip(axes, chosen, strict=True))]
+            overrides = [*common, *(filled(one, label) for one, label in zip(chosen, labels, strict=True))]
             training = [{k: v for k, v in one.items() if k not in OF_A_CELL} for one in overrides]
-            columns = setting | {k: v for k, v in part.get("setting", {}).items() if k not in setting}
-            cell = self._cell(columns, overrides, part.get("attacks", {}), added, choice)
-            cell = replace(cell, labels=tuple(str(label) for label in labels))
+            config = functools.reduce(overridden, [*training, choice.overrides], self.config)
             for seed in range(max(choice.seeds, part.get("seeds", 1))):
-                yield replace(
-                    cell, seed=seed, config=self._training([*training, choice.overrides], overrides, seed, choice)
+                yield Cell(
+                    table=self.name,
+                    labels=tuple(str(label) for label in labels),
+                    setting={**part.get("setting", {}), **setting, **_merged(overrides, "setting")},
+                    base=self.base,
+                    config=_recorded(_on_data(config, seed, choice.root), _merged(overrides, "record")),
+                    attacks={**_attacks(part.get("attacks", {}), overrides), **{name: {} for name in choice.attacks}},
+                    messages=_merged(overrides, "messages"),
+                    rounds=_made(Rounds, _merged(overrides, "rounds"), "rounds"),
+                    after=[step for one in overrides for step in one.get("after", [])],
+                    seed=seed,
+                    victims=choice.victims,
+                    out=choice.out,
+                    progress=choice.progress,
                 )
 
-    def _cell(
-        self,
-        setting: Mapping[str, Any],
-        overrides: Sequence[Mapping[str, Any]],
-        attacks: Mapping[str, Any],
-        added: Mapping[str, Any],
-        choice: Choice,
-    ) -> Cell:
-        own = list(overrides)
-        columns = {**setting, **_merged(own, "setting")}
-        return Cell(
-            table=self.name,
-            labels=(),
-            setting=columns,
-            base=self.base,
-            config={},
-            attacks={**_attacks(attacks, own), **added},
-            messages=_merged(own, "messages"),
-            rounds=_made(Rounds, _merged(own, "rounds"), "rounds"),
-            after=[step for one in own for step in one.get("after", [])],
-            seed=0,
-            victims=choice.victims,
-            out=choice.out,
-            progress=choice.progress,
-        )
-
-    def _training(
-        self,
-        training: Sequence[Mapping[str, Any]],
-        overrides: Sequence[Mapping[str, Any]],
-        seed: int,
-        choice: Choice,
-    ) -> Config:
-        config = functools.reduce(overridden, training, self.config)
-        kind = class_named(config["data"]["class_path"], FederatedDataModule)
-        common = {"data.seed": seed, **({"data.root": choice.root} if choice.root is not None else {})}
-        takes = set(argument_names(kind))
-        config = overridden(config, {key: value for key, value in common.items() if key.split(".")[1] in takes})
-        return _recorded(config, _merged(overrides, "record"))
-
     def _data(self, own: Mapping[Label, Mapping[str, Any]], asked: str | None) -> dict[Label, Mapping[str, Any]]:
-        """The data sets to run by name, each with the overrides that choose it."""
+        """Overrides by name of the data sets to run."""
         wanted: Sequence[Label] = list(own) if asked is None else [asked]
         return {name: {**self._choose_data(str(name)), **own.get(name, {})} for name in wanted}
 
     def _own_data(self) -> str:
-        """Name of the data set that the training's own configuration chooses."""
+        """Name of the data set in the training's configuration."""
         kind = class_named(self.config["data"]["class_path"], FederatedDataModule)
         given = self.config["data"].get("init_args", {})
         chosen = (f for f in kind.folders if kind.folder_arguments(f).items() <= given.items())
@@ -201,10 +168,10 @@ class Table:
             return {}
         kind = class_named(name, FederatedDataModule) if "." in name else kinds.get(name)
         if kind is None or not issubclass(kind, wanted):
-            fitting = [folder for folder, one in kinds.items() if issubclass(one, wanted)]
+            fitting = sorted(folder for folder, one in kinds.items() if issubclass(one, wanted))
+            path = f"the path of a subclass of {wanted.__name__}"
             raise InputError(
-                expected=f"a data set for {self.name} ({', '.join(fitting)}), or the path of a subclass of"
-                f" {wanted.__name__}",
+                expected=f"a data set for {self.name} ({', '.join(fitting)}), or {path}",
                 found=repr(name),
                 way_out=near(name, fitting) or "Choose one of these.",
             )
@@ -214,10 +181,10 @@ class Table:
 
 
 def read_table(path: Path) -> Table:
-    """Reads a table.
+    """Table of a file.
 
     Raises:
-        InputError: it is missing, no YAML, or has a key or a value that there is none of.
+        InputError: the file is missing or not YAML, or has an unknown key or a wrong value.
     """
     content = read_content(path)
     for key in ("train", "metrics"):
@@ -227,18 +194,13 @@ def read_table(path: Path) -> Table:
     check_keys(scales, ("small", "paper"), f"scales in {path}")
     for part in (*scales.values(), *content.get("also", [])):
         check_keys(part or {}, KEYS, f"keys of a part of {path}")
-    base = Path(content["train"])
-    return Table(path.stem, _near(base), read_training(base), content)
-
-
-def _near(path: Path) -> Path:
-    """A path from the working directory, where that is above it."""
-    here = Path.cwd()
-    return path.relative_to(here) if path.is_relative_to(here) else path
+    base, here = Path(content["train"]), Path.cwd()
+    shown = base.relative_to(here) if base.is_relative_to(here) else base
+    return Table(path.stem, shown, read_training(base), content)
 
 
 def _is_there(where: Mapping[str, Any], setting: Mapping[str, Label]) -> bool:
-    """Whether a label that is confined to some labels of other axes exists in a cell."""
+    """Whether a cell has the labels of other axes to which a label is restricted."""
     check_keys(where, list(setting), "axes in `where`")
     return all(setting[axis] in listed(labels) for axis, labels in where.items())
 
@@ -247,8 +209,15 @@ def _merged(overrides: Sequence[Mapping[str, Any]], key: str) -> dict[str, Any]:
     return {name: value for one in overrides for name, value in one.get(key, {}).items()}
 
 
+def _on_data(config: Config, seed: int, root: str | None) -> Config:
+    """Configuration with the seed and the root of the data, where the data module takes them."""
+    takes = set(argument_names(class_named(config["data"]["class_path"], FederatedDataModule)))
+    given = {"seed": seed, **({} if root is None else {"root": root})}
+    return overridden(config, {f"data.{name}": value for name, value in given.items() if name in takes})
+
+
 def _attacks(table: Mapping[str, Any], overrides: Sequence[Mapping[str, Any]]) -> dict[str, Arguments]:
-    """The attacks of a cell with their arguments: a list of names leaves out the others, a mapping changes some."""
+    """Arguments of a cell's attacks; an override selects attacks by a list of names, or changes arguments."""
     chosen = {name: dict(arguments or {}) for name, arguments in table.items()}
     for name in chosen:
         find(name)
@@ -270,7 +239,7 @@ def _taken(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _recorded(config: Config, record: Mapping[str, Any]) -> Config:
-    """With the table's own recorder in place of the configuration's."""
+    """Configuration with the table's recorder instead of its own."""
     callbacks = [
         one
         for one in config.get("trainer", {}).get("callbacks", [])

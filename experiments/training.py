@@ -1,4 +1,4 @@
-"""The command line of ``train.py``: Lightning's, with what federated training adds to it."""
+"""Command line of ``train.py``: LightningCLI for federated training."""
 
 import os
 import sys
@@ -12,111 +12,65 @@ from lightning.pytorch.callbacks import Callback, EarlyStopping, ProgressBar, Ti
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import Logger
 
+import attacks.manipulation
+import callbacks
+import datamodules
+import defenses
+import evaluation
+import modules
 from attacks.manipulation import Manipulation
-from callbacks.audit import Audit
-from callbacks.delta_recorder import DeltaRecorder
-from callbacks.noise_search import NoiseSearch
-from callbacks.privacy_budget import PrivacyBudget
 from callbacks.requeue import Requeue
 from callbacks.round_progress import RoundProgress
 from callbacks.run_config import RunConfig
 from callbacks.stop_report import StopReport
-from command_line import OneLineParser, check_config_files, config_files
 from datamodules.base import FederatedDataModule
-from datamodules.devices.blog import Blog
-from datamodules.devices.open_images import OpenImages
-from datamodules.devices.pipa import PIPA
-from datamodules.devices.sent140 import Sentiment140
-from datamodules.devices.synthetic_photos import SyntheticPhotos
-from datamodules.devices.synthetic_posts import SyntheticPosts
-from datamodules.devices.yelp import Yelp
-from datamodules.images.cifar10 import CIFAR10
-from datamodules.images.digits import Digits
-from datamodules.images.fer import FER
-from datamodules.images.imagenet import ImageNet
-from datamodules.images.mnist import MNIST, FashionMNIST
-from datamodules.images.skin_cancer import SkinCancer
-from datamodules.images.synthetic_features import SyntheticFeatures
-from datamodules.images.synthetic_images import SyntheticImages
-from datamodules.ranking.letor import LETOR
-from datamodules.ranking.mslr import MSLR
-from datamodules.ranking.synthetic_ranking import SyntheticRanking
-from datamodules.recommendation.movielens import MovieLens
-from datamodules.recommendation.steam import Steam
-from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
 from defenses.base import Defense
-from defenses.device_noise import DeviceNoise
-from defenses.local_dp import LocalDP
-from defenses.refusal import RefuseProbes
-from defenses.row_noise import RowNoise
-from defenses.secure_aggregation import SecureAggregation
-from defenses.secure_sum import SecureSum
-from defenses.update_l1 import UpdateL1
-from evaluation.guardrail import Guardrail
+from experiments.commands.one_line_parser import OneLineParser, check_config_files, config_files
+from experiments.commands.train_overview import SUBCOMMANDS
 from modules.checkpoint_io import NAMES, CheckedCheckpointIO, check_present
 from modules.error_reports import refused
 from modules.image_manipulation.base import ImageManipulation
-from modules.image_manipulation.fast_gradient_sign import FastGradientSign
-from modules.image_manipulation.indirect_manipulation import FeatureNoise
 from modules.launch_check import check_processes
-from modules.learners.central import CentralFNCF
-from modules.learners.fncf import FNCF
-from modules.learners.foltr_es import FOLtRES
-from modules.learners.fpdgd import FPDGD
-from modules.learners.image_classifier import FederatedClassifier
-from modules.learners.image_ranker import ImageRanker
-from modules.learners.matrix_factorization import FederatedMF
-from modules.learners.photo_tagger import FederatedTagger
-from modules.learners.text import FederatedText
-from protocol.errors import InputError
-from signals import Stopping
+from protocol.errors import require
+from protocol.signals import Stopping
 
-SHORT_NAMES = (
-    *(DeltaRecorder, PrivacyBudget, Audit, NoiseSearch),
-    *(MovieLens, Steam, SyntheticRecommender, LETOR, MSLR, SyntheticRanking),
-    *(MNIST, FashionMNIST, CIFAR10, FER, SkinCancer, Digits, SyntheticImages),
-    *(Blog, Yelp, Sentiment140, PIPA, OpenImages, SyntheticPosts),
-    *(ImageNet, SyntheticPhotos, SyntheticFeatures),
-    *(FNCF, CentralFNCF, FOLtRES, FPDGD, FederatedMF, FederatedClassifier, FederatedText, FederatedTagger),
-    *(ImageRanker, FeatureNoise, FastGradientSign),
-    *(LocalDP, RowNoise, RefuseProbes, Guardrail, DeviceNoise, SecureAggregation, SecureSum, UpdateL1),
-)
-"""Classes that a config may name without their module: jsonargparse finds what was imported."""
+_ROOMS = (callbacks, datamodules, modules, defenses, evaluation, attacks.manipulation)
+SHORT_NAMES = tuple(getattr(room, name) for room in _ROOMS for name in room.__all__)
+"""Classes that a config may name without their module, because jsonargparse finds imported classes."""
 
 
 def run_folder(root: str | None, environment: Mapping[str, str]) -> str | None:
-    """Where a run leaves what it leaves: a run of a W&B sweep in a folder of its own, named as the agent names it."""
+    """Output folder of a run; each run of a W&B sweep has its own folder, named after its W&B run id."""
     if not (environment.get("WANDB_SWEEP_ID") and environment.get("WANDB_RUN_ID")):
         return root
     return str(Path(root or "runs") / environment["WANDB_RUN_ID"])
 
 
-class TrainParser(OneLineParser):
-    """Knows the classes that a configuration may name."""
+class TrainParser(OneLineParser, LightningArgumentParser):
+    """Parser of ``train.py``."""
 
     program = "train.py"
-    kinds = (LightningModule, FederatedDataModule, Callback, Logger, Defense, Manipulation, ImageManipulation)
+
+    def kinds(self) -> tuple[type, ...]:
+        return (LightningModule, FederatedDataModule, Callback, Logger, Defense, Manipulation, ImageManipulation)
 
 
 class FederatedCLI(LightningCLI):
-    """Joins model and data: who they are, one seed for both.
-
-    Refuses what no training can be, before one begins, and gives every run of a sweep a folder of its own.
-    """
+    """LightningCLI with one seed for model and data, checks before training, and one folder per run of a sweep."""
 
     @staticmethod
     def subcommands() -> dict[str, set[str]]:
-        """``fit`` and ``validate``, which measures on the data's test examples; there is no other split."""
+        """``fit`` and ``validate``, which measures utility on the data's test examples."""
         offered = LightningCLI.subcommands()
-        return {name: offered[name] for name in ("fit", "validate")}
+        return {name: offered[name] for name in SUBCOMMANDS}
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        """Links what model and data must agree on."""
+        """Links arguments that must be equal."""
         parser.link_arguments("data.init_args.seed", "model.init_args.seed")
         parser.link_arguments("trainer.default_root_dir", "trainer.logger.init_args.save_dir")
 
     def parse_arguments(self, parser: LightningArgumentParser, args: ArgsType) -> None:
-        """Refuses configuration files that would be read otherwise than meant; the first one names the run's folder."""
+        """Checks the configuration files, and names the run's folder after the first."""
         given = args if isinstance(args, list) else sys.argv[1:]
         check_config_files(given)
         names = [path.stem for path in config_files(given)]
@@ -125,33 +79,33 @@ class FederatedCLI(LightningCLI):
         super().parse_arguments(parser, args)
 
     def _parse_ckpt_path(self) -> None:
-        """Leaves the configuration as it is: Lightning would open the file here, and let it change the model."""
+        """Checks that the checkpoint exists; Lightning would let its hyper-parameters change the model."""
         path = self.config[self.config.subcommand].ckpt_path
         if path is not None and str(path) not in NAMES:
             check_present(path)
 
     @property
     def chosen(self) -> Namespace:
-        """The configuration, of the subcommand where there is one."""
+        """Configuration of the subcommand, if there is one."""
         own: Namespace = self.config if self.subcommand is None else self.config[self.subcommand]
         return own
 
     def before_instantiate_classes(self) -> None:
-        """Settles the folder of the run and, where the devices are a number, that there is a process for each."""
+        """Sets the folder of the run, and checks the number of processes if the number of devices is given."""
         trainer = self.chosen.trainer
         check_options(trainer)
         trainer.default_root_dir = run_folder(trainer.default_root_dir, os.environ)
         if isinstance(trainer.logger, Namespace) and "init_args" in trainer.logger:
             trainer.logger.init_args.save_dir = trainer.default_root_dir
-        # Lightning's own message about some of this is no message but a traceback.
+        # Lightning would fail with a traceback in some of these cases.
         if str(trainer.devices).isdigit():
             check_processes(int(trainer.devices) * trainer.num_nodes, os.environ)
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
-        """Lightning's; every error in it is about an option.
+        """Trainer with a progress bar of rounds.
 
         Raises:
-            InputError: the options, or the machine, make no Trainer.
+            InputError: the options are invalid on this machine.
         """
         given = self._get(self.config_init, "trainer")
         own = given.callbacks if isinstance(given.callbacks, list) else [given.callbacks]
@@ -163,7 +117,7 @@ class FederatedCLI(LightningCLI):
             raise refused(error) from error
 
     def after_instantiate_classes(self) -> None:
-        """The number of processes where the devices were a list, or left to be found; and that there is an end."""
+        """Checks the number of processes and that the training ends, and sets the checkpoint reader."""
         check_processes(self.trainer.num_devices * self.trainer.num_nodes, os.environ)
         self.trainer.strategy.checkpoint_io = CheckedCheckpointIO(self.model, resume=self.subcommand != "validate")
         federated = type(self.datamodule).train_dataloader is FederatedDataModule.train_dataloader
@@ -172,59 +126,51 @@ class FederatedCLI(LightningCLI):
 
 
 def check_options(trainer: Namespace) -> None:
-    """Refuses options of the trainer that Lightning takes and cannot use.
+    """Checks options of the Trainer that LightningCLI accepts but federated training cannot use.
 
     Raises:
-        InputError: names the option.
+        InputError: an option is invalid.
     """
     for name in ("val_check_interval", "check_val_every_n_epoch"):
         value = trainer[name]
-        if value is not None and value == 0:
-            raise InputError(
-                expected=f"trainer.{name} above 0", found="0", way_out="Leave it out, or set limit_val_batches to 0."
-            )
-    if trainer.overfit_batches:
-        raise InputError(
-            expected="no trainer.overfit_batches",
-            found=str(trainer.overfit_batches),
-            way_out="A batch is a round here: give trainer.max_steps, and fewer clients.",
-        )
+        way_out = "Omit it, or set limit_val_batches to 0."
+        require(value is None or value != 0, f"trainer.{name} above 0", value, way_out)
+    way_out = "A batch is a round here: set trainer.max_steps, and use fewer clients."
+    require(not trainer.overfit_batches, "no trainer.overfit_batches", trainer.overfit_batches, way_out)
     strategy = str(trainer.strategy)
-    if "spawn" in strategy or "fork" in strategy or "notebook" in strategy:
-        raise InputError(
-            expected="a strategy that starts this command again for every device",
-            found=strategy,
-            way_out="Give --trainer.strategy ddp.",
-        )
+    require(
+        not any(name in strategy for name in ("spawn", "fork", "notebook")),
+        "a strategy that starts this command again for every device",
+        strategy,
+        "Set --trainer.strategy ddp.",
+    )
 
 
 def check_end(trainer: Trainer, data: FederatedDataModule) -> None:
-    """Refuses a training without end: an epoch of rounds has none, unless the data say how many there are.
+    """Checks that the training ends; an epoch has no end unless the data give a number of rounds.
 
     Raises:
-        InputError: nothing stops it.
+        InputError: no option ends the training.
     """
     limited = isinstance(trainer.limit_train_batches, int) or trainer.max_epochs == 0
     stops = any(isinstance(callback, EarlyStopping | Timer) for callback in trainer.callbacks)  # type: ignore[attr-defined]
-    if trainer.max_steps == -1 and not limited and not stops and data.rounds is None:
-        raise InputError(
-            expected="a number of rounds", found="none", way_out="Give --trainer.max_steps N, or --trainer.max_time."
-        )
+    ends = trainer.max_steps != -1 or limited or stops or data.rounds is not None
+    require(ends, "a number of rounds", "none", "Set --trainer.max_steps N, or --trainer.max_time.")
 
 
 TRAINER_DEFAULTS = {
-    # Each rank takes its share of a cohort itself.
+    # The data module shards cohorts over ranks.
     "use_distributed_sampler": False,
     "max_epochs": 1,
     "logger": False,
-    # A round is expensive, and one is often all there is.
+    # A round is expensive.
     "num_sanity_val_steps": 0,
     "log_every_n_steps": 1,
     "accelerator": "auto",
-    # `auto` would start a process for every GPU of a shared machine; more devices give the same model, only sooner.
+    # `auto` would start a process for every GPU of a shared machine; the number of devices does not change the model.
     "devices": 1,
 }
-"""What a configuration need not say of the Trainer. The progress bar and the folder are in `FederatedCLI`."""
+"""Default options of the Trainer; `FederatedCLI` sets the progress bar and the folder."""
 
 
 WHAT: dict[str, Any] = {
@@ -241,11 +187,11 @@ WHAT: dict[str, Any] = {
 
 
 def main(args: ArgsType = None, stopping: Stopping | None = None) -> FederatedCLI:
-    """Runs the command line; returns the CLI with its trainer, model and data.
+    """Runs the command line and returns the CLI with its Trainer, model and data.
 
     Args:
-        args: of the command line, None for those of the process.
-        stopping: what to do when a signal asks to end.
+        args: command line arguments, None for those of the process.
+        stopping: handler of signals that end the training.
     """
     stops = [Requeue(), StopReport(stopping or Stopping())]
     return FederatedCLI(

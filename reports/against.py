@@ -1,32 +1,31 @@
-"""A metric against a setting of numbers: lines with intervals, in panels by settings of words."""
+"""Figure of a metric against a numeric setting: lines with intervals, in panels by other settings."""
 
 import dataclasses
 
 import pandas as pd
 import seaborn.objects as so
 
-from evaluation.labels import differing
-from evaluation.scores import SETTING, setting_columns
+from evaluation.scores import SETTING, differing, setting_columns
 from reports.drawing import Drawing, Material, drawn, of_data, svg, with_guessing
 from reports.run import ATTACKS
 from reports.tables import DATA, axis, described_settings, words
 
 _MOST_PANELS = 5
-"""Values that a setting may have to be laid out in panels."""
+"""Largest number of values of a setting for panels."""
 _LOG = 30
-"""Ratio of the largest to the smallest number from which an axis is logarithmic."""
+"""Smallest ratio of the largest to the smallest number for a logarithmic axis."""
 _MOST_TICKS = 8
-"""Numbers up to which an axis has a place for each."""
+"""Largest number of values for an ordinal axis."""
 _THRESHOLDS = {SETTING + "interactions": "bound-of-all"}
-"""By axis, the metric whose value is a place on it: the theorem's number of interactions."""
+"""Metric that is a position on an axis, by axis: the theorem's number of interactions."""
 
 
 def against(material: Material) -> list[Drawing]:
-    """The metric against the setting that varies most; lines with intervals, panels by words, stars for the papers."""
+    """The metric against the numeric setting that varies most, with stars for the paper's values."""
     column = axis(material.rows)
     if column is None:
         return []
-    # Rows without a place on this axis may have another one.
+    # Rows without a value on this axis may have another axis.
     elsewhere = material.rows[material.rows[column].isna() & material.rows["role"].isin(ATTACKS)]
     return [_on_axis(material, column), *against(dataclasses.replace(material, rows=elsewhere))]
 
@@ -59,12 +58,12 @@ def _on_axis(material: Material, column: str) -> Drawing:
     wide = 1 if along is None else wrap or rows[along].nunique()
     high = 1 if down is None else rows[down].nunique()
     high = -(-rows[along].nunique() // wrap) if wrap else high
-    caption = f"{of_data(rows)}{material.metric} against {key}, 95% intervals; stars are the paper's."
+    caption = f"{of_data(rows)}{material.metric} against {key} with 95% intervals; stars are the paper's values."
     return caption, svg(with_guessing(drawn(plot, 1.5 + 3.4 * wide, 1 + 2.6 * high), material.metric))
 
 
 def _with_a_place(rows: pd.DataFrame, column: str) -> pd.DataFrame:
-    """The rows that have a place; a baseline with one place or none, which no number changes, has every place."""
+    """Rows with a value on the axis; a baseline with at most one value does not depend on it and is repeated."""
     places = rows[column].dropna().drop_duplicates()
     counts = rows.groupby("attack", sort=False)[column].transform("nunique")
     level = ~rows["role"].isin(ATTACKS) & (counts < 2)
@@ -74,7 +73,7 @@ def _with_a_place(rows: pd.DataFrame, column: str) -> pd.DataFrame:
 
 
 def _with_threshold(frame: pd.DataFrame, results: pd.DataFrame, column: str) -> pd.DataFrame:
-    """With the place ``bound`` of a line from ``bottom`` to ``top``, in one row of each setting with a threshold."""
+    """The frame with a vertical line at ``bound`` from ``bottom`` to ``top`` per setting with a threshold."""
     keys = [name for name in setting_columns(frame) if name != column]
     bounds = results[results["metric"] == _THRESHOLDS.get(column)].rename(columns={"mean": "bound"})
     if bounds.empty:
@@ -85,12 +84,12 @@ def _with_threshold(frame: pd.DataFrame, results: pd.DataFrame, column: str) -> 
 
 
 def _implied_by_the_attack(rows: pd.DataFrame) -> list[str]:
-    """Settings that vary, but have one value for each attack."""
+    """Settings that vary, but have one value per attack."""
     counts = rows[setting_columns(rows)].map(repr).groupby(rows["attack"]).nunique().max()
     return [str(name) for name, most in counts.items() if most == 1]
 
 
 def _fills(rows: pd.DataFrame, name: str, column: str) -> bool:
-    """Whether a setting of words is fit for panels: few values, each with much of the axis."""
+    """Whether a setting suits panels: few values, each with most of the axis."""
     places = rows[rows[name].notna()].groupby(name)[column].nunique()
     return 1 < len(places) <= _MOST_PANELS and bool(rows[name].notna().all() and places.min() * 2 >= places.max())

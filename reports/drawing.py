@@ -1,4 +1,4 @@
-"""What figures are drawn from and with, and drawings as text to put into a page."""
+"""Style, data and SVG output of figures."""
 
 import io
 import warnings
@@ -14,21 +14,19 @@ from protocol.metrics import metric as metric_of
 from reports.tables import DATA
 
 COLOURS = sns.color_palette("colorblind").as_hex()
-"""A palette that colour-blind readers can tell apart."""
+"""Palette for colour-blind readers."""
 STYLE = {**sns.axes_style("whitegrid"), "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": ".4"}
-
-
 Drawing = tuple[str, str]
 """Caption and SVG text."""
 
 
 @dataclass(frozen=True)
 class Material:
-    """What one figure is drawn from.
+    """Data of one figure.
 
     Attributes:
-        rows: of one data set and metric, where the table has them.
-        metric: the metric.
+        rows: rows of one data set and metric, where the table has these columns.
+        metric: metric.
         results: all results of the data set.
     """
 
@@ -38,10 +36,10 @@ class Material:
 
 
 def drawn(plot: so.Plot, width: float, height: float) -> Figure:
-    """A plot of seaborn on a figure of so many inches, in the style of all reports."""
+    """Figure of a seaborn plot, with a size in inches, in the style of the reports."""
     figure = Figure(figsize=(width, height), layout="constrained")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # seaborn 0.13 calls pandas as pandas 2 wanted it
+        warnings.simplefilter("ignore", DeprecationWarning)  # seaborn 0.13 uses deprecated pandas arguments
         plot.scale(color=so.Nominal("colorblind")).theme(STYLE).on(figure).plot()
     for legend in figure.legends:
         legend.set_loc("center left")
@@ -50,7 +48,7 @@ def drawn(plot: so.Plot, width: float, height: float) -> Figure:
 
 
 def svg(figure: Figure) -> str:
-    """The figure as SVG with texts that can be searched and read aloud; the same results give the same text."""
+    """SVG text of a figure, deterministic, with text that can be searched."""
     buffer = io.StringIO()
     with mpl.rc_context({"svg.hashsalt": "fedleak", "svg.fonttype": "none"}):
         figure.savefig(buffer, format="svg", metadata={"Date": None}, bbox_inches="tight")
@@ -58,7 +56,7 @@ def svg(figure: Figure) -> str:
 
 
 def with_guessing(figure: Figure, name: str, *, horizontal: bool = True) -> Figure:
-    """With a dotted line where guessing is, if the metric knows it."""
+    """The figure with a dotted line at the value of guessing, if the metric has one."""
     guessing = metric_of(name).guessing
     if guessing is not None:
         for axes in figure.axes:
@@ -67,5 +65,5 @@ def with_guessing(figure: Figure, name: str, *, horizontal: bool = True) -> Figu
 
 
 def of_data(rows: pd.DataFrame) -> str:
-    """The name of the rows' data set, as a caption begins with it."""
+    """Start of a caption: the name of the rows' data set."""
     return f"{rows[DATA].iloc[0]}: " if DATA in rows else ""

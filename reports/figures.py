@@ -1,7 +1,7 @@
-"""The figures of every report: each says what it needs, and is drawn wherever a run has it.
+"""Figures of every report, each with the data that it requires.
 
-A figure for a new metric needs nothing: it is drawn for every metric by which attacks are judged, and for the first two
-that a run reports. A new kind of figure is one function and an entry of `FIGURES`.
+Figures are drawn for the metrics that judge attacks and for the first two metrics of a run, so a new metric needs no
+code. A new kind of figure is a function and an entry of `FIGURES`.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,9 +14,8 @@ import seaborn.objects as so
 from matplotlib.figure import Figure as Canvas
 
 from attacks.estimates import ROC_GRID
-from evaluation.labels import differing
 from evaluation.runner import Evaluation
-from evaluation.scores import SETTING, Line, setting_columns
+from evaluation.scores import SETTING, Line, differing, setting_columns
 from protocol.metrics import metric as metric_of
 from reports.against import against
 from reports.drawing import COLOURS, Drawing, Material, drawn, of_data, svg, with_guessing
@@ -24,23 +23,23 @@ from reports.run import ATTACKS
 from reports.tables import DATA, axis, described_settings
 
 _MOST_LINES = 14
-"""Curves that one figure can hold."""
+"""Largest number of curves in a figure."""
 _MOST_SETTINGS, _MOST_CLIENTS, _MOST_ATTACKS = 8, 20, 4
-"""Of figures with a panel for each client."""
+"""Largest numbers in figures with a panel per client."""
 _MITIGATION, _AMOUNT = SETTING + "mitigation", SETTING + "amount"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A figure and what it needs.
+    """Kind of figure and its requirements.
 
     Attributes:
         table: ``results``; ``scores``, one row per victim; ``roc``, with ``label``, ``fpr`` and ``tpr``; or
             ``profiles``, see `evaluation.runner.Evaluation`.
-        draw: makes the drawings.
-        metric: the only metric that it is for, None for those that are shown.
+        draw: function that makes the drawings.
+        metric: the only metric to draw it for, None for all shown.
         columns: columns that the rows must have.
-        axis: whether it needs a setting of numbers that varies, or that none does; None for either.
+        axis: whether it requires a varying numeric setting, or none; None for either.
     """
 
     table: Literal["results", "scores", "roc", "profiles"]
@@ -50,18 +49,18 @@ class Figure:
     axis: bool | None = None
 
     def fits(self, rows: pd.DataFrame) -> bool:
-        """Whether the rows have what it needs."""
+        """Whether the rows meet the requirements."""
         given = set(self.columns) <= set(rows.columns)
         return given and len(rows) > 0 and (self.axis is None or self.axis == (axis(rows) is not None))
 
 
 def drawings(evaluation: Evaluation, results: pd.DataFrame, metrics: Sequence[str]) -> list[Drawing]:
-    """Every figure that a run has the material for.
+    """All figures for which a run has the data.
 
     Args:
-        evaluation: the scores.
-        results: all results, derived ones too.
-        metrics: that the run reports.
+        evaluation: scores.
+        results: all results, with derived ones.
+        metrics: metrics that the run reports.
     """
     profiles = evaluation.profiles
     if len(profiles):
@@ -80,7 +79,7 @@ def drawings(evaluation: Evaluation, results: pd.DataFrame, metrics: Sequence[st
 
 
 def _roc_table(evaluation: Evaluation) -> pd.DataFrame:
-    """The mean curve of each label; none where a figure could not hold them."""
+    """Mean curve of each label; empty if there are too many for a figure."""
     curves = {label: (rates / count).tolist() for label, (rates, count) in evaluation.roc.items() if count}
     if len(curves) > _MOST_LINES:
         return pd.DataFrame()
@@ -92,11 +91,11 @@ def _roc(material: Material) -> list[Drawing]:
     plot = so.Plot(material.rows, x="fpr", y="tpr", color="label").add(so.Line(linewidth=2))
     figure = drawn(plot.label(x="false-positive rate", y="true-positive rate", color=""), 5, 4)
     figure.axes[0].plot([0, 1], [0, 1], color=".5", ls=":")
-    return [("ROC curve, mean over victims; dotted: guessing.", svg(figure))]
+    return [("Mean ROC curve over clients; the dotted line is guessing.", svg(figure))]
 
 
 def _by_attack(material: Material) -> list[Drawing]:
-    """A line for each attack, with a dot and an interval for every setting, and stars for the papers."""
+    """A row per attack with a dot and an interval per setting, and stars for the paper's values."""
     rows = material.rows
     if rows["attack"].nunique() < 2:
         return []
@@ -108,20 +107,20 @@ def _by_attack(material: Material) -> list[Drawing]:
     if stars:
         plot = plot.add(so.Dot(marker="*", pointsize=9, edgecolor="k"), so.Dodge(), x="paper", legend=False)
     figure = drawn(plot.label(x=material.metric, y="", color=""), 6, 1.2 + 0.35 * rows["attack"].nunique())
-    note = "; stars are the paper's" if stars else ""
-    caption = f"{of_data(rows)}{material.metric} by attack, 95% intervals{note}."
+    note = "; stars are the paper's values" if stars else ""
+    caption = f"{of_data(rows)}{material.metric} by attack with 95% intervals{note}."
     return [(caption, svg(with_guessing(figure, material.metric, horizontal=False)))]
 
 
 def _distribution(material: Material) -> list[Drawing]:
-    """Every victim's score, sorted: how many victims are how exposed."""
+    """Empirical distribution of the score over clients."""
     rows, keys = material.rows[material.rows["value"].notna()], differing(material.rows)
     roles = dict(zip(material.results["attack"], material.results["role"], strict=True))
-    if keys:  # baselines only where there is one of each
+    if keys:  # with several settings, attacks only
         rows = rows[rows["attack"].map(roles).isin(ATTACKS)]
     labels = zip(rows["attack"], described_settings(rows, keys), strict=True)
     frame = rows.assign(line=[", ".join(part for part in parts if part) for parts in labels])
-    # A yes or no has no distribution worth drawing.
+    # Binary scores have no distribution worth drawing.
     if frame.empty or frame["line"].nunique() > _MOST_LINES or frame["value"].isin([0.0, 1.0]).all():
         return []
     figure = Canvas(figsize=(5 + 0.08 * frame["line"].str.len().max(), 4), layout="constrained")
@@ -129,13 +128,13 @@ def _distribution(material: Material) -> list[Drawing]:
     palette = sns.color_palette(COLOURS, frame["line"].nunique())
     sns.ecdfplot(frame.reset_index(drop=True), y="value", hue="line", palette=palette, lw=2, ax=axes)
     sns.move_legend(axes, "center left", bbox_to_anchor=(1, 0.5), title="")
-    axes.set(xlabel="share of victims", ylabel=material.metric)
-    caption = f"{of_data(rows)}{material.metric} of every victim, sorted."
+    axes.set(xlabel="share of clients", ylabel=material.metric)
+    caption = f"{of_data(rows)}{material.metric} of each client, in ascending order."
     return [(caption, svg(with_guessing(figure, material.metric)))]
 
 
 def _privacy_and_utility(material: Material) -> list[Drawing]:
-    """Utility against the adversary's precision, a curve for each mitigation (deanonymization, figure 12)."""
+    """Utility against the adversary's precision, a curve per mitigation (deanonymization, figure 12)."""
     keys = [name for name in setting_columns(material.results) if name not in (_MITIGATION, _AMOUNT)]
     utility = material.results[material.results["metric"] == "utility"].fillna(dict.fromkeys(keys, ""))
     rows = material.rows[material.rows["role"].isin(ATTACKS)].fillna(dict.fromkeys(keys, ""))
@@ -149,15 +148,15 @@ def _privacy_and_utility(material: Material) -> list[Drawing]:
         plot = so.Plot(curves, x="mean", y="mean_utility", color="kind").add(so.Path(marker="o", pointsize=4))
         plot = plot.add(so.Range(linewidth=0.6), xmin="low", xmax="high", legend=False)
         plot = plot.add(so.Range(linewidth=0.6), ymin="low_utility", ymax="high_utility", legend=False)
-        labels = {"x": "adversary's average precision, times chance", "y": "utility, share of that without"}
+        labels = {"x": "adversary's average precision, times chance", "y": "utility relative to no mitigation"}
         figure = drawn(plot.label(**labels, color="mitigation"), 6, 4)
         figure.axes[0].axvline(1, color=".5", ls=":")
-        found.append((f"Privacy and utility against {attack}: better towards the upper left.", svg(figure)))
+        found.append((f"Privacy and utility against {attack}; the upper left is better.", svg(figure)))
     return found
 
 
 def _compositions(material: Material) -> list[Drawing]:
-    """True and inferred shares, a panel for each client of the first seed and round of each of the first settings."""
+    """True and inferred class shares, a panel per client of the first seed and round, for the first settings."""
     found = []
     keys = [name for name in setting_columns(material.rows) if name != SETTING + "round"]
     for _, inside in list(material.rows.groupby(keys, sort=False, dropna=False))[:_MOST_SETTINGS]:
@@ -174,8 +173,8 @@ def _compositions(material: Material) -> list[Drawing]:
         plot = plot.add(so.Dot(pointsize=3), so.Dodge(), y="inferred", color="attack")
         plot = plot.add(so.Range(linewidth=1), so.Dodge(), ymin="low", ymax="high", color="attack", legend=False)
         plot = plot.label(x="class", y="share", color="").share(y=True)
-        said = described_settings(kept.head(1), {name.removeprefix(SETTING) for name in setting_columns(kept)})[0]
-        caption = f"True (bars) and inferred class shares of every client with 95% intervals: {said}."
+        setting = described_settings(kept.head(1), {name.removeprefix(SETTING) for name in setting_columns(kept)})[0]
+        caption = f"True (bars) and inferred class shares of every client with 95% intervals: {setting}."
         found.append((caption, svg(drawn(plot, 2.6 * min(5, len(clients)) + 1.5, 0.6 + 1.9 * -(-len(clients) // 5)))))
     return found
 
@@ -188,4 +187,4 @@ FIGURES: list[Figure] = [
     Figure(table="scores", draw=_distribution),
     Figure(table="results", metric="times-chance", columns=(_MITIGATION, _AMOUNT), draw=_privacy_and_utility),
 ]
-"""Every figure that reports draw by themselves, in their order."""
+"""Figures of every report, in order."""

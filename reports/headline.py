@@ -1,4 +1,4 @@
-"""The sentence at the head of a report: what the server infers best, how well, and next to what."""
+"""Headline of a report: what the best attack infers, how well, and the values of guessing and the best baseline."""
 
 from typing import Any
 
@@ -7,40 +7,38 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from evaluation.diagnosis import is_near, same_cell
-from evaluation.labels import describe, number
-from evaluation.scores import records, setting_columns, setting_of
+from evaluation.scores import describe, number, records, setting_columns, setting_of
 from protocol.metrics import METRICS, meanings, metric
 from reports.run import ATTACKS
 from reports.tables import DATA
 
 Row = dict[str, Any]
-_NOTHING = "No attack could be scored on this recording."
 
 
 def headline(results: pd.DataFrame) -> str:
-    """What leaked, in a sentence: of the attack that goes furthest from guessing or the best baseline to certainty."""
+    """Headline about the attack that goes furthest from guessing, or the best baseline, towards certainty."""
     scored = results[results["role"].isin(ATTACKS) & results["mean"].notna()]
     judged = [name for name, entry in METRICS.items() if entry.judged]
     attacks = scored[scored["metric"].isin(judged)]
-    if attacks.empty:  # a metric that this process does not know, of an attack from elsewhere
+    if attacks.empty:  # metrics that are unknown in this process, of attacks from other packages
         attacks = scored.drop_duplicates("attack")
     if attacks.empty:
-        return _NOTHING
+        return "No attack could be scored on this recording."
     best = records(attacks.iloc[[int(np.argmax(_gains(attacks, results)))]])[0]
     inferred = best["tells"] or "something about the client"
-    where, compared = describe(setting_of(best)), _compared(best, results)
+    where = describe(setting_of(best))
+    parts = [_compared(best, results), *meanings([best["metric"]])]
     measured = (
-        f"{best['attack']}: {best['metric']} {number(best['mean'])}, 95% interval {number(best['low'])} to"
-        f" {number(best['high'])}, n = {best['n']} people{compared}"
+        f"The best attack, {best['attack']}, reaches {best['metric']} {number(best['mean'])} (95% interval"
+        f" {number(best['low'])} to {number(best['high'])}, n = {best['n']} clients){' '.join(parts)}"
     )
-    scale = " ".join(["", *meanings([best["metric"]])])
     if is_near(best, results):
-        return f"On {where}, no attack infers much better than by guessing {inferred} ({measured}).{scale}"
-    return f"On {where}, the server can infer from a client's update {inferred} ({measured}).{scale}"
+        return f"On {where}, no attack infers {inferred} much better than the baselines. {measured}"
+    return f"On {where}, the server can infer from a client's update {inferred}. {measured}"
 
 
 def _gains(attacks: pd.DataFrame, results: pd.DataFrame) -> NDArray[np.float64]:
-    """``(A,)`` how far each goes from guessing, or the best baseline, to certainty; without either, from the worst."""
+    """``(A,)`` share of the range from guessing, or the best baseline, to certainty that each attack covers."""
     signs = results["metric"].map(lambda name: -1.0 if metric(name).lower_is_better else 1.0)
     certain = signs * results["metric"].map(lambda name: metric(name).certainty)
     guessing = signs * results["metric"].map(lambda name: metric(name).guessing).astype(float)
@@ -58,7 +56,7 @@ def _gains(attacks: pd.DataFrame, results: pd.DataFrame) -> NDArray[np.float64]:
 
 
 def best_baseline(row: Row, results: pd.DataFrame) -> Row | None:
-    """The best baseline of the same question and metric in the same setting, else on the same data."""
+    """Best baseline of the same question and metric in the same setting, else on the same data."""
     near = same_cell(row, results)
     near = near[(near["role"] == "baseline") & near["mean"].notna()]
     if near.empty:
@@ -73,4 +71,4 @@ def _compared(row: Row, results: pd.DataFrame) -> str:
     guessing, baseline = metric(row["metric"]).guessing, best_baseline(row, results)
     parts = [] if guessing is None else [f"guessing gives {guessing:g}"]
     parts += [] if baseline is None else [f"the best baseline, {baseline['attack']}, {number(baseline['mean'])}"]
-    return f"; {', '.join(parts)}" if parts else ""
+    return f"; {', '.join(parts)}." if parts else "."

@@ -1,4 +1,4 @@
-"""The report: one self-contained page that a stranger can read."""
+"""Report of a run: a self-contained HTML page."""
 
 import re
 from collections import defaultdict
@@ -8,19 +8,17 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from datamodules.recordings.format import write_whole
+from datamodules.io.files import write_whole
 from evaluation.scores import records
-from protocol.metrics import meanings
+from protocol.metrics import meanings, metric
 from reports.headline import headline
-from reports.run import Run
-from reports.tables import DATA, attacks_then_baselines, difference_table, long_table, wide_table
+from reports.run import ATTACKS, Run
+from reports.tables import DATA, difference_table, long_table, wide_table
 
 _HALF_PAGE = 700
-"""Points of a figure's width from which its text would be too small at half of the page."""
+"""Largest width in points of a figure that fits into half of the page."""
 _TEMPLATES = Path(__file__).parent / "templates"
-GENERATED = (
-    "These data are generated: the numbers prove that the machinery works, and nothing about real people's data."
-)
+GENERATED = "The data are generated: the numbers show that the attacks run, and nothing about real people's data."
 
 
 def write_report(
@@ -32,19 +30,19 @@ def write_report(
     missing: Sequence[str] = (),
     causes: Sequence[str] = (),
 ) -> Path:
-    """Writes report.html.
+    """Writes report.html into a folder.
 
     Args:
-        directory: where to.
-        run: the results.
-        parts: the runs that it joins, none where it is one.
+        directory: folder of the page.
+        run: results.
+        parts: runs that `run` joins, if it joins several.
         figures: captions and SVG texts.
-        missing: sentences on what could not run.
-        causes: sentences on why attacks inferred little.
+        missing: sentences on attacks that could not run.
+        causes: sentences on attacks that failed.
     """
     environment = Environment(loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined)
     results = run.results
-    attacks, baselines = attacks_then_baselines(results)
+    cells, is_attack = long_table(results), results["role"].isin(ATTACKS)
     generated = DATA in results and results[DATA].map(str).str.startswith("synthetic").any()
     page = environment.get_template("report.html.j2").render(
         run=run,
@@ -55,8 +53,9 @@ def write_report(
         wide=wide_table(results),
         scales=meanings(set(results["metric"])),
         differences=difference_table(run.differences),
-        attacks=long_table(attacks),
-        baselines=long_table(baselines),
+        attacks=cells[is_attack.tolist()],
+        baselines=cells[(~is_attack).tolist()],
+        binary=any(metric(name).binary for name in set(results["metric"])),
         figures=[(caption, svg, "wide" if _is_wide(svg) else "") for caption, svg in figures],
         threat_models=_threat_models(parts or [run]),
     )
@@ -66,13 +65,13 @@ def write_report(
 
 
 def _is_wide(svg: str) -> bool:
-    """Whether a figure is too wide for half of the page."""
+    """Whether a figure needs the whole width of the page."""
     width = re.search(r'width="([\d.]+)pt"', svg)
     return width is not None and float(width[1]) > _HALF_PAGE
 
 
 def _threat_models(runs: Sequence[Run]) -> Mapping[str, dict[str, Any]]:
-    """By attack, what it ``sees``, ``knows`` and whether it is ``active``; where these differ, with the run's name."""
+    """Threat model (``sees``, ``knows``, ``active``) by attack, with the run's name where runs differ."""
     found: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
     for run in runs:
         known = run.results[(run.results["sees"] != "") | (run.results["knows"] != "")]

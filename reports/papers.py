@@ -1,9 +1,8 @@
-"""The papers' own numbers: one CSV for each group of tables, joined to results by the settings that its columns name.
+"""Values of the papers, joined to results by attack, metric and setting.
 
-A file ``paper_values/NAME.csv`` has the columns ``table, attack, metric, statistic, value``, optionally ``note``, and
-one for every key of a setting that the tables have. A result stands next to the first row whose attack and metric are
-its own and whose setting is the same, key by key: a key that only one of them has is a difference. ``NAME.yaml`` says
-what else is to be known, see `PaperTable`.
+``paper_values/NAME.csv`` has the columns ``table, attack, metric, statistic, value``, optionally ``note``, and one per
+setting key. A result gets the first row with the same attack, metric and setting; a key that only one of them has is a
+difference. ``NAME.yaml`` has the other fields of `PaperTable`.
 """
 
 import functools
@@ -24,17 +23,17 @@ _ANY = "any"
 
 @dataclass(frozen=True, kw_only=True)
 class PaperTable:
-    """Numbers of a paper, and which results they stand next to.
+    """Values of a paper, and the results to compare them with.
 
     Attributes:
-        values: the rows, as texts.
-        source: what a report prints, with ``{table}`` in place of the table's number.
-        families: of the attacks; a line without a family, e.g. a model, fits all.
-        defaults: by key of a setting, its value where a row or a result does not have it.
-        ignored: keys of a result's setting on which the numbers do not depend.
-        same: by key, values of a result that count as another one.
-        next_to: by attack that the paper does not have, the paper's attacks that it stands next to.
-        notes: what the source adds, ``says``, of results with the settings ``where``; the value ``any`` fits all.
+        values: rows as texts.
+        source: source in a report, with ``{table}`` for the number of the table.
+        families: families of the attacks; a line without a family, e.g. a model, always fits.
+        defaults: value of a setting key where a row or a result lacks it.
+        ignored: setting keys of a result that do not affect the values.
+        same: values of a result that count as another value, by key.
+        next_to: attacks of the paper to compare an attack with that the paper does not have.
+        notes: additions ``says`` to the source for results with the settings ``where``; ``any`` fits all values.
     """
 
     values: pd.DataFrame
@@ -48,12 +47,12 @@ class PaperTable:
 
     @classmethod
     def read(cls, path: Path) -> "PaperTable":
-        """Reads a CSV and the YAML file of its name."""
+        """Table of a CSV file and the YAML file of the same name."""
         values = pd.read_csv(path, dtype=str, keep_default_na=False)
         return cls(values=values, **yaml.safe_load(path.with_suffix(".yaml").read_text(encoding="utf-8")))
 
     def numbers(self, results: pd.DataFrame) -> pd.DataFrame:
-        """Columns ``paper`` and ``source`` of the results that have a number here, by the results' index."""
+        """Columns ``paper`` and ``source`` of the results with a value here, by the results' index."""
         own = results[setting_columns(results)].map(_text).rename(columns=lambda name: name.removeprefix(SETTING))
         named = [name for name in self.values.columns if name not in _FIXED]
         keys = list(dict.fromkeys([*named, *self.defaults]))
@@ -72,7 +71,7 @@ class PaperTable:
         return pd.DataFrame({"paper": found["value"].astype(float), "source": pd.Series(sources, found.index, object)})
 
     def _filled(self, table: pd.DataFrame) -> pd.DataFrame:
-        """With the defaults where a row has no value."""
+        """The table with defaults for missing values."""
         filled = {name: table[name].where(table[name] != "", _text(value)) for name, value in self.defaults.items()}
         return table.assign(**filled)
 
@@ -86,12 +85,12 @@ class PaperTable:
 
 @functools.cache
 def paper_tables() -> tuple[PaperTable, ...]:
-    """Every table of ``paper_values``."""
+    """All tables of ``paper_values``."""
     return tuple(PaperTable.read(path.with_suffix(".csv")) for path in sorted(_FOLDER.glob("*.yaml")))
 
 
 def with_papers(results: pd.DataFrame) -> pd.DataFrame:
-    """Results with what the papers report: columns ``paper`` and ``source``, NaN and None where they have no number."""
+    """Results with the papers' values in columns ``paper`` and ``source``, NaN and None where there are none."""
     plain = results.reset_index(drop=True)
     found = pd.concat([table.numbers(plain) for table in paper_tables()])
     found = found[~found.index.duplicated()].reindex(plain.index)
@@ -101,7 +100,7 @@ def with_papers(results: pd.DataFrame) -> pd.DataFrame:
 
 
 def _text(value: Any) -> str:
-    """A value of a setting as the files write it; nothing for None."""
+    """Value of a setting as in the files; empty for None."""
     if value is None or value != value:
         return ""
     return f"{value:g}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)

@@ -1,4 +1,4 @@
-"""Where a number comes from."""
+"""Provenance of results: command, code, packages and hardware."""
 
 import functools
 import hashlib
@@ -15,17 +15,25 @@ import torch
 _PACKAGES = ("torch", "lightning", "torchmetrics", "numpy", "scipy", "scikit-learn", "diffprivlib", "safetensors")
 CHECKOUT = Path(__file__).resolve().parent.parent
 ROOMS = (
-    *("attacks", "callbacks", "datamodules", "defenses", "evaluation", "experiments", "modules", "protocol", "reports"),
+    "attacks",
+    "callbacks",
+    "datamodules",
+    "defenses",
+    "evaluation",
+    "experiments",
+    "modules",
+    "protocol",
+    "reports",
 )
 
 
 def versions() -> dict[str, str]:
-    """Python and the packages that numbers depend on."""
+    """Versions of Python and of the packages that affect numbers."""
     return {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}}
 
 
 def commit() -> str | None:
-    """The commit of the code, None outside a checkout."""
+    """Commit of the code, None outside of a checkout."""
     try:
         done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=CHECKOUT, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
@@ -35,7 +43,7 @@ def commit() -> str | None:
 
 @functools.cache
 def source_hash() -> str:
-    """Of the source files and tables of numbers that results depend on, as they are on disk, committed or not."""
+    """Hash of the source files and tables of numbers on disk, committed or not."""
     whole = hashlib.sha256()
     for room in ROOMS:
         for path in sorted((CHECKOUT / room).rglob("*")):
@@ -46,13 +54,13 @@ def source_hash() -> str:
 
 
 def hardware() -> str:
-    """Processor, cores and GPUs."""
+    """Processor, number of cores and GPUs."""
     gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
     return ", ".join([_processor(), f"{os.cpu_count()} cores", *gpus])
 
 
 def command() -> str:
-    """What was typed, with paths relative to the checkout or cut to their last part."""
+    """Command line, with paths relative to the checkout or shortened to their last part."""
     return shlex.join(["python", *(_short(argument) for argument in sys.argv)])
 
 

@@ -1,4 +1,4 @@
-"""A run: what an experiment leaves for other programs, read from and written to results.json."""
+"""Results of an experiment and their file, results.json."""
 
 import json
 import math
@@ -9,14 +9,14 @@ from typing import Any
 
 import pandas as pd
 
-from datamodules.recordings.format import write_whole
+from datamodules.io.files import write_whole
 from evaluation.scores import SETTING, from_records, records, setting_of
 from evaluation.summary import RESULT
 from protocol.errors import InputError
 
 FORMAT = 1
 ATTACKS = ("ours", "published")
-"""Roles of the lines that are attacks; the others are what they stand next to."""
+"""Roles of attacks; the other lines are comparisons."""
 _LINE = ("role", "family", "question", "sees", "knows", "active", "tells")
 _COLUMNS = (*RESULT, *_LINE, "paper", "source")
 _DIFFERENCE = ("attack", "against", "metric", "mean", "low", "high", "n", "seeds")
@@ -24,23 +24,23 @@ _DIFFERENCE = ("attack", "against", "metric", "mean", "low", "high", "n", "seeds
 
 @dataclass(frozen=True)
 class Run:
-    """Everything about one experiment.
+    """Results of one experiment.
 
     Attributes:
-        experiment: its name.
-        command: what was typed.
+        experiment: name.
+        command: command line.
         seed: first seed.
-        commit: the code's commit.
-        versions: packages.
+        commit: commit of the code.
+        versions: versions of the packages.
         data: name and hash of the data.
-        hardware: what it ran on.
+        hardware: hardware.
         seconds: wall time.
-        results: a row per line, setting and metric, see `evaluation.summary.summarise`, and the papers' number in
+        results: a row per line, setting and metric, see `evaluation.summary.summarise`, with the papers' values in
             ``paper`` and ``source``.
-        not_run: by attack that could not run, what it lacks.
-        causes: why attacks inferred hardly anything, see `evaluation.diagnosis.Cause`.
-        differences: attacks minus what stands next to them, see `evaluation.summary.paired_differences`.
-        gate: of a gate each limit's verdict, see `evaluation.gate.Verdict`.
+        not_run: reason by attack that could not run.
+        causes: likely causes of failed attacks, see `evaluation.diagnosis.Cause`.
+        differences: paired differences, see `evaluation.summary.paired_differences`.
+        gate: verdict of each limit, see `evaluation.gate.Verdict`.
         read_back: keys of a table's cells that an earlier run had finished.
     """
 
@@ -60,7 +60,7 @@ class Run:
     read_back: list[str] = field(default_factory=list)
 
     def write(self, directory: Path) -> Path:
-        """Writes results.json; NaN becomes null."""
+        """Writes results.json, with null for NaN."""
         path = directory / "results.json"
         content = {"format": FORMAT, **{one.name: getattr(self, one.name) for one in fields(self)}}
         content["results"] = [_as_result(row) for row in records(self.results)]
@@ -73,7 +73,7 @@ class Run:
         """Reads results.json.
 
         Raises:
-            InputError: the file is missing, damaged or of another format.
+            InputError: the file is missing, damaged or in another format.
         """
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
@@ -85,7 +85,7 @@ class Run:
             raise InputError(
                 expected=f"a results.json of format {FORMAT}",
                 found=f"{type(error).__name__}: {error!s:.200} in {path}",
-                way_out="Give a folder that attack.py wrote, e.g. runs/NAME.",
+                way_out="Give a folder written by attack.py, e.g. runs/NAME.",
             ) from None
 
 
@@ -128,7 +128,7 @@ _RESULT_MAY: _Kinds = {
 
 
 def _run(content: dict[str, Any]) -> dict[str, Any]:
-    """What `Run` takes; keys that it does not know are another version's, and left out."""
+    """Arguments of `Run`; unknown keys, of another version, are dropped."""
     kept = _typed(content, _RUN, _RUN_MAY)
     for name in ("versions", "data", "not_run"):
         _typed(kept.get(name, {}), dict.fromkeys(kept.get(name, {}), str))
@@ -159,11 +159,7 @@ def _result(entry: dict[str, Any]) -> dict[str, Any]:
     return {
         **{"seeds": 1, "role": "baseline" if kept.get("baseline") else "ours"},
         **{"family": None, "question": None, "sees": "", "knows": "", "active": False, "tells": ""},
-        **{
-            name: kept[name]
-            for name in ("attack", "metric", "n", "seeds", "family", "role", "question", "tells")
-            if name in kept
-        },
+        **{name: kept[name] for name in (*_PLAIN, *_LATER) if name in kept},
         **{name: _number(kept[name]) for name in ("mean", "std", "seconds_per_victim")},
         **_ends(kept["ci95"]),
         **_setting(kept["setting"]),
@@ -180,23 +176,23 @@ def _difference(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def _setting(setting: dict[str, Any]) -> dict[str, Any]:
-    """Columns of a setting, whose values are texts, numbers, or a yes or no."""
+    """Setting columns; values are strings, numbers or booleans."""
     for key, value in setting.items():
         if not isinstance(value, str | int | float | _NONE):
             raise TypeError(f"setting {key} {value!r:.60}")
-        float(0 if value is None or isinstance(value, str) else value)  # what is too large for a number is none
+        float(0 if value is None or isinstance(value, str) else value)  # raises for integers that are too large
     return {SETTING + key: value for key, value in setting.items()}
 
 
 def _typed(entry: Mapping[Any, Any], kinds: Mapping[Any, Any], may: Mapping[Any, Any] | None = None) -> dict[Any, Any]:
-    """The known entries of a JSON object.
+    """Known entries of a JSON object, with their types checked.
 
     Raises:
-        KeyError: one is missing.
-        TypeError: one is of another type; a yes or no is no number.
+        KeyError: an entry is missing.
+        TypeError: an entry has another type; a boolean is not a number.
     """
     if not isinstance(entry, dict):
-        raise TypeError(f"{entry!r:.60} where an object is wanted")
+        raise TypeError(f"{entry!r:.60} instead of an object")
     kept = {key: entry[key] for key in kinds} | {key: entry[key] for key in may or {} if key in entry}
     for key, value in kept.items():
         kind = kinds.get(key) or (may or {})[key]

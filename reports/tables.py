@@ -1,43 +1,44 @@
-"""Results as tables of text: one row per cell, or wide, with one column for each value of a setting."""
+"""Tables of a report: one row per cell, or wide with one column per value of a setting."""
 
 import math
 
 import pandas as pd
 
-from evaluation.labels import describe, differing, number
-from evaluation.scores import SETTING, records, setting_columns, setting_of
+from evaluation.scores import SETTING, describe, differing, number, records, setting_columns, setting_of
+from reports.aligned import aligned
 from reports.run import ATTACKS
 
 HEADER = ("attack", "setting", "metric", "mean", "95% interval", "n", "paper", "difference", "ms per victim")
 DIFFERENCES = ("attack", "minus", "setting", "metric", "difference", "95% interval", "n")
 DATA = SETTING + "data"
 _LONG = 24
-"""Cells from which a table is better read wide."""
+"""Smallest number of cells for a wide table."""
 
 
 def long_table(results: pd.DataFrame) -> pd.DataFrame:
-    """One row of texts per cell, columns `HEADER`; of the setting, the data and what differs between cells."""
+    """One row of texts per cell with columns `HEADER`, without those of the paper where it has no value.
+
+    The setting lists the data and the keys that differ between cells.
+    """
     settings = described_settings(results, differing(results) | {"data"})
-    rows = []
-    for row, setting in zip(records(results), settings, strict=True):
-        paper, without = row["paper"], row["paper"] != row["paper"]
-        rows.append(
-            (
-                *(row["attack"], setting, row["metric"], number(row["mean"])),
-                f"{number(row['low'])} to {number(row['high'])}",
-                _people(row["n"], row["seeds"]),
-                "" if without else f"{paper:.3f} ({row['source']})",
-                "" if without else f"{row['mean'] - paper:+.3f}",
-                f"{1000 * row['seconds_per_victim']:.1f}",
-            )
+    rows = [
+        (
+            *(row["attack"], setting, row["metric"], number(row["mean"])),
+            *(f"{number(row['low'])} to {number(row['high'])}", _people(row["n"], row["seeds"])),
+            "" if row["paper"] != row["paper"] else f"{row['paper']:.3f} ({row['source']})",
+            "" if row["paper"] != row["paper"] else f"{row['mean'] - row['paper']:+.3f}",
+            f"{1000 * row['seconds_per_victim']:.1f}",
         )
-    return pd.DataFrame(rows, columns=HEADER)
+        for row, setting in zip(records(results), settings, strict=True)
+    ]
+    made = pd.DataFrame(rows, columns=HEADER)
+    return made if (made["paper"] != "").any() else made.drop(columns=["paper", "difference"])
 
 
 def wide_table(results: pd.DataFrame) -> pd.DataFrame | None:
-    """One row per line, with a column for each value of the setting that varies most; None where cells are few.
+    """One row per line, with a column per value of the setting that varies most; None for few cells.
 
-    A cell reads ``mean±half the interval (paper)``.
+    A cell is ``mean±half of the interval (paper)``.
     """
     column = axis(results) or _most_varied(results, [name for name in words(results) if name != DATA])
     if column is None or len(results) < _LONG:
@@ -59,12 +60,12 @@ def wide_table(results: pd.DataFrame) -> pd.DataFrame | None:
         lambda n: str(n.min()) if n.nunique() == 1 else f"{n.min()} to {n.max()}"
     )
     wide = cells.pivot_table("text", names, "column", aggfunc="first").fillna("")
-    wide = wide.loc[sizes.index, list(dict.fromkeys(cells["column"]))]  # in the order of the results
+    wide = wide.loc[sizes.index, list(dict.fromkeys(cells["column"]))]  # order of the results
     return wide.assign(n=sizes).reset_index()[[*lines, *wide.columns, "n"]].rename_axis(columns=None)
 
 
 def difference_table(differences: pd.DataFrame) -> pd.DataFrame:
-    """One row of texts per difference, columns `DIFFERENCES`."""
+    """One row of texts per difference with columns `DIFFERENCES`."""
     settings = described_settings(differences, differing(differences) | {"data"})
     rows = [
         (
@@ -76,48 +77,41 @@ def difference_table(differences: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=DIFFERENCES)
 
 
-def attacks_then_baselines(results: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Attacks, and apart from them what they stand next to: baselines, bounds and models."""
-    is_attack = results["role"].isin(ATTACKS)
-    return results[is_attack], results[~is_attack]
-
-
 def text_table(results: pd.DataFrame) -> str:
-    """The table for a terminal: wide where it is long."""
+    """Table for a terminal, wide if there are many cells."""
     wide = wide_table(results)
     if wide is not None:
-        return "\n".join(aligned(wide))
-    attacks, baselines = attacks_then_baselines(results)
-    lines = aligned(long_table(pd.concat([attacks, baselines])))
-    if len(baselines):
-        lines.insert(len(lines) - len(baselines), "baselines, bounds and models:")
+        return "\n".join(aligned([*wide], wide.to_numpy().tolist()))
+    is_attack = results["role"].isin(ATTACKS)
+    table = long_table(pd.concat([results[is_attack], results[~is_attack]]))
+    lines = aligned([*table], table.to_numpy().tolist())
+    if not is_attack.all():
+        lines.insert(len(lines) - int((~is_attack).sum()), "baselines, bounds and models:")
     return "\n".join(lines)
 
 
 def axis(results: pd.DataFrame) -> str | None:
-    """The column of numbers among the settings that varies most, for columns of a table or a figure's axis."""
+    """Numeric setting column that varies most, for the columns of a table or the axis of a figure."""
     return _most_varied(results, [name for name in setting_columns(results) if _numeric(results[name])])
 
 
 def words(results: pd.DataFrame) -> list[str]:
-    """Columns of settings that vary and are no numbers."""
+    """Setting columns that vary and are not numeric."""
     columns = [name for name in setting_columns(results) if not _numeric(results[name])]
     return [name for name in columns if results[name].map(repr).nunique() > 1]
 
 
 def described_settings(table: pd.DataFrame, keys: set[str]) -> list[str]:
-    """Some keys of each row's setting in words."""
+    """Label of each row's setting with the given keys."""
     return [describe(setting_of(row), keys) for row in records(table[setting_columns(table)])]
 
 
 def _numeric(values: pd.Series) -> bool:
-    """Whether all are numbers; an infinite budget is written ``inf``."""
+    """Whether all values are numbers, or ``inf`` for an infinite budget."""
     given = [value for value in values if value is not None]
-    return bool(given) and all(value == "inf" or (_is_number(value)) for value in given)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return bool(given) and all(
+        value == "inf" or (isinstance(value, int | float) and not isinstance(value, bool)) for value in given
+    )
 
 
 def _most_varied(results: pd.DataFrame, columns: list[str]) -> str | None:
@@ -135,12 +129,3 @@ def _short(row: dict[str, object]) -> str:
     if math.isnan(mean):
         return "-"
     return f"{number(mean)}±{number((high - low) / 2)}" + ("" if math.isnan(paper) else f" ({paper:.2f})")
-
-
-def aligned(table: pd.DataFrame) -> list[str]:
-    """Lines of text with columns under one another and a rule below the header."""
-    widths = {str(name): max(len(str(name)), *map(len, table[name])) for name in table} if len(table) else {}
-    left = {name: f"{{:<{width}}}".format for name, width in widths.items()}
-    text = table.to_string(index=False, justify="left", formatters=left)
-    lines = [line.rstrip() for line in text.splitlines()]
-    return [lines[0], "-" * max(map(len, lines)), *lines[1:]]

@@ -1,4 +1,4 @@
-"""Attack results in Weights & Biases: numbers to compare runs by, a table, and the report's figures."""
+"""Results in Weights & Biases: numbers, a table, and the figures of the report."""
 
 import functools
 import html
@@ -10,17 +10,16 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from evaluation.labels import differing
-from evaluation.scores import records, setting_of
+from evaluation.scores import differing, records, setting_of
 from reports.tables import described_settings
 
 Show = Callable[[pd.DataFrame, Sequence[tuple[str, str]]], None]
-"""Shows results, and figures as captions and SVG texts."""
+"""Function that shows results, and figures as captions and SVG texts."""
 COLUMNS = ("attack", "setting", "metric", "mean", "std", "low", "high", "n", "seconds per victim", "paper", "source")
 
 
 def leaks(results: pd.DataFrame) -> dict[str, float]:
-    """The means by ``audit/ATTACK/METRIC``, where settings differ ``audit/ATTACK, SETTING/METRIC``."""
+    """Means by ``audit/ATTACK/METRIC``, or ``audit/ATTACK, SETTING/METRIC`` if settings differ."""
     return {name: row["mean"] for name, row in _named(results)}
 
 
@@ -32,41 +31,35 @@ def _named(results: pd.DataFrame) -> list[tuple[str, dict[str, Any]]]:
 
 
 def log_results(run: Any, results: pd.DataFrame, figures: Sequence[tuple[str, str]]) -> None:
-    """Adds results to a W&B run: numbers to its summary, with both ends of their intervals; a table; figures.
+    """Adds results to a W&B run: numbers with their intervals to the summary, a table, and figures.
 
     Args:
-        run: of `wandb.init`.
-        results: the cells.
+        run: run of `wandb.init`.
+        results: results.
         figures: captions and SVG texts.
     """
-    import wandb  # it takes a second, and most commands do without
+    import wandb  # slow to import, and rarely needed
 
     named = _named(results)
     numbers = [name.replace(" ", "_") for name in COLUMNS[2:]]
-    rows = [[row["attack"], json.dumps(setting_of(row)), *(_plain(row[name]) for name in numbers)] for _, row in named]
+    values = [[None if row[name] != row[name] else row[name] for name in numbers] for _, row in named]
+    rows = [[row["attack"], json.dumps(setting_of(row)), *own] for (_, row), own in zip(named, values, strict=True)]
     pages = {
         f"audit/figure {number}": wandb.Html(f"<p>{html.escape(caption)}</p>{svg}", inject=False)
         for number, (caption, svg) in enumerate(figures, start=1)
     }
     run.log({"audit/results": wandb.Table(columns=list(COLUMNS), data=rows), **pages})
     for name, row in named:
-        run.summary[name], run.summary[f"{name} low"], run.summary[f"{name} high"] = (
-            row["mean"],
-            row["low"],
-            row["high"],
-        )
-
-
-def _plain(value: Any) -> Any:
-    return None if value != value else value
+        for suffix, column in (("", "mean"), (" low", "low"), (" high", "high")):
+            run.summary[name + suffix] = row[column]
 
 
 def shows_in_wandb(project: str | None, directory: Path) -> list[Show]:
-    """What shows results as a W&B run of their own; nothing without a project.
+    """Functions that show results as a W&B run of their own; none without a project.
 
     Args:
-        project: where the run goes.
-        directory: where its files go; they stay there, until ``wandb sync``, where nobody has logged in.
+        project: W&B project.
+        directory: folder of the run's files, which stay there until ``wandb sync`` without a login.
     """
     return [] if project is None else [functools.partial(_show, project, directory)]
 

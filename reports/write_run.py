@@ -1,4 +1,4 @@
-"""From scores to what a run leaves: results.json, scores.csv, report.html, and the table on the screen."""
+"""Output of a run: results.json, scores.csv, report.html, and the table on the screen."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from datamodules.recordings.format import write_whole
+from datamodules.io.files import write_whole
 from evaluation.derived import derived
 from evaluation.diagnosis import Explain, sentences
 from evaluation.evaluate import reasons
 from evaluation.gate import Gate
-from evaluation.labels import describe, differing
 from evaluation.runner import Evaluation, joined
-from evaluation.scores import concat, records, setting_of, stacked
+from evaluation.scores import concat, describe, differing, records, setting_of, stacked
 from evaluation.summary import paired_differences, summarise
 from reports.figures import drawings
 from reports.html import write_report
@@ -41,17 +40,17 @@ def write_run(
     """Writes the files of a run and prints its table.
 
     Args:
-        evaluation: the scores.
-        directory: where to.
+        evaluation: scores.
+        directory: folder of the files.
         experiment: name of the run.
         data: name and hash of the data.
         seed: first seed.
         seconds: wall time.
-        metrics: the metrics to report.
-        explain: says why attacks failed, None to leave that out.
-        gate: checks limits on the results, None for no limits.
+        metrics: metrics to report.
+        explain: function that explains failed attacks, None for no explanation.
+        gate: function that checks limits, None for no limits.
         read_back: keys of the cells that an earlier run had finished.
-        shows: where else the results and figures are shown.
+        shows: functions that show the results and figures elsewhere.
     """
     scores = evaluation.scores
     reported = dataclasses.replace(evaluation, scores=scores[scores["metric"].isin(metrics)])
@@ -76,14 +75,14 @@ def write_run(
     page = write_report(directory, run, figures=figures, missing=missing, causes=explained)
     _print(results, page)
     if explained:
-        print("\n".join(["why attacks inferred little:", *(f"  {sentence}" for sentence in explained)]))
+        print("\n".join(["why attacks failed:", *(f"  {sentence}" for sentence in explained)]))
     for show in shows:
         show(results, figures)
     return run
 
 
 def combine(evaluations: Sequence[Evaluation]) -> Evaluation:
-    """Joins the cells of a table; ROC curves are kept apart by setting."""
+    """Evaluation of all cells of a table, with ROC curves by setting."""
     keys = differing(concat([evaluation.scores.head(1) for evaluation in evaluations])) | {"data"}
     apart = []
     for evaluation in evaluations:
@@ -95,7 +94,7 @@ def combine(evaluations: Sequence[Evaluation]) -> Evaluation:
 
 
 def join_runs(directories: Sequence[Path], out: Path) -> Run:
-    """One page for the results of several runs."""
+    """Joins the results of several runs and writes one page."""
     runs = [Run.read(directory / "results.json") for directory in directories]
     whole = dataclasses.replace(
         runs[0],

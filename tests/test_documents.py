@@ -1,14 +1,26 @@
-"""Documents name only what is there."""
+"""What the documents say is what the code does: files, links, commands, the quickstart, tables of data and models."""
 
+import importlib
+import os
+import pkgutil
 import re
+import subprocess
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from tests.test_project import ROOT, tracked
+import datamodules
+import modules.learners
+from datamodules.base import FederatedDataModule
+from modules.built_from_data import BuiltFromData
+from tests.command_lines import check
+from tests.places import ROOT, tracked
 
 DOCUMENTS = [path for path in tracked() if path.suffix == ".md"]
-FOLDERS = "configs|docs|datamodules|modules|attacks|callbacks|tests"
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+FOLDERS = "bench|configs|docs|(?:data)?modules|attacks|callbacks|defenses|evaluation|experiments|protocol|reports|tests"
 PLACES = re.compile(rf"(?:{FOLDERS})/[\w./-]+\.(?:yaml|yml|md|py|sbatch)\b")
 TABLES = re.compile(r"`((?:raifle|deanon|pac|decaf)_\w+?)(?:\.yaml)?`")
 
@@ -29,3 +41,54 @@ def test_what_is_not_there_is_found() -> None:
     assert missing("`raifle_table99`, configs/paper/none.yaml, `raifle_table5`") == {
         *("raifle_table99", "configs/paper/none.yaml")
     }
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(path: Path) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#]*)(#[^)]*)?\)", path.read_text(encoding="utf-8"))
+    for place, anchor in links:
+        target = path.parent / place if place else path
+        assert target.is_file(), place
+        headings = re.findall(r"^#+ (.*)$", target.read_text(encoding="utf-8"), re.MULTILINE)
+        assert not anchor or anchor[1:] in {re.sub(r"[^\w -]", "", h).lower().replace(" ", "-") for h in headings}
+
+
+@pytest.mark.parametrize("command", re.findall(r"^python (?:train|attack)\.py .*$", README, re.MULTILINE))
+def test_a_command_of_the_readme(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr("sys.argv", ["train.py"])
+    check(re.sub(r"\s+#.*", "", command))
+
+
+@pytest.mark.integration
+def test_the_quickstart_infers_every_interaction(tmp_path: Path) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    code += "\nassert view.victims == 32"
+    command, environment = [sys.executable, "-c", code], {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout.splitlines()[-1]) == pytest.approx(1, abs=0.001)
+
+
+def kinds(base: type) -> set[type]:
+    """Subclasses in the project, of subclasses too."""
+    subclasses: list[type] = base.__subclasses__()
+    own = {kind for kind in subclasses if kind.__module__.startswith(("datamodules", "modules"))}
+    return own | {kind for below in own for kind in kinds(below)}
+
+
+@pytest.mark.parametrize(
+    ("package", "base", "page", "fewest"),
+    [(datamodules, FederatedDataModule, "data.md", 20), (modules.learners, BuiltFromData, "models.md", 8)],
+)
+def test_every_data_set_and_every_model_is_in_its_table(
+    package: ModuleType, base: type, page: str, fewest: int
+) -> None:
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        importlib.import_module(module.name)
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    found = [kind for kind in kinds(base) if vars(kind).get("folders") or (base is BuiltFromData and not kinds(kind))]
+    assert len(found) > fewest
+    assert [kind.__name__ for kind in found if f"`{kind.__name__}`" not in text] == []
+    folders = {name for kind in found if "Synthetic" not in kind.__name__ for name in vars(kind).get("folders", ())}
+    assert {name for name in folders - {"digits"} if f"{name}/" not in text} == set()

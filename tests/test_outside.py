@@ -12,10 +12,10 @@ import pytest
 
 import attack
 import train as training
+from tests.places import ROOT
 from tests.toys import train
 
 Ran = Callable[..., tuple[int, str]]
-ROOT = Path(__file__).resolve().parent.parent
 ATTACKS = ("--attacks", "my_audit.CountByNorm", "--attacks", "my_audit.CountGuess")
 
 
@@ -90,6 +90,24 @@ def test_a_data_set_a_learner_and_a_defence_train_and_are_audited(folder: Path, 
     named = {result["attack"] for result in results}
     assert {"count-by-norm", "count-guess", "direction", "row-norm"} <= named
     assert {result["setting"]["data"] for result in results} == {"visits"}
+
+
+@pytest.mark.integration
+def test_a_network_of_ones_own_is_simulated_by_attacks(folder: Path, ran: Ran) -> None:
+    config = str(ROOT / "configs" / "train" / "decaf_digits.yaml")
+    local = ("--model.local.learning_rate", "0.1", "--model.local.batch_size", "12")
+    run = ("--model", "my_audit.SmallNet", *local, "--trainer.default_root_dir", "net", "--trainer.max_steps", "1")
+    assert training.run(["fit", "--config", config, *run]) == 0
+    command = [sys.executable, str(ROOT / "attack.py"), "audit", "--deltas", "net/deltas", "--victims", "6"]
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    refused = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert "give --learner my_audit.small_net" in refused.stderr
+    status, said = ran(*command[2:], "--learner", "my_audit.small_net")
+    assert status == 0, said
+    results = json.loads((folder / "net" / "results.json").read_text(encoding="utf-8"))["results"]
+    distances = {result["attack"]: result["mean"] for result in results if result["metric"] == "l1"}
+    assert distances["decaf"] < distances["uniform-corrected"], distances
 
 
 @pytest.mark.integration

@@ -2,14 +2,14 @@
 
 import ast
 import re
-import subprocess
 import tomllib
 from pathlib import Path
 
 import pytest
 import yaml
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.places import ROOT, tracked
+
 PLACES = re.compile(
     r"pypi|pythonhosted|(?<!emit)-index-url|find-links|(?<![\w.~/])/(?:home|root|Users|mnt|work)/\w", re.IGNORECASE
 )
@@ -17,15 +17,6 @@ FORBIDDEN_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shel
 HARMLESS = {"joblib": frozenset({"Parallel", "delayed", "parallel_config"})}
 """What opens no file: processes of our own, which get what we made."""
 FORBIDDEN_CALLS = {("torch", "load"), ("torch", "save"), ("pd", "read_pickle"), ("pandas", "read_pickle")}
-
-
-def tracked() -> list[Path]:
-    """Files that git knows, or all but hidden folders where there is no git."""
-    listing = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
-    if listing.returncode == 0 and listing.stdout:
-        return [ROOT / line for line in listing.stdout.splitlines() if (ROOT / line).is_file()]
-    skipped = {".uv", ".venv", "runs"}
-    return [p for p in ROOT.rglob("*") if p.is_file() and not skipped & set(p.relative_to(ROOT).parts)]
 
 
 def sources() -> list[Path]:

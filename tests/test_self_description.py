@@ -1,12 +1,11 @@
 """Attacks, estimates and metrics describe themselves: counted over the syntax trees of the source."""
 
 import ast
-from collections.abc import Iterator
-from pathlib import Path
+import functools
 
 from attacks.registry import REGISTRY
+from tests.places import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 ROOMS = (
     "attacks",
     "callbacks",
@@ -22,11 +21,14 @@ NAMES = {name for kind in REGISTRY.values() for name in (kind.name, *kind.aliase
 CLASSES = {kind.__name__ for kind in REGISTRY.values()}
 
 
-def nodes() -> Iterator[tuple[str, ast.AST]]:
+@functools.cache
+def nodes() -> list[tuple[str, ast.AST]]:
     files = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
-    for path in [*files, ROOT / "attack.py", ROOT / "train.py"]:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            yield path.relative_to(ROOT).as_posix(), node
+    return [
+        (path.relative_to(ROOT).as_posix(), node)
+        for path in [*files, ROOT / "attack.py", ROOT / "train.py"]
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    ]
 
 
 def elements(node: ast.AST) -> list[ast.AST]:

@@ -15,8 +15,9 @@ from experiments import training
 from protocol.metrics import METRICS
 from reports.run import Run
 from tests import offline_agent, toys
+from tests.command_lines import training_of
+from tests.places import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 SWEEPS = sorted((ROOT / "configs/sweeps").glob("*.yaml"))
 UTILITIES = {"val/hr@10", "val/ndcg@10"}
 
@@ -32,20 +33,6 @@ def arguments(sweep: dict[str, Any], point: dict[str, Any]) -> list[str]:
     line = offline_agent.command(sweep, point)
     assert line[:3] == ["/usr/bin/env", "bash", "configs/cluster/launch.sh"]
     return line[3:]
-
-
-def parsed(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, line: list[str]
-) -> dict[str, dict[str, Any]]:
-    monkeypatch.setattr("sys.argv", ["train.py"])
-    monkeypatch.chdir(ROOT)
-    with pytest.raises(SystemExit) as status:
-        training.main([*line, "--print_config"])
-    shown = capsys.readouterr()
-    assert status.value.code in (0, None), shown.err
-    configuration = yaml.safe_load(shown.out)
-    assert isinstance(configuration, dict)
-    return configuration
 
 
 def covering(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -65,12 +52,10 @@ def test_there_is_one_for_every_paper_and_for_the_learner() -> None:
 
 
 @pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
-def test_every_value_of_a_sweep_reaches_the_training(
-    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_value_of_a_sweep_reaches_the_training(path: Path) -> None:
     sweep = read(path)
     chosen = covering(offline_agent.points(sweep))
-    told = [parsed(capsys, monkeypatch, arguments(sweep, point)) for point in chosen]
+    told = [training_of(*arguments(sweep, point)) for point in chosen]
     assert len({yaml.safe_dump(configuration) for configuration in told}) == len(chosen)
     trainer = told[0]["trainer"]
     assert trainer["default_root_dir"] == f"runs/{path.stem}"
@@ -107,6 +92,7 @@ def test_a_run_of_a_sweep_has_a_folder_of_its_own() -> None:
     assert training.run_folder(None, {}) is None
 
 
+@pytest.mark.integration
 def test_a_point_trains_attacks_and_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sweep = read(ROOT / "configs/sweeps/raifle_local_dp.yaml")
     other = {"fncf_movielens": "fncf_synthetic", "=runs/": f"={tmp_path}/"}
@@ -151,6 +137,7 @@ def wandb_files(run: Path) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.integration
 def test_an_audit_is_logged_offline_unless_somebody_has_logged_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,56 +3,38 @@
 from pathlib import Path
 
 import pytest
-import yaml
 from lightning.pytorch.callbacks import ProgressBar
 
 import train
 from callbacks.round_progress import RoundProgress
 from experiments import training
 from protocol.errors import InputError
-
-CONFIGS = Path(__file__).resolve().parent.parent / "configs"
-
-
-def parsed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *args: str) -> dict[str, object]:
-    """The whole configuration that ``train.py fit ARGS`` would run with; nothing is run."""
-    monkeypatch.setattr("sys.argv", ["train.py"])
-    with pytest.raises(SystemExit) as exit_status:
-        training.main(["fit", *args, "--print_config"])
-    shown = capsys.readouterr()
-    assert exit_status.value.code in (0, None), shown.err
-    configuration = yaml.safe_load(shown.out)
-    assert isinstance(configuration, dict)
-    return configuration
+from tests.command_lines import training_of
+from tests.places import CONFIGS
 
 
 @pytest.mark.parametrize("path", sorted((CONFIGS / "train").glob("*.yaml")), ids=lambda path: path.stem)
-def test_training_configuration(
-    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    configuration = parsed(capsys, monkeypatch, "--config", str(path))
-    model, data = (configuration[part]["init_args"] for part in ("model", "data"))  # type: ignore[index]
+def test_training_configuration(path: Path) -> None:
+    configuration = training_of("fit", "--config", str(path))
+    model, data = (configuration[part]["init_args"] for part in ("model", "data"))
     ends_itself = model.get("probing") or data.get("item_sets")
-    assert configuration["trainer"]["max_steps"] > 0 or ends_itself  # type: ignore[index]
-    assert configuration["trainer"]["default_root_dir"] == f"runs/{path.stem}"  # type: ignore[index]
+    assert configuration["trainer"]["max_steps"] > 0 or ends_itself
+    assert configuration["trainer"]["default_root_dir"] == f"runs/{path.stem}"
 
 
 @pytest.mark.parametrize("path", sorted((CONFIGS / "trainer").glob("*.yaml")), ids=lambda path: path.stem)
-def test_trainer_configuration_on_top_of_a_training(
-    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_trainer_configuration_on_top_of_a_training(path: Path) -> None:
     base = ("--config", str(CONFIGS / "train" / "fncf_synthetic.yaml"))
-    plain = parsed(capsys, monkeypatch, *base)
-    changed = parsed(capsys, monkeypatch, *base, "--config", str(path))
+    plain = training_of("fit", *base)
+    changed = training_of("fit", *base, "--config", str(path))
     assert changed != plain
-    names = [callback["class_path"] for callback in changed["trainer"]["callbacks"]]  # type: ignore[index]
-    assert "callbacks.delta_recorder.DeltaRecorder" in names
+    names = [callback["class_path"] for callback in changed["trainer"]["callbacks"]]
+    assert "callbacks.DeltaRecorder" in names
 
 
-def test_what_no_configuration_says(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    configuration = parsed(capsys, monkeypatch, "--model", "FNCF", "--data", "SyntheticRecommender")
+def test_what_no_configuration_says() -> None:
+    configuration = training_of("fit", "--model", "FNCF", "--data", "SyntheticRecommender")
     trainer = configuration["trainer"]
-    assert isinstance(trainer, dict)
     expected = {"num_sanity_val_steps": 0, "log_every_n_steps": 1, "accelerator": "auto", "devices": 1}
     assert {name: trainer[name] for name in expected} == expected
     assert configuration["seed_everything"] == 0

@@ -10,16 +10,19 @@ from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 
 import train
-from command_line import likely, one_line
+from experiments.commands.one_line_parser import likely, one_line
 from modules.checkpoint_io import CheckedCheckpointIO
 from modules.error_reports import refusal_in
 from modules.learners.fncf import FNCF
 from protocol.errors import InputError
 from tests import toys
+from tests.places import CONFIGS
 
-CONFIG = str(Path(__file__).resolve().parent.parent / "configs/train/fncf_synthetic.yaml")
+CONFIG = str(CONFIGS / "train/fncf_synthetic.yaml")
 SMALL = ("--config", CONFIG, "--data.init_args.users", "12", "--trainer.max_steps", "1", "--trainer.accelerator", "cpu")
 GIVEN = ("fit", *SMALL)
+BEGINS = pytest.mark.integration
+"""Only the training itself can say that it cannot be."""
 
 
 @pytest.mark.parametrize(
@@ -44,12 +47,21 @@ GIVEN = ("fit", *SMALL)
         ((*GIVEN, "--trainer.max_steps", "-1"), "expected a number of rounds"),
         ((*GIVEN, "--trainer.strategy", "ddp_spawn"), "Give --trainer.strategy ddp"),
         ((*GIVEN, "--trainer.val_check_interval", "0"), "expected trainer.val_check_interval above 0"),
-        ((*GIVEN, "--trainer.gradient_clip_val", "1.0"), "not supported for manual optimization"),
-        ((*GIVEN, "--trainer.default_root_dir", "/dev/null/run"), "/dev/null/run: not a directory"),
+        pytest.param(
+            (*GIVEN, "--trainer.gradient_clip_val", "1.0"),
+            "not supported for manual optimization",
+            marks=pytest.mark.integration,
+        ),
+        pytest.param(
+            (*GIVEN, "--trainer.default_root_dir", "/dev/null/run"),
+            "/dev/null/run: not a directory",
+            marks=pytest.mark.integration,
+        ),
         ((*GIVEN, "--ckpt_path", "/nonexistent"), "expected a checkpoint at /nonexistent; found no such file"),
-        (
+        pytest.param(
             ("fit", "--model", "FederatedClassifier", "--data", "SyntheticRanking", "--trainer.max_steps", "1"),
             "expected data with num_classes, which FederatedClassifier needs; found none in SyntheticRanking",
+            marks=BEGINS,
         ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -77,7 +89,7 @@ def test_one_line_and_status_2(
     ("content", "expected"),
     [
         (b"model: \xff\xfe\n", "expected a configuration in YAML, UTF-8"),
-        (b"trainer: 5\n", "found trainer: 5. Write one option a line"),
+        (b"trainer: 5\n", "found trainer: 5. Write one option per line"),
         (b"a: " + b"[" * 5000, "expected a configuration in YAML"),
     ],
 )
@@ -118,7 +130,7 @@ def test_a_defect_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     def defect(*_: object) -> None:
         raise KeyError("tokens")
 
-    monkeypatch.setattr(train, "main", defect)
+    monkeypatch.setattr("experiments.training.main", defect)
     with pytest.raises(KeyError, match="tokens"):
         train.run([])
 
@@ -130,6 +142,7 @@ def caught(raised: BaseException, cause: BaseException | None = None) -> BaseExc
         return error
 
 
+@pytest.mark.integration
 def test_what_is_refused_and_what_is_a_defect() -> None:
     trainer = Trainer(accelerator="cpu", logger=False, enable_checkpointing=False)
     with pytest.raises(MisconfigurationException) as refused:
@@ -195,6 +208,7 @@ def damaged(kind: str, path: Path, folder: Path) -> Path:
     return made
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [
@@ -204,8 +218,8 @@ def damaged(kind: str, path: Path, folder: Path) -> Path:
         ("foreign", "found a file without state_dict"),
         ("no optimizer", "found a file without optimizer_states"),
         ("another model", r"item_embedding.weight of shape \(2, 3\)"),
-        ("other clients", "found user_embedding left out"),
-        ("code", "objects other than tensors, whose code is not run"),
+        ("other clients", "found user_embedding missing"),
+        ("code", "objects other than tensors, which are not loaded"),
     ],
 )
 def test_a_checkpoint_is_refused(kind: str, expected: str, checkpoint: tuple[Path, FNCF], tmp_path: Path) -> None:

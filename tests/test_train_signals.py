@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from datamodules.recordings.recording import Recording
+from tests.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
+pytestmark = pytest.mark.integration
+
 LIMIT = 120
 """Seconds after which a test gives up; what is tested takes a few."""
 

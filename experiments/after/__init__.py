@@ -1,21 +1,15 @@
-"""What a table shows next to the scores of attacks: a small closed list of steps."""
+"""Steps after the attacks of a cell: comparisons that a table reports next to the scores of attacks."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from experiments.after.accuracy import Accuracy
-from experiments.after.bounds import Bounds
-from experiments.after.held_back import HeldBack
+from experiments.after.devices import Maps, Profiles, RawData, UserBias
 from experiments.after.identifiability import Clients, ProbeCheckStep, Reached, Theorem
 from experiments.after.image_quality import ImageQuality
 from experiments.after.manipulation_checks import ManipulationChecks
-from experiments.after.maps import Maps
-from experiments.after.profiles import Profiles
-from experiments.after.quality import Quality
-from experiments.after.raw_data import RawData
+from experiments.after.model_quality import Accuracy, Quality, Utility
+from experiments.after.rankings import Bounds, HeldBack
 from experiments.after.step import AfterStep
-from experiments.after.user_bias import UserBias
-from experiments.after.utility import Utility
 from experiments.overrides import near
 from protocol.errors import InputError
 
@@ -32,10 +26,10 @@ __all__ = ["STEPS", "AfterStep", "after_steps"]
 
 
 def after_steps(entries: Sequence[str | Mapping[str, Any]]) -> list[AfterStep]:
-    """The steps of a table: names, each with its options where it is a mapping.
+    """Steps of a table, given by name or as a mapping of the name to its options.
 
     Raises:
-        InputError: there is no such step, or it has no such option.
+        InputError: a step or an option is unknown.
     """
     made = []
     for entry in entries:
@@ -44,10 +38,12 @@ def after_steps(entries: Sequence[str | Mapping[str, Any]]) -> list[AfterStep]:
             raise InputError(
                 expected=f"steps of `after` among {', '.join(STEPS)}",
                 found=repr(entry),
-                way_out=near(str(name), STEPS) or "Fix `after`.",
+                way_out=near(str(name), STEPS) or "Correct `after`.",
             )
         try:
             made.append(STEPS[name](**(options or {})))
         except (TypeError, ValueError) as error:
-            raise InputError(expected=f"options of the step {name}", found=str(error), way_out="Fix `after`.") from None
+            raise InputError(
+                expected=f"options of the step {name}", found=str(error), way_out="Correct `after`."
+            ) from None
     return made

@@ -1,8 +1,7 @@
-"""What attacks on private vectors are read next to: bounds of theorems, costs to clients, what clients notice."""
+"""Steps on attacks on private vectors: bounds of the theorems, costs to the clients, and detection by clients."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
 
 import pandas as pd
 import torch
@@ -11,35 +10,33 @@ from torch import Tensor
 from attacks.estimates import VectorEstimate
 from datamodules.cohort import Cohort
 from datamodules.recommendation.base import RecommenderDataModule
-from defenses.probe_check import ProbeCheck
+from defenses.refusal import ProbeCheck
 from evaluation.runner import Evaluation
-from evaluation.scores import SETTING, concat
+from evaluation.scores import SETTING
 from experiments.after.step import AfterStep
-from modules.learners.fncf_task import USER_EMBEDDING
+from experiments.cell_training import CellRun
 from modules.learners.matrix_factorization import FederatedMF
 from modules.learners.recommender import held_out_hits
 from modules.probing.campaign import Probing
+from modules.simulator import USER_EMBEDDING
 from protocol.errors import InputError
+from protocol.ranges import PositiveInt, UnitInterval, check_fields
 from protocol.seeding import generator_for
 from protocol.view import ITEM_EMBEDDING
-from ranges import PositiveInt, UnitInterval, check_fields
 
-if TYPE_CHECKING:
-    from experiments.cell_run import CellRun
-
-OWN = "own-vector"
-"""What the client's own vector scores: Proposition 1's eta, as an attack's name."""
+_OWN = "own-vector"
+"""Label of the score of the client's own vector, eta in Proposition 1."""
 
 
 @dataclass
 class Probed:
-    """A finished training whose server probes.
+    """Finished training with a probing server.
 
     Attributes:
-        module: as the training left it.
-        data: its clients.
-        probing: what the server did.
-        called: the clients that it called.
+        module: trained module.
+        data: data of the clients.
+        probing: probing of the server.
+        called: clients that the server probed.
     """
 
     module: FederatedMF
@@ -48,8 +45,8 @@ class Probed:
     called: Cohort
 
     @classmethod
-    def of(cls, run: "CellRun") -> "Probed":
-        """Of a cell.
+    def of(cls, run: CellRun) -> "Probed":
+        """The finished training of a cell.
 
         Raises:
             InputError: its server does not probe.
@@ -66,50 +63,51 @@ class Probed:
 
     @property
     def table(self) -> Tensor:
-        """Honest item vectors ``(I, d)``, float64."""
+        """Item vectors ``(I, d)`` of the honest rounds, float64."""
         return self.module.item_embedding.weight.detach().double()
 
     @property
     def users(self) -> Tensor:
-        """Private vectors of all clients before the campaigns ``(C, d)``, float64."""
+        """Private vectors ``(C, d)`` of all clients before the probes, float64."""
         return self.module.private[USER_EMBEDDING].double()
 
 
 @dataclass(frozen=True)
 class Theorem(AfterStep):
-    """Numbers of interactions that the theorem demands: each client's own, and the largest of them."""
+    """Number of interactions that the theorem requires for each client, and the largest of these."""
 
-    name: ClassVar[str] = "theorem"
-    metrics: ClassVar[tuple[str, ...]] = ("bound", "bound-of-all")
+    name = "theorem"
+    metrics = ("bound", "bound-of-all")
 
-    def __call__(self, run: "CellRun", evaluation: Evaluation) -> Evaluation:
+    def rows(self, run: CellRun, evaluation: Evaluation) -> Iterator[pd.DataFrame]:
         probed = Probed.of(run)
         called, probing = probed.called, probed.probing
         users, labels = probed.users[called.clients], called.examples["label"]
         bound = probing.bounds(probed.module.answering(), probed.table, users, labels, called.counts)
         bounds = {"bound": bound, "bound-of-all": torch.full_like(bound, float(bound.max()))}
-        return _with(evaluation, run.scores(f"theorem-{probing.theorem}", bounds, victims=called.clients))
+        yield run.scores(f"theorem-{probing.theorem}", bounds, victims=called.clients)
 
 
 @dataclass(frozen=True)
 class Clients(AfterStep):
-    """What the theorem assumes of all clients, what their own vectors are worth, and what the campaigns do to them.
+    """Assumptions of the theorem for all clients, scores of their own vectors, and the effect of the probes on them.
 
-    Clients are compared before the first campaign and after the last, if they went on with the vectors of its end.
+    The hit rate is measured before the first probe and after the last, if clients keep the probed vectors.
     """
 
-    name: ClassVar[str] = "clients"
-    metrics: ClassVar[tuple[str, ...]] = ("preference-rate", "assumption-1", "hr@10", "cosine-after", "label-error")
+    name = "clients"
+    metrics = ("preference-rate", "assumption-1", "hr@10", "cosine-after", "label-error")
 
-    def __call__(self, run: "CellRun", evaluation: Evaluation) -> Evaluation:
+    def rows(self, run: CellRun, evaluation: Evaluation) -> Iterator[pd.DataFrame]:
         probed = Probed.of(run)
         everybody = probed.data.build_cohort(0, torch.arange(probed.data.num_clients))
         rates = everybody.examples["label"].double().sum(1) / everybody.counts
         assumed = {"preference-rate": rates, "assumption-1": rates < 0.5}
-        rows = [run.scores("client", assumed, victims=everybody.clients)]
-        return _with(evaluation, *rows, *_own_vectors(run), *self._cost(run, probed))
+        yield run.scores("client", assumed, victims=everybody.clients)
+        yield from _own_vectors(run)
+        yield from self._cost(run, probed)
 
-    def _cost(self, run: "CellRun", probed: Probed) -> Iterator[pd.DataFrame]:
+    def _cost(self, run: CellRun, probed: Probed) -> Iterator[pd.DataFrame]:
         users, clients = probed.users, probed.called.clients
         after, last = users.clone(), run.recording.rounds[-1]
         for view in run.recording.views(rounds=[last] if last in run.recording.round_settings else []):
@@ -124,25 +122,25 @@ class Clients(AfterStep):
 
 @dataclass(frozen=True)
 class ProbeCheckStep(AfterStep):
-    """How often clients that check the item table find a reason: in draws of the probe, and in honest rounds.
+    """Rate at which clients that check the item table raise an alarm, in draws of the probe and in honest rounds.
 
-    A client is one that took part in every recorded honest round, so `every_n_rounds` of the recording should be the
+    The checking client takes part in every recorded honest round, so `every_n_rounds` of the recording should be the
     number of rounds in which a client takes part about once.
 
     Attributes:
-        draws: of the probe.
+        draws: number of draws of the probe.
     """
 
-    name: ClassVar[str] = "probe-check"
-    metrics: ClassVar[tuple[str, ...]] = ("detected", "false-alarm")
+    name = "probe-check"
+    metrics = ("detected", "false-alarm")
 
     draws: PositiveInt = 20
 
     def __post_init__(self) -> None:
-        """Refuses impossible numbers."""
+        """Checks the values."""
         check_fields(self)
 
-    def __call__(self, run: "CellRun", evaluation: Evaluation) -> Evaluation:
+    def rows(self, run: CellRun, evaluation: Evaluation) -> Iterator[pd.DataFrame]:
         probed, recording, check = Probed.of(run), run.recording, ProbeCheck()
         rounds = [number for number in recording.rounds if number < probed.probing.after]
         honest = [recording.model(number)[ITEM_EMBEDDING] for number in rounds]
@@ -154,39 +152,36 @@ class ProbeCheckStep(AfterStep):
                 bool(check.reasons(table, before)) for table, before in zip(honest, [None, *honest], strict=False)
             ],
         }
-        rows = [
-            run.scores(self.name, {metric: own}, victims=range(len(own)))
-            for metric, own in outcomes.items()
-        ]  # fmt: skip
-        return _with(evaluation, *rows)
+        for metric, own in outcomes.items():
+            yield run.scores(self.name, {metric: own}, victims=range(len(own)))
 
 
 @dataclass(frozen=True)
 class Reached(AfterStep):
-    """Leaves out numbers of messages that few clients have sent: what is measured there would be about those few.
+    """Removes scores after numbers of messages that few clients have sent.
 
     Attributes:
-        share: of the recorded clients, that must have sent so many.
+        share: share of the recorded clients that must have sent as many messages.
     """
 
-    name: ClassVar[str] = "reached"
+    name = "reached"
 
     share: UnitInterval = 0.5
 
     def __post_init__(self) -> None:
-        """Refuses impossible numbers."""
+        """Checks the values."""
         check_fields(self)
 
-    def __call__(self, run: "CellRun", evaluation: Evaluation) -> Evaluation:
+    def rows(self, run: CellRun, evaluation: Evaluation) -> list[pd.DataFrame]:
         column, scores = f"{SETTING}rounds", evaluation.scores
         if column in scores:
             reached = scores.groupby(column)["victim"].transform("nunique") >= self.share * scores["victim"].nunique()
             evaluation.scores = scores[reached]
-        return evaluation
+        return []
 
 
-def _own_vectors(run: "CellRun") -> Iterator[pd.DataFrame]:
-    """Errors of the clients' own vectors on the labels about which something was sent by the end of each campaign."""
+def _own_vectors(run: CellRun) -> Iterator[pd.DataFrame]:
+    """Errors of the clients' own vectors on the labels that were sent by the end of each campaign."""
     settings = run.recording.round_settings
     last: dict[str, float] = {}
     for own in settings.values():
@@ -196,9 +191,4 @@ def _own_vectors(run: "CellRun") -> Iterator[pd.DataFrame]:
         if setting:
             truth = run.recording.truth(view)
             error = VectorEstimate(vectors=truth["user_vector"]).score(view, truth).metrics["label-error"]
-            yield run.scores(OWN, {"label-error": error}, victims=truth["clients"], setting=setting)
-
-
-def _with(evaluation: Evaluation, *rows: pd.DataFrame) -> Evaluation:
-    evaluation.scores = concat([evaluation.scores, *rows])
-    return evaluation
+            yield run.scores(_OWN, {"label-error": error}, victims=truth["clients"], setting=setting)

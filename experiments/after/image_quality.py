@@ -1,43 +1,42 @@
-"""How near the features of manipulated images came to their targets, and how like the images are to the originals."""
+"""Quality of manipulated images: distance of their features from the targets, and similarity to the originals."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+import pandas as pd
 import torch
 from torch import Tensor
 
 from attacks.images.pointwise_matching import PointwiseMatching
 from datamodules.images.image_set import Crop, StoredImages
 from datamodules.images.voters import ImageVoters
-from evaluation.runner import Evaluation, joined
+from evaluation.runner import Evaluation
 from evaluation.scores import Line
 from experiments.after.step import AfterStep
+from experiments.cell_training import CellRun
 from modules.image_manipulation.gallery import Gallery
 from modules.image_manipulation.image_quality import psnr, ssim
 from modules.learners.image_ranker import ImageRanker
 from protocol.errors import InputError
-from reports.image_panels import image_panels
-
-if TYPE_CHECKING:
-    from experiments.cell_run import CellRun
+from reports.step_figures import image_panels
 
 _SHOWN = 4
-"""Images in the figure of a manipulation."""
+"""Number of images in the figure of a manipulation."""
 _AT_ONCE = 64
 
 
 class ImageQuality(AfterStep):
-    """Measures each of the images that an `ImageRanker`'s server manipulated; a row of them is an image, not a client.
+    """Quality of each image that the server of an `ImageRanker` manipulated; a row is an image, not a client.
 
-    ``feature-loss`` is the mean squared difference of the features from the target after the image was written and
-    read back, ``feature-loss-before`` that of the original, ``loss-ratio`` their quotient; ``ssim`` and ``psnr`` are
-    the likeness to the original; ``round-trip`` is the mean squared change of the normalised pixels by writing eight
-    bits. The line is called as gradient matching on these images is.
+    ``feature-loss`` is the mean squared distance of the features from the target after the image was written and read
+    back, ``feature-loss-before`` that of the original image, ``loss-ratio`` their quotient; ``ssim`` and ``psnr``
+    measure the similarity to the original; ``round-trip`` is the mean squared change of the normalised pixels by
+    storage in eight bits. The label is that of gradient matching on these images.
     """
 
     name = "image-quality"
     metrics = ("ssim", "psnr", "feature-loss", "feature-loss-before", "loss-ratio", "round-trip")
 
-    def __call__(self, run: "CellRun", evaluation: Evaluation) -> Evaluation:
+    def rows(self, run: CellRun, evaluation: Evaluation) -> Iterator[pd.DataFrame]:
         module, data = run.build()
         if not isinstance(module, ImageRanker) or not isinstance(data, ImageVoters) or module.manipulation is None:
             raise InputError(
@@ -48,7 +47,7 @@ class ImageQuality(AfterStep):
         gallery = module.gallery(data)
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         after, targets = gallery.features(device), gallery.targets()
-        values = pixel_quality(gallery)
+        values = _pixel_quality(gallery)
         if targets is not None:
             before = (gallery.original_features(device) - targets).square().mean(1)
             values["feature-loss"] = (after - targets).square().mean(1)
@@ -57,15 +56,15 @@ class ImageQuality(AfterStep):
         attack = PointwiseMatching()
         view = next(run.recording.views(victims_per_view=1))
         label = attack.label(view)
-        scores = run.scores(label, values, victims=gallery.numbers, items=after.shape[1])
         words = ", ".join(str(value) for value in run.cell.setting.values())
-        caption = f"{words}: originals, what is sent, difference times 8."
-        figure = caption, image_panels(*_pixels(gallery, gallery.numbers[:_SHOWN]))
-        return joined([evaluation, Evaluation(scores, {label: Line.of(attack, view)}, figures=[figure])])
+        caption = f"{words}: original images, images sent, and their difference times 8."
+        evaluation.figures.append((caption, image_panels(*_pixels(gallery, gallery.numbers[:_SHOWN]))))
+        evaluation.lines[label] = Line.of(attack, view)
+        yield run.scores(label, values, victims=gallery.numbers, items=after.shape[1])
 
 
-def pixel_quality(gallery: Gallery) -> dict[str, Tensor]:
-    """``(N,)`` likeness of every image to its original, and what eight bits change, by metric."""
+def _pixel_quality(gallery: Gallery) -> dict[str, Tensor]:
+    """``(N,)`` similarity of every image to its original, and change by storage in eight bits, by metric."""
     assert isinstance(gallery.sent, StoredImages)
     found: dict[str, list[Tensor]] = {"ssim": [], "psnr": []}
     for start in range(0, len(gallery.numbers), _AT_ONCE):
@@ -77,6 +76,6 @@ def pixel_quality(gallery: Gallery) -> dict[str, Tensor]:
 
 
 def _pixels(gallery: Gallery, numbers: list[int]) -> tuple[Tensor, Tensor]:
-    """Some originals and what is sent of them, ``(N, 3, h, w)`` uint8 each."""
+    """Original and sent images, ``(N, 3, h, w)`` uint8 each."""
     crop = gallery.network.transform.crop
     return gallery.photos.pixels(numbers, crop), gallery.sent.pixels(numbers, Crop(crop.size, crop.size))

@@ -1,9 +1,8 @@
-"""What clients can find out about manipulated features (RAIFLE, section VII.D)."""
+"""Detection of manipulated features by clients (RAIFLE, section VII.D)."""
 
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
 
 import pandas as pd
 import torch
@@ -12,21 +11,18 @@ from torch import Tensor
 from attacks.ranking.lists import ranked_lists
 from datamodules.recordings.recording import Recording
 from defenses.local_dp import clip_factors
-from defenses.manipulation_checks.base import Check, Received, threshold
-from defenses.manipulation_checks.registry import CHECKS
+from defenses.manipulation_checks import CHECKS, Check, Received, threshold
 from evaluation.runner import Evaluation
 from evaluation.scores import concat
 from evaluation.separability import Classifier, correctly_classified, embeddings
 from experiments.after.step import AfterStep
+from experiments.cell_training import CellRun
 from protocol.seeding import generator_for
 from protocol.view import ServerView
-from reports.maps import update_maps
-
-if TYPE_CHECKING:
-    from experiments.cell_run import CellRun
+from reports.step_figures import update_maps
 
 _FOLDS = 4
-"""Of a round's clients: one is judged, one is the reference, two calibrate the threshold; they take turns."""
+"""Folds of a round's clients: one is judged, one is the reference, two calibrate the threshold, in rotation."""
 _PERPLEXITIES = (10.0, 30.0)
 _IN_CAPTION = ("data", "ranker", "manipulation")
 _CLASSIFIERS: tuple[Classifier, ...] = ("knn", "logistic", "forest")
@@ -34,44 +30,43 @@ _CLASSIFIERS: tuple[Classifier, ...] = ("knn", "logistic", "forest")
 
 @dataclass(frozen=True, kw_only=True)
 class ManipulationChecks(AfterStep):
-    """Checks of clients against a manipulation of the features, next to the attacks that read it.
+    """Clients' checks against a manipulation of the features, next to the attacks that use the manipulation.
 
-    ``flagged`` is the share of the clients that a check flags: without a manipulation its false positives, on clients
-    that neither calibrated it nor are its reference. ``accuracy`` is that of a classifier that distinguishes updates
-    from manipulated features and honest ones, of the same training without the manipulation.
+    ``flagged`` is the share of clients that a check flags; without a manipulation, these are its false positives on
+    clients that neither calibrate it nor are its reference. ``accuracy`` is that of a classifier that distinguishes
+    updates on manipulated features from those of the same training without the manipulation.
 
     Attributes:
         false_positives: share of honest clients for which the thresholds are calibrated.
-        clip: L2 norm to which the updates are clipped before they are compared.
+        clip: L2 norm to which the updates are clipped before the comparison.
     """
 
-    name: ClassVar[str] = "manipulation-checks"
-    metrics: ClassVar[tuple[str, ...]] = ("flagged", "accuracy")
+    name = "manipulation-checks"
+    metrics = ("flagged", "accuracy")
     false_positives: float = 0.05
     clip: float = 0.25
 
-    def __call__(self, run: "CellRun", evaluation: Evaluation) -> Evaluation:
-        evaluation.roc = {}  # the curves of a table's cells differ in data and budget only, which are the same here
+    def rows(self, run: CellRun, evaluation: Evaluation) -> Iterator[pd.DataFrame]:
+        evaluation.roc = {}  # cells with the same data and budget would share a curve
         sent, honest = run.recording, run.recording_of({"model.manipulation": None})
         pairs = [(_round(sent, number), _like(sent, honest, number)) for number in sent.rounds]
         rows = [flags for judged, peers in pairs for flags in self._flags(run, judged, peers)]
         if sent.manifest.config["manipulation"] is not None:
             rows += self._compared(run, pairs, evaluation)
-        evaluation.scores = concat([evaluation.scores, run.of_people(concat(rows))])
-        return evaluation
+        yield run.of_people(concat(rows))
 
-    def _flags(self, run: "CellRun", sent: ServerView, honest: ServerView) -> Iterator[pd.DataFrame]:
+    def _flags(self, run: CellRun, sent: ServerView, honest: ServerView) -> Iterator[pd.DataFrame]:
         judged, peers = _received(sent), _received(honest)
         fold = torch.randperm(sent.victims, generator=generator_for(run.cell.seed, "folds", sent.round)) % _FOLDS
         start = time.perf_counter()
-        flags = {name: flagged(kind(), judged, peers, fold, self.false_positives) for name, kind in CHECKS.items()}
+        flags = {name: _flagged(kind(), judged, peers, fold, self.false_positives) for name, kind in CHECKS.items()}
         flags["any-check"] = torch.stack(list(flags.values())).any(0)
         seconds = (time.perf_counter() - start) / sent.victims
         for name, values in flags.items():
             yield _scores(run, name, {"flagged": values.double()}, sent, seconds)
 
     def _compared(
-        self, run: "CellRun", pairs: list[tuple[ServerView, ServerView]], evaluation: Evaluation
+        self, run: CellRun, pairs: list[tuple[ServerView, ServerView]], evaluation: Evaluation
     ) -> Iterator[pd.DataFrame]:
         views, seed = [sent for sent, _ in pairs], run.cell.seed
         manipulated = torch.cat([_updates(view, self.clip) for view in views])
@@ -79,8 +74,8 @@ class ManipulationChecks(AfterStep):
         maps = embeddings(real, manipulated, _PERPLEXITIES, seed=seed)
         columns = ", ".join(str(value) for name, value in run.cell.setting.items() if name in _IN_CAPTION)
         caption = (
-            f"{columns}: t-SNE of the clipped updates, as in RAIFLE's figure 7. "
-            "The accuracy of classifiers is in the table (updates-knn, -logistic, -forest); guessing gives 0.5."
+            f"{columns}: t-SNE of the clipped updates, as in RAIFLE's figure 7. The table has the accuracy of three "
+            "classifiers (updates-knn, updates-logistic, updates-forest); guessing gives 0.5."
         )
         evaluation.figures.append((caption, update_maps(maps)))
         for name in _CLASSIFIERS:
@@ -91,18 +86,15 @@ class ManipulationChecks(AfterStep):
                 yield _scores(run, f"updates-{name}", {"accuracy": own}, view, seconds)
 
 
-def flagged(check: Check, judged: Received, peers: Received, fold: Tensor, false_positives: float) -> Tensor:
-    """Which clients a check flags, each judged by peers of other folds.
+def _flagged(check: Check, judged: Received, peers: Received, fold: Tensor, false_positives: float) -> Tensor:
+    """``(C,)`` bool: clients that a check flags, each judged by peers of other folds.
 
     Args:
-        check: the check.
+        check: check to run.
         judged: what the clients received.
-        peers: what the same clients would have received of an honest server.
+        peers: what the same clients receive from an honest server.
         fold: ``(C,)`` numbers from 0 to 3.
         false_positives: share of honest clients for which the threshold is calibrated.
-
-    Returns:
-        ``(C,)`` bool.
     """
     flags = torch.zeros(len(fold), dtype=torch.bool)
     for number in range(_FOLDS):
@@ -120,13 +112,13 @@ def _round(recording: Recording, number: int) -> ServerView:
 
 
 def _like(sent: Recording, honest: Recording, number: int) -> ServerView:
-    """The round of the honest training, its clients in the order of the other's; their pseudonyms differ."""
+    """Round of the honest training with its clients in the order of the other training's; pseudonyms differ."""
     view = _round(honest, number)
     wanted = sent.truth(_round(sent, number))["clients"]
     return view.select((wanted[:, None] == honest.truth(view)["clients"]).long().argmax(1))
 
 
-def _scores(run: "CellRun", name: str, metrics: dict[str, Tensor], view: ServerView, seconds: float) -> pd.DataFrame:
+def _scores(run: CellRun, name: str, metrics: dict[str, Tensor], view: ServerView, seconds: float) -> pd.DataFrame:
     items = view.served_mask.sum(1)
     return run.scores(name, metrics, victims=view.pseudonyms, round=view.round, items=items, seconds=seconds)
 
@@ -138,6 +130,6 @@ def _received(view: ServerView) -> Received:
 
 
 def _updates(view: ServerView, clip: float) -> Tensor:
-    """``(V, P)`` what the clients sent, clipped to the norm `clip`."""
+    """``(V, P)`` updates, clipped to the norm `clip`."""
     flat = torch.cat([delta.flatten(1) for delta in view.deltas.values()], dim=1)
     return flat * clip_factors(view.deltas, clip).to(flat)[:, None]

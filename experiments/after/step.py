@@ -1,30 +1,37 @@
-"""A step after the attacks of a cell."""
+"""Base class of the steps after the attacks of a cell."""
 
-import abc
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Iterable
+from typing import ClassVar
+
+import pandas as pd
 
 from evaluation.runner import Evaluation
+from evaluation.scores import concat
+from experiments.cell_training import CellRun
 
-if TYPE_CHECKING:
-    from experiments.cell_run import CellRun
 
-
-class AfterStep(abc.ABC):
-    """Adds to a cell's scores what they are read next to; its constructor's arguments are its options.
+class AfterStep:
+    """Step that adds comparisons to the scores of a cell; its constructor's arguments are its options.
 
     Attributes:
-        name: in the ``after`` of a table.
-        metrics: names of what it measures, beyond the metrics of attacks.
+        name: name in the ``after`` of a table.
+        metrics: metrics that it measures, in addition to those of attacks.
     """
 
     name: ClassVar[str]
     metrics: ClassVar[tuple[str, ...]] = ()
 
-    @abc.abstractmethod
-    def __call__(self, run: "CellRun", evaluation: Evaluation) -> Evaluation:
-        """What is to be reported.
+    def __call__(self, run: CellRun, evaluation: Evaluation) -> None:
+        """Adds the step's rows to the scores of a finished cell."""
+        rows = list(self.rows(run, evaluation))
+        if rows:
+            evaluation.scores = concat([evaluation.scores, *rows])
+
+    def rows(self, run: CellRun, evaluation: Evaluation) -> Iterable[pd.DataFrame]:
+        """Tables of scores to add; a step may also change the evaluation itself.
 
         Args:
-            run: the finished training, and what it is a cell of.
-            evaluation: the scores so far.
+            run: cell with its finished training.
+            evaluation: scores so far.
         """
+        raise NotImplementedError

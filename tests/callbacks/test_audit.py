@@ -48,6 +48,7 @@ def train(folder: Path, audit: Callback, *, validations: int = 0, record: bool =
     return logged
 
 
+@pytest.mark.integration
 def test_the_end_of_a_training_is_attacked(tmp_path: Path) -> None:
     logged = train(tmp_path, Audit(attacks=[Direction(), Chance()]))
     results = {(r["attack"], r["metric"]): r for r in records(Run.read(tmp_path / "results.json").results)}
@@ -59,12 +60,14 @@ def test_the_end_of_a_training_is_attacked(tmp_path: Path) -> None:
     assert (tmp_path / "report.html").exists()
 
 
+@pytest.mark.integration
 def test_every_validation_attacks_the_newest_round(tmp_path: Path) -> None:
     logged = train(tmp_path, Audit(attacks=[Direction()], each_validation=True), validations=1)
     assert len(logged["audit/direction/auc"]) == 3
     assert min(logged["audit/direction/auc"]) > 0.9
 
 
+@pytest.mark.integration
 def test_only_so_many_victims(tmp_path: Path) -> None:
     train(tmp_path, Audit(attacks=[Direction()], victims=5))
     assert set(Run.read(tmp_path / "results.json").results["n"]) == {5}
@@ -76,15 +79,17 @@ class Stops(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        raise SystemExit(0)
+        raise SystemExit("elsewhere")
 
 
+@pytest.mark.integration
 def test_a_training_that_goes_on_elsewhere_is_not_attacked_yet(tmp_path: Path) -> None:
-    with pytest.raises(SystemExit):
+    with pytest.raises(SystemExit, match="elsewhere"):
         toys.train(tmp_path, rounds=2, more=[Audit(attacks=[Direction()]), Stops()])
     assert not (tmp_path / "results.json").exists()
 
 
+@pytest.mark.integration
 def test_nothing_to_attack_with_and_nothing_to_attack_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="attacks to audit the training by"):
         Audit(attacks=[])
@@ -92,6 +97,7 @@ def test_nothing_to_attack_with_and_nothing_to_attack_are_refused(tmp_path: Path
         train(tmp_path, Audit(attacks=[Direction()]), record=False)
 
 
+@pytest.mark.integration
 def test_draws_do_not_touch_the_training(tmp_path: Path) -> None:
     plain = toys.train(tmp_path / "plain", rounds=2)
     audited = toys.train(tmp_path / "audited", rounds=2, more=[Audit(attacks=[Chance()])])
@@ -99,9 +105,10 @@ def test_draws_do_not_touch_the_training(tmp_path: Path) -> None:
         assert torch.equal(value, audited.public_parameters()[name])
 
 
+@pytest.mark.integration
 def test_where_nothing_can_be_scored_an_earlier_report_stays(tmp_path: Path) -> None:
     (tmp_path / "report.html").write_text("earlier")
-    with pytest.warns(UserWarning, match="Audit leaves no report: expected a recording that at least one attack"):
+    with pytest.warns(UserWarning, match="Audit writes no report: expected a recording that at least one attack"):
         train(tmp_path, Audit(attacks=[Decaf()]))
     assert (tmp_path / "report.html").read_text() == "earlier"
     assert not (tmp_path / "results.json").exists()

@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader
 
 from callbacks.delta_recorder import DeltaRecorder
 from datamodules.cohort import Cohort
+from datamodules.io.files import write_whole
 from datamodules.recordings import format as recording_format
 from datamodules.recordings.recording import Recording
 from defenses.local_dp import LocalDP
@@ -23,6 +24,8 @@ from protocol.seeding import KEY_VARIABLE, generator_for
 from protocol.view import ITEM_EMBEDDING
 from tests.callbacks.toy import Rounds, Toy
 from tests.toys import train
+
+pytestmark = pytest.mark.integration
 
 
 def content(folder: Path) -> dict[str, str]:
@@ -254,7 +257,7 @@ def test_a_resumed_training_draws_from_the_key_of_its_checkpoint(
 
 
 def test_a_full_disk_ends_the_training_and_keeps_what_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = recording_format.write_whole
+    real = write_whole
 
     def full(path: Path, data: bytes) -> None:
         if path.name.startswith("000001"):

@@ -43,6 +43,7 @@ def dense(served: Tensor, values: Tensor) -> Tensor:
     return whole
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("negatives", ["fixed", "per_round"])
 def test_sums_are_those_of_the_messages(tmp_path: Path, negatives: str) -> None:
     data = {"negatives": negatives}
@@ -81,6 +82,7 @@ class Crash(Callback):
             raise KeyError("crash")
 
 
+@pytest.mark.integration
 def test_sums_go_on_after_a_crash(tmp_path: Path) -> None:
     honest(tmp_path / "whole", sums_at=[2, 4])
     data: SyntheticRecommender = clients(called=None)
@@ -95,6 +97,7 @@ def test_sums_go_on_after_a_crash(tmp_path: Path) -> None:
         assert (tmp_path / "whole" / file).read_bytes() == (tmp_path / "crashed" / file).read_bytes()
 
 
+@pytest.mark.integration
 def test_a_passive_server_learns_from_sums(tmp_path: Path) -> None:
     sums = honest(tmp_path, sums_at=[1, 3], clients=12, noise=0.0)
     assert len(sums.pseudonyms()) == 12

@@ -13,17 +13,17 @@ from attacks.manipulation import NoiseInjection
 from attacks.metrics import auc_per_victim
 from attacks.ranking.list_matching import ListMatching
 from attacks.ranking.lists import ranked_lists
-from callbacks.noise_search import MadeUpClients, NoiseSearch, evolve_scale, mean_auc
+from callbacks.noise_search import NoiseSearch, SimulatedLists, evolve_scale, mean_auc
 from defenses.base import Defense, Update
 from defenses.local_dp import LocalDP
 from protocol.errors import InputError
 from tests import toys
-from tests.modules.learners.test_fpdgd import ranker, record, source
+from tests.ranking_toys import ranker, record, source
 
 
-def made_up(**options: object) -> MadeUpClients:
+def made_up(**options: object) -> SimulatedLists:
     data = source()
-    return MadeUpClients.of(ranker(data, **options), data, 100)
+    return SimulatedLists.of(ranker(data, **options), data, 100)
 
 
 def test_a_scale_changes_the_noise_and_nothing_else() -> None:
@@ -39,7 +39,7 @@ def test_a_scale_changes_the_noise_and_nothing_else() -> None:
 
 
 def test_noise_of_a_good_scale_is_read_and_local_dp_hides_it() -> None:
-    def auc(clients: MadeUpClients) -> float:
+    def auc(clients: SimulatedLists) -> float:
         view, clicks = clients.sent(0.1, seed=0)
         estimate = ListMatching(max_iter=30)(view, generator=torch.Generator().manual_seed(0))
         return mean_auc(estimate.score(view, {"labels": clicks}).metrics["auc"])
@@ -91,6 +91,7 @@ def test_two_parameters_do_not_get_the_same_noise() -> None:
     assert not torch.isclose(hidden, output).any()
 
 
+@pytest.mark.integration
 def test_the_search_is_part_of_a_training_and_is_not_repeated(tmp_path: Path) -> None:
     data = source(users=15)
     module = ranker(data)
@@ -107,6 +108,7 @@ def test_the_search_is_part_of_a_training_and_is_not_repeated(tmp_path: Path) ->
     assert again.scale == search.scale
 
 
+@pytest.mark.integration
 def test_a_learner_without_features_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="FPDGD, for NoiseSearch"):
         toys.train(tmp_path, rounds=1, more=[NoiseSearch()])

@@ -16,12 +16,12 @@ from attacks.ranking.priors import PriorOnly
 from callbacks.privacy_budget import PrivacyBudget, composed_epsilon, uncovered_parameters
 from defenses.base import Defense
 from defenses.local_dp import LocalDP
-from defenses.secure_sum import SecureSum
+from defenses.secure_aggregation import SecureSum
 from defenses.update_l1 import UpdateL1
 from evaluation.guardrail import Guardrail
 from protocol.errors import InputError
 from tests.callbacks.toy import Toy, rounds
-from tests.modules.learners.test_fpdgd import ranker, source
+from tests.ranking_toys import ranker, source
 
 
 @pytest.mark.parametrize("epsilon", [2.0, 5.0, 100.0, 500.0])
@@ -110,6 +110,7 @@ def fit(folder: Path, budget: PrivacyBudget, defenses: list[Defense], *, max_ste
     return trainer
 
 
+@pytest.mark.integration
 def test_logged_while_training_and_resumed(tmp_path: Path) -> None:
     """Round r trains clients r and r + 1: from the second round on, somebody took part twice."""
     defense = LocalDP(clip=0.5, epsilon=3.0, delta=1e-5)
@@ -122,6 +123,7 @@ def test_logged_while_training_and_resumed(tmp_path: Path) -> None:
     assert resumed.participations.tolist() == [1, 2, 2, 2, 1]
 
 
+@pytest.mark.integration
 def test_an_uncovered_parameter_makes_epsilon_infinite(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     trainer = fit(tmp_path, PrivacyBudget(), [], max_steps=1, ckpt=None)
     assert float(trainer.callback_metrics["privacy/epsilon"]) == math.inf
@@ -181,6 +183,7 @@ def ranked(folder: Path, defenses: list[Defense]) -> tuple[float, Tensor]:
     return float(trainer.callback_metrics["privacy/epsilon"]), budget.participations
 
 
+@pytest.mark.integration
 def test_a_secure_sum_spends_what_its_clients_spend_without_it(tmp_path: Path) -> None:
     """The recording of a sum holds the targets alone; all who took part have spent."""
     private = LocalDP(clip=0.25, epsilon=20, delta=1e-8)
@@ -191,6 +194,7 @@ def test_a_secure_sum_spends_what_its_clients_spend_without_it(tmp_path: Path) -
     assert summed == alone
 
 
+@pytest.mark.integration
 def test_a_client_that_holds_back_counts_as_one_that_sends(tmp_path: Path) -> None:
     private = LocalDP(clip=0.25, epsilon=20, delta=1e-8)
     silent = Guardrail(limit=0.0, attacks=[PriorOnly(prior="uniform")])

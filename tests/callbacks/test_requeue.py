@@ -47,6 +47,7 @@ def fit(folder: Path, *callbacks: Callback, ckpt_path: Path | None = None) -> FN
     return toys.train(folder, rounds=ROUNDS, ckpt_path=ckpt_path, more=[*callbacks, Requeue()])
 
 
+@pytest.mark.integration
 def test_it_leaves_after_the_round_and_goes_on_to_the_same_end(tmp_path: Path, in_a_job: Path) -> None:
     whole = fit(tmp_path / "whole")
     with pytest.raises(SystemExit) as left:
@@ -63,6 +64,7 @@ def test_it_leaves_after_the_round_and_goes_on_to_the_same_end(tmp_path: Path, i
     assert torch.equal(whole.private["user_embedding"], resumed.private["user_embedding"])
 
 
+@pytest.mark.integration
 def test_where_the_queue_refuses_the_training_goes_on(
     tmp_path: Path, in_a_job: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -8,6 +8,8 @@ from lightning import Trainer
 from callbacks.round_progress import RoundProgress
 from tests.callbacks.toy import Toy, rounds
 
+pytestmark = pytest.mark.integration
+
 
 def fit(folder: Path, *, max_steps: int, ckpt_path: Path | None = None, bar: RoundProgress | None = None) -> Trainer:
     trainer = Trainer(

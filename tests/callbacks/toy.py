@@ -8,39 +8,23 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from datamodules.cohort import Cohort
 from defenses.base import Defense
-from modules.engine.fast.buffer_pool import BufferPool
+from modules.engine.fast.gradients import Parameters
 from modules.engine.local_hyperparameters import LocalTraining
-from modules.engine.tasks import Parameters
+from modules.engine.task import Task
 from modules.federated import FederatedModule
-from modules.server import ServerOptimizer
 
 
-class ToyTask:
+class ToyTask(Task):
     """Every client pulls the public vector to its own number."""
 
-    batched_by_hand = False
-    random = False
-
-    def client_loss(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
+    def loss(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
         errors = (parameters["weight"].sum() - examples["x"]) ** 2
         return (errors * mask).sum() / mask.sum()
-
-    def client_losses(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
-        return torch.func.vmap(self.client_loss)(parameters, examples, mask)
-
-    def client_gradients(self, parameters: Parameters, examples: Parameters, mask: Tensor, scratch: BufferPool) -> None:
-        return
 
 
 class Toy(FederatedModule):
     def __init__(self, defenses: list[Defense] | None = None) -> None:
-        super().__init__(
-            local=LocalTraining(learning_rate=0.1),
-            server=ServerOptimizer(),
-            defenses=defenses or [],
-            weighting="uniform",
-            seed=0,
-        )
+        super().__init__(local=LocalTraining(learning_rate=0.1), defenses=defenses or [], weighting="uniform")
         self.weight = nn.Parameter(torch.ones(2))
 
     @property

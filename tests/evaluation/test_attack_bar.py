@@ -19,8 +19,7 @@ from protocol.progress import advance, counted, heard_by
 from protocol.threat_model import ThreatModel
 from protocol.view import ServerView
 from tests.deanonymization_toys import joined
-from tests.modules.attackers.test_trainer import Line
-from tests.toys import leaky_view, train
+from tests.toys import Line, leaky_view, train
 
 
 def test_it_moves_within_a_view_by_what_the_attack_says() -> None:
@@ -74,6 +73,7 @@ def test_slow_attacks_say_how_far_they_are(attack: IMIA) -> None:
     assert shares == [0.25, 0.5, 0.75, 1.0]
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("limit", [{"max_steps": 4}, {"max_epochs": 2}], ids=str)
 def test_a_learned_attack_says_how_far_its_training_is(limit: dict[str, int]) -> None:
     shares: list[float] = []
@@ -96,6 +96,7 @@ class Half(Direction):
         return super().run(view, generator=generator)
 
 
+@pytest.mark.integration
 def test_an_evaluation_ticks_by_attack_and_view(tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("bar")
     train(folder, rounds=2, users=8, items=40)

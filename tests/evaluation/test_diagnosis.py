@@ -9,7 +9,6 @@ import pytest
 import torch
 from lightning import Trainer
 
-import attack
 from attacks.base import Attack
 from attacks.composition.baselines import UniformPresent
 from attacks.composition.decaf import Decaf
@@ -26,9 +25,9 @@ from datamodules.recordings.recording import Recording
 from datamodules.recordings.writer import RecordingWriter
 from defenses.local_dp import LocalDP
 from evaluation.diagnosis import best_guess, is_near, near_guessing
-from evaluation.label_influence import label_effects
 from evaluation.noise_floor import declared_noise, spectral_noise
-from evaluation.symptoms import symptoms
+from evaluation.symptoms import label_effects, symptoms
+from experiments.commands.attack_recording import attack_recording
 from modules.engine.local_hyperparameters import LocalTraining
 from modules.federated import FederatedModule
 from modules.learners.fpdgd import FPDGD
@@ -44,7 +43,7 @@ from tests.toys import data, model
 
 def causes(folder: Path, deltas: Path, attacks: list[Attack]) -> dict[str, list[str]]:
     """What an audit with some attacks leaves in results.json, by attack."""
-    attack._attack_recording(attacks, Recording(deltas), folder, 0, None)
+    attack_recording(attacks, Recording(deltas), folder, 0)
     found: dict[str, list[str]] = {}
     for cause in Run.read(folder / "results.json").causes:
         found.setdefault(cause["attack"], []).append(cause["cause"])
@@ -101,13 +100,15 @@ def composition_attacks() -> list[Attack]:
     return [Decaf(), UniformPresent()]
 
 
+@pytest.mark.integration
 def test_a_leaky_recording_gets_no_excuse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert causes(tmp_path, write_foreign(tmp_path, view()), composition_attacks()) == {}
-    assert "why attacks told little" not in capsys.readouterr().out
-    assert "Why attacks told little" not in (tmp_path / "report.html").read_text()
+    assert "why attacks failed" not in capsys.readouterr().out
+    assert "Why attacks failed" not in (tmp_path / "report.html").read_text()
     assert symptoms([view()], seed=0) == []
 
 
+@pytest.mark.integration
 def test_noise_that_nobody_declares_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     deltas = write_foreign(tmp_path, noised(view(), 0.05))
     assert causes(tmp_path, deltas, composition_attacks()) == {"decaf": ["noise"]}
@@ -126,6 +127,7 @@ def test_many_local_steps_are_told() -> None:
     assert found.measured["high"] < 0.6
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("epsilon", ["inf", 1])
 def test_declared_noise_is_told_and_without_it_there_is_no_cause(tmp_path: Path, epsilon: float | str) -> None:
     clients = data(users=24, items=120)
@@ -152,6 +154,7 @@ def rankers(queries: int) -> tuple[SyntheticRanking, FPDGD]:
     return clients, FPDGD(**options, local=LocalTraining(learning_rate=0.1, batch_size=1))
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("queries", [1, 24])
 def test_more_labels_than_parameters_is_told(tmp_path: Path, queries: int) -> None:
     deltas = record(tmp_path, *rankers(queries))
@@ -164,6 +167,7 @@ def test_more_labels_than_parameters_is_told(tmp_path: Path, queries: int) -> No
         assert cause["measured"] == {"unknowns": 10 * queries, "rank": 46, "n": 3}
 
 
+@pytest.mark.integration
 def test_the_rank_is_that_of_what_each_label_changes(tmp_path: Path) -> None:
     recording = Recording(record(tmp_path, *rankers(6)))
     seen = next(recording.views(learner=learner_from(recording.manifest.learner)))

@@ -11,7 +11,8 @@ import attack
 from attacks.base import Attack
 from attacks.composition.decaf import Decaf
 from attacks.recommendation.item_deltas import Direction, RowNorm
-from evaluation.gate import FAILED, UNCHECKED, check_limits, gate, gate_status, read_gate
+from evaluation.gate import FAILED, UNCHECKED, check_limits, gate, gate_status
+from experiments.commands.plain_names import read_gate
 from protocol.errors import InputError
 from reports.run import Run
 from tests.frames import cell, results
@@ -50,7 +51,7 @@ def test_a_limit_points_the_way_its_metric_does(result: dict[str, Any], limit: f
 def test_the_lines_say_what_happened() -> None:
     assert checked("l1", 0.5, cell("decaf", "l1", 0.014, n=10)) == (
         FAILED,
-        "GATE FAILED: decaf l1 0.014 [0.004, 0.024], n = 10: nearer than the limit 0.5",
+        "GATE FAILED: decaf l1 0.014 [0.004, 0.024], n = 10: below the limit 0.5",
     )
     ok = checked("auc", 0.6, cell("direction", "auc", 0.51), cell("row-norm", "auc", 0.5), cell("chance", "auc", 0.9))
     assert ok == (0, "gate ok: highest auc 0.510 (direction) <= 0.6")
@@ -79,8 +80,9 @@ def test_limits_are_read(text: str, limits: dict[str, float]) -> None:
 
 @pytest.mark.parametrize("text", ["auc", "auc=high", "", "auc=nan", "auc=inf", "{", "[1]", '{"auc": null}', "auc=0.6,"])
 def test_a_malformed_limit_is_refused(text: str) -> None:
-    with pytest.raises(InputError):
+    with pytest.raises(InputError, match=r"--gate METRIC=NUMBER|a finite limit on auc") as refused:
         read_gate(text)
+    assert refused.value.found in (text, "nan", "inf")
 
 
 @pytest.mark.parametrize("metric", ["AUC", "l11", "coverage", "fpr", "ndcg@10"])
@@ -98,6 +100,7 @@ def deltas(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "deltas"
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     ("given", "status", "said"),
     [
@@ -119,6 +122,7 @@ def test_the_verdict_is_a_status_a_line_and_stands_in_the_results(
     assert said in (tmp_path / "report.html").read_text()
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("given", ["AUC=0.01", "auc=high", "coverage=0.5", "--gate=l1=x", "--gate.auc=x"])
 def test_a_wrong_gate_is_one_line_before_anything_runs(
     given: str, deltas: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -1,18 +1,23 @@
 """What tests on tables share: a table that is run, its results, and the papers' numbers next to a setting."""
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+import pytest
+
 import attack
+import train
 from evaluation.scores import records, setting_of
 from experiments.cell import Cell
 from experiments.table import Choice, read_table
 from reports.papers import with_papers
 from reports.run import Run
 from tests.frames import cell, results
+from tests.places import CONFIGS
 
-CONFIGS = Path(__file__).parents[2] / "configs"
 RECOMMENDER = f"""
 train: {CONFIGS / "train" / "fncf_synthetic.yaml"}
 metrics: [auc]
@@ -83,3 +88,29 @@ def paper_value(name: str, metric: str, setting: dict[str, Any]) -> tuple[float,
     """The paper's number next to an attack in a setting, rounded to three digits, and its source; None for none."""
     (row,) = records(with_papers(results(cell(name, metric, 0.5, setting=setting))))
     return None if row["source"] is None else (round(row["paper"], 3), row["source"])
+
+
+def check_by_hand(folder: Path, text: str, capsys: pytest.CaptureFixture[str], *options: str) -> None:
+    """Runs the first cell of a table by the table, and by the commands that it prints; compares every score."""
+    assert reproduce(folder, text, *options) == 0
+    capsys.readouterr()
+    assert reproduce(folder, text, "--dry-run", *options) == 0
+    title, *lines = capsys.readouterr().out.split("\n# ")[0].splitlines()
+    commands = [shlex.split(line.replace(str(folder / "out"), str(folder / "by-hand"))) for line in lines]
+    assert train.run(commands[0][2:]) == 0
+    scores = pd.read_csv(folder / "out" / "scores.csv")
+    first = read_table(folder / "table.yaml").cells(Choice(out=folder / "out", root=str(folder / "data")))[0]
+    assert title == f"# {first.key}"
+    for key, value in first.setting.items():
+        scores = scores[scores[f"setting.{key}"].astype(str) == str(value)]
+    for command in commands[1:]:
+        assert attack.main(command[2:]) == 0
+        alone = pd.read_csv(Path(command[command.index("--out") + 1]) / "scores.csv")
+        together = scores[scores["attack"].isin(alone["attack"].unique())]
+        assert len(alone)
+        columns = ["attack", "round", "metric", "value", "items", "positives"]
+        assert _sorted(alone[columns]).equals(_sorted(together[columns]))
+
+
+def _sorted(table: pd.DataFrame) -> pd.DataFrame:
+    return table.round(9).sort_values(list(table.columns)).reset_index(drop=True)

@@ -151,6 +151,7 @@ def test_the_code_is_hashed_as_it_lies_on_disk(tmp_path: Path, monkeypatch: pyte
     assert found[0] == found[2] != found[1]
 
 
+@pytest.mark.integration
 def test_a_changed_table_is_run_again_and_the_results_say_what_was_read_back(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -186,6 +187,7 @@ class Mine(Chance):
 """
 
 
+@pytest.mark.integration
 def test_an_attack_from_elsewhere_runs_by_its_class_path_and_its_source_is_in_the_stamp(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,7 +16,7 @@ from datamodules.recordings.recording import Recording
 from experiments.conversion import convert_dump
 from protocol.errors import InputError
 from tests.experiments.tables import read
-from tests.foreign_toys import changed_manifest, one_client, rewrite, view, write_dump
+from tests.foreign_toys import changed_manifest, items, one_client, rewrite, view, write_dump
 
 
 def told_apart(folder: Path) -> dict[str, Tensor]:
@@ -45,6 +45,7 @@ def test_every_kind_of_dump_gives_the_same_recording(
         assert torch.equal(value, view().model[name])
 
 
+@pytest.mark.integration
 def test_a_converted_dump_is_audited_as_our_own_recording_is(tmp_path: Path) -> None:
     manifest = write_dump(tmp_path / "dump", holds="models")
     assert attack.main(["convert", "--manifest", str(manifest), "--out", str(tmp_path / "run/deltas")]) == 0
@@ -69,26 +70,7 @@ def test_names_of_another_system_are_translated(tmp_path: Path) -> None:
     assert list(Recording(tmp_path / "out").manifest.parameters) == list(content["parameters"])
 
 
-def items(tmp_path: Path, *, whole: bool) -> Path:
-    """Two clients of a recommender; the rows of the items they were served, or the whole table."""
-    folder = tmp_path / str(whole)
-    folder.mkdir()
-    table = torch.arange(12.0).reshape(6, 2)
-    clients = []
-    for name, served in (("a", [1, 4]), ("b", [0, 2, 5])):
-        rows = table if whole else table[served]
-        arrays: dict[str, Any] = {"item_embedding.weight": rows.numpy(), "served": np.array(served)}
-        np.savez(folder / f"{name}.npz", **arrays)
-        clients.append({"client": name, "examples": len(served), "file": f"{name}.npz"})
-        clients[-1]["truth"] = {"labels": [1] + [0] * (len(served) - 1)}
-    content: dict[str, Any] = {"format": 1, "data": {"name": "shop"}, "holds": "deltas"}
-    content |= {"parameters": {"item_embedding.weight": [6, 2]}, "row_parameters": ["item_embedding.weight"]}
-    content |= {"rounds": [{"round": 0, "clients": clients}]}
-    path = folder / "manifest.json"
-    path.write_text(json.dumps(content))
-    return path
-
-
+@pytest.mark.integration
 @pytest.mark.parametrize("whole", [True, False])
 def test_rows_of_served_items_are_kept(tmp_path: Path, whole: bool) -> None:
     convert_dump(items(tmp_path, whole=whole), tmp_path / "out", progress=False)

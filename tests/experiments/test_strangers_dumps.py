@@ -16,8 +16,7 @@ import attack
 from datamodules.recordings.recording import Recording
 from experiments.conversion import convert_dump
 from protocol.errors import InputError
-from tests.experiments.test_conversion import items
-from tests.foreign_toys import write_dump
+from tests.foreign_toys import flagged, items, write_dump
 
 NAN = float("nan")
 
@@ -183,20 +182,6 @@ def damaged_stream(content: bytes) -> bytes:
     return content[:200] + b"\xff" * 60 + content[260:]
 
 
-def flagged(content: bytes, *, method: int | None = None) -> bytes:
-    """Encrypted, or of a compression that there is not."""
-    data = bytearray(content)
-    for mark, flags, kind in ((b"PK\x03\x04", 6, 8), (b"PK\x01\x02", 8, 10)):
-        place = data.find(mark)
-        while place >= 0:
-            if method is None:
-                data[place + flags] |= 1
-            else:
-                data[place + kind] = method
-            place = data.find(mark, place + 4)
-    return bytes(data)
-
-
 WEIGHTS = archive({"output.bias.npy": npy("(100000,)") + bytes(range(250)) * 1600})
 
 
@@ -283,6 +268,7 @@ def test_what_a_killed_conversion_left_is_removed(tmp_path: Path) -> None:
     assert not left.exists()
 
 
+@pytest.mark.integration
 def test_the_command_says_it_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     manifest = write_dump(tmp_path / "dump")
     change_text(manifest, "name: synthetic-images", "name: [" + "x, " * 100000 + "x]")

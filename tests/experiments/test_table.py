@@ -7,7 +7,8 @@ import pytest
 
 from experiments.table import Choice, read_table
 from protocol.errors import InputError
-from tests.experiments.tables import CONFIGS, RECOMMENDER, cells_of
+from tests.experiments.tables import RECOMMENDER, cells_of
+from tests.places import CONFIGS
 
 GRID = """
 setting: {theorem: 2, epsilon: none}

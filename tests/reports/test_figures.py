@@ -12,7 +12,7 @@ from evaluation.runner import Evaluation
 from evaluation.scores import Line, concat, score_table, with_setting
 from protocol.metrics import METRICS
 from reports.figures import FIGURES, drawings
-from reports.maps import update_maps
+from reports.step_figures import update_maps
 from tests.reports.toys import LINES, cell, table
 
 
@@ -46,7 +46,7 @@ RANKED = [
 
 def test_words_are_panels_and_further_numbers_are_lines() -> None:
     ((caption, svg),) = figures(*RANKED).items()
-    assert caption == "MQ2008: auc against epsilon, 95% intervals; stars are the paper's."
+    assert caption == "MQ2008: auc against epsilon with 95% intervals; stars are the paper's values."
     assert svg.startswith("<svg")
     for text in ("ranker linear", "ranker neural-4", "queries 8", "codebook", "raifle", "inf", "epsilon", "auc"):
         assert f">{text}<" in svg, text
@@ -76,7 +76,7 @@ def test_what_the_attacks_name_tells_is_no_panel() -> None:
 def test_a_metric_from_elsewhere_has_figures_too() -> None:
     rows = [cell("codebook", 3.0, metric="a-metric-of-its-own", size=s) for s in (1, 2, 4)]
     assert list(figures(*rows, metrics=("a-metric-of-its-own",))) == [
-        "d: a-metric-of-its-own against size, 95% intervals; stars are the paper's."
+        "d: a-metric-of-its-own against size with 95% intervals; stars are the paper's values."
     ]
 
 
@@ -86,7 +86,8 @@ def test_two_settings_of_which_a_row_has_one_are_two_figures_and_a_baseline_is_l
     rows += [cell("chance", 0.5, metric="error", interactions=100), cell("bound", 30.0, metric="bound-of-all")]
     drawn = figures(*rows, metrics=("error",))
     axes = ("interactions", "of_bound")
-    assert list(drawn) == [f"d: error against {axis}, 95% intervals; stars are the paper's." for axis in axes]
+    end = "with 95% intervals; stars are the paper's values."
+    assert list(drawn) == [f"d: error against {axis} {end}" for axis in axes]
     assert drawn[next(iter(drawn))].count("stroke-dasharray") > 0  # the theorem's number
     without = figures(*rows[:-1], metrics=("error",))
     assert next(iter(without.values())).count("stroke-dasharray") == 0
@@ -94,7 +95,7 @@ def test_two_settings_of_which_a_row_has_one_are_two_figures_and_a_baseline_is_l
 
 def test_without_a_number_that_varies_attacks_stand_next_to_one_another() -> None:
     ((caption, svg),) = figures(cell("codebook", 0.9), cell("raifle", 0.8), cell("chance", 0.5)).items()
-    assert caption == "d: auc by attack, 95% intervals."
+    assert caption == "d: auc by attack with 95% intervals."
     assert all(f">{name}<" in svg for name in ("codebook", "raifle", "chance"))
     assert figures(cell("codebook", 0.9)) == {}
 
@@ -110,14 +111,15 @@ def scored(values: list[float], **setting: Any) -> Evaluation:
 def test_the_distribution_over_victims_is_drawn_unless_it_is_yes_or_no() -> None:
     rows = [cell("codebook", 0.9), cell("chance", 0.5)]
     drawn = figures(*rows, evaluation=scored([0.2, 0.7, 0.9]))
-    assert "d: auc of every victim, sorted." in drawn
-    assert ">chance<" in drawn["d: auc of every victim, sorted."]
-    assert "d: auc of every victim, sorted." not in figures(*rows, evaluation=scored([0.0, 1.0, 1.0]))
+    assert "d: auc of each client, in ascending order." in drawn
+    assert ">chance<" in drawn["d: auc of each client, in ascending order."]
+    assert "d: auc of each client, in ascending order." not in figures(*rows, evaluation=scored([0.0, 1.0, 1.0]))
 
 
 def test_mean_roc_curves_are_drawn_by_label() -> None:
     evaluation = Evaluation(roc={"codebook": (2 * ROC_GRID.double().sqrt(), 2), "empty": (ROC_GRID.double(), 0)})
-    svg = figures(cell("codebook", 0.9), evaluation=evaluation)["ROC curve, mean over victims; dotted: guessing."]
+    drawn = figures(cell("codebook", 0.9), evaluation=evaluation)
+    svg = drawn["Mean ROC curve over clients; the dotted line is guessing."]
     assert ">codebook<" in svg
     assert ">empty<" not in svg
 
@@ -142,7 +144,7 @@ def test_privacy_is_drawn_against_utility() -> None:
         rows.append(cell("codebook", 20 - 9 * amount, metric="times-chance", mitigation=kind, amount=amount))
         rows.append(cell("global-model", 1 - amount / 2, metric="utility", mitigation=kind, amount=amount))
     drawn = figures(*rows, metrics=("times-chance", "utility"))
-    svg = drawn["Privacy and utility against codebook: better towards the upper left."]
+    svg = drawn["Privacy and utility against codebook; the upper left is better."]
     assert ">noise<" in svg
     assert ">none<" not in svg  # it is where every curve begins
 

@@ -59,7 +59,7 @@ def test_a_run_leaves_results_scores_and_a_page(tmp_path: Path, capsys: pytest.C
     page, printed = (tmp_path / "report.html").read_text(encoding="utf-8"), capsys.readouterr().out
     for text in ("noise is most of it", "decaf could not run", "GATE FAILED: codebook", "what it clicked"):
         assert text in page
-    assert "why attacks inferred little:\n  codebook: noise is most of it." in printed
+    assert "why attacks failed:\n  codebook: noise is most of it." in printed
     assert shown == [(2, page.count("<figure "))]
     assert not (tmp_path / "compositions.csv").exists()
 

@@ -6,8 +6,8 @@ import pytest
 
 from datamodules.io.array_cache import CACHE_VARIABLE
 from tests.experiments.tables import Result, paper_value, read, reproduce
+from tests.places import CONFIGS
 
-CONFIGS = Path(__file__).parents[3] / "configs"
 TABLE = f"""
 train: {CONFIGS}/train/image_ranker_synthetic.yaml
 metrics: [auc, loss-ratio, ssim, psnr, round-trip]
@@ -69,7 +69,7 @@ def test_a_table_on_images_is_made_and_goes_on(tmp_path: Path) -> None:
     assert found["fgsm", "psnr", "fgsm", None].mean == pytest.approx(20, abs=1.5)  # a tenth of every pixel
     assert found["raifle", "round-trip", "noise", None].mean < 1e-3
     page = (tmp_path / "out/report.html").read_text()
-    assert "originals, what is sent" in page
+    assert "original images, images sent" in page
     assert "data:image/png;base64" in page
     images = sorted((tmp_path / "cache/images").rglob("*.png"))
     assert len(images) == 48

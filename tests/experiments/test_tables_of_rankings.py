@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
+from experiments.cell import Cell
 from tests.datamodules.ranking_files import documents, text, write
 from tests.experiments import tables
-from tests.experiments.tables import CONFIGS, Result
-from tests.experiments.test_cell import check_by_hand
+from tests.experiments.tables import Result, check_by_hand
+from tests.places import CONFIGS
 
 TABLE = f"""
 train: {CONFIGS / "train" / "fpdgd_mq2008.yaml"}
@@ -114,7 +115,8 @@ def test_an_option_that_a_step_has_not_is_refused(
     assert "options of the step" in capsys.readouterr().err
 
 
-def test_defences_of_two_axes_add_up_in_the_order_of_the_axes(tmp_path: Path) -> None:
+def test_defences_of_two_axes_add_up_in_the_order_of_the_axes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Cell, "check", lambda _: None)
     path = CONFIGS / "paper" / "raifle_table11.yaml"
     cells = tables.cells_of(tmp_path, f"over: {path}\naxes: {{ranker: [linear]}}\n")
     kinds: dict[tuple[Any, ...], Any] = {

@@ -10,17 +10,17 @@ import torch
 import attack
 import train
 from attacks.composition.baselines import UniformCorrected
-from experiments.after.accuracy import RECORDED
-from experiments.after.accuracy import UNRECORDED as UNRECORDED_MODEL
+from experiments.after.model_quality import RECORDED
+from experiments.after.model_quality import UNRECORDED as UNRECORDED_MODEL
 from experiments.table import Choice, read_table
 from modules.engine.local_hyperparameters import LocalTraining
-from tests.attacks.composition.test_attacks import estimate
-from tests.composition_toys import views
+from tests.composition_toys import estimate, views
 from tests.experiments import tables
 from tests.experiments.tables import paper_value, read
+from tests.places import CONFIGS
 
 TABLE = f"""
-train: {tables.CONFIGS / "train" / "decaf_digits.yaml"}
+train: {CONFIGS / "train" / "decaf_digits.yaml"}
 metrics: [l1, linf, null_false_positive, coverage, accuracy]
 set: {{model.local.batch_size: 24, data.auxiliary_per_class: 8, model.network: {{hidden: 16, channels: 4}}}}
 axes:
@@ -47,6 +47,7 @@ UNRECORDED = TABLE.replace("accuracy]\nset", "accuracy, round_seconds]\nset").re
 )
 
 
+@pytest.mark.integration
 def test_a_table_leaves_distances_compositions_and_a_figure_of_every_client(tmp_path: Path) -> None:
     assert tables.reproduce(tmp_path, TABLE) == 0
     results = read(tmp_path / "out")
@@ -73,12 +74,14 @@ def test_a_table_leaves_distances_compositions_and_a_figure_of_every_client(tmp_
     assert json.loads((tmp_path / "out" / "results.json").read_text())["results"] == json.loads(again)["results"]
 
 
+@pytest.mark.integration
 def test_rounds_together_are_the_last_with_all_before(tmp_path: Path) -> None:
     assert tables.reproduce(tmp_path, TOGETHER) == 0
     rounds = {r.setting["round"] for r in read(tmp_path / "out")}
     assert rounds == {2}
 
 
+@pytest.mark.integration
 def test_recording_and_attacking_leave_the_global_model_as_it_would_be(tmp_path: Path) -> None:
     assert tables.reproduce(tmp_path, UNRECORDED) == 0
     results = read(tmp_path / "out")
@@ -91,11 +94,13 @@ def test_recording_and_attacking_leave_the_global_model_as_it_would_be(tmp_path:
     assert found[RECORDED, "accuracy", "paper-level", 2].mean != found[RECORDED, "accuracy", "paper-level", 1].mean
 
 
+@pytest.mark.integration
 def test_more_images_than_there_are_is_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert tables.reproduce(tmp_path, TABLE.replace("examples_per_client: 72", "examples_per_client: 1200")) == 2
     assert "expected" in capsys.readouterr().err
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
@@ -130,7 +135,7 @@ def test_the_papers_means_stand_beside_its_own_tables_only() -> None:
 
 
 def test_cells_of_a_variant_are_confined_to_its_data() -> None:
-    table = read_table(tables.CONFIGS / "paper" / "decaf_tables3to7.yaml")
+    table = read_table(CONFIGS / "paper" / "decaf_tables3to7.yaml")
     data = [cell.data for cell in table.cells(Choice(seeds=3)) if cell.setting["variant"] == "adadelta"]
     assert data == ["MNIST"] * 3 + ["cifar10"] * 3
 
@@ -143,10 +148,11 @@ def test_the_corrected_rule_mends_what_weight_decay_breaks() -> None:
     assert not bool(torch.all(present))
 
 
+@pytest.mark.integration
 def test_the_digits_are_trained_recorded_and_audited_without_a_download(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = str(Path(__file__).parents[2] / "configs" / "train" / "decaf_digits.yaml")
+    config = str(CONFIGS / "train" / "decaf_digits.yaml")
     folder = str(tmp_path)
     status = train.run(["fit", "--config", config, "--trainer.default_root_dir", folder, "--trainer.max_steps", "1"])
     assert status == 0

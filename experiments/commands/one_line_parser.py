@@ -1,4 +1,4 @@
-"""The parser of a command: what is wrong with an argument, in one line, with the name that was probably meant."""
+"""Parser with one-line error messages that suggest the nearest known name."""
 
 import dataclasses
 import difflib
@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import yaml
-from lightning.pytorch.cli import LightningArgumentParser
+from jsonargparse import ArgumentParser
 
-from protocol.errors import InputError
+from protocol.errors import InputError, require
 
 _NOISE = re.compile(
     r"Does not validate against any of the Union subtypes|Subtypes:|Errors:$|Given value( type)?:|"
     r"Expected a <class 'NoneType'>|Expected a path but .* either not accessible or invalid"
 )
-"""Lines of a message of jsonargparse that say nothing about what is wrong."""
+"""Lines of jsonargparse's messages without information on the error."""
 _PLAIN = (
     (re.compile(r'^Parser key "(.*)":$'), r"\1:"),
     (re.compile(r"^Problem with given class_path '(?:.*\.)?(\w+)':$"), r"\1:"),
@@ -39,19 +39,21 @@ _NO_OPTIONS = ("-h", "help", "print_shtab")
 _CLASS = re.compile(r"class_path '([\w.]+)'")
 _KNOWN = ". Known: "
 _NEAR = 0.75
-"""Likeness above which another name is suggested, from 0 to 1."""
+"""Similarity in [0, 1] above which a name is suggested."""
 
 
-class OneLineParser(LightningArgumentParser):
-    """Answers a wrong argument by one line and exit status 2, without the list of all options."""
+class OneLineParser(ArgumentParser):
+    """Parser that reports a wrong argument in one line with exit status 2, without listing all options."""
 
     program: str
-    """The command, e.g. ``train.py``; a subcommand's parser has no other way to know it."""
-    kinds: tuple[type, ...] = ()
-    """Base classes whose subclasses a person may name by their short names."""
+    """Name of the command, e.g. ``train.py``, which parsers of subcommands need."""
+
+    def kinds(self) -> tuple[type, ...]:
+        """Base classes of classes that may be given by their short names."""
+        return ()
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
-        """Ends the command; where a program parses, raises jsonargparse's own error, see `explained`."""
+        """Ends the command, or raises jsonargparse's own error if `exit_on_error` is False, see `explained`."""
         if not self.exit_on_error:
             super().error(f"{message}{self._known(message)}", ex)
         line, way_out = self.explained(message, getattr(ex, "subcommand_parser", None))
@@ -59,23 +61,23 @@ class OneLineParser(LightningArgumentParser):
         self.exit(2)
 
     def explained(self, message: str, subcommand: "OneLineParser | None" = None) -> tuple[str, str]:
-        """What is wrong in one line, and the way out.
+        """Description of an error in one line, and the way out.
 
         Args:
-            message: of jsonargparse.
-            subcommand: parser of the subcommand that was given, None for none.
+            message: message of jsonargparse.
+            subcommand: parser of the given subcommand, None for none.
         """
         parser = subcommand or self
         command = parser.prog.partition(" ")[2].removeprefix("[options]").strip()
         helped = " ".join(word for word in (self.program, command, "--help") if word)
         line, _, known = one_line(message).partition(_KNOWN)
-        near = likely(line, message, [*parser.option_names(), *class_names(self.kinds)])
+        near = likely(line, message, [*parser.option_names(), *class_names(self.kinds())])
         if known and not near:
             return line, f"{_KNOWN.removeprefix('. ')}{known}"
-        return line.rstrip("."), f"Did you mean {near}?" if near else f"`{helped}` lists what there is."
+        return line.rstrip("."), f"Did you mean {near}?" if near else f"`{helped}` lists the options."
 
     def _known(self, message: str) -> str:
-        """What a class takes, after a message about a name that is like none of it: no help lists that."""
+        """Arguments of a class, for a message about an unknown argument without a similar name."""
         line = one_line(message)
         of_a_class = " " not in self.prog
         if not of_a_class or not _MISSPELT.search(line) or likely(line, message, self.option_names()):
@@ -83,7 +85,7 @@ class OneLineParser(LightningArgumentParser):
         return f"{_KNOWN}{', '.join(self.option_names())}."
 
     def option_names(self) -> list[str]:
-        """Names of the options, without their dashes."""
+        """Names of the options without dashes."""
         names = [name.removeprefix("--") for action in self._actions for name in action.option_strings]
         return [
             name for name in names if not name.endswith((".help", "+")) and name not in ("-h", "help", "print_shtab")
@@ -91,20 +93,20 @@ class OneLineParser(LightningArgumentParser):
 
 
 def one_line(message: str) -> str:
-    """A message of jsonargparse without its lists of alternatives and the values that it repeats."""
+    """Message of jsonargparse in one line, without lists of alternatives and repeated values."""
     lines = [line.strip().removeprefix("- ").strip() for line in message.splitlines()]
     kept = [line for line in lines if line and not _NOISE.match(line)] or [line for line in lines if line]
-    plain = [_in_plain_words(line) for line in dict.fromkeys(kept)]
+    plain = [_simplified(line) for line in dict.fromkeys(kept)]
     return " ".join(dict.fromkeys(plain))
 
 
 def likely(line: str, message: str, names: Sequence[str]) -> str | None:
-    """The known name that a misspelt one in a message is most like; None where none is near.
+    """Known name that is most similar to a misspelt name in a message; None without a similar name.
 
     Args:
-        line: the message in one line.
-        message: the same as jsonargparse wrote it, in which classes stand with their modules.
-        names: options and classes that are known.
+        line: message in one line.
+        message: original message of jsonargparse, which contains class paths.
+        names: known options and classes.
     """
     choice = _CHOICE.search(line)
     if choice is not None:
@@ -122,7 +124,7 @@ def likely(line: str, message: str, names: Sequence[str]) -> str | None:
 
 
 def _by_parts(wrong: str, known: Sequence[str]) -> str | None:
-    """The dotted name made of the nearest part at each dot; what is below all known names stays as it is."""
+    """Dotted name with each part replaced by the nearest known part; parts below all known names are kept."""
     right = ""
     for part in wrong.split("."):
         options = {name[len(right) :].partition(".")[0] for name in known if name.startswith(right)}
@@ -134,14 +136,14 @@ def _by_parts(wrong: str, known: Sequence[str]) -> str | None:
 
 
 def _nearest(word: str, names: Sequence[str]) -> str | None:
-    """The name most like a word, or the one that it abbreviates, e.g. ``lr`` for ``learning_rate``."""
+    """Name most similar to a word, or abbreviated by it, e.g. ``lr`` for ``learning_rate``."""
     near = difflib.get_close_matches(word, names, n=1, cutoff=_NEAR)
     short = [name for name in names if len(word) > 1 and "".join(part[:1] for part in name.split("_")) == word]
     return next(iter([*near, *short]), None)
 
 
 def argument_names(path: str) -> Iterator[str]:
-    """Names of a class's arguments, those of its bases among them, and of the fields of settings among those."""
+    """Names of a class's arguments, including those of its bases and the fields of dataclass arguments."""
     module, _, name = path.rpartition(".")
     try:
         made = getattr(importlib.import_module(module), name)
@@ -155,7 +157,7 @@ def argument_names(path: str) -> Iterator[str]:
 
 
 def class_names(kinds: Sequence[type]) -> list[str]:
-    """Names of all subclasses that have been imported."""
+    """Names of all imported subclasses."""
     below: list[type] = []
     for base in kinds:
         below += base.__subclasses__()
@@ -163,13 +165,13 @@ def class_names(kinds: Sequence[type]) -> list[str]:
 
 
 def check_config_files(args: Sequence[str]) -> None:
-    """Refuses a configuration that no parser would read as it was meant: not text, no mapping, a number for a group.
+    """Checks that configuration files are text and that `trainer` is a mapping.
 
     Args:
-        args: of the command line.
+        args: command line arguments.
 
     Raises:
-        InputError: with the file's name.
+        InputError: a file is not UTF-8 text, or its `trainer` is not a mapping.
     """
     for path in config_files(args):
         if path.is_file():
@@ -177,11 +179,7 @@ def check_config_files(args: Sequence[str]) -> None:
 
 
 def config_files(args: Sequence[str]) -> list[Path]:
-    """The configurations that a command line names, in order.
-
-    Args:
-        args: of the command line.
-    """
+    """Configuration files of a command line, in order."""
     found = []
     for place, argument in enumerate(args):
         name, _, value = argument.partition("=")
@@ -198,20 +196,20 @@ def _check_config_file(path: Path) -> None:
             expected=f"a configuration in YAML, UTF-8, in {path}", found=str(error), way_out="Write the file again."
         ) from error
     except yaml.YAMLError:
-        # The parser says where.
+        # The parser reports the position.
         return
     if not isinstance(content, dict):
         return
     trainer = content.get("trainer", {})
-    if not isinstance(trainer, dict):
-        raise InputError(
-            expected=f"options of the trainer in {path}",
-            found=f"trainer: {str(trainer)[:80]}",
-            way_out="Write one option a line below `trainer:`, e.g. `max_steps: 5`.",
-        )
+    require(
+        isinstance(trainer, dict),
+        f"options of the trainer in {path}",
+        f"trainer: {str(trainer)[:80]}",
+        "Write one option per line below `trainer:`, e.g. `max_steps: 5`.",
+    )
 
 
-def _in_plain_words(line: str) -> str:
+def _simplified(line: str) -> str:
     for pattern, plain in _PLAIN:
         line = pattern.sub(plain, line)
     return line

@@ -8,10 +8,11 @@ import torch
 import yaml
 
 from experiments.after import STEPS, after_steps
-from modules.learners.fncf_task import USER_EMBEDDING
 from modules.learners.recommender import held_out_hits
+from modules.simulator import USER_EMBEDDING
 from protocol.errors import InputError
-from tests.experiments.tables import CONFIGS, Result, read, reproduce
+from tests.experiments.tables import Result, read, reproduce
+from tests.places import CONFIGS
 from tests.probing_toys import clients, learner
 
 SMALL: dict[str, Any] = {
@@ -50,6 +51,7 @@ def value(results: list[Result], name: str, metric: str, **setting: Any) -> floa
     return found[0].mean
 
 
+@pytest.mark.integration
 def test_theorem_1_holds_and_the_client_loses_nothing(tmp_path: Path) -> None:
     results = run(tmp_path)
     assert value(results, "pac", "success", of_bound=1) >= 0.95
@@ -68,6 +70,7 @@ def test_theorem_1_holds_and_the_client_loses_nothing(tmp_path: Path) -> None:
     assert "success against interactions" in (tmp_path / "out/report.html").read_text()
 
 
+@pytest.mark.integration
 def test_other_probes_move_the_client_and_are_noticed_or_not(tmp_path: Path) -> None:
     probing = {"after": 6, "interactions": [1, 20], "theorem": 2, "tolerance": 0.2, "probe": "shuffled"}
     results = run(
@@ -86,12 +89,14 @@ def test_other_probes_move_the_client_and_are_noticed_or_not(tmp_path: Path) -> 
     assert {r.n for r in results if r.metric == "false-alarm"} == {3}
 
 
+@pytest.mark.integration
 def test_campaigns_are_averaged_before_people_are_counted(tmp_path: Path) -> None:
     probing = {"after": 6, "interactions": [1], "theorem": 1, "campaigns": 3}
     results = run(tmp_path, set={"model.probing": probing}, metrics=["error"], after=[])
     assert {r.n for r in results} == {20}
 
 
+@pytest.mark.integration
 def test_a_passive_server_learns_from_honest_rounds(tmp_path: Path) -> None:
     results = run(
         tmp_path,
@@ -118,6 +123,7 @@ def test_the_hits_are_those_of_the_modules_own_metric() -> None:
     assert float(held_out_hits(data.val_dataloader(), nothing, users).nanmean()) == 0
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("step", ["theorem", "clients", "probe-check"])
 def test_steps_on_probes_need_a_server_that_probes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], step: str
@@ -135,6 +141,7 @@ def test_options_of_steps_are_checked() -> None:
     assert {"theorem", "clients", "probe-check", "reached"} <= set(STEPS)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     ("changes", "found"),
     [

@@ -2,8 +2,7 @@
 
 import pandas as pd
 
-from evaluation.labels import describe, differing, number
-from evaluation.scores import from_records
+from evaluation.scores import describe, differing, from_records, number
 
 CELLS = [
     {"setting.data": "a", "setting.ranker": "linear", "setting.epsilon": 1},

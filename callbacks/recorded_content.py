@@ -1,0 +1,95 @@
+"""Content of a recording: the shards of each round, and the auxiliary data of the server."""
+
+import fnmatch
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from datamodules.recommendation.base import RecommenderDataModule
+from datamodules.recordings.adversary_devices import POPULARITY_OF_OTHERS, popularity_of_others, prior_knowledge
+from datamodules.recordings.format import CLIENT, ITEM_FEATURES, MODEL, dtype_of, shard_bytes, shard_name
+from modules.federated import FederatedModule
+from modules.round_record import RoundRecord
+from protocol.errors import InputError
+from protocol.seeding import PERSISTENT, generator_for
+
+_AUXILIARY_NAMES = {"image": "images", "label": "labels"}
+
+
+class RecordedContent:
+    """Content of the files of a recording.
+
+    Args:
+        parameters: name patterns of the parameters to record, None for all.
+        dtype: storage type of the deltas.
+    """
+
+    def __init__(self, parameters: Sequence[str] | None, dtype: str) -> None:
+        self.parameters, self.dtype = parameters, dtype
+        self._pseudonyms: dict[int, int] = {}
+
+    def wanted(self, name: str) -> bool:
+        """Whether a parameter is recorded."""
+        return self.parameters is None or any(fnmatch.fnmatch(name, pattern) for pattern in self.parameters)
+
+    def shards(self, record: RoundRecord, rank: int, module: FederatedModule) -> dict[str, bytes]:
+        """Content by name of the shards of a round: the server's view, and the ground truth."""
+        # The cohort is ordered by client number, which would reveal the clients.
+        generator = generator_for(module.secret, "order of messages", module.seed, record.round, rank)
+        order = torch.randperm(len(record.cohort), generator=generator)
+        clients = record.cohort.clients[order]
+        served = {name: value[order] for name, value in record.served.items()}
+        real = served["served"] >= 0 if served else None
+        pseudonyms = torch.tensor([self._pseudonym(module, int(c)) for c in clients])
+        seen: dict[str, Tensor] = {"clients": pseudonyms, "counts": record.cohort.counts[order]}
+        seen |= {name: value[order] for name, value in record.of_clients.items()}
+        truth: dict[str, Tensor] = {"clients": clients}
+        truth |= {f"{CLIENT}{name}": value[order] for name, value in record.client_truth.items()}
+        if real is not None:
+            seen |= {"offsets": _offsets(real), **{name: value[real] for name, value in served.items()}}
+            truth |= {"offsets": seen["offsets"]}
+            truth |= {name: value[order][real] for name, value in record.truth.items()}
+        for name, delta in record.update.deltas.items():
+            if self.wanted(name):
+                rows = record.update.rows.get(name)
+                kept = delta[order] if rows is None else delta[order][rows[order] >= 0]
+                kind = "deltas" if rows is None else "rows"
+                seen[f"{kind}/{name}"] = self._stored(kept, name, record.round)
+        seen |= {f"{MODEL}{name}": value for name, value in record.model.items()}
+        seen |= {} if record.item_features is None else {ITEM_FEATURES: record.item_features}
+        return {
+            shard_name("truth", record.round, rank): shard_bytes(truth),
+            shard_name("rounds", record.round, rank): shard_bytes(seen),
+        }
+
+    def auxiliary(self, data: Any, module: FederatedModule) -> bytes | None:
+        """Auxiliary data of the server: labelled images, known devices and their data, or item popularity."""
+        held: dict[str, Tensor] = dict(data.auxiliary()) if hasattr(data, "auxiliary") else {}
+        if hasattr(data, "client_known"):
+            held |= prior_knowledge(data, lambda client: self._pseudonym(module, client))
+        if isinstance(data, RecommenderDataModule):
+            pseudonyms = torch.tensor([self._pseudonym(module, client) for client in range(data.num_clients)])
+            held[POPULARITY_OF_OTHERS] = popularity_of_others(data.user_items(), pseudonyms, data.num_items)
+        return shard_bytes({_AUXILIARY_NAMES.get(name, name): value for name, value in held.items()}) if held else None
+
+    def _stored(self, value: Tensor, name: str, round_number: int) -> Tensor:
+        stored = value.to(dtype_of(self.dtype))
+        lossy = stored.dtype != value.dtype
+        if lossy and bool(torch.isfinite(value).all()) and not bool(torch.isfinite(stored).all()):
+            found, way_out = f"an overflow in {name!r}, round {round_number}", "Record with dtype: float32 or bfloat16."
+            raise InputError(expected=f"deltas that fit into {self.dtype}", found=found, way_out=way_out)
+        return stored
+
+    def _pseudonym(self, module: FederatedModule, client: int) -> int:
+        """Pseudonym of a client, the same in every round; it needs the training's secret key."""
+        if client not in self._pseudonyms:
+            generator = generator_for(module.secret, "pseudonym", module.seed, PERSISTENT, client)
+            self._pseudonyms[client] = int(torch.randint(2**62, (), generator=generator))
+        return self._pseudonyms[client]
+
+
+def _offsets(real: Tensor) -> Tensor:
+    zero = torch.zeros(1, dtype=torch.int64, device=real.device)
+    return torch.cat([zero, real.sum(1).cumsum(0)])

@@ -1,0 +1,177 @@
+"""Training of a cell: run or reused, and its model, data, recording and scores for the steps of a table."""
+
+import contextlib
+import dataclasses
+import functools
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+from lightning import Trainer
+from lightning.pytorch.callbacks import Callback
+from numpy.typing import ArrayLike
+
+from datamodules.base import FederatedDataModule
+from datamodules.io.files import write_whole
+from datamodules.recordings.format import only_writer
+from datamodules.recordings.recording import Recording
+from evaluation.evaluate import people_of
+from evaluation.scores import score_table
+from experiments.cell import QUIET, Cell
+from experiments.cell_cache import Stamp
+from experiments.overrides import overridden
+from experiments.parsed_training import Training
+from modules.federated import FederatedModule
+from protocol.errors import InputError
+
+
+@dataclass(frozen=True)
+class CellRun:
+    """Cell with its finished training.
+
+    Attributes:
+        cell: cell of a table.
+        stamp: what its numbers depend on.
+        train_seconds: duration of the training.
+    """
+
+    cell: Cell
+    stamp: Stamp
+    train_seconds: float
+
+    @functools.cached_property
+    def recording(self) -> Recording:
+        """Recording of the training."""
+        return Recording(self.cell.folder / "deltas")
+
+    def build(self) -> tuple[FederatedModule, FederatedDataModule]:
+        """Model before the training, and its data."""
+        module, data, _ = _built_quietly(self.cell)
+        module.build_for(data)
+        return module, data
+
+    def trained(self) -> tuple[FederatedModule, FederatedDataModule]:
+        """Model and private parameters after the last round, and the data."""
+        module, data, trainer = _built_quietly(self.cell)
+        module.build_for(data)
+        content = trainer.strategy.checkpoint_io.load_checkpoint(self.cell.folder / "last.ckpt")
+        module.load_state_dict(content["state_dict"])
+        module.on_load_checkpoint(content)
+        return module, data
+
+    def recording_of(self, overrides: Mapping[str, Any]) -> Recording:
+        """Recording of the same training with some keys changed; it is trained unless a cell has already done so."""
+        other = dataclasses.replace(self.cell, config=overridden(self.cell.config, overrides))
+        if other.folder == self.cell.folder:
+            return self.recording
+        with only_writer(other.folder, wait=True):  # another process may be training it
+            trained(other, self.stamp)
+        return Recording(other.folder / "deltas")
+
+    def train(
+        self,
+        overrides: Mapping[str, Any],
+        *,
+        callbacks: Sequence[Callback] = (),
+        data: FederatedDataModule | None = None,
+    ) -> tuple[FederatedModule, float]:
+        """Trains the model again, on one device and without a recorder; returns it and the seconds.
+
+        Args:
+            overrides: overrides by dotted key of ``train.py``.
+            callbacks: additional callbacks.
+            data: data instead of the cell's.
+        """
+        alone = {"trainer.callbacks": [], "trainer.devices": 1, "trainer.num_nodes": 1, "trainer.strategy": "auto"}
+        config = overridden(self.cell.full_config, {**QUIET, **alone, **overrides})
+        module, own, trainer = Training(config).build()
+        assert isinstance(module, FederatedModule)
+        module.build_for(own)
+        trainer.callbacks.extend(callbacks)  # type: ignore[attr-defined]
+        start = time.perf_counter()
+        trainer.fit(module, datamodule=own if data is None else data)
+        return module, time.perf_counter() - start
+
+    def scores(
+        self, label: str, metrics: Mapping[str, ArrayLike], *, victims: ArrayLike, **options: Any
+    ) -> pd.DataFrame:
+        """Rows of this cell's seed and setting.
+
+        Args:
+            label: label of the line.
+            metrics: ``(V,)`` values by name.
+            victims: ``(V,)`` client numbers or pseudonyms.
+            options: other arguments of `score_table`; ``setting`` is added to the cell's.
+        """
+        setting = {**self.cell.setting, **options.pop("setting", {})}
+        return score_table(label, metrics, setting=setting, seed=self.cell.seed, victims=victims, **options)
+
+    def of_people(self, scores: pd.DataFrame) -> pd.DataFrame:
+        """Scores with the client numbers of their pseudonyms, from the ground truth."""
+        people = people_of(self.recording)
+        return scores.assign(person=[people.get(victim, victim) for victim in scores["victim"].tolist()])
+
+
+def trained(cell: Cell, stamp: Stamp) -> float:
+    """Trains a cell, unless it is trained already; returns the seconds of the training.
+
+    A training on one device runs in this process; for several, ``train.py`` is started.
+
+    Args:
+        cell: cell to train; this process is the only writer of its folder.
+        stamp: its data, code and packages decide whether a finished training can be reused.
+    """
+    folder = cell.folder
+    mark, depends = folder / "training.json", {"data": stamp.data, "code": stamp.code, "packages": stamp.packages}
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        done = json.loads(mark.read_text(encoding="utf-8"))
+        whole = (folder / "last.ckpt").is_file() and (folder / "deltas" / "manifest.json").is_file()
+        if done["depends"] == depends and whole:
+            return float(done["seconds"])
+    mark.unlink(missing_ok=True)
+    deltas = folder / "deltas"
+    for old in (deltas / "manifest.json", *deltas.glob("journal*.jsonl")):
+        old.unlink(missing_ok=True)
+    start = time.perf_counter()
+    module, data, trainer = _built_quietly(cell)
+    if trainer.num_devices * trainer.num_nodes > 1:
+        _in_processes(cell)
+    else:
+        trainer.fit(module, datamodule=data)
+        trainer.save_checkpoint(folder / "last.ckpt")
+    seconds = time.perf_counter() - start
+    write_whole(mark, json.dumps({"depends": depends, "seconds": seconds}).encode())
+    return seconds
+
+
+def _built_quietly(cell: Cell) -> tuple[FederatedModule, FederatedDataModule, Trainer]:
+    module, data, trainer = Training(overridden(cell.full_config, QUIET)).build()
+    assert isinstance(module, FederatedModule)
+    return module, data, trainer
+
+
+def _in_processes(cell: Cell) -> None:
+    """Trains a cell by ``train.py``, which starts one process per device."""
+    keep = {"class_path": "ModelCheckpoint", "init_args": {"dirpath": str(cell.folder), "filename": "last"}}
+    callbacks = [*cell.config["trainer"]["callbacks"], keep]
+    config = overridden(
+        cell.full_config, {**QUIET, "trainer.enable_checkpointing": True, "trainer.callbacks": callbacks}
+    )
+    path = cell.folder / "table.yaml"
+    (cell.folder / "last.ckpt").unlink(missing_ok=True)
+    write_whole(path, yaml.safe_dump(config).encode())
+    program = Path(__file__).parents[1] / "train.py"
+    done = subprocess.run([sys.executable, str(program), "fit", "--config", str(path)], check=False)
+    if done.returncode:
+        raise InputError(
+            expected=f"the training of {cell.key} to succeed",
+            found=f"exit status {done.returncode} of train.py",
+            way_out=f"See its message above; its configuration is {path}.",
+        )

@@ -1,0 +1,92 @@
+"""Evaluation of attacks on a recording, with its output files."""
+
+import importlib
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from attacks.base import Attack
+from datamodules.recordings.recording import Recording
+from evaluation.diagnosis import explainer
+from evaluation.evaluate import evaluate_recording, metrics_of, relevant
+from evaluation.gate import Gate
+from evaluation.runner import Evaluation
+from modules.learners.recorded_learner import recorded_learner
+from protocol.errors import InputError, require
+from reports.run import Run
+from reports.wandb_log import shows_in_wandb
+from reports.write_run import write_run
+
+_SEEDS = 2**63
+
+
+def attack_recording(
+    attacks: Sequence[Attack],
+    recording: Recording,
+    directory: Path,
+    seed: int,
+    gate: Gate | None = None,
+    wandb: str | None = None,
+    **options: Any,
+) -> tuple[Evaluation, Run | None]:
+    """Scores of attacks, and the written results; None if no attack could be scored.
+
+    Args:
+        attacks: attacks to run.
+        recording: recording of a training.
+        directory: folder of the results.
+        seed: seed of the attacks' draws.
+        gate: limits on the scores, see `evaluation.gate`.
+        wandb: Weights & Biases project to log to.
+        options: further arguments of `evaluate_recording`.
+    """
+    start = time.perf_counter()
+    check_numbers(seed=seed, victims=options.get("victims"))
+    evaluation = relevant(evaluate_recording(recording, attacks, seed=seed, **options), attacks)
+    if evaluation.scores.empty:
+        return evaluation, None
+    run = write_run(
+        evaluation,
+        directory=directory,
+        experiment=directory.resolve().name,
+        data=recording.manifest.data,
+        seed=seed,
+        seconds=time.perf_counter() - start,
+        metrics=metrics_of(attacks),
+        explain=explainer(recording, recorded_learner(recording), seed=seed),
+        gate=gate,
+        shows=shows_in_wandb(wandb, directory),
+    )
+    return evaluation, run
+
+
+def trust_learner(module: str | None) -> None:
+    """Imports the module with a recording's learner, so that attacks can simulate its clients.
+
+    Raises:
+        InputError: there is no such module.
+    """
+    if module is None:
+        return
+    try:
+        importlib.import_module(module)
+    except ImportError as error:
+        way_out = "Add its folder to PYTHONPATH."
+        raise InputError(expected="--learner: an importable module", found=str(error), way_out=way_out) from None
+
+
+def folder_above(deltas: str) -> Path:
+    """Parent folder of a recording."""
+    return Path(deltas).resolve().parent
+
+
+def check_numbers(*, seed: int = 0, victims: int | None = None, seeds: int = 1) -> None:
+    """Checks the ranges of options that several commands have.
+
+    Raises:
+        InputError: an option is out of its range.
+    """
+    require(0 <= seed < _SEEDS, "--seed from 0 to 2**63 - 1", seed, "Set a seed in this range.")
+    for name, number in (("--victims", victims), ("--seeds", seeds)):
+        require(number is None or number >= 1, f"{name} of at least 1", number, "Set at least 1, or omit it.")

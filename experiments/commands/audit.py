@@ -1,0 +1,56 @@
+"""``attack.py audit``: all attacks on a recording."""
+
+from pathlib import Path
+from typing import Any
+
+from attacks.registry import REGISTRY, built, check_distinct
+from datamodules.recordings.recording import Recording
+from evaluation.evaluate import nothing_scored, reasons
+from evaluation.gate import check_limits, gate_status
+from evaluation.gate import gate as check_gate
+from evaluation.summary import summarise
+from experiments.commands.attack_recording import attack_recording, folder_above, trust_learner
+
+
+def audit(
+    deltas: str,
+    out: str | None = None,
+    seed: int = 0,
+    victims: int | None = None,
+    gate: dict[str, float] | None = None,
+    wandb: str | None = None,
+    attacks: list[str] | None = None,
+    slow: bool = False,
+    learner: str | None = None,
+) -> int:
+    """Runs all attacks for which the recording has the needed data.
+
+    Args:
+        deltas: folder of the recording.
+        out: folder of the results; None for the parent folder of the recording.
+        seed: seed of the attacks' draws.
+        victims: number of victims to attack, drawn at random.
+        gate: METRIC=LIMIT, limit on what an attack infers: the highest mean over victims, e.g. ``auc=0.6``; for
+            distances and errors the lowest, e.g. ``l1=0.3``. Baselines are exempt. Exit status 3 if an attack exceeds a
+            limit, 4 if a limit could not be checked: no attack measured it, or fewer than 5 victims have a value and
+            the confidence interval is not entirely beyond the limit.
+        wandb: Weights & Biases project to log table and figures to; offline unless you have logged in.
+        attacks: additional attacks, as class paths such as ``my_package.MyAttack``.
+        slow: also run attacks that take minutes, on a few clients of the first round; otherwise a line lists them.
+        learner: module of a learner from outside the project, e.g. ``my_package``; it is imported, so name only code
+            that you trust.
+    """
+    trust_learner(learner)
+    added = [built(name) for name in attacks or []]
+    check_limits(gate or {})
+    chosen = [*(kind() for kind in REGISTRY.values()), *added]
+    check_distinct([type(attack) for attack in chosen])
+    limits = None if gate is None else check_gate(gate, chosen)
+    recording, directory = Recording(deltas), Path(out or folder_above(deltas))
+    options: dict[str, Any] = {"gate": limits, "wandb": wandb, "slow": "few" if slow else "none"}
+    evaluation, done = attack_recording(chosen, recording, directory, seed, victims=victims, **options)
+    if done is None and limits is None:
+        raise nothing_scored(evaluation.missing, chosen)
+    verdicts = [] if limits is None else limits(summarise(evaluation), evaluation.missing)
+    print("\n".join([*reasons(evaluation.missing), *(verdict.message for verdict in verdicts)]))
+    return gate_status(verdicts)

@@ -1,0 +1,17 @@
+"""``attack.py convert``: recordings from the files of another system."""
+
+from pathlib import Path
+
+from experiments.conversion import convert_dump
+
+
+def convert(manifest: str, out: str) -> int:
+    """Converts .npz or .safetensors files of another system to a recording, see docs/recording-format.md.
+
+    Args:
+        manifest: YAML or JSON file that describes the files.
+        out: folder of the recording.
+    """
+    rounds = convert_dump(Path(manifest), Path(out))
+    print(f"{rounds} rounds: {out}")
+    return 0

@@ -1,0 +1,80 @@
+"""Translation of the arguments of ``attack.py`` to the form that its parser reads."""
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+
+from protocol.errors import InputError, require
+
+
+def plain_names(args: Sequence[str]) -> list[str]:
+    """Arguments in the form of the parser, from the documented form.
+
+    ``--data.root DIR`` becomes ``--root``, because a key cannot be both a value and a group; repeated ``--gate``,
+    ``--attacks`` and ``--set`` become JSON; and names of attacks become class paths.
+    """
+    plain: list[str] = []
+    added: list[str] = []
+    limits: dict[str, float] = {}
+    overrides: dict[str, Any] = {}
+    left = iter(args)
+    for argument in left:
+        head, given, value = argument.partition("=")
+        if head == "--gate":
+            limits |= read_gate(value if given else next(left, ""))
+        elif head == "--attacks":
+            added += (value if given else next(left, "")).strip("[]").replace(",", " ").split()
+        elif head == "--attack":
+            plain += ["--attack", _class_path(value if given else next(left, ""))]
+        elif head == "--set":
+            overrides |= _override(value if given else next(left, ""))
+        elif argument == "--dry-run":
+            plain.append("--dry_run=true")
+        elif head.startswith("--gate."):
+            limits |= read_gate(f"{head.removeprefix('--gate.')}={value}")
+        else:
+            plain.append(re.sub(r"^--data\.root(?==|$)", "--root", argument))
+    plain += ["--gate", json.dumps(limits)] if limits else []
+    plain += ["--set", json.dumps(overrides)] if overrides else []
+    return [*plain, "--attacks", json.dumps(added)] if added else plain
+
+
+def _override(text: str) -> dict[str, Any]:
+    """Key of ``train.py`` with its value, from KEY=VALUE."""
+    key, given, value = text.partition("=")
+    require(given, "--set KEY=VALUE", text or "nothing", "E.g. --set model.local.epochs=5.")
+    return {key: yaml.safe_load(value)}
+
+
+def _class_path(name: str) -> str:
+    """Class path of an attack's name or class name, such as ``Direction``."""
+    from attacks.registry import REGISTRY, find
+
+    known = [kind for kind in REGISTRY.values() if kind.__name__ == name]
+    kind = known[0] if len(known) == 1 else find(name)
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def read_gate(text: str) -> dict[str, float]:
+    """Limits from the command line: ``auc=0.6``, ``auc=0.6,f1=0.5`` or JSON.
+
+    Raises:
+        InputError: the text has another form, or a limit is not a finite number.
+    """
+    try:
+        if text.lstrip().startswith("{"):
+            limits = {str(name): float(limit) for name, limit in json.loads(text).items()}
+        else:
+            pairs = [part.partition("=")[::2] for part in text.split(",")]
+            limits = {name.strip(): float(limit) for name, limit in pairs}
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        raise InputError(
+            expected="--gate METRIC=NUMBER", found=text, way_out="E.g. --gate auc=0.6 or --gate l1=0.3."
+        ) from None
+    for name, limit in limits.items():
+        require(math.isfinite(limit), f"a finite limit on {name}", limit, "Set a number.")
+    return limits

@@ -1,0 +1,91 @@
+"""``attack.py reproduce``: a table of a paper."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+from evaluation.evaluate import nothing_scored
+from experiments.commands.attack_recording import check_numbers
+from experiments.running import default_jobs, joined_fingerprints, run_table
+from experiments.table import Choice, Scale, read_table
+from protocol.errors import require
+from reports.wandb_log import shows_in_wandb
+from reports.write_run import combine, write_run
+
+POSITIONAL: dict[str, Any] = {"config": {"type": str, "help": "a file of configs/paper"}}
+
+
+def reproduce(
+    config: str,
+    root: str | None = None,
+    data: str | None = None,
+    victims: int | None = None,
+    seeds: int = 1,
+    scale: Scale = "small",
+    out: str | None = None,
+    jobs: int | None = None,
+    part: str | None = None,
+    wandb: str | None = None,
+    set: dict[str, Any] | None = None,
+    attacks: list[str] | None = None,
+    dry_run: bool = False,
+) -> int:
+    """Computes a paper's table; finished trainings and cells are cached, so an interrupted run can resume.
+
+    A cached cell is used only if its table, its data, the code and the packages have not changed.
+
+    Args:
+        config: table file, e.g. of configs/paper.
+        root: folder of the data sets.
+        data: use only this data set: a folder's name, or the class path of a data module of the same kind.
+        victims: number of victims to attack, drawn at random.
+        seeds: smallest number of trainings of each cell, starting with seed 0.
+        scale: ``paper`` for all clients of every data set.
+        out: folder of the results; None for runs/NAME.
+        jobs: number of parallel trainings, each in a process with one thread; by default one per core for small ones.
+        part: every N-th training starting with the I-th, as ``I/N`` with I from 0, for several machines that share
+            ``out``; run the command without it after all parts to write the report.
+        wandb: Weights & Biases project to log table and figures to; offline unless you have logged in.
+        set: KEY=VALUE, any key of ``train.py`` in every cell, e.g. ``model.local.epochs=5``; repeatable.
+        attacks: additional attacks, by names of ``attack.py list`` or class paths.
+        dry_run: print the commands of each cell without running them.
+    """
+    start = time.perf_counter()
+    check_numbers(victims=victims, seeds=seeds)
+    require(jobs is None or jobs >= 1, "--jobs of at least 1", jobs, "Omit it to use every core.")
+    table = read_table(Path(config))
+    directory = Path(out or f"runs/{table.name}")
+    jobs = jobs or table.jobs or default_jobs()
+    choice = Choice(
+        root=root,
+        data=data,
+        scale=scale,
+        seeds=seeds,
+        victims=victims,
+        overrides=set or {},
+        attacks=attacks or [],
+        out=directory,
+        progress=jobs == 1,
+    )
+    cells = table.cells(choice)
+    if dry_run:
+        print("\n".join(line for cell in cells for line in [f"# {cell.key}", *cell.commands()]))
+        return 0
+    done = run_table(cells, jobs=jobs, name=table.name, part=part)
+    if part is not None:
+        return 0
+    evaluation = combine([finished.evaluation for _, finished in done])
+    if evaluation.scores.empty:
+        raise nothing_scored(evaluation.missing, [one for cell in cells for one in cell.make_attacks().values()])
+    write_run(
+        evaluation,
+        directory=directory,
+        experiment=table.name,
+        data=joined_fingerprints(cells),
+        seed=0,
+        seconds=time.perf_counter() - start,
+        metrics=table.metrics,
+        read_back=[cell.key for cell, finished in done if finished.read_back],
+        shows=shows_in_wandb(wandb, directory),
+    )
+    return 0

@@ -1,0 +1,48 @@
+"""``attack.py run``: one attack on a recording."""
+
+from pathlib import Path
+from typing import Any
+
+from attacks.base import Attack
+from attacks.registry import built
+from datamodules.recordings.recording import Recording
+from evaluation.message_selection import MessageSelection
+from experiments.commands.attack_recording import attack_recording, check_numbers, folder_above, trust_learner
+from protocol.errors import ViewError
+
+
+def run(
+    attack: Attack | str,
+    deltas: str,
+    out: str | None = None,
+    seed: int = 0,
+    victims: int | None = None,
+    rounds: list[int] | None = None,
+    history: bool = False,
+    messages: MessageSelection | None = None,
+    learner: str | None = None,
+) -> int:
+    """Runs one attack on a recording.
+
+    Args:
+        attack: name of ``attack.py list`` or class path, with hyper-parameters.
+        deltas: folder of the recording.
+        out: folder of the results; None for run-ATTACK next to the recording.
+        seed: seed of the attack's draws.
+        victims: number of clients to attack, drawn at random from the first rounds.
+        rounds: numbers of the rounds to attack, from 0; None for all.
+        history: also give the attack the server's views of the same clients in earlier rounds.
+        messages: selection of messages for attacks on all messages together; None for all.
+        learner: module of a learner from outside the project, e.g. ``my_package``; it is imported, so name only code
+            that you trust.
+    """
+    trust_learner(learner)
+    attack = built(attack)
+    directory = Path(out or folder_above(deltas) / f"run-{attack.name}")
+    options: dict[str, Any] = {"rounds": rounds, "history": history, "messages": messages or MessageSelection()}
+    limits = {} if victims is None else {attack.name: victims}
+    check_numbers(victims=victims)
+    evaluation, done = attack_recording([attack], Recording(deltas), directory, seed, limits=limits, **options)
+    if done is None:
+        raise ViewError(f"attack {attack.name!r} could not run: {evaluation.missing.get(attack.name, 'no victims')}")
+    return 0

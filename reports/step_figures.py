@@ -1,0 +1,100 @@
+"""Figures that steps of a table add to its report: maps of updates and users, users' biases, manipulated images."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+import seaborn as sns
+from matplotlib.figure import Figure
+from sklearn.manifold import TSNE
+from torch import Tensor
+
+from evaluation.scores import describe
+from reports.drawing import Drawing, svg
+
+_ROWS = 12
+"""Number of rows of the last layer in a figure: those in which users differ most."""
+_MAGNIFIED = 8
+
+
+def update_maps(maps: Mapping[str, tuple[Tensor, Tensor]]) -> str:
+    """Maps of updates, a panel per title: places ``(N, 2)`` of the honest updates and of the manipulated ones."""
+    kinds = ("honest", "manipulated")
+    parts = {
+        title: [pd.DataFrame(p.tolist(), columns=["x", "y"]).assign(owner=k) for p, k in zip(both, kinds, strict=True)]
+        for title, both in maps.items()
+    }
+    return _scatter_maps({title: pd.concat(both, ignore_index=True) for title, both in parts.items()})
+
+
+def map_figure(places: Mapping[str, tuple[Tensor, Tensor]], setting: Mapping[str, Any], *, seed: int) -> Drawing:
+    """t-SNE maps with a colour per user.
+
+    Args:
+        places: vectors ``(N, D)`` and their users ``(N,)`` by title.
+        setting: setting of the cell.
+        seed: seed of t-SNE.
+    """
+    maps = {title: _flat(vectors, seed).assign(owner=owners.tolist()) for title, (vectors, owners) in places.items()}
+    users = {user for points in maps.values() for user in points["owner"]}
+    return f"t-SNE maps of {len(users)} users, one colour per user: {describe(setting)}.", _scatter_maps(maps)
+
+
+def _flat(vectors: Tensor, seed: int) -> pd.DataFrame:
+    perplexity = min(30.0, max(2.0, (len(vectors) - 1) / 4))
+    flat = TSNE(perplexity=perplexity, init="pca", random_state=seed).fit_transform(vectors.double().numpy())
+    return pd.DataFrame(flat, columns=["x", "y"])
+
+
+def _scatter_maps(maps: Mapping[str, pd.DataFrame]) -> str:
+    """A panel per title, with points at ``x`` and ``y`` in the colour of their ``owner``."""
+    figure = Figure(figsize=(0.4 + 3.2 * len(maps), 3.4), layout="constrained")
+    panels = figure.subplots(1, len(maps), squeeze=False)[0]
+    owners = sorted({owner for points in maps.values() for owner in points["owner"]})
+    looks = {"hue": "owner", "hue_order": owners, "palette": sns.color_palette("colorblind", len(owners))}
+    for axes, (title, points) in zip(panels, maps.items(), strict=True):
+        named = axes is panels[0] and len(owners) == 2
+        sns.scatterplot(points, x="x", y="y", **looks, s=14, ax=axes, legend=named)
+        axes.set(title=title, xticks=[], yticks=[], xlabel="", ylabel="")
+        if named:
+            axes.get_legend().set_title("")
+    return svg(figure)
+
+
+def bias_figure(known: Tensor, anonymous: Tensor, setting: Mapping[str, Any]) -> Drawing:
+    """Heat map of users' biases, with each user's known device above its anonymous device.
+
+    Args:
+        known: ``(U, K)`` log movement of each row of the last layer, relative to all users.
+        anonymous: ``(U, K)`` the same for the anonymous devices.
+        setting: setting of the cell.
+    """
+    rows = known.std(0).topk(min(_ROWS, known.shape[1])).indices.sort().values
+    sides = {"known": known[:, rows], "anonymous": anonymous[:, rows]}
+    lines = {f"user {u}, {side}": values[u].tolist() for u in range(len(known)) for side, values in sides.items()}
+    figure = Figure(figsize=(6, 0.6 + 0.28 * len(lines)), layout="constrained")
+    table = pd.DataFrame.from_dict(lines, orient="index", columns=rows.tolist())
+    axes = figure.subplots()
+    label = "log movement relative to all users"
+    sns.heatmap(table, center=0, cmap="RdBu_r", cbar_kws={"label": label}, ax=axes)
+    axes.set_xlabel("row of the last layer")
+    return f"Users' biases: movement of the rows of the last layer, {describe(setting)}.", svg(figure)
+
+
+def image_panels(originals: Tensor, sent: Tensor) -> str:
+    """A column per image: the original, the manipulated image, and eight times their difference around grey.
+
+    Args:
+        originals: ``(N, 3, h, w)`` uint8.
+        sent: ``(N, 3, h, w)`` uint8.
+    """
+    difference = (sent.float() - originals.float()) * _MAGNIFIED / 255 + 0.5
+    rows = {"original": originals / 255, "sent": sent / 255, "difference": difference.clamp(0, 1)}
+    figure = Figure(figsize=(1.6 * len(originals), 1.6 * len(rows)), layout="constrained")
+    panels = figure.subplots(len(rows), len(originals), squeeze=False)
+    for line, (name, images) in zip(panels, rows.items(), strict=True):
+        for axes, image in zip(line, images, strict=True):
+            axes.imshow(image.permute(1, 2, 0).numpy(), interpolation="nearest")
+            axes.set(xticks=[], yticks=[])
+        line[0].set_ylabel(name)
+    return svg(figure)

@@ -1,0 +1,386 @@
+"""The commands: what they leave, and what they say when they cannot."""
+
+import csv
+import hashlib
+import json
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from safetensors.torch import load_file, save
+
+import attack
+import train as training
+from attacks.base import Attack
+from attacks.estimates import InteractionEstimate
+from attacks.recommendation.item_deltas import Direction
+from attacks.registry import REGISTRY
+from evaluation.evaluate import nothing_scored
+from evaluation.scores import records
+from experiments.cell import Cell
+from experiments.commands.attack_parser import parsed
+from experiments.table import Choice, read_table
+from protocol.threat_model import ThreatModel
+from reports.papers import with_papers
+from reports.run import Run
+from tests.experiments.tables import RANKING, RECOMMENDER, reproduce
+from tests.frames import cell as row
+from tests.frames import paper_of, results
+from tests.places import CONFIGS
+from tests.toys import train
+
+ASKED: dict[str, tuple[tuple[str, str | None, str], ...]] = {
+    "raifle": (
+        *(("raifle", None, family) for family in ("recommendation", "ranking", "images")),
+        *(("raifle-none", None, family) for family in ("ranking", "images")),
+        ("fgsm", None, "images"),
+    ),
+    "decaf": (("decaf", "l1", "composition"),),
+    "deanon": (
+        ("reid-mlp", "times-chance", "re-identification"),
+        ("matching-mlp", "ap", "matching"),
+        ("global-model", "top5", ""),
+    ),
+}
+"""By paper the lines of which a cell may have a number: attack, metric (None for the table's first) and family."""
+NUMBERS = {
+    **{"deanon_table2": 4, "deanon_table3": 2, "deanon_table4": 2},
+    **{"deanon_figure7": 3, "deanon_figure9": 1, "deanon_figure10": 1},  # the other figures are drawn
+    **{"decaf_tables3to7": 7, "decaf_figure5": 2, "decaf_figure9": 2, "decaf_figure10": 2, "decaf_figure13": 6},
+    **{"raifle_table5": 2, "raifle_table6": 4, "raifle_table7_mslr_shape": 18, "raifle_table8": 36},
+    **{"raifle_table9": 8, "raifle_table11": 78, "raifle_table12": 1, "raifle_table13": 8, "raifle_table15": 180},
+    **{"raifle_table8_drawn": 96, "raifle_table15_drawn": 384},
+    "raifle_table14": 121,  # some rows cannot be read for certain in our text of it
+    "raifle_noise_scale": 4,  # the paper has one scale
+}
+"""By table, in how many of its settings the paper has a number; in no other table has it any."""
+
+
+class NeedsTheImpossible(Direction):
+    name = "mind-reader"
+    threat_model = ThreatModel(sees="all", knows="all", needs=("mind",))
+
+
+class OtherEstimate(InteractionEstimate):
+    """A kind that its attack does not return."""
+
+
+class WithoutScorer(Direction):
+    name = "without-scorer"
+    estimates = OtherEstimate
+
+
+@pytest.fixture(scope="module")
+def deltas(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("recorded")
+    train(folder, rounds=2, users=24, items=120)
+    return folder / "deltas"
+
+
+@pytest.mark.integration
+def test_audit_leaves_results_victims_and_a_report(deltas: Path, tmp_path: Path) -> None:
+    assert attack.main(["audit", "--deltas", str(deltas), "--out", str(tmp_path)]) == 0
+    content = json.loads((tmp_path / "results.json").read_text())
+    assert content["format"] == 1
+    assert {"experiment", "command", "seed", "commit", "versions", "data", "hardware", "seconds"} < content.keys()
+    cell = next(r for r in content["results"] if (r["attack"], r["metric"]) == ("direction", "auc"))
+    fields = {"attack", "setting", "metric", "mean", "std", "ci95", "n", "seconds_per_victim", "paper"}
+    assert cell.keys() == fields | {"seeds", "family", "baseline", "threat_model", "role", "question", "tells"}
+    assert (cell["seeds"], cell["family"], cell["baseline"]) == (1, "recommendation", False)
+    assert cell["threat_model"].keys() == {"sees", "knows", "active"}
+    against = {(d["attack"], d["against"]): d for d in content["differences"] if d["metric"] == "auc"}
+    assert against["direction", "popularity"]["n"] == 24
+    assert ("direction", "raifle") in against or ("direction", "imia") in against
+    assert cell["n"] == 24
+    assert cell["ci95"][0] <= cell["mean"] <= cell["ci95"][1]
+    with (tmp_path / "scores.csv").open() as file:
+        rows = [r for r in csv.DictReader(file) if (r["attack"], r["metric"]) == ("direction", "auc")]
+    assert len(rows) == 48
+    assert {int(row["person"]) for row in rows} == set(range(24))
+    page = (tmp_path / "report.html").read_text()
+    assert "http://" not in page.replace("http://www.w3.org", "").replace("http://purl.org", "").replace(
+        "http://creativecommons.org", ""
+    )
+    assert "<script" not in page
+    assert "nothing about real people" in page
+    results = Run.read(tmp_path / "results.json").results
+    assert results["n"].max() == 24
+    assert {"chance", "direction"} <= set(results["attack"])  # no family: attacks of the same name did not fit
+
+
+@pytest.mark.integration
+def test_the_gate_is_an_exit_status(deltas: Path, tmp_path: Path) -> None:
+    command = ["audit", "--deltas", str(deltas), "--out", str(tmp_path), "--victims", "6"]
+    assert attack.main([*command, "--gate", '{"auc": 0.01}']) == 3
+    assert attack.main([*command, "--gate", "auc=0.01"]) == 3
+    assert attack.main([*command, "--gate", '{"auc": 1.0}']) == 0
+
+
+@pytest.mark.integration
+def test_run_takes_its_attack_from_a_config(deltas: Path, tmp_path: Path) -> None:
+    config = CONFIGS / "attack/direction_fncf_movielens.yaml"
+    assert attack.main(["run", "--config", str(config), "--deltas", str(deltas), "--out", str(tmp_path)]) == 0
+    assert set(Run.read(tmp_path / "results.json").results["attack"]) == {"direction"}
+
+
+@pytest.mark.integration
+def test_reproduce_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    found = []
+    for _ in range(2):
+        assert reproduce(tmp_path, RECOMMENDER, "--victims", "10") == 0
+        found.append(Run.read(tmp_path / "out/results.json").results)
+    pd.testing.assert_frame_equal(found[0], found[1])
+    assert attack.main(["report", str(tmp_path / "out"), "--out", str(tmp_path / "page")]) == 0
+    assert (tmp_path / "page/report.html").exists()
+
+
+@pytest.mark.integration
+def test_cells_in_processes_of_their_own_give_the_same(tmp_path: Path) -> None:
+    found = []
+    for jobs in ("1", "2"):
+        (tmp_path / jobs).mkdir()
+        assert reproduce(tmp_path / jobs, RANKING, "--jobs", jobs) == 0
+        found.append(pd.read_csv(tmp_path / jobs / "out" / "scores.csv").drop(columns="seconds"))
+    pd.testing.assert_frame_equal(found[0], found[1])
+
+
+@pytest.mark.integration
+def test_what_an_attack_refuses_is_one_message(deltas: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kind = "attacks.ranking.codebook.CodebookAttack"
+    with pytest.raises(SystemExit, match="2"):
+        attack.main(["run", "--attack", kind, "--attack.victims_at_once", "0", "--deltas", str(deltas)])
+    assert "victims_at_once: expected a number >0" in capsys.readouterr().err
+
+
+@pytest.mark.integration
+def test_run_leaves_the_audits_report_alone(deltas: Path, tmp_path: Path) -> None:
+    shutil.copytree(deltas, tmp_path / "deltas")
+    assert attack.main(["audit", "--deltas", str(tmp_path / "deltas"), "--victims", "6"]) == 0
+    names = ("results.json", "scores.csv", "report.html")
+    before = {name: (tmp_path / name).read_bytes() for name in names}
+    kind = "row-norm"
+    assert attack.main(["run", "--attack", kind, "--deltas", str(tmp_path / "deltas"), "--victims", "3"]) == 0
+    assert {name: (tmp_path / name).read_bytes() for name in names} == before
+    assert set(Run.read(tmp_path / "run-row-norm/results.json").results["attack"]) == {"row-norm"}
+
+
+@pytest.mark.integration
+def test_an_attack_that_cannot_run_leaves_nothing(
+    deltas: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for kind, lacks in (
+        ("decaf", "lacks learner (ClassifierSimulator), auxiliary (images)"),
+        ("membership/pir-fingerprint", "without member in truth/"),
+        ("tests.test_attack.WithoutScorer", "expected OtherEstimate, got InteractionEstimate"),
+        ("tests.test_attack.NeedsTheImpossible", "found mind. Fix `needs`"),
+    ):
+        out = tmp_path / kind.rpartition(".")[2]
+        assert attack.main(["run", "--attack", kind, "--deltas", str(deltas), "--out", str(out)]) == 2
+        said = capsys.readouterr().err.splitlines()
+        assert lacks in said[-1]
+        assert not out.exists()
+
+
+@pytest.mark.integration
+def test_an_audit_without_any_score_says_what_to_do_and_leaves_the_old_report(
+    deltas: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(deltas, tmp_path / "deltas")
+    for path in (tmp_path / "deltas/truth").iterdir():
+        held = load_file(path)
+        whole = save({name: value for name, value in held.items() if name != "labels"})
+        journal = tmp_path / "deltas/journal.jsonl"
+        lines = [json.loads(line) for line in journal.read_text().splitlines()]
+        path.write_bytes(whole)
+        for line in lines:
+            if line.get("file") == f"truth/{path.name}":
+                line |= {"bytes": len(whole), "sha256": hashlib.sha256(whole).hexdigest()}
+        journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (tmp_path / "report.html").write_text("old")
+    assert attack.main(["audit", "--deltas", str(tmp_path / "deltas")]) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert "expected a recording that at least one attack can be scored on" in said
+    assert "docs/recording-format.md" in said
+    assert attack.main(["audit", "--deltas", str(tmp_path / "deltas"), "--gate", "auc=0.6"]) == 4
+    assert "gate could not be checked: no attack measured auc" in capsys.readouterr().out
+    assert (tmp_path / "report.html").read_text() == "old"
+    assert not (tmp_path / "results.json").exists()
+
+
+@pytest.mark.integration
+def test_a_recording_of_one_part_is_reported_above_it(
+    deltas: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(deltas, tmp_path / "run/deltas")
+    monkeypatch.chdir(tmp_path / "run/deltas")
+    assert attack.main(["audit", "--deltas", ".", "--victims", "5"]) == 0
+    assert (tmp_path / "run/report.html").exists()
+    assert not (tmp_path / "run/deltas/report.html").exists()
+
+
+@pytest.mark.integration
+def test_what_cannot_be_written_is_one_line_and_the_results_are_kept(
+    deltas: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    command = ["audit", "--deltas", str(deltas), "--victims", "5", "--out"]
+    assert attack.main([*command, str(tmp_path / "file")]) == 2
+    assert capsys.readouterr().err.splitlines()[-1].startswith("attack.py: expected files and folders")
+
+    def full(path: Path, content: bytes) -> None:
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr("reports.html.write_whole", full)
+    assert attack.main([*command, str(tmp_path / "out")]) == 2
+    assert "No space left on device" in capsys.readouterr().err.splitlines()[-1]
+    assert len(Run.read(tmp_path / "out/results.json").results)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["audit", "--deltas", "DELTAS", "--victims", "0"], "--victims of at least 1"),
+        (["audit", "--deltas", "DELTAS", "--victims", "-3"], "--victims of at least 1"),
+        (["audit", "--deltas", "DELTAS", "--seed", str(2**70)], "--seed from 0 to"),
+        (["audit", "--deltas", "DELTAS", "--seed", "-1"], "--seed from 0 to"),
+        (["reproduce", "TABLE", "--seeds", "0"], "--seeds of at least 1"),
+        (["reproduce", "TABLE", "--seeds", "-1"], "--seeds of at least 1"),
+        (["reproduce", "TABLE", "--victims", "0"], "--victims of at least 1"),
+        (["reproduce", "TABLE", "--part", "5/9"], "a part of 1 trainings"),
+        (["reproduce", "nowhere.yaml"], "a table as in configs/paper"),
+        (["reproduce", "LATIN"], "a table as in configs/paper"),
+        (["run", "--config", "LATIN", "--deltas", "DELTAS"], "UTF-8"),
+    ],
+)
+def test_impossible_numbers_and_files_are_one_line(
+    words: list[str], expected: str, deltas: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "table.yaml").write_text(RECOMMENDER)
+    (tmp_path / "latin.yaml").write_bytes(RECOMMENDER.encode() + b"# caf\xe9\n")
+    places = {"DELTAS": deltas, "TABLE": tmp_path / "table.yaml", "LATIN": tmp_path / "latin.yaml"}
+    assert attack.main([str(places.get(word, word)) for word in words]) == 2
+    said = capsys.readouterr().err
+    assert expected in said
+    assert said.count("\n") == 1
+
+
+def test_what_a_table_gets_wrong_is_one_line_and_nothing_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert reproduce(tmp_path, RECOMMENDER.replace("user", "usr")) == 2
+    said = capsys.readouterr().err
+    assert "usrs" in said
+    assert said.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "found"),
+    [
+        (("--set", "model.local.epochs"), "--set KEY=VALUE; found model.local.epochs"),
+        (("--set", "model.local.epoch=3"), "epoch"),
+        (("--attacks", "directoin"), "Did you mean direction?"),
+        (("--data", "MNIST"), "found 'MNIST'"),
+        (("--data", "my_package.MyData"), "my_package.MyData"),
+    ],
+)
+def test_what_a_table_is_given_wrong_is_one_line(
+    option: tuple[str, ...], found: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert reproduce(tmp_path, RECOMMENDER, *option) == 2
+    said = capsys.readouterr().err
+    assert found in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.integration
+def test_a_table_with_another_training_and_another_attack(tmp_path: Path) -> None:
+    more = ("--set", "model.local.epochs=1", "--set", "data.clients_per_round=4", "--attacks", "row-norm")
+    assert reproduce(tmp_path, RECOMMENDER, *more) == 0
+    rows = records(Run.read(tmp_path / "out/results.json").results)
+    assert {(row["attack"], row["n"]) for row in rows} == {("direction", 4), ("row-norm", 4)}
+
+
+def test_no_jobs_at_all_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert attack.main(["reproduce", str(CONFIGS / "paper/raifle_table11.yaml"), "--jobs", "0"]) == 2
+    assert "--jobs of at least 1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("path", sorted((CONFIGS / "paper").glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_table_stands_next_to_the_papers_numbers(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Cell, "check", lambda _: None)
+    table = read_table(path)
+    cells = table.cells(Choice())
+    assert len({cell.key for cell in cells}) == len(cells)
+    rows = [
+        {**row(name, metric or table.metrics[0], 0.5, setting=setting, family=family or None), "place": place}
+        for place, setting in enumerate({str(cell.setting): dict(cell.setting) for cell in cells}.values())
+        for name, metric, family in ASKED.get(path.stem.split("_")[0], ())
+    ]
+    found = with_papers(results(*rows)) if rows else pd.DataFrame({"source": [], "place": []})
+    assert found.loc[found["source"].notna(), "place"].nunique() == NUMBERS.get(path.stem, 0)
+
+
+@pytest.mark.parametrize("path", sorted((CONFIGS / "attack").glob("*.yaml")), ids=lambda path: path.stem)
+def test_attack_configs_parse(path: Path) -> None:
+    _, arguments = parsed(["run", "--config", str(path), "--deltas", "nowhere"])
+    assert isinstance(arguments["attack"], Attack)
+
+
+def test_no_recording_is_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert attack.main(["audit", "--deltas", str(tmp_path)]) == 2
+    message = capsys.readouterr().err
+    assert "expected" in message
+    assert "Traceback" not in message
+
+
+def test_a_wrong_training_config_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = str(CONFIGS / "train/fncf_synthetic.yaml")
+    with pytest.raises(SystemExit) as stopped:
+        training.run(["fit", "--config", config, "--model.nonsense", "1"])
+    assert stopped.value.code == 2
+
+
+def test_paper_values_are_the_papers() -> None:
+    assert paper_of("matched-filter", "auc", {"data": "ml-100k", "epsilon": 500}) == (0.739, "RAIFLE Table XIII")
+    assert paper_of("imia", "f1", {"data": "steam-200k", "defence": 1}) == (0.206, "RAIFLE Table VI")
+    assert paper_of("popularity", "auc", {"data": "ml-100k"}) is None
+    promised = {"data": "ml-100k", "theorem": 1, "delta": 0.05}
+    told = paper_of("pac", "success", {**promised, "of_bound": 1})
+    assert told is not None
+    assert told[0] == 0.95
+    assert paper_of("pac", "success", {**promised, "of_bound": 0.5}) is None
+
+
+@pytest.mark.integration
+def test_parts_of_a_table_are_joined_by_a_run_without(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    defended = "{model.defenses: [{class_path: RowNoise, init_args: {scale: $}}]}"
+    text = RECOMMENDER + f'axes: {{noise: {{0: {{}}, "1, 2": {defended}}}}}\n'
+    cells = tmp_path / "out" / "cells"
+    assert reproduce(tmp_path, text, "--part", "0/2") == 0
+    assert len(list(cells.glob("*.json"))) == 2
+    assert not (tmp_path / "out/results.json").exists()
+    assert reproduce(tmp_path, text, "--part", "1/2") == 0
+    done = {path: path.stat().st_mtime_ns for path in cells.glob("*.json")}
+    assert len(done) == 3
+    assert reproduce(tmp_path, text) == 0
+    assert {path: path.stat().st_mtime_ns for path in done} == done
+    assert set(Run.read(tmp_path / "out/results.json").results["setting.noise"]) == {0, 1, 2}
+    for wrong in ("2/2", "1", "0/0"):
+        assert reproduce(tmp_path, text, "--part", wrong) == 2
+        assert "expected --part I/N with I from 0 to N - 1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("missing", "nearest"),
+    [
+        ({"direction": "the recording lacks served", "decaf": "the recording lacks learner"}, "decaf"),
+        ({"decaf": "the recording lacks learner", "pac": "without labels in truth/ it cannot be scored"}, "pac"),
+        ({"a": "the recording lacks x, y", "b": "the recording lacks x", "c": "the recording lacks x"}, "b, c"),
+        ({"chance": "without labels in truth/ it cannot be scored", "imia": "the recording lacks x, y"}, "imia"),
+    ],
+)
+def test_what_is_nearest_to_a_score_is_named(missing: dict[str, str], nearest: str) -> None:
+    assert f"the nearest is {nearest}: " in str(nothing_scored(missing, [kind() for kind in REGISTRY.values()]))

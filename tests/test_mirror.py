@@ -1,0 +1,50 @@
+"""Tests mirror the source, and what several of them need lies in no test."""
+
+import ast
+import re
+
+import pytest
+
+from tests.places import ROOT, tracked
+
+TESTS = ROOT / "tests"
+KINDS = {
+    "one test for each thing of a kind": r".*/test_every_\w+",
+    "files that strangers made": r".*/test_strangers_\w+",
+    "tables of papers": r"experiments/test_tables_of_\w+",
+    "files of the project that are no source": (
+        r"test_(batch_files|documents|mirror|outside|pages|project|recording_format_page|self_description|start|sweeps)"
+    ),
+    "programs of the tests' own": r"(cluster|flower|fuzz|regression)/.*",
+}
+"""What is named after no file of the source."""
+TRACKED = [path.relative_to(TESTS) for path in tracked() if path.is_relative_to(TESTS)]
+MODULES = [path for path in TRACKED if path.name.startswith("test_")]
+
+
+def source_of(test: str) -> bool:
+    """Whether ``a/test_b`` has a file ``a/b.py``, or a folder; ``test_b_more`` is a further test of it."""
+    folder, _, name = test.rpartition("test_")
+    parts = name.split("_")
+    starts = ("_".join(parts[:end]) for end in range(len(parts), 0, -1))
+    return any((ROOT / folder / f"{start}.py").is_file() or (ROOT / folder / start).is_dir() for start in starts)
+
+
+@pytest.mark.parametrize("module", MODULES, ids=str)
+def test_a_test_is_named_after_what_it_tests(module: object) -> None:
+    name = str(module).removesuffix(".py")
+    assert source_of(name) or any(re.fullmatch(kind, name) for kind in KINDS.values())
+
+
+def test_a_test_without_a_source_is_found() -> None:
+    assert source_of("protocol/test_view")
+    assert not source_of("protocol/test_nothing")
+
+
+def test_no_test_imports_a_test() -> None:
+    found = {}
+    for module in MODULES:
+        nodes = ast.walk(ast.parse((TESTS / module).read_text(encoding="utf-8")))
+        names = {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+        found[str(module)] = {name for name in names if ".test_" in name}
+    assert {module: names for module, names in found.items() if names} == {}

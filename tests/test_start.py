@@ -1,0 +1,61 @@
+"""Commands and attacks start without the libraries that they do not use; rooms export their public names."""
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+LIBRARIES = {"lightning", "matplotlib", "pandas", "seaborn", "sklearn", "timm", "torchvision", "wandb"}
+RUN = """
+import contextlib, runpy, sys
+sys.path[0], sys.argv = "", {words}
+with contextlib.suppress(SystemExit), contextlib.redirect_stdout(None):
+    runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+ROOMS = (
+    *("attacks", "callbacks", "datamodules", "defenses", "evaluation", "experiments", "modules", "protocol", "reports"),
+)
+
+
+def imported_by(code: str) -> set[str]:
+    """Names of the libraries that a process has imported after some code."""
+    code += "\nimport sys; print({name.partition('.')[0] for name in sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    return set(eval(done.stdout.splitlines()[-1]))
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("code", ["from attacks import Direction", "import attacks.registry", "import attacks.images"])
+def test_attacks_import_torch_and_no_other_library_of_that_size(code: str) -> None:
+    found = imported_by(code)
+    assert "attacks" in found
+    assert found & LIBRARIES == set()
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("words", ["attack.py --help", "attack.py list", "train.py --help"])
+def test_help_and_the_list_of_attacks_take_no_library(words: str) -> None:
+    found = imported_by(RUN.format(words=words.split()))
+    assert "jsonargparse" in found
+    assert found & {*LIBRARIES, "numpy", "torch"} == set()
+
+
+@pytest.mark.integration
+def test_importing_a_room_imports_no_library() -> None:
+    found = imported_by("import " + ", ".join(ROOMS))
+    assert set(ROOMS) <= found
+    assert found & {*LIBRARIES, "numpy", "torch"} == set()
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_name_that_a_room_exports_is_there(room: str) -> None:
+    package = importlib.import_module(room)
+    assert package.__all__
+    for name in package.__all__:
+        assert getattr(package, name).__name__ == name
+        assert name in dir(package)
+    with pytest.raises(AttributeError, match=f"module '{room}' has no attribute 'Nonsense'"):
+        _ = package.Nonsense
