@@ -1,5 +1,5 @@
-# Needs python3 (3.11 to 3.13) and make. Everything else is put into .uv and .venv, inside this folder.
-.PHONY: demo test frozen fuzz kills test-cluster test-flower lint bench bench-peers lock clean help
+# Needs python3 (3.11 to 3.13) and make. Everything else is installed into .uv and .venv in this folder.
+.PHONY: demo test tests quick frozen fuzz kills test-cluster test-flower lint bench bench-peers lock clean help
 .DEFAULT_GOAL := help
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -15,37 +15,46 @@ PEERS := pfl fedjax flower
 help:  ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
-demo: $(READY)  ## train, record and audit on generated data and handwritten digits: no download, no account, minutes
+demo: $(READY)  ## train, record and audit generated clicks and handwritten digits: 2.5 minutes of CPU time, no download
 	@rm -rf $(DEMO)
 	$(BIN)/python train.py fit --config configs/train/fncf_synthetic.yaml --trainer.default_root_dir $(DEMO)/clicks
 	$(BIN)/python attack.py audit --deltas $(DEMO)/clicks/deltas --out $(DEMO)/clicks
 	$(BIN)/python train.py fit --config configs/train/decaf_digits.yaml --trainer.default_root_dir $(DEMO)/classes
 	$(BIN)/python attack.py audit --deltas $(DEMO)/classes/deltas --out $(DEMO)/classes
-	@echo "what leaked of clicks: $(DEMO)/clicks/report.html, of class shares: $(DEMO)/classes/report.html"
+	@echo "reports: $(DEMO)/clicks/report.html (which items users clicked), $(DEMO)/classes/report.html (class shares)"
 
-test: lint  ## lint, types, import walls, tests (one thread: more only wait for each other on tensors this small)
-	OMP_NUM_THREADS=1 $(BIN)/pytest
+# One thread each: more only wait for each other on tensors this small. A worker takes neighbouring tests, so that what
+# a file prepares is mostly prepared once, and then helps the others.
+PYTEST = OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist worksteal
+test: $(READY)  ## lint, types, import walls and tests, side by side on all cores
+	+@$(MAKE) --no-print-directory -j2 lint tests
 
-frozen: $(READY)  ## compare the numbers of every table and training, made tiny, with the frozen ones
+tests: $(READY)
+	$(PYTEST)
+
+quick: $(READY)  ## the tests that train nothing and start no process: half a minute
+	$(PYTEST) -m "not integration"
+
+frozen: $(READY)  ## compare the numbers of every table and training, at a tiny size, with the frozen ones
 	OMP_NUM_THREADS=1 $(BIN)/python -W ignore -m tests.regression
 
 MINUTES ?= 30
-fuzz: $(READY)  ## damaged and hostile files for MINUTES (30) minutes: a table of how they ended, failures in runs/fuzz/
+fuzz: $(READY)  ## read damaged and hostile files for MINUTES (30) minutes: a table of outcomes, failures in runs/fuzz/
 	OMP_NUM_THREADS=1 $(BIN)/python -W ignore -m tests.fuzz --minutes $(MINUTES)
 
 KILLS ?= 200
-kills: $(READY)  ## SIGKILL at KILLS random instants of trainings, tables and conversions; nothing journalled may be lost
+kills: $(READY)  ## SIGKILL trainings, tables and conversions at KILLS (200) random times; nothing journalled may be lost
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz.kills --kills $(KILLS)
 
-test-cluster: $(READY)  ## the batch files on a SLURM of one node of this machine, installed as root on Debian
+test-cluster: $(READY)  ## run the batch files on a SLURM of one node on this machine, installed as root on Debian
 	bash tests/cluster/install.sh
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m cluster tests/cluster
 
-# Flower holds back packages that we need newer, so it has an environment of its own.
-test-flower: $(FLOWER)/.synced  ## record real Flower trainings and compare them with ours; sends no telemetry
+# Flower needs older versions of some packages, so it has an environment of its own.
+test-flower: $(FLOWER)/.synced  ## record Flower trainings and compare them with fedleak's; sends no telemetry
 	OMP_NUM_THREADS=1 FLWR_TELEMETRY_ENABLED=0 $(FLOWER)/bin/pytest tests/flower
 
-lint: $(READY)  ## lint, types, import walls
+lint: $(READY)  ## lint, types, import rules
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy .
@@ -54,13 +63,13 @@ lint: $(READY)  ## lint, types, import walls
 bench: $(READY)  ## measure the engine, the attacks and the recorder; writes bench/out/
 	$(BIN)/python -m bench
 
-bench-peers: $(READY) $(PEERS:%=.peers/%/.synced)  ## measure pfl-research, fedjax and Flower beside ours; writes bench/out/
+bench-peers: $(READY) $(PEERS:%=.peers/%/.synced)  ## measure pfl-research, fedjax, Flower and fedleak; writes bench/out/
 	$(BIN)/python -m bench.peers
 
 COMPILE = $(UV) pip compile --universal --python-version 3.11 --prerelease disallow \
 	--generate-hashes --no-header --no-annotate --no-emit-index-url --quiet
 OUR_TORCH = sed -nE 's/^(torch==[0-9.]+).*/\1/p' requirements.lock
-lock: $(UV)  ## resolve all locks anew (hash-pinned, naming no index, no pre-releases)
+lock: $(UV)  ## resolve all locks again (pinned by hash, no index addresses, no pre-releases)
 	$(COMPILE) pyproject.toml --group dev -o requirements.lock
 	$(COMPILE) pyproject.toml --group dev --extra flower -o requirements-flower.lock
 	for peer in $(PEERS); do $(COMPILE) bench/peers/$$peer.in --constraint <($(OUR_TORCH)) -o bench/peers/$$peer.lock; done
@@ -75,8 +84,8 @@ $(UV):
 	$(PYTHON3) -m venv .uv
 	.uv/bin/pip install --quiet --disable-pip-version-check 'uv>=0.9,<1'
 
-# The stamp is younger than the lock once the environment holds exactly what the lock names. Compiled at once: where
-# python may write no bytecode, every start would compile anew for twenty seconds.
+# The stamp is newer than the lock once the environment holds exactly what the lock names. Bytecode is compiled now: if
+# python cannot write it later, every start would take twenty seconds longer.
 $(READY): requirements.lock | $(UV)
 	test -x $(BIN)/python || $(UV) venv --quiet --python .uv/bin/python .venv
 	$(UV) pip sync --quiet --require-hashes --compile-bytecode --python $(BIN)/python requirements.lock
@@ -87,7 +96,7 @@ $(FLOWER)/.synced: requirements-flower.lock | $(UV)
 	$(UV) pip sync --quiet --require-hashes --compile-bytecode --python $(FLOWER)/bin/python requirements-flower.lock
 	@touch $@
 
-# Each peer has an environment of its own: their needs contradict each other.
+# Each peer has an environment of its own, because their requirements conflict.
 .peers/%/.synced: bench/peers/%.lock | $(UV)
 	test -x .peers/$*/bin/python || $(UV) venv --quiet --python .uv/bin/python .peers/$*
 	$(UV) pip sync --quiet --require-hashes --python .peers/$*/bin/python bench/peers/$*.lock

@@ -1,1 +1,1 @@
-"""Measurements, as ratios within one run."""
+"""Benchmarks, as ratios within one run."""

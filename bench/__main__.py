@@ -1,4 +1,4 @@
-"""``make bench``: our engine, our attacks and the recorder, each beside what it is measured against."""
+"""``make bench``: the engine, the attacks and the recorder, each with a reference."""
 
 import argparse
 import functools
@@ -24,7 +24,7 @@ DEFAULT = ["J1", "J2", "J3", "J3r", "attack", "recording", "reading", "processes
 
 
 def main() -> None:
-    """Measures job by job, writes each one's CSV, prints and draws all that there are as ratios."""
+    """Measures job by job, writes a CSV file for each, prints and draws all results as ratios."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", nargs="+", default=DEFAULT)
     parser.add_argument("--repeats", type=int, default=3)
@@ -58,7 +58,7 @@ def _table(measures: list[Measure]) -> pd.DataFrame:
 
 
 def _rounds(job: str, repeats: int) -> list[Measure]:
-    """A round of ours beside a plain loop's, and the share of the machine's matrix-multiply peak."""
+    """A round of fedleak and one of a plain loop, and their share of the machine's matrix-multiply peak."""
     return [
         Measure(job, result.name, result.median, "s", (min(result.seconds), max(result.seconds)), result.share)
         for result in race(job, [PLAIN, *OURS], repeats)

@@ -8,9 +8,8 @@ from attacks.recommendation.item_deltas import Direction
 from attacks.recommendation.raifle import Raifle
 from bench.measure import Measure
 from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
-from modules.learners.fncf import FNCF
-from modules.learners.fncf_learner import FNCFLearner
-from modules.learners.fncf_task import USER_EMBEDDING
+from modules.learners.fncf import FNCF, FNCFSimulator
+from modules.simulator import USER_EMBEDDING
 from protocol.seeding import generator_for
 from protocol.view import ITEM_EMBEDDING, ServerView
 
@@ -20,7 +19,7 @@ def attack_times(victims: int) -> list[Measure]:
     source = SyntheticRecommender(holdout=False)
     module = FNCF(num_items=source.num_items, num_clients=source.num_clients)
     cohort = source.build_cohort(0, source.participants(0)[:victims])
-    learner = FNCFLearner(user_dim=64, local=module.local)
+    learner = FNCFSimulator(user_dim=64, local=module.local)
     users = module.private[USER_EMBEDDING][cohort.clients]
     served = cohort.rows[ITEM_EMBEDDING]
     deltas = learner.simulate(module.public_parameters(), served, cohort.examples["label"], users)

@@ -1,4 +1,4 @@
-"""The benchmark's figure: each piece as a ratio to its job's first."""
+"""The benchmark's figure: each piece as a ratio to the first one of its job."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ def draw_ratios(frame: pd.DataFrame, path: Path) -> None:
 
 
 def draw_scaling(frame: pd.DataFrame, path: Path) -> None:
-    """Draws a round's seconds and peak memory against its clients, and their data's memory.
+    """Draws seconds and peak memory of a round, and the memory of its data, against the number of clients.
 
     Args:
         frame: rows of `bench.scaling`: ``job``, ``what`` (clients) and ``value``.

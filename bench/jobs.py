@@ -1,4 +1,4 @@
-"""The measured jobs: made-up data of real shapes, written once for every simulator."""
+"""The jobs: generated data with the shapes of real data, written once for all simulators."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from modules.engine.batches import batch_schedule
 from protocol.seeding import generator_for
 
 ROUNDS = 12
-"""Rounds with cohorts of their own; later ones begin anew."""
+"""Rounds with different cohorts; later rounds repeat them."""
 _ITEMS, _DIM = 1682, 64
 
 
@@ -41,7 +41,7 @@ def _images(folder: Path, name: str, *, images: int, shape: tuple[int, int, int]
     order = []
     for number, chosen in enumerate(cohorts):
         mask = torch.ones(taken, images, dtype=torch.bool)
-        # As our engine draws the mini-batches; the others are given its order.
+        # The order in which fedleak's engine draws the mini-batches; the other simulators get the same.
         plans = batch_schedule(Cohort(number, chosen, {}, mask), batch_size=batch, epochs=1, seed=0)
         order.append(torch.stack([plan.flatten() for plan in plans]))
     torch.manual_seed(0)
@@ -50,7 +50,7 @@ def _images(folder: Path, name: str, *, images: int, shape: tuple[int, int, int]
     forward = 2 * 9 * 32 * (shape[0] * (size - 2) ** 2 + 64 * (size - 4) ** 2)
     forward += 2 * 128 * (64 * ((size - 4) // 2) ** 2 + classes)
     first = 2 * 9 * 32 * shape[0] * (size - 2) ** 2
-    # Forwards, and backwards by weights and by inputs; nobody needs the gradient by the images.
+    # Forward, and backward by weights and by inputs; the gradient by the images is not needed.
     flops = taken * images * (3 * forward - first)
     plan = Plan(name, "images", "sgd", 0.01, 1, batch, classes, float(flops))
     arrays: dict[str, Array] = {
@@ -64,7 +64,7 @@ def _images(folder: Path, name: str, *, images: int, shape: tuple[int, int, int]
 
 
 def _ragged_sizes() -> Array:
-    """Items of users who rated 20 to 330, log-normal as MovieLens' users, with four negatives for each positive."""
+    """Items of users with 20 to 330 ratings, log-normal like MovieLens' users, with four negatives per positive."""
     positives = np.exp(np.random.default_rng(0).normal(np.log(65), 1.0, 943)).clip(20, 330).astype(np.int64)
     return 5 * positives
 
@@ -78,7 +78,7 @@ def _interactions(folder: Path, name: str, sizes: Array) -> None:
     labels = (torch.rand(clients, width, generator=generator) < 0.2).float().numpy()
     torch.manual_seed(0)
     network = InteractionNetwork(_ITEMS, _DIM, (64, 32))
-    # The user's half of the first layer counts once per step and not once per pair: less is not possible.
+    # The user's half of the first layer counts once per step, not once per pair: the least that is possible.
     per_pair, per_step = 2 * (_DIM * 64 + 64 * 32 + 32), 2 * _DIM * 64
     plan = Plan(
         name, "interactions", "adam", 1e-3, 20, None, 0, 3.0 * 20 * (per_pair * int(sizes.sum()) + per_step * clients)

@@ -1,4 +1,4 @@
-"""Indirect manipulation at the paper's size where there is a GPU, at a thousandth of it elsewhere."""
+"""Indirect manipulation at the paper's size on a GPU, at a thousandth of it on a CPU."""
 
 import tempfile
 import time

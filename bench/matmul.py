@@ -1,4 +1,4 @@
-"""What the machine reaches on matrix products, to measure jobs against."""
+"""The machine's speed on matrix products, the reference of the jobs."""
 
 import os
 import time
@@ -7,7 +7,7 @@ import torch
 
 
 def measured_peak(size: int = 2048, repeats: int = 4) -> float:
-    """Most operations a second in products of square float32 matrices on all cores, the best of several."""
+    """Highest number of operations per second in products of square float32 matrices on all cores."""
     threads = torch.get_num_threads()
     torch.set_num_threads(os.cpu_count() or 1)
     left, right = torch.randn(size, size), torch.randn(size, size)
@@ -22,7 +22,7 @@ def measured_peak(size: int = 2048, repeats: int = 4) -> float:
 
 
 def _one_dnn(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """The library that convolutions use; on some processors it is faster than the one of `torch.mm`."""
+    """A product by the library of convolutions, which on some processors is faster than that of `torch.mm`."""
     if not torch._C._has_mkldnn:
         return torch.mm(left, right)
     product: torch.Tensor = torch.ops.mkldnn._linear_pointwise(left, right, None, "none", [], "")

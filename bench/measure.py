@@ -1,4 +1,4 @@
-"""What a job measures, and how: pieces in turns, within one run."""
+"""Pieces of a job, measured in turns within one run."""
 
 import statistics
 import time
@@ -31,7 +31,7 @@ class Measure:
 
 
 def interleaved(pieces: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """Median seconds of each piece, in turns, so that a busy machine disturbs all alike."""
+    """Median seconds of each piece, in turns, so that other load on the machine affects all of them alike."""
     seconds: dict[str, list[float]] = {name: [] for name in pieces}
     for turn in tqdm(range(repeats + 1), desc=" / ".join(pieces), unit="turn"):
         for name, piece in pieces.items():
@@ -43,6 +43,6 @@ def interleaved(pieces: dict[str, Callable[[], object]], repeats: int) -> dict[s
 
 
 def peak_mib() -> float:
-    """Peak resident memory of this program; getrusage would give a child at least its parent's."""
+    """Peak resident memory of this program; getrusage would give a child at least that of its parent."""
     lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 1024

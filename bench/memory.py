@@ -1,4 +1,4 @@
-"""Memory while attacking a recording: it must not grow with the number of rounds."""
+"""Memory of attacks on a recording, which must not grow with the number of rounds."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""One process with two threads beside two processes (gloo) with one thread each: rounds of the same training."""
+"""Rounds of the same training by one process with two threads and by two processes (gloo) with one thread each."""
 
 import json
 import os
@@ -30,10 +30,10 @@ from modules.learners.image_classifier import FederatedClassifier
 from modules.nets.classifiers import ClassifierOptions
 
 ROUNDS = 3
-"""Of a turn; the first warms up."""
+"""Rounds of a turn; the first is a warm-up."""
 _SAME = 5e-4
-"""Largest difference of the two models, of their movement; one process alone that groups its clients in other chunks
-differs from itself by half of it."""
+"""Largest difference of the two models as a share of their movement; one process with another chunk size already
+differs by half of this."""
 
 Job = Callable[[], tuple[FederatedModule, FederatedDataModule]]
 
@@ -81,7 +81,7 @@ def process_times(repeats: int) -> list[Measure]:
 
 
 def check_same(one: dict[str, Tensor], two: dict[str, Tensor]) -> None:
-    """Both must have trained the same thing.
+    """Checks that both trained the same model.
 
     Args:
         one: by parameter, its movement.
@@ -91,7 +91,7 @@ def check_same(one: dict[str, Tensor], two: dict[str, Tensor]) -> None:
     share = float(gap / torch.stack([value.norm() for value in one.values()]).norm().clamp(min=1e-12))
     if share > _SAME:
         raise SystemExit(f"one and two processes end with other models: {share:.1e} of their movement apart")
-    print(f"one and two processes end {share:.1e} of their movement apart")
+    print(f"the models of one and two processes differ by {share:.1e} of their movement")
 
 
 def _turn(job: str, ranks: int) -> tuple[list[float], dict[str, Tensor]]:
@@ -122,7 +122,7 @@ class _Clock(Callback):
 
 
 def _train(job: str, folder: Path) -> None:
-    """One process's part of a turn."""
+    """The part of a turn that one process runs."""
     module, source = JOBS[job]()
     before = {name: value.clone() for name, value in module.public_parameters().items()}
     clock = _Clock()

@@ -1,4 +1,4 @@
-"""A recording of a thousand rounds: what it takes on disk beside the raw tensors, and how fast it is read back."""
+"""A recording of a thousand rounds: its size relative to the raw tensors, and the speed of reading it."""
 
 import math
 import tempfile
@@ -18,17 +18,17 @@ from modules.learners.fncf import FNCF
 CLIENTS = 10
 ROUNDS = 1000
 PASSES = 3
-"""The fastest counts: others may be at work on the machine."""
+"""Repetitions, of which the fastest counts, because the machine may be busy."""
 
 
 def reading_back(rounds: int = ROUNDS) -> list[Measure]:
-    """Bytes and bytes per second of 10 clients a round, every view read as an attack reads it, from the page cache."""
+    """Bytes, and bytes per second from the page cache with every view read as by an attack; 10 clients per round."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         _record(rounds, folder)
         files = [path for path in (folder / "deltas").rglob("*") if path.is_file()]
         on_disk = sum(path.stat().st_blocks * 512 for path in files)
-        # Loading the raw tensors brings every shard into the page cache too.
+        # Loading the raw tensors also brings every shard into the page cache.
         raw = sum(sum(t.nbytes for t in load_file(path).values()) for path in files if path.suffix == ".safetensors")
         job = f"recording of {rounds} rounds"
         sizes = [Measure(job, "raw tensors", raw / 1e6, "MB"), Measure(job, "on disk", on_disk / 1e6, "MB")]

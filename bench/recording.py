@@ -1,4 +1,4 @@
-"""The recorder: a round with it and without."""
+"""A round with and without the recorder."""
 
 import tempfile
 

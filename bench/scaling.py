@@ -1,4 +1,4 @@
-"""A round of more and more clients: its time must be linear in them, its memory bounded but for their data."""
+"""Rounds with more and more clients: time must be linear in their number, memory bounded except for their data."""
 
 import subprocess
 import sys
@@ -55,7 +55,7 @@ class _Clients(FederatedDataModule):
         return {"name": "generated", "sha256": ""}
 
     def build_cohort(self, round_number: int, clients: Tensor) -> Cohort:
-        """See `FederatedDataModule`; everybody, and so no copy."""
+        """All clients, so nothing is copied."""
         mask = torch.ones(len(clients), _IMAGES, dtype=torch.bool)
         return Cohort(round_number, clients, {"image": self.images, "label": self.labels}, mask)
 
@@ -72,7 +72,7 @@ class _Clock(Callback):
 
 
 def _measure(size: int) -> tuple[float, float, float]:
-    """Seconds of a round once the first is over, MiB of the data, MiB at the peak."""
+    """Seconds of a round after the first, MiB of the data, MiB at the peak."""
     data, clock = _Clients(size), _Clock()
     # 94,538 parameters: at 10,000 clients their deltas are 3.5 GiB.
     module = FederatedClassifier(

@@ -4,13 +4,15 @@ import functools
 
 import torch
 
+from attacks.base import Attack
+from attacks.estimates import CompositionEstimate
 from datamodules.images.synthetic_images import SyntheticImages
 from datamodules.partition.client_split import ClientSplit
 from modules.engine.local_hyperparameters import LocalTraining
 from modules.engine.local_training import train_clients
-from modules.learners.image_classifier import FederatedClassifier
-from modules.learners.image_classifier_learner import ImageLearner
+from modules.learners.image_classifier import FederatedClassifier, ImageSimulator
 from modules.nets.classifiers import ClassifierOptions
+from protocol.seeding import generator_for
 from protocol.view import ServerView
 
 NETWORK = ClassifierOptions(hidden=32, channels=4)
@@ -24,8 +26,8 @@ def source(seed: int = 0) -> SyntheticImages:
     return SyntheticImages(split=split, train_per_class=250, auxiliary_per_class=20, noise=0.2, seed=seed)
 
 
-def learner(local: LocalTraining = SGD, network: ClassifierOptions = NETWORK) -> ImageLearner:
-    return ImageLearner(network=network, image_shape=SHAPE, num_classes=10, local=local)
+def learner(local: LocalTraining = SGD, network: ClassifierOptions = NETWORK) -> ImageSimulator:
+    return ImageSimulator(network=network, image_shape=SHAPE, num_classes=10, local=local)
 
 
 @functools.cache
@@ -62,3 +64,9 @@ def views(
 
 def l1(inferred: torch.Tensor, true: torch.Tensor) -> float:
     return float((inferred - true).abs().sum(1).mean())
+
+
+def estimate(attack: Attack, view: ServerView) -> CompositionEstimate:
+    found = attack(view, generator=generator_for(0, "attack"))
+    assert isinstance(found, CompositionEstimate)
+    return found

@@ -1,8 +1,45 @@
 """What holds for every test."""
 
+import functools
 import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from lightning import Trainer
 
 from protocol.seeding import KEY_VARIABLE
 
 # What a training draws in secret is drawn the same in every test, in the processes that tests start too.
 os.environ.setdefault(KEY_VARIABLE, "5e" * 32)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What needs a cluster starts processes too."""
+    for item in items:
+        if item.get_closest_marker("cluster") is not None:
+            item.add_marker("integration")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """A test without the mark `integration` fails where it, or a fixture of it, trains or starts a Python."""
+    with pytest.MonkeyPatch.context() as patch:
+        if item.get_closest_marker("integration") is None:
+            start = subprocess.Popen.__init__
+
+            def started(process: Any, command: Any, *more: Any, **options: Any) -> None:
+                if sys.executable in command:
+                    trained()
+                start(process, command, *more, **options)
+
+            patch.setattr(subprocess.Popen, "__init__", started)
+            patch.setattr(Trainer, "fit", functools.wraps(Trainer.fit)(trained))  # command lines read its signature
+        return (yield)
+
+
+def trained(*_: Any, **__: Any) -> None:
+    pytest.fail("it trains or starts a process: mark it `integration`", pytrace=True)

@@ -9,9 +9,7 @@ from datamodules.devices.synthetic_posts import SyntheticPosts
 from evaluation.message_selection import draw_pairs
 from modules.engine.local_hyperparameters import LocalTraining
 from modules.engine.local_training import train_clients
-from modules.learners.text import FederatedText
-from modules.learners.text_learner import TextLearner
-from modules.learners.text_options import TextOptions
+from modules.learners.text import FederatedText, TextOptions, TextSimulator
 from protocol.seeding import generator_for
 from protocol.view import USERS, ServerView
 
@@ -49,7 +47,7 @@ def joined(rounds: int = 10, habit: float = 0.8) -> tuple[ServerView, torch.Tens
         example_counts=torch.full_like(clients, 24),
         deltas={name: torch.cat([part[1][name] for part in parts]) for name in parts[0][1]},
         model=models[rounds - 1],
-        learner=TextLearner(network=NETWORK, local=LOCAL),
+        learner=TextSimulator(network=NETWORK, local=LOCAL),
         sent_in=torch.cat([torch.full_like(part[0], part[2]) for part in parts]),
         round_models=models,
     )

@@ -1,6 +1,7 @@
 """What a server of another system might have written to disk: the leaky image classifiers as plain arrays."""
 
 import dataclasses
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -93,3 +94,37 @@ def rewrite(path: Path, change: Any) -> None:
     with np.load(path, allow_pickle=False) as file:
         arrays = {name: torch.from_numpy(file[name]) for name in file.files}
     save_npz(path, change(arrays))
+
+
+def items(tmp_path: Path, *, whole: bool) -> Path:
+    """Two clients of a recommender; the rows of the items they were served, or the whole table."""
+    folder = tmp_path / str(whole)
+    folder.mkdir()
+    table = torch.arange(12.0).reshape(6, 2)
+    clients = []
+    for name, served in (("a", [1, 4]), ("b", [0, 2, 5])):
+        rows = table if whole else table[served]
+        arrays: dict[str, Any] = {"item_embedding.weight": rows.numpy(), "served": np.array(served)}
+        np.savez(folder / f"{name}.npz", **arrays)
+        clients.append({"client": name, "examples": len(served), "file": f"{name}.npz"})
+        clients[-1]["truth"] = {"labels": [1] + [0] * (len(served) - 1)}
+    content: dict[str, Any] = {"format": 1, "data": {"name": "shop"}, "holds": "deltas"}
+    content |= {"parameters": {"item_embedding.weight": [6, 2]}, "row_parameters": ["item_embedding.weight"]}
+    content |= {"rounds": [{"round": 0, "clients": clients}]}
+    path = folder / "manifest.json"
+    path.write_text(json.dumps(content))
+    return path
+
+
+def flagged(content: bytes, *, method: int | None = None) -> bytes:
+    """Encrypted, or of a compression that there is not."""
+    data = bytearray(content)
+    for mark, flags, kind in ((b"PK\x03\x04", 6, 8), (b"PK\x01\x02", 8, 10)):
+        place = data.find(mark)
+        while place >= 0:
+            if method is None:
+                data[place + flags] |= 1
+            else:
+                data[place + kind] = method
+            place = data.find(mark, place + 4)
+    return bytes(data)

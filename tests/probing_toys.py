@@ -57,6 +57,6 @@ def train(
 ) -> Trainer:
     """Trains and records in process, until the server ends it."""
     kept = [DeltaRecorder(every_n_rounds=3)] if callbacks is None else callbacks
-    trainer = quiet_trainer(rounds, folder, *kept, max_epochs=1)
+    trainer = quiet_trainer(rounds, folder, *kept)
     trainer.fit(module, datamodule=data, ckpt_path=None if ckpt_path is None else str(ckpt_path))
     return trainer

@@ -4,20 +4,29 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
-from lightning import Trainer
+from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
+from torch import Tensor
+from torch.utils.data import DataLoader
 
+from attacks.base import Attack
 from callbacks.delta_recorder import DeltaRecorder
 from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
 from defenses.base import Defense
 from modules.engine.local_hyperparameters import LocalTraining
-from modules.learners.fncf import FNCF, PAPER_LOCAL
-from modules.learners.fncf_learner import FNCFLearner
+from modules.learners.fncf import FNCF, PAPER_LOCAL, FNCFSimulator
 from protocol.seeding import generator_for
 from protocol.view import ITEM_EMBEDDING, POPULARITY, ServerView
 
 LOCAL = LocalTraining(optimizer="adam", learning_rate=0.01, epochs=5, eps_root=1e-8)
+
+
+def each(attacks: Sequence[Attack]) -> list[Any]:
+    """Parameters of a test that runs every attack; those that train a network are `integration`."""
+    marks = {True: [pytest.mark.integration], False: []}
+    return [pytest.param(attack, id=attack.name, marks=marks[hasattr(attack, "accelerator")]) for attack in attacks]
 
 
 def data(**arguments: object) -> SyntheticRecommender:
@@ -58,11 +67,15 @@ def train(
 
 
 def quiet_trainer(rounds: int, folder: Path, *callbacks: Callback, **options: Any) -> Trainer:
-    """Trains on the CPU, in this process, without output and validation; the options are Lightning's."""
+    """Trains on the CPU, in this process, without output and validation; the options are Lightning's.
+
+    With -1 for the rounds, as long as the data have some.
+    """
     quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
     plain = {"limit_val_batches": 0, "num_sanity_val_steps": 0, "use_distributed_sampler": False}
     where = {"accelerator": "cpu", "devices": 1, "default_root_dir": folder}
-    return Trainer(max_steps=rounds, callbacks=list(callbacks), **{**quiet, **plain, **where, **options})
+    end = {"max_steps": rounds, "max_epochs": 1 if rounds == -1 else -1}
+    return Trainer(callbacks=list(callbacks), **{**quiet, **plain, **where, **end, **options})
 
 
 def leaky_view(victims: int = 12, order: torch.Tensor | None = None) -> tuple[ServerView, torch.Tensor]:
@@ -78,7 +91,7 @@ def leaky_view(victims: int = 12, order: torch.Tensor | None = None) -> tuple[Se
         served[victim, :size] = torch.randperm(400, generator=generator)[:size].sort().values
     labels = (torch.rand(served.shape, generator=generator) < 0.2).float() * (served >= 0)
     labels = labels if order is None else labels.gather(1, order)
-    learner = FNCFLearner(user_dim=64, local=PAPER_LOCAL)
+    learner = FNCFSimulator(user_dim=64, local=PAPER_LOCAL)
     deltas = learner.simulate(public, served, labels, torch.randn(victims, 64, generator=generator))
     return ServerView(
         round=0,
@@ -91,3 +104,18 @@ def leaky_view(victims: int = 12, order: torch.Tensor | None = None) -> tuple[Se
         learner=learner,
         priors={POPULARITY: torch.zeros(served.shape)},
     ), labels
+
+
+class Line(LightningModule):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(1))
+
+    def train_dataloader(self) -> DataLoader[Tensor]:
+        return DataLoader(torch.ones(8, 1), batch_size=4)  # type: ignore[arg-type]
+
+    def training_step(self, batch: Tensor, batch_idx: int) -> Tensor:
+        return ((batch @ self.weight - 1) ** 2).mean()
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameters(), lr=0.5)

@@ -1,1 +1,1 @@
-"""Federated rounds of other simulators and of ours: the same jobs, in turns, within one run."""
+"""Federated rounds of fedleak and of other simulators on the same jobs, in turns, within one run."""

@@ -1,4 +1,4 @@
-"""``make bench-peers``: rounds of pfl-research, fedjax, Flower and ours, in turns, on the same jobs."""
+"""``make bench-peers``: rounds of pfl-research, fedjax, Flower and fedleak, in turns, on the same jobs."""
 
 import argparse
 from pathlib import Path
@@ -13,7 +13,7 @@ OUT = Path("bench/out")
 
 
 def main() -> None:
-    """Measures the jobs one by one; a job's numbers are written when it is done, and the figure holds all there are."""
+    """Measures the jobs one by one; each writes its numbers when it is done, and the figure shows all of them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--job", nargs="+", default=["J1", "J2", "J3"])
     parser.add_argument("--repeats", type=int, default=3)
@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def _table(job: str, results: list[Result]) -> pd.DataFrame:
-    """One row per simulator; its ratio is how many times as fast as the plain loop it is."""
+    """One row per simulator; its ratio is its speed relative to the plain loop."""
     rows = [
         {
             "job": job,

@@ -1,4 +1,4 @@
-"""fedjax: its for_each_client compiled by jax.jit, and federated averaging as its own fed_avg has it."""
+"""fedjax: its for_each_client compiled by jax.jit, and federated averaging as in its fed_avg."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,7 +14,7 @@ from bench.peers.protocol import Host, Job, Weights, job_folder
 
 Parameters = dict[str, Any]
 _LAYOUT = ("NHWC", "HWIO", "NHWC")
-"""Channels last, as Haiku has them: the other way XLA is many times slower on a CPU."""
+"""Channels last, as in Haiku; with channels first XLA is many times slower on a CPU."""
 
 
 def image_loss(parameters: Parameters, batch: Parameters) -> Any:
@@ -32,7 +32,7 @@ def image_loss(parameters: Parameters, batch: Parameters) -> Any:
 
 
 def to_channels_last(weights: Weights) -> Weights:
-    """torch's layouts to those of `image_loss`."""
+    """Converts torch's layouts to those of `image_loss`."""
     turned = dict(weights)
     for name in ("body.0.weight", "body.2.weight"):
         turned[name] = weights[name].transpose(2, 3, 1, 0)
@@ -43,7 +43,7 @@ def to_channels_last(weights: Weights) -> Weights:
 
 
 def from_channels_last(weights: Weights) -> Weights:
-    """The layouts of `image_loss` to torch's."""
+    """Converts the layouts of `image_loss` to torch's."""
     turned = dict(weights)
     for name in ("body.0.weight", "body.2.weight", "body.6.weight"):
         turned[name] = weights[name].transpose(3, 2, 0, 1)
@@ -88,7 +88,7 @@ def training(job: Job) -> Callable[..., Any]:
 
 
 def clients_of(job: Job, number: int, users: Any) -> Iterator[tuple[int, Any, Parameters]]:
-    """Number, mini-batches and own parameters of every client of a round."""
+    """Number, mini-batches and private parameters of every client of a round."""
     for place, client in enumerate(job.cohorts[number].tolist()):
         images = job.plan.kind == "images"
         x, y = job.images(number, place) if images else job.pairs(client)
@@ -101,12 +101,12 @@ def clients_of(job: Job, number: int, users: Any) -> Iterator[tuple[int, Any, Pa
 
 @jax.jit
 def add(total: Parameters, delta: Parameters, weight: float) -> Parameters:
-    """A weighted sum, which fedjax's own tree_util gives only with a JAX that is years old."""
+    """A weighted sum; fedjax's own tree_util needs an old version of JAX."""
     return jax.tree_util.tree_map(lambda one, other: one + weight * other, total, delta)  # type: ignore[no-any-return]
 
 
 def main() -> None:
-    """Runs the rounds it is asked for."""
+    """Runs rounds on request."""
     job = Job(job_folder())
     images = job.plan.kind == "images"
     initial = to_channels_last(job.weights) if images else job.weights

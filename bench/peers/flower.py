@@ -23,7 +23,7 @@ _TURN, _STATE = "turn", "state"
 
 
 class Turns(FedAvg):
-    """FedAvg with the job's cohorts, each round of which waits until it is asked for."""
+    """FedAvg with the job's cohorts; each round waits for a request."""
 
     def __init__(self, job: Job, initial: ArrayRecord) -> None:
         super().__init__(fraction_evaluate=0.0)
@@ -49,7 +49,7 @@ class Turns(FedAvg):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Averages as FedAvg does, and says that the round is over."""
+        """Averages like FedAvg, and reports the end of the round."""
         arrays, metrics = super().aggregate_train(server_round, replies)
         self.model = arrays
         self.host.done()
@@ -70,7 +70,7 @@ def _job() -> Job:
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
-    """One client of a round; its own vector lies in its node's state."""
+    """One client of a round; its private vector is in its node's state."""
     job, turn = _job(), message.content[_TURN]
     number, place = int(turn["number"]), int(turn["place"])
     client = int(job.cohorts[number, place])
@@ -95,7 +95,7 @@ def train(message: Message, context: Context) -> Message:
 
 
 def main() -> None:
-    """Runs the rounds it is asked for."""
+    """Runs rounds on request."""
     logging.disable(logging.INFO)
     folder = job_folder().resolve()
     os.environ[FOLDER] = str(folder)
@@ -120,7 +120,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # Ray's actors import the client from this module's own name.
+    # Ray's actors import the client by the name of this module.
     from bench.peers import flower
 
     flower.main()

@@ -1,4 +1,4 @@
-"""The jobs' networks as anybody writes them in torch, with their losses."""
+"""The jobs' networks in plain torch, with their losses."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Ours: a FederatedModule in a Lightning Trainer, in one process or, started by torchrun, in several."""
+"""fedleak: a FederatedModule in a Lightning Trainer, in one process or, started by torchrun, in several."""
 
 import os
 from collections import OrderedDict
@@ -14,11 +14,11 @@ from bench.peers.protocol import Host, Job, job_folder
 from datamodules.base import FederatedDataModule
 from datamodules.cohort import Cohort
 from modules.engine.local_hyperparameters import LocalTraining
-from modules.engine.network_task import ClassificationTask
+from modules.engine.network_task import NetworkTask
 from modules.federated import FederatedModule
 from modules.learners.fncf import FNCF
-from modules.learners.fncf_task import USER_EMBEDDING
 from modules.server import ServerOptimizer
+from modules.simulator import USER_EMBEDDING
 from protocol.view import ITEM_EMBEDDING
 
 
@@ -68,10 +68,10 @@ class ImageModule(FederatedModule):
         assert isinstance(template, ImageNetwork)
         self.body, self.output = network.body, network.output
         # The same layers as a chain, whose gradients the engine writes out.
-        self._task = ClassificationTask(nn.Sequential(OrderedDict(body=template.body, output=template.output)))
+        self._task = NetworkTask(nn.Sequential(OrderedDict(body=template.body, output=template.output)))
 
     @property
-    def task(self) -> ClassificationTask:
+    def task(self) -> NetworkTask:
         return self._task
 
 
@@ -107,7 +107,7 @@ def module_of(job: Job) -> FederatedModule:
 
 
 class Turns(Callback):
-    """Holds all processes until a round is asked for; the first of them talks.
+    """Makes all processes wait for a request; the first one communicates.
 
     Args:
         host: the talk with who asks.
@@ -123,7 +123,7 @@ class Turns(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Says that the round is over and waits for the next; the building of its cohort counts as part of it."""
+        """Reports the end of the round and waits for the next; building its cohort counts as part of it."""
         if self.host:
             self.host.done()
         trainer.should_stop = not self._wait(trainer)
@@ -133,7 +133,7 @@ class Turns(Callback):
 
 
 def main() -> None:
-    """Runs the rounds it is asked for."""
+    """Runs rounds on request."""
     rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     job = Job(job_folder())
     module = module_of(job)

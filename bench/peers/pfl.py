@@ -18,14 +18,14 @@ from bench.peers.protocol import Host, Job, job_folder
 
 
 class Averaging(FederatedAveraging):
-    """Federated averaging whose clients keep a vector of their own, where the network has one."""
+    """Federated averaging whose clients keep a private vector, if the network has one."""
 
     def __init__(self, network: Network, users: torch.Tensor | None) -> None:
         super().__init__()
         self.network, self.users = network, users
 
     def train_one_user(self, initial_model_state, model, user_dataset, central_context):  # type: ignore[no-untyped-def]
-        """Takes the client's vector, trains, and puts it back."""
+        """Loads the client's private vector, trains, and stores it."""
         client = user_dataset.metadata["client"]
         if self.users is not None and isinstance(self.network, InteractionNetwork):
             self.network.user.data.copy_(self.users[client])
@@ -36,7 +36,7 @@ class Averaging(FederatedAveraging):
 
 
 class Turns(TrainingProcessCallback):
-    """Holds all processes until a round is asked for; the first of them talks."""
+    """Makes all processes wait for a request; the first one communicates."""
 
     def __init__(self, host: Host | None, world: int) -> None:
         self.host, self.world = host, world
@@ -47,7 +47,7 @@ class Turns(TrainingProcessCallback):
         return Metrics()
 
     def after_central_iteration(self, aggregate_metrics, model, *, central_iteration):  # type: ignore[no-untyped-def]
-        """Says that the round is over and waits for the next."""
+        """Reports the end of the round and waits for the next."""
         if self.host:
             self.host.done()
         return not self._wait(), Metrics()
@@ -60,11 +60,11 @@ class Turns(TrainingProcessCallback):
 
 
 def main() -> None:
-    """Runs the rounds it is asked for."""
+    """Runs rounds on request."""
     rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     job = Job(job_folder())
     network = network_of(job)
-    # pfl asks for the method; nothing is evaluated here.
+    # pfl requires the method; nothing is evaluated here.
     network.metrics = lambda *_: {}  # type: ignore[assignment]
     host = Host(lambda: weights_of(network)) if rank == 0 else None
     model = PyTorchModel(
@@ -75,7 +75,7 @@ def main() -> None:
     users = None
     if job.plan.kind == "interactions":
         users = torch.from_numpy(job.arrays["users"].copy())
-        # From here on: what is not trained when the model is made is not sent.
+        # Only now, because pfl sends only what is trainable when the model is made.
         network.requires_grad_()
     data = _data(job, rank, world)
     cohort = job.cohorts.shape[1]
@@ -111,7 +111,7 @@ def _data(job: Job, rank: int, world: int) -> FederatedDataset:
     def make(place: tuple[int, int]) -> Dataset:
         client = int(job.cohorts[place])
         arrays = job.images(*place) if job.plan.kind == "images" else job.pairs(client)
-        # Tensors, because pfl makes 32-bit floats of arrays, of class numbers too.
+        # Tensors, because pfl converts arrays to 32-bit floats, class numbers too.
         return Dataset([torch.from_numpy(array) for array in arrays], user_id=str(client), metadata={"client": client})
 
     return FederatedDataset(make, lambda: next(places))

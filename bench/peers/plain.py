@@ -1,4 +1,4 @@
-"""The plain loop: one client after another, each on a copy of the model, as a tutorial has it.
+"""The plain loop of a tutorial: one client after another, each on a copy of the model.
 
 With ``float64`` after the job's folder it computes in double precision, for others to be compared with.
 """
@@ -21,7 +21,7 @@ from bench.peers.protocol import Host, Job, job_folder
 
 
 def main() -> None:
-    """Runs the rounds it is asked for."""
+    """Runs rounds on request."""
     job = Job(job_folder())
     double = sys.argv[2:] == ["float64"]
     network = network_of(job).to(torch.float64 if double else torch.float32)

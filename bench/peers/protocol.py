@@ -1,4 +1,4 @@
-"""What every simulator shares: a job read from files, and the talk with who measures. Needs numpy alone."""
+"""Common to all simulators: a job read from files, and the exchange with the measuring process. Needs only numpy."""
 
 import json
 import os
@@ -17,7 +17,7 @@ Weights = dict[str, Array]
 
 @dataclass(frozen=True)
 class Plan:
-    """A job in numbers.
+    """The sizes of a job.
 
     Attributes:
         name: the job.
@@ -42,7 +42,7 @@ class Plan:
 
 
 class Job:
-    """A job as it lies in a folder, its arrays mapped into memory.
+    """A job read from a folder, its arrays mapped into memory.
 
     Args:
         folder: where it lies.
@@ -84,7 +84,7 @@ def save_job(folder: Path, plan: Plan, arrays: dict[str, Array], weights: Weight
 
 
 class Host:
-    """The simulator's end of the talk: it waits to be told to run a round, and says how long it took.
+    """The simulator's side of the exchange: it waits for a request to run a round, and reports how long it took.
 
     Args:
         weights: gives the global model as it is.
@@ -93,7 +93,7 @@ class Host:
     def __init__(self, weights: Callable[[], Weights]) -> None:
         self.weights = weights
         self._out = os.fdopen(os.dup(1), "w", encoding="utf-8")
-        # What libraries print goes where errors go.
+        # Libraries' output goes to stderr.
         os.dup2(2, 1)
         self._start = 0.0
 
@@ -112,7 +112,7 @@ class Host:
         return False
 
     def done(self) -> None:
-        """Says how many seconds the round took."""
+        """Reports the seconds of the round."""
         self._say(str(time.perf_counter() - self._start))
 
     def _say(self, word: str) -> None:
@@ -120,5 +120,5 @@ class Host:
 
 
 def job_folder() -> Path:
-    """The job's folder, which the simulator is started with."""
+    """The job's folder, given to the simulator at its start."""
     return Path(sys.argv[1])

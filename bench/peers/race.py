@@ -32,7 +32,7 @@ class Simulator:
         launcher: what starts the module, after the interpreter.
         tolerance: how far its global model may be from the exact one after two rounds, as a share of the movement,
             where the plain loop is not half as far itself.
-        arguments: what the module is told besides the job's folder.
+        arguments: arguments of the module after the job's folder.
     """
 
     name: str
@@ -60,14 +60,14 @@ def _python(name: str) -> Path:
 PEERS = [
     Simulator(f"pfl, {CORES} processes", "bench.peers.pfl", _python("pfl"), 1, _TORCHRUN),
     Simulator("fedjax, jit", "bench.peers.fedjax", _python("fedjax")),
-    # Flower averages models and not their changes, in float32: where a round changes little, the sum's rounding shows.
+    # Flower averages models, not their changes, in float32, so rounding is visible if a round changes little.
     Simulator(f"Flower, {CORES} actors", "bench.peers.flower", _python("flower"), 1, tolerance=2e-3),
 ]
 
 
 @dataclass(frozen=True)
 class Result:
-    """What one simulator needed for one job.
+    """Measurements of one simulator on one job.
 
     Attributes:
         name: the simulator.
@@ -90,7 +90,7 @@ class Result:
 def race(job: str, simulators: list[Simulator], repeats: int) -> list[Result]:
     """Measures rounds of every simulator in turns; the plain loop must be among them.
 
-    Two rounds are run and compared before any is measured, so nobody's compilation is counted.
+    Two rounds are run and compared before the measurement, so that compilation is not counted.
 
     Raises:
         SystemExit: a simulator trains another model.
@@ -107,14 +107,14 @@ def race(job: str, simulators: list[Simulator], repeats: int) -> list[Result]:
             for name, simulator in running.items():
                 seconds[name].append(simulator.round())
         flops, peak = Job(folder).plan.flops, max(peaks)
-        print(f"{job}: {flops:.3g} operations a round; {peak / 1e9:.0f} Gflop/s measured on {CORES} cores")
+        print(f"{job}: {flops:.3g} operations per round; {peak / 1e9:.0f} Gflop/s measured on {CORES} cores")
         return [
             Result(name, times, gaps[name], flops / statistics.median(times) / peak) for name, times in seconds.items()
         ]
 
 
 def _same_models(running: dict[str, "_Running"], folder: Path) -> dict[str, float]:
-    """How far each global model is from the exact one after two rounds, as a share of the movement.
+    """Distance of each global model from the exact one after two rounds, as a share of the movement.
 
     Adam makes rounding large where a gradient is small, so no one loop in single precision is right: all are compared
     with the plain loop in double precision, and may be twice as far from it as the plain loop in single precision.
@@ -185,7 +185,7 @@ class _Running:
         return float(self._ask("round"))
 
     def weights(self) -> Weights:
-        """The global model as it is."""
+        """The current global model."""
         path = self.folder.parent / "weights.npz"
         self._ask(f"weights {path}")
         with np.load(path) as archive:

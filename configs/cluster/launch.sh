@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Starts train.py: in a SLURM job one process per task through srun, elsewhere one process. The batch files and the
-# sweeps call it from the checkout: bash configs/cluster/launch.sh fit --config configs/train/X.yaml ...
+# Starts train.py: in a SLURM job one process per task through srun, elsewhere one process. The batch files and
+# the sweeps call it from the checkout: bash configs/cluster/launch.sh fit --config configs/train/X.yaml ...
 set -euo pipefail
 PYTHON=${PYTHON:-.venv/bin/python}
 
@@ -17,6 +17,6 @@ if [[ " $* " != *" --trainer.devices"* ]]; then
         processes+=(--trainer.strategy ddp)
     fi
 fi
-# Without GPUs torch would start a thread per core in every task, as many times too many as there are tasks.
+# Without GPUs torch would start a thread per core in every task.
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-${SLURM_CPUS_PER_TASK:-1}}
 exec srun "$PYTHON" train.py "$@" "${processes[@]}"

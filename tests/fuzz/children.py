@@ -11,15 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from protocol.errors import InputError
-from protocol.view import ViewError
+from protocol.errors import InputError, ViewError
+from tests.places import ROOT
 
 CLEAR, SAME, LEGAL = "clear error", "same numbers", "other legal numbers"
 TRACEBACK, HANG, SILENT, MEMORY, SIGNAL = "traceback", "hang", "silent acceptance", "memory above 4 GiB", "signal"
 KINDS = (CLEAR, SAME, LEGAL, TRACEBACK, HANG, SILENT, MEMORY, SIGNAL)
 FAILURES = (TRACEBACK, HANG, SILENT, MEMORY, SIGNAL)
 MEMORY_LIMIT = 4 * 2**30
-_ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True)
@@ -114,6 +113,6 @@ def _answer(task: Callable[[], Answer]) -> Answer:
 
 
 def _where(error: BaseException) -> str:
-    ours = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith(str(_ROOT))]
+    ours = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith(str(ROOT))]
     ours = [f for f in ours if ".venv" not in f.filename and "tests/fuzz" not in f.filename] or ours
     return f"{Path(ours[-1].filename).name}:{ours[-1].lineno}" if ours else ""

@@ -20,8 +20,7 @@ from experiments.conversion import convert_dump
 from modules.engine.local_hyperparameters import LocalTraining
 from modules.federated import FederatedModule
 from modules.learners.image_ranker import ImageRanker
-from modules.learners.text import FederatedText
-from modules.learners.text_options import TextOptions
+from modules.learners.text import FederatedText, TextOptions
 from tests import probing_toys, toys
 from tests.foreign_toys import write_dump
 

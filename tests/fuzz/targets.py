@@ -20,13 +20,12 @@ import yaml
 from torch import Tensor
 
 import attack
-from datamodules.devices.background_files import read_amazon
 from datamodules.devices.blog import Blog
 from datamodules.devices.open_images import OpenImages
 from datamodules.devices.pipa import PIPA
 from datamodules.devices.sent140 import Sentiment140
 from datamodules.devices.user_filter import UserFilter
-from datamodules.devices.yelp import Yelp
+from datamodules.devices.yelp import Yelp, read_amazon
 from datamodules.images.cifar10 import CIFAR10
 from datamodules.images.fer import FER
 from datamodules.images.mnist import MNIST
@@ -42,8 +41,7 @@ from experiments.conversion import convert_dump
 from modules.learners.recorded_learner import recorded_learner
 from protocol.errors import InputError
 from tests.datamodules import image_trees, owned_files
-from tests.experiments.test_conversion import items
-from tests.foreign_toys import write_dump
+from tests.foreign_toys import items, write_dump
 from tests.fuzz.children import LEGAL, SAME, SILENT, Answer
 from tests.fuzz.mutations import change_bytes, change_npz, change_shard, change_value
 from tests.fuzz.oracle import GRAMMARS, contradiction

@@ -13,6 +13,8 @@ from tests.foreign_toys import write_dump
 from tests.fuzz.kills import Digits, Table, damaged, in_process
 from tests.toys import train as train_toy
 
+pytestmark = pytest.mark.integration
+
 SECONDS = 240.0
 
 

@@ -3,11 +3,14 @@
 import os
 import signal
 
+import pytest
 import torch
 
 from tests.fuzz.children import CLEAR, HANG, MEMORY, SIGNAL, TRACEBACK, Answer, answers
 from tests.fuzz.table import Table
 from tests.fuzz.targets import targets
+
+pytestmark = pytest.mark.integration
 
 _READS, _AUDITS = 15, 1
 

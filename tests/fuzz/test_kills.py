@@ -6,6 +6,8 @@ import pytest
 
 from tests.fuzz.kills import Conversion, Digits, Subject, Table, kill
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.mark.parametrize("kind", [Digits, Table, Conversion])
 def test_what_is_killed_and_started_again_ends_as_if_nobody_had(kind: type[Subject], tmp_path: Path) -> None:

@@ -11,13 +11,12 @@ import yaml
 import attack
 import train
 from experiments.table_file import read_content
+from tests.places import CONFIGS
 
 Row = tuple[str, str, str]
 """Setting as JSON with sorted keys, attack, metric."""
 Values = dict[Row, tuple[float, int]]
 """Mean, NaN for none, and number of people."""
-
-CONFIGS = Path(__file__).parents[2] / "configs"
 
 
 @functools.cache

@@ -1,0 +1,71 @@
+"""What the command lines make of their arguments, in the checkout; nothing is run."""
+
+import contextlib
+import io
+import re
+import shlex
+from typing import Any
+
+import pytest
+import yaml
+from torch.distributed.run import get_args_parser
+from wandb.cli.cli import cli
+
+from experiments import training
+from experiments.commands.attack_parser import parsed
+from tests.places import ROOT
+
+
+def training_of(*arguments: str) -> dict[str, Any]:
+    """The whole configuration that ``train.py ARGUMENTS`` would run with."""
+    said = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+        patch.chdir(ROOT)
+        patch.setattr("sys.argv", ["train.py"])
+        with pytest.raises(SystemExit) as status:
+            training.main([*arguments, "--print_config"])
+    assert status.value.code in (0, None), said.getvalue()
+    configuration = yaml.safe_load(said.getvalue())
+    assert isinstance(configuration, dict)
+    return configuration
+
+
+def check(command: str) -> None:
+    """Fails where the command's own program would refuse it."""
+    words = shlex.split(command)
+    variables = [words.pop(0).split("=")[0] for _ in range(len(words)) if re.match(r"[A-Z_]+=", words[0])]
+    program, *rest = words
+    if program == "torchrun":
+        parsed = get_args_parser().parse_args(rest)
+        rest = [parsed.training_script, *parsed.training_script_args]
+    if program in ("python", "torchrun"):
+        _check_ours(rest[0], rest[1:])
+    elif program == "sbatch":
+        _check_batch(variables, rest)
+    elif program == "wandb":
+        # What a run will have left is not there yet.
+        cli.commands[rest[0]].make_context(rest[0], ["." if word.startswith("runs/") else word for word in rest[1:]])
+    else:
+        raise AssertionError(f"no program of ours: {program}")
+
+
+def _check_ours(program: str, arguments: list[str]) -> None:
+    if program == "attack.py":
+        parsed(arguments)
+        return
+    assert program == "train.py"
+    training_of(*arguments)
+
+
+def _check_batch(variables: list[str], words: list[str]) -> None:
+    place = next(i for i, word in enumerate(words) if not word.startswith("--"))
+    for option in words[:place]:
+        if option.startswith("--export=ALL,"):
+            variables = [*variables, option.removeprefix("--export=ALL,").split("=")[0]]
+    text = (ROOT / words[place]).read_text(encoding="utf-8")
+    for name in variables:
+        assert re.search(rf"\$\{{{name}:[-?]", text), f"{words[place]} knows no {name}"
+    if "train.sbatch" in words[place]:
+        _check_ours("train.py", ["fit", "--config", "configs/train/fncf_movielens.yaml", *words[place + 1 :]])
+    if "attack_array" in words[place]:
+        _check_ours("attack.py", ["reproduce", "configs/paper/raifle_table5.yaml", *words[place + 1 :]])
