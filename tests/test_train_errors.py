@@ -45,7 +45,7 @@ BEGINS = pytest.mark.integration
         ((*GIVEN, "--trainer.devices", "0"), "is not a valid input using cpu accelerator"),
         ((*GIVEN, "--trainer.max_steps", "-5"), "`max_steps` must be a non-negative integer"),
         ((*GIVEN, "--trainer.max_steps", "-1"), "expected a number of rounds"),
-        ((*GIVEN, "--trainer.strategy", "ddp_spawn"), "Give --trainer.strategy ddp"),
+        ((*GIVEN, "--trainer.strategy", "ddp_spawn"), "Set --trainer.strategy ddp"),
         ((*GIVEN, "--trainer.val_check_interval", "0"), "expected trainer.val_check_interval above 0"),
         pytest.param(
             (*GIVEN, "--trainer.gradient_clip_val", "1.0"),
