@@ -1,10 +1,14 @@
 """Federated training: ``python train.py fit --config configs/train/fncf_movielens.yaml --data.root DIR``."""
 
+import os
 import signal
 import sys
 from collections.abc import Sequence
 
 from protocol.signals import Stopped, ends_on_signals, leave
+
+_GRACE = 3.0
+"""Seconds in which a process of several may get the signal that has already ended another one."""
 
 
 def run(args: Sequence[str] | None = None) -> int:
@@ -20,13 +24,15 @@ def run(args: Sequence[str] | None = None) -> int:
 
                 main(None if args is None else list(args), stopping)
         except (Exception, Stopped) as error:
-            if stopping.asked is not None:
-                # What a library makes of the end, e.g. of a worker's or of another process's, says nothing more.
-                stopping.say(stopping.asked)
-                return 128 + stopping.asked
             from modules.error_reports import refusal_in
 
             refusal = refusal_in(error)
+            grace = _GRACE if refusal is None and "LOCAL_RANK" in os.environ else 0.0
+            if stopping.asked_within(grace):
+                # A library's error after the signal, e.g. that another process has ended, adds nothing.
+                assert stopping.asked is not None
+                stopping.say(stopping.asked)
+                return 128 + stopping.asked
             if refusal is None:
                 raise
             stopping.forward(signal.SIGTERM)

@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -48,6 +49,16 @@ class Stopping:
         self.forward: Callable[[int], None] = lambda _: None
         self.last_words: Callable[[str], str] = lambda name: f"ended by {name}"
         self.take: Callable[[], None] = lambda: None
+
+    def asked_within(self, seconds: float) -> bool:
+        """Whether a signal has come, or comes within some seconds: other processes may end before it arrives here."""
+        try:
+            end = time.monotonic() + seconds
+            while self.asked is None and time.monotonic() < end:
+                time.sleep(0.05)
+        except Stopped:
+            pass
+        return self.asked is not None
 
     def say(self, signum: int) -> None:
         """Prints the last words."""

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -88,3 +89,11 @@ def _runs(process: int) -> bool:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+def test_a_signal_that_comes_a_little_later_is_waited_for() -> None:
+    with ends_on_signals() as stopping:
+        assert not stopping.asked_within(0.01)
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
+        assert stopping.asked_within(30)
+        assert stopping.asked == signal.SIGTERM
