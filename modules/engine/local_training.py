@@ -15,7 +15,7 @@ from torch import Tensor
 from datamodules.cohort import Cohort
 from defenses.base import Defense
 from modules.engine.batches import batch_schedule, client_draws
-from modules.engine.fast.malloc_tuning import keep_freed_memory
+from modules.engine.fast.memory import keep_freed_memory
 from modules.engine.local_hyperparameters import LocalTraining
 from modules.engine.sequential_training import descend_one, descends, train_one
 from modules.engine.stacked_training import chunks_of, train_stacked

@@ -8,9 +8,8 @@ from torch import Tensor
 
 from defenses.base import Defense
 from modules.engine.client_optimizers import build_optimizer
-from modules.engine.fast.buffer_pool import BufferPool
-from modules.engine.fast.flat_parameters import FlatParameters
 from modules.engine.fast.gradients import Descent, Parameters
+from modules.engine.fast.memory import BufferPool, FlatParameters
 from modules.engine.training_job import TrainingJob, autograd_gradients, penalties_of, received_by, steps_of
 
 

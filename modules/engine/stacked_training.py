@@ -4,9 +4,8 @@ import torch
 from torch import Tensor
 
 from modules.engine.client_optimizers import build_optimizer
-from modules.engine.fast.buffer_pool import BufferPool
-from modules.engine.fast.flat_parameters import FlatParameters
 from modules.engine.fast.gradients import Parameters
+from modules.engine.fast.memory import BufferPool, FlatParameters
 from modules.engine.training_job import TrainingJob, autograd_gradients, penalties_of, received_by, steps_of
 
 _CHUNK_NUMBERS = {"cpu": 2**18, "cuda": 2**28}

@@ -181,16 +181,6 @@ class FOLtRES(OnlineRanker):
         }
         return dataclasses.replace(cohort, examples=examples, mask=shown.any(2), shared={})
 
-    def served(self, cohort: Cohort) -> dict[str, Tensor]:
-        """Displayed documents by list, see `RoundRecord`."""
-        document = cohort.examples["document"]
-        number = torch.arange(document.shape[1])[:, None].expand(document.shape[1:])
-        return {
-            "served": document.flatten(1),
-            "lists": number.expand(document.shape).where(document >= 0, -1).flatten(1),
-            "features": cohort.examples["features"].flatten(1, 2),
-        }
-
     def client_updates(self, cohort: Cohort, model: Parameters) -> tuple[Update, Tensor]:
         """Metric values that clients send, ``(C, 2)`` or ``(C, 1)``, and their negative mean as the loss."""
         level = levels(self.metric, cohort.examples["click"])

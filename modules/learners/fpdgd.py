@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from attacks.manipulation.base import Manipulation
 from datamodules.cohort import Cohort
-from modules.engine.fast.buffer_pool import BufferPool
 from modules.engine.fast.gradients import Gradients, Parameters
+from modules.engine.fast.memory import BufferPool
 from modules.engine.local_hyperparameters import LocalTraining
 from modules.engine.task import StackedTask
 from modules.federated import Federation, Unpack
@@ -227,14 +227,7 @@ class FPDGD(OnlineRanker):
         """Displayed documents by list, see `RoundRecord`; empty with private retrieval."""
         if "holder" in cohort.examples:
             return {}
-        document = cohort.examples["document"]
-        number = torch.arange(document.shape[1])[:, None].expand(document.shape[1:])
-        usable = (document >= 0) & cohort.mask[..., None]
-        return {
-            "served": document.where(usable, -1).flatten(1),
-            "lists": number.expand(document.shape).where(usable, -1).flatten(1),
-            "features": cohort.examples["features"].flatten(1, 2),
-        }
+        return super().served(cohort)
 
     def truth(self, cohort: Cohort) -> dict[str, Tensor]:
         """Clicks of each client; empty with private retrieval."""

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from datamodules.cohort import Cohort
-from modules.engine.fast.buffer_pool import BufferPool
 from modules.engine.fast.gradients import Gradients, Parameters
+from modules.engine.fast.memory import BufferPool
 from modules.engine.local_hyperparameters import LocalTraining
 from modules.engine.task import POSITION, StackedTask
 from modules.federated import Federation, Unpack

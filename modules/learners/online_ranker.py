@@ -110,6 +110,17 @@ class OnlineRanker(FederatedModule):
             layer, _, kind = name.partition(".")
             self.register_module(layer, nn.ParameterDict({kind: nn.Parameter(value)}))
 
+    def served(self, cohort: Cohort) -> dict[str, Tensor]:
+        """Displayed documents by list, see `RoundRecord`."""
+        document = cohort.examples["document"]
+        number = torch.arange(document.shape[1])[:, None].expand(document.shape[1:])
+        usable = (document >= 0) & cohort.mask[..., None]
+        return {
+            "served": document.where(usable, -1).flatten(1),
+            "lists": number.expand(document.shape).where(usable, -1).flatten(1),
+            "features": cohort.examples["features"].flatten(1, 2),
+        }
+
     def truth(self, cohort: Cohort) -> dict[str, Tensor]:
         """Clicks of each client."""
         return {"labels": cohort.examples["click"].flatten(1)}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from modules.engine.fast.buffer_pool import BufferPool
+from modules.engine.fast.memory import BufferPool
 
 Parameters = dict[str, Tensor]
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from modules.engine.fast.buffer_pool import BufferPool
 from modules.engine.fast.gradients import Gradients, Parameters
+from modules.engine.fast.memory import BufferPool
 from modules.nets.ncf import layer_names
 from protocol.view import ITEM_EMBEDDING
 

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from modules.engine.fast.buffer_pool import BufferPool
 from modules.engine.fast.gradients import Gradients, Parameters
 from modules.engine.fast.lstm import lstm_gradients, lstm_trace
+from modules.engine.fast.memory import BufferPool
 from modules.engine.fast.word_output import word_loss, word_loss_gradients
 
 _EMBEDDING, _OUTPUT = "embedding.weight", "output"

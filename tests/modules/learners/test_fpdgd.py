@@ -15,7 +15,7 @@ from attacks.ranking.list_posterior import ListPosterior
 from attacks.ranking.lists import ranked_lists
 from datamodules.ranking.synthetic_ranking import SyntheticRanking
 from modules.engine.batches import batch_schedule
-from modules.engine.fast.buffer_pool import BufferPool
+from modules.engine.fast.memory import BufferPool
 from modules.engine.local_hyperparameters import Engine
 from modules.engine.local_training import train_clients
 from modules.learners.fpdgd import FPDGD, RankingTask

@@ -2,7 +2,7 @@
 
 import torch
 
-from modules.engine.fast.buffer_pool import BufferPool
+from modules.engine.fast.memory import BufferPool
 from modules.engine.task import POSITION
 from modules.learners.fncf import FNCF, InteractionTask
 from modules.simulator import USER_EMBEDDING

@@ -3,8 +3,7 @@
 import torch
 from torch import Tensor
 
-from modules.engine.fast.buffer_pool import BufferPool
-from modules.engine.fast.flat_parameters import FlatParameters
+from modules.engine.fast.memory import BufferPool, FlatParameters
 
 
 def parameters() -> dict[str, Tensor]:
