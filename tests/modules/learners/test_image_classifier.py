@@ -143,7 +143,7 @@ def test_networks_end_in_the_layer_that_is_attacked(name: NetworkName, shape: tu
 
 
 def test_images_too_small_to_pool_are_refused() -> None:
-    with pytest.raises(InputError, match="pool"):
+    with pytest.raises(InputError, match="large enough for four-modules"):
         build_classifier(
             ClassifierOptions(name="four-modules"), image_shape=(1, 8, 8), classes=2, generator=torch.Generator()
         )
