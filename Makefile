@@ -32,7 +32,7 @@ test: $(READY)  ## lint, types, import walls and tests, side by side on all core
 tests: $(READY)
 	$(PYTEST)
 
-quick: $(READY)  ## the tests that train nothing and start no process: half a minute
+quick: $(READY)  ## the tests that train nothing and start no process: 80 seconds on two cores
 	$(PYTEST) -m "not integration"
 
 frozen: $(READY)  ## compare the numbers of every table and training, at a tiny size, with the frozen ones
