@@ -40,7 +40,7 @@ def check_classes(value: Any) -> None:
     """Checks that all classes in a description are imported, because importing one would run its module's code.
 
     Args:
-        value: value of `KEY` in a checkpoint.
+        value: value of `KEY` in a checkpoint, or arguments in a manifest.
 
     Raises:
         InputError: a class is not imported.
@@ -59,7 +59,7 @@ def _check_imported(path: Any) -> None:
     module, _, name = str(path).rpartition(".")
     if not isinstance(getattr(sys.modules.get(module), name, None), type):
         raise InputError(
-            expected="a checkpoint whose classes are imported",
+            expected="a file that names only imported classes",
             found=str(path),
             way_out=f"If you trust the file, `import {module}` first." if module else "Write the checkpoint again.",
         )

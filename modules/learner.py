@@ -193,8 +193,8 @@ class Learner(BuiltFromData):
         the loss in a way that a simulator cannot replay.
         """
         penalties = [defense for defense in self.defenses if type(defense).penalty is not Defense.penalty]
-        simulator = self.simulator() if all(isinstance(one, UpdateL1) for one in penalties[:1]) else None
-        if simulator is None or len(penalties) > 1:
+        simulator = self.simulator() if penalties in ([], [self.update_l1]) else None
+        if simulator is None:
             return None
         if simulator.name:
             return {"name": simulator.name, "arguments": simulator.arguments()}

@@ -109,12 +109,12 @@ def ends_on_signals(grace: float = GRACE, program: str = "") -> Iterator[Stoppin
         for number in taken:
             signal.signal(number, stop)
 
-    def apart() -> None:
+    def in_child() -> None:
         if not done.is_set():
             signal.set_wakeup_fd(-1)  # the pipe is the parent's: a signal to this process must not end that one
 
     stopping.take = take
-    os.register_at_fork(after_in_child=apart)
+    os.register_at_fork(after_in_child=in_child)
     take()
     former = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     watch = threading.Thread(

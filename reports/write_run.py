@@ -84,13 +84,13 @@ def write_run(
 def combine(evaluations: Sequence[Evaluation]) -> Evaluation:
     """Evaluation of all cells of a table, with ROC curves by setting."""
     keys = differing(concat([evaluation.scores.head(1) for evaluation in evaluations])) | {"data"}
-    apart = []
+    labelled = []
     for evaluation in evaluations:
         cell = next(iter(records(evaluation.scores.head(1))), {})
         setting = describe(setting_of(cell), keys)
         curves = {f"{label} ({setting})": curve for label, curve in evaluation.roc.items()}
-        apart.append(dataclasses.replace(evaluation, roc=curves))
-    return joined(apart)
+        labelled.append(dataclasses.replace(evaluation, roc=curves))
+    return joined(labelled)
 
 
 def join_runs(directories: Sequence[Path], out: Path) -> Run:

@@ -4,19 +4,9 @@ import ast
 import functools
 
 from attacks.registry import REGISTRY
+from reports.provenance import ROOMS
 from tests.places import ROOT
 
-ROOMS = (
-    "attacks",
-    "callbacks",
-    "datamodules",
-    "defenses",
-    "evaluation",
-    "experiments",
-    "modules",
-    "protocol",
-    "reports",
-)
 NAMES = {name for kind in REGISTRY.values() for name in (kind.name, *kind.aliases)}
 CLASSES = {kind.__name__ for kind in REGISTRY.values()}
 

@@ -12,6 +12,7 @@ from jsonargparse import ArgumentError, ArgumentParser
 from datamodules.recordings.shape_check import Shapes
 from defenses.update_l1 import UpdateL1
 from modules.federated import FederatedModule
+from modules.hyper_parameters import check_classes
 from modules.learners.fncf import FNCFSimulator
 from modules.learners.foltr_es import FOLtRESSimulator
 from modules.learners.fpdgd import FPDGDSimulator
@@ -71,6 +72,7 @@ def _imported(path: str, arguments: Any) -> PublicAlgorithm | None:
             found=path,
             way_out=f"If you trust the recording, give --learner {module}; or {_LEFT_OUT}",
         )
+    check_classes(arguments)
     parser = ArgumentParser(exit_on_error=False)
     parser.add_subclass_arguments(FederatedModule, "learner")
     try:

@@ -1,6 +1,7 @@
 """Any network as a learner: what a user writes is the network and its loss."""
 
 import functools
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,13 @@ from callbacks.delta_recorder import DeltaRecorder
 from datamodules.images.digits import Digits
 from datamodules.partition.client_split import ClientSplit
 from datamodules.recordings.recording import Recording
+from defenses.base import Defense
+from defenses.update_l1 import UpdateL1
 from modules.engine.local_hyperparameters import LocalTraining
 from modules.engine.network_task import NetworkTask
 from modules.learners.network import NetworkLearner
 from modules.learners.recorded_learner import recorded_learner
+from modules.learners.registry import learner_from
 from modules.simulator import ClassificationSimulator, NetworkSimulator
 from protocol.errors import InputError
 from protocol.seeding import generator_for
@@ -58,6 +62,33 @@ def test_a_recording_names_it_and_its_clients_are_simulated_exactly(tmp_path: Pa
     name = "network.0.1.weight"
     found, sent = (deltas[name].flatten(1).norm(dim=1).sort().values for deltas in (own, view.deltas))
     torch.testing.assert_close(found, sent)
+
+
+def test_a_recording_makes_nothing_be_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "unasked.py").write_text("from defenses.secure_aggregation import SecureSum\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    path = f"{__name__}.Small"
+    defenses = [{"class_path": "unasked.SecureSum", "init_args": {}}]
+    with pytest.raises(InputError, match="only imported classes"):
+        learner_from({"name": path, "arguments": {"num_classes": 10, "defenses": defenses}})
+    with pytest.raises(InputError, match="--learner unasked"):
+        learner_from({"name": "unasked.SecureSum", "arguments": {}})
+    assert "unasked" not in sys.modules
+    assert learner_from({"name": path, "arguments": {"num_classes": 10}}) is not None
+
+
+def test_a_penalty_that_no_simulator_replays_is_not_described() -> None:
+    class Other(UpdateL1):
+        pass
+
+    class Pull(Defense):
+        def penalty(self, *_: Any) -> None:
+            return None
+
+    penalty = UpdateL1(strength=1.0, parameters=[])
+    described = [Small(num_classes=10, defenses=d).learner_description() for d in ([], [penalty], [Pull()])]
+    assert [one is None for one in described] == [False, False, True]
+    assert Small(num_classes=10, defenses=[penalty, Other(strength=1.0)]).learner_description() is None
 
 
 def test_outputs_are_the_networks_and_features_enter_its_last_layer() -> None:
