@@ -156,6 +156,9 @@ class NetworkSimulator(Simulator):
         assert self.own is not None
         return self.own
 
+    def network_shapes(self, held: Shapes) -> dict[str, tuple[int, ...]]:
+        return {name: tuple(value.shape) for name, value in self.task.network.named_parameters()}
+
     def simulate_examples(
         self,
         model: Mapping[str, Tensor],

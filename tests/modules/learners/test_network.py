@@ -20,7 +20,7 @@ from modules.engine.local_hyperparameters import LocalTraining
 from modules.engine.network_task import NetworkTask
 from modules.learners.network import NetworkLearner
 from modules.learners.recorded_learner import recorded_learner
-from modules.learners.registry import learner_from
+from modules.learners.registry import learner_from, network_of
 from modules.simulator import ClassificationSimulator, NetworkSimulator
 from protocol.errors import InputError
 from protocol.seeding import generator_for
@@ -101,6 +101,13 @@ def test_outputs_are_the_networks_and_features_enter_its_last_layer() -> None:
     torch.testing.assert_close(logits[0], module(images).detach())
     weight, bias = models[f"{simulator.output_layer}.weight"], models[f"{simulator.output_layer}.bias"]
     torch.testing.assert_close(logits, features @ weight.mT + bias[:, None])
+
+
+def test_the_model_of_another_network_is_not_its_own() -> None:
+    learner = Small(num_classes=10)
+    shapes = {name: tuple(value.shape) for name, value in learner.public_parameters().items()}
+    assert network_of(learner.simulator(), shapes) == shapes
+    assert network_of(learner.simulator(), {**shapes, "network.2.bias": (11,)}) == shapes
 
 
 def test_equal_seeds_draw_equal_weights_whatever_was_drawn_before() -> None:
