@@ -73,7 +73,7 @@ def paired_differences(evaluation: Evaluation, *, seed: int = 0) -> pd.DataFrame
             summary = _about_the_mean(gaps, shared, generator_for(seed, "differences"))
             ends = {"mean": summary.mean, "low": summary.low, "high": summary.high, "n": summary.n}
             cell = {"attack": attack, "against": against, "metric": name, **ends, "seeds": gaps.shape[1]}
-            ratio = (np.nan,) * 3 if not shared.empty else _ratio(*(crossed(one) for one in pair))
+            ratio = (np.nan,) * 3 if not shared.empty else _ratio(crossed(pair[0]), crossed(pair[1]), seed)
             cell |= dict(zip(RATIO, ratio, strict=True))
             found.append({**cell, **{key: part[key].iloc[0] for key in settings}})
     return from_records(found, [*DIFFERENCE, *settings])
@@ -135,9 +135,9 @@ def _gap(one: pd.DataFrame, two: pd.DataFrame) -> pd.DataFrame:
     return finite.loc[finite.notna().any(axis=1), finite.notna().any(axis=0)]
 
 
-def _ratio(one: pd.DataFrame, two: pd.DataFrame) -> tuple[float, float, float]:
+def _ratio(one: pd.DataFrame, two: pd.DataFrame, seed: int) -> tuple[float, float, float]:
     aligned = two.reindex(index=one.index, columns=one.columns)
-    return crossed_ratio(_matrix(one), _matrix(aligned), generator=generator_for(0, "ratios"))
+    return crossed_ratio(_matrix(one), _matrix(aligned), generator=generator_for(seed, "ratios"))
 
 
 def _pairs(values: Mapping[str, pd.DataFrame], lines: Mapping[str, Line], name: str) -> Iterator[tuple[str, str]]:

@@ -7,7 +7,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from evaluation.diagnosis import is_near, same_cell
-from evaluation.scores import describe, number, records, setting_columns, setting_of
+from evaluation.scores import describe, differing, number, records, setting_columns, setting_of
 from protocol.metrics import METRICS, meanings, metric
 from reports.run import ATTACKS
 from reports.tables import DATA
@@ -26,7 +26,7 @@ def headline(results: pd.DataFrame) -> str:
         return "No attack could be scored on this recording."
     best = records(attacks.iloc[[int(np.argmax(_gains(attacks, results)))]])[0]
     inferred = best["tells"] or "something about the client"
-    where = describe(setting_of(best))
+    where = describe(setting_of(best), differing(results) | {"data"})
     parts = [_compared(best, results), *meanings([best["metric"]])]
     measured = (
         f"The best attack, {best['attack']}, reaches {best['metric']} {number(best['mean'])} (95% interval"

@@ -40,24 +40,26 @@ def long_table(results: pd.DataFrame) -> pd.DataFrame:
 def wide_table(results: pd.DataFrame) -> pd.DataFrame | None:
     """One row per line, with a column per value of the setting that varies most; None for few cells.
 
-    A cell is ``mean±half of the interval (paper)``.
+    Where no setting varies, the columns are the metrics. A cell is ``mean±half of the interval (paper)``.
     """
     column = axis(results) or _most_varied(results, [name for name in words(results) if name != DATA])
-    if column is None or len(results) < _LONG:
+    if len(results) < _LONG or (column is None and results["metric"].nunique() == 1):
         return None
-    key = column.removeprefix(SETTING)
+    key = (column or "metric").removeprefix(SETTING)
     cells = pd.DataFrame(
         {
             "setting": described_settings(results, differing(results) - {key}),
             "attack": results["attack"],
             "metric": results["metric"],
-            "column": [f"any {key}" if value is None else f"{key} {value}" for value in results[column]],
+            "column": results["metric"]
+            if column is None
+            else [f"any {key}" if value is None else f"{key} {value}" for value in results[column]],
             "text": [_short(row) for row in records(results)],
             "n": results["n"],
         }
     )
-    lines = ["setting", "attack", *(["metric"] if results["metric"].nunique() > 1 else [])]
-    names = ["setting", "attack", "metric"]
+    names = ["setting", "attack", *(["metric"] if column is not None else [])]
+    lines = names if results["metric"].nunique() > 1 else ["setting", "attack"]
     sizes = cells.groupby(names, sort=False)["n"].agg(
         lambda n: str(n.min()) if n.nunique() == 1 else f"{n.min()} to {n.max()}"
     )

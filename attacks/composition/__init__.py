@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from attacks.composition.decaf_match import DecafMatch as DecafMatch
     from attacks.composition.decaf_match import DecafShared as DecafShared
     from attacks.composition.exact_counts import ExactCounts as ExactCounts
-    from attacks.composition.label_inference import LLG as LLG
-    from attacks.composition.label_inference import RLU as RLU
     from attacks.composition.label_inference import AuxiliaryGradients as AuxiliaryGradients
     from attacks.composition.label_inference import SoftLabels as SoftLabels
+    from attacks.composition.llg import LLG as LLG
+    from attacks.composition.rlu import RLU as RLU
 
 __all__ = exports(__name__)

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from attacks.composition.base import AUXILIARY, Auxiliary, CompositionAttack, auxiliary, certain, layer_change
-from attacks.composition.simplex import shares_on_simplex
+from attacks.composition.least_squares import shares_on_simplex
 from attacks.estimates import CompositionEstimate
 from protocol.errors import ViewError
 from protocol.ranges import PositiveInt, UnitInterval

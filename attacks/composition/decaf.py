@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
-from scipy.optimize import nnls
 from torch import Tensor
 
 from attacks.composition.base import AUXILIARY, Auxiliary, CompositionAttack, auxiliary, certain, flat_change
+from attacks.composition.least_squares import non_negative_factors
 from attacks.composition.null_classes import PublishedRule, published_present
 from attacks.estimates import CompositionEstimate
 from protocol.ranges import PositiveInt
@@ -250,17 +250,6 @@ def decompose(
     total = shares.sum(1, keepdim=True)
     equal = present / present.sum(1, keepdim=True)
     return torch.where(total > 0, shares / total.where(total > 0, 1), equal)
-
-
-def non_negative_factors(columns: Tensor, target: Tensor, allowed: Tensor) -> Tensor:
-    """Non-negative least squares (Lawson and Hanson); a loop, because every client has its own active set."""
-    factors = torch.zeros(allowed.shape, dtype=torch.float64)
-    for client, chosen in enumerate(allowed):
-        matrix, right = columns[client][chosen].T, target[client].double()
-        orthogonal, triangle = torch.linalg.qr(matrix)
-        solution, _ = nnls(triangle.numpy(), (orthogonal.T @ right).numpy())
-        factors[client, chosen] = torch.from_numpy(solution)
-    return factors
 
 
 def _stopped(gram: Tensor, product: Tensor, allowed: Tensor, steps: int) -> Tensor:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from attacks.composition.simplex import shares_on_simplex
+from attacks.composition.least_squares import shares_on_simplex
 
 _SOFT = 0.03
 """Share below which a change is about linear in the share; above, in its logarithm."""

@@ -59,3 +59,8 @@ def test_an_attack_of_which_nothing_is_known_has_a_headline_too() -> None:
 def test_without_a_score_it_says_so() -> None:
     for rows in ([cell("chance", 0.5)], [cell("codebook", math.nan)]):
         assert headline(table(*rows)) == "No attack could be scored on this recording."
+
+
+def test_a_setting_that_all_rows_share_is_left_out() -> None:
+    rows = [cell(attack, mean, learner="classifier") for attack, mean in (("codebook", 0.95), ("chance", 0.5))]
+    assert headline(table(*rows)).startswith("On d, the server")

@@ -94,3 +94,12 @@ def test_a_difference_has_a_sign(seeds: int, people: str) -> None:
     (row,) = difference_table(rows).to_dict("records")
     assert (row["minus"], row["difference"], row["95% interval"]) == ("raifle", "+0.100", "-0.100 to +0.300")
     assert row["n"] == people
+
+
+def test_without_a_setting_that_varies_the_columns_are_the_metrics() -> None:
+    attacks, metrics = ("codebook", "raifle", "chance"), [f"m{number}" for number in range(8)]
+    wide = wide_table(table(*(cell(attack, 0.5, metric=metric, n=9) for attack in attacks for metric in metrics)))
+    assert wide is not None
+    assert list(wide) == ["setting", "attack", *metrics, "n"]
+    assert wide["attack"].tolist() == [*attacks]
+    assert wide.iloc[0].tolist()[1:4] == ["codebook", "0.500±0.030", "0.500±0.030"]

@@ -13,7 +13,9 @@ from attacks.composition.closed_form import ClosedForm
 from attacks.composition.decaf import Decaf, DecafEarlyStopped, DecafOneEpoch, DecafWholeCalibrator
 from attacks.composition.decaf_match import DecafMatch, DecafShared
 from attacks.composition.exact_counts import ExactCounts
-from attacks.composition.label_inference import LLG, RLU, AuxiliaryGradients, SoftLabels
+from attacks.composition.label_inference import AuxiliaryGradients, SoftLabels
+from attacks.composition.llg import LLG
+from attacks.composition.rlu import RLU
 from attacks.estimates import CompositionEstimate, EstimateError
 from protocol.errors import ViewError
 from protocol.seeding import generator_for

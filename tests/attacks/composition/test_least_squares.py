@@ -7,7 +7,7 @@ import numpy.typing as npt
 import torch
 from scipy.optimize import minimize
 
-from attacks.composition.simplex import shares_on_simplex
+from attacks.composition.least_squares import shares_on_simplex
 from protocol.seeding import generator_for
 
 

@@ -1,4 +1,4 @@
-"""Least squares over compositions."""
+"""Non-negative least squares of clients, and over their compositions."""
 
 import numpy as np
 import torch
@@ -30,3 +30,17 @@ def shares_on_simplex(precision: Tensor, target: Tensor, *, scaled: bool = False
     shares = torch.from_numpy(np.stack(found))
     total = shares.sum(1, keepdim=True)
     return torch.where(total > 0, shares / total.where(total > 0, 1), 1 / size)
+
+
+def non_negative_factors(columns: Tensor, target: Tensor, allowed: Tensor) -> Tensor:
+    """Factors ``(V, C) >= 0``, zero where not ``allowed (V, C)``, of ``columns (V, C, D)`` nearest ``target (V, D)``.
+
+    By Lawson and Hanson; a loop, because every client has its own active set.
+    """
+    factors = torch.zeros(allowed.shape, dtype=torch.float64)
+    for client, chosen in enumerate(allowed):
+        matrix, right = columns[client][chosen].T, target[client].double()
+        orthogonal, triangle = torch.linalg.qr(matrix)
+        solution, _ = nnls(triangle.numpy(), (orthogonal.T @ right).numpy())
+        factors[client, chosen] = torch.from_numpy(solution)
+    return factors

@@ -1,0 +1,13 @@
+"""RLU is the linear system of soft labels, averaged over the steps."""
+
+from attacks.composition.label_inference import SoftLabels
+from attacks.composition.rlu import RLU
+from modules.engine.local_hyperparameters import LocalTraining
+from tests.composition_toys import estimate, l1, views
+
+
+def test_a_single_step_has_one_softmax_output_and_needs_no_search() -> None:
+    (view,), true = views(LocalTraining(optimizer="sgd", learning_rate=0.1))
+    soft, rlu = (estimate(attack, view).proportions for attack in (SoftLabels(), RLU()))
+    assert l1(soft, rlu) < 0.02
+    assert l1(rlu, true) < 0.05
