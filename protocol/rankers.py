@@ -9,8 +9,9 @@ LINEAR, HIDDEN, OUTPUT = "ranker.weight", "hidden.weight", "output.weight"
 
 
 def stack_model(model: Mapping[str, Tensor], victims: int) -> dict[str, Tensor]:
-    """The same ranker for every victim, ``(V, *shape)``."""
-    return {name: value.expand(victims, *value.shape) for name, value in model.items()}
+    """A ranker for each victim, ``(V, *shape)``, of one that all received or of one for each."""
+    single = model[LINEAR if LINEAR in model else OUTPUT].dim() == 1
+    return {name: value.expand(victims, *value.shape) if single else value for name, value in model.items()}
 
 
 def ranker_outputs(model: Mapping[str, Tensor], features: Tensor) -> tuple[Tensor, dict[str, Tensor]]:

@@ -54,6 +54,9 @@ class FOLtRESSimulator(ClickSimulator):
         mask: Tensor,
         clicks: Tensor,
         order: Tensor | None = None,
+        *,
+        document: Tensor | None = None,
+        half_detached: bool = False,
     ) -> dict[str, Tensor]:
         """Metrics that simulated clients send.
 

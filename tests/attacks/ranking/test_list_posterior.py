@@ -15,7 +15,6 @@ from attacks.ranking.list_posterior import ListPosterior, sample_lists
 from attacks.ranking.priors import PriorOnly
 from datamodules.ranking.synthetic_ranking import SyntheticRanking
 from defenses.local_dp import LocalDP
-from modules.attackers.batched_lbfgs import batched_lbfgs
 from protocol.click_models import patterns, uniform_log_law
 from protocol.seeding import generator_for
 from tests.ranking_toys import first_view, ranker, record, source
@@ -33,19 +32,6 @@ def test_sampler_agrees_with_the_exact_posterior() -> None:
     exact = torch.einsum("s,sql->ql", law, both)
     found = sample_lists(maps, target, prior, chains=1, sweeps=6000, annealed=100, generator=generator)
     torch.testing.assert_close(found[0], exact, atol=0.03, rtol=0)
-
-
-def test_lbfgs_minimises_problems_of_different_scale() -> None:
-    scale = torch.tensor([[1.0, 100.0], [1e-3, 1e-3], [5.0, 0.2]])
-    centre = torch.tensor([[1.0, -2.0], [3.0, 4.0], [0.0, 0.5]])
-
-    def objective(point: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        gap = point - centre
-        return (scale * gap.square()).sum(1), 2 * scale * gap
-
-    point, loss = batched_lbfgs(objective, torch.zeros(3, 2), max_iter=50)
-    torch.testing.assert_close(point, centre, atol=1e-3, rtol=1e-3)
-    assert float(loss.max()) < 1e-6
 
 
 @pytest.mark.integration
