@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from protocol.errors import ViewError
-from protocol.pdgd import laplacian, pair_weights
-from protocol.rankers import ranker_outputs
+from protocol.pdgd import click_coefficients, laplacian, pair_weights
+from protocol.rankers import rank_scores, ranker_outputs, score_gradients
 from protocol.view import ServerView
 
 
@@ -72,3 +72,12 @@ def click_map(model: Mapping[str, Tensor], features: Tensor, mask: Tensor, learn
     scores, gradients = ranker_outputs(model, features)
     mixing = learning_rate * laplacian(pair_weights(scores, mask))
     return {name: mixing.transpose(-1, -2) @ value.flatten(3) for name, value in gradients.items()}
+
+
+def update_at(
+    model: Mapping[str, Tensor], features: Tensor, mask: Tensor, clicks: Tensor, learning_rate: float
+) -> dict[str, Tensor]:
+    """``(V, *shape)`` by parameter: the sum of `click_map` over the clicks ``(V, Q, L)``, without its factors."""
+    scores = rank_scores(model, features)
+    coefficients = learning_rate * click_coefficients(pair_weights(scores, mask), clicks)
+    return score_gradients(model, features, coefficients)

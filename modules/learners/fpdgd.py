@@ -24,12 +24,12 @@ from modules.engine.local_hyperparameters import LocalTraining
 from modules.engine.task import StackedTask
 from modules.federated import Federation, Unpack
 from modules.learners.online_ranker import ClickModel, ClickSimulator, OnlineRanker
-from modules.nets.ranker import rank_scores, ranker_parameters, score_gradients
+from modules.nets.ranker import ranker_parameters
 from protocol.click_models import LONGEST
 from protocol.errors import ViewError, require
 from protocol.pdgd import click_coefficients, order_in_file, pair_weights, position_bias_ratio
 from protocol.ranges import NonNegativeInt, PositiveFloat, PositiveInt
-from protocol.rankers import stack_model
+from protocol.rankers import rank_scores, score_gradients, stack_model
 
 Variant = Literal["corrected", "as-published-code"]
 PAPER_LOCAL = LocalTraining(optimizer="sgd", learning_rate=0.1, batch_size=1)

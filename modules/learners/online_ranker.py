@@ -13,7 +13,7 @@ from datamodules.cohort import Cohort
 from modules.engine.fast.gradients import Parameters
 from modules.engine.local_hyperparameters import LocalTraining
 from modules.federated import FederatedModule, Federation, Unpack
-from modules.nets.ranker import rank_scores, ranker_parameters, ranker_shapes
+from modules.nets.ranker import ranker_parameters, ranker_shapes
 from modules.simulator import PublicAlgorithm, Shapes
 from protocol.click_models import (
     CLICK_MODELS,
@@ -23,6 +23,7 @@ from protocol.click_models import (
     steps_for_grades,
 )
 from protocol.errors import require
+from protocol.rankers import rank_scores
 from protocol.seeding import PERSISTENT, generator_for
 
 ClickModel = Literal["perfect", "navigational", "informational"]

@@ -55,7 +55,7 @@ def loss(kind: str, variant: str) -> tuple[Loss, Tensor]:
     shown, sent = document >= 0, array(f"{kind}_update")
     number = torch.arange(3)[:, None].expand(shown.shape)
     sizes = {name: (value.shape, value.numel()) for name, value in model(kind).items()}
-    parts = sent.split([count for _, count in sizes.values()])
+    parts = torch.split(sent, [count for _, count in sizes.values()])
     view = ServerView(
         round=0,
         pseudonyms=torch.arange(1),

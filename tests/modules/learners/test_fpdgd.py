@@ -20,8 +20,8 @@ from modules.engine.local_hyperparameters import Engine
 from modules.engine.local_training import train_clients
 from modules.learners.fpdgd import FPDGD, RankingTask
 from modules.learners.registry import learner_from
-from modules.nets.ranker import rank_scores
 from protocol.errors import InputError
+from protocol.rankers import rank_scores
 from protocol.seeding import generator_for
 from tests.ranking_toys import first_view, ranker, record, source
 

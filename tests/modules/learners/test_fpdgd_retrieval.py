@@ -19,7 +19,7 @@ from tests.ranking_toys import ranker, record, source
 def recorded(folder: Path, hidden: int = 0, epsilon: float = math.inf) -> Recording:
     defenses = [LocalDP(clip=0.25, epsilon=epsilon, delta=1e-8)] if math.isfinite(epsilon) else []
     data = source(users=60, private_retrieval=True)
-    module = ranker(data, hidden=hidden, defenses=defenses, manipulation=MarkedDocument(), new_model_every_round=True)
+    module = ranker(data, hidden=hidden, defenses=defenses, manipulation=MarkedDocument(), ranker_per_client=True)
     return record(folder, data, module, rounds=data.rounds or 0)
 
 
