@@ -1,7 +1,5 @@
 """The setting ``as-published-code`` equals RAIFLE's published code on drawn inputs."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -13,8 +11,9 @@ from modules.attackers.batched_lbfgs import batched_lbfgs
 from modules.learners.fpdgd import FPDGDSimulator
 from protocol.click_models import cascade_log_law, steps_for_grades
 from protocol.view import ServerView
+from tests.places import GOLDEN
 
-PUBLISHED = np.load(Path(__file__).parents[2] / "golden" / "raifle_ranking.npz", allow_pickle=False)
+PUBLISHED = np.load(GOLDEN / "raifle_ranking.npz", allow_pickle=False)
 """Made by RAIFLE's code; ``provenance`` names repository, commit, files and what was stubbed."""
 KINDS = pytest.mark.parametrize("kind", ["linear", "neural"])
 

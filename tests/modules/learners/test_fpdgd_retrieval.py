@@ -62,7 +62,7 @@ def test_the_recording_says_nothing_of_documents_and_the_update_says_who(tmp_pat
 @pytest.mark.integration
 def test_weak_noise_is_seen_through_and_strong_noise_is_not(tmp_path: Path) -> None:
     assert means(recorded(tmp_path / "weak", epsilon=500))["auc"] > 0.85
-    assert means(recorded(tmp_path / "strong", epsilon=1))["tpr"] < 0.3
+    assert abs(means(recorded(tmp_path / "strong", epsilon=1))["auc"] - 0.5) < 0.2
 
 
 def test_without_a_document_there_is_nothing_to_mark() -> None:
