@@ -90,7 +90,8 @@ class _Loss:
     def __init__(self, view: ServerView, *, half_detached: bool) -> None:
         self.learner, self.lists, self.half_detached = view.require(RankingSimulator), ranked_lists(view), half_detached
         self.model, self.rate = view.sent_models(), self.learner.learning_rate
-        self.received = torch.cat([value.flatten(1) for value in view.model_deltas().values()], dim=1) / self.rate
+        self.sent = list(view.deltas)
+        self.received = torch.cat([value.flatten(1) for value in view.deltas.values()], dim=1) / self.rate
         self._selected = torch.arange(0), self.model, self.lists, self.received
 
     def __call__(self, point: Tensor, victims: Tensor) -> tuple[Tensor, Tensor]:
@@ -106,7 +107,7 @@ class _Loss:
                 document=lists.document,
                 half_detached=self.half_detached,
             )
-            simulated = torch.cat([deltas[name].flatten(1) for name in model], dim=1) / self.rate
+            simulated = torch.cat([deltas[name].flatten(1) for name in self.sent], dim=1) / self.rate
             losses = (simulated - received).square().mean(1)
             (gradient,) = torch.autograd.grad(losses.sum(), logits)
         return losses.detach(), gradient
