@@ -1,6 +1,5 @@
 """Posterior over the click patterns of all lists, given an honest update, by Gibbs sampling."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -27,8 +26,9 @@ class ListPosterior(PosteriorAttack):
     The update is nearly linear in the clicks if the pair weights are taken at the midpoint of the local training, whose
     ends the server knows; the order of the queries then has little effect. If clients clip and add noise, the end is
     estimated: the received update times a factor fitted to simulated clients, because pair weights at a noisy end would
-    follow the noise. The error of the linear model is estimated from the same simulated clients, whose clicks are drawn
-    from the prior.
+    follow the noise; the stronger the noise, the closer the model is to the one sent. Clipping is part of the
+    likelihood. The error of the clipped linear model is estimated from the same simulated clients, whose clicks are
+    drawn from the prior.
 
     Threat model: a passive server that knows the served documents, their displayed order, the learning algorithm, and
     the prior of the clicks.
@@ -75,10 +75,6 @@ class ListPosterior(PosteriorAttack):
         paths = learner.simulate_lists(starts, documents, shown, clicks, order)
         factors = _clip_factors(_flat(paths), clip)
         share = _path_share(paths, factors.reshape(len(chunk), -1), noise)
-        if os.environ.get("SENT"):
-            share = share * 0
-        if os.environ.get("FULL"):
-            share = share * 0 + 1
         middles = _midpoints(starts, paths, share.repeat_interleave(self.simulated) * factors)
         line = _flat(update_at(middles, documents, shown, clicks, rate))
         errors = factors[:, None] * _flat(paths) - _clip_factors(line, clip)[:, None] * line
