@@ -18,6 +18,7 @@ from evaluation.runner import Evaluation
 from evaluation.scores import SETTING, Line, differing, setting_columns
 from protocol.metrics import metric as metric_of
 from reports.against import against
+from reports.below_bounds import below_bounds
 from reports.drawing import COLOURS, Drawing, Material, drawn, of_data, svg, with_guessing
 from reports.run import ATTACKS
 from reports.tables import DATA, axis, described_settings
@@ -182,6 +183,7 @@ def _compositions(material: Material) -> list[Drawing]:
 FIGURES: list[Figure] = [
     Figure(table="profiles", draw=_compositions),
     Figure(table="roc", draw=_roc),
+    Figure(table="results", axis=True, draw=below_bounds),
     Figure(table="results", axis=True, draw=against),
     Figure(table="results", axis=False, draw=_by_attack),
     Figure(table="scores", draw=_distribution),
