@@ -22,6 +22,7 @@ from reports.below_bounds import below_bounds
 from reports.drawing import COLOURS, Drawing, Material, drawn, of_data, svg, with_guessing
 from reports.run import ATTACKS
 from reports.tables import DATA, axis, described_settings
+from reports.trade_offs import DEFENCE, MANIPULATION, detectability, privacy_and_utility
 
 _MOST_LINES = 14
 """Largest number of curves in a figure."""
@@ -188,5 +189,7 @@ FIGURES: list[Figure] = [
     Figure(table="results", axis=False, draw=_by_attack),
     Figure(table="scores", draw=_distribution),
     Figure(table="results", metric="times-chance", columns=(_MITIGATION, _AMOUNT), draw=_privacy_and_utility),
+    Figure(table="results", metric="auc", columns=(DEFENCE,), draw=privacy_and_utility),
+    Figure(table="results", metric="auc", columns=(MANIPULATION,), draw=detectability),
 ]
 """Figures of every report, in order."""

@@ -43,8 +43,8 @@ class Bounds(AfterStep):
     features, the model and the algorithm of the cell.
 
     Attributes:
-        priors: what the attacks know of the clicks, see `attacks.ranking.priors.log_prior`; ``uniform`` for learners
-            that rank nothing. Empty for bits only.
+        priors: what the attacks know of the clicks beside their number: ``uniform``, nothing; the others as of
+            `attacks.ranking.priors.log_prior`, for learners that rank. Empty for bits only.
         genie: pairs of items for each client; 0 for no genie. A recommender's needs the first round, whose user
             vectors are those of the learner before the training.
         victims: largest number of clients of the genie, drawn at random; None for all.
@@ -88,12 +88,13 @@ class Bounds(AfterStep):
         bits, found = _capacity(view), dict[tuple[str, str], Tensor]()
         for prior in self.priors:
             name = "bound" if prior == "uniform" else f"bound-{prior}"
-            entropy = choice_bits(items, positives)
-            if view.lists is not None:
+            if prior == "uniform":
+                entropy = choice_bits(items, positives)
+            else:
                 law = log_prior(prior, ranked_lists(view).mask, view.require(RankingSimulator))
                 entropy = pattern_bits_given_count(law, positives)
             auc = auc_bound(items=items, positives=positives, entropy=entropy, bits=bits)
-            if view.lists is None and channel.clip is not None and channel.noise_scale:
+            if prior == "uniform" and channel.clip is not None and channel.noise_scale:
                 auc = auc.clamp(max=pair_bound(clip=channel.clip, noise_scale=channel.noise_scale))
             right = accuracy_bound(items=items, entropy=entropy, bits=bits)
             found |= {("auc", name): auc, ("accuracy", name): right}

@@ -19,8 +19,11 @@ axes:
 """
 RECOMMENDED = f"""
 over: {CONFIGS / "paper" / "raifle_bounds_fncf.yaml"}
+train: {CONFIGS / "train" / "fncf_synthetic.yaml"}
+set: {{data.users: 40, data.clients_per_round: 1.0, trainer.max_steps: 1}}
+scales: {{}}
 axes:
-  data: {{synthetic: {{data.users: 40}}}}
+  data: null
   epsilon:
     100:
       model.defenses:
