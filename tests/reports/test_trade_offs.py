@@ -1,6 +1,7 @@
 """Figures of two measures take the best attack of each choice."""
 
 import re
+from typing import Any
 
 from reports.drawing import Material
 from reports.trade_offs import detectability, privacy_and_utility
@@ -29,7 +30,7 @@ def test_a_point_per_manipulation_and_a_panel_per_other_setting() -> None:
     rows = []
     for queries in ("4", "16"):
         for manipulation, mean, flagged in (("none", 0.7, 0.1), ("codebook", 1.0, 1.0)):
-            setting = {"manipulation": manipulation, "queries": queries}
+            setting: dict[str, Any] = {"manipulation": manipulation, "queries": queries}
             rows += [cell("codebook", mean, **setting), cell("any-check", flagged, metric="flagged", **setting)]
             rows += [cell("equal-scores", 0.0, metric="flagged", **setting)]
     results = table(*rows)
