@@ -1,19 +1,19 @@
 """Lossy updates: clipping alone, the largest numbers only, signs only. None of them has a privacy guarantee."""
 
 import dataclasses
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from defenses.base import Defense, Update, per_client
 from defenses.local_dp import clip_factors
-from protocol.ranges import OpenUnitInterval, PositiveFloat, check_fields
+from protocol.errors import require
+from protocol.ranges import OpenUnitInterval, PositiveFloat
 from protocol.view import Release
 
 
-@dataclass(frozen=True, kw_only=True)
 class Clip(Defense):
     """Clipping of each client's whole update to an L2 norm, the first half of local DP.
 
@@ -24,11 +24,9 @@ class Clip(Defense):
         McMahan, Ramage, Talwar and Zhang, "Learning Differentially Private Recurrent Language Models", ICLR 2018.
     """
 
-    norm: PositiveFloat
-
-    def __post_init__(self) -> None:
-        """Checks the values."""
-        check_fields(self)
+    def __init__(self, *, norm: PositiveFloat) -> None:
+        require(norm > 0, "Clip.norm above 0", norm, "RAIFLE clips at 0.25, 0.05 or 0.025.")
+        self.norm = norm
 
     def protect(self, update: Update, generators: Callable[[int], torch.Generator]) -> Update:
         factors = clip_factors(update.deltas, self.norm)
@@ -39,7 +37,6 @@ class Clip(Defense):
         return (Release(clip=self.norm, parameters=parameters),)
 
 
-@dataclass(frozen=True, kw_only=True)
 class TopK(Defense):
     """Sparsification: a client sends the numbers of largest magnitude in its update and zeros for the others.
 
@@ -50,11 +47,9 @@ class TopK(Defense):
         Aji and Heafield, "Sparse Communication for Distributed Gradient Descent", EMNLP 2017.
     """
 
-    share: OpenUnitInterval
-
-    def __post_init__(self) -> None:
-        """Checks the values."""
-        check_fields(self)
+    def __init__(self, *, share: OpenUnitInterval) -> None:
+        require(0 < share < 1, "TopK.share between 0 and 1", share, "0.1 sends a tenth of the numbers.")
+        self.share = share
 
     def protect(self, update: Update, generators: Callable[[int], torch.Generator]) -> Update:
         sizes, own = _magnitudes(update), _numbers(update)
@@ -89,5 +84,5 @@ def _numbers(update: Update) -> Tensor:
     total = torch.zeros(len(next(iter(update.deltas.values()))))
     for name, value in update.deltas.items():
         own = (update.rows[name] >= 0).sum(1).cpu() if name in update.rows else 1
-        total += own * (value[0, 0].numel() if name in update.rows else value[0].numel())
+        total += own * math.prod(value.shape[2:] if name in update.rows else value.shape[1:])
     return total
