@@ -111,14 +111,15 @@ def _clients(view: ServerView, users: Tensor | None) -> Callable[[Tensor, Tensor
     """Deltas by parameter, ``(B, *shape)``, of the clients at positions ``(B,)`` with labels ``(B, R)``."""
     learner = view.learner
     if isinstance(learner, RankingSimulator):
-        lists = ranked_lists(view)
+        lists, rankers = ranked_lists(view), view.sent_models()
 
         def rank(owners: Tensor, labels: Tensor) -> dict[str, Tensor]:
-            mask = lists.mask[owners]
+            mask, model = lists.mask[owners], {name: value[owners] for name, value in rankers.items()}
             clicks = torch.zeros(len(owners), mask[0].numel())
             # Padding has the place of the first document.
             clicks.scatter_add_(1, lists.place[owners], labels * view.served_mask[owners])
-            return learner.simulate_lists(view.model, lists.features[owners], mask, clicks.reshape(mask.shape))
+            clicks = clicks.reshape(mask.shape)
+            return learner.simulate_lists(model, lists.features[owners], mask, clicks, document=lists.document[owners])
 
         return rank
     if isinstance(learner, PointwiseSimulator) and view.features is not None:
