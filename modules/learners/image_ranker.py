@@ -81,7 +81,9 @@ class VoteSimulator(PublicAlgorithm):
         sent = as_ranker(models)
         rate, steps = self.learning_rate, self.full_batch_steps
         return as_parameters(
-            descend(sent, Items(features, biases=sent.biases), votes, learning_rate=rate, steps=steps)[-1].plus(sent, -1.0)
+            descend(sent, Items(features, biases=sent.biases), votes, learning_rate=rate, steps=steps)[-1].plus(
+                sent, -1.0
+            )
         )
 
 
