@@ -95,9 +95,9 @@ def extractor(
     """
     network, transform = _network(name, pretrained=weights == "pretrained", seed=seed)
     if weights == "packaged":
-        _fill(network, name, _packaged(network, name))
+        _fill(network, name, _packaged(network, name), source=weights)
     elif weights not in _KINDS:
-        _fill(network, name, _saved(Path(weights), name))
+        _fill(network, name, _saved(Path(weights), name), source=weights)
     chosen = transform if crop is None else Transform(crop, transform.mean, transform.std)
     made = FeatureExtractor(network, transform=chosen, features=features, name=name)
     if weights == "random":
@@ -196,7 +196,7 @@ def _saved(path: Path, name: str) -> Weights:
     try:
         found: Weights = load_state_dict(str(path), weights_only=True)
     except Exception as error:  # the type depends on the library that reads the file
-        raise _unfit(name, error, path) from error
+        raise _unfit(name, error, str(path)) from error
     return found
 
 
@@ -211,7 +211,7 @@ def _packaged(network: nn.Module, name: str) -> Weights:
     return dict(zip(network.state_dict(), _saved(Path(folders[0]) / file, name).values(), strict=True))
 
 
-def _fill(network: nn.Module, name: str, weights: Weights) -> None:
+def _fill(network: nn.Module, name: str, weights: Weights, *, source: str) -> None:
     """Sets the weights of a network, and the number of its classes to that of the weights."""
     path, layer = last_linear(network, name)
     rows = weights.get(f"{path}.weight", layer.weight)
@@ -220,13 +220,13 @@ def _fill(network: nn.Module, name: str, weights: Weights) -> None:
             replace_layer(network, path, nn.Linear(layer.in_features, len(rows)))
         network.load_state_dict(weights)
     except RuntimeError as error:
-        raise _unfit(name, error, None) from error
+        raise _unfit(name, error, source) from error
 
 
-def _unfit(name: str, error: Exception, path: Path | None) -> InputError:
+def _unfit(name: str, error: Exception, source: str) -> InputError:
     return InputError(
         expected=f"the weights of {name}",
-        found=" ".join(str(error).split())[:200] + (f" in {path}" if path else ""),
+        found=" ".join(str(error).split())[:200] + f" in {source}",
         way_out="Set `weights` to a complete file of the same network.",
     )
 
