@@ -69,7 +69,7 @@ class CIFAR10Photos(ImageVoters):
         kwargs: see `ImageVoters`.
     """
 
-    folders = ("cifar10-photos",)
+    folders = ("cifar10",)
 
     def __init__(self, *, per_class: PositiveInt = 250, **kwargs: Any) -> None:
         super().__init__(**kwargs)
