@@ -26,7 +26,7 @@ class HeldBackPhotos(ImageSet):
     """
 
     name = "cifar10"
-    classes = len(CIFAR10.class_names)
+    classes: int = len(CIFAR10.class_names)
 
     def __init__(self, *, root: str | None, per_class: int, seed: int = 0) -> None:
         self.root, self.per_class, self.seed = root, per_class, seed

@@ -42,7 +42,7 @@ class ValidationImages(ImageSet):
     """
 
     name = NAME
-    classes = 1000
+    classes: int = 1000
 
     def __init__(self, *, root: str | None = None) -> None:
         self.root = root
@@ -58,7 +58,8 @@ class ValidationImages(ImageSet):
         return open_image(self._files[number])
 
     def labels(self, numbers: Sequence[int]) -> Tensor:
-        known = {synset: place for place, synset in enumerate(ImageNetInfo().label_names())}
+        info = ImageNetInfo()
+        known = {info.index_to_label_name(place): place for place in range(self.classes)}
         return torch.tensor([known.get(_synset(self._files[number]), -1) for number in numbers])
 
     @property

@@ -3,13 +3,13 @@
 from pathlib import Path
 
 import torch
+from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from safetensors.torch import save
 from torch import Tensor, nn
 
 from datamodules.cohort import Cohort
 from datamodules.io.files import write_whole
 from modules.built_from_data import BuiltFromData
-from modules.image_manipulation.feature_extractor import Transform
 from modules.image_manipulation.feature_extractors import untrained
 from protocol.ranges import NonNegativeInt, PositiveFloat
 from protocol.seeding import generator_for
@@ -36,6 +36,9 @@ class FeatureNetwork(BuiltFromData):
         L. N. Smith and N. Topin, "Super-Convergence", 2017, arXiv:1708.07120 (the schedule).
     """
 
+    mean: Tensor
+    std: Tensor
+
     def __init__(
         self,
         *,
@@ -53,7 +56,6 @@ class FeatureNetwork(BuiltFromData):
 
     def build(self, num_classes: int) -> None:
         """The network, with a last layer for these classes."""
-        transform: Transform
         self.network, transform = untrained(self.name, classes=num_classes, seed=self.seed)
         self.register_buffer("mean", torch.tensor(transform.mean).reshape(1, -1, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(transform.std).reshape(1, -1, 1, 1), persistent=False)
@@ -83,7 +85,7 @@ class FeatureNetwork(BuiltFromData):
             weights = {name: value.detach().cpu().contiguous() for name, value in self.network.state_dict().items()}
             write_whole(Path(self.trainer.default_root_dir) / WEIGHTS, save(weights))
 
-    def configure_optimizers(self) -> dict[str, object]:
+    def configure_optimizers(self) -> OptimizerLRScheduler:
         """SGD with a one-cycle schedule."""
         optimizer = torch.optim.SGD(
             self.parameters(), lr=self.learning_rate, momentum=0.9, weight_decay=self.weight_decay

@@ -153,11 +153,12 @@ class ImageRanker(FederatedModule):
     def build(self, num_features: int) -> None:
         """Global model of zeros, with the shapes of a client's ranker."""
         self.num_features = num_features
+        layers: dict[str, nn.ParameterDict] = {}
         for name, value in self._fresh(0).items():
             layer, _, kind = name.partition(".")
-            if not hasattr(self, layer):
-                self.register_module(layer, nn.ParameterDict())
-            self.get_submodule(layer)[kind] = nn.Parameter(torch.zeros_like(value))
+            layers.setdefault(layer, nn.ParameterDict())[kind] = nn.Parameter(torch.zeros_like(value))
+        for layer, parameters in layers.items():
+            self.register_module(layer, parameters)
 
     def _size(self, name: str, data: object) -> Any:
         """Number of features of the data, for images that of the extractor."""

@@ -88,7 +88,11 @@ def test_a_table_on_images_is_made_and_goes_on(tmp_path: Path) -> None:
     [
         ("data.images: 24", "data.images: 6", "expected 8 items of 6 images"),
         ("data.images: 24", "data.images: 65", "expected 65 images in synthetic-photos; found 64"),
-        ("data: [synthetic-photos]", "data: [synthetic-features]", "a data set for table (cifar10, imagenet, synthetic-photos)"),
+        (
+            "data: [synthetic-photos]",
+            "data: [synthetic-features]",
+            "a data set for table (cifar10, imagenet, synthetic-photos)",
+        ),
         (
             "fgsm: {model.manipulation: FastGradientSign}, ",
             "none: {model.manipulation: null}, ",
