@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from scipy.stats import binomtest
 from torch import Tensor
@@ -83,7 +84,7 @@ def crossed_bootstrap(
     """
     kept = ~values.isnan()
     there = kept.any(1)
-    groups = None if clusters is None else clusters[there].unique(return_inverse=True)[1]
+    groups = None if clusters is None else torch.from_numpy(np.unique(clusters[there].numpy(), return_inverse=True)[1])
     values, kept = (part[there][:, kept.any(0)] for part in (values.double(), kept))
     alone = len(values) == kept.shape[1] == int(kept.sum())  # every client has a seed of its own
     if groups is None and (alone or kept.shape[1] <= 1):

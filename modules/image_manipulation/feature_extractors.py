@@ -109,7 +109,7 @@ def untrained(name: str, *, classes: int, seed: int) -> tuple[nn.Module, Transfo
     """A network by name with random weights and a last layer for a number of classes, and its preprocessing."""
     network, transform = _network(name, pretrained=False, seed=seed)
     path, layer = last_linear(network, name)
-    _seeded(lambda: replace_layer(network, path, nn.Linear(layer.in_features, classes)), seed)
+    replace_layer(network, path, _seeded(lambda: nn.Linear(layer.in_features, classes), seed))
     return network, transform
 
 
