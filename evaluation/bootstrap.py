@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from scipy.stats import binomtest
 from torch import Tensor
@@ -54,7 +55,12 @@ def bootstrap(values: Tensor, *, generator: torch.Generator, resamples: int = 20
 
 
 def crossed_bootstrap(
-    values: Tensor, *, generator: torch.Generator, resamples: int = 2000, level: float = 0.95
+    values: Tensor,
+    *,
+    generator: torch.Generator,
+    clusters: Tensor | None = None,
+    resamples: int = 2000,
+    level: float = 0.95,
 ) -> Summary:
     """Mean with an interval over clients and seeds, both resampled with replacement: the pigeonhole bootstrap.
 
@@ -65,6 +71,8 @@ def crossed_bootstrap(
     Args:
         values: ``(P, S)`` values of each client under each seed, NaN where there is none.
         generator: source of the resamples.
+        clusters: ``(P,)`` number of the group of each client, None if every client is one. Groups are resampled whole,
+            because what their clients share (a set of items, a model) makes their values depend on each other.
         resamples: number of resamples.
         level: coverage of the interval.
 
@@ -75,17 +83,20 @@ def crossed_bootstrap(
         A. B. Owen, "The pigeonhole bootstrap", Annals of Applied Statistics, 2007.
     """
     kept = ~values.isnan()
-    values, kept = (part[kept.any(1)][:, kept.any(0)] for part in (values.double(), kept))
+    there = kept.any(1)
+    groups = None if clusters is None else torch.from_numpy(np.unique(clusters[there].numpy(), return_inverse=True)[1])
+    values, kept = (part[there][:, kept.any(0)] for part in (values.double(), kept))
     alone = len(values) == kept.shape[1] == int(kept.sum())  # every client has a seed of its own
-    if alone or kept.shape[1] <= 1:
+    if groups is None and (alone or kept.shape[1] <= 1):
         return bootstrap(values[kept], generator=generator, resamples=resamples, level=level)
     filled, present = values.nan_to_num(0.0), kept.double()
+    drawn = (filled, present) if groups is None else tuple(_summed(part, groups) for part in (filled, present))
     at_once = max(1, _NUMBERS_AT_ONCE // sum(values.shape))
     means = []
     for start in range(0, resamples, at_once):
         size = min(at_once, resamples - start)
-        people, seeds = (_times_drawn(size, count, generator) for count in values.shape)
-        crossed = ((people @ part * seeds).sum(1) for part in (filled, present))
+        people, seeds = (_times_drawn(size, count, generator) for count in drawn[0].shape)
+        crossed = ((people @ part * seeds).sum(1) for part in drawn)
         means.append(next(crossed) / next(crossed))  # NaN if no drawn pair has a value
     own = filled.sum(1) / present.sum(1)
     std = float(own.std()) if len(own) > 1 else 0.0
@@ -140,6 +151,11 @@ def _interval(means: Tensor, level: float) -> tuple[float, float]:
     tail = (1 - level) / 2
     low, high = means.nanquantile(torch.tensor([tail, 1 - tail], dtype=torch.float64)).tolist()
     return low, high
+
+
+def _summed(values: Tensor, groups: Tensor) -> Tensor:
+    """``(G, S)`` sums of the rows ``(P, S)`` of each group."""
+    return values.new_zeros(int(groups.max()) + 1, values.shape[1]).index_add_(0, groups, values)
 
 
 def _times_drawn(resamples: int, count: int, generator: torch.Generator) -> Tensor:

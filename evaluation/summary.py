@@ -26,8 +26,10 @@ DIFFERENCE: tuple[str, ...] = ("attack", "against", "metric", "mean", "low", "hi
 def summarise(evaluation: Evaluation, *, seed: int = 0) -> pd.DataFrame:
     """One row per line, setting and metric, with the mean over clients and seeds.
 
-    The rounds of a client under one seed are averaged first. The interval is `evaluation.bootstrap.crossed_bootstrap`;
-    for a binary metric with the same value for all clients, where no resample differs, it is Clopper-Pearson.
+    The rounds of a client under one seed are averaged first. The interval is `evaluation.bootstrap.crossed_bootstrap`
+    over clients, or over rounds if every client took part in one of several: clients of one round were sent the same
+    items or model, so they are not independent. For a binary metric with the same value for all clients, where no
+    resample differs, it is Clopper-Pearson.
 
     Returns:
         Columns `RESULT`, the settings, and the fields of `evaluation.scores.Line`.
@@ -70,7 +72,7 @@ def paired_differences(evaluation: Evaluation, *, seed: int = 0) -> pd.DataFrame
             if gaps.empty:
                 continue
             shared = _gap(*(crossed(one, "influence") for one in pair))
-            summary = _about_the_mean(gaps, shared, generator_for(seed, "differences"))
+            summary = _about_the_mean(gaps, shared, clusters(pair[0]), generator_for(seed, "differences"))
             ends = {"mean": summary.mean, "low": summary.low, "high": summary.high, "n": summary.n}
             cell = {"attack": attack, "against": against, "metric": name, **ends, "seeds": gaps.shape[1]}
             ratio = (np.nan,) * 3 if not shared.empty else _ratio(crossed(pair[0]), crossed(pair[1]), seed)
@@ -99,7 +101,8 @@ def crossed(rows: pd.DataFrame, column: str = "value") -> pd.DataFrame:
 
 def _summary(rows: pd.DataFrame, seed: int) -> dict[str, Any]:
     values, name = crossed(rows), str(rows["metric"].iloc[0])
-    summary = _about_the_mean(values, crossed(rows, "influence"), generator_for(seed, "bootstrap"))
+    influences, generator = crossed(rows, "influence"), generator_for(seed, "bootstrap")
+    summary = _about_the_mean(values, influences, clusters(rows), generator)
     alike = summary.n > 0 and summary.low == summary.high and summary.mean in (0.0, 1.0)
     if metric_of(name).binary and alike:
         low, high = clopper_pearson(round(summary.mean * summary.n), summary.n)
@@ -111,12 +114,27 @@ def _summary(rows: pd.DataFrame, seed: int) -> dict[str, Any]:
     }
 
 
-def _about_the_mean(values: pd.DataFrame, influences: pd.DataFrame, generator: torch.Generator) -> Summary:
+def clusters(rows: pd.DataFrame) -> "pd.Series[int] | None":
+    """Round of each client if every client took part in one and the same of several under every seed, otherwise None.
+
+    Args:
+        rows: scores of one line, setting and metric.
+    """
+    by_person = rows.groupby("person", sort=False)["round"]
+    rounds = by_person.first()
+    return rounds if bool((by_person.nunique() == 1).all()) and 1 < rounds.nunique() < len(rounds) else None
+
+
+def _about_the_mean(
+    values: pd.DataFrame, influences: pd.DataFrame, groups: "pd.Series[int] | None", generator: torch.Generator
+) -> Summary:
     """Summary over clients and seeds; where clients affect each other's values, the interval is of the influences."""
     matrix = _matrix(values)
+    own_groups = None if groups is None else torch.tensor(groups.reindex(values.index).to_numpy())
     if influences.empty:
-        return crossed_bootstrap(matrix, generator=generator)
-    spread = crossed_bootstrap(_matrix(influences), generator=generator)
+        return crossed_bootstrap(matrix, generator=generator, clusters=own_groups)
+    own_groups = None if groups is None else torch.tensor(groups.reindex(influences.index).to_numpy())
+    spread = crossed_bootstrap(_matrix(influences), generator=generator, clusters=own_groups)
     mean = float(matrix.nanmean())
     own = (~matrix.isnan()).any(1)
     std = float(matrix[own].nanmean(1).std()) if int(own.sum()) > 1 else 0.0

@@ -162,18 +162,19 @@ class Table:
 
     def _choose_data(self, name: str) -> dict[str, Any]:
         base = class_named(self.config["data"]["class_path"], FederatedDataModule)
-        kinds = {folder: kind for kind in below(FederatedDataModule) for folder in vars(kind).get("folders", ())}
         wanted = kind_of(base)
+        # Of other kinds there may be another class for the same folder.
+        fitting = (kind for kind in below(FederatedDataModule) if issubclass(kind, wanted))
+        kinds = {folder: kind for kind in fitting for folder in vars(kind).get("folders", ())}
         if name == base.__name__ and not base.folders:
             return {}
         kind = class_named(name, FederatedDataModule) if "." in name else kinds.get(name)
         if kind is None or not issubclass(kind, wanted):
-            fitting = sorted(folder for folder, one in kinds.items() if issubclass(one, wanted))
             path = f"the path of a subclass of {wanted.__name__}"
             raise InputError(
-                expected=f"a data set for {self.name} ({', '.join(fitting)}), or {path}",
+                expected=f"a data set for {self.name} ({', '.join(sorted(kinds))}), or {path}",
                 found=repr(name),
-                way_out=near(name, fitting) or "Choose one of these.",
+                way_out=near(name, sorted(kinds)) or "Choose one of these.",
             )
         path = name if "." in name else kind.__name__
         chosen = kind.folder_arguments(name) if name in kind.folders else {}

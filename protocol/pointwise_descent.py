@@ -1,8 +1,9 @@
 """Full-batch gradient descent on the mean cross-entropy of clients that score items one by one.
 
-A ranker has F features and H hidden ReLU units; a linear one is represented by one unit that is always active, with
-output weight one, which is not updated. All clients of a batch are trained at once; if they were served the same items,
-a step is a single matrix product.
+A ranker has F features and H hidden ReLU units with biases, and an output with a bias; a linear one, without a bias, is
+represented by one unit that is always active, with output weight one, which is not updated. A bias is the weight of an
+input that is always one: the last feature, and the last unit. All clients of a batch are trained at once; if they were
+served the same items, a step is a single matrix product.
 """
 
 from collections.abc import Mapping
@@ -13,13 +14,21 @@ from torch import Tensor
 
 from protocol.rankers import HIDDEN, LINEAR, OUTPUT
 
+HIDDEN_BIAS, OUTPUT_BIAS = "hidden.bias", "output.bias"
+
 
 class Items:
-    """Features ``(V, R, F)`` of the served items; expanded features, shared by all clients, are stored once."""
+    """Features ``(V, R, F)`` of the served items; expanded features, shared by all clients, are stored once.
 
-    def __init__(self, features: Tensor) -> None:
+    Args:
+        features: the features.
+        biases: append the feature that is always one, for rankers with biases.
+    """
+
+    def __init__(self, features: Tensor, *, biases: bool = False) -> None:
         self.shared = features.shape[0] == 1 or features.stride(0) == 0
-        self.features = features[0] if self.shared else features
+        own = features[0] if self.shared else features
+        self.features = _with_one(own) if biases else own
         self.norms = self.features.square().sum(-1)
 
     def __len__(self) -> int:
@@ -46,7 +55,7 @@ class Items:
 class Ranker:
     """Rankers of several clients, or changes of them: hidden ``weight (V, H, F)`` and ``output (V, H)``.
 
-    For a linear ranker, H = 1 and the output is None.
+    With biases they are ``(V, H, F + 1)`` and ``(V, H + 1)``. For a linear ranker, H = 1 and the output is None.
     """
 
     weight: Tensor
@@ -71,6 +80,11 @@ class Ranker:
         return total if self.output is None else total + self.output.square().sum(1)
 
     @property
+    def biases(self) -> bool:
+        """Whether the ranker has biases."""
+        return self.output is not None and self.output.shape[1] > self.weight.shape[1]
+
+    @property
     def numbers(self) -> int:
         """Number of parameters of one client."""
         return self.weight[0].numel() + (0 if self.output is None else self.output[0].numel())
@@ -80,8 +94,8 @@ class Ranker:
 class Outputs:
     """Click ``probabilities (V, R)`` of rankers, and two factors ``(V, R, H)`` of the scores' gradients.
 
-    `slopes` is the factor for each row of the weights, `hidden` the gradient with respect to the output weights, None
-    for a linear ranker.
+    `slopes` is the factor for each row of the weights, `hidden` the gradient with respect to the output weights, with
+    biases ``(V, R, H + 1)``, None for a linear ranker.
     """
 
     probabilities: Tensor
@@ -90,17 +104,30 @@ class Outputs:
 
 
 def as_ranker(parameters: Mapping[str, Tensor]) -> Ranker:
-    """A ranker from parameters by name, ``(V, F)``, or ``(V, H, F)`` and ``(V, H)``."""
+    """A ranker from parameters by name.
+
+    ``(V, F)`` for a linear one, otherwise ``(V, H, F)`` and ``(V, H)``, and with biases also ``(V, H)`` and ``(V, 1)``.
+    """
     if LINEAR in parameters:
         return Ranker(parameters[LINEAR][:, None], None)
-    return Ranker(parameters[HIDDEN], parameters[OUTPUT])
+    if HIDDEN_BIAS not in parameters:
+        return Ranker(parameters[HIDDEN], parameters[OUTPUT])
+    weight = torch.cat([parameters[HIDDEN], parameters[HIDDEN_BIAS][..., None]], dim=2)
+    return Ranker(weight, torch.cat([parameters[OUTPUT], parameters[OUTPUT_BIAS]], dim=1))
 
 
 def as_parameters(ranker: Ranker) -> dict[str, Tensor]:
     """The inverse of `as_ranker`."""
     if ranker.output is None:
         return {LINEAR: ranker.weight[:, 0]}
-    return {HIDDEN: ranker.weight, OUTPUT: ranker.output}
+    if not ranker.biases:
+        return {HIDDEN: ranker.weight, OUTPUT: ranker.output}
+    return {
+        HIDDEN: ranker.weight[..., :-1],
+        HIDDEN_BIAS: ranker.weight[..., -1],
+        OUTPUT: ranker.output[:, :-1],
+        OUTPUT_BIAS: ranker.output[:, -1:],
+    }
 
 
 def outputs(ranker: Ranker, items: Items) -> Outputs:
@@ -109,8 +136,10 @@ def outputs(ranker: Ranker, items: Items) -> Outputs:
     if ranker.output is None:
         return Outputs(torch.sigmoid(inputs[..., 0]), torch.ones_like(inputs), None)
     hidden = inputs.relu()
-    weights = ranker.output[:, None]
-    return Outputs(torch.sigmoid((hidden * weights).sum(-1)), (inputs > 0) * weights, hidden)
+    slopes = (inputs > 0) * ranker.output[:, None, : inputs.shape[-1]]
+    if ranker.biases:
+        hidden = _with_one(hidden)
+    return Outputs(torch.sigmoid((hidden * ranker.output[:, None]).sum(-1)), slopes, hidden)
 
 
 def pull(found: Outputs, items: Items, residual: Tensor) -> Ranker:
@@ -135,3 +164,8 @@ def descend(ranker: Ranker, items: Items, clicks: Tensor, *, learning_rate: floa
         step = pull(found, items, clicks - found.probabilities)
         way.append(way[-1].plus(step, learning_rate / len(items)))
     return way
+
+
+def _with_one(values: Tensor) -> Tensor:
+    """Values ``(..., N)`` with a last column of ones."""
+    return torch.cat([values, values.new_ones(*values.shape[:-1], 1)], dim=-1)

@@ -96,7 +96,8 @@ def pointwise_update(view: ServerView) -> PointwiseUpdate:
         raise ViewError("expected features of the same number of items for every client, got none or padding")
     sent, learner = as_ranker(view.sent_models()), view.require(PointwiseSimulator)
     change = as_ranker(view.model_deltas())
-    return PointwiseUpdate(Items(view.features), sent, change, learner.learning_rate, learner.full_batch_steps)
+    items = Items(view.features, biases=sent.biases)
+    return PointwiseUpdate(items, sent, change, learner.learning_rate, learner.full_batch_steps)
 
 
 def _shrinking(view: ServerView, update: PointwiseUpdate, generator: torch.Generator) -> Tensor:

@@ -1,6 +1,7 @@
 """RAIFLE's gradient matching for rankers of images."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -21,15 +22,17 @@ class PointwiseMatching(Attack):
     """RAIFLE on items scored one by one, gradient matching of the simulated update of relaxed clicks.
 
     One logit per item, initialised from U(-1, 1) and optimised by Adam; the loss is the mean squared difference of the
-    updates, divided by the learning rate. The best point of each victim is kept, whereas the published code returns the
-    last. Results are called ``raifle-none`` if the served images are real, ``fgsm`` if they are perturbed by the fast
-    gradient sign method (section V.C.4), and ``raifle`` if they are manipulated in another way.
+    updates, divided by the learning rate. Results are called ``raifle-none`` if the served images are real, ``fgsm`` if
+    they are perturbed by the fast gradient sign method (section V.C.4), and ``raifle`` if they are manipulated in
+    another way.
 
     Threat model: passive server, or an active one that sends manipulated images. It knows the feature extractor and the
     algorithm.
 
     Args:
         max_iter: steps of Adam (published: 300).
+        variant: ``corrected`` returns each victim's point of least loss, as the published code intends;
+            ``as-published-code`` returns the last point, because that code keeps a reference to what Adam changes.
 
     References:
         Pham, Kulkarni and Houmansadr, "RAIFLE: Reconstruction Attacks on Interaction-based Federated Learning with
@@ -48,6 +51,7 @@ class PointwiseMatching(Attack):
     )
 
     max_iter: PositiveInt = 300
+    variant: Literal["corrected", "as-published-code"] = "corrected"
 
     def label(self, view: ServerView) -> str:
         if view.manipulation is None:
@@ -71,4 +75,6 @@ class PointwiseMatching(Attack):
             lowest = torch.where(better, losses.detach(), lowest)
             best = torch.where(better[:, None], logits.detach(), best)
             optimizer.step()
+        if self.variant == "as-published-code":
+            best = logits.detach()
         return InteractionEstimate(scores=best, decisions=(best > 0) & view.served_mask)

@@ -7,6 +7,7 @@ from protocol.exports import exports
 if TYPE_CHECKING:
     from datamodules.images.base import ClassificationDataModule as ClassificationDataModule
     from datamodules.images.cifar10 import CIFAR10 as CIFAR10
+    from datamodules.images.cifar10_photos import CIFAR10Photos as CIFAR10Photos
     from datamodules.images.digits import Digits as Digits
     from datamodules.images.fer import FER as FER
     from datamodules.images.imagenet import ImageNet as ImageNet

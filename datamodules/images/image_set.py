@@ -59,9 +59,11 @@ class ImageSet(abc.ABC):
 
     Attributes:
         name: name of the set in results.
+        classes: number of classes, None if the images have none.
     """
 
     name: str
+    classes: int | None = None
 
     @abc.abstractmethod
     def __len__(self) -> int:
@@ -74,6 +76,10 @@ class ImageSet(abc.ABC):
         Raises:
             InputError: its file is damaged.
         """
+
+    def labels(self, numbers: Sequence[int]) -> Tensor:
+        """``(N,)`` classes of images, -1 if unknown."""
+        return torch.full((len(numbers),), -1)
 
     @property
     @abc.abstractmethod

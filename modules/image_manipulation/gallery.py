@@ -131,12 +131,17 @@ class Gallery:
             return
         network = self.network.to(device)
         perturb = functools.partial(manipulation.perturb, network, partitions=self.partitions, seed=self.seed)
+        fitting = network.classifier.out_features == self.photos.classes
+
+        def work(pixels: Tensor, numbers: Tensor) -> Tensor:
+            return perturb(pixels, numbers, labels=self.photos.labels(numbers.tolist()) if fitting else None)
+
         for places in self._share(rank, world, "images"):
             todo = [n for n in (self.numbers[place] for place in places) if not target.path(n).is_file()]
             if not todo:
                 continue
             pixels = self.photos.pixels(todo, network.transform.crop).to(device) / 255
-            found = halved_to_memory(perturb, pixels, torch.tensor(todo))
+            found = halved_to_memory(work, pixels, torch.tensor(todo))
             sent = as_bytes(found)
             changes = (network.normalise(sent / 255) - network.normalise(found)).square().mean((1, 2, 3)).tolist()
             for number, image, change in zip(todo, sent.cpu(), changes, strict=True):

@@ -38,6 +38,9 @@ class PixelSearch:
         likeness: similarity to the original that is penalised next to the feature error, None as in the paper.
         likeness_weight: weight of ``1 - ssim``, or of ``-psnr`` in dB, in the loss.
         budget: largest change of a pixel in [0, 1], None for no bound.
+        variant: ``corrected``: the loss is a sum over the images and the best iterate of each is sent, so that an
+            image does not depend on its batch; ``as-published-code``: the loss is a mean over the batch, whose smaller
+            gradients Adam's epsilon damps, `enough` applies to that mean, and the last iterate is sent.
     """
 
     steps: int = 500
@@ -46,6 +49,7 @@ class PixelSearch:
     likeness: Likeness | None = None
     likeness_weight: float = 0.0
     budget: float | None = None
+    variant: Literal["corrected", "as-published-code"] = "corrected"
 
     def __post_init__(self) -> None:
         require(
@@ -74,7 +78,14 @@ class FeatureNoise(ImageManipulation):
     search: PixelSearch = PixelSearch()
 
     def perturb(
-        self, extractor: FeatureExtractor, pixels: Tensor, numbers: Tensor, *, partitions: int, seed: int
+        self,
+        extractor: FeatureExtractor,
+        pixels: Tensor,
+        numbers: Tensor,
+        *,
+        partitions: int,
+        seed: int,
+        labels: Tensor | None = None,
     ) -> Tensor:
         targets = self.targets(numbers, extractor.num_features, partitions=partitions, seed=seed)
         return manipulate(extractor, pixels, targets.to(pixels), self.search)
@@ -95,9 +106,10 @@ class FeatureNoise(ImageManipulation):
 
 
 def manipulate(extractor: FeatureExtractor, pixels: Tensor, targets: Tensor, search: PixelSearch) -> Tensor:
-    """Images optimised until their features are close to the targets; the best iterate of each is returned.
+    """Images optimised until their features are close to the targets.
 
-    Images are independent except for the number of steps: the search stops when all are close enough.
+    With the variant ``corrected``, images are independent except for the number of steps: the search stops when all are
+    close enough.
 
     Args:
         extractor: frozen feature extractor.
@@ -108,6 +120,7 @@ def manipulate(extractor: FeatureExtractor, pixels: Tensor, targets: Tensor, sea
     Returns:
         ``(N, 3, h, w)`` in [0, 1].
     """
+    published = search.variant == "as-published-code"
     reach = 1.0 if search.budget is None else search.budget
     lowest = extractor.normalise((pixels - reach).clamp(min=0))
     highest = extractor.normalise((pixels + reach).clamp(max=1))
@@ -118,17 +131,20 @@ def manipulate(extractor: FeatureExtractor, pixels: Tensor, targets: Tensor, sea
         with torch.enable_grad():
             gaps = (extractor.of_inputs(inputs) - targets).square().mean(1)
             losses = gaps + _unlikeness(extractor.restore(inputs), pixels, search)
-            total = losses.sum()
+            total = losses.mean() if published else losses.sum()
         better = losses.detach() < least
         least = torch.where(better, losses.detach(), least)
         best = torch.where(better[:, None, None, None], inputs.detach(), best)
-        if step == search.steps or bool((gaps <= search.enough).all()):
+        near = bool((gaps <= search.enough).all())
+        if step == search.steps or (near and not published):
             break
         (inputs.grad,) = torch.autograd.grad(total, inputs)
         optimizer.step()
         with torch.no_grad():
             inputs.clamp_(lowest, highest)
-    return extractor.restore(best).clamp(0, 1)
+        if published and float(gaps.detach().mean()) < search.enough:
+            break
+    return extractor.restore(inputs.detach() if published else best).clamp(0, 1)
 
 
 def as_bytes(pixels: Tensor) -> Tensor:

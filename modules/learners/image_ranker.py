@@ -30,8 +30,17 @@ from modules.nets.ranker import ranker_parameters, ranker_shapes
 from modules.server import ServerOptimizer
 from modules.simulator import PublicAlgorithm, Shapes
 from protocol.errors import InputError, require
-from protocol.pointwise_descent import Items, as_parameters, as_ranker, descend, outputs
+from protocol.pointwise_descent import (
+    HIDDEN_BIAS,
+    OUTPUT_BIAS,
+    Items,
+    as_parameters,
+    as_ranker,
+    descend,
+    outputs,
+)
 from protocol.ranges import NonNegativeInt, PositiveFloat, PositiveInt
+from protocol.rankers import OUTPUT
 from protocol.seeding import generator_for
 
 
@@ -55,7 +64,8 @@ class VoteSimulator(PublicAlgorithm):
         return LocalTraining(learning_rate=self.learning_rate, epochs=self.full_batch_steps)
 
     def network_shapes(self, held: Shapes) -> dict[str, tuple[int, ...]]:
-        return ranker_shapes(held)
+        biases = {HIDDEN_BIAS: held[OUTPUT], OUTPUT_BIAS: (1,)} if HIDDEN_BIAS in held else {}
+        return ranker_shapes(held) | biases
 
     def simulate_votes(self, models: Mapping[str, Tensor], features: Tensor, votes: Tensor) -> dict[str, Tensor]:
         """Deltas of clients that start from different models, differentiable in the votes.
@@ -71,7 +81,9 @@ class VoteSimulator(PublicAlgorithm):
         sent = as_ranker(models)
         rate, steps = self.learning_rate, self.full_batch_steps
         return as_parameters(
-            descend(sent, Items(features), votes, learning_rate=rate, steps=steps)[-1].plus(sent, -1.0)
+            descend(sent, Items(features, biases=sent.biases), votes, learning_rate=rate, steps=steps)[-1].plus(
+                sent, -1.0
+            )
         )
 
 
@@ -88,7 +100,7 @@ class ImageRanker(FederatedModule):
     Args:
         num_features: features of an item, None for the number of the extractor or of data with drawn features.
         extractor: public feature extractor.
-        hidden: hidden units of the ranker, 0 for a linear one.
+        hidden: hidden units of the ranker, whose two layers have biases as published; 0 for a linear one without.
         ratio: images that a client votes on, as a multiple of the number of features.
         partitions: number of parts of the features: image n belongs to part ``n % partitions``; a set has equally many
             images of each part.
@@ -141,9 +153,12 @@ class ImageRanker(FederatedModule):
     def build(self, num_features: int) -> None:
         """Global model of zeros, with the shapes of a client's ranker."""
         self.num_features = num_features
+        layers: dict[str, nn.ParameterDict] = {}
         for name, value in self._fresh(0).items():
             layer, _, kind = name.partition(".")
-            self.register_module(layer, nn.ParameterDict({kind: nn.Parameter(torch.zeros_like(value))}))
+            layers.setdefault(layer, nn.ParameterDict())[kind] = nn.Parameter(torch.zeros_like(value))
+        for layer, parameters in layers.items():
+            self.register_module(layer, parameters)
 
     def _size(self, name: str, data: object) -> Any:
         """Number of features of the data, for images that of the extractor."""
@@ -239,7 +254,8 @@ class ImageRanker(FederatedModule):
     def local_updates(self, cohort: Cohort, model: Parameters, willing: Tensor) -> tuple[Update, Tensor]:
         sent, votes = self.client_models(cohort), cohort.examples["vote"]
         features = cohort.shared["features"].expand(len(cohort), -1, -1)
-        said = outputs(as_ranker(sent), Items(features)).probabilities
+        ranker = as_ranker(sent)
+        said = outputs(ranker, Items(features, biases=ranker.biases)).probabilities
         update = Update(self.votes.simulate_votes(sent, features, votes), clients=cohort.clients)
         return update, nn.functional.binary_cross_entropy(said, votes)
 
@@ -263,7 +279,12 @@ class ImageRanker(FederatedModule):
     def _fresh(self, client: int) -> Parameters:
         """Ranker that the server sends to a client."""
         generator = generator_for(self.seed, "voters-model", *self._key(client))
-        return ranker_parameters(self.num_features, self.hidden_units, generator, scaled=True)
+        drawn = ranker_parameters(self.num_features, self.hidden_units, generator, scaled=True)
+        if not self.hidden_units:
+            return drawn
+        biases = [(torch.rand(size, generator=generator) * 2 - 1) for size in (self.hidden_units, 1)]
+        scaled = {HIDDEN_BIAS: biases[0] / self.num_features**0.5, OUTPUT_BIAS: biases[1] / self.hidden_units**0.5}
+        return drawn | scaled
 
     def _key(self, client: int) -> tuple[int, int, int]:
         """Key of a client's draws, which do not depend on the manipulation."""

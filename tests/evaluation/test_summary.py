@@ -56,6 +56,29 @@ def _named(table: pd.DataFrame) -> list[SimpleNamespace]:
     return [SimpleNamespace(**record, ci95=(record["low"], record["high"])) for record in records(table)]
 
 
+def test_clients_who_share_their_items_are_resampled_together() -> None:
+    """Ten sets of items with 20 clients each: the mean varies as that of ten values, not as that of 200."""
+    sets = torch.randn(10, generator=generator_for(0, "sets"))
+    own = torch.randn(200, generator=generator_for(0, "own")) * 0.1
+    values = (sets[torch.arange(200) % 10] + own).tolist()
+    rows = [row("ours", "auc", person, 0, value, number=person % 10) for person, value in enumerate(values)]
+    together = [row("ours", "auc", person, 0, value) for person, value in enumerate(values)]
+    (clustered,), (independent,) = summarise(rows), summarise(together)
+    assert clustered.n == independent.n == 200
+    assert clustered.mean == pytest.approx(independent.mean)
+    assert clustered.std == pytest.approx(independent.std)
+    width = clustered.high - clustered.low
+    assert width == pytest.approx(2 * 1.96 * float(sets.std(correction=0)) / 10**0.5, rel=0.15)
+    assert width > 2.5 * (independent.high - independent.low)
+
+
+def test_clients_of_several_rounds_are_no_groups() -> None:
+    once = [row("ours", "auc", person, 0, 0.1 * person, number=person % 3) for person in range(9)]
+    assert summary.clusters(concat(once)).tolist() == [0, 1, 2] * 3  # type: ignore[union-attr]
+    assert summary.clusters(concat([*once, row("ours", "auc", 0, 0, 0.5, number=1)])) is None
+    assert summary.clusters(concat([row("ours", "auc", person, 0, 0.5, number=person) for person in range(4)])) is None
+
+
 def test_one_person_under_three_seeds_is_one_person() -> None:
     values = torch.rand(60, generator=generator_for(0, "people"))
     once = [row("direction", "auc", p, 0, float(v)) for p, v in enumerate(values)]

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -11,7 +12,8 @@ from attacks.images.affine_inversion import pointwise_update
 from attacks.images.pointwise_matching import PointwiseMatching
 from attacks.metrics import auc_per_victim
 from protocol.view import ServerView
-from tests.attacks.images.votes import toy
+from tests.attacks.images.votes import toy, voting_round
+from tests.places import ROOT
 
 
 def estimated(view: ServerView, max_iter: int) -> InteractionEstimate:
@@ -23,6 +25,30 @@ def estimated(view: ServerView, max_iter: int) -> InteractionEstimate:
 def losses(view: ServerView, logits: Tensor) -> Tensor:
     update = pointwise_update(view)
     return update.way(torch.sigmoid(logits))[-1].plus(update.sent.plus(update.change), -1.0).squares()
+
+
+@pytest.mark.parametrize("ranker", ["linear", "neural"])
+def test_update_and_attack_of_the_authors_code(ranker: str) -> None:
+    stored = np.load(ROOT / "tests" / "golden" / "raifle_images.npz")
+    given = {name: torch.from_numpy(stored[name]) for name in stored.files if stored[name].dtype == np.float32}
+    if ranker == "linear":
+        model = {"ranker.weight": given["linear.weight"]}
+    else:
+        layers = {"hidden": "neural.0", "output": "neural.2"}
+        model = {
+            f"{own}.{kind}": given[f"{name}.{kind}"] for own, name in layers.items() for kind in ("weight", "bias")
+        }
+        model = {name: value if name == "output.weight" else value[None] for name, value in model.items()}
+    votes = given["votes"][None]
+    view = voting_round(model, given["features"], votes, generators=lambda _: torch.Generator())
+    # The authors send the old model minus the new one.
+    order = ("ranker.weight", "hidden.weight", "hidden.bias", "output.weight", "output.bias")
+    own = torch.cat([view.deltas[name].flatten() for name in order if name in view.deltas])
+    torch.testing.assert_close(-own, given[f"{ranker}.update"], rtol=1e-4, atol=1e-7)
+    attack = PointwiseMatching(variant="as-published-code")
+    found = attack(view, generator=torch.Generator().manual_seed(7))
+    assert isinstance(found, InteractionEstimate)
+    torch.testing.assert_close(found.scores[0], given[f"{ranker}.logits"], rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("hidden", [0, 4])

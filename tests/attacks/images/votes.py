@@ -11,6 +11,7 @@ from defenses.local_dp import LocalDP
 from modules.learners.image_ranker import VoteSimulator
 from modules.nets.ranker import ranker_parameters
 from protocol.partitions import partition_of, partitioned_noise
+from protocol.pointwise_descent import HIDDEN_BIAS, OUTPUT_BIAS
 from protocol.seeding import generator_for
 from protocol.view import ServerView
 
@@ -49,7 +50,11 @@ def voting_round(
 def models(victims: int, features: int, hidden: int, seed: int = 0) -> dict[str, Tensor]:
     source = torch.Generator().manual_seed(seed)
     drawn = [ranker_parameters(features, hidden, source, scaled=True) for _ in range(victims)]
-    return {name: torch.stack([model[name] for model in drawn]).double() for name in drawn[0]}
+    stacked = {name: torch.stack([model[name] for model in drawn]).double() for name in drawn[0]}
+    if hidden:
+        stacked[HIDDEN_BIAS] = (torch.rand(victims, hidden, generator=source) - 0.5).double()
+        stacked[OUTPUT_BIAS] = (torch.rand(victims, 1, generator=source) - 0.5).double()
+    return stacked
 
 
 def toy(

@@ -88,7 +88,11 @@ def test_a_table_on_images_is_made_and_goes_on(tmp_path: Path) -> None:
     [
         ("data.images: 24", "data.images: 6", "expected 8 items of 6 images"),
         ("data.images: 24", "data.images: 65", "expected 65 images in synthetic-photos; found 64"),
-        ("data: [synthetic-photos]", "data: [synthetic-features]", "a data set for table (imagenet, synthetic-photos)"),
+        (
+            "data: [synthetic-photos]",
+            "data: [synthetic-features]",
+            "a data set for table (cifar10, imagenet, synthetic-photos)",
+        ),
         (
             "fgsm: {model.manipulation: FastGradientSign}, ",
             "none: {model.manipulation: null}, ",
@@ -110,7 +114,7 @@ def test_a_table_on_drawn_features_is_made(tmp_path: Path) -> None:
     assert results["inf"].n == 4
     assert results["inf"].mean > 0.99
     assert results[20].mean < 0.6
-    assert (results["inf"].paper, results["inf"].source) == (1.0, "RAIFLE Table VIII")
+    assert (results["inf"].paper, results["inf"].source) == (None, None)  # drawn features are not those of images
 
 
 def test_the_papers_numbers_are_found() -> None:
@@ -124,8 +128,9 @@ def test_the_papers_numbers_are_found() -> None:
     }
     assert paper_value("affine-inversion", "auc", setting) == (0.935, "RAIFLE Table VIII")
     assert paper_value("raifle", "auc", {**setting, "epsilon": 500}) == (0.545, "RAIFLE Table XV")
-    small = paper_value("raifle", "auc", {**setting, "features": 16, "weights": "random"})
-    assert small is not None
-    assert small[1] == "RAIFLE Table VIII, trained weights, all features"
+    other = paper_value("raifle", "auc", {**setting, "data": "cifar10"})
+    assert other == (0.935, "RAIFLE Table VIII, images and weights of ImageNet")
+    assert paper_value("raifle", "auc", {**setting, "data": "synthetic-features"}) is None
+    assert paper_value("raifle", "auc", {**setting, "features": 16}) is None
     likeness = {"data": "imagenet", "extractor": "resnet18", "manipulation": "noise"}
     assert paper_value("raifle", "psnr", likeness) == (25.8, "RAIFLE Table XII")

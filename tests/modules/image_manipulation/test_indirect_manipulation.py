@@ -2,13 +2,14 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
-from datamodules.images.image_set import GeneratedImages
+from datamodules.images.image_set import Crop, GeneratedImages
 from modules.image_manipulation.fast_gradient_sign import fast_gradient_sign
-from modules.image_manipulation.feature_extractor import FeatureExtractor
+from modules.image_manipulation.feature_extractor import FeatureExtractor, Transform
 from modules.image_manipulation.image_quality import psnr, ssim
 from modules.image_manipulation.indirect_manipulation import (
     FeatureNoise,
@@ -20,6 +21,7 @@ from modules.image_manipulation.indirect_manipulation import (
 from protocol.errors import InputError
 from protocol.partitions import partition_of, partitioned_noise
 from tests.modules.image_manipulation.extractor import CROP, toy
+from tests.places import ROOT
 
 
 def images(count: int = 6) -> Tensor:
@@ -123,8 +125,52 @@ def test_fast_gradient_sign_is_one_step_along_the_sign() -> None:
     expected = (pixels + 0.1 * pixels.grad.sign()).detach()
     found = fast_gradient_sign(extractor, pixels.detach(), epsilon=0.1)
     torch.testing.assert_close(found, expected)
+    others = (logits.argmax(1) + 1) % 4
+    told = fast_gradient_sign(extractor, pixels.detach(), others.where(torch.arange(6) < 3, -1), epsilon=0.1)
+    assert torch.equal(told[3:], found[3:])
+    assert not torch.allclose(told[:3], found[:3])
     bounded = fast_gradient_sign(extractor, images(), epsilon=0.5)
     assert 0 <= float(bounded.min()) <= float(bounded.max()) <= 1
+
+
+class Published(nn.Module):
+    """The network of the arrays that the authors' code made."""
+
+    def __init__(self, given: dict[str, Tensor]) -> None:
+        super().__init__()
+        layers = [nn.Conv2d(3, 6, 3, stride=2), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten()]
+        self.whole = nn.Sequential(nn.Sequential(*layers), nn.Linear(24, 5))
+        self.whole.load_state_dict({n.removeprefix("net."): v for n, v in given.items() if n.startswith("net.")})
+
+    def forward(self, images: Tensor) -> Tensor:
+        said: Tensor = self.whole(images)
+        return said
+
+
+def test_manipulations_of_the_authors_code() -> None:
+    stored = np.load(ROOT / "tests" / "golden" / "raifle_images.npz")
+    given = {name: torch.from_numpy(stored[name]) for name in stored.files if name != "provenance"}
+    extractor = FeatureExtractor(Published(given), transform=Transform(Crop(8, 8)), name="published")
+    pixels, step = given["pixels"], 0.01 / 0.229
+    for case in ("long", "early"):  # as many steps as asked for, and one, after which the features are near enough
+        search = PixelSearch(steps=40, learning_rate=0.01, variant="as-published-code")
+        found = manipulate(extractor, pixels, given[f"search.{case}.targets"], search)
+        expected = extractor.restore(given[f"search.{case}.images"])
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-3 * step)
+    found = fast_gradient_sign(extractor, pixels, given["labels"], epsilon=0.1, variant="as-published-code")
+    torch.testing.assert_close(found, extractor.restore(given["fgsm.images"]))
+
+
+def test_the_variants_of_the_search_differ() -> None:
+    """With a mean over the batch Adam's epsilon damps steps: visible where gradients are as small as it."""
+    extractor, pixels = toy(), images()
+    aims = extractor(pixels) + 1e-6
+    ours, theirs = (
+        manipulate(extractor, pixels, aims, PixelSearch(steps=1, learning_rate=0.01, enough=0.0, variant=variant))
+        for variant in ("corrected", "as-published-code")
+    )
+    moved = [float((found - pixels).abs().mean()) for found in (ours, theirs)]
+    assert moved[1] != pytest.approx(moved[0], rel=0.1)
 
 
 def test_a_batch_that_memory_does_not_hold_is_halved() -> None:
