@@ -17,7 +17,13 @@ _HALVINGS = 12
 
 
 def batched_lbfgs(
-    objective: Objective, start: Tensor, *, max_iter: int, history: int = 10, tolerance: float = 1e-9
+    objective: Objective,
+    start: Tensor,
+    *,
+    max_iter: int,
+    history: int = 10,
+    tolerance: float = 1e-9,
+    of: Callable[[Tensor], Objective] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Minimises every problem of a batch, from ``start (B, N)``; returns best points ``(B, N)`` and losses ``(B,)``.
 
@@ -27,6 +33,8 @@ def batched_lbfgs(
         max_iter: maximum number of iterations.
         history: number of curvature pairs.
         tolerance: stops when no loss decreases by more than this share of itself.
+        of: objective of some problems only, for costly ones: a problem whose loss no longer decreases is then left out,
+            and line searches evaluate only those that go on.
 
     References:
         Nocedal and Wright, "Numerical Optimization", 2006, algorithms 7.4 and 3.1.
@@ -35,13 +43,14 @@ def batched_lbfgs(
     loss, gradient = objective(point)
     pairs: list[tuple[Tensor, Tensor, Tensor]] = []
     scale = torch.ones_like(loss) / gradient.abs().sum(1).clamp(min=1)
+    working = torch.ones_like(loss, dtype=torch.bool)
     for _ in counted(range(max_iter)):
         direction = -_two_loops(gradient, pairs, scale)
         slope = (direction * gradient).sum(1)
         uphill = slope >= 0
         direction = torch.where(uphill[:, None], -gradient * scale[:, None], direction)
         slope = torch.where(uphill, -(gradient.square().sum(1) * scale), slope)
-        moved, lower, changed = _descend(objective, point, loss, gradient, direction, slope)
+        moved, lower, changed = _descend(objective, of, point, loss, gradient, direction, slope, working)
         step, change = moved - point, changed - gradient
         product = (step * change).sum(1)
         curved = product > 1e-12 * step.norm(dim=1) * change.norm(dim=1)
@@ -51,6 +60,8 @@ def batched_lbfgs(
         scale = torch.where(curved, safe / change.square().sum(1).clamp(min=1e-30), scale)
         stalled = loss - lower <= tolerance * loss
         point, loss, gradient = moved, lower, changed
+        if of is not None:
+            working = working & ~stalled
         if bool(stalled.all()):
             break
     return point, loss
@@ -71,21 +82,28 @@ def _two_loops(gradient: Tensor, pairs: list[tuple[Tensor, Tensor, Tensor]], sca
 
 
 def _descend(
-    objective: Objective, point: Tensor, loss: Tensor, gradient: Tensor, direction: Tensor, slope: Tensor
+    objective: Objective,
+    of: Callable[[Tensor], Objective] | None,
+    point: Tensor,
+    loss: Tensor,
+    gradient: Tensor,
+    direction: Tensor,
+    slope: Tensor,
+    working: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Backtracking line search: halves steps without sufficient decrease, at last to zero."""
     length = torch.ones_like(loss)
     best, lowest, slopes = point.clone(), loss.clone(), gradient.clone()
-    open_problems = torch.ones_like(loss, dtype=torch.bool)
+    still = working.clone()
     for _ in range(_HALVINGS):
-        trial = point + length[:, None] * direction
-        found, changed = objective(trial)
-        enough = open_problems & (found <= loss + _SUFFICIENT * length * slope)
-        best = torch.where(enough[:, None], trial, best)
-        lowest = torch.where(enough, found, lowest)
-        slopes = torch.where(enough[:, None], changed, slopes)
-        open_problems &= ~enough
-        if not bool(open_problems.any()):
+        rows = torch.arange(len(loss), device=loss.device) if of is None else still.nonzero().flatten()
+        trial = point[rows] + length[rows, None] * direction[rows]
+        found, changed = objective(trial) if of is None else of(rows)(trial)
+        enough = still[rows] & (found <= loss[rows] + _SUFFICIENT * length[rows] * slope[rows])
+        done = rows[enough]
+        best[done], lowest[done], slopes[done] = trial[enough], found[enough], changed[enough]
+        still[done] = False
+        if not bool(still.any()):
             break
-        length = torch.where(open_problems, length / 2, length)
+        length = torch.where(still, length / 2, length)
     return best, lowest, slopes
