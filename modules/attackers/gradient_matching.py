@@ -174,9 +174,9 @@ class GradientMatching(LightningModule):
             self.best_loss = losses.amin(0)
             self.best = points[finder, torch.arange(len(finder), device=finder.device)]
 
-    def configure_optimizers(self) -> torch.optim.Optimizer | None:
-        unknowns = [p for p in self.parameters() if p.requires_grad]
-        return torch.optim.Adam(unknowns, lr=_LEARNING_RATE) if self.solver == "adam" else None
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        """Adam; without effect where L-BFGS takes the steps."""
+        return torch.optim.Adam([p for p in self.parameters() if p.requires_grad], lr=_LEARNING_RATE)
 
     def train_dataloader(self) -> DataLoader[Tensor]:
         return empty_batches(self.max_iter if self.solver == "adam" else 1)

@@ -59,7 +59,7 @@ class _Adam:
     def __call__(self, value: Tensor, grad: Tensor) -> Tensor:
         self.steps += 1
         first, second = self.moments or (torch.zeros_like(value), torch.zeros_like(value))
-        moved, *moments = _AdamStep.apply(value, grad, first, second, self.local, self.steps)  # type: ignore[no-untyped-call]
+        moved, *moments = _AdamStep.apply(value, grad, first, second, self.local, self.steps)
         self.moments = moments[0], moments[1]
         return cast(Tensor, moved)
 
@@ -80,7 +80,7 @@ class _AdamStep(torch.autograd.Function):
         return torch.addcdiv(value, first, scale + local.eps, value=-ctx.constants[3]), first, second
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, *by: Tensor) -> tuple[Tensor | None, ...]:
         beta1, beta2, unbias, rate, eps = ctx.constants
         grad, first, scale = ctx.saved_tensors

@@ -27,7 +27,7 @@ def noised(view: ServerView, number: int) -> ServerView:
 def aucs(view: ServerView, labels: torch.Tensor) -> dict[str, float]:
     found = {}
     for rounds in ("last", "all"):
-        estimate = MatchedFilter(rounds=rounds)(view, generator=generator_for(0, "attack"))  # type: ignore[arg-type]
+        estimate = MatchedFilter(rounds=rounds)(view, generator=generator_for(0, "attack"))
         assert isinstance(estimate, InteractionEstimate)
         found[rounds] = float(auc_per_victim(estimate.scores, labels, view.served_mask).mean())
     return found

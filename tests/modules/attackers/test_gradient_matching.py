@@ -195,7 +195,7 @@ def test_the_user_vector_is_part_of_the_search_only_in_the_joint_setting() -> No
     view, _, _ = problem()
     found = {}
     for user in ("fixed", "joint"):
-        module = GradientMatching(view, generator=generator_for(0, "attack"), max_iter=8, user=user)  # type: ignore[arg-type]
+        module = GradientMatching(view, generator=generator_for(0, "attack"), max_iter=8, user=user)
         found[user] = fit(module).best
     assert not torch.equal(found["joint"], found["fixed"])
 
