@@ -122,6 +122,20 @@ def crossed_ratio(
     return float(one.sum() / two.sum()), *_interval(ratios, level)
 
 
+def crossed_weights(people: Tensor, seeds: Tensor, *, resamples: int, generator: torch.Generator) -> Tensor:
+    """``(resamples, N)`` how often each of N values of clients ``(N,)`` and seeds ``(N,)`` is drawn.
+
+    Clients and seeds are drawn with replacement, and a value as often as both together; seeds stay if each client has
+    its own. A resample in which no value is drawn has weights of one.
+    """
+    codes = [torch.unique(own, return_inverse=True)[1] for own in (people, seeds)]
+    counts = [int(code.max()) + 1 for code in codes]
+    drawn = _times_drawn(resamples, counts[0], generator)[:, codes[0]]
+    if counts[1] > 1 and counts[0] < len(people):
+        drawn = drawn * _times_drawn(resamples, counts[1], generator)[:, codes[1]]
+    return drawn.where(drawn.sum(1, keepdim=True) > 0, 1.0)
+
+
 def _interval(means: Tensor, level: float) -> tuple[float, float]:
     tail = (1 - level) / 2
     low, high = means.nanquantile(torch.tensor([tail, 1 - tail], dtype=torch.float64)).tolist()

@@ -10,7 +10,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from evaluation.bootstrap import bootstrap
+from evaluation.bootstrap import crossed_ratio, crossed_weights
 from evaluation.runner import Evaluation
 from evaluation.scores import SETTING, Line, from_records, setting_columns
 from evaluation.summary import described
@@ -38,8 +38,9 @@ def derived(evaluation: Evaluation) -> pd.DataFrame:
 def _interactions_needed(evaluation: Evaluation, name: str = "error") -> Iterator[dict[str, Any]]:
     """Interactions after which each attack reaches the error of the published one after 100, 1,000 or 10,000.
 
-    The mean curve is interpolated linearly in log T. The interval is a bootstrap over victims that recomputes both the
-    goal and the curve. An attack that reaches the goal at the first point has that T; one that never does has NaN.
+    The mean curve is interpolated linearly in log T. The interval is a bootstrap over clients and seeds that recomputes
+    both the goal and the curve. An attack that reaches the goal at the first point has that T; one that never does has
+    NaN.
     Metrics: ``interactions`` (T needed) and ``times-fewer`` (factor by which T is smaller).
     """
     scores = evaluation.scores
@@ -56,29 +57,33 @@ def _interactions_needed(evaluation: Evaluation, name: str = "error") -> Iterato
 
 
 def _crossings(rows: pd.DataFrame, published: str, setting: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    curves, points = _victim_curves(rows)
+    curves, points, (seeds, people) = _victim_curves(rows)
     goals = curves.pop(published)
-    victims = len(goals)
+    if not len(goals):
+        return
     generator = generator_for(0, "interactions-needed")
-    draws = torch.randint(victims, (_RESAMPLES, victims), generator=generator)
+    weights = crossed_weights(people, seeds, resamples=_RESAMPLES, generator=generator)
+    weights = weights / weights.sum(1, keepdim=True)
     for reference in (r for r in REFERENCES if r in points.tolist()):
         at = points.tolist().index(reference)
         for attack, values in curves.items():
             needed = _needed(values.mean(0)[None], goals.mean(0)[None, at], points)
-            again = _needed(values[draws].mean(1), goals[draws].mean(1)[:, at], points)
-            common = {**setting, "attack": attack, SETTING + "as_pac_after": reference, "n": victims}
+            again = _needed(weights @ values, weights @ goals[:, at], points)
+            common = {**setting, "attack": attack, SETTING + "as_pac_after": reference}
+            common |= {"n": int(people.max()) + 1, "seeds": int(seeds.max()) + 1}
             yield {**common, "metric": "interactions", **_interval(needed[0], again)}
             yield {**common, "metric": "times-fewer", **_interval(reference / needed[0], reference / again)}
 
 
-def _victim_curves(rows: pd.DataFrame) -> tuple[dict[str, Tensor], Tensor]:
-    """Mean curves ``(V, T)`` by attack over the victims with a value at every point, and the points ``(T,)``."""
+def _victim_curves(rows: pd.DataFrame) -> tuple[dict[str, Tensor], Tensor, tuple[Tensor, Tensor]]:
+    """Curves ``(V, T)`` by attack of the victims with a value at every point, points ``(T,)``, and seeds, clients."""
     means = rows.groupby(["attack", "seed", "victim", rows[AXIS].astype(float)])["value"].mean().unstack()
     by_attack = {attack: means.loc[attack] for attack in dict.fromkeys(rows["attack"])}
     whole = [own.dropna().index for own in by_attack.values()]
     shared = functools.reduce(lambda kept, index: kept.intersection(index), whole).sort_values()
     curves = {attack: torch.from_numpy(own.loc[shared].to_numpy(copy=True)) for attack, own in by_attack.items()}
-    return curves, torch.from_numpy(means.columns.to_numpy(dtype=np.float64, copy=True))
+    seeds, people = (torch.from_numpy(pd.factorize(shared.get_level_values(level))[0]) for level in ("seed", "victim"))
+    return curves, torch.from_numpy(means.columns.to_numpy(dtype=np.float64, copy=True)), (seeds, people)
 
 
 def _needed(curves: Tensor, goals: Tensor, points: Tensor) -> Tensor:
@@ -98,7 +103,7 @@ def _interval(value: Tensor, again: Tensor) -> dict[str, Any]:
     """Mean and interval of a cell; infinity and zero, for a goal that was never reached, become NaN."""
     ends = again.sort().values[[int(0.025 * len(again)), int(0.975 * len(again)) - 1]].tolist()
     mean, low, high = (end if 0 < end < math.inf else math.nan for end in (float(value), *ends))
-    return {"mean": mean, "std": float(again.std()), "low": low, "high": high, "seeds": 1, "seconds_per_victim": 0.0}
+    return {"mean": mean, "std": float(again.std()), "low": low, "high": high, "seconds_per_victim": 0.0}
 
 
 def _utilities(evaluation: Evaluation) -> Iterator[dict[str, Any]]:
@@ -126,10 +131,11 @@ def _utilities(evaluation: Evaluation) -> Iterator[dict[str, Any]]:
 
 
 def _utility(paired: pd.DataFrame, name: str) -> dict[str, Any]:
-    now, then = (torch.tensor(paired[column].to_numpy(copy=True)) for column in ("value", "value_plain"))
+    pairs = [paired.pivot(index="victim", columns="seed", values=column) for column in ("value", "value_plain")]
+    now, then = (torch.from_numpy(table.to_numpy(dtype=np.float64, copy=True)) for table in pairs)
     if metric(name).lower_is_better:
         now, then = then, now
-    # The mean of these is the ratio of the means; the denominator is not resampled.
-    found = bootstrap(now / then.mean(), generator=generator_for(0, "utility"))
-    numbers = {"mean": found.mean, "std": found.std, "low": found.low, "high": found.high, "n": found.n}
-    return {**numbers, "seeds": 1, "seconds_per_victim": 0.0}
+    ratio, low, high = crossed_ratio(now, then, generator=generator_for(0, "utility"))
+    std = float((now / then.nanmean()).nanmean(1).std(correction=0))
+    sizes = {"n": len(now), "seeds": now.shape[1], "seconds_per_victim": 0.0}
+    return {"mean": ratio, "std": std, "low": low, "high": high, **sizes}

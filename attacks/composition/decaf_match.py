@@ -25,6 +25,10 @@ from protocol.threat_model import ThreatModel
 from protocol.view import ServerView
 
 _WIDTH = 1.96
+_ONE_SIDED = 1.645
+"""Standard errors by which a share differs from 0 at a level of 5 %."""
+_SETTLED = 1 / 3
+"""Distance by which a settled estimate moves in a pass, in standard deviations of the nearby compositions."""
 _ENOUGH = 50
 """Auxiliary images of each class from which on the earlier layers are used."""
 _ENTRIES = 2**14
@@ -38,10 +42,11 @@ class DecafMatch(CompositionAttack):
     Decaf's bases assume that training is linear in the classes. The server can instead simulate the training itself, on
     auxiliary images in any proportion and with the client's example count. (1) Simulate clients of one class and of
     random compositions, shared by all victims; `LocalLeastSquares` gives an estimate. (2) For each victim, simulate
-    clients near its estimate and repeat. The simulations of all victims together give the response to a change of
-    composition and the covariance of what else moves a change: the order of mini-batches and the sampling of
-    examples. The changes of all recorded layers are used: earlier layers say less about the composition, but more about
-    the order. Simulations that are left out give an interval for each share. Rounds are combined by `by_information`.
+    clients near its estimate and repeat, until the estimate hardly moves. The simulations of all victims together give
+    the response to a change of composition and the covariance of what else moves a change: the order of mini-batches
+    and the sampling of examples. The changes of all recorded layers are used: earlier layers say less about the
+    composition, but more about the order. Simulations that are left out give the standard error of each share.
+    Smaller shares than that are 0. Rounds are combined by `by_information`.
 
     Threat model: passive server, one round; knows the clients' training algorithm and the example counts that they
     report, and has a few images of each class.
@@ -49,12 +54,12 @@ class DecafMatch(CompositionAttack):
     Args:
         shared: number of simulated clients of random compositions, shared by all victims.
         local: number of simulated clients for each victim and pass.
-        passes: number of refinement passes.
+        passes: largest number of refinement passes of a victim.
         spread: standard deviation of a nearby share of 0.1.
         layers: layers whose changes are used: ``all``, the ``last`` one, or ``auto``: all if there are at least 50
             auxiliary images of every class. With few images, simulations cannot show in which directions images that
             the adversary does not have move the earlier layers.
-        least: smallest share of a class that is called present, if it is also larger than its standard error.
+        least: smallest share of a class that is called present, if it also differs from 0 at a level of 5 %.
         auxiliary_per_class: number of auxiliary images used per class, None for all.
         rounds: see `CompositionAttack`.
 
@@ -65,7 +70,7 @@ class DecafMatch(CompositionAttack):
     """
 
     name = "decaf-match"
-    cost = "`shared` simulated trainings and one per class, and `local` per victim and pass"
+    cost = "`shared` simulated trainings and one per class, and `local` per victim and pass, of at most `passes`"
     threat_model = ThreatModel(
         sees="the update, the global model and how many examples the client reports",
         knows="the clients' training algorithm and labelled images of every class that no client has",
@@ -74,7 +79,7 @@ class DecafMatch(CompositionAttack):
 
     shared: AtLeastTwo = 60
     local: AtLeastTwo = 12
-    passes: NonNegativeInt = 2
+    passes: NonNegativeInt = 6
     spread: PositiveFloat = 0.042
     layers: Literal["auto", "all", "last"] = "auto"
     least: UnitInterval = 0.01
@@ -92,19 +97,28 @@ class DecafMatch(CompositionAttack):
         noise_of, group = place == 0, torch.zeros_like(everyone)
         shares = LocalLeastSquares(simulated, noise_of, work.white).estimate(work.own, group)
         advance(1 / (self.passes + 1))
+        moving = everyone
         for done in range(1, self.passes + 1):
             group = everyone + 1
-            near = nearby_compositions(shares, self.local, spread=self.spread, generator=generator).flatten(0, 1)
-            counts = view.example_counts.repeat_interleave(self.local)
-            simulated = simulated.and_more(work.simulate(near, counts, group.repeat_interleave(self.local)))
-            noise_of = simulated.group > 0
+            near = nearby_compositions(shares[moving], self.local, spread=self.spread, generator=generator)
+            counts = view.example_counts[moving].repeat_interleave(self.local)
+            near_of = group[moving].repeat_interleave(self.local)
+            simulated = simulated.and_more(work.simulate(near.flatten(0, 1), counts, near_of))
+            noise_of, before = simulated.group > 0, shares
             shares = LocalLeastSquares(simulated, noise_of, work.white).estimate(work.own, group)
+            moved = torch.linalg.vector_norm(shares - before, dim=1)
+            usual = torch.linalg.vector_norm(near - before[moving, None], dim=2).square().mean(1).sqrt()
+            moving = moving[moved[moving] > _SETTLED * usual]
             advance((done + 1) / (self.passes + 1))
+            if not len(moving):
+                break
         error = left_out_errors(simulated, noise_of, work.white, generator=generator)[group]
-        present = (shares > error.clamp(min=self.least)) | (shares == shares.amax(1, keepdim=True))
-        shares = shares * present
+        largest = shares == shares.amax(1, keepdim=True)
+        kept = (shares > error.clamp(min=self.least)) | largest
+        present = (shares > (_ONE_SIDED * error).clamp(min=self.least)) | largest
+        shares = shares * kept
         shares = shares / shares.sum(1, keepdim=True)
-        half = _WIDTH * error * (present & (present.sum(1, keepdim=True) > 1))
+        half = _WIDTH * error * (kept & (kept.sum(1, keepdim=True) > 1))
         return CompositionEstimate(
             proportions=shares, low=(shares - half).clamp(0, 1), high=(shares + half).clamp(0, 1), present=present
         )

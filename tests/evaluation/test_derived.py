@@ -1,6 +1,7 @@
 """Results that follow from several cells: interactions needed, and utility under a mitigation."""
 
 import math
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -43,6 +44,29 @@ def test_a_tenth_of_the_error_needs_a_hundredth_of_the_interactions() -> None:
     assert ratio["low"] <= ratio["mean"] <= ratio["high"]
     # Better at the first point already: that point's T, and no more is claimed.
     assert found["interactions", 100]["mean"] == 1
+
+
+def test_the_interval_of_interactions_needed_counts_clients_once_and_varies_with_the_seed() -> None:
+    def curves(seeds: int) -> dict[str, Any]:
+        tables = [
+            score_table(
+                attack,
+                {"error": [factor * (1 + seed * skew) / t**0.5 for _ in range(40)]},
+                setting={"data": "d", "interactions": t},
+                seed=seed,
+                victims=range(40),
+            )
+            for seed in range(seeds)
+            for t in POINTS
+            for attack, factor, skew in (("pac", 1, 0.0), ("ours", 0.1, 0.5))
+        ]
+        found = {(r["metric"], r["setting.as_pac_after"]): r for r in records(needed(tables))}
+        return found["times-fewer", 1000]
+
+    many, one = curves(5), curves(1)
+    assert (many["n"], many["seeds"]) == (40, 5)
+    assert one["high"] - one["low"] < 1e-6 * one["mean"]  # clients are equal
+    assert many["high"] > 1.5 * many["low"]  # seeds are not
 
 
 def test_an_attack_that_never_gets_there_has_no_number() -> None:

@@ -5,6 +5,7 @@ import functools
 
 import pytest
 import torch
+from torch import Tensor
 
 from attacks.base import Attack
 from attacks.composition.base import CompositionAttack, by_information
@@ -16,6 +17,7 @@ from attacks.composition.exact_counts import ExactCounts
 from attacks.composition.label_inference import AuxiliaryGradients, SoftLabels
 from attacks.composition.llg import LLG
 from attacks.composition.rlu import RLU
+from attacks.composition.simulation import nearby_compositions
 from attacks.estimates import CompositionEstimate, EstimateError
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
@@ -67,6 +69,27 @@ def test_ours_finds_rare_classes_that_the_published_rule_misses() -> None:
     assert missed > 3
     for attack in (LADDER[0], MATCH):
         assert int((held & ~on_the_toy(attack).present).sum()) < missed / 2
+
+
+def test_ours_calls_hardly_any_null_class_present() -> None:
+    null = views()[1] == 0
+    assert int(null.sum()) == 27
+    assert int((null & on_the_toy(MATCH).present).sum()) <= 3
+
+
+def test_settled_victims_are_not_simulated_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    (view,), _ = views()
+    drawn = []
+
+    def counted(centre: Tensor, count: int, *, spread: float, generator: torch.Generator) -> Tensor:
+        drawn.append(len(centre))
+        return nearby_compositions(centre, count, spread=spread, generator=generator)
+
+    monkeypatch.setattr("attacks.composition.decaf_match.nearby_compositions", counted)
+    estimate(DecafMatch(shared=40, local=10, passes=6), view)
+    assert drawn[0] == view.victims
+    assert drawn == sorted(drawn, reverse=True)
+    assert sum(drawn) < 4 * view.victims
 
 
 def test_an_update_that_says_nothing_leaves_ours_no_better_than_equal_shares() -> None:
