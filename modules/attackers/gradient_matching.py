@@ -22,8 +22,8 @@ _LEARNING_RATE = 0.1
 """Learning rate of Adam, as published for images."""
 _RESCALE = 100.0
 """The published code multiplies the loss by max(1, 100 / mean row norm of the received delta)."""
-_TOLERANCE = 1e-6
-"""L-BFGS stops when the loss decreases by a smaller share, which is near the resolution of 32 bits."""
+_TOLERANCE = 1e-5
+"""L-BFGS stops when the loss of a victim decreases by a smaller share."""
 _CHUNK_NUMBERS = (2**18, 2**25)
 """Parameters of the simulated clients of one chunk, on a CPU (its cache) and on a GPU."""
 
