@@ -30,9 +30,9 @@ class Raifle(Attack):
             paper.
         match: deltas that are compared: ``items`` as in the published code, ``items+model`` as in the paper, or
             ``model`` where the items' never leave the clients.
-        solver: ``lbfgs`` as published for recommendation, with one curvature and step length per victim, or ``adam``.
-        max_iter: largest number of iterations of the solver (published: 1000); L-BFGS stops where the loss no longer
-            decreases.
+        solver: ``lbfgs`` as published for recommendation, for each victim by itself, or ``adam``.
+        max_iter: largest number of iterations of the solver (published: 1000); L-BFGS stops earlier, at its published
+            tolerances.
         accelerator: Lightning accelerator.
         devices: number of devices.
 

@@ -8,7 +8,7 @@ from lightning import LightningModule
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from modules.attackers.batched_lbfgs import Objective, batched_lbfgs
+from modules.attackers.batched_lbfgs import batched_lbfgs
 from modules.attackers.trainer import empty_batches, own_share, world_size
 from protocol.errors import ViewError
 from protocol.progress import counted
@@ -19,11 +19,9 @@ Match = Literal["items", "items+model", "model"]
 Solver = Literal["lbfgs", "adam"]
 Code = Literal["corrected", "as-published-code"]
 _LEARNING_RATE = 0.1
-"""Learning rate of Adam, as published for images."""
+"""Learning rate of the attack, as published for L-BFGS and for Adam."""
 _RESCALE = 100.0
 """The published code multiplies the loss by max(1, 100 / mean row norm of the received delta)."""
-_TOLERANCE = 1e-5
-"""L-BFGS stops when the loss of a victim decreases by a smaller share."""
 _CHUNK_NUMBERS = (2**18, 2**25)
 """Parameters of the simulated clients of one chunk, on a CPU (its cache) and on a GPU."""
 
@@ -147,22 +145,16 @@ class GradientMatching(LightningModule):
         width = view.served_items.shape[1]
         logits, users = self.logits.detach()[victims, :width], self.users.detach()[victims]
 
-        def of(rows: Tensor) -> Objective:
-            some = view.select(rows.cpu())
-
-            def objective(points: Tensor) -> tuple[Tensor, Tensor]:
-                with torch.enable_grad():
-                    points = points.detach().requires_grad_()
-                    losses = self.losses(some, points[:, :width], points[:, width:] if joint else users[rows])
-                    (gradients,) = torch.autograd.grad(losses.sum(), points)
-                return losses.detach(), gradients
-
-            return objective
+        def objective(points: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+            with torch.enable_grad():
+                points = points.detach().requires_grad_()
+                own = points[:, width:] if joint else users[rows]
+                losses = self.losses(view.select(rows.cpu()), points[:, :width], own)
+                (gradients,) = torch.autograd.grad(losses.sum(), points)
+            return losses.detach(), gradients
 
         start = torch.cat([logits, users], dim=1) if joint else logits
-        points, losses = batched_lbfgs(
-            of(torch.arange(len(victims))), start, max_iter=self.max_iter, tolerance=_TOLERANCE, of=of
-        )
+        points, losses = batched_lbfgs(objective, start, max_iter=self.max_iter, learning_rate=_LEARNING_RATE)
         self.best[victims, :width], self.best_loss[victims] = points[:, :width], losses
 
     def on_train_end(self) -> None:

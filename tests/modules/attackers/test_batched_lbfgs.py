@@ -1,31 +1,51 @@
-"""L-BFGS on a batch leaves out the problems that are solved, and finds what it finds of each alone."""
+"""Batched L-BFGS takes the steps of torch's L-BFGS, for every problem by itself."""
 
+import pytest
 import torch
 from torch import Tensor
 
-from modules.attackers.batched_lbfgs import Objective, batched_lbfgs
-
-SCALE = torch.tensor([[1.0, 3.0], [1e-3, 1e-3], [5.0, 0.2]])
-CENTRE = torch.tensor([[1.0, -2.0], [0.0, 0.0], [0.0, 0.5]])
+from modules.attackers.batched_lbfgs import batched_lbfgs
 
 
-def test_solved_problems_are_left_out() -> None:
-    evaluated = []
+def rosenbrock(point: Tensor, numbers: Tensor) -> Tensor:
+    """Valleys that bend more for higher numbers."""
+    bends = 1 + 10 * numbers[:, None]
+    return (bends * (point[:, 1:] - point[:, :-1].square()).square() + (1 - point[:, :-1]).square()).sum(1)
 
-    def of(rows: Tensor) -> Objective:
-        def objective(points: Tensor) -> tuple[Tensor, Tensor]:
-            evaluated.append(rows.tolist())
-            gap = points - CENTRE[rows]
-            return (SCALE[rows] * gap**4).sum(1), 4 * SCALE[rows] * gap**3
 
-        return objective
+def objective(point: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor]:
+    with torch.enable_grad():
+        leaf = point.detach().requires_grad_()
+        losses = rosenbrock(leaf, numbers)
+        (gradient,) = torch.autograd.grad(losses.sum(), leaf)
+    return losses.detach(), gradient
 
-    every = torch.arange(3)
-    start = torch.zeros(3, 2)  # the solution of the second problem
-    together, losses = batched_lbfgs(of(every), start, max_iter=40, tolerance=1e-6, of=of)
-    assert [0, 2] in evaluated
-    assert sum(1 in rows for rows in evaluated) < 15
-    assert float(losses.max()) < 1e-3
-    for row in every:
-        alone, _ = batched_lbfgs(of(row[None]), start[row][None], max_iter=40, tolerance=1e-6)
-        torch.testing.assert_close(alone[0], together[row], atol=1e-4, rtol=0)
+
+@pytest.mark.parametrize("max_iter", [5, 12, 400])
+@pytest.mark.parametrize("learning_rate", [0.1, 1.0])
+def test_every_problem_takes_torchs_steps(max_iter: int, learning_rate: float) -> None:
+    start = torch.randn(6, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 2
+    found, losses = batched_lbfgs(objective, start, max_iter=max_iter, learning_rate=learning_rate)
+    for number in range(len(start)):
+        leaf = torch.nn.Parameter(start[number].clone())
+        own = torch.optim.LBFGS([leaf], lr=learning_rate, max_iter=max_iter, line_search_fn="strong_wolfe")
+
+        def closure(leaf: Tensor = leaf, number: int = number) -> Tensor:
+            leaf.grad = None
+            loss = rosenbrock(leaf[None], torch.tensor([number]))[0]
+            loss.backward()
+            return loss
+
+        own.step(closure)  # type: ignore[no-untyped-call]
+        torch.testing.assert_close(found[number], leaf.detach(), atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(losses[number], rosenbrock(leaf.detach()[None], torch.tensor([number]))[0])
+
+
+def test_a_problem_is_solved_the_same_alone() -> None:
+    start = torch.randn(3, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    together, _ = batched_lbfgs(objective, start, max_iter=20)
+    for number in range(3):
+        alone, _ = batched_lbfgs(
+            lambda point, _, number=number: objective(point, torch.tensor([number])), start[number][None], max_iter=20
+        )
+        torch.testing.assert_close(alone[0], together[number])
