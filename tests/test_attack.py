@@ -57,7 +57,7 @@ NUMBERS = {
         "decaf_figure10": 2,
         "decaf_figure13": 6,
     },
-    **{"raifle_table5": 4, "raifle_table6": 8, "raifle_algorithm2": 18, "raifle_table8": 36},
+    **{"raifle_table5": 2, "raifle_table6": 8, "raifle_algorithm2": 18, "raifle_table8": 36},
     **{"raifle_table9": 16, "raifle_table11": 78, "raifle_table12": 1, "raifle_table13": 16, "raifle_table15": 180},
     **{"raifle_table8_drawn": 96, "raifle_table15_drawn": 384},
     "raifle_table14": 121,  # some rows cannot be read for certain in our text of it

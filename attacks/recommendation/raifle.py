@@ -17,9 +17,9 @@ from protocol.view import ServerView
 class Raifle(Attack):
     """RAIFLE without manipulation: gradient matching of the interactions' simulated update to the received one.
 
-    Where clients clip their updates, the published code matches an unclipped simulation to what they sent. It also
-    starts from a user vector from U(0, 1), although users' are from N(0, 1). The corrected attack clips its simulation,
-    as the clients do, and draws the user vector as they do.
+    Where clients clip their updates, the published code matches an unclipped simulation to what they sent. The
+    corrected attack clips its simulation, as the clients do. The fixed user vector is drawn from U(0, 1), as published,
+    although users' are from N(0, 1).
 
     Threat model: passive server, one round; knows the training algorithm, the public parameters of the defence and the
     served items, not the user vector.

@@ -71,8 +71,7 @@ class GradientMatching(LightningModule):
         self.clips = code == "corrected" and ITEM_EMBEDDING in self.matched and view.clip(ITEM_EMBEDDING) is not None
         shape = view.served_items.shape
         self.logits = torch.nn.Parameter(torch.rand(shape, generator=generator) * 2 - 1)
-        draw = torch.rand if code == "as-published-code" else torch.randn
-        start = draw(1, self.learner.user_dim, generator=generator).expand(shape[0], -1).clone()
+        start = torch.rand(1, self.learner.user_dim, generator=generator).expand(shape[0], -1).clone()
         self.users = torch.nn.Parameter(start, requires_grad=user == "joint")
         # Persistent buffers are part of the state that other processes return.
         self.register_buffer("best_loss", torch.full((shape[0],), torch.inf))

@@ -23,7 +23,7 @@ ON_THE_UPDATE: list[Attack] = [
     RowNorm(),
     MatchedFilter(shadows=4),
     IMIA(confirmed=0.1),
-    Raifle(max_iter=12),
+    Raifle(max_iter=100),
 ]
 
 

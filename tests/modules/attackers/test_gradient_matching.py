@@ -73,10 +73,10 @@ def fit(module: GradientMatching) -> GradientMatching:
 
 
 ATTACKS = [
-    Raifle(user="fixed", max_iter=20, accelerator="cpu"),
-    Raifle(user="joint", max_iter=20, accelerator="cpu"),
-    Raifle(user="joint", match="items+model", max_iter=20, accelerator="cpu"),
-    Raifle(match="model", max_iter=20, accelerator="cpu"),
+    Raifle(user="fixed", max_iter=200, accelerator="cpu"),
+    Raifle(user="joint", max_iter=200, accelerator="cpu"),
+    Raifle(user="joint", match="items+model", max_iter=200, accelerator="cpu"),
+    Raifle(match="model", max_iter=200, accelerator="cpu"),
     Raifle(user="fixed", solver="adam", max_iter=40, accelerator="cpu"),
 ]
 
@@ -161,8 +161,8 @@ def test_a_victim_alone_fares_as_in_company(user: str, match: str, solver: str) 
     start = apart.logits.detach().clone()
     fit(together)
     fit(apart)
-    assert float((apart.best - start).abs().max()) > 0.1
-    torch.testing.assert_close(apart.best, together.best[1:2], atol=1e-2, rtol=0)
+    assert float((apart.best - start).abs().max()) > 0.01
+    torch.testing.assert_close(apart.best, together.best[1:2], atol=2e-3, rtol=0)
 
 
 @pytest.mark.integration
@@ -182,14 +182,6 @@ def test_a_clipped_update_is_matched_to_a_clipped_simulation_unless_as_published
 
 
 @pytest.mark.integration
-def test_the_user_vector_is_drawn_as_the_users_unless_as_published() -> None:
-    view, _, _ = problem()
-    for code, uniform in zip(CODES, (False, True), strict=True):
-        module = GradientMatching(view, generator=generator_for(0, "attack"), max_iter=3, code=code)
-        assert bool(((module.users >= 0) & (module.users < 1)).all()) is uniform
-        assert torch.equal(module.users, module.users[:1].expand_as(module.users))
-
-
 @pytest.mark.integration
 def test_the_user_vector_is_part_of_the_search_only_in_the_joint_setting() -> None:
     view, _, _ = problem()
