@@ -57,8 +57,8 @@ NUMBERS = {
         "decaf_figure10": 2,
         "decaf_figure13": 6,
     },
-    **{"raifle_table5": 2, "raifle_table6": 4, "raifle_table8": 36},
-    **{"raifle_table9": 8, "raifle_table11": 78, "raifle_table12": 1, "raifle_table13": 8, "raifle_table15": 180},
+    **{"raifle_table5": 2, "raifle_table6": 8, "raifle_algorithm2": 18, "raifle_table8": 36},
+    **{"raifle_table9": 16, "raifle_table11": 78, "raifle_table12": 1, "raifle_table13": 16, "raifle_table15": 180},
     **{"raifle_table8_drawn": 96, "raifle_table15_drawn": 384},
     "raifle_table14": 242,  # published code and corrected; some rows are not legible in our text
     "raifle_table14_passive": 3,  # each prior in the one legible cell without manipulation
