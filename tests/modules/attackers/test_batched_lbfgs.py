@@ -33,7 +33,7 @@ def test_every_problem_takes_torchs_steps(max_iter: int, learning_rate: float) -
         def closure(leaf: Tensor = leaf, number: int = number) -> Tensor:
             leaf.grad = None
             loss = rosenbrock(leaf[None], torch.tensor([number]))[0]
-            loss.backward()
+            torch.autograd.backward(loss)
             return loss
 
         own.step(closure)  # type: ignore[no-untyped-call]
@@ -45,7 +45,9 @@ def test_a_problem_is_solved_the_same_alone() -> None:
     start = torch.randn(3, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     together, _ = batched_lbfgs(objective, start, max_iter=20)
     for number in range(3):
-        alone, _ = batched_lbfgs(
-            lambda point, _, number=number: objective(point, torch.tensor([number])), start[number][None], max_iter=20
-        )
+
+        def own(point: torch.Tensor, _: torch.Tensor, number: int = number) -> tuple[torch.Tensor, torch.Tensor]:
+            return objective(point, torch.tensor([number]))
+
+        alone, _ = batched_lbfgs(own, start[number][None], max_iter=20)
         torch.testing.assert_close(alone[0], together[number])
