@@ -25,7 +25,7 @@ class UpdateMaps(AfterStep):
     ``accuracy`` is that of classifiers of updates, see `evaluation.separability.correctly_classified`.
 
     Attributes:
-        perplexities: perplexity of each t-SNE map.
+        perplexities: perplexity of each t-SNE map, at most a quarter of the number of updates.
     """
 
     name = "update-maps"
@@ -38,7 +38,8 @@ class UpdateMaps(AfterStep):
         assert torch.equal(clients, same)
         words = ", ".join(str(value) for value in run.cell.setting.values())
         caption = f"{words}: t-SNE of the updates, as in RAIFLE's figure 8. Guessing gives an accuracy of 0.5."
-        maps = embeddings(honest, sent, self.perplexities, seed=run.cell.seed)
+        most = len(clients) / 2  # a quarter of the points
+        maps = embeddings(honest, sent, [min(one, most) for one in self.perplexities], seed=run.cell.seed)
         evaluation.figures.append((caption, update_maps(maps)))
         for name in _CLASSIFIERS:
             start = time.perf_counter()
