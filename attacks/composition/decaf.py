@@ -95,11 +95,10 @@ class DecafEarlyStopped(Decaf):
     Threat model: that of `Decaf`, as are the arguments.
 
     References:
-        This project; a variant of Dai, Zhou and Fu, "Decaf", 2024, arXiv:2405.15316, Algorithm 3.
+        Dai, Zhou and Fu, "Decaf", 2024, arXiv:2405.15316, Algorithm 3; a reading of it.
     """
 
     name = "decaf-early"
-    references = ()
     solver = "early-stopped"
 
 

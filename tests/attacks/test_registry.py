@@ -24,7 +24,12 @@ PUBLISHED = {
     *("recommendation/raifle", "recommendation/imia", "ranking/raifle", "images/raifle"),
     *("re-identification/reid-mlp", "re-identification/reid-svm", "re-identification/reid-knn"),
     *("matching/matching-mlp", "matching/matching-siamese", "identifiability/pac"),
-    *("composition/decaf", "composition/decaf-one-epoch", "composition/decaf-one-epoch-whole"),
+    *(
+        "composition/decaf",
+        "composition/decaf-early",
+        "composition/decaf-one-epoch",
+        "composition/decaf-one-epoch-whole",
+    ),
     *("composition/llg", "composition/rlu", "composition/soft-labels", "composition/auxiliary-gradients"),
 }
 BASELINES = {
