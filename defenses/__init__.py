@@ -7,6 +7,9 @@ from protocol.exports import exports
 if TYPE_CHECKING:
     from defenses.base import Defense as Defense
     from defenses.base import Update as Update
+    from defenses.compression import Clip as Clip
+    from defenses.compression import Sign as Sign
+    from defenses.compression import TopK as TopK
     from defenses.device_noise import DeviceNoise as DeviceNoise
     from defenses.local_dp import LocalDP as LocalDP
     from defenses.manipulation_checks import Check as Check

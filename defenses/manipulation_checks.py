@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from protocol.errors import InputError
-from protocol.rankers import ranker_outputs, stack_model
+from protocol.rankers import ranker_outputs
 
 _LEAST = 1e-6
 """Relative spread of scores below which all spreads are considered equal (rounding)."""
@@ -23,7 +23,7 @@ class Received:
     Attributes:
         features: ``(C, Q, L, F)`` as sent, in displayed order, zero where padded.
         mask: ``(C, Q, L)`` True for documents.
-        model: the global model that was sent with them, ``shape`` each.
+        model: the model that each client was sent with them, ``(C, *shape)`` each.
     """
 
     features: Tensor
@@ -40,7 +40,8 @@ class Received:
 
     def of(self, clients: Tensor) -> "Received":
         """What the given clients received; `clients` are positions, or a mask ``(C,)``."""
-        return Received(features=self.features[clients], mask=self.mask[clients], model=self.model)
+        model = {name: value[clients] for name, value in self.model.items()}
+        return Received(features=self.features[clients], mask=self.mask[clients], model=model)
 
     def documents(self) -> Tensor:
         """``(M, F)`` documents of all clients."""
@@ -259,9 +260,9 @@ class EqualScores(Check):
 
 
 def score_spread(received: Received) -> Tensor:
-    """``(C, Q)`` standard deviation, in float64, of each list's scores under the global model; 0 for an empty list."""
+    """``(C, Q)`` standard deviation, in float64, of each list's scores under the model sent; 0 for an empty list."""
     model = {name: value.double() for name, value in received.model.items()}
-    scores, _ = ranker_outputs(stack_model(model, len(received.mask)), received.features.double())
+    scores, _ = ranker_outputs(model, received.features.double())
     count = received.mask.sum(2).clamp(min=1)
     mean = (scores * received.mask).sum(2) / count
     return (((scores - mean[..., None]) * received.mask).square().sum(2) / count).sqrt()

@@ -92,8 +92,9 @@ def crossed(rows: pd.DataFrame, column: str = "value") -> pd.DataFrame:
         return pd.DataFrame()
     (person, people), (seed, seeds) = pd.factorize(rows["person"]), pd.factorize(rows["seed"])
     sums, counts = np.zeros((len(people), len(seeds))), np.zeros((len(people), len(seeds)))
-    np.add.at(sums, (person, seed), rows[column].to_numpy())
-    np.add.at(counts, (person, seed), 1)
+    known = rows[column].notna().to_numpy()  # a client may have no value in some of its rounds
+    np.add.at(sums, (person[known], seed[known]), rows[column].to_numpy()[known])
+    np.add.at(counts, (person[known], seed[known]), 1)
     with np.errstate(invalid="ignore"):
         return pd.DataFrame(sums / counts, index=people, columns=seeds)
 

@@ -4,7 +4,7 @@ A list of n documents has ``2^n - 2`` patterns: clients do not send lists withou
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -73,7 +73,7 @@ def steps_for_law(click_model: str, law: Sequence[float] | Tensor, length: int) 
     return CascadeStep(*(value.expand(length) for value in averages))
 
 
-def cascade_log_law(steps: CascadeStep, mask: Tensor, *, every: bool = False) -> Tensor:
+def cascade_log_law(steps: CascadeStep, mask: Tensor, *, every: bool = False, stale: bool = False) -> Tensor:
     """``(..., 2^L)`` log probability of every pattern of a list, given that it can be sent.
 
     The user reads the list from the top, passes or clicks each document, and may stop after a click.
@@ -82,15 +82,17 @@ def cascade_log_law(steps: CascadeStep, mask: Tensor, *, every: bool = False) ->
         steps: the cascade, ``(..., L)`` or ``(L,)``.
         mask: ``(..., L)`` True for documents; padding comes last.
         every: see `possible`.
+        stale: as in RAIFLE's published code, which draws again what cannot be sent and does not clear it: after a draw
+            of only clicks, the documents after a stop count as clicked.
 
     Returns:
         ``-inf`` for impossible patterns, and for all patterns of a list that cannot be sent.
     """
+    if stale:
+        return _stale_log_law(steps, mask)
     length = mask.shape[-1]
     codes = patterns(length).to(mask.device)
-    # At padding, the user passes.
-    filled = ((steps.passed, 1.0), (steps.clicked_on, 0.0), (steps.clicked_stop, 0.0))
-    passed, on, stop = (v.expand(mask.shape).masked_fill(~mask, fill).clamp(min=1e-38).log() for v, fill in filled)
+    passed, on, stop = (value.clamp(min=1e-38).log() for value in _filled(steps, mask))
     # Log probability of continuing before position k and, after the last click at k, of passing all others.
     going = codes * on[..., None, :] + (1 - codes) * passed[..., None, :]
     before = going.cumsum(-1) - going
@@ -101,6 +103,30 @@ def cascade_log_law(steps: CascadeStep, mask: Tensor, *, every: bool = False) ->
     total[..., 0] = passed.sum(-1)
     total = total.masked_fill(~possible(mask, every=every) | (total < -80), -torch.inf)
     return total - _log_sum(total)
+
+
+def _filled(steps: CascadeStep, mask: Tensor) -> Iterator[Tensor]:
+    """The cascade's probabilities ``(..., L)`` each; at padding, the user passes."""
+    for value, fill in ((steps.passed, 1.0), (steps.clicked_on, 0.0), (steps.clicked_stop, 0.0)):
+        yield value.expand(mask.shape).masked_fill(~mask, fill)
+
+
+def _stale_log_law(steps: CascadeStep, mask: Tensor) -> Tensor:
+    """`cascade_log_law` with stale clicks: mixes the laws after a draw of no click and after one of only clicks."""
+    codes = patterns(mask.shape[-1]).to(mask.device)
+    passed, on, stop = _filled(steps, mask)
+    going = torch.where(codes > 0, on[..., None, :], passed[..., None, :])
+    before = torch.nn.functional.pad(going.cumprod(-1)[..., :-1], (1, 0), value=1.0)
+    clicked = ((codes > 0) | ~mask[..., None, :]).flip(-1).int().cumprod(-1).flip(-1)
+    all_after = torch.nn.functional.pad(clicked[..., 1:], (0, 1), value=1)
+    stopped = (before * codes * stop[..., None, :] * all_after).sum(-1)
+    stale = (stopped + going.prod(-1)) * possible(mask, every=True)
+    fresh = cascade_log_law(steps, mask, every=True).exp()
+    full = 2 ** mask.sum(-1, keepdim=True) - 1
+    # Expected number of draws after one of only clicks, for each draw after one of no click.
+    draws = fresh.gather(-1, full) / (1 - stale.gather(-1, full)).clamp(min=1e-12)
+    law = (fresh + draws * stale).log().masked_fill(~possible(mask), -torch.inf)
+    return law - _log_sum(law)
 
 
 def uniform_log_law(mask: Tensor, *, every: bool = False) -> Tensor:

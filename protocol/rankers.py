@@ -9,8 +9,9 @@ LINEAR, HIDDEN, OUTPUT = "ranker.weight", "hidden.weight", "output.weight"
 
 
 def stack_model(model: Mapping[str, Tensor], victims: int) -> dict[str, Tensor]:
-    """The same ranker for every victim, ``(V, *shape)``."""
-    return {name: value.expand(victims, *value.shape) for name, value in model.items()}
+    """A ranker for each victim, ``(V, *shape)``, of one that all received or of one for each."""
+    single = model[LINEAR if LINEAR in model else OUTPUT].dim() == 1
+    return {name: value.expand(victims, *value.shape) if single else value for name, value in model.items()}
 
 
 def ranker_outputs(model: Mapping[str, Tensor], features: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
@@ -25,3 +26,38 @@ def ranker_outputs(model: Mapping[str, Tensor], features: Tensor) -> tuple[Tenso
     through = (units > 0) * output
     gradients = {HIDDEN: through[..., None] * features[..., None, :], OUTPUT: units}
     return (units * output).sum(-1), gradients
+
+
+def rank_scores(parameters: Mapping[str, Tensor], features: Tensor) -> Tensor:
+    """Scores ``(C, ..., L)`` of documents ``(C, ..., L, F)`` under stacked rankers ``(C, *shape)``."""
+    if LINEAR in parameters:
+        return (features * _between(parameters[LINEAR], features)).sum(-1)
+    return (hidden_units(parameters, features) * _between(parameters[OUTPUT], features)).sum(-1)
+
+
+def score_gradients(parameters: Mapping[str, Tensor], features: Tensor, coefficients: Tensor) -> dict[str, Tensor]:
+    """Gradients ``sum_i c_i grad s_i`` over all documents of a client, by parameter.
+
+    Args:
+        parameters: stacked rankers.
+        features: ``(C, ..., L, F)``.
+        coefficients: ``(C, ..., L)``.
+    """
+    flat, weights = features.flatten(1, -2), coefficients.flatten(1)
+    if LINEAR in parameters:
+        return {LINEAR: (weights[:, None] @ flat).squeeze(1)}
+    units = hidden_units(parameters, features).flatten(1, -2)
+    through = (units > 0) * weights[..., None] * parameters[OUTPUT][:, None]
+    return {HIDDEN: through.transpose(1, 2) @ flat, OUTPUT: (weights[:, None] @ units).squeeze(1)}
+
+
+def hidden_units(parameters: Mapping[str, Tensor], features: Tensor) -> Tensor:
+    """``(C, ..., L, H)`` outputs of the hidden layer."""
+    weight = parameters[HIDDEN]
+    flat = torch.relu(features.flatten(1, -2) @ weight.transpose(1, 2))
+    return flat.reshape(*features.shape[:-1], weight.shape[1])
+
+
+def _between(value: Tensor, features: Tensor) -> Tensor:
+    """``(C, W)`` values with dimensions of size 1 between, for broadcasting with `features`."""
+    return value.reshape(value.shape[0], *[1] * (features.dim() - 2), value.shape[-1])

@@ -56,16 +56,26 @@ class RankingSimulator(_Local, Protocol):
         """How often each grade occurs among the documents."""
 
     def simulate_lists(
-        self, model: Model, features: Tensor, mask: Tensor, clicks: Tensor, order: Tensor | None = None
+        self,
+        model: Model,
+        features: Tensor,
+        mask: Tensor,
+        clicks: Tensor,
+        order: Tensor | None = None,
+        *,
+        document: Tensor | None = None,
+        half_detached: bool = False,
     ) -> dict[str, Tensor]:
         """Trains simulated clients, list after list; gradients reach `clicks`.
 
         Args:
-            model: the global model.
+            model: the global model, ``shape`` each, or a model of each client's own, ``(B, *shape)``.
             features: ``(B, Q, L, F)`` features as served, in displayed order.
             mask: ``(B, Q, L)`` True for documents; padding comes last.
             clicks: ``(B, Q, L)`` in [0, 1], zero where padded.
             order: ``(B, Q)`` order of the lists, None for the given one.
+            document: ``(B, Q, L)`` numbers of the documents, for clients whose training depends on them.
+            half_detached: give the gradients of RAIFLE's published code, see `protocol.pdgd.position_bias_ratio`.
 
         Returns:
             Deltas by parameter name, ``(B, *shape)``.

@@ -182,6 +182,15 @@ class ServerView:
         clips = [r.clip for r in self.releases if parameter in r.parameters and r.clip is not None]
         return min(clips) if clips else None
 
+    def clip_factors(self, parameter: str, deltas: Mapping[str, Tensor]) -> Tensor:
+        """``(B,)`` factors by which clients clip `parameter` in deltas ``(B, ...)``, at most 1."""
+        size = len(deltas[parameter])
+        for release in self.releases:
+            if parameter in release.parameters and release.clip is not None:
+                squares = [deltas[name].flatten(1).square().sum(1) for name in release.parameters]
+                return (release.clip / torch.stack(squares).sum(0).clamp(min=1e-24).sqrt()).clamp(max=1)
+        return torch.ones(size, device=deltas[parameter].device)
+
     def missing(self, needs: tuple[str, ...]) -> list[str]:
         """Those of `needs` that this view does not have: fields, or entries such as ``"deltas:PARAMETER"``.
 

@@ -6,6 +6,7 @@ import pandas as pd
 import seaborn.objects as so
 
 from evaluation.scores import SETTING, differing, setting_columns
+from reports.below_bounds import bounded
 from reports.drawing import Drawing, Material, drawn, of_data, svg, with_guessing
 from reports.run import ATTACKS
 from reports.tables import DATA, axis, described_settings, words
@@ -23,7 +24,7 @@ _THRESHOLDS = {SETTING + "interactions": "bound-of-all"}
 def against(material: Material) -> list[Drawing]:
     """The metric against the numeric setting that varies most, with stars for the paper's values."""
     column = axis(material.rows)
-    if column is None:
+    if column is None or bounded(material.rows):
         return []
     # Rows without a value on this axis may have another axis.
     elsewhere = material.rows[material.rows[column].isna() & material.rows["role"].isin(ATTACKS)]

@@ -2,6 +2,7 @@
 
 import io
 import warnings
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import matplotlib as mpl
@@ -45,6 +46,11 @@ def drawn(plot: so.Plot, width: float, height: float) -> Figure:
         legend.set_loc("center left")
         legend.set_bbox_to_anchor((1.01, 0.5))
     return figure
+
+
+def styled() -> AbstractContextManager[None]:
+    """Context in which axes of matplotlib are made in the style of the reports."""
+    return mpl.rc_context(STYLE)
 
 
 def svg(figure: Figure) -> str:

@@ -18,9 +18,11 @@ from evaluation.runner import Evaluation
 from evaluation.scores import SETTING, Line, differing, setting_columns
 from protocol.metrics import metric as metric_of
 from reports.against import against
+from reports.below_bounds import below_bounds
 from reports.drawing import COLOURS, Drawing, Material, drawn, of_data, svg, with_guessing
 from reports.run import ATTACKS
 from reports.tables import DATA, axis, described_settings
+from reports.trade_offs import DEFENCE, MANIPULATION, detectability, privacy_and_utility
 
 _MOST_LINES = 14
 """Largest number of curves in a figure."""
@@ -182,9 +184,12 @@ def _compositions(material: Material) -> list[Drawing]:
 FIGURES: list[Figure] = [
     Figure(table="profiles", draw=_compositions),
     Figure(table="roc", draw=_roc),
+    Figure(table="results", axis=True, draw=below_bounds),
     Figure(table="results", axis=True, draw=against),
     Figure(table="results", axis=False, draw=_by_attack),
     Figure(table="scores", draw=_distribution),
     Figure(table="results", metric="times-chance", columns=(_MITIGATION, _AMOUNT), draw=_privacy_and_utility),
+    Figure(table="results", metric="auc", columns=(DEFENCE,), draw=privacy_and_utility),
+    Figure(table="results", metric="auc", columns=(MANIPULATION,), draw=detectability),
 ]
 """Figures of every report, in order."""

@@ -53,8 +53,8 @@ class Published:
 
     @property
     def minutes(self) -> str:
-        """Wall time of the command."""
-        return f"{self.run.seconds / 60:.0f}"
+        """Wall time of the command, unless an earlier, stopped command had finished cells."""
+        return "continued" if self.run.read_back else f"{self.run.seconds / 60:.0f}"
 
     def value(self, attack: str, metric: str, digits: int = 3, **setting: Any) -> str:
         """Mean of one cell."""
@@ -218,7 +218,7 @@ def add(directory: Path, metrics: Sequence[str] = (), *, folder: Path = FOLDER) 
     lines = [
         f"{json.dumps(key)}: " + (_by_line(value) if isinstance(value, list) and value else json.dumps(value))
         for key, value in content.items()
-        if key not in ("causes", "gate", "read_back")
+        if key not in ("causes", "gate")
     ]
     path = folder / f"{run.experiment}.json"
     write_whole(path, ("{\n" + ",\n".join(lines) + "\n}\n").encode())

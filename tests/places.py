@@ -6,6 +6,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFIGS = ROOT / "configs"
+GOLDEN = ROOT / "tests" / "golden"
+"""Arrays made by other authors' code."""
 REAL = Path(os.environ.get("FEDLEAK_DATA", ROOT.parent / "shared" / "data"))
 """Real data sets by their canonical names; tests that read one are skipped where it is not there."""
 

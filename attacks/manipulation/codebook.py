@@ -8,13 +8,15 @@ and to the codes of other lists never change a score, so this holds for the whol
 
 import itertools
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Generator, Tensor
 
 from attacks.manipulation.base import Manipulation, Model
+from protocol.click_models import LONGEST
 from protocol.errors import ViewError
-from protocol.ranges import PositiveFloat
+from protocol.ranges import PositiveFloat, PositiveInt
 from protocol.rankers import HIDDEN, LINEAR, OUTPUT
 
 _SWITCHED_ON = 0.05
@@ -33,6 +35,10 @@ class Codebook(Manipulation):
         norm: expected L2 norm of the whole update at `learning_rate`; with twice the clients' clip norm nearly every
             update is clipped and uses the full norm (RAIFLE clips at 0.25).
         learning_rate: the clients' local learning rate.
+        knows: ``lists``: the server chooses the codes after the client drew the documents of its lists, so that exactly
+            these get orthogonal codes; it must cut the lists itself, or see them before it sends features.
+            ``candidates``: the server codes all documents of a query, and the client's draw is not used.
+        shown: documents in a list.
 
     Raises:
         ViewError: the ranker has no free direction for some list.
@@ -46,6 +52,8 @@ class Codebook(Manipulation):
 
     norm: PositiveFloat = 0.5
     learning_rate: PositiveFloat = 0.1
+    knows: Literal["lists", "candidates"] = "lists"
+    shown: PositiveInt = LONGEST
 
     def features(self, model: Model, features: Tensor, mask: Tensor, *, generator: Generator) -> Tensor:
         sent = self._linear(model[LINEAR], mask, generator) if LINEAR in model else self._neural(model, mask, generator)
@@ -80,10 +88,13 @@ class Codebook(Manipulation):
         codes = torch.zeros(clients, lists, length, max(block.stop for block in blocks), dtype=torch.float64)
         for number, block in enumerate(blocks):
             codes[:, number, :, block.start : block.stop] = centred_frames(mask[:, number], len(block), generator)
-        documents = mask.sum(-1).double()
+        candidates = mask.sum(-1).double()
+        documents = candidates.clamp(max=self.shown)
+        # A shown document has a code of the same length whether it is one of few candidates or of many.
+        codes = codes * (candidates / documents.clamp(min=1)).sqrt()[..., None, None]
         gain = self.learning_rate * documents / 8
         # For lists of which a third is clicked; a frame keeps its share of the n - 1 directions.
-        kept = torch.tensor([len(block) for block in blocks]).minimum(documents - 1) / (documents - 1).clamp(min=1)
+        kept = torch.tensor([len(block) for block in blocks]).minimum(candidates - 1) / (documents - 1).clamp(min=1)
         energy = (gain.square() * documents * (2 / 9) * kept).sum(1)
         return codes * (self.norm / energy.clamp(min=1e-12).sqrt())[:, None, None, None]
 

@@ -142,18 +142,18 @@ class MarkedDocument(Manipulation):
             raise ViewError("expected a document to mark, got none: set data.private_retrieval to true")
         marked = (features == self.document).all(-1)
         sent = features.clone()
-        sent[..., marked_feature(model)] = marked * self.value
+        sent[..., int(marked_feature(model))] = marked * self.value
         return sent * mask[..., None]
 
 
-def marked_feature(model: Model) -> int:
-    """Index of the feature that carries the mark: the one that changes a document's score least.
+def marked_feature(model: Model) -> Tensor:
+    """``()`` index of the feature that carries the mark: the one that changes a document's score least.
 
     A score far from the others hardly changes the ranker. In a ranker with hidden units a large mark activates those
-    with positive weight; a feature without such units carries nothing.
+    with positive weight; a feature without such units carries nothing. ``(V,)`` for a ranker of each victim.
     """
     if LINEAR in model:
-        return int(model[LINEAR].abs().argmin())
+        return model[LINEAR].abs().argmin(-1)
     on = model[HIDDEN].clamp(min=0)
-    change = (model[OUTPUT] @ on).abs()
-    return int(change.masked_fill(on.sum(0) == 0, torch.inf).argmin())
+    change = (model[OUTPUT][..., None, :] @ on).squeeze(-2).abs()
+    return change.masked_fill(on.sum(-2) == 0, torch.inf).argmin(-1)

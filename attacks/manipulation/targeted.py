@@ -33,13 +33,18 @@ class SomeClients(Manipulation):
     _: KW_ONLY
     clients: NonNegativeInt
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_knows_lists(self.inner)
+
     def features(self, model: Model, features: Tensor, mask: Tensor, *, generator: Generator) -> Tensor:
         """The features of a manipulated client."""
         return self.inner.features(model, features, mask, generator=generator)
 
-    def of_cohort(self, model: Model, features: Tensor, mask: Tensor, *, generators: Sequence[Generator]) -> Tensor:
+    def of_cohort(self, models: Model, features: Tensor, mask: Tensor, *, generators: Sequence[Generator]) -> Tensor:
         few = slice(0, self.clients)
-        sent = self.inner.of_cohort(model, features[few], mask[few], generators=generators[few])
+        own = {name: value[few] for name, value in models.items()}
+        sent = self.inner.of_cohort(own, features[few], mask[few], generators=generators[few])
         return torch.cat([sent, features[self.clients :]])
 
 
@@ -73,6 +78,7 @@ class Targeted(Manipulation):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_knows_lists(self.inner)
         if not 1 <= self.targets <= self.participants or not 0 < self.share <= 1:
             raise ValueError(
                 f"expected 1 to {self.participants} targets and a share in (0, 1], got {self.targets} and {self.share}"
@@ -83,7 +89,7 @@ class Targeted(Manipulation):
         block = self._blocks(features.shape[-1])[0]
         return self._in_block(model, features, mask, block, generator)
 
-    def of_cohort(self, model: Model, features: Tensor, mask: Tensor, *, generators: Sequence[Generator]) -> Tensor:
+    def of_cohort(self, models: Model, features: Tensor, mask: Tensor, *, generators: Sequence[Generator]) -> Tensor:
         blocks = self._blocks(features.shape[-1])
         sent = features.clone()
         if self.others == "silenced":
@@ -92,6 +98,7 @@ class Targeted(Manipulation):
             place = client % self.participants
             if place < self.targets:
                 own = slice(client, client + 1)
+                model = {name: value[client] for name, value in models.items()}
                 sent[own] = self._in_block(model, features[own], mask[own], blocks[place], generator)
         return sent
 
@@ -106,3 +113,9 @@ class Targeted(Manipulation):
         sent = torch.zeros_like(features)
         sent[..., block] = self.inner.features(reading, features[..., block], mask, generator=generator)
         return sent
+
+
+def check_knows_lists(inner: Manipulation) -> None:
+    """Refuses a manipulation that is given all candidates, because those around it are given the lists."""
+    if inner.knows != "lists":
+        raise ValueError(f"expected an inner manipulation that knows the lists, got {inner.name} of all candidates")

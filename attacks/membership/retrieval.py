@@ -48,7 +48,9 @@ class RetrievalFingerprint(Attack):
         name = LINEAR if LINEAR in view.deltas else HIDDEN
         if name not in view.deltas:
             raise ViewError(f"expected the deltas of {LINEAR} or {HIDDEN}, got those of {', '.join(view.deltas)}")
-        entries = view.deltas[name][..., marked_feature(view.model)].double().reshape(view.victims, -1)
+        delta = view.deltas[name].double().reshape(view.victims, -1, view.deltas[name].shape[-1])
+        marked = marked_feature(view.sent_models())
+        entries = delta.gather(2, marked[:, None, None].expand(-1, delta.shape[1], 1)).squeeze(2)
         noise, clip = view.noise_scale(name), view.clip(name)
         if not noise:
             scores = entries.norm(dim=1)

@@ -10,7 +10,6 @@ from attacks.ranking.priors import ListPrior, PosteriorAttack, log_prior
 from protocol.click_models import pattern_pairs, patterns
 from protocol.errors import ViewError
 from protocol.ranges import PositiveInt
-from protocol.rankers import stack_model
 from protocol.simulators import RankingSimulator
 from protocol.threat_model import ThreatModel
 from protocol.view import ServerView
@@ -32,8 +31,9 @@ class CodebookAttack(PosteriorAttack):
     on a grid.
 
     Threat model: an active server that sends each client features of its choice (`attacks.manipulation.codebook`) and
-    receives its update. It needs neither the ranking nor the order of the queries nor, with the uniform prior, any
-    knowledge about the clicks.
+    receives its update, and which then knows the documents that the client showed. With codes of the lists it must know
+    these documents before it sends features; with codes of all candidates it need not. It needs neither the displayed
+    order nor the order of the queries nor, with the uniform prior, any knowledge about the clicks.
 
     Args:
         prior: see `log_prior`.
@@ -50,7 +50,7 @@ class CodebookAttack(PosteriorAttack):
     name = "codebook"
     exact = True
     threat_model = ThreatModel(
-        sees="each client's update, the features that it sent, clip norm and noise scale",
+        sees="each client's update, the documents in its lists and the features sent for them, clip norm, noise scale",
         knows="the learning algorithm; nothing about the clicks (uniform prior)",
         needs=("served", "lists", "features", "learner:RankingSimulator", "deltas"),
     )
@@ -61,7 +61,7 @@ class CodebookAttack(PosteriorAttack):
     def marginals(self, view: ServerView, lists: Lists, chunk: Tensor, generator: torch.Generator) -> Tensor:
         learner = view.require(RankingSimulator)
         mask = lists.mask[chunk]
-        model = stack_model({name: value.double() for name, value in view.model.items()}, len(chunk))
+        model = {name: value[chunk].double() for name, value in view.sent_models().items()}
         maps = click_map(model, lists.features[chunk].double(), mask, learner.learning_rate)
         codes, sent, name = torch.cat(list(maps.values()), dim=3), view.model_deltas(), next(iter(maps))
         _refuse_overlap(codes)

@@ -1,6 +1,8 @@
 """RAIFLE's gradient matching for federated online learning to rank."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -9,7 +11,7 @@ from attacks.base import Attack
 from attacks.estimates import InteractionEstimate
 from attacks.ranking.lists import Lists, ranked_lists
 from modules.attackers.batched_lbfgs import batched_lbfgs
-from protocol.ranges import PositiveInt
+from protocol.ranges import PositiveFloat, PositiveInt
 from protocol.simulators import RankingSimulator
 from protocol.threat_model import ThreatModel
 from protocol.view import ServerView
@@ -20,15 +22,24 @@ class ListMatching(Attack):
     """RAIFLE on ranked lists, gradient matching: relaxed clicks whose simulated update is closest to the received one.
 
     One logit per document, initialised from U(-1, 1); the loss is the mean squared difference of the updates, divided
-    by the learning rate. The order in which the client worked through its lists is unknown; the simulation uses the
-    served order. Results are called ``raifle`` if the server manipulated the features, ``raifle-none`` otherwise.
+    by the learning rate. L-BFGS with a strong Wolfe line search minimises it for each victim by itself. The order in
+    which the client worked through its lists is unknown; the simulation uses the served order. Results are called
+    ``raifle`` if the server manipulated the features, ``raifle-none`` otherwise.
+
+    The published code detaches P(R*) of the position-bias ratio P(R*) / (P(R) + P(R*)) from the graph and leaves P(R)
+    attached, so that L-BFGS gets a wrong gradient of the loss. With injected noise, whose scores are nearly equal, this
+    has little effect; with real features it stops the optimisation far from its minimum.
 
     Threat model: passive server, or an active one that sends features of its choice; it knows the served documents,
     their displayed order and the algorithm.
 
     Args:
-        max_iter: iterations of L-BFGS (published: up to 1000).
+        variant: ``corrected``: the gradient of the loss; ``as-published-code``: with the half-detached ratio. Clients
+            of the published code are a setting of the learner, `modules.learners.fpdgd.FPDGD`.
+        max_iter: maximum number of iterations of L-BFGS.
+        learning_rate: first step length of every line search.
         starts: random starts, of which the best is kept (published: 1).
+        victims_at_once: victims processed together, which bounds the memory; None for all.
 
     References:
         Pham, Kulkarni and Houmansadr, "RAIFLE: Reconstruction Attacks on Interaction-based Federated Learning with
@@ -39,51 +50,71 @@ class ListMatching(Attack):
     aliases = ("raifle-none",)
     family = "ranking"
     references = ("RAIFLE, Algorithm 1",)
-    cost = "`max_iter` simulated trainings per victim and start, with gradients"
+    cost = "up to `max_iter` simulated trainings per victim and start, with gradients"
     threat_model = ThreatModel(
         sees="each client's update and the documents it was served, with their features",
         knows="the learning algorithm and the displayed order",
         needs=("served", "lists", "features", "learner:RankingSimulator", "deltas"),
     )
 
-    max_iter: PositiveInt = 100
+    variant: Literal["corrected", "as-published-code"] = "corrected"
+    max_iter: PositiveInt = 1000
+    learning_rate: PositiveFloat = 0.1
     starts: PositiveInt = 1
+    victims_at_once: PositiveInt | None = 128
 
     def label(self, view: ServerView) -> str:
         return "raifle" if view.manipulation else "raifle-none"
 
     def run(self, view: ServerView, *, generator: torch.Generator) -> InteractionEstimate:
-        lists = ranked_lists(view)
-        best = torch.zeros(lists.mask.shape)
-        lowest = torch.full((view.victims,), torch.inf)
-        for _ in range(self.starts):
-            start = torch.rand(lists.mask.shape, generator=generator) * 2 - 1
-            point, loss = batched_lbfgs(_Loss(view, lists), start.flatten(1), max_iter=self.max_iter)
-            better = loss < lowest
-            best = torch.where(better[:, None, None], point.reshape(best.shape), best)
-            lowest = torch.where(better, loss, lowest)
-        scores = lists.of_items(best, view.served_mask).float()
+        chunks = torch.split(torch.arange(view.victims), self.victims_at_once or view.victims)
+        scores = torch.cat([self._scores(view.select(chunk), generator) for chunk in chunks])
         return InteractionEstimate(scores=scores, decisions=(scores > 0) & view.served_mask)
+
+    def _scores(self, view: ServerView, generator: torch.Generator) -> Tensor:
+        objective = _Loss(view, half_detached=self.variant == "as-published-code")
+        shape = objective.lists.mask.shape
+        best, lowest = torch.zeros(shape).flatten(1), torch.full((view.victims,), torch.inf)
+        for _ in range(self.starts):
+            start = (torch.rand(shape, generator=generator) * 2 - 1).flatten(1)
+            point, loss = batched_lbfgs(objective, start, max_iter=self.max_iter, learning_rate=self.learning_rate)
+            better = loss < lowest
+            best = torch.where(better[:, None], point, best)
+            lowest = torch.where(better, loss, lowest)
+        return objective.lists.of_items(best.reshape(shape), view.served_mask).float()
 
 
 class _Loss:
     """The objective of `batched_lbfgs` on logits ``(V, Q L)``."""
 
-    def __init__(self, view: ServerView, lists: Lists) -> None:
-        self.learner, self.lists, self.model = view.require(RankingSimulator), lists, view.model
-        self.received = {name: value / self.learner.learning_rate for name, value in view.deltas.items()}
-        self.numbers = sum(value[0].numel() for value in self.received.values())
+    def __init__(self, view: ServerView, *, half_detached: bool) -> None:
+        self.learner, self.lists, self.half_detached = view.require(RankingSimulator), ranked_lists(view), half_detached
+        self.model, self.rate = view.sent_models(), self.learner.learning_rate
+        self.sent = list(view.deltas)
+        self.received = torch.cat([value.flatten(1) for value in view.deltas.values()], dim=1) / self.rate
+        self._selected = torch.arange(0), self.model, self.lists, self.received
 
-    def __call__(self, point: Tensor) -> tuple[Tensor, Tensor]:
-        mask = self.lists.mask
+    def __call__(self, point: Tensor, victims: Tensor) -> tuple[Tensor, Tensor]:
+        model, lists, received = self._of(victims)
         with torch.enable_grad():
             logits = point.detach().requires_grad_()
-            clicks = torch.sigmoid(logits).reshape(mask.shape) * mask
-            simulated = self.learner.simulate_lists(self.model, self.lists.features, mask, clicks)
-            gaps = [
-                (simulated[name] / self.learner.learning_rate - value).flatten(1)
-                for name, value in self.received.items()
-            ]
-            losses = torch.cat(gaps, dim=1).square().sum(1) / self.numbers
+            clicks = torch.sigmoid(logits).reshape(lists.mask.shape) * lists.mask
+            deltas = self.learner.simulate_lists(
+                model,
+                lists.features,
+                lists.mask,
+                clicks,
+                document=lists.document,
+                half_detached=self.half_detached,
+            )
+            simulated = torch.cat([deltas[name].flatten(1) for name in self.sent], dim=1) / self.rate
+            losses = (simulated - received).square().mean(1)
             (gradient,) = torch.autograd.grad(losses.sum(), logits)
         return losses.detach(), gradient
+
+    def _of(self, victims: Tensor) -> tuple[Mapping[str, Tensor], Lists, Tensor]:
+        """Models, lists and received updates of some victims; kept, because a line search asks for the same again."""
+        if not torch.equal(victims, self._selected[0]):
+            model = {name: value[victims] for name, value in self.model.items()}
+            self._selected = victims, model, self.lists.select(victims), self.received[victims]
+        return self._selected[1:]

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attacks.ranking.lists import Lists, click_map
+from attacks.ranking.lists import Lists, click_map, update_at
 from attacks.ranking.priors import ListPrior, PosteriorAttack, log_prior
 from protocol.click_models import patterns, sample_patterns
 from protocol.ranges import AtLeastTwo, PositiveInt
-from protocol.rankers import stack_model
 from protocol.simulators import RankingSimulator
 from protocol.threat_model import ThreatModel
 from protocol.view import ServerView
@@ -27,8 +26,9 @@ class ListPosterior(PosteriorAttack):
     The update is nearly linear in the clicks if the pair weights are taken at the midpoint of the local training, whose
     ends the server knows; the order of the queries then has little effect. If clients clip and add noise, the end is
     estimated: the received update times a factor fitted to simulated clients, because pair weights at a noisy end would
-    follow the noise. The error of the linear model is estimated from the same simulated clients, whose clicks are drawn
-    from the prior.
+    follow the noise; the stronger the noise, the closer the model is to the one sent. Clipping is part of the
+    likelihood. The error of the clipped linear model is estimated from the same simulated clients, whose clicks are
+    drawn from the prior.
 
     Threat model: a passive server that knows the served documents, their displayed order, the learning algorithm, and
     the prior of the clicks.
@@ -60,26 +60,33 @@ class ListPosterior(PosteriorAttack):
     victims_at_once: PositiveInt | None = 32
 
     def marginals(self, view: ServerView, lists: Lists, chunk: Tensor, generator: torch.Generator) -> Tensor:
-        problem = _Problem(
-            view.require(RankingSimulator),
-            {name: value.double() for name, value in view.model.items()},
-            lists.features[chunk].double(),
-            lists.mask[chunk],
-        )
+        own = lists.select(chunk)
+        learner, mask, features = view.require(RankingSimulator), own.mask, own.features.double()
+        models = {name: value[chunk].double() for name, value in view.sent_models().items()}
         deltas = {name: value[chunk].double() for name, value in view.model_deltas().items()}
-        prior = log_prior(self.prior, problem.mask, problem.learner).double()
-        clicks = sample_patterns(prior[:, None].expand(-1, self.simulated, -1, -1), generator).double()
-        paths = problem.simulate(clicks, generator)
+        prior = log_prior(self.prior, mask, learner).double()
         name = next(iter(deltas))
-        noise, clip = view.noise_scale(name), view.clip(name)
-        factors = _clip_factors(paths, clip)
+        noise, clip, rate = view.noise_scale(name), view.clip(name), learner.learning_rate
+        # Simulated clients of each victim, one after another.
+        clicks = sample_patterns(prior[:, None].expand(-1, self.simulated, -1, -1), generator).double().flatten(0, 1)
+        documents, shown = (value.repeat_interleave(self.simulated, 0) for value in (features, mask))
+        starts = {name: value.repeat_interleave(self.simulated, 0) for name, value in models.items()}
+        order = torch.rand(clicks.shape[:2], generator=generator).argsort(1)
+        paths = learner.simulate_lists(starts, documents, shown, clicks, order)
+        factors = _clip_factors(_flat(paths), clip)
         share = _path_share(paths, factors.reshape(len(chunk), -1), noise)
-        estimated = _scaled(paths, share.repeat_interleave(self.simulated) * factors)
-        whitening = _whitening(problem.errors(clicks, paths, estimated), noise)
+        middles = _midpoints(starts, paths, share.repeat_interleave(self.simulated) * factors)
+        line = _flat(update_at(middles, documents, shown, clicks, rate))
+        errors = factors[:, None] * _flat(paths) - _clip_factors(line, clip)[:, None] * line
+        whiten = _Whitening(errors.reshape(len(chunk), self.simulated, -1), noise)
+        found = click_map(_midpoints(models, deltas, share), features, mask, rate)
+        maps = torch.cat([found[name] for name in models], dim=3).flatten(1, 2)
         return sample_lists(
-            problem.midpoint_map(_scaled(deltas, share)) @ whitening[:, None],
-            (_flat(deltas)[:, None] @ whitening).squeeze(1),
+            maps,
+            whiten(maps),
+            whiten(torch.cat([deltas[name].flatten(1) for name in models], dim=1)[:, None]).squeeze(1),
             prior,
+            clip=clip,
             chains=self.chains,
             sweeps=self.sweeps,
             annealed=self.sweeps * 3 // 5,
@@ -87,53 +94,18 @@ class ListPosterior(PosteriorAttack):
         )
 
 
-@dataclass(frozen=True)
-class _Problem:
-    """Some victims' lists and the clients' algorithm."""
-
-    learner: RankingSimulator
-    model: Mapping[str, Tensor]
-    features: Tensor
-    mask: Tensor
-
-    def repeated(self, times: int) -> "_Problem":
-        """Each victim's lists repeated consecutively."""
-        features, mask = (value.repeat_interleave(times, 0) for value in (self.features, self.mask))
-        return _Problem(self.learner, self.model, features, mask)
-
-    def midpoint_map(self, paths: Mapping[str, Tensor]) -> Tensor:
-        """``(V, Q, L, P)`` change of the update per click, with pair weights at the midpoint of the victims' paths."""
-        victims = len(self.mask)
-        middle = {name: value + paths[name] / 2 for name, value in stack_model(self.model, victims).items()}
-        found = click_map(middle, self.features, self.mask, self.learner.learning_rate)
-        return torch.cat([found[name] for name in paths], dim=3)
-
-    def simulate(self, clicks: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-        """Deltas ``(V R, *shape)`` of undefended clients with ``clicks (V, R, Q, L)``, in random order of lists."""
-        victims, simulated, lists = clicks.shape[:3]
-        many = self.repeated(simulated)
-        order = torch.rand(victims * simulated, lists, generator=generator).argsort(1)
-        return self.learner.simulate_lists(self.model, many.features, many.mask, clicks.flatten(0, 1), order)
-
-    def errors(self, clicks: Tensor, paths: Mapping[str, Tensor], estimated: Mapping[str, Tensor]) -> Tensor:
-        """``(V, R, P)`` error of the linear map at the midpoint of `estimated` for simulated clients' `paths`."""
-        maps = self.repeated(clicks.shape[1]).midpoint_map(estimated)
-        line = torch.einsum("bql,bqlp->bp", clicks.flatten(0, 1), maps)
-        return (_flat(paths) - line).reshape(*clicks.shape[:2], -1)
-
-
 def _flat(deltas: Mapping[str, Tensor]) -> Tensor:
     return torch.cat([value.flatten(1) for value in deltas.values()], dim=1)
 
 
-def _scaled(deltas: Mapping[str, Tensor], factors: Tensor) -> dict[str, Tensor]:
-    """Each client's deltas times its factor ``(V,)``."""
-    return {name: value * factors.reshape(-1, *[1] * (value.dim() - 1)) for name, value in deltas.items()}
+def _midpoints(models: Mapping[str, Tensor], deltas: Mapping[str, Tensor], share: Tensor) -> dict[str, Tensor]:
+    """Models ``(V, *shape)`` in the middle of the paths, which are each client's delta times its share ``(V,)``."""
+    return {n: v + deltas[n] * share.reshape(-1, *[1] * (v.dim() - 1)) / 2 for n, v in models.items()}
 
 
-def _clip_factors(deltas: Mapping[str, Tensor], clip: float | None) -> Tensor:
-    """``(V,)`` factors by which clipping shrinks each client's deltas."""
-    norms = _flat(deltas).norm(dim=1)
+def _clip_factors(updates: Tensor, clip: float | None) -> Tensor:
+    """``(V,)`` factors by which clipping shrinks each client's update ``(V, P)``."""
+    norms = updates.norm(dim=1)
     return torch.ones_like(norms) if clip is None else (clip / norms.clamp(min=1e-300)).clamp(max=1)
 
 
@@ -149,72 +121,100 @@ def _path_share(paths: Mapping[str, Tensor], factors: Tensor, noise: float) -> T
     return torch.where(sent > 0, (factors * squares).mean(1) / sent, 1.0)
 
 
-def _whitening(errors: Tensor, noise: float) -> Tensor:
-    """``(V, P, P)`` W with ``W W^T`` the inverse of the shrunk covariance of the errors plus the noise."""
-    numbers = errors.shape[2]
-    covariance = (1 - _SHRINKAGE) * errors.transpose(1, 2) @ errors / errors.shape[1]
-    mean = covariance.diagonal(dim1=1, dim2=2).mean(1)
-    ridge = _RIDGE * mean + noise**2 + 1e-14
-    inverse = torch.linalg.inv(covariance + ridge[:, None, None] * torch.eye(numbers, dtype=errors.dtype))
-    factor: Tensor = torch.linalg.cholesky((inverse + inverse.transpose(1, 2)) / 2)
-    return factor
+class _Whitening:
+    """Multiplication by the inverse square root of the shrunk covariance of the errors plus the noise.
+
+    The covariance of R errors of P numbers is a multiple of the identity but for R directions.
+    """
+
+    def __init__(self, errors: Tensor, noise: float) -> None:
+        """From ``errors (V, R, P)``."""
+        _, values, self.directions = torch.linalg.svd(errors, full_matrices=False)
+        variances = (1 - _SHRINKAGE) * values.square() / errors.shape[1]
+        ridge = _RIDGE * variances.sum(1, keepdim=True) / errors.shape[2] + noise**2 + 1e-14
+        self.scale = ridge.rsqrt()
+        self.excess = (variances + ridge).rsqrt() - self.scale
+
+    def __call__(self, values: Tensor) -> Tensor:
+        """Whitens ``(V, M, P)``."""
+        along = (values @ self.directions.transpose(1, 2)) * self.excess[:, None]
+        whitened: Tensor = values * self.scale[..., None] + along @ self.directions
+        return whitened
 
 
 def sample_lists(
     maps: Tensor,
+    whitened: Tensor,
     target: Tensor,
     log_prior: Tensor,
     *,
+    clip: float | None,
     chains: int,
     sweeps: int,
     annealed: int,
     generator: torch.Generator,
 ) -> Tensor:
-    """``(V, Q, L)`` click probabilities by Gibbs sampling, given ``target = sum_q maps_q^T p_q + noise``.
+    """``(V, Q, L)`` click probabilities by Gibbs sampling, given ``target = s v + noise`` of ``v = maps^T p``.
 
-    One list at a time is drawn from its exact law over all ``2^L`` patterns given the others; all victims and chains
-    are sampled together. The likelihood is annealed over the first sweeps, which are discarded. Chains are weighted by
-    the energy of their best state, because a chain stuck at a worse one has not reached the posterior.
+    Clipping shrinks the update of the clicks p by ``s = min(1, clip / |v|)``. One list at a time is drawn from its
+    exact law over all ``2^L`` patterns given the others; all victims and chains are sampled together. The likelihood is
+    annealed over the first sweeps, which are discarded. Chains are weighted by the energy of their best state, because
+    a chain stuck at a worse one has not reached the posterior.
 
     Args:
-        maps: ``(V, Q, L, P)`` whitened.
+        maps: ``(V, Q L, P)``, by which the norm is computed; unused without clipping.
+        whitened: ``(V, Q L, P)`` the same, whitened.
         target: ``(V, P)`` whitened.
         log_prior: ``(V, Q, 2^L)``.
+        clip: L2 norm to which updates are clipped.
         chains: independent chains per victim.
         sweeps: passes over the lists.
         annealed: number of them before the likelihood has full weight.
         generator: source of randomness.
     """
-    codes = patterns(maps.shape[2]).to(maps)
-    gram = maps @ maps.transpose(2, 3)
-    energy = ((codes @ gram) * codes).sum(-1) / 2
+    victims, lists = log_prior.shape[:2]
+    length = whitened.shape[1] // lists
+    codes = patterns(length).to(whitened)
+    toward = (whitened @ target[..., None]).squeeze(-1)[:, None]
+    grams = [values @ values.transpose(1, 2) for values in ((whitened,) if clip is None else (whitened, maps))]
+    blocks = [torch.arange(number * length, (number + 1) * length) for number in range(lists)]
+    inner = [torch.stack([((codes @ gram[:, b][:, :, b]) * codes).sum(-1) for b in blocks]) for gram in grams]
     chances = log_prior.exp().flatten(0, 1)
     # A list that cannot be sent gets the empty pattern.
     chances[:, 0] += chances.sum(1) == 0
     state = torch.multinomial(chances, chains, replacement=True, generator=generator)
-    chosen = codes[state].reshape(*maps.shape[:2], chains, -1).transpose(1, 2).contiguous()
-    residual = target[:, None] - torch.einsum("vkql,vqlp->vkp", chosen, maps)
+    chosen = codes[state].reshape(victims, lists, chains, length).transpose(1, 2).flatten(2).contiguous()
     marginals = torch.zeros_like(chosen)
-    best = torch.full(chosen.shape[:2], torch.inf, dtype=maps.dtype)
+    best = torch.full(chosen.shape[:2], torch.inf, dtype=chosen.dtype)
     empty = torch.zeros(codes.shape[0], dtype=torch.bool).index_fill_(0, torch.tensor([0]), True)
+    products = [chosen @ gram for gram in grams]
     for sweep in range(sweeps):
         heat = min(1.0, 1e-3 ** (1 - sweep / max(annealed, 1)))
-        for number in torch.randperm(maps.shape[1], generator=generator).tolist():
-            own = maps[:, number]
-            residual += chosen[:, :, number] @ own
-            fit = (residual @ own.transpose(1, 2)) @ codes.T - energy[:, None, number]
+        for number in torch.randperm(lists, generator=generator).tolist():
+            block = blocks[number]
+            own = chosen[..., block]
+            chosen[..., block] = 0
+            products = [product - own @ gram[:, block] for product, gram in zip(products, grams, strict=True)]
+            along = (chosen * toward).sum(-1, keepdim=True) + toward[..., block] @ codes.T
+            squares = [
+                (product * chosen).sum(-1, keepdim=True) + 2 * product[..., block] @ codes.T + within[number][:, None]
+                for product, within in zip(products, inner, strict=True)
+            ]
+            shrunk = 1.0 if clip is None else (clip / squares[1].clamp(min=1e-300).sqrt()).clamp(max=1)
+            fit = shrunk * along - shrunk**2 * squares[0] / 2
             law = log_prior[:, None, number] + heat * fit
             law = torch.where(torch.isfinite(law).any(-1, keepdim=True), law, torch.where(empty, 0.0, -torch.inf))
             law = law.softmax(-1)
-            chosen[:, :, number] = codes[_draw(law, generator)]
-            residual -= chosen[:, :, number] @ own
+            drawn = _draw(law, generator)
+            chosen[..., block] = codes[drawn]
+            products = [p + codes[drawn] @ gram[:, block] for p, gram in zip(products, grams, strict=True)]
             if sweep >= annealed:
-                marginals[:, :, number] += law @ codes
+                marginals[..., block] += law @ codes
         if sweep >= annealed:
-            best = torch.minimum(best, residual.square().sum(-1) / 2)
+            best = torch.minimum(best, -fit.gather(-1, drawn[..., None]).squeeze(-1))
     weights = (-best).softmax(1)
-    averaged: Tensor = (marginals * weights[..., None, None]).sum(1) / max(sweeps - annealed, 1)
-    return averaged
+    averaged = (marginals * weights[..., None]).sum(1) / max(sweeps - annealed, 1)
+    return averaged.reshape(victims, lists, length)
 
 
 def _draw(law: Tensor, generator: torch.Generator) -> Tensor:

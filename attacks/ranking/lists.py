@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from protocol.errors import ViewError
-from protocol.pdgd import laplacian, pair_weights
-from protocol.rankers import ranker_outputs
+from protocol.pdgd import click_coefficients, laplacian, pair_weights
+from protocol.rankers import rank_scores, ranker_outputs, score_gradients
 from protocol.view import ServerView
 
 
@@ -16,13 +16,19 @@ from protocol.view import ServerView
 class Lists:
     """The ranked lists of a view's victims, in displayed order; padding comes last.
 
-    ``mask (V, Q, L)`` is True for documents with ``features (V, Q, L, F)``, F = 0 if the view holds none;
-    ``place (V, R)`` is the position of every served item in the flattened ``(Q, L)``, 0 where padded.
+    ``mask (V, Q, L)`` is True for documents with numbers ``document (V, Q, L)`` and ``features (V, Q, L, F)``, F = 0 if
+    the view holds none; ``place (V, R)`` is the position of every served item in the flattened ``(Q, L)``, 0 where
+    padded.
     """
 
     mask: Tensor
     features: Tensor
     place: Tensor
+    document: Tensor
+
+    def select(self, victims: Tensor) -> "Lists":
+        """The lists of the victims at some positions."""
+        return Lists(self.mask[victims], self.features[victims], self.place[victims], self.document[victims])
 
     def of_items(self, values: Tensor, served: Tensor) -> Tensor:
         """Values ``(V, Q, L)`` in the order of the served items, ``(V, R)``; zero where padded."""
@@ -48,7 +54,10 @@ def ranked_lists(view: ServerView) -> Lists:
     features = torch.zeros(*served.shape, 0) if view.features is None else view.features * served[..., None]
     flat = features.new_zeros(len(place), count * length, features.shape[2])
     flat.scatter_add_(1, place[..., None].expand_as(features), features)
-    return Lists(mask.reshape(-1, count, length), flat.reshape(len(place), count, length, -1), place)
+    document = torch.zeros(len(place), count * length, dtype=torch.int64)
+    document.scatter_add_(1, place, view.served_items.masked_fill(~served, 0))
+    shape = len(place), count, length
+    return Lists(mask.reshape(shape), flat.reshape(*shape, -1), place, document.reshape(shape))
 
 
 def click_map(model: Mapping[str, Tensor], features: Tensor, mask: Tensor, learning_rate: float) -> dict[str, Tensor]:
@@ -63,3 +72,12 @@ def click_map(model: Mapping[str, Tensor], features: Tensor, mask: Tensor, learn
     scores, gradients = ranker_outputs(model, features)
     mixing = learning_rate * laplacian(pair_weights(scores, mask))
     return {name: mixing.transpose(-1, -2) @ value.flatten(3) for name, value in gradients.items()}
+
+
+def update_at(
+    model: Mapping[str, Tensor], features: Tensor, mask: Tensor, clicks: Tensor, learning_rate: float
+) -> dict[str, Tensor]:
+    """``(V, *shape)`` by parameter: the sum of `click_map` over the clicks ``(V, Q, L)``, without its factors."""
+    scores = rank_scores(model, features)
+    coefficients = learning_rate * click_coefficients(pair_weights(scores, mask), clicks)
+    return score_gradients(model, features, coefficients)

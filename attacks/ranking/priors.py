@@ -1,7 +1,6 @@
-"""Priors of clicks, their entropy and channel capacity, posterior attacks and the baseline without the update."""
+"""Priors of clicks, posterior attacks and the baseline without the update."""
 
 import abc
-import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -95,27 +94,3 @@ class PriorOnly(PosteriorAttack):
         # In float64, so that equal values stay equal: rounding would rank lists by their length.
         law = log_prior(self.prior, lists.mask, view.require(RankingSimulator)).double().softmax(-1).nan_to_num()
         return law @ patterns(lists.mask.shape[-1]).double()
-
-
-def capacity_bits(*, clip: float, noise_scale: float, dimensions: int) -> float:
-    """Capacity of a clipped update under Gaussian noise: ``d/2 log2(1 + (clip/sigma)^2 / d)`` bits.
-
-    An upper bound on what any attack infers about the clicks, on average over clients: the energy of an update is at
-    most ``clip^2``, spread over ``d`` parallel Gaussian channels.
-
-    Args:
-        clip: L2 norm to which the update is clipped.
-        noise_scale: standard deviation of the noise, more than 0.
-        dimensions: length of an update, d.
-
-    References:
-        Shannon, "Communication in the Presence of Noise", Proceedings of the IRE, 1949.
-    """
-    return dimensions / 2 * math.log2(1 + (clip / noise_scale) ** 2 / dimensions)
-
-
-def entropy_bits(log_law: Tensor) -> Tensor:
-    """``(V,)`` entropy in bits of the clicks on independent lists with ``log_law (V, Q, 2^L)``, as of `log_prior`."""
-    law = log_law.double().exp()
-    nats: Tensor = torch.special.entr(law).sum((1, 2))
-    return nats / math.log(2)

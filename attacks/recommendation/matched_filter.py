@@ -1,6 +1,7 @@
 """Matched filter: compares item deltas with those of shadow clients under each label."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -40,12 +41,15 @@ class MatchedFilter(Attack):
     > 0 > a-``, ``LLR_i = logit(p) + ((a+ - a-) J_i . D_i - (a+^2 - a-^2) |J_i|^2 / 2) / sigma^2``. Shadow clients of
     all victims in a view are pooled by item.
 
-    Threat model: passive server, one round; knows the training algorithm, the public parameters of the defence, and the
-    share of positives among the served items.
+    The noise of several rounds is independent, so their ratios add up, and T rounds are worth sqrt(T) less noise.
+
+    Threat model: passive server, one round or the client's rounds so far; knows the training algorithm, the public
+    parameters of the defence, and the share of positives among the served items.
 
     Args:
         shadows: shadow clients per victim.
         positive_share: share of positives among the served items (0.2 in the papers).
+        rounds: ``last`` uses the round of the view; ``all`` adds the view's earlier rounds, with the same served items.
 
     References:
         This project; the setting is that of Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163,
@@ -63,8 +67,20 @@ class MatchedFilter(Attack):
 
     shadows: PositiveInt = 4
     positive_share: OpenUnitInterval = 0.2
+    rounds: Literal["last", "all"] = "last"
 
     def run(self, view: ServerView, *, generator: torch.Generator) -> InteractionEstimate:
+        views = [*view.earlier, view] if self.rounds == "all" else [view]
+        scores = torch.logit(torch.tensor(self.positive_share, dtype=torch.float64)).expand(view.served_items.shape)
+        for one in views:
+            if not torch.equal(one.served_items, view.served_items):
+                raise ViewError(f"round {one.round}: expected the items of round {view.round}, got others")
+            scores = scores + self.evidence(one, generator)
+        scores = scores.masked_fill(~view.served_mask, 0)
+        return InteractionEstimate(scores=scores, decisions=(scores > 0) & view.served_mask)
+
+    def evidence(self, view: ServerView, generator: torch.Generator) -> Tensor:
+        """``(V, R)`` log-likelihood ratios of one round's item deltas."""
         templates = self.templates(view, generator)
         sigma = view.noise_scale(ITEM_EMBEDDING)
         rows = view.deltas[ITEM_EMBEDDING]
@@ -74,10 +90,7 @@ class MatchedFilter(Attack):
         up, down = scale * templates.positive, -scale * templates.negative
         # Without noise, the variance of the deltas takes its place.
         variance = sigma**2 if sigma > 0 else float((rows**2).mean().clamp(min=torch.finfo(rows.dtype).tiny))
-        prior = torch.logit(torch.tensor(self.positive_share))
-        scores = prior + ((up - down) * along - (up**2 - down**2) * length / 2) / variance
-        scores = scores.double().masked_fill(~view.served_mask, 0)
-        return InteractionEstimate(scores=scores, decisions=(scores > 0) & view.served_mask)
+        return (((up - down) * along - (up**2 - down**2) * length / 2) / variance).double()
 
     def templates(self, view: ServerView, generator: torch.Generator) -> Templates:
         """Trains the shadow clients in chunks of bounded memory and keeps sums only.
@@ -120,9 +133,4 @@ class MatchedFilter(Attack):
         learner = view.require(RecommenderSimulator)
         users = torch.randn(len(victims), learner.user_dim, generator=generator)
         deltas = learner.simulate(view.model, view.served_items[victims], labels, users)
-        clip = view.clip(ITEM_EMBEDDING)
-        if clip is None:
-            return deltas[ITEM_EMBEDDING], torch.ones(len(victims))
-        together = next(r.parameters for r in view.releases if ITEM_EMBEDDING in r.parameters and r.clip is not None)
-        squares = torch.stack([deltas[name].flatten(1).square().sum(1) for name in together])
-        return deltas[ITEM_EMBEDDING], (clip / squares.sum(0).sqrt().clamp(min=1e-12)).clamp(max=1)
+        return deltas[ITEM_EMBEDDING], view.clip_factors(ITEM_EMBEDDING, deltas)

@@ -10,22 +10,29 @@ from attacks.estimates import InteractionEstimate
 from protocol.errors import InputError, ViewError
 from protocol.ranges import PositiveInt
 from protocol.threat_model import ThreatModel
-from protocol.view import ITEM_EMBEDDING, ServerView
+from protocol.view import ServerView
 
 
 @dataclass(frozen=True, kw_only=True)
 class Raifle(Attack):
     """RAIFLE without manipulation: gradient matching of the interactions' simulated update to the received one.
 
-    Threat model: passive server, one round; knows the training algorithm and the served items, not the user vector.
+    Where clients clip their updates, the published code matches an unclipped simulation to what they sent. The
+    corrected attack clips its simulation, as the clients do. The fixed user vector is drawn from U(0, 1), as published,
+    although users' are from N(0, 1).
+
+    Threat model: passive server, one round; knows the training algorithm, the public parameters of the defence and the
+    served items, not the user vector.
 
     Args:
+        code: ``corrected`` or ``as-published-code``.
         user: ``fixed`` user vector as in the published code, or optimised with the interactions (``joint``) as in the
             paper.
-        match: deltas that are compared: ``items`` as in the published code, ``items+model`` as in the paper (the
-            model's deltas must be recorded).
-        solver: ``lbfgs`` as published for recommendation, or ``adam``.
-        max_iter: iterations of the solver (published: 1000).
+        match: deltas that are compared: ``items`` as in the published code, ``items+model`` as in the paper, or
+            ``model`` where the items' never leave the clients.
+        solver: ``lbfgs`` as published for recommendation, for each victim by itself, or ``adam``.
+        max_iter: largest number of iterations of the solver (published: 1000); L-BFGS stops earlier, at its published
+            tolerances.
         accelerator: Lightning accelerator.
         devices: number of devices.
 
@@ -40,15 +47,16 @@ class Raifle(Attack):
     cost = "`max_iter` simulated trainings per victim, with gradients"
     audited_victims = 8
     threat_model = ThreatModel(
-        sees="the update of the item embeddings, the global model and which items were served",
-        knows="the clients' training algorithm",
-        needs=("served", "learner:RecommenderSimulator", f"deltas:{ITEM_EMBEDDING}"),
+        sees="the update of the item embeddings or of the network, the global model and which items were served",
+        knows="the clients' training algorithm and the defence's parameters",
+        needs=("served", "learner:RecommenderSimulator", "deltas"),
     )
 
+    code: Literal["corrected", "as-published-code"] = "corrected"
     user: Literal["fixed", "joint"] = "fixed"
-    match: Literal["items", "items+model"] = "items"
+    match: Literal["items", "items+model", "model"] = "items"
     solver: Literal["lbfgs", "adam"] = "lbfgs"
-    max_iter: PositiveInt = 100
+    max_iter: PositiveInt = 1000
     accelerator: str = "auto"
     devices: PositiveInt = 1
 
@@ -56,11 +64,10 @@ class Raifle(Attack):
         from modules.attackers.gradient_matching import GradientMatching
         from modules.attackers.trainer import fit_quietly
 
-        module = GradientMatching(
-            view, generator=generator, max_iter=self.max_iter, user=self.user, match=self.match, solver=self.solver
-        )
+        options = {name: getattr(self, name) for name in ("max_iter", "user", "match", "solver", "code")}
+        module = GradientMatching(view, generator=generator, **options)
         try:
-            fit_quietly(module, accelerator=self.accelerator, devices=self.devices, max_steps=module.trainer_steps)
+            fit_quietly(module, accelerator=self.accelerator, devices=self.devices, max_epochs=1)
         except InputError as error:  # the clients' local training cannot be differentiated
             raise ViewError(str(error)) from None
         scores = module.best.to(view.served_mask.device)

@@ -30,9 +30,9 @@ class RankingDataModule(FederatedDataModule):
 
     Args:
         queries_per_client: queries of each client (RAIFLE, Table VII: 4, 8, 16 for MQ2007, 12, 24, 48 for MSLR).
-        users: least number of clients in the whole training, each of which takes part in one round. The queries are
-            assigned to new clients in every round, which gives the number of rounds. None: they are assigned once, and
-            the trainer gives the number of rounds.
+        users: least number of updates of single users in the whole training, which gives the number of rounds. A user
+            with the same queries in another round is the same person, and intervals count it once. None: the trainer
+            gives the number of rounds.
         aggregate: clients of a secure aggregate; a round consists of whole aggregates.
         targets: clients of each aggregate that count as users, whose interactions the server infers; None for all.
         private_retrieval: hide from the server which documents a client gets; half of each round's clients get
@@ -112,7 +112,7 @@ class RankingDataModule(FederatedDataModule):
 
     @property
     def _per_deal(self) -> int:
-        """Number of clients that together hold every query once."""
+        """Number of clients, which together hold every query once."""
         return len(self._rankable) // self.queries_per_client
 
     @property
@@ -133,16 +133,13 @@ class RankingDataModule(FederatedDataModule):
 
     @functools.cached_property
     def _groups(self) -> Tensor:
-        size = self._per_deal * self.queries_per_client
-        generators = [generator_for(self.seed, "users", PERSISTENT, deal) for deal in range(self.rounds or 1)]
-        orders = [torch.randperm(len(self._rankable), generator=generator)[:size] for generator in generators]
-        return self._rankable[torch.cat(orders)].reshape(-1, self.queries_per_client)
+        order = torch.randperm(len(self._rankable), generator=generator_for(self.seed, "users", PERSISTENT, 0))
+        return self._rankable[order[: self._per_deal * self.queries_per_client]].reshape(-1, self.queries_per_client)
 
     def participants(self, round_number: int) -> Tensor:
-        """``(C,)`` ascending numbers, drawn among the clients that together hold every query once."""
+        """``(C,)`` ascending numbers of the clients of a round, drawn at random."""
         generator = generator_for(self.seed, "cohort", round_number)
-        chosen = torch.randperm(self._per_deal, generator=generator)[: self._per_round].sort().values
-        return chosen + self._per_deal * (round_number % (self.rounds or 1))
+        return torch.randperm(self._per_deal, generator=generator)[: self._per_round].sort().values
 
     @property
     def grade_law(self) -> list[float]:

@@ -3,13 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from experiments.after.bounds import Bounds
 from experiments.after.class_gradients import GradientChanges
 from experiments.after.devices import Maps, Profiles, RawData, UserBias
+from experiments.after.held_back import HeldBack
 from experiments.after.identifiability import Clients, Privacy, ProbeCheckStep, Reached, Sharpness, Theorem
 from experiments.after.image_quality import ImageQuality
 from experiments.after.manipulation_checks import ManipulationChecks
 from experiments.after.model_quality import Accuracy, Quality, Utility
-from experiments.after.rankings import Bounds, HeldBack
 from experiments.after.step import AfterStep
 from experiments.after.update_maps import UpdateMaps
 from experiments.overrides import near

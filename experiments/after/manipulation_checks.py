@@ -126,7 +126,7 @@ def _scores(run: CellRun, name: str, metrics: dict[str, Tensor], view: ServerVie
 def _received(view: ServerView) -> Received:
     lists = ranked_lists(view)
     assert lists.features is not None
-    return Received(features=lists.features, mask=lists.mask, model=view.model)
+    return Received(features=lists.features, mask=lists.mask, model=view.sent_models())
 
 
 def _updates(view: ServerView, clip: float) -> Tensor:

@@ -1,5 +1,6 @@
 """Gradient matching for federated recommendation, for all victims of a view at once."""
 
+import dataclasses
 from typing import Any, Literal
 
 import torch
@@ -7,33 +8,40 @@ from lightning import LightningModule
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from modules.attackers.batched_lbfgs import batched_lbfgs
 from modules.attackers.trainer import empty_batches, own_share, world_size
 from protocol.errors import ViewError
+from protocol.progress import counted
 from protocol.simulators import RecommenderSimulator
 from protocol.view import ITEM_EMBEDDING, ServerView
 
-Match = Literal["items", "items+model"]
+Match = Literal["items", "items+model", "model"]
+Solver = Literal["lbfgs", "adam"]
+Code = Literal["corrected", "as-published-code"]
 _LEARNING_RATE = 0.1
 """Learning rate of the attack, as published for L-BFGS and for Adam."""
 _RESCALE = 100.0
-"""The published code multiplies the loss by max(1, 100 / mean row norm)."""
+"""The published code multiplies the loss by max(1, 100 / mean row norm of the received delta)."""
+_CHUNK_NUMBERS = (2**18, 2**25)
+"""Parameters of the simulated clients of one chunk, on a CPU (its cache) and on a GPU."""
 
 
 class GradientMatching(LightningModule):
     """Finds the interactions whose simulated update is closest to the received one (see `attacks.Raifle`).
 
     The loss of a victim is the mean over its items of the distance between simulated and received delta, divided by the
-    local learning rate. The sum over victims is minimised; each victim's unknowns affect its own term only. Victims are
-    therefore independent under Adam; under L-BFGS they share the step length.
+    local learning rate. Every victim is a problem of its own: L-BFGS solves chunks of victims of similar size, each
+    with its own curvature and step length.
 
     Args:
         view: the server view, with a learner, served items and the deltas of the item table.
         generator: source of the starting point.
-        user: ``fixed`` keeps one U(0, 1) user vector, as the published code; ``joint`` optimises it too, as the paper.
+        max_iter: largest number of iterations of the solver.
+        user: ``fixed`` keeps one random user vector, as the published code; ``joint`` optimises it too, as the paper.
         match: ``items`` as in the published code; ``items+model`` adds the mean squared difference of the other
-            recorded parameters, as Algorithm 2.
-        solver: L-BFGS with strong Wolfe line search, or Adam.
-        max_iter: iterations of the solver.
+            recorded parameters, as Algorithm 2; ``model`` is that difference alone, for private item embeddings.
+        solver: L-BFGS or Adam.
+        code: see `attacks.Raifle`.
 
     Raises:
         ViewError: the view lacks what the loss needs.
@@ -42,9 +50,6 @@ class GradientMatching(LightningModule):
         Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163, Algorithm 2.
     """
 
-    served: Tensor
-    mask: Tensor
-    rescale: Tensor
     best: Tensor
     best_loss: Tensor
 
@@ -56,55 +61,100 @@ class GradientMatching(LightningModule):
         max_iter: int,
         user: Literal["fixed", "joint"] = "fixed",
         match: Match = "items",
-        solver: Literal["lbfgs", "adam"] = "lbfgs",
+        solver: Solver = "lbfgs",
+        code: Code = "corrected",
     ) -> None:
         super().__init__()
         self.learner, self.solver, self.max_iter = view.require(RecommenderSimulator), solver, max_iter
+        self.automatic_optimization = solver == "adam"
+        self.matched, self.view = _matched(view, match), view
+        self.clips = code == "corrected" and ITEM_EMBEDDING in self.matched and view.clip(ITEM_EMBEDDING) is not None
         shape = view.served_items.shape
         self.logits = torch.nn.Parameter(torch.rand(shape, generator=generator) * 2 - 1)
         start = torch.rand(1, self.learner.user_dim, generator=generator).expand(shape[0], -1).clone()
         self.users = torch.nn.Parameter(start, requires_grad=user == "joint")
-        self.model = dict(view.model)
-        self.received = {n: view.deltas[n] / self.learner.learning_rate for n in _matched(view, match)}
-        self.register_buffer("served", view.served_items, persistent=False)
-        self.register_buffer("mask", view.served_mask, persistent=False)
-        norms = _mean_over_items(self.received[ITEM_EMBEDDING].norm(dim=2), view.served_mask)
-        self.register_buffer("rescale", (_RESCALE / norms.clamp(min=1e-12)).clamp(min=1), persistent=False)
         # Persistent buffers are part of the state that other processes return.
         self.register_buffer("best_loss", torch.full((shape[0],), torch.inf))
         self.register_buffer("best", self.logits.detach().clone())
 
-    def on_fit_start(self) -> None:
-        """Moves the view to the device; Lightning moves parameters and buffers only."""
-        self.model = {name: value.to(self.device) for name, value in self.model.items()}
-        self.received = {name: value.to(self.device) for name, value in self.received.items()}
-
-    def victim_losses(self, own: slice = slice(None)) -> Tensor:
-        """``(W,)`` loss of each victim in `own` at the current point."""
-        mask = self.mask[own]
-        labels = torch.sigmoid(self.logits[own]) * mask
-        deltas = self.learner.simulate(self.model, self.served[own], labels, self.users[own], differentiable=True)
-        gaps = {name: deltas[name] / self.learner.learning_rate - value[own] for name, value in self.received.items()}
-        # The constant keeps the norm differentiable at padding, where the gap is zero.
-        distance = (gaps.pop(ITEM_EMBEDDING).square().sum(2) + 1e-12).sqrt()
-        losses = _mean_over_items(distance, mask)
+    def losses(self, view: ServerView, logits: Tensor, users: Tensor) -> Tensor:
+        """``(V,)`` losses of a view's victims with ``logits (V, R)`` and ``users (V, d)``."""
+        mask, rate = view.served_mask, self.learner.learning_rate
+        labels = torch.sigmoid(logits) * mask
+        deltas = self.learner.simulate(view.model, view.served_items, labels, users, differentiable=True)
+        if self.clips:
+            factors = view.clip_factors(ITEM_EMBEDDING, deltas)
+            deltas = {name: value * factors.reshape(-1, *[1] * (value.dim() - 1)) for name, value in deltas.items()}
+        gaps = {name: (deltas[name] - view.deltas[name]) / rate for name in self.matched}
+        rows = gaps.pop(ITEM_EMBEDDING, None)
+        losses = torch.zeros_like(logits[:, 0])
         if gaps:
-            losses = losses + torch.cat([gap.flatten(1) for gap in gaps.values()], dim=1).square().mean(1)
-        return losses * self.rescale[own]
+            losses = torch.cat([gap.flatten(1) for gap in gaps.values()], dim=1).square().mean(1)
+        if rows is None:
+            return losses
+        # The constant keeps the norm differentiable at padding, where the gap is zero.
+        losses = losses + _mean_over_items((rows.square().sum(2) + 1e-12).sqrt(), mask)
+        size = _mean_over_items(view.deltas[ITEM_EMBEDDING].norm(dim=2), mask)
+        return losses * (_RESCALE / size.clamp(min=1e-12)).clamp(min=1)
 
-    def training_step(self, batch: Tensor, batch_idx: int) -> Tensor:
-        """The loss of this process's victims; the best point of every victim is kept."""
-        own, together = own_share(self), world_size(self)
-        losses = self.victim_losses(own)
+    def part(self, victims: Tensor) -> ServerView:
+        """What the losses of some victims need, without the padding of larger ones, on the module's device."""
+        view = self.view.select(victims)
+        width = int(view.served_mask.sum(1).max()) if len(victims) else 0
+        rows = {n: v[:, :width] if n in view.row_parameters else v for n, v in view.deltas.items() if n in self.matched}
+        return dataclasses.replace(
+            view,
+            deltas={name: value.to(self.device) for name, value in rows.items()},
+            model={name: value.to(self.device) for name, value in view.model.items()},
+            served=view.served_items[:, :width].to(self.device),
+        )
+
+    def training_step(self, batch: Tensor, batch_idx: int) -> Tensor | None:
+        """One step of Adam for this process's victims, or all of L-BFGS; the best point of every victim is kept."""
+        own = torch.arange(len(self.logits))[own_share(self)]
+        if self.solver == "lbfgs":
+            for victims in counted(self._chunks(own)):
+                self._descend(victims)
+            return None
+        view = self.part(own)
+        width = view.served_items.shape[1]
+        losses = self.losses(view, self.logits[own, :width], self.users[own])
         better = losses.detach() < self.best_loss[own]
         self.best_loss[own] = torch.where(better, losses.detach(), self.best_loss[own])
         self.best[own] = torch.where(better[:, None], self.logits.detach()[own], self.best[own])
-        total: Tensor = losses.sum()
-        if together == 1:
-            return total
-        # Gradients are averaged over the processes, and a line search must see one value in all of them.
-        overall = self.trainer.strategy.reduce(total.detach().clone(), reduce_op="sum")
-        return together * (total - total.detach()) + overall
+        # Gradients are averaged over the processes, and each victim's are in one of them.
+        return world_size(self) * losses.sum()
+
+    def _chunks(self, own: Tensor) -> list[Tensor]:
+        """Victims in chunks of bounded memory, by number of items."""
+        mask = self.view.served_mask[own]
+        sizes, order = mask.sum(1).sort(stable=True)
+        dim = self.view.model[ITEM_EMBEDDING].shape[1]
+        dense = sum(value.numel() for name, value in self.view.model.items() if name != ITEM_EMBEDDING)
+        chunks, chunk = [], list[int]()
+        for victim, size in zip(own[order].tolist(), sizes.tolist(), strict=True):
+            if chunk and (len(chunk) + 1) * (dense + dim * size) > _CHUNK_NUMBERS[self.device.type != "cpu"]:
+                chunks.append(torch.tensor(chunk))
+                chunk = []
+            chunk.append(victim)
+        return [*chunks, torch.tensor(chunk)] if chunk else chunks
+
+    def _descend(self, victims: Tensor) -> None:
+        view, joint = self.part(victims), self.users.requires_grad
+        width = view.served_items.shape[1]
+        logits, users = self.logits.detach()[victims, :width], self.users.detach()[victims]
+
+        def objective(points: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+            with torch.enable_grad():
+                points = points.detach().requires_grad_()
+                own = points[:, width:] if joint else users[rows]
+                losses = self.losses(view.select(rows.cpu()), points[:, :width], own)
+                (gradients,) = torch.autograd.grad(losses.sum(), points)
+            return losses.detach(), gradients
+
+        start = torch.cat([logits, users], dim=1) if joint else logits
+        points, losses = batched_lbfgs(objective, start, max_iter=self.max_iter, learning_rate=_LEARNING_RATE)
+        self.best[victims, :width], self.best_loss[victims] = points[:, :width], losses
 
     def on_train_end(self) -> None:
         """Collects each victim's best point from the process that found it."""
@@ -115,19 +165,12 @@ class GradientMatching(LightningModule):
             self.best_loss = losses.amin(0)
             self.best = points[finder, torch.arange(len(finder), device=finder.device)]
 
-    @property
-    def trainer_steps(self) -> int:
-        """Steps of the Trainer: L-BFGS performs all its iterations in one."""
-        return 1 if self.solver == "lbfgs" else self.max_iter
-
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        unknowns = [p for p in self.parameters() if p.requires_grad]
-        if self.solver == "adam":
-            return torch.optim.Adam(unknowns, lr=_LEARNING_RATE)
-        return torch.optim.LBFGS(unknowns, lr=_LEARNING_RATE, max_iter=self.max_iter, line_search_fn="strong_wolfe")
+        """Adam; without effect where L-BFGS takes the steps."""
+        return torch.optim.Adam([p for p in self.parameters() if p.requires_grad], lr=_LEARNING_RATE)
 
     def train_dataloader(self) -> DataLoader[Tensor]:
-        return empty_batches(self.trainer_steps)
+        return empty_batches(self.max_iter if self.solver == "adam" else 1)
 
 
 def _mean_over_items(values: Tensor, mask: Tensor) -> Tensor:
@@ -137,9 +180,10 @@ def _mean_over_items(values: Tensor, mask: Tensor) -> Tensor:
 
 def _matched(view: ServerView, match: Match) -> list[str]:
     """Names of the parameters whose deltas are compared."""
-    if match == "items":
-        return [ITEM_EMBEDDING]
-    others = [name for name in view.deltas if name not in view.row_parameters]
-    if not others:
+    items = [name for name in view.deltas if name == ITEM_EMBEDDING and match != "model"]
+    others = [name for name in view.deltas if name not in view.row_parameters and match != "items"]
+    if match != "model" and not items:
+        raise ViewError("expected deltas of the items, got the model's only; record them, or match 'model'")
+    if match != "items" and not others:
         raise ViewError("expected deltas of the model's parameters, got item rows only; record them, or match 'items'")
-    return [ITEM_EMBEDDING, *others]
+    return items + others

@@ -1,9 +1,11 @@
 """Full-batch local training that is differentiable in the labels (RAIFLE, section IV.A)."""
 
 from collections.abc import Callable
+from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from modules.engine.fast.gradients import Parameters
 from modules.engine.local_hyperparameters import LocalTraining
@@ -52,13 +54,40 @@ class _Adam:
     def __init__(self, local: LocalTraining) -> None:
         self.local = local
         self.steps = 0
-        self.first: Tensor | float = 0.0
-        self.second: Tensor | float = 0.0
+        self.moments: tuple[Tensor, Tensor] | None = None
 
     def __call__(self, value: Tensor, grad: Tensor) -> Tensor:
-        beta1, beta2 = self.local.betas
         self.steps += 1
-        self.first = beta1 * self.first + (1 - beta1) * grad
-        self.second = beta2 * self.second + (1 - beta2) * grad**2
-        root = (self.second / (1 - beta2**self.steps) + max(self.local.eps_root, _SAFE_ROOT)).sqrt()
-        return value - self.local.learning_rate * (self.first / (1 - beta1**self.steps)) / (root + self.local.eps)
+        first, second = self.moments or (torch.zeros_like(value), torch.zeros_like(value))
+        moved, *moments = _AdamStep.apply(value, grad, first, second, self.local, self.steps)
+        self.moments = moments[0], moments[1]
+        return cast(Tensor, moved)
+
+
+class _AdamStep(torch.autograd.Function):
+    """A step of Adam and its derivative, which needs a third of the memory and time of autograd's."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, value: Tensor, grad: Tensor, first: Tensor, second: Tensor, local: LocalTraining, steps: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        (beta1, beta2), root = local.betas, max(local.eps_root, _SAFE_ROOT)
+        ctx.constants = beta1, beta2, 1 - beta2**steps, local.learning_rate / (1 - beta1**steps), local.eps
+        first = torch.lerp(first, grad, 1 - beta1)
+        second = torch.mul(second, beta2).addcmul_(grad, grad, value=1 - beta2)
+        scale = torch.div(second, 1 - beta2**steps).add_(root).sqrt_()
+        ctx.save_for_backward(grad, first, scale)
+        return torch.addcdiv(value, first, scale + local.eps, value=-ctx.constants[3]), first, second
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *by: Tensor) -> tuple[Tensor | None, ...]:
+        beta1, beta2, unbias, rate, eps = ctx.constants
+        grad, first, scale = ctx.saved_tensors
+        by_value, by_first, by_second = by
+        whole = scale + eps
+        step = by_value / whole
+        by_first = torch.add(by_first, step, alpha=-rate)
+        by_second = torch.addcdiv(by_second, step.mul_(first).div_(whole), scale, value=rate / (2 * unbias))
+        by_grad = torch.mul(by_first, 1 - beta1).addcmul_(grad, by_second, value=2 * (1 - beta2))
+        return by_value, by_grad, by_first.mul_(beta1), by_second.mul_(beta2), None, None

@@ -18,12 +18,12 @@ from defenses.base import Update
 from modules.engine.fast.gradients import Parameters
 from modules.engine.local_hyperparameters import LocalTraining
 from modules.learners.online_ranker import ClickModel, ClickSimulator, OnlineRanker
-from modules.nets.ranker import rank_scores
 from modules.server import ServerOptimizer
 from protocol.click_models import LONGEST
 from protocol.errors import InputError, require
 from protocol.list_metrics import UTILITY, check_metric, levels, respond, truthful_probability, units
 from protocol.ranges import NonNegativeInt, PositiveInt, UnitInterval
+from protocol.rankers import rank_scores
 from protocol.simulators import ListMetric
 
 _CLIENTS_AT_ONCE = 64
@@ -54,6 +54,9 @@ class FOLtRESSimulator(ClickSimulator):
         mask: Tensor,
         clicks: Tensor,
         order: Tensor | None = None,
+        *,
+        document: Tensor | None = None,
+        half_detached: bool = False,
     ) -> dict[str, Tensor]:
         """Metrics that simulated clients send.
 

@@ -17,36 +17,52 @@ from torch import Tensor, nn
 
 from attacks.manipulation.base import Manipulation
 from datamodules.cohort import Cohort
+from defenses.base import Defense, Update
 from modules.engine.fast.gradients import Gradients, Parameters
 from modules.engine.fast.memory import BufferPool
 from modules.engine.local_hyperparameters import LocalTraining
 from modules.engine.task import StackedTask
 from modules.federated import Federation, Unpack
 from modules.learners.online_ranker import ClickModel, ClickSimulator, OnlineRanker
-from modules.nets.ranker import rank_scores, score_gradients
+from modules.nets.ranker import ranker_parameters
 from protocol.click_models import LONGEST
-from protocol.pdgd import click_coefficients, pair_weights, position_bias_ratio
+from protocol.errors import ViewError, require
+from protocol.pdgd import click_coefficients, order_in_file, pair_weights, position_bias_ratio
 from protocol.ranges import NonNegativeInt, PositiveFloat, PositiveInt
+from protocol.rankers import rank_scores, score_gradients, stack_model
 
-Ranking = Literal["plackett-luce", "shifted-scores"]
+Variant = Literal["corrected", "as-published-code"]
 PAPER_LOCAL = LocalTraining(optimizer="sgd", learning_rate=0.1, batch_size=1)
+_CLIENTS_AT_ONCE = 32
+"""Clients with a ranker of their own that are scored together, which bounds the memory."""
 
 
 class RankingTask(StackedTask):
     """Weighted pairwise preference of clicked over unclicked documents, the objective of PDGD.
 
-    An example is a list: ``features (L, F)`` in displayed order, ``click (L,)``, ``shown (L,)`` True for documents.
+    An example is a list: ``features (L, F)`` in displayed order, ``click (L,)``, ``shown (L,)`` True for documents, and
+    their numbers ``document (L,)``.
+
+    Args:
+        variant: see `FPDGD`.
     """
+
+    def __init__(self, variant: Variant = "corrected") -> None:
+        self.variant = variant
 
     def stacked_loss(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
         """Mean over the lists of a batch; FPDGD has batches of one list."""
         shown = examples["shown"] & mask[..., None]
         scores = rank_scores(parameters, examples["features"])
         clicks = examples["click"].to(scores.dtype)
-        ratio = position_bias_ratio(scores.detach(), shown)
         preferred = torch.sigmoid(scores[..., :, None] - scores[..., None, :])
+        ratio = position_bias_ratio(scores.detach(), shown, order=self.order(examples, shown))
         pairs = clicks[..., :, None] * (1 - clicks[..., None, :]) * (shown[..., :, None] & shown[..., None, :])
         return -(preferred * ratio * pairs).sum((-1, -2, -3)) / mask.sum(1).clamp(min=1)
+
+    def order(self, examples: Parameters, shown: Tensor) -> Tensor | None:
+        """Order of the documents for the bias ratio, see `pair_weights`."""
+        return order_in_file(examples["document"].long(), shown) if self.variant == "as-published-code" else None
 
     def fast(self) -> Gradients:
         return _PairGradients(self)
@@ -66,7 +82,8 @@ class _PairGradients(Gradients):
         scores = rank_scores(parameters, examples["features"])
         clicks = examples["click"].to(scores.dtype) * shown
         lists = mask.sum(1).clamp(min=1)
-        coefficients = -click_coefficients(pair_weights(scores, shown), clicks) / lists[:, None, None]
+        weights = pair_weights(scores, shown, order=self.task.order(examples, shown))
+        coefficients = -click_coefficients(weights, clicks) / lists[:, None, None]
         losses = self.task.stacked_loss(parameters, examples, mask)
         return losses, score_gradients(parameters, examples["features"], coefficients)
 
@@ -77,11 +94,13 @@ class FPDGDSimulator(ClickSimulator):
 
     Attributes:
         learning_rate: local learning rate.
+        variant: see `FPDGD`.
     """
 
     name: ClassVar[str] = "fpdgd"
 
     learning_rate: PositiveFloat
+    variant: Variant = "corrected"
 
     def simulate_lists(
         self,
@@ -90,16 +109,23 @@ class FPDGDSimulator(ClickSimulator):
         mask: Tensor,
         clicks: Tensor,
         order: Tensor | None = None,
+        *,
+        document: Tensor | None = None,
+        half_detached: bool = False,
     ) -> dict[str, Tensor]:
         clients, lists = mask.shape[:2]
-        start: Parameters = {n: v.to(features.dtype).expand(clients, *v.shape) for n, v in model.items()}
-        current = dict(start)
-        everyone = torch.arange(clients)
+        if self.variant == "as-published-code" and document is None:
+            raise ViewError("expected the numbers of the documents, whose order the published code takes, got none")
+        start = stack_model({name: value.to(features.dtype) for name, value in model.items()}, clients)
+        current, everyone = dict(start), torch.arange(clients)
         for step in range(lists):
-            now = torch.full((clients,), step) if order is None else order[:, step]
-            documents, shown = features[everyone, now], mask[everyone, now]
-            weights = pair_weights(rank_scores(current, documents), shown)
-            coefficients = self.learning_rate * click_coefficients(weights, clicks[everyone, now])
+            now = everyone, order[:, step] if order is not None else torch.full_like(everyone, step)
+            documents, shown, place = features[now], mask[now], None
+            if self.variant == "as-published-code" and document is not None:
+                place = order_in_file(document[now], shown)
+            scores = rank_scores(current, documents)
+            weights = pair_weights(scores, shown, order=place, half_detached=half_detached)
+            coefficients = self.learning_rate * click_coefficients(weights, clicks[now])
             change = score_gradients(current, documents, coefficients)
             current = {name: value + change[name] for name, value in current.items()}
         return {name: value - start[name] for name, value in current.items()}
@@ -119,11 +145,14 @@ class FPDGD(OnlineRanker):
             can simulate clients.
         hidden: hidden units, 0 for a linear ranker.
         click_model: cascade click model of the clients.
-        ranking: distribution of the displayed lists: ``plackett-luce``, or ``shifted-scores``, with probabilities
-            proportional to the scores minus the smallest, as in RAIFLE's published code.
+        variant: ``corrected``: Plackett-Luce lists, and clicks, bias ratios and updates of the displayed order.
+            ``as-published-code``: as in RAIFLE's code, lists are drawn in proportion to the scores (less the smallest,
+            if any is negative), clicks may be stale (`cascade_log_law`), and the bias ratio takes the documents' order
+            in the file for the displayed one.
         shown: documents in a list, at most 10.
         manipulation: how the server changes the features that it sends, None for an honest server.
-        new_model_every_round: draw the global model anew in every round, as RAIFLE does for every user.
+        ranker_per_client: send every client of every round a ranker of its own, drawn anew, as in RAIFLE's experiments;
+            the server then learns no global ranker.
         local: how clients train (the paper: one step of SGD with learning rate 0.1 per query).
         federation: arguments of `FederatedModule`.
     """
@@ -136,10 +165,10 @@ class FPDGD(OnlineRanker):
         grade_law: Sequence[float] | None = None,
         hidden: NonNegativeInt = 0,
         click_model: ClickModel = "informational",
-        ranking: Ranking = "plackett-luce",
+        variant: Variant = "corrected",
         shown: PositiveInt = LONGEST,
         manipulation: Manipulation | None = None,
-        new_model_every_round: bool = False,
+        ranker_per_client: bool = False,
         local: LocalTraining = PAPER_LOCAL,
         **federation: Unpack[Federation],
     ) -> None:
@@ -153,15 +182,23 @@ class FPDGD(OnlineRanker):
             local=local,
             **federation,
         )
-        self.ranking: Ranking = ranking
+        self.variant: Variant = variant
         self.manipulation = manipulation
-        self.new_model_every_round = new_model_every_round
+        self.ranker_per_client = ranker_per_client
+        single_pass = (self.local.optimizer, self.local.batch_size, self.local.epochs) == ("sgd", 1, 1)
+        penalised = any(type(defense).penalty is not Defense.penalty for defense in self.defenses)
+        require(
+            not ranker_per_client or (single_pass and not penalised),
+            "one step of SGD per query and no penalty with ranker_per_client",
+            "another local training",
+            "Leave model.local out but for its learning rate, or train one ranker.",
+        )
         self.settings_of_rounds: dict[int, dict[str, Any]] = {}
         """Setting columns of each round, filled by callbacks that control the server."""
 
     @property
     def task(self) -> RankingTask:
-        return RankingTask()
+        return RankingTask(self.variant)
 
     @property
     def server_manipulation(self) -> str | None:
@@ -172,17 +209,43 @@ class FPDGD(OnlineRanker):
 
     def simulator(self) -> FPDGDSimulator:
         return FPDGDSimulator(
-            learning_rate=self.local.learning_rate, click_model=self.click_model, grade_law=self.grade_law
+            learning_rate=self.local.learning_rate,
+            click_model=self.click_model,
+            grade_law=self.grade_law,
+            variant=self.variant,
         )
 
-    def training_step(self, cohort: Cohort, batch_idx: int) -> None:
-        """One communication round, of a new global model if `new_model_every_round` is set."""
-        if self.new_model_every_round:
-            fresh = self._fresh(cohort.round + 1)
-            with torch.no_grad():
-                for name, parameter in self.named_parameters():
-                    parameter.copy_(fresh[name])
-        super().training_step(cohort, batch_idx)
+    def client_models(self, cohort: Cohort) -> Parameters:
+        """A separate ranker for each client, if `ranker_per_client` is set."""
+        if not self.ranker_per_client:
+            return {}
+        generators = self._generators("ranker", cohort)
+        drawn = [ranker_parameters(self.num_features, self.hidden_units, generator) for generator in generators]
+        return {
+            name: torch.stack([own[name] for own in drawn]).to(value) if drawn else value.new_zeros(0, *value.shape)
+            for name, value in self.public_parameters().items()
+        }
+
+    def local_updates(self, cohort: Cohort, model: Parameters, willing: Tensor) -> tuple[Update, Tensor]:
+        if not self.ranker_per_client:
+            return super().local_updates(cohort, model, willing)
+        sent, lists = self.client_models(cohort), cohort.examples
+        orders = [torch.randperm(cohort.mask.shape[1], generator=g) for g in self._generators("lists", cohort)]
+        deltas = self.simulator().simulate_lists(
+            sent,
+            lists["features"],
+            lists["shown"] & cohort.mask[..., None],
+            lists["click"],
+            torch.stack(orders).to(cohort.mask.device),
+            document=lists["document"],
+        )
+        return Update(deltas, clients=cohort.clients), self.task.stacked_loss(sent, lists, cohort.mask).mean()
+
+    def as_deltas(self, update: Update, cohort: Cohort, model: Parameters) -> Update:
+        """Zeros with `ranker_per_client`, because the updates of different rankers cannot be averaged."""
+        if not self.ranker_per_client:
+            return update
+        return dataclasses.replace(update, deltas={n: torch.zeros_like(v) for n, v in update.deltas.items()})
 
     def interact(self, cohort: Cohort, model: Parameters) -> Cohort:
         """Rankings of the clients, features from the server, and clicks.
@@ -192,24 +255,26 @@ class FPDGD(OnlineRanker):
             ``(C, Q, L)``; lists with a gradient come first. With private retrieval also ``holder (C, Q)``.
         """
         pool = cohort.shared["features"]
-        stacked = {name: value[None] for name, value in model.items()}
-        scores = rank_scores(stacked, pool[None])[0] if len(pool) else pool.new_zeros(0)
-        document = self._rank(cohort, scores)
-        shown = document >= 0
-        position = document.clamp(min=0)
-        candidates = cohort.examples["document"].clamp(min=0).gather(2, position)
-        grades = cohort.examples["grade"].gather(2, position)
-        real, manipulation = pool[candidates] * shown[..., None], self.manipulation
+        rankers = self.client_models(cohort)
+        position = self._rank(cohort, self._scores(cohort, rankers or model))
+        shown, place = position >= 0, position.clamp(min=0)
+        candidates = cohort.examples["document"].clamp(min=0).gather(2, place)
+        grades = cohort.examples["grade"].gather(2, place)
+        sent, manipulation = pool[candidates] * shown[..., None], self.manipulation
         holder = {name: value for name, value in cohort.examples.items() if name == "holder"}
         if holder:
             document = cohort.shared["planted"]
-            real = plant(real, shown, document, holder["holder"][:, 0], self._generators("retrieval", cohort))
+            sent = plant(sent, shown, document, holder["holder"][:, 0], self._generators("retrieval", cohort))
             manipulation = None if manipulation is None else manipulation.knowing(document)
-        sent = real
         if manipulation is not None:
-            generators = self._generators("manipulation", cohort)
-            sent = manipulation.of_cohort(model, real, shown, generators=generators)
-        clicks = self._click(cohort, grades, shown)
+            generators, received = self._generators("manipulation", cohort), rankers or stack_model(model, len(cohort))
+            if manipulation.knows == "candidates":
+                listed = cohort.examples["document"]
+                sent = manipulation.of_candidates(received, pool, listed, place, generators=generators)
+                sent = sent * shown[..., None]
+            else:
+                sent = manipulation.of_cohort(received, sent, shown, generators=generators)
+        clicks = self._click(cohort, grades, shown, stale=self.variant == "as-published-code")
         order = (~_has_gradient(clicks, shown)).long().argsort(dim=1, stable=True)
         lists = {
             "features": sent,
@@ -238,15 +303,26 @@ class FPDGD(OnlineRanker):
         holder = cohort.examples.get("holder")
         return {} if holder is None else {"member": holder.any(1).long()}
 
+    def _scores(self, cohort: Cohort, model: Parameters) -> Tensor:
+        """``(C, Q, D)`` scores of the clients' documents, infinite where padded."""
+        pool, document = cohort.shared["features"], cohort.examples["document"]
+        if self.ranker_per_client and len(cohort):
+            parts = [
+                rank_scores({name: value[part] for name, value in model.items()}, pool[document[part].clamp(min=0)])
+                for part in torch.split(torch.arange(len(cohort)), _CLIENTS_AT_ONCE)
+            ]
+            return torch.cat(parts).masked_fill(document < 0, torch.inf)
+        stacked = {name: value[None] for name, value in model.items()}
+        scores = rank_scores(stacked, pool[None])[0] if len(pool) else pool.new_zeros(1)
+        return scores[document.clamp(min=0)].masked_fill(document < 0, torch.inf)
+
     def _rank(self, cohort: Cohort, scores: Tensor) -> Tensor:
         """``(C, Q, L)`` positions of the displayed documents in their query, best first, padded with -1."""
-        document = cohort.examples["document"]
-        real = document >= 0
-        values = scores[document.clamp(min=0)].masked_fill(~real, torch.inf)
-        if self.ranking == "shifted-scores":
-            values = (values - values.amin(2, keepdim=True) + 1e-10).log()
-        noise = torch.stack([_gumbel(document.shape[1:], g) for g in self._generators("ranking", cohort)])
-        keys = (values + noise).masked_fill(~real, -torch.inf)
+        if self.variant == "as-published-code":
+            least = scores.amin(2, keepdim=True)
+            scores = torch.where(least > 0, scores, scores - least + 1e-10).log()
+        noise = torch.stack([_gumbel(scores.shape[1:], g) for g in self._generators("ranking", cohort)])
+        keys = (scores + noise).masked_fill(torch.isinf(scores), -torch.inf)
         best = keys.topk(min(self.shown, keys.shape[2]), dim=2)
         padding = self.shown - best.indices.shape[2]
         return nn.functional.pad(best.indices.where(torch.isfinite(best.values), -1), (0, padding), value=-1)

@@ -13,7 +13,7 @@ from datamodules.cohort import Cohort
 from modules.engine.fast.gradients import Parameters
 from modules.engine.local_hyperparameters import LocalTraining
 from modules.federated import FederatedModule, Federation, Unpack
-from modules.nets.ranker import rank_scores, ranker_parameters, ranker_shapes
+from modules.nets.ranker import ranker_parameters, ranker_shapes
 from modules.simulator import PublicAlgorithm, Shapes
 from protocol.click_models import (
     CLICK_MODELS,
@@ -23,6 +23,7 @@ from protocol.click_models import (
     steps_for_grades,
 )
 from protocol.errors import require
+from protocol.rankers import rank_scores
 from protocol.seeding import PERSISTENT, generator_for
 
 ClickModel = Literal["perfect", "navigational", "informational"]
@@ -126,14 +127,19 @@ class OnlineRanker(FederatedModule):
         return {"labels": cohort.examples["click"].flatten(1)}
 
     def update_metrics(self, batch: dict[str, Tensor]) -> dict[str, Metric]:
-        """Metrics by name, after adding a batch of test queries."""
+        """Metrics by name, after adding a batch of test queries.
+
+        A document of grade r has the gain 2^r - 1, as in RAIFLE's published code; a query without relevant documents
+        counts as 0.
+        """
         parameters = {name: value[None] for name, value in self.public_parameters().items()}
         mask = batch["mask"]
         scores = rank_scores(parameters, batch["features"][None])[0]
         first = self._queries_seen
         index = (torch.arange(len(mask)) + first)[:, None].expand(mask.shape)
         self._queries_seen += len(mask)
-        self.ndcg.update(scores[mask], batch["grade"][mask], indexes=index[mask])
+        gains = 2 ** batch["grade"][mask] - 1
+        self.ndcg.update(scores[mask], gains, indexes=index[mask])
         return {"val/ndcg@10": self.ndcg}
 
     def on_validation_epoch_start(self) -> None:
@@ -147,9 +153,12 @@ class OnlineRanker(FederatedModule):
             self.num_features, self.hidden_units, generator_for(self.seed, "global-model", round_number)
         )
 
-    def _click(self, cohort: Cohort, grades: Tensor, shown: Tensor, *, every: bool = False) -> Tensor:
-        """Clicks ``(C, Q, L)`` on documents of known grades; with `every`, a list may have no click or only clicks."""
-        law = cascade_log_law(steps_for_grades(self.click_model, grades, self.num_grades), shown, every=every)
+    def _click(
+        self, cohort: Cohort, grades: Tensor, shown: Tensor, *, every: bool = False, stale: bool = False
+    ) -> Tensor:
+        """Clicks ``(C, Q, L)`` on documents of known grades; see `cascade_log_law` for `every` and `stale`."""
+        steps = steps_for_grades(self.click_model, grades, self.num_grades)
+        law = cascade_log_law(steps, shown, every=every, stale=stale)
         return torch.stack(
             [sample_patterns(own, g) for own, g in zip(law, self._generators("clicks", cohort), strict=True)]
         )

@@ -5,9 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-LINEAR = "ranker.weight"
-HIDDEN = "hidden.weight"
-OUTPUT = "output.weight"
+from protocol.rankers import HIDDEN, LINEAR, OUTPUT
 
 
 def ranker_parameters(
@@ -35,38 +33,3 @@ def ranker_shapes(held: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, .
         return {LINEAR: (held[LINEAR][0],)}
     hidden, features = held[HIDDEN]
     return {HIDDEN: (hidden, features), OUTPUT: (hidden,)}
-
-
-def rank_scores(parameters: Mapping[str, Tensor], features: Tensor) -> Tensor:
-    """Scores ``(C, ..., L)`` of documents ``(C, ..., L, F)`` under stacked rankers ``(C, *shape)``."""
-    if LINEAR in parameters:
-        return (features * _between(parameters[LINEAR], features)).sum(-1)
-    return (hidden_units(parameters, features) * _between(parameters[OUTPUT], features)).sum(-1)
-
-
-def score_gradients(parameters: Mapping[str, Tensor], features: Tensor, coefficients: Tensor) -> dict[str, Tensor]:
-    """Gradients ``sum_i c_i grad s_i`` over all documents of a client, by parameter.
-
-    Args:
-        parameters: stacked rankers.
-        features: ``(C, ..., L, F)``.
-        coefficients: ``(C, ..., L)``.
-    """
-    flat, weights = features.flatten(1, -2), coefficients.flatten(1)
-    if LINEAR in parameters:
-        return {LINEAR: (weights[:, None] @ flat).squeeze(1)}
-    units = hidden_units(parameters, features).flatten(1, -2)
-    through = (units > 0) * weights[..., None] * parameters[OUTPUT][:, None]
-    return {HIDDEN: through.transpose(1, 2) @ flat, OUTPUT: (weights[:, None] @ units).squeeze(1)}
-
-
-def hidden_units(parameters: Mapping[str, Tensor], features: Tensor) -> Tensor:
-    """``(C, ..., L, H)`` outputs of the hidden layer."""
-    weight = parameters[HIDDEN]
-    flat = torch.relu(features.flatten(1, -2) @ weight.transpose(1, 2))
-    return flat.reshape(*features.shape[:-1], weight.shape[1])
-
-
-def _between(value: Tensor, features: Tensor) -> Tensor:
-    """``(C, W)`` values with dimensions of size 1 between, for broadcasting with `features`."""
-    return value.reshape(value.shape[0], *[1] * (features.dim() - 2), value.shape[-1])

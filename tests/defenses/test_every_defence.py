@@ -21,6 +21,7 @@ from attacks.recommendation.item_deltas import Direction
 from datamodules.ranking.synthetic_ranking import SyntheticRanking
 from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
 from defenses.base import Defense, Update, hold_back
+from defenses.compression import Clip, Sign, TopK
 from defenses.device_noise import DeviceNoise
 from defenses.local_dp import LocalDP
 from defenses.refusal import RefuseProbes
@@ -41,6 +42,7 @@ ROWS, WHOLE = "rows", "whole"
 """A learner of whose item table the clients send rows, and one whose clients send all parameters whole."""
 
 MADE: dict[type[Defense], dict[str, Callable[[], Defense]]] = {
+    Clip: dict.fromkeys((ROWS, WHOLE), lambda: Clip(norm=0.1)),
     DeviceNoise: dict.fromkeys((ROWS, WHOLE), lambda: DeviceNoise(variance=1e-4, clients=range(40))),
     Guardrail: {
         ROWS: lambda: Guardrail(limit=0.6, attacks=[Direction()]),
@@ -51,6 +53,8 @@ MADE: dict[type[Defense], dict[str, Callable[[], Defense]]] = {
     RowNoise: {ROWS: lambda: RowNoise(scale=0.01)},
     SecureAggregation: {WHOLE: lambda: SecureAggregation(participants=3, noise_scale=0.1)},
     SecureSum: {WHOLE: lambda: SecureSum(participants=2, targets=1)},
+    Sign: dict.fromkeys((ROWS, WHOLE), Sign),
+    TopK: dict.fromkeys((ROWS, WHOLE), lambda: TopK(share=0.1)),
     UpdateL1: {
         ROWS: lambda: UpdateL1(strength=1.0),
         WHOLE: lambda: UpdateL1(strength=1.0, parameters=["ranker.weight"]),

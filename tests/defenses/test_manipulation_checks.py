@@ -31,17 +31,18 @@ FEATURES = 30
 def clients(count: int, seed: int) -> Received:
     """Ragged lists of documents whose features depend on one another, with exact zeros, in [0, 1]."""
     generator = torch.Generator().manual_seed(seed)
-    model = {LINEAR: torch.rand(FEATURES, generator=torch.Generator().manual_seed(9)) * 2 - 1}
+    ranker = torch.rand(FEATURES, generator=torch.Generator().manual_seed(9)) * 2 - 1
     quality = torch.rand(count, 3, 8, 1, generator=generator)
     own = torch.rand(count, 3, 8, FEATURES, generator=generator)
     features = (quality + own - 0.5).clamp(0, 1)
     mask = torch.arange(8) < torch.randint(4, 9, (count, 3, 1), generator=generator)
-    return Received(features=features * mask[..., None], mask=mask, model=model)
+    return Received(features=features * mask[..., None], mask=mask, model={LINEAR: ranker.expand(count, -1)})
 
 
 def manipulated(honest: Received, manipulation: Manipulation) -> Received:
     generator = torch.Generator().manual_seed(5)
-    sent = manipulation.features(honest.model, honest.features, honest.mask, generator=generator)
+    model = {name: value[0] for name, value in honest.model.items()}
+    sent = manipulation.features(model, honest.features, honest.mask, generator=generator)
     return dataclasses.replace(honest, features=sent)
 
 
@@ -130,7 +131,7 @@ def test_constant_columns_and_spread_by_hand() -> None:
     features = torch.tensor([[[[1.0, 2.0], [1.0, 3.0], [0.0, 0.0]], [[4.0, 4.0], [5.0, 5.0], [6.0, 9.0]]]])
     mask = torch.tensor([[[True, True, False], [True, True, True]]])
     assert constant_share(features, mask).tolist() == [[0.5, 0.0]]
-    received = Received(features=features, mask=mask, model={LINEAR: torch.tensor([1.0, 0.0])})
+    received = Received(features=features, mask=mask, model={LINEAR: torch.tensor([[1.0, 0.0]])})
     torch.testing.assert_close(score_spread(received), torch.tensor([[0.0, (2 / 3) ** 0.5]], dtype=torch.float64))
 
 

@@ -1,4 +1,4 @@
-"""IMIA's L1 penalty against a loop over each client's own rows, and its errors."""
+"""IMIA's L1 penalty against a loop over each client's own rows and the published code, and its errors."""
 
 import math
 
@@ -7,6 +7,7 @@ import torch
 
 from defenses.update_l1 import UpdateL1
 from protocol.errors import InputError
+from tests.golden_recommendation import VICTIMS, golden, published_clients, published_model
 
 ITEMS = "item_embedding.weight"
 
@@ -31,6 +32,16 @@ def test_equals_a_loop_over_the_clients_own_rows(reduction: str) -> None:
     defense = UpdateL1(strength=0.5, reduction=reduction)  # type: ignore[arg-type]
     penalty = defense.penalty({ITEMS: current}, {ITEMS: received}, {ITEMS: torch.tensor([12, 8])})
     torch.testing.assert_close(penalty, torch.stack(expected))
+
+
+@pytest.mark.parametrize("victim", VICTIMS)
+@pytest.mark.parametrize("strength", [0.0, 1.0])
+def test_training_equals_the_published_code(victim: int, strength: float) -> None:
+    rows, labels = (golden()[name][None] for name in (f"rows{victim}", f"labels{victim}"))
+    user = golden()["users"][victim : victim + 1]
+    deltas = published_clients(strength).simulate(published_model(), rows, labels, user)
+    expected = -golden()[f"change{victim}_mu{strength:.0f}"][None]
+    torch.testing.assert_close(deltas[ITEMS], expected, rtol=1e-3, atol=1e-6)
 
 
 def test_several_parameters_add_up() -> None:

@@ -66,7 +66,7 @@ def test_at_80_columns_it_shows_the_attack_the_share_and_the_time_left(
     assert re.match(r"attack-with-a-name-20 +100%\|.*\| \d\d:\d\d<\d\d:\d\d", last)
 
 
-@pytest.mark.parametrize("attack", [IMIA(iterations=4)], ids=lambda attack: attack.name)
+@pytest.mark.parametrize("attack", [IMIA(confirmed=0.3)], ids=lambda attack: attack.name)
 def test_slow_attacks_say_how_far_they_are(attack: IMIA) -> None:
     shares: list[float] = []
     with heard_by(shares.append):

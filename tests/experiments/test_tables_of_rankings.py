@@ -17,7 +17,7 @@ set:
   data.clients_per_round: 1.0
   data.queries_per_client: 8
   data.users: 60
-  model.new_model_every_round: true
+  model.ranker_per_client: true
   trainer.max_steps: -1
 axes:
   data: {{synthetic-letor: {{data.queries: 600}}}}
@@ -80,7 +80,7 @@ set:
   data.queries_per_client: 2
   data.users: 3000
   model.click_model: perfect
-  model.new_model_every_round: false
+  model.ranker_per_client: false
 axes:
   data: {synthetic-letor: {data.queries: 600}}
   epsilon:
@@ -103,7 +103,7 @@ after: [bounds, {utility: {before: true}}, {held-back: {of: trainings}}]
     assert trained.mean > before.mean + 0.05
     assert found["untrained", 20, "ndcg@10"].mean == before.mean
     silent = found["guardrail", "inf", "held-back"]
-    assert silent.mean == pytest.approx(0.005)  # nobody clicked in their lists
+    assert 0 < silent.mean < 0.02  # nobody clicked in their lists
     assert silent.n == 1
 
 
@@ -141,25 +141,33 @@ def test_defences_of_two_axes_add_up_in_the_order_of_the_axes(tmp_path: Path, mo
 
 
 @pytest.mark.integration
-def test_table_xiv_runs_on_mq2007(tmp_path: Path) -> None:
-    folder = tmp_path / "data/MQ2007/Fold1"
-    write(folder / "train.txt", text(documents([6] * 40, features=46, grades=3)))
-    write(folder / "test.txt", text(documents([4, 5], features=46, grades=3, seed=1)))
+@pytest.mark.parametrize(("name", "features", "grades"), [("MQ2007", 46, 3), ("MSLR-WEB10K", 136, 5)])
+def test_table_xiv_runs_on_any_file_in_the_layout_of_its_data(
+    tmp_path: Path, name: str, features: int, grades: int
+) -> None:
+    folder = tmp_path / "data" / name / "Fold1"
+    write(folder / "train.txt", text(documents([12] * 40, features=features, grades=grades)))
+    write(folder / "test.txt", text(documents([4, 5], features=features, grades=grades, seed=1)))
     table = f"""
 over: {CONFIGS / "paper" / "raifle_table14.yaml"}
 metrics: [auc]
 set: {{data.users: 12}}
 axes:
+  code: null
   ranker: {{linear: {{model.hidden: 0}}}}
   click_model: {{informational: {{model.click_model: $}}}}
   queries: {{4: {{data.queries_per_client: $}}}}
   epsilon: [inf]
-  manipulation: {{codebook: {{model.manipulation: Codebook, attacks: [ranking/codebook]}}}}
+  manipulation:
+    codebook: {{model.manipulation: Codebook, attacks: [ranking/codebook]}}
+    candidates:
+      model.manipulation: {{class_path: Codebook, init_args: {{knows: candidates}}}}
+      attacks: [ranking/codebook]
 """
-    assert tables.reproduce(tmp_path, table, "--data", "MQ2007", "--data.root", str(tmp_path / "data")) == 0
-    (row,) = tables.read(tmp_path / "out")
-    assert (row.setting["data"], row.n) == ("MQ2007", 20)
-    assert row.mean > 0.9
+    assert tables.reproduce(tmp_path, table, "--data", name, "--data.root", str(tmp_path / "data")) == 0
+    rows = tables.read(tmp_path / "out")
+    assert [(row.setting["data"], row.n) for row in rows] == [(name, 10)] * 2
+    assert min(row.mean for row in rows) > 0.9
 
 
 @pytest.mark.integration
@@ -171,6 +179,7 @@ over: table14.yaml
 metrics: [auc, tpr, fpr]
 set: {data.users: 60, data.queries: 60, data.private_retrieval: true, model.manipulation: MarkedDocument}
 axes:
+  code: null
   data: [synthetic-letor]
   ranker: {neural-4: {model.hidden: 4}}
   click_model: {informational: {model.click_model: $}}
@@ -181,4 +190,4 @@ attacks: {pir-fingerprint: {}}
 """
     check_by_hand(tmp_path, more.replace("table14.yaml", str(CONFIGS / "paper/raifle_table14.yaml")), capsys)
     (rate,) = (row for row in tables.read(tmp_path / "out") if row.metric == "tpr")
-    assert rate.n == 28  # half of 15 clients, in four rounds
+    assert 7 < rate.n <= 15  # of 15 clients, those who hold it in at least one of four rounds

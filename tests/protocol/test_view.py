@@ -130,3 +130,10 @@ def test_what_all_victims_share_is_shared_by_those_that_remain() -> None:
     assert kept is not None
     assert kept.stride(0) == 0
     assert torch.equal(kept, features[:2])
+
+
+def test_clip_factors_scale_the_joint_norm_of_a_releases_parameters() -> None:
+    deltas = {"a": torch.tensor([[3.0, 0.0], [0.3, 0.0]]), "b": torch.tensor([[4.0], [0.4]]), "c": torch.ones(2, 1)}
+    clipped = dataclasses.replace(small(VICTIMS), releases=(Release(clip=1.0, parameters=("a", "b")),))
+    torch.testing.assert_close(clipped.clip_factors("a", deltas), torch.tensor([0.2, 1.0]))
+    torch.testing.assert_close(clipped.clip_factors("c", deltas), torch.ones(2))

@@ -34,7 +34,7 @@ def features(clients: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 def test_each_target_has_a_block_that_all_others_lack() -> None:
     real, mask = features(10)
-    model = {"ranker.weight": torch.rand(12)}
+    model = {"ranker.weight": torch.rand(10, 12)}
     plan = Targeted(NoiseInjection(), participants=PARTICIPANTS, targets=TARGETS, share=0.5)
     sent = plan.of_cohort(model, real, mask, generators=generators(10))
     for client in range(10):
@@ -51,13 +51,15 @@ def test_too_many_targets_are_refused() -> None:
     real, mask = features(1)
     plan = Targeted(NoiseInjection(), participants=20, targets=13)
     with pytest.raises(ViewError, match="12 targets for 12 features"):
-        plan.of_cohort({"ranker.weight": torch.rand(12)}, real, mask, generators=generators(1))
+        plan.of_cohort({"ranker.weight": torch.rand(1, 12)}, real, mask, generators=generators(1))
 
 
 def test_a_few_clients_are_manipulated_and_all_others_are_not() -> None:
     real, mask = features(4)
     sent = SomeClients(NoiseInjection(), clients=1).of_cohort({}, real, mask, generators=generators(4))
     assert torch.equal(sent[1:], real[1:])
+    with pytest.raises(ValueError, match="knows the lists"):
+        SomeClients(Codebook(knows="candidates"), clients=1)
     assert not torch.isclose(sent[0], real[0]).any()
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -18,18 +19,23 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.mark.parametrize("hidden", [0, 4])
-@pytest.mark.parametrize("epsilon", ["inf", 500])
+@pytest.mark.parametrize(
+    ("epsilon", "knows", "least"),
+    [("inf", "lists", 0.99), (500, "lists", 0.99), ("inf", "candidates", 0.99), (500, "candidates", 0.9)],
+)
 def test_codebook_reads_the_clicks_and_shuffled_updates_give_chance(
-    tmp_path: Path, hidden: int, epsilon: object
+    tmp_path: Path, hidden: int, epsilon: object, knows: Literal["lists", "candidates"], least: float
 ) -> None:
     data = source()
     defenses = [] if epsilon == "inf" else [LocalDP(clip=0.25, epsilon=float(str(epsilon)), delta=1e-8)]
-    recording = record(tmp_path, data, ranker(data, hidden=hidden, manipulation=Codebook(), defenses=defenses))
+    codes = Codebook(knows=knows)
+    clients = ranker(data, hidden=hidden, manipulation=codes, defenses=defenses, ranker_per_client=True)
+    recording = record(tmp_path, data, clients)
     view = first_view(recording)
     labels = recording.truth(view)["labels"]
     estimate = CodebookAttack()(view, generator=generator_for(0, "attack"))
     assert isinstance(estimate, InteractionEstimate)
-    assert float(auc_per_victim(estimate.scores, labels, view.served_mask).nanmean()) > 0.99
+    assert float(auc_per_victim(estimate.scores, labels, view.served_mask).nanmean()) > least
     turned = {name: value.roll(1, 0) for name, value in view.deltas.items()}
     wrong = CodebookAttack()(dataclasses.replace(view, deltas=turned), generator=generator_for(0, "attack"))
     assert isinstance(wrong, InteractionEstimate)

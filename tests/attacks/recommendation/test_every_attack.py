@@ -22,8 +22,8 @@ ON_THE_UPDATE: list[Attack] = [
     Direction(),
     RowNorm(),
     MatchedFilter(shadows=4),
-    IMIA(iterations=6),
-    Raifle(max_iter=12),
+    IMIA(confirmed=0.1),
+    Raifle(max_iter=100),
 ]
 
 
@@ -112,7 +112,7 @@ def test_an_estimate_of_another_shape_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "argument"), [(MatchedFilter, "shadows"), (IMIA, "iterations"), (IMIA, "selection"), (Raifle, "max_iter")]
+    ("kind", "argument"), [(MatchedFilter, "shadows"), (IMIA, "confirmed"), (IMIA, "selection"), (Raifle, "max_iter")]
 )
 def test_impossible_values_are_refused(kind: type[Attack], argument: str) -> None:
     with pytest.raises(ValueError, match=argument):

@@ -1,4 +1,4 @@
-"""Gradient matching finds the labels, and nothing where there are none; its loss, its best point, its victims."""
+"""Gradient matching finds the labels, and nothing where there are none; its loss as published, its best point."""
 
 import dataclasses
 import logging
@@ -13,14 +13,16 @@ from attacks.estimates import InteractionEstimate
 from attacks.metrics import auc_per_victim
 from attacks.recommendation.raifle import Raifle
 from defenses.update_l1 import UpdateL1
-from modules.attackers.gradient_matching import GradientMatching
+from modules.attackers.gradient_matching import Code, GradientMatching
 from modules.learners.fncf import FNCF, FNCFSimulator
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
 from protocol.simulators import RecommenderSimulator
-from protocol.view import ITEM_EMBEDDING, ServerView
+from protocol.view import ITEM_EMBEDDING, Release, ServerView
+from tests.golden_recommendation import VICTIMS, golden, published_view
 from tests.toys import LOCAL, quiet_trainer
 
+CODES: tuple[Code, Code] = ("corrected", "as-published-code")
 SIZES = (24, 30, 27, 30)
 DIM = 8
 
@@ -61,15 +63,20 @@ def at_the_truth(module: GradientMatching, labels: Tensor, users: Tensor) -> Gra
     return module
 
 
+def losses_of(module: GradientMatching) -> Tensor:
+    return module.losses(module.part(torch.arange(len(module.logits))), module.logits, module.users)
+
+
 def fit(module: GradientMatching) -> GradientMatching:
-    quiet_trainer(module.trainer_steps, Path()).fit(module)
+    quiet_trainer(-1, Path()).fit(module)
     return module
 
 
 ATTACKS = [
-    Raifle(user="fixed", max_iter=20, accelerator="cpu"),
-    Raifle(user="joint", max_iter=20, accelerator="cpu"),
-    Raifle(user="joint", match="items+model", max_iter=20, accelerator="cpu"),
+    Raifle(user="fixed", max_iter=200, accelerator="cpu"),
+    Raifle(user="joint", max_iter=200, accelerator="cpu"),
+    Raifle(user="joint", match="items+model", max_iter=200, accelerator="cpu"),
+    Raifle(match="model", max_iter=200, accelerator="cpu"),
     Raifle(user="fixed", solver="adam", max_iter=40, accelerator="cpu"),
 ]
 
@@ -77,8 +84,8 @@ ATTACKS = [
 @pytest.mark.integration
 @pytest.mark.parametrize("attack", ATTACKS, ids=repr)
 def test_recovers_the_labels(attack: Raifle) -> None:
-    # With the user vector unknown the loss has more than one valley, even on so small a problem.
-    assert float(aucs(attack).mean()) > (0.9 if attack.user == "fixed" else 0.75)
+    # With the user vector or the rows unknown, the loss has more than one valley, even on so small a problem.
+    assert float(aucs(attack).mean()) > (0.9 if attack.user == "fixed" and attack.match == "items" else 0.75)
 
 
 @pytest.mark.integration
@@ -110,7 +117,7 @@ def test_an_update_of_shuffled_rows_gives_chance() -> None:
 def test_loss_equals_a_plain_reference(match: str) -> None:
     view, _, _ = problem()
     module = GradientMatching(view, generator=generator_for(0, "attack"), max_iter=1, match=match)  # type: ignore[arg-type]
-    losses = module.victim_losses().detach()
+    losses = losses_of(module).detach()
     for victim, size in enumerate(SIZES):
         alone = view.select(torch.tensor([victim]))
         assert alone.served is not None
@@ -124,17 +131,28 @@ def test_loss_equals_a_plain_reference(match: str) -> None:
         if match == "items+model":
             numbers = [float(n) for name, gap in gaps.items() if name != ITEM_EMBEDDING for n in gap.flatten()]
             expected += sum(number**2 for number in numbers) / len(numbers)
-        received = alone.deltas[ITEM_EMBEDDING][0, :size] / LOCAL.learning_rate
-        expected *= max(1.0, 100 / float(received.norm(dim=1).mean()))
+        expected *= max(1.0, 100 / float(alone.deltas[ITEM_EMBEDDING][0, :size].norm(dim=1).mean()))
         assert float(losses[victim]) == pytest.approx(expected, rel=1e-3)
 
 
+@pytest.mark.parametrize("victim", VICTIMS)
+def test_loss_and_gradient_equal_the_published_code(victim: int) -> None:
+    view = published_view(victim)
+    module = GradientMatching(view, generator=generator_for(0, "attack"), max_iter=1, code="as-published-code")
+    point = golden()[f"point{victim}"][None].requires_grad_()
+    loss = module.losses(view, point, golden()[f"user_guess{victim}"][None])
+    (gradient,) = torch.autograd.grad(loss.sum(), point)
+    torch.testing.assert_close(loss.detach(), golden()[f"loss{victim}"], rtol=1e-4, atol=0)
+    scale = float(gradient.abs().max())
+    torch.testing.assert_close(gradient[0] / scale, golden()[f"gradient{victim}"] / scale, rtol=0, atol=1e-3)
+
+
 @pytest.mark.integration
-@pytest.mark.parametrize("user", ["fixed", "joint"])
-@pytest.mark.parametrize("match", ["items", "items+model"])
-def test_with_adam_a_victim_alone_fares_as_in_company(user: str, match: str) -> None:
+@pytest.mark.parametrize("solver", ["adam", "lbfgs"])
+@pytest.mark.parametrize(("user", "match"), [("fixed", "items"), ("joint", "items+model")])
+def test_a_victim_alone_fares_as_in_company(user: str, match: str, solver: str) -> None:
     view, _, _ = problem()
-    options = {"user": user, "match": match, "solver": "adam", "max_iter": 8}
+    options = {"user": user, "match": match, "solver": solver, "max_iter": 8}
     together = GradientMatching(view, generator=generator_for(0, "attack"), **options)  # type: ignore[arg-type]
     apart = GradientMatching(view.select(torch.tensor([1])), generator=generator_for(1, "attack"), **options)  # type: ignore[arg-type]
     with torch.no_grad():
@@ -143,24 +161,41 @@ def test_with_adam_a_victim_alone_fares_as_in_company(user: str, match: str) -> 
     start = apart.logits.detach().clone()
     fit(together)
     fit(apart)
-    assert float((apart.best - start).abs().max()) > 0.1
-    torch.testing.assert_close(apart.best, together.best[1:2], atol=1e-3, rtol=0)
+    assert float((apart.best - start).abs().max()) > 0.01
+    torch.testing.assert_close(apart.best, together.best[1:2], atol=2e-3, rtol=0)
 
 
 @pytest.mark.integration
-def test_the_user_vector_moves_only_in_the_joint_setting() -> None:
+def test_a_clipped_update_is_matched_to_a_clipped_simulation_unless_as_published() -> None:
+    view, labels, users = problem()
+    clip = 0.3 * float(view.deltas[ITEM_EMBEDDING].flatten(1).norm(dim=1).min())
+    release = Release(clip=clip, parameters=(ITEM_EMBEDDING,))
+    norms = view.deltas[ITEM_EMBEDDING].flatten(1).norm(dim=1)[:, None, None]
+    clipped = dataclasses.replace(
+        view, deltas={ITEM_EMBEDDING: view.deltas[ITEM_EMBEDDING] * clip / norms}, releases=(release,)
+    )
+    corrected, published = (
+        at_the_truth(GradientMatching(clipped, generator=generator_for(0, "a"), max_iter=1, code=code), labels, users)
+        for code in CODES
+    )
+    assert bool((losses_of(corrected) * 20 < losses_of(published)).all())
+
+
+@pytest.mark.integration
+@pytest.mark.integration
+def test_the_user_vector_is_part_of_the_search_only_in_the_joint_setting() -> None:
     view, _, _ = problem()
-    for user, moves in (("fixed", False), ("joint", True)):
-        module = GradientMatching(view, generator=generator_for(0, "attack"), max_iter=3, user=user)  # type: ignore[arg-type]
-        start = module.users.detach().clone()
-        assert bool(((start >= 0) & (start < 1)).all())
-        fit(module)
-        assert torch.equal(module.users.detach(), start) is not moves
+    found = {}
+    for user in ("fixed", "joint"):
+        module = GradientMatching(view, generator=generator_for(0, "attack"), max_iter=8, user=user)
+        found[user] = fit(module).best
+    assert not torch.equal(found["joint"], found["fixed"])
 
 
 def test_the_best_point_of_every_victim_is_kept() -> None:
     view, labels, users = problem()
-    module = at_the_truth(GradientMatching(view, generator=generator_for(0, "a"), max_iter=1), labels, users)
+    matching = GradientMatching(view, generator=generator_for(0, "a"), max_iter=1, solver="adam")
+    module = at_the_truth(matching, labels, users)
     module.training_step(torch.zeros(()), 0)
     best, loss = module.best.clone(), module.best_loss.clone()
     with torch.no_grad():
@@ -168,7 +203,7 @@ def test_the_best_point_of_every_victim_is_kept() -> None:
     module.training_step(torch.zeros(()), 1)
     assert torch.equal(module.best, best)
     assert torch.equal(module.best_loss, loss)
-    assert bool((module.victim_losses()[1:] > loss[1:]).all())
+    assert bool((losses_of(module)[1:] > loss[1:]).all())
 
 
 def test_the_clients_penalty_is_simulated() -> None:
@@ -176,7 +211,7 @@ def test_the_clients_penalty_is_simulated() -> None:
     right = at_the_truth(GradientMatching(view, generator=generator_for(0, "a"), max_iter=1), labels, users)
     unaware = dataclasses.replace(view, learner=FNCFSimulator(user_dim=DIM, local=LOCAL))
     wrong = at_the_truth(GradientMatching(unaware, generator=generator_for(0, "a"), max_iter=1), labels, users)
-    assert bool((right.victim_losses() * 20 < wrong.victim_losses()).all())
+    assert bool((losses_of(right) * 20 < losses_of(wrong)).all())
 
 
 @pytest.mark.integration
@@ -201,9 +236,12 @@ def test_the_models_deltas_must_be_there_to_be_matched() -> None:
     rows_only = dataclasses.replace(view, deltas={ITEM_EMBEDDING: view.deltas[ITEM_EMBEDDING]})
     with pytest.raises(ViewError, match="record them"):
         Raifle(match="items+model", accelerator="cpu")(rows_only, generator=generator_for(0, "attack"))
+    network = {name: value for name, value in view.deltas.items() if name != ITEM_EMBEDDING}
+    with pytest.raises(ViewError, match="match 'model'"):
+        Raifle(accelerator="cpu")(dataclasses.replace(view, deltas=network), generator=generator_for(0, "attack"))
 
 
-@pytest.mark.parametrize("argument", ["user", "match", "solver"])
+@pytest.mark.parametrize("argument", ["user", "match", "solver", "code"])
 def test_unknown_choices_are_refused(argument: str) -> None:
     with pytest.raises(ValueError, match=f"expected {argument} to be one of"):
         Raifle(**{argument: "other"})  # type: ignore[arg-type]

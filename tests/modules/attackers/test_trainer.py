@@ -20,7 +20,7 @@ def test_it_trains_inside_a_job_of_two_tasks(monkeypatch: pytest.MonkeyPatch) ->
     assert module.weight.item() == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("kind", ["re-identification", "gradient matching"])
+@pytest.mark.parametrize("kind", ["re-identification", "adam", "lbfgs"])
 def test_two_devices_share_the_work_and_find_what_one_finds(kind: str) -> None:
     found = []
     for devices in (1, 2):
@@ -32,7 +32,8 @@ def test_two_devices_share_the_work_and_find_what_one_finds(kind: str) -> None:
             fit_quietly(module, accelerator="cpu", devices=devices, max_epochs=4)
             found.append(module.eval()(vectors).detach())
         else:
-            matching = GradientMatching(leaky_view(victims=3)[0], generator=draws, max_iter=5, solver="adam")
-            fit_quietly(matching, accelerator="cpu", devices=devices, max_steps=matching.trainer_steps)
+            matching = GradientMatching(leaky_view(victims=3)[0], generator=draws, max_iter=5, solver=kind)  # type: ignore[arg-type]
+            fit_quietly(matching, accelerator="cpu", devices=devices, max_epochs=1)
             found.append(matching.best)
-    torch.testing.assert_close(found[0], found[1], rtol=1e-4, atol=1e-5)
+    # L-BFGS enlarges what depends on the size of a batch: the rounding of its matrix products.
+    torch.testing.assert_close(found[0], found[1], rtol=1e-4, atol=0.05 if kind == "lbfgs" else 1e-5)

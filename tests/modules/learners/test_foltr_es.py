@@ -19,10 +19,10 @@ from datamodules.recordings.recording import Recording
 from defenses.base import Update
 from modules.learners.foltr_es import FOLtRES
 from modules.learners.registry import learner_from
-from modules.nets.ranker import rank_scores
 from modules.server import ServerOptimizer
 from protocol.errors import InputError, ViewError
 from protocol.list_metrics import UTILITY
+from protocol.rankers import rank_scores
 from protocol.seeding import generator_for
 from protocol.simulators import RankingSimulator
 from protocol.view import ServerView

@@ -3,6 +3,7 @@
 import dataclasses
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -13,6 +14,7 @@ from attacks.manipulation.direct import Fingerprint, NoiseInjection, Permutation
 from attacks.metrics import auc_per_victim
 from attacks.ranking.list_posterior import ListPosterior
 from attacks.ranking.lists import ranked_lists
+from datamodules.cohort import Cohort
 from datamodules.ranking.synthetic_ranking import SyntheticRanking
 from modules.engine.batches import batch_schedule
 from modules.engine.fast.memory import BufferPool
@@ -20,10 +22,13 @@ from modules.engine.local_hyperparameters import Engine
 from modules.engine.local_training import train_clients
 from modules.learners.fpdgd import FPDGD, RankingTask
 from modules.learners.registry import learner_from
-from modules.nets.ranker import rank_scores
 from protocol.errors import InputError
+from protocol.rankers import rank_scores
 from protocol.seeding import generator_for
+from tests.places import GOLDEN
 from tests.ranking_toys import first_view, ranker, record, source
+
+PUBLISHED = np.load(GOLDEN / "raifle_ranking.npz", allow_pickle=False)
 
 
 @pytest.mark.parametrize("hidden", [0, 3])
@@ -130,6 +135,63 @@ def test_codebook_scores_are_equal_within_a_list() -> None:
     shown = cohort.examples["shown"]
     spread = scores.masked_fill(~shown, -torch.inf).amax(2) - scores.masked_fill(~shown, torch.inf).amin(2)
     assert float(spread.max()) < 1e-3
+
+
+def test_codes_of_candidates_do_not_depend_on_the_lists_drawn() -> None:
+    generator = torch.Generator().manual_seed(0)
+    pool, document = torch.rand(40, 12, generator=generator), torch.arange(40).reshape(2, 1, 20)
+    models = {"ranker.weight": torch.rand(2, 12, generator=generator)}
+    places = [torch.arange(20)[None, None].expand(2, 1, -1), torch.tensor([3, 17, 5]).expand(2, 1, -1)]
+    every, few = (
+        Codebook(knows="candidates").of_candidates(
+            models, pool, document, place, generators=[torch.Generator().manual_seed(c) for c in range(2)]
+        )
+        for place in places
+    )
+    assert torch.equal(every[:, :, [3, 17, 5]], few)
+
+
+def test_clients_with_a_ranker_of_their_own_train_it() -> None:
+    data = source(queries_per_client=1)
+    module = ranker(data, hidden=3, ranker_per_client=True)
+    cohort = module.interact(data.cohort(0), module.public_parameters())
+    update, _ = module.local_updates(cohort, module.public_parameters(), torch.ones(len(cohort), dtype=torch.bool))
+    rankers = module.client_models(cohort)
+    assert len({tuple(row.tolist()) for row in rankers["output.weight"]}) == len(cohort)
+    for client in range(3):
+        shared = ranker(data, hidden=3)
+        with torch.no_grad():
+            for name, parameter in shared.named_parameters():
+                parameter.copy_(rankers[name][client])
+        alone = cohort.select(torch.tensor([client]))
+        expected, _ = shared.local_updates(alone, shared.public_parameters(), torch.ones(1, dtype=torch.bool))
+        for name, delta in expected.deltas.items():
+            torch.testing.assert_close(update.deltas[name][client], delta[0])
+    zeros = module.as_deltas(update, cohort, module.public_parameters()).deltas
+    assert all(not bool(value.any()) for value in zeros.values())
+
+
+@pytest.mark.parametrize("name", ["mixed", "positive"])
+def test_published_clients_draw_lists_in_proportion_to_shifted_scores(name: str) -> None:
+    module = ranker(source(), variant="as-published-code")
+    scores = torch.from_numpy(PUBLISHED[f"rank_{name}_scores"]).expand(2000, 5, 4)
+    cohort = Cohort(0, torch.arange(2000), {}, torch.ones(2000, 5, dtype=torch.bool))
+    drawn = module._rank(cohort, scores)[..., :4].flatten(0, 1)
+    found = torch.stack([(drawn == document).float().mean(0) for document in range(4)])
+    expected = torch.from_numpy(PUBLISHED[f"rank_{name}_counts"]).float() / 20_000
+    torch.testing.assert_close(found, expected, atol=0.03, rtol=0)
+
+
+def test_ndcg_is_that_of_the_published_code() -> None:
+    module = FPDGD(num_features=1, num_grades=3, grade_law=[0.5, 0.3, 0.2])
+    with torch.no_grad():
+        next(module.parameters()).fill_(1)
+    module.on_validation_epoch_start()
+    for query in range(3):
+        grade = torch.from_numpy(PUBLISHED[f"ndcg_grades_{query}"])[None]
+        features = torch.from_numpy(PUBLISHED[f"ndcg_scores_{query}"])[None, :, None]
+        module.update_metrics({"features": features, "grade": grade, "mask": torch.ones_like(grade, dtype=torch.bool)})
+    assert float(module.ndcg.compute()) == pytest.approx(float(PUBLISHED["ndcg"]), abs=1e-6)
 
 
 @pytest.mark.integration

@@ -19,7 +19,7 @@ from tests.ranking_toys import ranker, record, source
 def recorded(folder: Path, hidden: int = 0, epsilon: float = math.inf) -> Recording:
     defenses = [LocalDP(clip=0.25, epsilon=epsilon, delta=1e-8)] if math.isfinite(epsilon) else []
     data = source(users=60, private_retrieval=True)
-    module = ranker(data, hidden=hidden, defenses=defenses, manipulation=MarkedDocument(), new_model_every_round=True)
+    module = ranker(data, hidden=hidden, defenses=defenses, manipulation=MarkedDocument(), ranker_per_client=True)
     return record(folder, data, module, rounds=data.rounds or 0)
 
 
@@ -62,7 +62,7 @@ def test_the_recording_says_nothing_of_documents_and_the_update_says_who(tmp_pat
 @pytest.mark.integration
 def test_weak_noise_is_seen_through_and_strong_noise_is_not(tmp_path: Path) -> None:
     assert means(recorded(tmp_path / "weak", epsilon=500))["auc"] > 0.85
-    assert means(recorded(tmp_path / "strong", epsilon=1))["tpr"] < 0.3
+    assert abs(means(recorded(tmp_path / "strong", epsilon=1))["auc"] - 0.5) < 0.2
 
 
 def test_without_a_document_there_is_nothing_to_mark() -> None:

@@ -1,6 +1,6 @@
-"""Steps on rankings and interactions: bounds on the information in an update, and updates that were held back."""
+"""Step on updates that were held back."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,48 +9,12 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from attacks.ranking.lists import ranked_lists
-from attacks.ranking.priors import capacity_bits, entropy_bits, log_prior
 from evaluation.runner import Evaluation
 from evaluation.scores import concat
 from experiments.after.step import AfterStep
 from experiments.cell_training import CellRun
-from modules.learners.recorded_learner import recorded_learner
 from protocol.ranges import check_fields
-from protocol.simulators import RankingSimulator
 from protocol.view import ServerView
-
-
-@dataclass(frozen=True, kw_only=True)
-class Bounds(AfterStep):
-    """Entropy of each client's clicks under the cascade model, and capacity in bits of its clipped and noisy update.
-
-    Labels ``click-entropy`` and ``capacity-bound`` of the metric ``bits``.
-    """
-
-    name = "bounds"
-    metrics = ("bits",)
-
-    def rows(self, run: CellRun, evaluation: Evaluation) -> Iterator[pd.DataFrame]:
-        views = run.recording.views(victims_per_view=256, learner=recorded_learner(run.recording))
-        tables = [
-            run.scores(name, {"bits": values}, victims=view.pseudonyms, round=view.round, items=view.served_mask.sum(1))
-            for view in views
-            for name, values in _bits(view).items()
-        ]
-        yield run.of_people(concat(tables))
-
-
-def _bits(view: ServerView) -> Mapping[str, Tensor]:
-    """``(V,)`` bits by label."""
-    entropy = entropy_bits(log_prior("cascade", ranked_lists(view).mask, view.require(RankingSimulator)))
-    released = next(iter(view.model))
-    clip, noise = view.clip(released), view.noise_scale(released)
-    if clip is None or not noise:
-        return {"click-entropy": entropy}
-    numbers = sum(value.numel() for value in view.model.values())
-    capacity = capacity_bits(clip=clip, noise_scale=noise, dimensions=numbers)
-    return {"click-entropy": entropy, "capacity-bound": torch.full_like(entropy, capacity)}
 
 
 @dataclass(frozen=True, kw_only=True)

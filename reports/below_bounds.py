@@ -1,0 +1,74 @@
+"""Figure of attacks against a privacy budget, below the bound of every attack."""
+
+import pandas as pd
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from evaluation.scores import SETTING
+from protocol.metrics import metric as metric_of
+from reports.drawing import COLOURS, Drawing, Material, of_data, styled, svg
+from reports.run import ATTACKS
+from reports.tables import DATA, described_settings, words
+
+_BUDGET = SETTING + "epsilon"
+_BOUND, _GENIE = "bound", "genie"
+"""Labels of `experiments.after.bounds.Bounds`."""
+_MOST_PANELS = 8
+
+
+def bounded(rows: pd.DataFrame) -> bool:
+    """Whether rows of one metric have a bound at several budgets."""
+    bound = rows[rows["attack"] == _BOUND]
+    return _BUDGET in rows and bound[_BUDGET].map(str).nunique() > 1
+
+
+def below_bounds(material: Material) -> list[Drawing]:
+    """The metric against epsilon, a panel per other setting: attacks, baselines, genie, and the bound."""
+    rows = material.rows[material.rows[_BUDGET].notna()] if _BUDGET in material.rows else material.rows.head(0)
+    if not bounded(material.rows):
+        return []
+    order = [str(value) for value in sorted(rows[_BUDGET].drop_duplicates(), key=float)]
+    titles = described_settings(rows, {name.removeprefix(SETTING) for name in words(rows) if name != DATA})
+    frame = rows.assign(place=[order.index(str(value)) for value in rows[_BUDGET]], panel=titles)
+    panels = list(dict.fromkeys(titles))[:_MOST_PANELS]
+    attacks = list(dict.fromkeys(frame["attack"][frame["role"].isin(ATTACKS)]))
+    colours = dict(zip(attacks, COLOURS * (1 + len(attacks) // len(COLOURS)), strict=False))
+    with styled():
+        figure = Figure(figsize=(2 + 3.2 * len(panels), 3.4), layout="constrained")
+        every = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    named: dict[str, Artist] = {}
+    for axes, panel in zip(every, panels, strict=True):
+        _draw(axes, frame[frame["panel"] == panel].sort_values("place"), colours)
+        axes.set(title=panel, xlabel="epsilon", xticks=range(len(order)), xticklabels=order)
+        guessing = metric_of(material.metric).guessing
+        if guessing is not None:
+            axes.axhline(guessing, color=".5", ls=":")
+        handles, labels = axes.get_legend_handles_labels()
+        named |= dict(zip(labels, handles, strict=True))
+    every[0].set(ylabel=material.metric)
+    figure.legend([*named.values()], [*named], loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
+    caption = (
+        f"{of_data(rows)}{material.metric} against epsilon with 95% intervals; stars are the paper's values. No attack "
+        "can be in the grey area if all choices of the positive items are equally likely to it; the genie knows "
+        "everything but the items that it guesses."
+    )
+    return [(caption, svg(figure))]
+
+
+def _draw(axes: Axes, rows: pd.DataFrame, colours: dict[str, str]) -> None:
+    for attack, own in rows.groupby("attack", sort=False):
+        x, mean = own["place"], own["mean"]
+        if attack == _BOUND:
+            axes.fill_between(x, mean, 1, color=".85", label="no attack", lw=0)
+            axes.plot(x, mean, color="k", lw=1.5, label=attack)
+        elif str(attack).startswith(f"{_BOUND}-"):
+            axes.plot(x, mean, color="k", lw=1, ls="-.", label=attack)
+        elif attack == _GENIE:
+            axes.plot(x, mean, color="k", lw=1.5, ls="--", label=attack)
+        else:
+            colour = colours.get(str(attack), ".6")
+            errors = [(mean - own["low"]).clip(lower=0), (own["high"] - mean).clip(lower=0)]
+            axes.errorbar(x, mean, errors, marker="o", ms=4, lw=1.5, elinewidth=1, color=colour, label=attack)
+            if "paper" in own and own["paper"].notna().any():
+                axes.plot(x, own["paper"], ls="", marker="*", ms=9, mec="k", color=colour)

@@ -1,0 +1,71 @@
+"""Figures of two measures per choice: what a defence costs, and what a manipulation risks."""
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from evaluation.scores import SETTING
+from reports.drawing import COLOURS, Drawing, Material, of_data, styled, svg
+from reports.run import ATTACKS
+from reports.tables import DATA, described_settings, words
+
+DEFENCE, MANIPULATION = SETTING + "defence", SETTING + "manipulation"
+_UTILITIES = ("ndcg@10", "hr@10")
+_ANY_CHECK = "any-check"
+"""Label of `experiments.after.manipulation_checks`."""
+
+
+def privacy_and_utility(material: Material) -> list[Drawing]:
+    """Utility of the trained model against the AUC of the best attack, a point per defence."""
+    found = []
+    for name in _UTILITIES:
+        utility = material.results[(material.results["metric"] == name) & (material.results["attack"] == "none")]
+        if DEFENCE in utility and utility[DEFENCE].nunique() > 1:
+            text = f"{name} of the model against the AUC of the best attack, by defence; the upper left is better."
+            found += _scatter(material, utility, DEFENCE, y=name, caption=text, across="auc of the best attack")
+    return found
+
+
+def detectability(material: Material) -> list[Drawing]:
+    """AUC of the best attack against the share of clients that detect a manipulation, a point per manipulation."""
+    rows = material.results
+    flagged = rows[(rows["metric"] == "flagged") & (rows["attack"] == _ANY_CHECK)]
+    if MANIPULATION not in flagged or flagged[MANIPULATION].nunique() < 2:
+        return []
+    text = "Share of clients with at least one check that flags the features, against the AUC of the best attack; the "
+    text += "lower right is better for the server. Without a manipulation, flags are false."
+    return _scatter(material, flagged, MANIPULATION, y="flagged", caption=text, across="auc of the best attack")
+
+
+def _scatter(
+    material: Material, values: pd.DataFrame, column: str, *, y: str, caption: str, across: str
+) -> list[Drawing]:
+    """A panel per other setting; choices named ``KIND AMOUNT`` are connected by kind."""
+    attacks = material.rows[material.rows["role"].isin(ATTACKS) & material.rows["mean"].notna()]
+    others = {name.removeprefix(SETTING) for name in words(values) if name not in (DATA, column)}
+    points = []
+    for frame in (attacks, values):
+        keyed = frame.assign(panel=described_settings(frame, others), choice=frame[column].map(str))
+        points.append(keyed.sort_values("mean", ascending=False).drop_duplicates(["panel", "choice"]))
+    both = points[0].merge(points[1], on=["panel", "choice"], suffixes=("_x", "_y"))
+    if both.empty:
+        return []
+    both["kind"] = both["choice"].str.rpartition(" ")[0].where(both["choice"].str.contains(" "), both["choice"])
+    panels = list(dict.fromkeys(both["panel"]))
+    with styled():
+        figure = Figure(figsize=(1 + 4.6 * len(panels), 4), layout="constrained")
+        every = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    kinds = list(dict.fromkeys(both["kind"]))
+    for axes, panel in zip(every, panels, strict=True):
+        for kind, own in both[both["panel"] == panel].sort_values("mean_x").groupby("kind", sort=False):
+            errors = [
+                [(own[f"mean_{side}"] - own[f"low_{side}"]).clip(lower=0), (own[f"high_{side}"] - own[f"mean_{side}"])]
+                for side in "xy"
+            ]
+            colour = COLOURS[kinds.index(str(kind)) % len(COLOURS)]
+            axes.errorbar(own["mean_x"], own["mean_y"], errors[1], errors[0], marker="o", lw=1, color=colour)
+            for choice, across_, up in zip(own["choice"], own["mean_x"], own["mean_y"], strict=True):
+                axes.annotate(choice, (across_, up), xytext=(4, 4), textcoords="offset points", fontsize=8)
+        axes.axvline(0.5, color=".5", ls=":")
+        axes.set(title=panel, xlabel=across)
+    every[0].set(ylabel=y)
+    return [(f"{of_data(values)}{caption}", svg(figure))]

@@ -1,0 +1,52 @@
+"""The matched filter adds up what several rounds say, and only of the same items."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from attacks.estimates import InteractionEstimate
+from attacks.metrics import auc_per_victim
+from attacks.recommendation.matched_filter import MatchedFilter
+from protocol.errors import ViewError
+from protocol.seeding import generator_for
+from protocol.view import ITEM_EMBEDDING, Release, ServerView
+from tests.toys import leaky_view
+
+SIGMA = 0.04
+
+
+def noised(view: ServerView, number: int) -> ServerView:
+    """The view with fresh noise of a known scale, in a round of its own."""
+    rows = view.deltas[ITEM_EMBEDDING]
+    noise = torch.randn(rows.shape, generator=generator_for(number, "noise")) * SIGMA * view.served_mask[..., None]
+    release = Release(noise_scale=SIGMA, parameters=(ITEM_EMBEDDING,))
+    return dataclasses.replace(view, round=number, deltas={ITEM_EMBEDDING: rows + noise}, releases=(release,))
+
+
+def aucs(view: ServerView, labels: torch.Tensor) -> dict[str, float]:
+    found = {}
+    for rounds in ("last", "all"):
+        estimate = MatchedFilter(rounds=rounds)(view, generator=generator_for(0, "attack"))
+        assert isinstance(estimate, InteractionEstimate)
+        found[rounds] = float(auc_per_victim(estimate.scores, labels, view.served_mask).mean())
+    return found
+
+
+def test_several_rounds_average_the_noise_and_say_nothing_of_other_labels() -> None:
+    view, labels = leaky_view()
+    several = dataclasses.replace(noised(view, 3), earlier=tuple(noised(view, number) for number in range(3)))
+    found = aucs(several, labels)
+    assert 0.6 < found["last"] < 0.95
+    assert found["all"] > found["last"] + 0.04
+    keys = torch.rand(labels.shape, generator=generator_for(1, "shuffle")).masked_fill(~view.served_mask, 2)
+    others, _ = leaky_view(order=keys.argsort(1))
+    decoupled = dataclasses.replace(noised(others, 3), earlier=tuple(noised(others, number) for number in range(3)))
+    assert abs(aucs(decoupled, labels)["all"] - 0.5) < 0.1
+
+
+def test_rounds_with_other_items_are_refused() -> None:
+    view, _ = leaky_view(victims=2)
+    other = dataclasses.replace(view, served=view.served_items.flip(0))
+    with pytest.raises(ViewError, match="expected the items of round"):
+        MatchedFilter(rounds="all")(dataclasses.replace(view, earlier=(other,)), generator=generator_for(0, "attack"))

@@ -1,0 +1,1 @@
+"""Arrays made by other authors' code, unchanged, on drawn inputs; ``provenance`` in each names the code."""

@@ -1,0 +1,32 @@
+"""The figure of attacks below a bound shows every line, and takes the place of the plain one."""
+
+from evaluation.runner import Evaluation
+from reports.against import against
+from reports.below_bounds import below_bounds, bounded
+from reports.drawing import Material
+from reports.figures import drawings
+from tests.reports.toys import cell, table
+
+ROWS = [
+    cell(name, mean - 0.2 * (epsilon == 20), epsilon=epsilon, manipulation=manipulation)
+    for manipulation in ("none", "noise")
+    for epsilon in (20, "inf")
+    for name, mean in (("bound", 0.9), ("bound-cascade", 0.95), ("genie", 0.85), ("raifle", 0.8), ("chance", 0.5))
+]
+
+
+def test_a_panel_per_manipulation_with_every_line() -> None:
+    results = table(*ROWS)
+    found = dict(drawings(Evaluation(), results, ("auc",)))
+    ((caption, svg),) = ((c, s) for c, s in found.items() if "No attack can be" in c)
+    assert caption.startswith("d: auc against epsilon")
+    expected = ("manipulation none", "manipulation noise", "no attack", "bound-cascade", "genie", "raifle", "chance")
+    assert all(f">{text}<" in svg for text in (*expected, "20", "inf"))
+    assert against(Material(results, "auc", results)) == []
+
+
+def test_without_a_bound_nothing_is_drawn() -> None:
+    results = table(*(row for row in ROWS if row["attack"] != "bound"))
+    assert not bounded(results)
+    assert below_bounds(Material(results, "auc", results)) == []
+    assert len(against(Material(results, "auc", results))) == 1
