@@ -127,7 +127,7 @@ def _clients(view: ServerView, users: Tensor | None) -> Callable[[Tensor, Tensor
 
         def vote(owners: Tensor, labels: Tensor) -> dict[str, Tensor]:
             start = as_ranker({name: value[owners] for name, value in models.items()})
-            items = Items(features[:1] if features.stride(0) == 0 else features[owners])
+            items = Items(features[:1] if features.stride(0) == 0 else features[owners], biases=start.biases)
             rate, steps = learner.learning_rate, learner.full_batch_steps
             end = descend(start, items, labels.to(features), learning_rate=rate, steps=steps)[-1]
             return as_parameters(end.plus(start, -1.0))

@@ -8,6 +8,7 @@ import pytest
 import timm
 import torch
 import torchvision
+from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from safetensors.torch import save_file
 from torch import nn
 
@@ -111,7 +112,7 @@ def test_packaged_weights_are_found_without_importing_the_package(
     (package / "__init__.py").write_text("raise RuntimeError('imported')")
     network = timm.create_model("efficientnet_lite0")
     theirs = {f"other.{place}": value for place, value in enumerate(network.state_dict().values())}
-    torch.save(theirs, package / "models" / "efficientnet-lite0-57934424.pth")
+    TorchCheckpointIO().save_checkpoint(theirs, package / "models" / "efficientnet-lite0-57934424.pth")
     monkeypatch.syspath_prepend(str(tmp_path))
     made = extractor("timm:efficientnet_lite0", weights="packaged", crop=SMALL)
     assert made.num_features == 1280

@@ -31,6 +31,7 @@ from modules.engine.local_training import train_clients
 from modules.federated import FederatedModule
 from modules.hyper_parameters import described
 from modules.learners.central import CentralFNCF
+from modules.learners.feature_network import FeatureNetwork
 from modules.learners.fncf import FNCF, InteractionTask
 from modules.learners.foltr_es import FOLtRES
 from modules.learners.fpdgd import FPDGD
@@ -109,6 +110,7 @@ MADE: dict[type[BuiltFromData], tuple[Callable[[], BuiltFromData], Callable[[], 
         lambda: FederatedTagger(network=TaggerOptions(name="mobilenetv3_small_050"), local=LOCAL),
         Tagged,
     ),
+    FeatureNetwork: (FeatureNetwork, images),
     ImageRanker: (lambda: ImageRanker(hidden=2, defenses=DEFENSES), drawn),
     FederatedText: (
         lambda: FederatedText(network=TextOptions(vocabulary=30, embedding=4, hidden=4), local=LOCAL),
