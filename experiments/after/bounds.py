@@ -43,7 +43,7 @@ class Bounds(AfterStep):
     features, the model and the algorithm of the cell.
 
     Attributes:
-        priors: what the attacks know of the clicks beside their number: ``uniform``, nothing; the others as of
+        priors: what the attacks know of the clicks besides their number: ``uniform``, nothing; the others as of
             `attacks.ranking.priors.log_prior`, for learners that rank. Empty for bits only.
         genie: pairs of items for each client; 0 for no genie. A recommender's needs the first round, whose user
             vectors are those of the learner before the training.
