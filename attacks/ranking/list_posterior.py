@@ -73,11 +73,11 @@ class ListPosterior(PosteriorAttack):
         starts = {name: value.repeat_interleave(self.simulated, 0) for name, value in models.items()}
         order = torch.rand(clicks.shape[:2], generator=generator).argsort(1)
         paths = learner.simulate_lists(starts, documents, shown, clicks, order)
-        factors = _clip_factors(_flat(paths), clip)
+        factors = view.clip_factors(name, paths)
         share = _path_share(paths, factors.reshape(len(chunk), -1), noise)
         middles = _midpoints(starts, paths, share.repeat_interleave(self.simulated) * factors)
-        line = _flat(update_at(middles, documents, shown, clicks, rate))
-        errors = factors[:, None] * _flat(paths) - _clip_factors(line, clip)[:, None] * line
+        line = update_at(middles, documents, shown, clicks, rate)
+        errors = factors[:, None] * _flat(paths) - view.clip_factors(name, line)[:, None] * _flat(line)
         whiten = _Whitening(errors.reshape(len(chunk), self.simulated, -1), noise)
         found = click_map(_midpoints(models, deltas, share), features, mask, rate)
         maps = torch.cat([found[name] for name in models], dim=3).flatten(1, 2)
@@ -101,12 +101,6 @@ def _flat(deltas: Mapping[str, Tensor]) -> Tensor:
 def _midpoints(models: Mapping[str, Tensor], deltas: Mapping[str, Tensor], share: Tensor) -> dict[str, Tensor]:
     """Models ``(V, *shape)`` in the middle of the paths, which are each client's delta times its share ``(V,)``."""
     return {n: v + deltas[n] * share.reshape(-1, *[1] * (v.dim() - 1)) / 2 for n, v in models.items()}
-
-
-def _clip_factors(updates: Tensor, clip: float | None) -> Tensor:
-    """``(V,)`` factors by which clipping shrinks each client's update ``(V, P)``."""
-    norms = updates.norm(dim=1)
-    return torch.ones_like(norms) if clip is None else (clip / norms.clamp(min=1e-300)).clamp(max=1)
 
 
 def _path_share(paths: Mapping[str, Tensor], factors: Tensor, noise: float) -> Tensor:

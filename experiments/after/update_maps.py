@@ -1,4 +1,4 @@
-"""Maps of updates on manipulated and on real images, and classifiers that tell them apart (RAIFLE, figure 8)."""
+"""Maps of updates on manipulated and on real images, and classifiers that distinguish them (RAIFLE, figure 8)."""
 
 import time
 from collections.abc import Iterator, Sequence

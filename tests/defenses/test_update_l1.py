@@ -7,7 +7,7 @@ import torch
 
 from defenses.update_l1 import UpdateL1
 from protocol.errors import InputError
-from tests.golden_recommendation import VICTIMS, golden, published_clients, published_model
+from tests.golden.recommendation import VICTIMS, golden, published_clients, published_model
 
 ITEMS = "item_embedding.weight"
 

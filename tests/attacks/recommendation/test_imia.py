@@ -8,7 +8,7 @@ from attacks.estimates import InteractionEstimate
 from attacks.metrics import f1_per_victim
 from attacks.recommendation.imia import IMIA
 from protocol.seeding import generator_for
-from tests.golden_recommendation import VICTIMS, golden, published_view
+from tests.golden.recommendation import VICTIMS, golden, published_view
 from tests.toys import leaky_view
 
 

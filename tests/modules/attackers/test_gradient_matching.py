@@ -19,7 +19,7 @@ from protocol.errors import ViewError
 from protocol.seeding import generator_for
 from protocol.simulators import RecommenderSimulator
 from protocol.view import ITEM_EMBEDDING, Release, ServerView
-from tests.golden_recommendation import VICTIMS, golden, published_view
+from tests.golden.recommendation import VICTIMS, golden, published_view
 from tests.toys import LOCAL, quiet_trainer
 
 CODES: tuple[Code, Code] = ("corrected", "as-published-code")
