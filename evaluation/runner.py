@@ -12,6 +12,7 @@ from torch import Tensor
 
 from attacks.base import Attack
 from attacks.estimates import Estimate, EstimateError, Scores
+from evaluation.drawing import Drawing
 from evaluation.scores import Line, concat, score_table, with_setting
 from protocol.errors import InputError, ViewError
 from protocol.seeding import generator_for
@@ -29,7 +30,7 @@ class Evaluation:
         lines: description of each label.
         roc: by label, sum over the victims of the true-positive rates at `ROC_GRID` ``(G,)``, and number of victims.
         missing: by attack that could not run, the reason.
-        figures: captions and SVG texts in addition to those of every report.
+        figures: figures in addition to those of every report.
         profiles: one row per victim, round, attack and class: ``true``, ``inferred``, ``low`` and ``high`` share.
     """
 
@@ -37,7 +38,7 @@ class Evaluation:
     lines: dict[str, Line] = field(default_factory=dict)
     roc: dict[str, tuple[Tensor, int]] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
-    figures: list[tuple[str, str]] = field(default_factory=list)
+    figures: list[Drawing] = field(default_factory=list)
     profiles: pd.DataFrame = field(default_factory=pd.DataFrame)
 
 
