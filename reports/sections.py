@@ -1,7 +1,8 @@
 """Sections of a report: the tables of each question, with the meaning of their metrics."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
@@ -51,6 +52,22 @@ def difference_tables(differences: pd.DataFrame) -> list[Table]:
         " published attack, on the same clients and seeds, with 95% interval; ratio is that of the two means."
     )
     return [Table("differences", caption, difference_table(differences), folded=len(differences) > 12)]
+
+
+def detail_sections(details: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Section]:
+    """A section per attack that has a table of its own, without empty columns.
+
+    Args:
+        details: rows by label, see `attacks.estimates.Scores.details`.
+    """
+    found = []
+    for label, rows in details.items():
+        table = pd.DataFrame.from_records(list(rows)).dropna(axis="columns", how="all")
+        caption = f"{len(table)} rows of {label}."
+        found.append(
+            Section(f"Details of {label}", [Table(f"details-{label}", caption, table, folded=len(table) > 12)])
+        )
+    return found
 
 
 def text_tables(results: pd.DataFrame) -> str:

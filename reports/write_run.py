@@ -14,7 +14,7 @@ from evaluation.drawing import Drawing
 from evaluation.evaluate import reasons
 from evaluation.gate import Gate
 from evaluation.runner import Evaluation, joined
-from evaluation.scores import concat, describe, differing, records, setting_of, stacked
+from evaluation.scores import concat, describe, differing, plain_records, records, setting_of, stacked
 from evaluation.summary import paired_differences, summarise
 from reports.figures import drawings
 from reports.files import Format, write_files
@@ -23,7 +23,7 @@ from reports.html import write_report
 from reports.papers import with_papers
 from reports.provenance import command, commit, hardware, versions
 from reports.run import Run
-from reports.sections import Section, difference_tables, sections, text_tables
+from reports.sections import Section, detail_sections, difference_tables, sections, text_tables
 from reports.wandb_log import Show
 
 SCORES, COMPOSITIONS, ROC = "scores.csv", "compositions.csv", "roc.csv"
@@ -73,6 +73,7 @@ def write_run(
         paired_differences(reported),
         [dataclasses.asdict(verdict) for verdict in verdicts],
         list(read_back),
+        {label: plain_records(table) for label, table in evaluation.details.items()},
     )
     run.write(directory)
     tables = {SCORES: scores, COMPOSITIONS: evaluation.profiles, ROC: _roc(evaluation)}
@@ -114,7 +115,8 @@ def write_page(
         formats: formats of further files.
     """
     figures = drawings(evaluation, everything, metrics) + evaluation.figures
-    found, differences = [*sections(run.results), *further], difference_tables(run.differences)
+    own = [*further, *detail_sections(run.details)]
+    found, differences = [*sections(run.results), *own], difference_tables(run.differences)
     missing = reasons(run.not_run)
     page = write_report(
         directory,
@@ -128,7 +130,7 @@ def write_page(
     )
     tables = [table for section in found for table in section.tables] + differences
     numbers = {"results": run.results, "differences": run.differences}
-    numbers |= {table.name: table.rows for section in further for table in section.tables}
+    numbers |= {table.name: table.rows for section in own for table in section.tables}
     written = write_files(directory, formats, figures=figures, tables=tables, numbers=numbers)
     print(headline(run.results).verdict)
     print(text_tables(run.results))
@@ -146,7 +148,8 @@ def combine(evaluations: Sequence[Evaluation]) -> Evaluation:
         cell = next(iter(records(evaluation.scores.head(1))), {})
         setting = describe(setting_of(cell), keys)
         curves = {f"{label} ({setting})": curve for label, curve in evaluation.roc.items()}
-        labelled.append(dataclasses.replace(evaluation, roc=curves))
+        details = {f"{label} ({setting})": table for label, table in evaluation.details.items()}
+        labelled.append(dataclasses.replace(evaluation, roc=curves, details=details))
     return joined(labelled)
 
 
