@@ -62,11 +62,10 @@ def detail_sections(details: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[
     """
     found = []
     for label, rows in details.items():
-        table = pd.DataFrame.from_records(list(rows)).dropna(axis="columns", how="all")
-        caption = f"{len(table)} rows of {label}."
-        found.append(
-            Section(f"Details of {label}", [Table(f"details-{label}", caption, table, folded=len(table) > 12)])
-        )
+        rows_of_label = pd.DataFrame(list(rows), dtype=object).dropna(axis="columns", how="all")
+        caption = f"{len(rows)} rows of {label}."
+        table = Table(f"details-{label}", caption, rows_of_label, folded=len(rows) > 12)
+        found.append(Section(f"Details of {label}", [table]))
     return found
 
 
@@ -74,13 +73,16 @@ def text_tables(results: pd.DataFrame) -> str:
     """Tables of results for a terminal, by question."""
     blocks = []
     for section in sections(results):
-        for table in section.tables:
-            if not table.folded:
-                lines = aligned([*table.rows], table.texts.to_numpy().tolist(), table.numeric)
-                if table.attacks not in (None, 0, len(table.rows)):
-                    lines.insert(2 + (table.attacks or 0), f"{BASELINES}:")
-                blocks.append("\n".join([section.title, *lines]))
-    return "\n\n".join(blocks)
+        shown = [_aligned(table) for table in section.tables if not table.folded]
+        blocks.append("\n".join(line for lines in [[section.title], *shown] for line in [*lines, ""]))
+    return "\n".join(blocks).rstrip()
+
+
+def _aligned(table: Table) -> list[str]:
+    lines = aligned([*table.rows], table.texts.to_numpy().tolist(), table.numeric)
+    if table.attacks not in (None, 0, len(table.rows)):
+        lines.insert(2 + (table.attacks or 0), f"{BASELINES}:")
+    return lines
 
 
 def _tables(rows: pd.DataFrame, suffix: str) -> list[Table]:
@@ -105,7 +107,9 @@ def _tables(rows: pd.DataFrame, suffix: str) -> list[Table]:
         found.append(whole)
     if len(others):
         rest = metrics_of(others)
-        others, _ = attacks_first(others.sort_values("metric", key=lambda one: one.map(rest.index), kind="stable"))
+        order = [*dict.fromkeys(main["attack"]), *dict.fromkeys(others["attack"])]
+        others = others.sort_values("metric", key=lambda one: one.map(rest.index), kind="stable")
+        others, _ = attacks_first(others.sort_values("attack", key=lambda one: one.map(order.index), kind="stable"))
         wide, count = _wide(others, column_of(others) if column is not None else None)
         caption = f"Further metrics: mean ± half of the 95% interval. {' '.join(meanings(rest))}"
         found.append(Table(f"further-metrics{suffix}", caption, wide, count, folded=len(wide) > 40))
