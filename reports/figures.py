@@ -81,7 +81,7 @@ def drawings(evaluation: Evaluation, results: pd.DataFrame, metrics: Sequence[st
                     about = (question, name, data)
                     main = figure.table == "results" and about == (first.question, first.metric, first.data or "")
                     for drawing in drawn:
-                        several = f"-{data}" if data and results[DATA].nunique() > 1 else ""
+                        several = f"-{data!s}" if data and results[DATA].nunique() > 1 else ""
                         found.append((main, dataclasses.replace(drawing, name=f"{drawing.name}{several}")))
     found.sort(key=lambda one: not one[0])
     return [drawing for _, drawing in found]

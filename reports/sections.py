@@ -1,5 +1,6 @@
 """Sections of a report: the tables of each question, with the meaning of their metrics."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -105,6 +106,9 @@ def _tables(rows: pd.DataFrame, suffix: str) -> list[Table]:
             f"{names[0]}-cells{suffix}", f"All cells of {names[0]}, with intervals.", table, attacks, folded=True
         )
         found.append(whole)
+    if ((main["role"] == "ours") & main["paper"].notna()).any():
+        compared = " Next to an attack of this project, the paper's value is that of the paper's attack."
+        found[0] = dataclasses.replace(found[0], caption=found[0].caption + compared)
     if len(others):
         rest = metrics_of(others)
         order = [*dict.fromkeys(main["attack"]), *dict.fromkeys(others["attack"])]
