@@ -12,9 +12,8 @@ def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], numeric: Seque
         numeric: whether each column is aligned to the right; none by default.
     """
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    formats = [
-        f"{'>' if right else '<'}{width}" for width, right in zip(widths, numeric or [False] * len(widths), strict=True)
-    ]
+    sides = [">" if right else "<" for right in numeric] or ["<"] * len(widths)
+    formats = [f"{side}{width}" for side, width in zip(sides, widths, strict=True)]
     padded = [[format(cell, form) for cell, form in zip(row, formats, strict=True)] for row in (header, *rows)]
     lines = [" ".join(cells).rstrip() for cells in padded]
     return [lines[0], "-" * max(map(len, lines)), *lines[1:]]
