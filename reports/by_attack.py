@@ -55,8 +55,9 @@ def by_attack(material: Material) -> list[Drawing]:
         axes.plot([], [], ls="", marker=_MARKERS[number], color=".3", label=setting)
     legend_right(axes)
     stars = "; stars are the paper's values" if of_papers(rows)["paper"].notna().any() else ""
-    side = "left" if metric_of(material.metric).lower_is_better else "right"
-    caption = f"{of_data(rows)}{material.metric} by attack with 95% intervals; further {side} is more leakage{stars}."
+    entry = metric_of(material.metric)
+    side = f"; further {'left' if entry.lower_is_better else 'right'} is more leakage" if entry.leak else ""
+    caption = f"{of_data(rows)}{material.metric} by attack with 95% intervals{side}{stars}."
     return [Drawing(caption, figure, name=f"{material.metric}-by-attack")]
 
 

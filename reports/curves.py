@@ -59,9 +59,8 @@ def distribution(material: Material) -> list[Drawing]:
         shares = [place / len(values) for place in range(len(values) + 1)]
         label = ", ".join(part for part in (str(attack), str(setting)) if part)
         ordered = sorted(values)
-        curves.append(
-            _Curve(str(attack), str(setting), label, sign * float(values.mean()), shares, [ordered[0], *ordered])
-        )
+        leak = sign * float(values.mean())
+        curves.append(_Curve(str(attack), str(setting), label, leak, shares, [ordered[0], *ordered]))
     figure = _drawn(material, curves, drawstyle="steps-pre")
     figure.axes[0].set(xlabel="share of clients", ylabel=material.metric)
     caption = f"{of_data(rows)}{material.metric} of each client, in ascending order."

@@ -87,7 +87,7 @@ def errors(rows: pd.DataFrame, side: str = "") -> list[pd.Series]:
 
 
 def of_papers(rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows with ``paper`` only where it is the value of the same attack, not one that an attack of ours compares with."""
+    """Rows with ``paper`` only where it is the value of the same attack; attacks of this project have none."""
     if "paper" not in rows:
         return rows.assign(paper=float("nan"))
     return rows.assign(paper=rows["paper"].where(rows["role"] != "ours"))

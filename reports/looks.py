@@ -8,6 +8,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import pandas as pd
 import seaborn as sns
@@ -35,7 +36,7 @@ class Look:
     dashes: tuple[float, ...]
 
     @property
-    def style(self) -> "str | tuple[float, tuple[float, ...]]":
+    def style(self) -> Literal["-"] | tuple[float, tuple[float, ...]]:
         """Line style of matplotlib."""
         return (0, self.dashes) if self.dashes else "-"
 

@@ -99,9 +99,8 @@ def _tables(rows: pd.DataFrame, suffix: str) -> list[Table]:
     if column is not None:
         papers = ", with the paper's value in parentheses" if main["paper"].notna().any() else ""
         caption = f"{found[0].caption} A cell is the mean ± half of the 95% interval{papers}."
-        all_cells = Table(
-            f"{first}-cells{suffix}", f"All cells of {first}, with intervals.", cells, attacks, folded=True
-        )
+        whole = f"All cells of {first}, with intervals."
+        all_cells = Table(f"{first}-cells{suffix}", whole, cells, attacks, folded=True)
         found = [Table(f"{first}{suffix}", caption, *_wide(main, column)), all_cells]
     if rest:
         others = rows[rows["metric"] != first]
