@@ -51,9 +51,16 @@ def test_generated_data_are_said_to_be_so(tmp_path: Path) -> None:
 
 
 def test_the_verdict_and_one_figure_stand_above_the_tables(tmp_path: Path) -> None:
-    figures = [Drawing(name, files={"svg": b"<svg></svg>"}) for name in ("main", "second")]
+    figures = [Drawing(name, files={"svg": b"<svg></svg>"}) for name in ("first caption", "second caption")]
     text = page(tmp_path, table(cell("codebook", 0.9), cell("chance", 0.5)), figures=figures)
-    parts = ["the server can infer", "The best attack, codebook", "main", "<table", "<h2>Figures</h2>", "second"]
+    parts = [
+        "the server can infer",
+        "The best attack, codebook",
+        "first caption",
+        "<table",
+        "<h2>Figures</h2>",
+        "second caption",
+    ]
     assert [text.index(part) for part in parts] == sorted(text.index(part) for part in parts)
 
 
