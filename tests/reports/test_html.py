@@ -33,8 +33,8 @@ def test_names_and_settings_of_strangers_are_text(tmp_path: Path) -> None:
     rows = [cell(script, 0.7 + number / 100, data=script, epsilon=number) for number in range(30)]
     for kept in (rows[:2], rows):  # long, and wide
         figure = Drawing(script, files={"svg": b"<svg></svg>"})
-        rows = table(*kept, lines={script: line})
-        text = page(tmp_path, rows, missing=[script], causes=[script], figures=[figure])
+        results = table(*kept, lines={script: line})
+        text = page(tmp_path, results, missing=[script], causes=[script], figures=[figure])
         assert script not in text
         assert "&lt;script&gt;" in text
 
