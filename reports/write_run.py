@@ -16,6 +16,7 @@ from evaluation.scores import concat, describe, differing, records, setting_of, 
 from evaluation.summary import paired_differences, summarise
 from reports.figures import drawings
 from reports.html import write_report
+from reports.junit import write_gate
 from reports.papers import with_papers
 from reports.provenance import command, commit, hardware, versions
 from reports.run import Run
@@ -57,16 +58,17 @@ def write_run(
     everything = with_papers(stacked([summarise(reported), derived(evaluation)]))
     results = everything[everything["metric"].isin(metrics)].reset_index(drop=True)
     causes = [] if explain is None else explain(results)
-    verdicts = [] if gate is None else gate(results, evaluation.missing)
+    verdicts = [] if gate is None else [dataclasses.asdict(verdict) for verdict in gate(results, evaluation)]
     run = Run(
         *(experiment, command(), seed, commit(), versions(), dict(data), hardware(), seconds, results),
         dict(evaluation.missing),
         [dataclasses.asdict(cause) for cause in causes],
         paired_differences(reported),
-        [dataclasses.asdict(verdict) for verdict in verdicts],
+        verdicts,
         list(read_back),
     )
     run.write(directory)
+    write_gate(directory, verdicts)
     for name, table in (("scores", scores), ("compositions", evaluation.profiles)):
         if len(table):
             write_whole(directory / f"{name}.csv", table.to_csv(index=False).encode())
