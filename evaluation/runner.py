@@ -12,7 +12,8 @@ from torch import Tensor
 
 from attacks.base import Attack
 from attacks.estimates import Estimate, EstimateError, Scores
-from evaluation.scores import Line, concat, score_table, with_setting
+from evaluation.drawing import Drawing
+from evaluation.scores import Line, concat, from_records, score_table, stacked, with_setting
 from protocol.errors import InputError, ViewError
 from protocol.seeding import generator_for
 from protocol.view import ServerView
@@ -29,16 +30,18 @@ class Evaluation:
         lines: description of each label.
         roc: by label, sum over the victims of the true-positive rates at `ROC_GRID` ``(G,)``, and number of victims.
         missing: by attack that could not run, the reason.
-        figures: captions and SVG texts in addition to those of every report.
+        figures: figures in addition to those of every report.
         profiles: one row per victim, round, attack and class: ``true``, ``inferred``, ``low`` and ``high`` share.
+        details: by label, the attack's own table, see `attacks.estimates.Scores.details`.
     """
 
     scores: pd.DataFrame = field(default_factory=lambda: concat([]))
     lines: dict[str, Line] = field(default_factory=dict)
     roc: dict[str, tuple[Tensor, int]] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
-    figures: list[tuple[str, str]] = field(default_factory=list)
+    figures: list[Drawing] = field(default_factory=list)
     profiles: pd.DataFrame = field(default_factory=pd.DataFrame)
+    details: dict[str, pd.DataFrame] = field(default_factory=dict)
 
 
 def joined(evaluations: Sequence[Evaluation]) -> Evaluation:
@@ -50,9 +53,12 @@ def joined(evaluations: Sequence[Evaluation]) -> Evaluation:
         whole.lines |= evaluation.lines
         whole.missing |= evaluation.missing
         whole.figures += evaluation.figures
+        for label, table in evaluation.details.items():
+            before = [whole.details[label]] if label in whole.details else []
+            whole.details[label] = stacked([*before, table])
         for label, (rates, count) in evaluation.roc.items():
-            before, already = whole.roc.get(label, (torch.zeros_like(rates), 0))
-            whole.roc[label] = before + rates, already + count
+            sums, already = whole.roc.get(label, (torch.zeros_like(rates), 0))
+            whole.roc[label] = sums + rates, already + count
     return whole
 
 
@@ -146,6 +152,8 @@ def attack_view(
         found.roc[label] = scores.roc.double().sum(0), len(scores.roc)
     if scores.profiles is not None:
         found.profiles = _profile_table(label, scores.profiles, victims=victims, **common)
+    if scores.details:
+        found.details[label] = from_records(scores.details)
     return found
 
 
