@@ -120,7 +120,7 @@ def write_page(
     own = [*further, *detail_sections(run.details)]
     found, differences = [*sections(run.results), *own], difference_tables(run.differences)
     missing = reasons(run.not_run)
-    page = write_report(
+    write_report(
         directory,
         run,
         sections=found,
@@ -136,7 +136,6 @@ def write_page(
     written = write_files(directory, formats, figures=figures, tables=tables, numbers=numbers)
     print(headline(run.results).verdict)
     print(text_tables(run.results))
-    print(f"report: {page}")
     if written:
         print(f"{', '.join(formats)}: {' and '.join(sorted({str(path.parent) for path in written}))}")
     return figures

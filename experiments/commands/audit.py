@@ -1,6 +1,7 @@
 """``attack.py audit``: all attacks on a recording."""
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from evaluation.gate import check_limits, gate_status
 from evaluation.gate import gate as check_gate
 from evaluation.summary import summarise
 from experiments.commands.attack_recording import attack_recording, folder_above, trust_learner
+from experiments.commands.ending import results_in, say_where, typed
 from reports.junit import write_gate
 
 
@@ -59,4 +61,15 @@ def audit(
         verdicts = [dataclasses.asdict(verdict) for verdict in limits(summarise(evaluation), evaluation)]
         write_gate(directory, verdicts)
     print("\n".join([*reasons(evaluation.missing), *(verdict["message"] for verdict in verdicts)]))
+    say_where(results_in(directory), then=_next(deltas, directory, evaluation.missing, gate))
     return gate_status([verdict["verdict"] for verdict in verdicts])
+
+
+def _next(deltas: str, directory: Path, missing: Mapping[str, str], limits: Mapping[str, float] | None) -> str:
+    """What to run after an audit: the slow attacks, a gate, or a page with other runs."""
+    given = [word for name, limit in (limits or {}).items() for word in ("--gate", f"{name}={limit:g}")]
+    if any("--slow" in reason for reason in missing.values()):
+        return typed("audit", "--deltas", deltas, *given, "--slow", why="also attacks that take minutes")
+    if limits is None:
+        return typed("audit", "--deltas", deltas, "--gate", "METRIC=LIMIT", why="fails a CI job, see docs/gate.md")
+    return typed("report", directory, "RUN", why="joins it with other runs")
