@@ -21,7 +21,7 @@ def plain_names(args: Sequence[str]) -> list[str]:
     added: list[str] = []
     limits: dict[str, float] = {}
     overrides: dict[str, Any] = {}
-    alone = [following is None or following.startswith("-") for following in (*args[1:], None)]
+    alone = [following is None or following.startswith("-") for following in (*args[1:], None)][: len(args)]
     left = iter("--slow=true" if word == "--slow" and own else word for word, own in zip(args, alone, strict=True))
     for argument in left:
         head, given, value = argument.partition("=")
