@@ -8,7 +8,7 @@ import seaborn.objects as so
 from evaluation.drawing import Drawing
 from evaluation.scores import SETTING, differing, setting_columns
 from reports.below_bounds import bounded
-from reports.drawing import Material, drawn, of_data, with_guessing
+from reports.drawing import Material, drawn, of_data, of_papers, with_guessing
 from reports.run import ATTACKS
 from reports.tables import DATA, axis, described_settings, words
 
@@ -43,9 +43,10 @@ def _on_axis(material: Material, column: str) -> Drawing:
     panels = [name for name in words(rows) if name not in (DATA, *implied) and _fills(rows, name, column)][:2]
     rest = differing(rows) - {name.removeprefix(SETTING) for name in (DATA, column, *implied, *panels)}
     frame = _with_threshold(frame.assign(line=described_settings(rows, rest)), material.results, column)
+    frame = of_papers(frame)
     plot = so.Plot(frame, x="x", y="mean", color="attack", linestyle="line" if rest else None)
     plot = plot.add(so.Line(marker="o", pointsize=4)).add(so.Range(linewidth=1), ymin="low", ymax="high", legend=False)
-    papers = "paper" in frame and bool(frame["paper"].notna().any())
+    papers = bool(frame["paper"].notna().any())
     if papers:
         plot = plot.add(so.Dot(marker="*", pointsize=9, edgecolor="k"), y="paper", legend=False)
     if "bound" in frame:
@@ -64,6 +65,8 @@ def _on_axis(material: Material, column: str) -> Drawing:
     stars = "; stars are the paper's values" if papers else ""
     caption = f"{of_data(rows)}{material.metric} against {key} with 95% intervals{stars}."
     figure = with_guessing(drawn(plot, 1.5 + 3.4 * wide, 1 + 2.6 * high, material.colours), material.metric)
+    for axes in figure.axes:
+        axes.set_title(axes.get_title().replace(" | ", "\n"), fontsize=10)
     return Drawing(caption, figure, name=f"{material.metric}-against-{key}")
 
 

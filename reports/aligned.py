@@ -12,7 +12,8 @@ def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], numeric: Seque
         numeric: whether each column is aligned to the right; none by default.
     """
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    justify = [str.rjust if right else str.ljust for right in numeric] or [str.ljust] * len(header)
-    padded = [[to(*cell) for to, *cell in zip(justify, row, widths, strict=True)] for row in (header, *rows)]
+    sides = [">" if right else "<" for right in numeric] or ["<"] * len(widths)
+    formats = [f"{side}{width}" for side, width in zip(sides, widths, strict=True)]
+    padded = [[format(cell, form) for cell, form in zip(row, formats, strict=True)] for row in (header, *rows)]
     lines = [" ".join(cells).rstrip() for cells in padded]
     return [lines[0], "-" * max(map(len, lines)), *lines[1:]]

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from evaluation.drawing import Drawing
 from evaluation.scores import SETTING
 from protocol.metrics import metric as metric_of
-from reports.drawing import Material, errors, of_data, styled
+from reports.drawing import Material, errors, of_data, of_papers, styled
 from reports.looks import Look
 from reports.tables import DATA, described_settings, words
 
@@ -69,7 +69,7 @@ def _draw(axes: Axes, rows: pd.DataFrame, looks: Mapping[str, Look]) -> None:
             axes.plot(x, mean, color="k", lw=1.5, ls="--", label=attack)
         else:
             look = looks[str(attack)]
-            common = {"marker": "o", "ms": 4, "lw": 1.5, "color": look.colour, "ls": look.style}
-            axes.errorbar(x, mean, errors(own), elinewidth=1, label=attack, **common)
-            if "paper" in own and own["paper"].notna().any():
-                axes.plot(x, own["paper"], ls="", marker="*", ms=9, mec="k", color=look.colour)
+            line = axes.errorbar(x, mean, errors(own), elinewidth=1, label=attack, marker="o", ms=4, color=look.colour)
+            line.lines[0].set_linestyle(look.style)
+            if of_papers(own)["paper"].notna().any():
+                axes.plot(x, of_papers(own)["paper"], ls="", marker="*", ms=9, mec="k", color=look.colour)

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from evaluation.drawing import Drawing
 from evaluation.scores import differing
 from protocol.metrics import metric as metric_of
-from reports.drawing import Material, errors, legend_right, of_data, styled
+from reports.drawing import Material, errors, legend_right, of_data, of_papers, styled
 from reports.run import ATTACKS
 from reports.tables import best_first, described_settings
 
@@ -30,7 +30,7 @@ def by_attack(material: Material) -> list[Drawing]:
         height = rows["attack"].nunique() * (0.25 + 0.09 * len(settings)) + 1
         figure = Figure(figsize=(7, height), layout="constrained")
         axes = figure.subplots()
-    place, ticks = 0.0, {}
+    place, ticks = 0.0, dict[str, float]()
     for title, group in groups.items():
         if len(group) and ticks:
             place += _GAP
@@ -54,9 +54,10 @@ def by_attack(material: Material) -> list[Drawing]:
     for number, setting in enumerate(settings if len(settings) > 1 else []):
         axes.plot([], [], ls="", marker=_MARKERS[number], color=".3", label=setting)
     legend_right(axes)
-    stars = "; stars are the paper's values" if _papers(rows).any() else ""
-    side = "left" if metric_of(material.metric).lower_is_better else "right"
-    caption = f"{of_data(rows)}{material.metric} by attack with 95% intervals; further {side} is more leakage{stars}."
+    stars = "; stars are the paper's values" if of_papers(rows)["paper"].notna().any() else ""
+    entry = metric_of(material.metric)
+    side = f"; further {'left' if entry.lower_is_better else 'right'} is more leakage" if entry.leak else ""
+    caption = f"{of_data(rows)}{material.metric} by attack with 95% intervals{side}{stars}."
     return [Drawing(caption, figure, name=f"{material.metric}-by-attack")]
 
 
@@ -64,9 +65,5 @@ def _mark(axes: Axes, rows: pd.DataFrame, place: float, marker: str, colour: str
     axes.errorbar(
         rows["mean"], [place] * len(rows), xerr=errors(rows), ls="", marker=marker, ms=5, lw=1.5, color=colour
     )
-    papers = rows["paper"][_papers(rows)] if "paper" in rows else rows["mean"].head(0)
+    papers = of_papers(rows)["paper"].dropna()
     axes.plot(papers, [place] * len(papers), ls="", marker="*", ms=10, mec="k", color=colour)
-
-
-def _papers(rows: pd.DataFrame) -> "pd.Series[bool]":
-    return rows["paper"].notna() if "paper" in rows else pd.Series(data=False, index=rows.index)

@@ -27,8 +27,8 @@ def compositions(material: Material) -> list[Drawing]:
         victims = kept["victim"].unique()
         kept = kept[kept["victim"].isin(victims[:_MOST_CLIENTS])]
         setting = described_settings(kept.head(1), {name.removeprefix(SETTING) for name in setting_columns(kept)})[0]
-        left_out = "" if len(victims) <= _MOST_CLIENTS else f" {_MOST_CLIENTS} of {len(victims)} clients are shown."
-        caption = f"True (bars) and inferred class shares of clients with 95% intervals: {setting}.{left_out}"
+        whose = "every client" if len(victims) <= _MOST_CLIENTS else f"{_MOST_CLIENTS} of {len(victims)} clients"
+        caption = f"True (bars) and inferred class shares of {whose} with 95% intervals: {setting}."
         found.append(Drawing(caption, _panels(kept, names, material), name="class-shares"))
     return found
 

@@ -86,6 +86,13 @@ def errors(rows: pd.DataFrame, side: str = "") -> list[pd.Series]:
     return [(mean - rows[f"low{side}"]).clip(lower=0), (rows[f"high{side}"] - mean).clip(lower=0)]
 
 
+def of_papers(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows with ``paper`` only where it is the value of the same attack; attacks of this project have none."""
+    if "paper" not in rows:
+        return rows.assign(paper=float("nan"))
+    return rows.assign(paper=rows["paper"].where(rows["role"] != "ours"))
+
+
 def legend_right(axes: Axes) -> None:
     """Draws a legend to the right of the axes, if anything has a label."""
     if axes.get_legend_handles_labels()[1]:

@@ -4,6 +4,7 @@ Figures are drawn for the metrics that judge attacks and for the first two metri
 code. A new kind of figure is a function and an entry of `FIGURES`.
 """
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -21,6 +22,7 @@ from reports.by_attack import by_attack
 from reports.compositions import compositions
 from reports.curves import distribution, roc
 from reports.drawing import Material
+from reports.headline import headline
 from reports.looks import looks
 from reports.questions import by_question
 from reports.tables import DATA, axis
@@ -53,7 +55,7 @@ class Figure:
 
 
 def drawings(evaluation: Evaluation, results: pd.DataFrame, metrics: Sequence[str]) -> list[Drawing]:
-    """All figures for which a run has the data.
+    """All figures for which a run has the data; the headline's first.
 
     Args:
         evaluation: scores.
@@ -65,26 +67,32 @@ def drawings(evaluation: Evaluation, results: pd.DataFrame, metrics: Sequence[st
         profiles = profiles.assign(role=[evaluation.lines.get(name, Line()).role for name in profiles["attack"]])
     tables = {"results": results, "scores": evaluation.scores, "roc": _roc_table(evaluation), "profiles": profiles}
     shown = dict.fromkeys([*metrics[:2], *(name for name in metrics if metric_of(name).judged)])
-    page = looks(results)
-    found = []
+    page, first = looks(results), headline(results[results["metric"].isin(metrics)])
+    found: list[tuple[bool, Drawing]] = []
     for figure in FIGURES:
         table = tables[figure.table]
         for name in ([figure.metric] if figure.metric else shown) if "metric" in table else [""]:
             rows = table[table["metric"] == name] if name else table
             for data, part in rows.groupby(DATA, sort=False) if DATA in rows else [("", rows)]:
                 of_data = results[results[DATA] == data] if data else results
-                for lines in _lines(of_data, name):
+                for question, lines in _lines(of_data, name):
                     own = part[part["attack"].isin(lines)] if lines else part
-                    if figure.fits(own):
-                        found += figure.draw(Material(own, name, of_data, page))
-    return found
+                    drawn = figure.draw(Material(own, name, of_data, page)) if figure.fits(own) else []
+                    about = (question, name, data)
+                    main = figure.table == "results" and about == (first.question, first.metric, first.data or "")
+                    for drawing in drawn:
+                        several = f"-{data!s}" if data and results[DATA].nunique() > 1 else ""
+                        found.append((main, dataclasses.replace(drawing, name=f"{drawing.name}{several}")))
+    found.sort(key=lambda one: not one[0])
+    return [drawing for _, drawing in found]
 
 
-def _lines(results: pd.DataFrame, metric: str) -> list[set[str]]:
-    """Lines of each question with a metric, one empty set where the metric is empty."""
+def _lines(results: pd.DataFrame, metric: str) -> list[tuple[str | None, set[str]]]:
+    """Each question with a metric, and its lines; no question and an empty set where the metric is empty."""
     if not metric:
-        return [set()]
-    return [set(rows["attack"]) for _, rows in by_question(results[results["metric"] == metric])]
+        return [(None, set())]
+    rows = by_question(results[results["metric"] == metric])
+    return [(next(iter(own["question"].dropna()), None), set(own["attack"])) for _, own in rows]
 
 
 def _roc_table(evaluation: Evaluation) -> pd.DataFrame:

@@ -1,6 +1,6 @@
 """Colours and dashes of the lines of a page: attacks in colours, baselines in grey, references in black.
 
-An attack has the colour of its place among the attacks of its family, so it looks alike in all figures and reports.
+An attack has the colour of its place among the attacks of its family, so it looks the same in all figures and reports.
 """
 
 import functools
@@ -8,6 +8,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import pandas as pd
 import seaborn as sns
@@ -35,7 +36,7 @@ class Look:
     dashes: tuple[float, ...]
 
     @property
-    def style(self) -> "str | tuple[float, tuple[float, ...]]":
+    def style(self) -> Literal["-"] | tuple[float, tuple[float, ...]]:
         """Line style of matplotlib."""
         return (0, self.dashes) if self.dashes else "-"
 
@@ -44,15 +45,15 @@ def looks(results: pd.DataFrame) -> dict[str, Look]:
     """Look of each line of some results.
 
     Args:
-        results: results with ``attack``, ``role`` and ``family``.
+        results: results with ``attack`` and ``role``.
     """
     rows = results.drop_duplicates("attack").sort_values("attack")
     found: dict[str, Look] = {}
     free = _colours()
     taken: set[Look] = set()
-    lines = list(zip(rows["attack"], rows["role"], rows["family"], strict=True))
-    for name, role, family in lines:
-        place = _places().get((family, name))
+    lines = list(zip(rows["attack"], rows["role"], strict=True))
+    for name, role in lines:
+        place = _places().get(name)
         if role in ATTACKS and place is not None:
             look = Look(COLOURS[place % len(COLOURS)], _SOLID)
             if look not in taken:
@@ -60,7 +61,7 @@ def looks(results: pd.DataFrame) -> dict[str, Look]:
                 taken.add(look)
     greys = itertools.cycle(zip(_GREYS, _DASHES, strict=True))
     blacks = itertools.cycle(("#000000", dashes) for dashes in (_SOLID, *_DASHES))
-    for name, role, _ in lines:
+    for name, role in lines:
         if role in ATTACKS and name not in found:  # variants, attacks of other packages, and clashes of families
             found[name] = next(look for look in free if look not in taken)
             taken.add(found[name])
@@ -70,17 +71,21 @@ def looks(results: pd.DataFrame) -> dict[str, Look]:
 
 
 def _colours() -> Iterator[Look]:
-    """Solid lines in every colour, then dashed ones, then again from the start of an endless list of dashes."""
-    for dashes in (_SOLID, *_DASHES, *((float(width), 1.0) for width in itertools.count(7))):
+    """Solid lines in every colour, then dashed ones; without end, with longer and longer dashes."""
+    for dashes in itertools.chain((_SOLID, *_DASHES), ((float(width), 1.0) for width in itertools.count(7))):
         for colour in COLOURS:
             yield Look(colour, dashes)
 
 
 @functools.cache
-def _places() -> dict[tuple[str, str], int]:
-    """Place of each attack of the project among those of its family that are no baselines."""
+def _places() -> dict[str, int]:
+    """Place of each attack of the project among those of its first family that are no baselines."""
     families: dict[str, list[str]] = defaultdict(list)
     for kind in described():
         if not kind.baseline:
             families[kind.family].append(kind.name)
-    return {(family, name): place for family, names in families.items() for place, name in enumerate(names)}
+    found: dict[str, int] = {}
+    for names in families.values():
+        for place, name in enumerate(names):
+            found.setdefault(name, place)
+    return found

@@ -10,6 +10,7 @@ from evaluation.scores import differing
 from protocol.metrics import meanings, metric
 from reports.aligned import aligned
 from reports.questions import by_question, metrics_of
+from reports.run import ATTACKS
 from reports.tables import (
     DATA,
     Table,
@@ -22,6 +23,8 @@ from reports.tables import (
 )
 
 BASELINES = "baselines, bounds and models"
+_MOST_ROWS = 40
+"""Largest number of rows of a table of further metrics that is not folded."""
 
 
 @dataclass(frozen=True)
@@ -62,11 +65,10 @@ def detail_sections(details: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[
     """
     found = []
     for label, rows in details.items():
-        table = pd.DataFrame.from_records(list(rows)).dropna(axis="columns", how="all")
-        caption = f"{len(table)} rows of {label}."
-        found.append(
-            Section(f"Details of {label}", [Table(f"details-{label}", caption, table, folded=len(table) > 12)])
-        )
+        rows_of_label = pd.DataFrame(list(rows), dtype=object).dropna(axis="columns", how="all")
+        caption = f"{len(rows)} rows of {label}."
+        table = Table(f"details-{label}", caption, rows_of_label, folded=len(rows) > 12)
+        found.append(Section(f"Details of {label}", [table]))
     return found
 
 
@@ -74,56 +76,55 @@ def text_tables(results: pd.DataFrame) -> str:
     """Tables of results for a terminal, by question."""
     blocks = []
     for section in sections(results):
-        for table in section.tables:
-            if not table.folded:
-                lines = aligned([*table.rows], table.texts.to_numpy().tolist(), table.numeric)
-                if table.attacks not in (None, 0, len(table.rows)):
-                    lines.insert(2 + (table.attacks or 0), f"{BASELINES}:")
-                blocks.append("\n".join([section.title, *lines]))
-    return "\n\n".join(blocks)
+        shown = [_aligned(table) for table in section.tables if not table.folded]
+        blocks.append("\n".join(line for lines in [[section.title], *shown] for line in [*lines, ""]))
+    return "\n".join(blocks).rstrip()
+
+
+def _aligned(table: Table) -> list[str]:
+    lines = aligned([*table.rows], table.texts.to_numpy().tolist(), table.numeric)
+    if table.attacks not in (None, 0, len(table.rows)):
+        lines.insert(2 + (table.attacks or 0), f"{BASELINES}:")
+    return lines
 
 
 def _tables(rows: pd.DataFrame, suffix: str) -> list[Table]:
-    names = metrics_of(rows)
-    main, others = rows[rows["metric"] == names[0]], rows[rows["metric"] != names[0]]
-    main, attacks = attacks_first(best_first(main, names[0]) if column_of(main) is None else main)
-    where = _shared(rows)
-    about = f"{where}mean {names[0]} over clients; n is the number of clients. {' '.join(_about(names[:1]))}".strip()
-    about = about[0].upper() + about[1:] if not where else about
-    table = long_table(main).drop(columns="metric").rename(columns={"mean": names[0]})
+    """Table of the main metric, as a whole too if it is wide, and table of the further metrics."""
+    first, *rest = metrics_of(rows)
+    main = rows[rows["metric"] == first]
     column = column_of(main)
-    if column is None:
-        found = [Table(f"{names[0]}{suffix}", about, table, attacks)]
-    else:
-        wide, count = _wide(main, column)
-        how = " A cell is the mean ± half of the 95% interval, with the paper's value in parentheses."
-        how = how if main["paper"].notna().any() else how.partition(",")[0] + "."
-        found = [Table(f"{names[0]}{suffix}", about + how, wide, count)]
-        whole = Table(
-            f"{names[0]}-cells{suffix}", f"All cells of {names[0]}, with intervals.", table, attacks, folded=True
-        )
-        found.append(whole)
-    if len(others):
-        rest = metrics_of(others)
-        others, _ = attacks_first(others.sort_values("metric", key=lambda one: one.map(rest.index), kind="stable"))
-        wide, count = _wide(others, column_of(others) if column is not None else None)
-        caption = f"Further metrics: mean ± half of the 95% interval. {' '.join(meanings(rest))}"
-        found.append(Table(f"further-metrics{suffix}", caption, wide, count, folded=len(wide) > 40))
+    main, attacks = attacks_first(best_first(main, first) if column is None else main)
+    cells = long_table(main).drop(columns="metric").rename(columns={"mean": first})
+    found = [Table(f"{first}{suffix}", _caption(main, first), cells, attacks)]
+    if column is not None:
+        papers = ", with the paper's value in parentheses" if main["paper"].notna().any() else ""
+        caption = f"{found[0].caption} A cell is the mean ± half of the 95% interval{papers}."
+        whole = f"All cells of {first}, with intervals."
+        all_cells = Table(f"{first}-cells{suffix}", whole, cells, attacks, folded=True)
+        found = [Table(f"{first}{suffix}", caption, *_wide(main, column)), all_cells]
+    if rest:
+        others = rows[rows["metric"] != first]
+        order = [*dict.fromkeys(main["attack"]), *dict.fromkeys(others["attack"])]
+        others = others.sort_values("metric", key=lambda one: one.map(rest.index), kind="stable")
+        others, _ = attacks_first(others.sort_values("attack", key=lambda one: one.map(order.index), kind="stable"))
+        wide, count = _wide(others, None if column is None else column_of(others))
+        names = f"metric, {rest[0]}" if len(rest) == 1 else f"metrics, {', '.join(rest)}"
+        caption = f"Further {names}: mean ± half of the 95% interval. {' '.join(meanings(rest))}".rstrip()
+        found.append(Table(f"further-metrics{suffix}", caption, wide, count, folded=len(wide) > _MOST_ROWS))
     return found
+
+
+def _caption(rows: pd.DataFrame, name: str) -> str:
+    """What the table of a metric shows, and what the metric means."""
+    where = f"{rows[DATA].iloc[0]}: mean" if DATA in rows and "data" not in differing(rows) else "Mean"
+    parts = [f"{where} {name} over clients; n is the number of clients.", *meanings([name])]
+    parts += ["Lower is more leakage."] if metric(name).leak and metric(name).lower_is_better else []
+    if ((rows["role"] == "ours") & rows["paper"].notna()).any():
+        parts.append("Next to an attack of this project, the paper's value is that of the paper's attack.")
+    return " ".join(parts)
 
 
 def _wide(rows: pd.DataFrame, column: str | None) -> tuple[pd.DataFrame, int]:
     """Wide table, and the number of its rows that are attacks; `rows` has attacks first."""
     whole = wide_table(rows, column)
-    own, _ = attacks_first(rows)
-    return whole, int(whole["attack"].isin(own["attack"][own["role"].isin(("ours", "published"))]).sum())
-
-
-def _shared(rows: pd.DataFrame) -> str:
-    """Start of a caption: the data set, if all rows have the same."""
-    return f"{rows[DATA].iloc[0]}: " if DATA in rows and "data" not in differing(rows) else ""
-
-
-def _about(names: Sequence[str]) -> list[str]:
-    lower = ["Lower is more leakage." for name in names if metric(name).leak and metric(name).lower_is_better]
-    return [*meanings(names), *lower]
+    return whole, int(whole["attack"].isin(rows["attack"][rows["role"].isin(ATTACKS)]).sum())

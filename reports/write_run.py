@@ -134,8 +134,7 @@ def write_page(
     numbers = {"results": run.results, "differences": run.differences}
     numbers |= {table.name: table.rows for section in own for table in section.tables}
     written = write_files(directory, formats, figures=figures, tables=tables, numbers=numbers)
-    print(headline(run.results).verdict)
-    print(text_tables(run.results))
+    print(f"{headline(run.results).verdict}\n\n{text_tables(run.results)}\n")
     if written:
         print(f"{', '.join(formats)}: {' and '.join(sorted({str(path.parent) for path in written}))}")
     return figures

@@ -14,6 +14,7 @@ from evaluation.gate import Gate
 from evaluation.runner import Evaluation
 from modules.learners.recorded_learner import recorded_learner
 from protocol.errors import InputError, require
+from reports.files import Format
 from reports.run import Run
 from reports.wandb_log import shows_in_wandb
 from reports.write_run import write_run
@@ -28,6 +29,7 @@ def attack_recording(
     seed: int,
     gate: Gate | None = None,
     wandb: str | None = None,
+    formats: Sequence[Format] = (),
     **options: Any,
 ) -> tuple[Evaluation, Run | None]:
     """Scores of attacks, and the written results; None if no attack could be scored.
@@ -39,6 +41,7 @@ def attack_recording(
         seed: seed of the attacks' draws.
         gate: limits on the scores, see `evaluation.gate`.
         wandb: Weights & Biases project to log to.
+        formats: formats of further files, see `reports.files`.
         options: further arguments of `evaluate_recording`.
     """
     start = time.perf_counter()
@@ -57,6 +60,7 @@ def attack_recording(
         explain=explainer(recording, recorded_learner(recording), seed=seed),
         gate=gate,
         shows=shows_in_wandb(wandb, directory),
+        formats=formats,
     )
     return evaluation, run
 

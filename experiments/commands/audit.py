@@ -13,6 +13,7 @@ from evaluation.gate import gate as check_gate
 from evaluation.summary import summarise
 from experiments.commands.attack_recording import attack_recording, folder_above, trust_learner
 from experiments.commands.ending import results_in, say_where, typed
+from reports.files import Format
 from reports.junit import write_gate
 
 
@@ -26,6 +27,7 @@ def audit(
     attacks: list[str] | None = None,
     slow: bool = False,
     learner: str | None = None,
+    format: list[Format] | None = None,
 ) -> int:
     """Runs all attacks for which the recording has the needed data.
 
@@ -43,6 +45,7 @@ def audit(
         slow: also run attacks that take minutes, on a few clients of the first round; otherwise a line lists them.
         learner: module of a learner from outside the project, e.g. ``my_package``; it is imported, so name only code
             that you trust.
+        format: formats of further files, e.g. ``svg,pdf,csv,tex``: figures into figures/, tables into tables/.
     """
     trust_learner(learner)
     added = [built(name) for name in attacks or []]
@@ -51,7 +54,12 @@ def audit(
     check_distinct([type(attack) for attack in chosen])
     limits = None if gate is None else check_gate(gate, chosen)
     recording, directory = Recording(deltas), Path(out or folder_above(deltas))
-    options: dict[str, Any] = {"gate": limits, "wandb": wandb, "slow": "few" if slow else "none"}
+    options: dict[str, Any] = {
+        "gate": limits,
+        "wandb": wandb,
+        "slow": "few" if slow else "none",
+        "formats": format or (),
+    }
     write_gate(directory, [])  # an earlier verdict must not outlive an audit that fails
     evaluation, done = attack_recording(chosen, recording, directory, seed, victims=victims, **options)
     verdicts = [] if done is None else done.gate

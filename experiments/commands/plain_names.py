@@ -15,10 +15,12 @@ def plain_names(args: Sequence[str]) -> list[str]:
     """Arguments in the form of the parser, from the documented form.
 
     ``--data.root DIR`` becomes ``--root``, because a key cannot be both a value and a group; repeated ``--gate``,
-    ``--attacks`` and ``--set`` become JSON; ``--slow`` may stand alone; and names of attacks become class paths.
+    ``--attacks``, ``--format`` and ``--set`` become JSON; ``--slow`` may stand alone; and names of attacks become class
+    paths.
     """
     plain: list[str] = []
     added: list[str] = []
+    formats: list[str] = []
     limits: dict[str, float] = {}
     overrides: dict[str, Any] = {}
     alone = [following is None or following.startswith("-") for following in (*args[1:], None)][: len(args)]
@@ -28,7 +30,9 @@ def plain_names(args: Sequence[str]) -> list[str]:
         if head == "--gate":
             limits |= read_gate(value if given else next(left, ""))
         elif head == "--attacks":
-            added += (value if given else next(left, "")).strip("[]").replace(",", " ").split()
+            added += _words(value if given else next(left, ""))
+        elif head == "--format":
+            formats += _words(value if given else next(left, ""))
         elif head == "--attack":
             plain += ["--attack", _class_path(value if given else next(left, ""))]
         elif head == "--set":
@@ -41,7 +45,13 @@ def plain_names(args: Sequence[str]) -> list[str]:
             plain.append(re.sub(r"^--data\.root(?==|$)", "--root", argument))
     plain += ["--gate", json.dumps(limits)] if limits else []
     plain += ["--set", json.dumps(overrides)] if overrides else []
+    plain += ["--format", json.dumps(formats)] if formats else []
     return [*plain, "--attacks", json.dumps(added)] if added else plain
+
+
+def _words(text: str) -> list[str]:
+    """Words of a list: ``a,b`` or ``[a, b]``."""
+    return text.strip("[]").replace(",", " ").split()
 
 
 def _override(text: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from evaluation.message_selection import MessageSelection
 from experiments.commands.attack_recording import attack_recording, check_numbers, folder_above, trust_learner
 from experiments.commands.ending import results_in, say_where, typed
 from protocol.errors import ViewError, require
+from reports.files import Format
 from reports.run import Run
 
 
@@ -23,6 +24,7 @@ def run(
     history: bool = False,
     messages: MessageSelection | None = None,
     learner: str | None = None,
+    format: list[Format] | None = None,
 ) -> int:
     """Runs one attack on a recording.
 
@@ -37,13 +39,19 @@ def run(
         messages: selection of messages for attacks on all messages together; None for all.
         learner: module of a learner from outside the project, e.g. ``my_package``; it is imported, so name only code
             that you trust.
+        format: formats of further files, e.g. ``svg,pdf,csv,tex``: figures into figures/, tables into tables/.
     """
     trust_learner(learner)
     attack = built(attack)
     if out is not None:
         check_own_folder(Path(out))
     directory = Path(out or folder_above(deltas) / f"run-{attack.name}")
-    options: dict[str, Any] = {"rounds": rounds, "history": history, "messages": messages or MessageSelection()}
+    options: dict[str, Any] = {
+        "formats": format or (),
+        "rounds": rounds,
+        "history": history,
+        "messages": messages or MessageSelection(),
+    }
     limits = {} if victims is None else {attack.name: victims}
     check_numbers(victims=victims)
     evaluation, done = attack_recording([attack], Recording(deltas), directory, seed, limits=limits, **options)
