@@ -250,7 +250,7 @@ def _run(
         bar.leave_out(name)
         return Evaluation(missing={name: lacking})
     try:
-        with bar.attacking(name, max(view.victims, 1)):
+        with bar.attacking(name, max(view.victims, 1), view.round if attack.scope == "round" else None):
             label = None if name == attack.name else f"{attack.family}/{attack.label(view)}"
             return attack_view(attack, view, truth, seed=seed, setting=setting, label=label)
     except ViewError as error:

@@ -20,6 +20,7 @@ from reports.figures import drawings
 from reports.files import Format, write_files
 from reports.headline import headline
 from reports.html import write_report
+from reports.junit import write_gate
 from reports.papers import with_papers
 from reports.provenance import command, commit, hardware, versions
 from reports.run import Run
@@ -65,17 +66,18 @@ def write_run(
     everything = with_papers(stacked([summarise(reported), derived(evaluation)]))
     results = everything[everything["metric"].isin(metrics)].reset_index(drop=True)
     causes = [] if explain is None else explain(results)
-    verdicts = [] if gate is None else gate(results, evaluation.missing)
+    verdicts = [] if gate is None else [dataclasses.asdict(verdict) for verdict in gate(results, evaluation)]
     run = Run(
         *(experiment, command(), seed, commit(), versions(), dict(data), hardware(), seconds, results),
         dict(evaluation.missing),
         [dataclasses.asdict(cause) for cause in causes],
         paired_differences(reported),
-        [dataclasses.asdict(verdict) for verdict in verdicts],
+        verdicts,
         list(read_back),
         {label: plain_records(table) for label, table in evaluation.details.items()},
     )
     run.write(directory)
+    write_gate(directory, verdicts)
     tables = {SCORES: scores, COMPOSITIONS: evaluation.profiles, ROC: _roc(evaluation)}
     for name, table in tables.items():
         if len(table):
@@ -118,7 +120,7 @@ def write_page(
     own = [*further, *detail_sections(run.details)]
     found, differences = [*sections(run.results), *own], difference_tables(run.differences)
     missing = reasons(run.not_run)
-    page = write_report(
+    write_report(
         directory,
         run,
         sections=found,
@@ -133,7 +135,6 @@ def write_page(
     numbers |= {table.name: table.rows for section in own for table in section.tables}
     written = write_files(directory, formats, figures=figures, tables=tables, numbers=numbers)
     print(f"{headline(run.results).verdict}\n\n{text_tables(run.results)}\n")
-    print(f"report: {page}")
     if written:
         print(f"{', '.join(formats)}: {' and '.join(sorted({str(path.parent) for path in written}))}")
     return figures

@@ -1,5 +1,7 @@
 """``attack.py audit``: all attacks on a recording."""
 
+import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,9 @@ from evaluation.gate import check_limits, gate_status
 from evaluation.gate import gate as check_gate
 from evaluation.summary import summarise
 from experiments.commands.attack_recording import attack_recording, folder_above, trust_learner
+from experiments.commands.ending import results_in, say_where, typed
 from reports.files import Format
+from reports.junit import write_gate
 
 
 def audit(
@@ -33,9 +37,9 @@ def audit(
         seed: seed of the attacks' draws.
         victims: number of victims to attack, drawn at random.
         gate: METRIC=LIMIT, limit on what an attack infers: the highest mean over victims, e.g. ``auc=0.6``; for
-            distances and errors the lowest, e.g. ``l1=0.3``. Baselines are exempt. Exit status 3 if an attack exceeds a
-            limit, 4 if a limit could not be checked: no attack measured it, or fewer than 5 victims have a value and
-            the confidence interval is not entirely beyond the limit.
+            distances and errors the lowest, e.g. ``l1=0.3``. Baselines are exempt. The 95% interval decides: exit
+            status 3 if that of an attack is entirely beyond a limit, 5 if one contains it or has fewer than 5 victims,
+            4 if no attack measured the metric.
         wandb: Weights & Biases project to log table and figures to; offline unless you have logged in.
         attacks: additional attacks, as class paths such as ``my_package.MyAttack``.
         slow: also run attacks that take minutes, on a few clients of the first round; otherwise a line lists them.
@@ -56,9 +60,24 @@ def audit(
         "slow": "few" if slow else "none",
         "formats": format or (),
     }
+    write_gate(directory, [])  # an earlier verdict must not outlive an audit that fails
     evaluation, done = attack_recording(chosen, recording, directory, seed, victims=victims, **options)
-    if done is None and limits is None:
-        raise nothing_scored(evaluation.missing, chosen)
-    verdicts = [] if limits is None else limits(summarise(evaluation), evaluation.missing)
-    print("\n".join([*reasons(evaluation.missing), *(verdict.message for verdict in verdicts)]))
-    return gate_status(verdicts)
+    verdicts = [] if done is None else done.gate
+    if done is None:
+        if limits is None:
+            raise nothing_scored(evaluation.missing, chosen)
+        verdicts = [dataclasses.asdict(verdict) for verdict in limits(summarise(evaluation), evaluation)]
+        write_gate(directory, verdicts)
+    print("\n".join([*reasons(evaluation.missing), *(verdict["message"] for verdict in verdicts)]))
+    say_where(results_in(directory), then=_next(deltas, directory, evaluation.missing, gate))
+    return gate_status([verdict["verdict"] for verdict in verdicts])
+
+
+def _next(deltas: str, directory: Path, missing: Mapping[str, str], limits: Mapping[str, float] | None) -> str:
+    """What to run after an audit: the slow attacks, a gate, or a page with other runs."""
+    given = [word for name, limit in (limits or {}).items() for word in ("--gate", f"{name}={limit:g}")]
+    if any("--slow" in reason for reason in missing.values()):
+        return typed("audit", "--deltas", deltas, *given, "--slow", why="also attacks that take minutes")
+    if limits is None:
+        return typed("audit", "--deltas", deltas, "--gate", "METRIC=LIMIT", why="fails a CI job, see docs/gate.md")
+    return typed("report", directory, "RUN", why="joins it with other runs")

@@ -15,14 +15,16 @@ def plain_names(args: Sequence[str]) -> list[str]:
     """Arguments in the form of the parser, from the documented form.
 
     ``--data.root DIR`` becomes ``--root``, because a key cannot be both a value and a group; repeated ``--gate``,
-    ``--attacks``, ``--format`` and ``--set`` become JSON; and names of attacks become class paths.
+    ``--attacks``, ``--format`` and ``--set`` become JSON; ``--slow`` may stand alone; and names of attacks become class
+    paths.
     """
     plain: list[str] = []
     added: list[str] = []
     formats: list[str] = []
     limits: dict[str, float] = {}
     overrides: dict[str, Any] = {}
-    left = iter(args)
+    alone = [following is None or following.startswith("-") for following in (*args[1:], None)][: len(args)]
+    left = iter("--slow=true" if word == "--slow" and own else word for word, own in zip(args, alone, strict=True))
     for argument in left:
         head, given, value = argument.partition("=")
         if head == "--gate":

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from experiments.commands.ending import results_in, say_where, typed
 from reports.files import Format
 from reports.join import join_runs
 
@@ -18,4 +19,5 @@ def report(directories: list[str], out: str = "runs/report", format: list[Format
         format: formats of further files, e.g. ``svg,pdf,csv,tex``: figures into figures/, tables into tables/.
     """
     join_runs([Path(directory) for directory in directories], Path(out), format or ())
+    say_where(results_in(Path(out)), then=typed("report", "--help", why="formats for papers"))
     return 0

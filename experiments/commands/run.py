@@ -8,8 +8,10 @@ from attacks.registry import built
 from datamodules.recordings.recording import Recording
 from evaluation.message_selection import MessageSelection
 from experiments.commands.attack_recording import attack_recording, check_numbers, folder_above, trust_learner
-from protocol.errors import ViewError
+from experiments.commands.ending import results_in, say_where, typed
+from protocol.errors import ViewError, require
 from reports.files import Format
+from reports.run import Run
 
 
 def run(
@@ -29,7 +31,7 @@ def run(
     Args:
         attack: name of ``attack.py list`` or class path, with hyper-parameters.
         deltas: folder of the recording.
-        out: folder of the results; None for run-ATTACK next to the recording.
+        out: folder of the results, not that of an audit; None for run-ATTACK next to the recording.
         seed: seed of the attack's draws.
         victims: number of clients to attack, drawn at random from the first rounds.
         rounds: numbers of the rounds to attack, from 0; None for all.
@@ -41,6 +43,8 @@ def run(
     """
     trust_learner(learner)
     attack = built(attack)
+    if out is not None:
+        check_own_folder(Path(out))
     directory = Path(out or folder_above(deltas) / f"run-{attack.name}")
     options: dict[str, Any] = {
         "formats": format or (),
@@ -53,4 +57,17 @@ def run(
     evaluation, done = attack_recording([attack], Recording(deltas), directory, seed, limits=limits, **options)
     if done is None:
         raise ViewError(f"attack {attack.name!r} could not run: {evaluation.missing.get(attack.name, 'no victims')}")
+    say_where(results_in(directory), then=typed("audit", "--deltas", deltas, why="all attacks"))
     return 0
+
+
+def check_own_folder(directory: Path) -> None:
+    """Checks that a folder holds no results of several attacks, which those of one would replace.
+
+    Raises:
+        InputError: it does.
+    """
+    if (directory / "results.json").is_file():
+        kept = Run.read(directory / "results.json").results["attack"].nunique()
+        found = f"the results of {kept} attacks in {directory}"
+        require(kept <= 1, "--out: a folder of its own", found, "Name another folder, or omit --out.")
