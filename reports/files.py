@@ -42,7 +42,9 @@ def write_files(
         if kind in formats
     }
     if "csv" in formats:
-        content |= {f"tables/{name}.csv": rows.to_csv(index=False).encode() for name, rows in numbers.items()}
+        content |= {
+            f"tables/{name}.csv": rows.to_csv(index=False).encode() for name, rows in numbers.items() if len(rows)
+        }
     if "tex" in formats:
         labels = _distinct([table.name for table in tables])
         content |= {
