@@ -19,7 +19,7 @@ def messages(signal: str, bound: float, seed: int = 0) -> torch.Tensor:
     update = torch.randn(MESSAGES, NUMBERS, generator=generator)
     if signal == "rows":
         update[:, 64:] = 0
-    return noise + bound * update / update.norm(dim=1, keepdim=True)
+    return noise + bound * torch.nn.functional.normalize(update, dim=1)
 
 
 @pytest.mark.parametrize("signal", ["none", "dense", "rows"])
