@@ -186,9 +186,9 @@ def fixed_threshold(mu: float, canaries: int, *, delta: float, alpha: float = AL
     """
     grid = np.linspace(0, mu / 2 + 4, _GRID)[:, None]
     half = canaries // 2
-    count = np.arange(half + 1)
-    misses, alarms = (stats.binom.pmf(count, half, special.ndtr(sign * mu / 2 + grid)) for sign in (-1, 1))
-    limit = _rate_above(count.astype(float), np.full(half + 1, float(half)), alpha / 2)
+    count = np.arange(half + 1.0)
+    misses, alarms = (np.asarray(stats.binom.pmf(count, half, special.ndtr(sign * mu / 2 + grid))) for sign in (-1, 1))
+    limit = _rate_above(count, np.full_like(count, half), alpha / 2)
     hit = np.log(np.maximum(1 - limit - delta, _SMALLEST))
     expected = misses @ hit - alarms[:, ::-1] @ np.log(limit)
     return float(grid[int(np.argmax(expected)), 0])
@@ -277,4 +277,5 @@ def _refutes_gaussian(
         if bool(running.all()) and bool((grown == wrong).all()):
             break  # nothing changes any more
         right, wrong = np.where(running, more, right), np.where(running, grown, wrong)
-    return right + wrong > guesses / canaries
+    refuted: NDArray[np.bool_] = right + wrong > guesses / canaries
+    return refuted
