@@ -26,7 +26,7 @@ def toy(
     plus = torch.randn(rounds, count, SIZE, generator=draws)
     other = torch.randn(rounds, count, SIZE, generator=draws) if minus else -plus
     worlds = [value * (CLIP / value.norm(dim=2, keepdim=True)) for value in (plus, other)]
-    sent = torch.where(coins[None, :, None] > 0, *worlds)
+    sent = torch.where(coins[None, :, None] > 0, worlds[0], worlds[1])
     deltas = sent + times * scale * torch.randn(rounds, count, SIZE, generator=draws)
     priors = {f"{CANARY_PLUS}w": 50 * plus.flatten(0, 1)} | (
         {f"{CANARY_MINUS}w": 50 * other.flatten(0, 1)} if minus else {}

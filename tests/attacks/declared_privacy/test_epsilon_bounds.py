@@ -73,7 +73,7 @@ def test_one_run_against_the_formula_term_by_term(correct: int, guesses: int) ->
         law = stats.binom(guesses, math.exp(epsilon) / (1 + math.exp(epsilon)))
         tail = law.sf(np.arange(-1, correct))
         terms = [(tail[correct - i] - tail[correct]) / i for i in range(1, correct + 1)]
-        return tail[correct] + 2 * canaries * DELTA * max(terms)
+        return float(tail[correct] + 2 * canaries * DELTA * max(terms))
 
     grid = np.linspace(0, 6, 601)
     refuted = [epsilon for epsilon in grid if p_value(epsilon) <= alpha]
