@@ -10,10 +10,12 @@ from torch import Tensor
 from datamodules.recommendation.base import RecommenderDataModule
 from datamodules.recordings.adversary_devices import POPULARITY_OF_OTHERS, popularity_of_others, prior_knowledge
 from datamodules.recordings.format import CLIENT, ITEM_FEATURES, MODEL, dtype_of, shard_bytes, shard_name
+from defenses.canaries import Canaries
 from modules.federated import FederatedModule
 from modules.round_record import RoundRecord
 from protocol.errors import InputError
 from protocol.seeding import PERSISTENT, generator_for
+from protocol.view import CANARY_PSEUDONYMS
 
 _AUXILIARY_NAMES = {"image": "images", "label": "labels"}
 
@@ -72,6 +74,12 @@ class RecordedContent:
         if isinstance(data, RecommenderDataModule):
             pseudonyms = torch.tensor([self._pseudonym(module, client) for client in range(data.num_clients)])
             held[POPULARITY_OF_OTHERS] = popularity_of_others(data.user_items(), pseudonyms, data.num_items)
+        canaries = [defense for defense in module.defenses if isinstance(defense, Canaries)]
+        if canaries and data is not None:
+            everyone = torch.arange(data.num_clients)
+            chosen = everyone[torch.stack([defense.chosen(everyone) for defense in canaries]).any(0)]
+            names = sorted(self._pseudonym(module, client) for client in chosen.tolist())
+            held[CANARY_PSEUDONYMS] = torch.tensor(names, dtype=torch.int64)
         return shard_bytes({_AUXILIARY_NAMES.get(name, name): value for name, value in held.items()}) if held else None
 
     def _stored(self, value: Tensor, name: str, round_number: int) -> Tensor:

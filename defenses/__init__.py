@@ -7,6 +7,7 @@ from protocol.exports import exports
 if TYPE_CHECKING:
     from defenses.base import Defense as Defense
     from defenses.base import Update as Update
+    from defenses.canaries import Canaries as Canaries
     from defenses.compression import Clip as Clip
     from defenses.compression import Sign as Sign
     from defenses.compression import TopK as TopK

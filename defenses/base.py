@@ -77,6 +77,34 @@ class Defense:
     def prepare(self, known: Tensor | None) -> None:
         """Called before the first round; ``known (num_clients,)`` is True for the adversary's own devices, if any."""
 
+    def begin(self, key: bytes) -> None:
+        """Called before the first round with the clients' secret key, see `protocol.seeding.secret_key`."""
+
+    def other_world(self, examples: Mapping[str, Tensor], mask: Tensor, clients: Tensor) -> dict[str, Tensor] | None:
+        """Other data of the same clients, on which they train as well, or None; see `choose`.
+
+        Args:
+            examples: by field, ``(C, N, ...)``.
+            mask: ``(C, N)`` True for real examples.
+            clients: ``(C,)`` client numbers.
+
+        Returns:
+            The fields that differ.
+        """
+        return None
+
+    def choose(self, real: Update, other: Update) -> Tensor:
+        """``(C,)`` bool, which clients go on with the `other` update, that of `other_world`, instead of the `real`."""
+        return torch.zeros(len(next(iter(real.deltas.values()))), dtype=torch.bool)
+
+    def recorded(self, clients: Tensor) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """What a recording of the round holds on ``clients (C,)`` because of this defence, ``(C, ...)`` by name.
+
+        Returns:
+            What the server knows of them in addition, see `ServerView.priors`; and the ground truth.
+        """
+        return {}, {}
+
     def penalty(
         self, parameters: Mapping[str, Tensor], received: Mapping[str, Tensor], elements: Mapping[str, Tensor]
     ) -> Tensor | None:

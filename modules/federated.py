@@ -13,7 +13,7 @@ from torch import Tensor
 
 from datamodules.cohort import Cohort
 from datamodules.recordings.format import CLIENT_MODEL, PRIOR
-from defenses.base import Update, hold_back, with_whole_tables
+from defenses.base import Update, hold_back, per_client, with_whole_tables
 from modules.engine.fast.gradients import Parameters
 from modules.engine.local_training import train_clients
 from modules.engine.training_job import LocalResult
@@ -59,6 +59,7 @@ class FederatedModule(Learner):
         known = getattr(getattr(self.trainer, "datamodule", None), "client_known", None)
         for defense in self.defenses:
             defense.prepare(known)
+            defense.begin(self.secret)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """The server's optimizer over the global model."""
@@ -121,7 +122,7 @@ class FederatedModule(Learner):
         if len(cohort) == 0:
             return self._no_update(model), torch.zeros((), device=self.device)
         willing = self._willing(cohort, model)
-        update, loss = self.local_updates(cohort, model, willing)
+        update, loss = self._of_worlds(cohort, model, willing)
 
         @functools.cache
         def generators(position: int) -> torch.Generator:
@@ -133,6 +134,26 @@ class FederatedModule(Learner):
         for defense in self.defenses:
             update = defense.review(update, own_view, generators)
         return (update if bool(willing.all()) else hold_back(update, willing)), loss
+
+    def _of_worlds(self, cohort: Cohort, model: Parameters, willing: Tensor) -> tuple[Update, Tensor]:
+        """Update of local training; where a defence has the clients train in two worlds, that of their own."""
+        worlds = ((one, one.other_world(cohort.examples, cohort.mask, cohort.clients)) for one in self.defenses)
+        chooser, changed = next((pair for pair in worlds if pair[1] is not None), (None, None))
+        if chooser is None or changed is None:
+            return self.local_updates(cohort, model, willing)
+        other_data = dataclasses.replace(cohort, examples={**cohort.examples, **changed})
+        before = {name: table.clone() for name, table in self.private.items()}
+        other, _ = self.local_updates(other_data, model, willing)
+        after, self.private, self._spent = self.private, before, None
+        real, loss = self.local_updates(cohort, model, willing)
+        moved = chooser.choose(real, other).to(loss.device)
+        for name, table in self.private.items():
+            table[cohort.clients[moved].cpu()] = after[name][cohort.clients[moved].cpu()]
+        deltas = {
+            name: torch.where(per_client(moved, value) > 0, other.deltas[name], value)
+            for name, value in real.deltas.items()
+        }
+        return dataclasses.replace(real, deltas=deltas), loss
 
     def local_updates(self, cohort: Cohort, model: Parameters, willing: Tensor) -> tuple[Update, Tensor]:
         """Update of local training, before the clients' defences change it, and the mean of their losses.
@@ -176,8 +197,12 @@ class FederatedModule(Learner):
         for defense in self.defenses:
             update, positions = defense.seen(update)
             cohort = cohort if positions is None else cohort.select(positions)
-        truth = self.truth(cohort), self.client_truth(cohort)
-        own = {f"{PRIOR}{name}": value for name, value in self.priors(cohort).items()}
+        known, of_clients = self.priors(cohort), self.client_truth(cohort)
+        for defense in self.defenses:
+            seen, true = defense.recorded(cohort.clients)
+            known, of_clients = known | seen, of_clients | true
+        truth = self.truth(cohort), of_clients
+        own = {f"{PRIOR}{name}": value for name, value in known.items()}
         own |= {f"{CLIENT_MODEL}{name}": value for name, value in self.client_models(cohort).items()}
         items = self.item_features(cohort)
         return RoundRecord(cohort.round, cohort, participants, update, model, self.served(cohort), *truth, own, items)

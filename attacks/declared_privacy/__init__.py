@@ -1,10 +1,12 @@
-"""Checks of the privacy that clients declare: are the clipping and the noise really there?"""
+"""Checks of the privacy that clients declare: are the clipping and the noise really there, and what do they hide?"""
 
 from typing import TYPE_CHECKING
 
 from protocol.exports import exports
 
 if TYPE_CHECKING:
+    from attacks.declared_privacy.canary_bounds import CanaryBounds as CanaryBounds
+    from attacks.declared_privacy.canary_bounds import CoinGuess as CoinGuess
     from attacks.declared_privacy.release_check import ReleaseCheck as ReleaseCheck
 
 __all__ = exports(__name__)

@@ -174,6 +174,7 @@ def _join(parts: Sequence[ServerView]) -> ServerView:
         served=_stacked(served, max(widths), padding=-1) if len(served) == len(parts) else None,
         lists=None,
         features=None,
+        priors=_priors([part.priors for part in parts]),
         client_models=_models([part.client_models for part in parts]),
         sent_in=torch.cat([torch.full_like(part.pseudonyms, part.round) for part in parts]),
     )
@@ -183,6 +184,15 @@ def _models(parts: Sequence[Mapping[str, Tensor] | None]) -> dict[str, Tensor] |
     """The clients' own models; None if not all of them have one."""
     whole = [part for part in parts if part is not None]
     return {name: torch.cat([part[name] for part in whole]) for name in whole[0]} if len(whole) == len(parts) else None
+
+
+def _priors(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """What the server knows of each client in addition, with a second dimension padded with 0 to the longest."""
+    joined = {}
+    for name in parts[0].keys() & set.intersection(*(set(part) for part in parts)):
+        values = [part[name] for part in parts]
+        joined[name] = _stacked(values, max(len(value[0]) for value in values) if values[0].dim() > 1 else None)
+    return joined
 
 
 def _stacked(values: Sequence[Tensor], width: int | None, padding: float = 0) -> Tensor:

@@ -21,6 +21,7 @@ from attacks.recommendation.item_deltas import Direction
 from datamodules.ranking.synthetic_ranking import SyntheticRanking
 from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
 from defenses.base import Defense, Update, hold_back
+from defenses.canaries import Canaries
 from defenses.compression import Clip, Sign, TopK
 from defenses.device_noise import DeviceNoise
 from defenses.local_dp import LocalDP
@@ -42,6 +43,7 @@ ROWS, WHOLE = "rows", "whole"
 """A learner of whose item table the clients send rows, and one whose clients send all parameters whole."""
 
 MADE: dict[type[Defense], dict[str, Callable[[], Defense]]] = {
+    Canaries: dict.fromkeys((ROWS, WHOLE), lambda: Canaries(norm=0.1)),
     Clip: dict.fromkeys((ROWS, WHOLE), lambda: Clip(norm=0.1)),
     DeviceNoise: dict.fromkeys((ROWS, WHOLE), lambda: DeviceNoise(variance=1e-4, clients=range(40))),
     Guardrail: {
@@ -124,6 +126,8 @@ def misfits(first: type[Defense], second: type[Defense], learner: str) -> list[s
     """Names of those of two defences that must refuse: they do not fit the learner, or one another."""
     if learner == ROWS and first is second is LocalDP:
         return ["LocalDP"]
+    if second is Canaries and anything(first, learner).releases(()):
+        return ["Canaries", first.__name__]
     return [kind.__name__ for kind in (first, second) if learner not in MADE[kind]]
 
 

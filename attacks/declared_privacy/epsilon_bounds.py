@@ -1,0 +1,281 @@
+"""Lower bounds of epsilon from the scores of canaries and their coins, each named for what it assumes.
+
+All bounds hold with probability ``1 - alpha``. Arguments of shape ``(A,)`` are of A independent audits.
+"""
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from dp_accounting import get_epsilon_gaussian
+from numpy.typing import ArrayLike, NDArray
+from scipy import optimize, special, stats
+
+Numbers = NDArray[np.float64]
+ALPHA = 0.05
+"""Probability with which a bound may exceed the true epsilon."""
+GAUSSIAN_LEVEL = 0.01
+"""Level of the test of Gaussianity."""
+_GRID = 120
+_SMALLEST = 1e-9
+"""Rate to which a lower limit of 0 is raised in an expected logarithm."""
+_HALVINGS = 60
+
+
+def clopper_pearson_epsilon(
+    hits: ArrayLike,
+    positives: ArrayLike,
+    alarms: ArrayLike,
+    negatives: ArrayLike,
+    *,
+    delta: float,
+    alpha: float = ALPHA,
+) -> Numbers:
+    """Lower bound of epsilon from a decision on each canary, by Clopper-Pearson intervals of the two rates.
+
+    A mechanism that is (epsilon, delta)-private has ``TPR <= e^epsilon FPR + delta`` and ``TNR <= e^epsilon FNR +
+    delta``. The bound is the larger of ``ln((TPR_L - delta) / FPR_U)`` and ``ln((TNR_L - delta) / FNR_U)``, with a
+    lower and an upper limit at ``alpha / 2`` each; as ``TNR_L = 1 - FPR_U`` both directions use the same two limits.
+    It assumes independent decisions by a threshold that was fixed before the scores were seen. With all of n / 2
+    canaries of each coin decided rightly it is about ``ln(n / 7.4)``, however large epsilon is.
+
+    Args:
+        hits: ``(A,)`` number of canaries with coin +1 whose score is above the threshold.
+        positives: ``(A,)`` number of canaries with coin +1.
+        alarms: ``(A,)`` number of canaries with coin -1 whose score is above the threshold.
+        negatives: ``(A,)`` number of canaries with coin -1.
+        delta: probability with which the guarantee may fail.
+        alpha: probability with which the bound may fail.
+
+    Returns:
+        ``(A,)``, at least 0.
+
+    References:
+        M. Jagielski, J. Ullman and A. Oprea, "Auditing Differentially Private Machine Learning: How Private is Private
+        SGD?", NeurIPS 2020, arXiv:2006.07709.
+        M. Nasr, S. Song, A. Thakurta, N. Papernot and N. Carlini, "Adversary Instantiation: Lower Bounds for
+        Differentially Private Machine Learning", S&P 2021, arXiv:2101.04535.
+    """
+    hits, positives, alarms, negatives = (np.asarray(one, dtype=float) for one in (hits, positives, alarms, negatives))
+    missed = _rate_above(positives - hits, positives, alpha / 2)
+    alarmed = _rate_above(alarms, negatives, alpha / 2)
+    found = np.maximum(_log_ratio(1 - missed - delta, alarmed), _log_ratio(1 - alarmed - delta, missed))
+    return np.maximum(found, 0)
+
+
+def one_run_epsilon(correct: int, guesses: int, canaries: int, *, delta: float, alpha: float = ALPHA) -> float:
+    """Lower bound of epsilon from guesses of independent fair coins in a single training.
+
+    Under (epsilon, delta) at most a number of guesses with the law ``Bin(guesses, e^epsilon / (1 + e^epsilon))`` is
+    right, up to a term in delta. The bound is the largest epsilon that is refuted at level alpha. It assumes nothing
+    of the mechanism or of the scores; canaries may share an aggregate.
+
+    Args:
+        correct: number of right guesses.
+        guesses: number of guesses; the attacker may abstain on the other canaries.
+        canaries: number of canaries.
+        delta: probability with which the guarantee may fail.
+        alpha: probability with which the bound may fail.
+
+    References:
+        T. Steinke, M. Nasr and M. Jagielski, "Privacy Auditing with One (1) Training Run", NeurIPS 2023,
+        arXiv:2305.08846, theorem 5.2.
+    """
+
+    def excess(epsilon: float) -> float:
+        return alpha - _one_run_p_value(epsilon, correct, guesses, canaries, delta)
+
+    return _largest_refuted(excess)
+
+
+def one_run_fdp_epsilon(
+    correct: ArrayLike, guesses: ArrayLike, canaries: int, *, delta: float, alpha: float = ALPHA
+) -> Numbers:
+    """Lower bound of epsilon from guesses of independent fair coins in one training of a Gaussian mechanism.
+
+    The bound is the largest mu for which guesses this good refute mu-Gaussian privacy, as an epsilon at delta. It
+    assumes that the trade-off curve of the mechanism is a Gaussian one, but nothing of the scores.
+
+    Args:
+        correct: ``(A,)`` number of right guesses.
+        guesses: ``(A,)`` number of guesses.
+        canaries: number of canaries.
+        delta: of the reported epsilon.
+        alpha: probability with which the bound may fail.
+
+    Returns:
+        ``(A,)``, at least 0.
+
+    References:
+        S. Mahloujifar, L. Melis and K. Chaudhuri, "Auditing f-Differential Privacy in One Run", ICML 2025,
+        arXiv:2410.22235, algorithm 3.
+    """
+    right, given = np.atleast_1d(np.asarray(correct)), np.atleast_1d(np.asarray(guesses))
+    low = np.zeros(len(right))
+    # No score reveals a coin better than with an error of 1e-300, which a mu of 80 allows.
+    high = np.full(len(right), 80.0)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        refuted = _refutes_gaussian(middle, right, given, canaries, alpha)
+        low, high = np.where(refuted, middle, low), np.where(refuted, high, middle)
+    return epsilon_of_mu(low, delta)
+
+
+@dataclass(frozen=True)
+class GaussianBound:
+    """Bound of `gaussian_epsilon`.
+
+    Attributes:
+        epsilon: ``(A,)`` lower bound, at least 0; to be used only where the test does not reject.
+        p_value: ``(A,)`` of the test that the scores are Gaussian.
+    """
+
+    epsilon: Numbers
+    p_value: Numbers
+
+    @property
+    def valid(self) -> NDArray[np.bool_]:
+        """``(A,)`` True where the test of Gaussianity does not reject at `GAUSSIAN_LEVEL`."""
+        return self.p_value >= GAUSSIAN_LEVEL
+
+
+def gaussian_epsilon(
+    agreement: Numbers, sends: Numbers, *, delta: float, draw: ArrayLike = 0.0, alpha: float = ALPHA
+) -> GaussianBound:
+    """Lower bound of epsilon from scores that are Gaussian with variance 1.
+
+    A canary of T sends at distance m has the score ``N(coin m sqrt(T) / 2, 1)``. The least-squares estimate of m minus
+    its one-sided error is the bound ``m_L``; the epsilon is that of the Gaussian mechanism with ``m_L sqrt(max T)``. A
+    Kolmogorov-Smirnov test checks the law: residuals of the fit, to which an independent Gaussian error of the fit is
+    added, are exactly independent N(0, 1) if the assumption holds.
+
+    Args:
+        agreement: ``(A, n)`` score times coin.
+        sends: ``(n,)`` number of sends of each canary.
+        delta: of the reported epsilon.
+        draw: ``(A,)`` independent draws of N(0, 1), for the test.
+        alpha: probability with which the bound may fail.
+
+    References:
+        J. Dong, A. Roth and W. J. Su, "Gaussian Differential Privacy", JRSS B, 2022, arXiv:1905.02383.
+        M. Nasr and others, "Tight Auditing of Differentially Private Machine Learning", USENIX Security 2023,
+        arXiv:2302.07956.
+    """
+    weights = np.sqrt(sends)
+    precision = math.sqrt(float(np.square(weights).sum()))
+    half = agreement @ weights / precision**2
+    low = 2 * (half - stats.norm.ppf(1 - alpha) / precision)
+    repaired = agreement - np.multiply.outer(half - np.asarray(draw) / precision, weights)
+    p_value = stats.kstest(repaired, "norm", axis=-1).pvalue
+    return GaussianBound(epsilon_of_mu(np.maximum(low, 0) * weights.max(), delta), np.asarray(p_value))
+
+
+def epsilon_of_mu(mu: ArrayLike, delta: float) -> Numbers:
+    """Epsilon of the Gaussian mechanism whose two worlds are ``mu`` standard deviations apart."""
+    found: Numbers = np.vectorize(functools.partial(_epsilon_of_mu, delta=delta), otypes=[float])(mu)
+    return found
+
+
+def fixed_threshold(mu: float, canaries: int, *, delta: float, alpha: float = ALPHA) -> float:
+    """The threshold with the largest expected Clopper-Pearson bound if scores are ``N(+-mu / 2, 1)``.
+
+    It is a function of what is declared, and half of the canaries are taken to have either coin.
+    """
+    grid = np.linspace(0, mu / 2 + 4, _GRID)[:, None]
+    half = canaries // 2
+    count = np.arange(half + 1.0)
+    misses, alarms = (np.asarray(stats.binom.pmf(count, half, special.ndtr(sign * mu / 2 + grid))) for sign in (-1, 1))
+    limit = _rate_above(count, np.full_like(count, half), alpha / 2)
+    hit = np.log(np.maximum(1 - limit - delta, _SMALLEST))
+    expected = misses @ hit - alarms[:, ::-1] @ np.log(limit)
+    return float(grid[int(np.argmax(expected)), 0])
+
+
+def fixed_abstention(mu: float, canaries: int, *, delta: float, alpha: float = ALPHA) -> float:
+    """The absolute score below which to abstain, whose one-run bound is largest if scores are ``N(+-mu / 2, 1)``."""
+    grid = np.linspace(0, mu / 2 + 2, _GRID // 4)
+    right, wrong = special.ndtr(mu / 2 - grid), special.ndtr(-mu / 2 - grid)
+    found = [
+        one_run_epsilon(round(canaries * a), round(canaries * (a + b)), canaries, delta=delta, alpha=alpha)
+        for a, b in zip(right, wrong, strict=True)
+    ]
+    return float(grid[int(np.argmax(found))])
+
+
+def fewest_canaries(delta: float, *, alpha: float = ALPHA) -> int:
+    """The smallest even number of canaries whose Clopper-Pearson bound is above 0 if every decision is right."""
+    count = 2
+    while clopper_pearson_epsilon(count / 2, count / 2, 0, count / 2, delta=delta, alpha=alpha) == 0:
+        count += 2
+    return count
+
+
+def canaries_to_show(epsilon: float, share: float, *, delta: float, alpha: float = ALPHA) -> int:
+    """The number of canaries with which the expected Gaussian bound of a true `epsilon` is `share` of it.
+
+    The bound in mu is ``mu - 2 z / sqrt(n)``, see `gaussian_epsilon`.
+    """
+    mu, shown = (1 / sigma for sigma in map(functools.partial(_sigma, delta=delta), (epsilon, share * epsilon)))
+    return math.ceil((2 * float(stats.norm.ppf(1 - alpha)) / (mu - shown)) ** 2)
+
+
+def _sigma(epsilon: float, delta: float) -> float:
+    def excess(log_mu: float) -> float:
+        return _epsilon_of_mu(math.exp(log_mu), delta) - epsilon
+
+    return math.exp(-float(optimize.brentq(excess, -12, 6)))
+
+
+def _epsilon_of_mu(mu: float, delta: float) -> float:
+    return float(get_epsilon_gaussian(1 / mu, delta)) if mu > 0 else 0.0
+
+
+def _rate_above(count: Numbers, trials: Numbers, level: float) -> Numbers:
+    """Upper Clopper-Pearson limit of a rate; 1 without trials."""
+    with np.errstate(invalid="ignore"):
+        limit = special.betaincinv(count + 1, trials - count, 1 - level)
+    return np.where(count < trials, limit, 1.0)
+
+
+def _log_ratio(above: Numbers, below: Numbers) -> Numbers:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(above > 0, np.log(above) - np.log(below), 0.0)
+
+
+def _one_run_p_value(epsilon: float, correct: int, guesses: int, canaries: int, delta: float) -> float:
+    """Largest probability of so many right guesses under (epsilon, delta)."""
+    rate = special.expit(epsilon)
+    chance = float(stats.binom.sf(correct - 1, guesses, rate))
+    places = np.arange(1, correct + 1)
+    fewer = np.cumsum(stats.binom.pmf(correct - places, guesses, rate))  # P[correct - i <= Bin < correct]
+    return min(chance + 2 * canaries * delta * float(np.max(fewer / places, initial=0.0)), 1.0)
+
+
+def _largest_refuted(excess: Callable[[float], float]) -> float:
+    """Largest epsilon at which a falling function is positive; 0 if there is none."""
+    if excess(0.0) <= 0:
+        return 0.0
+    high = 1.0
+    while excess(high) > 0:
+        high *= 2
+    return float(optimize.brentq(excess, 0.0, high, xtol=1e-12))
+
+
+def _refutes_gaussian(
+    mu: Numbers, correct: NDArray[Any], guesses: NDArray[Any], canaries: int, alpha: float
+) -> NDArray[np.bool_]:
+    """``(A,)`` whether so many right guesses have a probability below alpha under mu-Gaussian privacy."""
+    right, wrong = alpha * correct / canaries, alpha * (guesses - correct) / canaries
+    for place in range(int(correct.max(initial=0)) - 1, -1, -1):
+        # The tail of the wrong guesses is at least the trade-off of that of the right ones.
+        grown = np.maximum(wrong, special.ndtr(special.ndtri(right) - mu))
+        more = np.minimum(right + place / np.maximum(guesses - place, 1) * (grown - wrong), 1.0)
+        running = place < correct
+        if bool(running.all()) and bool((grown == wrong).all()):
+            break  # nothing changes any more
+        right, wrong = np.where(running, more, right), np.where(running, grown, wrong)
+    refuted: NDArray[np.bool_] = right + wrong > guesses / canaries
+    return refuted

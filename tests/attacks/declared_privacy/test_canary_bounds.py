@@ -1,0 +1,121 @@
+"""Canary bounds: coins of a leaky toy, chance without a link to the updates, verdicts, and bad input."""
+
+import dataclasses
+import math
+
+import pytest
+import torch
+
+from attacks.base import Attack
+from attacks.declared_privacy.canary_bounds import CanaryBounds, CoinGuess
+from attacks.estimates import Scores
+from protocol.errors import ViewError
+from protocol.view import CANARY_MINUS, CANARY_PLUS, CANARY_PSEUDONYMS, Release, ServerView
+
+CLIP, SIZE = 1.0, 300
+MU_OF_8 = 1.6658
+
+
+def toy(
+    *, count: int = 400, times: float = 1.0, minus: bool = False, rounds: int = 1, seed: int = 0
+) -> tuple[ServerView, dict[str, torch.Tensor]]:
+    """Canaries under local DP of epsilon 8 in each of some rounds, with noise of `times` the declared scale."""
+    draws = torch.Generator().manual_seed(seed)
+    scale = 2 * CLIP / MU_OF_8
+    coins = torch.randint(2, (count,), generator=draws) * 2 - 1
+    plus = torch.randn(rounds, count, SIZE, generator=draws)
+    other = torch.randn(rounds, count, SIZE, generator=draws) if minus else -plus
+    worlds = [value * (CLIP / value.norm(dim=2, keepdim=True)) for value in (plus, other)]
+    sent = torch.where(coins[None, :, None] > 0, worlds[0], worlds[1])
+    deltas = sent + times * scale * torch.randn(rounds, count, SIZE, generator=draws)
+    priors = {f"{CANARY_PLUS}w": 50 * plus.flatten(0, 1)} | (
+        {f"{CANARY_MINUS}w": 50 * other.flatten(0, 1)} if minus else {}
+    )
+    view = ServerView(
+        round=0,
+        pseudonyms=torch.arange(count).repeat(rounds),
+        example_counts=torch.ones(count * rounds, dtype=torch.int64),
+        deltas={"w": deltas.flatten(0, 1)},
+        model={"w": torch.zeros(SIZE)},
+        releases=(Release(clip=CLIP, noise_scale=scale, parameters=("w",)),),
+        auxiliary={CANARY_PSEUDONYMS: torch.arange(count)},
+        priors=priors,
+        sent_in=torch.arange(rounds).repeat_interleave(count),
+    )
+    return view, {"coin": coins.repeat(rounds)}
+
+
+def scored(view: ServerView, truth: dict[str, torch.Tensor], attack: Attack | None = None) -> Scores:
+    attack = attack or CanaryBounds()
+    return attack(view, generator=torch.Generator().manual_seed(1)).score(view, truth)
+
+
+def value(scores: Scores, name: str) -> float:
+    return float(scores.metrics[name].mean())
+
+
+@pytest.mark.parametrize("minus", [False, True])
+def test_bounds_of_honest_noise_are_below_the_declared_epsilon(minus: bool) -> None:
+    view, truth = toy(minus=minus)
+    scores = scored(view, truth)
+    assert value(scores, "coin") > (0.65 if minus else 0.75)
+    for name in ("epsilon-cp", "epsilon-one-run", "epsilon-one-run-fdp"):
+        assert 0 < value(scores, name) < 8
+    assert (2 if minus else 6) < value(scores, "epsilon-gdp") < 8.6
+    assert all(row["declared"] == pytest.approx(8, abs=0.02) for row in scores.details)
+    assert "cannot exceed" in str(scores.details[0]["note"])
+
+
+def test_half_of_the_noise_is_refuted() -> None:
+    view, truth = toy(count=200, times=0.5)
+    scores = scored(view, truth)
+    assert value(scores, "epsilon-gdp") > 8
+    assert str(scores.details[-1]["verdict"]).startswith("refuted")
+
+
+def test_rounds_compose() -> None:
+    one, four = (scored(*toy(rounds=rounds)) for rounds in (1, 4))
+    assert four.details[0]["declared"] == pytest.approx(19.1, abs=0.5)
+    assert value(four, "epsilon-gdp") > 2 * value(one, "epsilon-gdp")
+
+
+def test_updates_of_other_clients_and_a_guess_tell_nothing() -> None:
+    view, truth = toy()
+    others = dataclasses.replace(view, deltas={"w": view.deltas["w"].roll(1, 0)})
+    for scores in (scored(others, truth), scored(view, truth, CoinGuess())):
+        assert value(scores, "coin") == pytest.approx(0.5, abs=0.08)
+        assert value(scores, "epsilon-cp") < 0.3
+
+
+def test_noise_that_is_no_gaussian_gives_no_gaussian_bound() -> None:
+    view, truth = toy(count=2000)
+    coins = torch.where(torch.rand(2000, 1, generator=torch.Generator().manual_seed(2)) < 0.5, 0.2, 2.0)
+    directions = view.priors[f"{CANARY_PLUS}w"] / view.priors[f"{CANARY_PLUS}w"].norm(dim=1, keepdim=True)
+    along = (view.deltas["w"] * directions).sum(1, keepdim=True) * directions
+    mixed = dataclasses.replace(view, deltas={"w": view.deltas["w"] + (coins - 1) * along})
+    scores = scored(mixed, truth)
+    assert "epsilon-gdp" not in scores.metrics
+    assert "not Gaussian" in str(scores.details[-1]["verdict"])
+
+
+def test_too_few_canaries_say_how_many_are_needed() -> None:
+    view, truth = toy(count=8)
+    with pytest.raises(ViewError, match=r"8 canaries are too few.*at least 12.*canaries show 90% of the budget"):
+        scored(view, truth)
+
+
+def test_missing_coins_and_worlds_are_named() -> None:
+    view, truth = toy(count=40)
+    with pytest.raises(ViewError, match="no coin of 40 of the canaries"):
+        scored(view, {"coin": torch.zeros_like(truth["coin"])})
+    with pytest.raises(ViewError, match="lacks what canaries would send"):
+        scored(dataclasses.replace(view, priors={}), truth)
+    with pytest.raises(ViewError, match="no message in the recording is of a canary"):
+        scored(dataclasses.replace(view, auxiliary={CANARY_PSEUDONYMS: torch.tensor([10**6])}), truth)
+
+
+def test_without_declared_noise_nothing_is_refuted() -> None:
+    view, truth = toy()
+    scores = scored(dataclasses.replace(view, releases=()), truth)
+    assert {row["declared"] for row in scores.details} == {None}
+    assert math.isfinite(value(scores, "epsilon-cp"))

@@ -1,0 +1,91 @@
+"""Canaries: coins that only the key tells, opposite updates, and two worlds of data."""
+
+import pytest
+import torch
+
+from defenses.base import Update
+from defenses.canaries import COIN, Canaries
+from defenses.local_dp import LocalDP
+from protocol.errors import InputError
+from protocol.view import CANARY_MINUS, CANARY_PLUS
+
+CLIENTS = torch.arange(400)
+
+
+def made(**options: object) -> Canaries:
+    canaries = Canaries(**options)  # type: ignore[arg-type]
+    canaries.begin(b"a secret")
+    return canaries
+
+
+def protected(canaries: Canaries, clients: torch.Tensor = CLIENTS) -> Update:
+    update = Update({"w": torch.ones(len(clients), 3), "b": torch.ones(len(clients), 2)}, clients=clients)
+    return canaries.protect(update, lambda _: torch.Generator())
+
+
+def test_coins_are_fair_persistent_and_depend_on_the_key() -> None:
+    coins, others = made().coins(CLIENTS), Canaries()
+    others.begin(b"another")
+    assert coins.abs().eq(1).all()
+    assert 150 < int((coins > 0).sum()) < 250
+    assert torch.equal(coins, made().coins(CLIENTS))
+    assert 150 < int((coins == others.coins(CLIENTS)).sum()) < 250
+
+
+def test_a_share_of_the_clients_are_canaries_and_others_are_left_alone() -> None:
+    canaries = made(share=0.25)
+    chosen, update = canaries.chosen(CLIENTS), protected(canaries)
+    assert 70 < int(chosen.sum()) < 130
+    assert bool((update.deltas["w"][~chosen] == 1).all())
+    worlds, truth = canaries.recorded(CLIENTS)
+    assert torch.equal(truth[COIN] != 0, chosen)
+    assert not worlds[f"{CANARY_PLUS}w"][~chosen].any()
+
+
+def test_an_update_canary_sends_its_coin_times_a_public_direction() -> None:
+    canaries = made(norm=7.0)
+    update, (worlds, truth) = protected(canaries), canaries.recorded(CLIENTS)
+    assert set(worlds) == {f"{CANARY_PLUS}w", f"{CANARY_PLUS}b"}
+    flat = torch.cat([update.deltas["w"], update.deltas["b"]], 1)
+    public = torch.cat([worlds[f"{CANARY_PLUS}w"], worlds[f"{CANARY_PLUS}b"]], 1)
+    assert torch.allclose(flat.norm(dim=1), torch.full((400,), 7.0))
+    assert torch.allclose(flat, truth[COIN][:, None] * public)
+    assert float(torch.nn.functional.cosine_similarity(public[0], public[1], dim=0).abs()) < 0.99
+
+
+def test_what_is_recorded_follows_the_recorded_clients() -> None:
+    canaries = made()
+    protected(canaries)
+    whole, _ = canaries.recorded(CLIENTS)
+    part, coins = canaries.recorded(torch.tensor([7, 3]))
+    assert torch.equal(part[f"{CANARY_PLUS}w"], whole[f"{CANARY_PLUS}w"][[7, 3]])
+    assert torch.equal(coins[COIN], canaries.coins(CLIENTS)[[7, 3]])
+
+
+def test_data_canaries_learn_wrong_labels_in_one_world() -> None:
+    canaries, clients = made(kind="data", mislabelled=0.5), torch.arange(2)
+    mask = torch.tensor([[True, True, True, True], [True, True, False, False]])
+    examples = {"label": torch.tensor([[0, 1, 2, 3], [3, 0, 0, 0]]), "tokens": torch.tensor([[[5, 2, 0]] * 4] * 2)}
+    changed = canaries.other_world(examples, mask, clients)
+    assert changed is not None
+    assert changed["label"].tolist() == [[3, 2, 2, 3], [0, 0, 0, 0]]
+    assert changed["tokens"][0].tolist() == [[1, 1, 0]] * 2 + [[5, 2, 0]] * 2
+    clicks = canaries.other_world({"label": torch.tensor([[1.0, 0.0, 1.0, 1.0]] * 2)}, mask, clients)
+    assert clicks is not None
+    assert clicks["label"][0].tolist() == [0.0, 1.0, 1.0, 1.0]
+
+
+def test_data_canaries_go_on_with_the_world_of_their_coin() -> None:
+    canaries = made(kind="data")
+    real, other = (Update({"w": torch.full((400, 3), size)}, clients=CLIENTS) for size in (1.0, 2.0))
+    moved = canaries.choose(real, other)
+    assert torch.equal(moved, canaries.coins(CLIENTS) > 0)
+    worlds, _ = canaries.recorded(CLIENTS)
+    assert bool((worlds[f"{CANARY_PLUS}w"] == 2).all())
+    assert bool((worlds[f"{CANARY_MINUS}w"] == 1).all())
+
+
+def test_canaries_behind_the_noise_are_refused() -> None:
+    noise = LocalDP(clip=1.0, epsilon=8, delta=1e-5)
+    with pytest.raises(InputError, match="before the defence that adds noise"):
+        Canaries().placed([noise])
