@@ -1,7 +1,7 @@
 """Estimates, the results of attacks, which check themselves against the view and score against the ground truth."""
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -33,6 +33,10 @@ class EstimateError(Exception):
     """An attack returned an estimate of the wrong type or shape, which is a defect of the attack."""
 
 
+Detail = Mapping[str, str | int | float | bool | None]
+"""One row of an attack's own table."""
+
+
 @dataclass(frozen=True)
 class Scores:
     """Scores of an estimate, one value per victim and metric.
@@ -46,6 +50,7 @@ class Scores:
             one another; the mean is the same.
         roc: ``(K, G)`` true-positive rates at `ROC_GRID` of the victims that have a curve.
         profiles: ``(V, K, 4)`` true share, inferred share and interval of each class.
+        details: rows of the attack's own table, which the report shows as it is.
     """
 
     metrics: Mapping[str, Tensor]
@@ -55,6 +60,7 @@ class Scores:
     influences: Mapping[str, Tensor] = field(default_factory=dict)
     roc: Tensor | None = None
     profiles: Tensor | None = None
+    details: Sequence[Detail] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

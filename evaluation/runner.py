@@ -12,7 +12,7 @@ from torch import Tensor
 
 from attacks.base import Attack
 from attacks.estimates import Estimate, EstimateError, Scores
-from evaluation.scores import Line, concat, score_table, with_setting
+from evaluation.scores import Line, concat, from_records, score_table, stacked, with_setting
 from protocol.errors import InputError, ViewError
 from protocol.seeding import generator_for
 from protocol.view import ServerView
@@ -31,6 +31,7 @@ class Evaluation:
         missing: by attack that could not run, the reason.
         figures: captions and SVG texts in addition to those of every report.
         profiles: one row per victim, round, attack and class: ``true``, ``inferred``, ``low`` and ``high`` share.
+        details: by label, the attack's own table, see `attacks.estimates.Scores.details`.
     """
 
     scores: pd.DataFrame = field(default_factory=lambda: concat([]))
@@ -39,6 +40,7 @@ class Evaluation:
     missing: dict[str, str] = field(default_factory=dict)
     figures: list[tuple[str, str]] = field(default_factory=list)
     profiles: pd.DataFrame = field(default_factory=pd.DataFrame)
+    details: dict[str, pd.DataFrame] = field(default_factory=dict)
 
 
 def joined(evaluations: Sequence[Evaluation]) -> Evaluation:
@@ -50,9 +52,12 @@ def joined(evaluations: Sequence[Evaluation]) -> Evaluation:
         whole.lines |= evaluation.lines
         whole.missing |= evaluation.missing
         whole.figures += evaluation.figures
+        for label, table in evaluation.details.items():
+            before = [whole.details[label]] if label in whole.details else []
+            whole.details[label] = stacked([*before, table])
         for label, (rates, count) in evaluation.roc.items():
-            before, already = whole.roc.get(label, (torch.zeros_like(rates), 0))
-            whole.roc[label] = before + rates, already + count
+            sums, already = whole.roc.get(label, (torch.zeros_like(rates), 0))
+            whole.roc[label] = sums + rates, already + count
     return whole
 
 
@@ -146,6 +151,8 @@ def attack_view(
         found.roc[label] = scores.roc.double().sum(0), len(scores.roc)
     if scores.profiles is not None:
         found.profiles = _profile_table(label, scores.profiles, victims=victims, **common)
+    if scores.details:
+        found.details[label] = from_records(scores.details)
     return found
 
 
