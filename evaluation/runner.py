@@ -12,6 +12,7 @@ from torch import Tensor
 
 from attacks.base import Attack
 from attacks.estimates import Estimate, EstimateError, Scores
+from evaluation.drawing import Drawing
 from evaluation.scores import Line, concat, from_records, score_table, stacked, with_setting
 from protocol.errors import InputError, ViewError
 from protocol.seeding import generator_for
@@ -29,7 +30,7 @@ class Evaluation:
         lines: description of each label.
         roc: by label, sum over the victims of the true-positive rates at `ROC_GRID` ``(G,)``, and number of victims.
         missing: by attack that could not run, the reason.
-        figures: captions and SVG texts in addition to those of every report.
+        figures: figures in addition to those of every report.
         profiles: one row per victim, round, attack and class: ``true``, ``inferred``, ``low`` and ``high`` share.
         details: by label, the attack's own table, see `attacks.estimates.Scores.details`.
     """
@@ -38,7 +39,7 @@ class Evaluation:
     lines: dict[str, Line] = field(default_factory=dict)
     roc: dict[str, tuple[Tensor, int]] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
-    figures: list[tuple[str, str]] = field(default_factory=list)
+    figures: list[Drawing] = field(default_factory=list)
     profiles: pd.DataFrame = field(default_factory=pd.DataFrame)
     details: dict[str, pd.DataFrame] = field(default_factory=dict)
 
@@ -87,16 +88,6 @@ def infer(attack: Attack, view: ServerView, generator: torch.Generator) -> Estim
             found=f"{type(error).__name__}: {error} ({where.filename}, line {where.lineno})",
             way_out="Fix the attack.",
         ) from error
-
-
-def unfit(attack: Attack, view: ServerView, truth: Mapping[str, Tensor]) -> str | None:
-    """Reason why an attack cannot run on a view or be scored, None if it can."""
-    lacking = [name.partition(":") for name in view.missing(attack.threat_model.needs)]
-    if lacking:
-        needs = [f"{head} ({entry})" if entry else head for head, _, entry in lacking]
-        return f"the recording lacks {', '.join(needs)}"
-    unknown = [name for name in attack.estimates.truth if name not in truth]
-    return f"without {', '.join(unknown)} in truth/ of the recording it cannot be scored" if unknown else None
 
 
 def attack_view(

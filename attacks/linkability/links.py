@@ -101,7 +101,7 @@ class LinkAttack(Attack):
     family = "linkability"
     scope: ClassVar[Literal["round", "recording"]] = "recording"
     estimates: ClassVar[type[Estimate]] = LinkEstimate
-    tells = "which other updates it sent, under names that change with every round"
+    tells = "which updates of other rounds the client sent, even if names change with every round"
 
 
 def compared_messages(view: ServerView, *, generator: torch.Generator) -> Tensor:

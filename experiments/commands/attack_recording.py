@@ -8,9 +8,10 @@ from typing import Any
 from attacks.base import Attack
 from datamodules.recordings.recording import Recording
 from evaluation.diagnosis import explainer
-from evaluation.evaluate import evaluate_recording, metrics_of, relevant
+from evaluation.evaluate import evaluate_recording, metrics_of, relevant, truth_names
 from evaluation.gate import Gate
 from evaluation.runner import Evaluation
+from evaluation.update_table import UPDATES, update_table
 from modules.learners.recorded_learner import recorded_learner
 from protocol.errors import require
 from reports.run import Run
@@ -27,9 +28,10 @@ def attack_recording(
     seed: int,
     gate: Gate | None = None,
     wandb: str | None = None,
+    describe: bool = False,
     **options: Any,
 ) -> tuple[Evaluation, Run | None]:
-    """Scores of attacks, and the written results; None if no attack could be scored.
+    """Scores of attacks, and the written results; None if no attack could be scored and nothing is described.
 
     Args:
         attacks: attacks to run.
@@ -38,12 +40,16 @@ def attack_recording(
         seed: seed of the attacks' draws.
         gate: limits on the scores, see `evaluation.gate`.
         wandb: Weights & Biases project to log to.
+        describe: whether to describe the updates, also if no attack could be scored.
         options: further arguments of `evaluate_recording`.
     """
     start = time.perf_counter()
     check_numbers(seed=seed, victims=options.get("victims"))
-    evaluation = relevant(evaluate_recording(recording, attacks, seed=seed, **options), attacks)
-    if evaluation.scores.empty:
+    evaluation = evaluate_recording(recording, attacks, seed=seed, **options)
+    evaluation = relevant(evaluation, attacks, truth_names(recording))
+    if describe:
+        evaluation.details[UPDATES] = update_table(recording)
+    elif evaluation.scores.empty:
         return evaluation, None
     run = write_run(
         evaluation,

@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from reports.write_run import join_runs
+from experiments.commands.ending import results_in, say_where, typed
+from reports.join import join_runs
 
 POSITIONAL: dict[str, Any] = {"directories": {"nargs": "+", "type": str, "help": "folders that hold a results.json"}}
 
@@ -16,4 +17,5 @@ def report(directories: list[str], out: str = "runs/report") -> int:
         out: folder of the page.
     """
     join_runs([Path(directory) for directory in directories], Path(out))
+    say_where(results_in(Path(out)), then=typed("report", "--help", why="formats for papers"))
     return 0

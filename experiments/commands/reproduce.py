@@ -6,6 +6,7 @@ from typing import Any
 
 from evaluation.evaluate import nothing_scored
 from experiments.commands.attack_recording import check_numbers
+from experiments.commands.ending import results_in, say_where, typed
 from experiments.running import default_jobs, joined_fingerprints, run_table
 from experiments.table import Choice, Scale, read_table
 from protocol.errors import require
@@ -73,6 +74,8 @@ def reproduce(
         return 0
     done = run_table(cells, jobs=jobs, name=table.name, part=part)
     if part is not None:
+        print(f"part {part}: {len(done)} of {len(cells)} cells")
+        say_where({"cells": [directory / "cells"]}, then="the same command without --part, after all parts")
         return 0
     evaluation = combine([finished.evaluation for _, finished in done])
     if evaluation.scores.empty:
@@ -88,4 +91,5 @@ def reproduce(
         read_back=[cell.key for cell, finished in done if finished.read_back],
         shows=shows_in_wandb(wandb, directory),
     )
+    say_where(results_in(directory), then=typed("report", directory, "RUN", why="joins it with other runs"))
     return 0
