@@ -62,18 +62,19 @@ class LinkEstimate(Estimate):
                 "no client of whom two messages are compared with another client's. It takes two clients with messages"
                 " in two rounds; if clients change names between rounds, give `client: NUMBER` in the truth of each"
             )
-        wins, total = wins[kept][:, kept], total[kept][:, kept]
-        auc = wins.sum(1) / total.sum(1)
+        right, asked = wins[kept].sum(1), total[kept].sum(1)
+        auc = right / asked
         # Row w: the AUC of every client if client w had sent nothing.
-        without = ((wins.sum(1) - wins.T) / (total.sum(1) - total.T)).fill_diagonal_(torch.nan)
+        left = right - wins[kept][:, kept].T, asked - total[kept][:, kept].T
+        without = (left[0] / left[1]).fill_diagonal_(torch.nan)
         count = len(kept)
         pseudo = count * auc.mean() - (count - 1) * without.nanmean(1) if count > 2 else auc
         pairs = (same & elsewhere).sum(1)
         positives = torch.zeros(len(clients), dtype=torch.int64).index_add_(0, owner, pairs)[kept]
-        asked = torch.zeros(len(clients), dtype=torch.int64).index_add_(0, owner, elsewhere.sum(1))[kept]
+        others = torch.zeros(len(clients), dtype=torch.int64).index_add_(0, owner, elsewhere.sum(1))[kept]
         return Scores(
             {"auc": auc},
-            asked,
+            others,
             positives,
             units=clients[kept],
             influences={"auc": pseudo.nan_to_num(float(auc.mean()))},

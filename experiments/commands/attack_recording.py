@@ -46,8 +46,8 @@ def attack_recording(
     start = time.perf_counter()
     check_numbers(seed=seed, victims=options.get("victims"))
     evaluation = evaluate_recording(recording, attacks, seed=seed, **options)
-    evaluation = relevant(evaluation, attacks, truth_names(recording))
     if describe:
+        evaluation = relevant(evaluation, attacks, truth_names(recording))
         evaluation.details[UPDATES] = update_table(recording)
     elif evaluation.scores.empty:
         return evaluation, None

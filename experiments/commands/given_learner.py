@@ -44,7 +44,7 @@ def opened(deltas: str, learner: str | None, arguments: Mapping[str, Any] | None
     try:
         simulator = recorded_learner(recording)
     except InputError as error:
-        raise _misfit(learner, error.expected, one_line(error.found)) from None
+        raise _misfit(learner, error.expected, one_line(str(error.__context__ or error.found))) from None
     except Exception as error:
         raise _misfit(learner, f"a learner {learner} that can be built", f"{type(error).__name__}: {error}") from error
     if simulator is None:
