@@ -17,5 +17,6 @@ if TYPE_CHECKING:
     from attacks.identifiability import *  # noqa: F403
     from attacks.composition import *  # noqa: F403
     from attacks.linkability import *  # noqa: F403
+    from attacks.declared_privacy import *  # noqa: F403
 
 __all__ = exports(__name__)

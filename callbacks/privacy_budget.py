@@ -1,13 +1,11 @@
 """Privacy budget spent by the clients: local DP of their updates, composed over rounds."""
 
-import functools
 import logging
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from dp_accounting import get_epsilon_gaussian
 from lightning import Callback, LightningModule, Trainer
 from torch import Tensor
 
@@ -16,6 +14,7 @@ from defenses.base import Defense
 from defenses.local_dp import LocalDP
 from modules.engine.local_hyperparameters import LocalTraining
 from protocol.errors import InputError
+from protocol.gaussian_budget import composed_epsilon
 
 _logger = logging.getLogger(__name__)
 
@@ -113,23 +112,6 @@ class PrivacyBudget(Callback):
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Restores the counts."""
         self.participations = state_dict["participations"].clone()
-
-
-@functools.lru_cache(maxsize=4096)
-def composed_epsilon(noise_multipliers: tuple[float, ...], rounds: int, delta: float) -> float:
-    """Epsilon of `rounds` updates, each with one Gaussian mechanism per noise multiplier.
-
-    Args:
-        noise_multipliers: ``sigma / sensitivity`` of each mechanism; epsilon is infinite without any.
-        rounds: number of updates.
-        delta: probability with which the guarantee may fail.
-    """
-    if rounds == 0:
-        return 0.0
-    if not noise_multipliers:
-        return math.inf
-    precision = rounds * sum(z**-2 for z in noise_multipliers)
-    return float(get_epsilon_gaussian(precision**-0.5, delta))
 
 
 def uncovered_parameters(defenses: Sequence[Defense], parameters: tuple[str, ...]) -> tuple[str, ...]:

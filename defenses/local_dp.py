@@ -109,7 +109,9 @@ class LocalDP(Defense):
     def releases(self, parameters: tuple[str, ...]) -> tuple[Release, ...]:
         if not self.active:
             return ()
-        return (Release(clip=self.clip, noise_scale=self.noise_scale, parameters=self.covered(parameters)),)
+        covered = self.covered(parameters)
+        promised = Release(clip=self.clip, noise_scale=self.noise_scale, parameters=covered)
+        return (dataclasses.replace(promised, epsilon=self.epsilon, delta=self.delta),)
 
     def noises_whole(self, parameters: tuple[str, ...]) -> tuple[str, ...]:
         return self.covered(parameters) if self.active else ()

@@ -206,11 +206,7 @@ class Learner(BuiltFromData):
         """Public knowledge of this training, as the manifest of a recording holds it."""
         return {
             "learner": self.learner_description(),
-            "releases": [
-                {"clip": r.clip, "noise_scale": r.noise_scale, "parameters": list(r.parameters)}
-                | ({} if r.own_devices else {"own_devices": False})
-                for r in self.releases
-            ],
+            "releases": [release.described() for release in self.releases],
             "row_parameters": list(self.sent_rows),
             "parameters": {
                 name: {"shape": list(value.shape), "dtype": str(value.dtype).removeprefix("torch.")}

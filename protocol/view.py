@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -42,12 +42,25 @@ class Release:
         noise_scale: standard deviation of the Gaussian noise on each number, 0 for none.
         parameters: names of the parameters that are clipped and noised together.
         own_devices: whether the server's own devices do it too.
+        epsilon: epsilon of one send, as the clients declare it; None if they declare none.
+        delta: its delta.
+        neighbours: two data sets that epsilon makes hard to tell apart: ``replace``, a client's whole data and any
+            other, whose clipped updates are up to 2 * `clip` apart; ``add``, with the client and without, up to `clip`.
     """
 
     clip: float | None = None
     noise_scale: float = 0.0
     parameters: tuple[str, ...] = ()
     own_devices: bool = True
+    epsilon: float | None = None
+    delta: float | None = None
+    neighbours: Literal["replace", "add"] = "replace"
+
+    def described(self) -> dict[str, Any]:
+        """The release in the manifest of a recording, without optional entries at their defaults."""
+        optional = {one.name: one.default for one in fields(self)[3:]}
+        kept = {name: value for name in optional if (value := getattr(self, name)) != optional[name]}
+        return {"clip": self.clip, "noise_scale": self.noise_scale, "parameters": list(self.parameters), **kept}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +83,7 @@ class ServerView:
         model: the global model before the round, by parameter.
         client_models: by parameter ``(V, *shape)``, if each client was sent its own model; None if all got `model`.
         releases: what the clients publicly do to their deltas before sending.
+        rounded: parameters whose deltas the recording stores with fewer digits than they were sent with.
         learner: the clients' algorithm, None if it is unknown.
         updates: ``(V, R)`` number of messages with each row in the sum `deltas`; None for one message.
         messages: ``(V,)`` number of rounds in the sum `deltas`, if it differs between clients; else None.
@@ -97,6 +111,7 @@ class ServerView:
     features: Tensor | None = None
     client_models: Mapping[str, Tensor] | None = None
     releases: tuple[Release, ...] = ()
+    rounded: frozenset[str] = frozenset()
     learner: AnySimulator | None = None
     updates: Tensor | None = None
     messages: Tensor | None = None

@@ -80,7 +80,7 @@ def _release(given: Mapping[str, Any], everything: list[str]) -> dict[str, Any]:
     try:
         clip, scale = given.get("clip"), float(given.get("noise_scale", 0.0))
         names = list(given.get("parameters") or everything)
-        others = {"own_devices": False} if given.get("own_devices") is False else {}
+        others = {name: given[name] for name in ("own_devices", "epsilon", "delta", "neighbours") if name in given}
         return {"clip": None if clip is None else float(clip), "noise_scale": scale, "parameters": names, **others}
     except (AttributeError, TypeError, ValueError) as error:
         raise InputError(

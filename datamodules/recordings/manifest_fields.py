@@ -53,10 +53,16 @@ def is_shape(value: Any) -> bool:
 
 
 def is_release(value: Any) -> bool:
-    """Whether a release has a positive clip or none, a noise of finite scale, and names, each once."""
-    if not isinstance(value, dict) or value.keys() - {"own_devices"} != {"clip", "noise_scale", "parameters"}:
+    """Whether a release has a positive clip or none, finite noise, names, each once, and a possible epsilon or none."""
+    optional = {"own_devices", "epsilon", "delta", "neighbours"}
+    if not isinstance(value, dict) or value.keys() - optional != {"clip", "noise_scale", "parameters"}:
         return False
-    if not isinstance(value.get("own_devices", True), bool):
+    epsilon, delta, neighbours = value.get("epsilon"), value.get("delta"), value.get("neighbours", "replace")
+    if not isinstance(value.get("own_devices", True), bool) or neighbours not in ("replace", "add"):
+        return False
+    if (epsilon is None) != (delta is None) or (epsilon is not None and not (is_number(epsilon) and epsilon > 0)):
+        return False
+    if delta is not None and not (is_number(delta) and 0 < delta < 1):
         return False
     clip, names = value["clip"], value["parameters"]
     right = is_names(names) and len(set(names)) == len(names)

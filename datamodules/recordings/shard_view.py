@@ -124,6 +124,7 @@ class ShardView:
             features=shown.get("features"),
             client_models=own_models or None,
             releases=tuple(Release(**{**r, "parameters": tuple(r["parameters"])}) for r in manifest.releases),
+            rounded=frozenset(n for n, own in manifest.parameters.items() if own["dtype"] in ("float16", "bfloat16")),
             learner=learner,
             updates=shown.get("updates"),
             messages=shard.get_tensor(MESSAGES)[chunk].long() if MESSAGES in keys else None,

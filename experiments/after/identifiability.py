@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from attacks.estimates import VectorEstimate
-from callbacks.privacy_budget import composed_epsilon
 from datamodules.cohort import Cohort
 from datamodules.recommendation.base import RecommenderDataModule
 from defenses.refusal import ProbeCheck
@@ -25,6 +24,7 @@ from modules.probing.campaign import Probing
 from modules.probing.clients import Answering
 from modules.simulator import USER_EMBEDDING
 from protocol.errors import InputError
+from protocol.gaussian_budget import composed_epsilon
 from protocol.ranges import OpenUnitInterval, PositiveInt, UnitInterval, check_fields
 from protocol.seeding import generator_for
 from protocol.view import ITEM_EMBEDDING
@@ -145,7 +145,7 @@ class Privacy(AfterStep):
 
     A call sends the changes of at most B items, each of an L2 norm of at most ``alpha C`` for gradients clipped to C,
     so two clients with the same items differ by at most ``2 alpha C sqrt(B)``: a Gaussian mechanism, and T calls
-    compose exactly (`callbacks.privacy_budget.composed_epsilon`), which is no looser than by Renyi divergences. It
+    compose exactly (`protocol.gaussian_budget.composed_epsilon`), which is no looser than by Renyi divergences. It
     covers labels and vector of the client, and not *which* items it labelled, which the noise of Equation 3 shows. The
     column ``epsilon_label`` is for the label of one item, which changes one row by at most ``2 alpha C`` in a call.
     Without clipping or noise both are infinite.

@@ -13,7 +13,7 @@ from lightning import Trainer
 from torch import Tensor
 
 from attacks.ranking.priors import PriorOnly
-from callbacks.privacy_budget import PrivacyBudget, composed_epsilon, uncovered_parameters
+from callbacks.privacy_budget import PrivacyBudget, uncovered_parameters
 from defenses.base import Defense
 from defenses.local_dp import LocalDP
 from defenses.secure_aggregation import SecureSum
@@ -21,6 +21,7 @@ from defenses.update_l1 import UpdateL1
 from evaluation.guardrail import Guardrail
 from modules.engine.local_hyperparameters import LocalTraining
 from protocol.errors import InputError
+from protocol.gaussian_budget import composed_epsilon
 from tests.callbacks.toy import Toy, rounds
 from tests.ranking_toys import ranker, source
 

@@ -153,7 +153,7 @@ def test_a_subset_is_clipped_alone_with_a_warning(caplog: pytest.LogCaptureFixtu
     clients = torch.tensor([2])
     sent = protect(defense, clients)
     assert torch.equal(sent.deltas["mlp.0.bias"], make_update(clients).deltas["mlp.0.bias"])
-    expected = Release(clip=0.25, noise_scale=defense.noise_scale, parameters=(ITEMS,))
+    expected = Release(clip=0.25, noise_scale=defense.noise_scale, parameters=(ITEMS,), epsilon=5.0, delta=1e-8)
     assert defense.releases((ITEMS, "mlp.0.bias")) == (expected,)
 
 

@@ -14,7 +14,7 @@ from protocol.view import OF_VICTIMS, Release, ServerView
 
 VICTIMS, KNOWN = 4, 3
 WHOLE = {
-    *("round", "model", "row_parameters", "releases", "learner", "auxiliary", "manipulation"),
+    *("round", "model", "row_parameters", "releases", "rounded", "learner", "auxiliary", "manipulation"),
     *("round_models", "by_round", "known"),
 }
 """Fields that say the same of any of the victims."""
@@ -44,6 +44,7 @@ def small(victims: int, *, whole: bool = True) -> ServerView:
         features=torch.rand(victims, 2, 6),
         client_models={"bias": torch.rand(victims, 5)},
         releases=(Release(clip=1.0, noise_scale=0.1, parameters=("bias",)),),
+        rounded=frozenset({"bias"}),
         learner=Margin(),
         updates=torch.rand(victims, 2),
         messages=1 + rows,

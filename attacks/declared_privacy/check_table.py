@@ -1,0 +1,242 @@
+"""Outcome of a check of releases: what concerns each message, and a table with a sentence per check."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attacks.declared_privacy.findings import Array, Findings
+from attacks.declared_privacy.message_tests import WHOLE, MessageTests
+from attacks.estimates import Detail
+from protocol.view import Release
+
+_BREAKING = ("reuse", "clip direction", "order")
+"""Checks of which a finding leaves no guarantee at all."""
+_FOUND = {
+    "noise scale": "The noise is smaller than declared.",
+    "law": "The noise is not normally distributed.",
+    "resolution": "The noise is rounded: it lies on a grid, and epsilon holds for continuous noise only.",
+    "numbers without noise": "Some numbers are exactly zero: they have no noise.",
+    "reuse": "The same noise is in several messages, parameters or rows, so that their difference has none.",
+    "clip direction": "The messages point along the global model farther than a clipped update can: weights are clipped"
+    " or sent instead of the update.",
+    "order": "The norm of messages equals the clip: they are clipped after the noise, which shrinks it.",
+}
+_MISSING = 0.5
+"""Scale of a parameter's noise, over that of all, below which it counts as sent without noise."""
+_ALIKE = (
+    "Messages are more alike than independent noise and clipped updates: some noise is used twice, or the updates are"
+    " not clipped."
+)
+_HIDDEN = 1.05
+"""Ratio above which the update hides the noise."""
+_SAME = 0.3
+"""Cosine from which messages have the same noise throughout."""
+_PASSED = {
+    "law": "The noise is normally distributed.",
+    "resolution": "The noise is as fine as float32.",
+    "numbers without noise": "All numbers have noise.",
+    "reuse": "No noise is used twice.",
+    "clip direction": "The messages do not point along the global model.",
+    "order": "The noise is added after the clip.",
+}
+
+
+@dataclass(frozen=True)
+class Reported:
+    """All that was found.
+
+    Attributes:
+        findings: p-values of all tests.
+        tests: the tests by the parameters of a group.
+        bare: by parameter outside every release, the messages in which it is not zero.
+        misread: parameters that are clipped after the noise, whose noise cannot be tested.
+        miscalibrated: releases of which one send loses more than their epsilon.
+        senders: ``(M,)`` pseudonyms of the messages.
+    """
+
+    findings: Findings
+    tests: Mapping[tuple[str, ...], MessageTests]
+    bare: Mapping[str, Sequence[int]]
+    misread: Sequence[str]
+    miscalibrated: Sequence[Release]
+    senders: NDArray[np.int64]
+
+    def factors(self) -> Array:
+        """``(M,)`` smallest measured over declared scale that is a finding; 1 where the declared scale stands."""
+        factor = np.ones(len(self.senders))
+        for parameter in self.findings.parameters("noise scale"):
+            for one in self.findings.found("noise scale", parameter):
+                ratio = np.clip(np.nan_to_num(one.measured, nan=0.0), 0, 1)
+                np.minimum.at(factor, one.messages, np.broadcast_to(ratio[:, None], one.messages.shape))
+        return factor
+
+    def broken(self) -> NDArray[np.bool_]:
+        """``(M,)`` messages without any guarantee: a bare parameter, reused noise, no clip, or noise before it."""
+        broken = np.zeros(len(self.senders), dtype=bool)
+        for messages in self.bare.values():
+            broken[list(messages)] = True
+        for check in (*_BREAKING, "numbers without noise"):
+            for parameter in self.findings.parameters(check):
+                for one in self.findings.found(check, parameter):
+                    broken[one.messages] = True
+        for parameter in self.findings.parameters("energy"):
+            for one in self.findings.found("energy", parameter):
+                broken[one.messages[np.isnan(one.measured)]] = True
+        ratios = self.ratios()
+        for parameter in {*self.findings.parameters("noise scale")} - {WHOLE}:
+            for one in self.findings.found("noise scale", parameter):
+                # What is measured in a parameter without noise is its update.
+                of_all = np.nanmin(np.append(ratios[one.messages].ravel(), 1.0))
+                broken[one.messages[one.measured < _MISSING * of_all]] = True
+        return broken
+
+    def ratios(self) -> Array:
+        """``(M,)`` measured over declared scale of the noise of each message; NaN where unknown."""
+        found = np.full(len(self.senders), np.nan)
+        for tests in self.tests.values():
+            for numbers, ratio in tests.conclusive.ratios:
+                found[numbers] = np.fmin(found[numbers], ratio)
+        return found
+
+    def counts(self, clients: NDArray[np.int64]) -> list[int]:
+        """Number of findings that concern each client."""
+        concerned = [set(self.senders[messages].tolist()) for _, _, messages in self._all()]
+        return [sum(int(client) in own for own in concerned) for client in clients]
+
+    def _all(self) -> Iterator[tuple[str, str, NDArray[np.int64]]]:
+        """Check, parameter and messages of every finding."""
+        everyone = np.arange(len(self.senders))
+        for check in self.findings.checks:
+            for parameter in dict.fromkeys(self.findings.parameters(check)):
+                messages = [one.messages.flatten() for one in self.findings.found(check, parameter)]
+                if messages:
+                    yield check, parameter, np.unique(np.concatenate(messages))
+        for parameter, own in self.bare.items():
+            yield "coverage", parameter, np.asarray(own)
+        for _ in self.miscalibrated:
+            yield "sensitivity", WHOLE, everyone
+
+    def found(self) -> dict[tuple[str, str], int]:
+        """Number of clients by check and parameter of every finding."""
+        return {(check, name): len(np.unique(self.senders[own])) for check, name, own in self._all()}
+
+
+def rows_of(reported: Reported) -> list[Detail]:
+    """Rows of the table: a check, what it was made on, the outcome, numbers and a sentence."""
+    found, everyone = reported.found(), len(np.unique(reported.senders))
+    rows: list[Detail] = []
+    for names, tests in reported.tests.items():
+        rows += _scales(reported, tests, found, everyone)
+        rows += _others(reported, tests, names, found, everyone)
+    for name in reported.bare:
+        told = "The parameter is outside every release: it is sent without noise."
+        rows.append(_row("coverage", name, "found", found["coverage", name], told))
+    if not reported.bare:
+        rows.append(_row("coverage", WHOLE, "passed", everyone, "Every parameter that is sent is in a release."))
+    for name in reported.misread:
+        told = "Could not be checked: a clip is declared after the noise."
+        rows.append(_row("noise scale", name, "not checked", everyone, told))
+    for release in reported.miscalibrated:
+        rows.append(_sensitivity_row(release, everyone))
+    return rows
+
+
+def _row(check: str, parameter: str, outcome: str, clients: int, told: str, **numbers: float | None) -> Detail:
+    known = {name: float(value) for name, value in numbers.items() if value is not None and math.isfinite(value)}
+    columns = dict.fromkeys(("measured", "declared", "low", "high", "p")) | known
+    return {"check": check, "parameter": parameter, "outcome": outcome, "clients": clients, **columns, "text": told}
+
+
+def _scales(
+    reported: Reported, tests: MessageTests, found: Mapping[tuple[str, str], int], everyone: int
+) -> Iterator[Detail]:
+    """One row per parameter with the measured scale of its noise."""
+    findings, seen = reported.findings, tests.conclusive
+    for name, entries in seen.scale.items():
+        if name == WHOLE and len(seen.scale) == 2:
+            continue
+        declared = tests.group.scales.get(name, min(tests.group.scales.values()))
+        ratios = np.array(entries)
+        known = ratios[~np.isnan(ratios[:, 0])]
+        measured, low, high = known.mean(0) * declared if len(known) else (math.nan,) * 3
+        p = findings.adjusted("noise scale", name)
+        numbers = {"measured": measured, "declared": declared, "low": low, "high": high, "p": p}
+        clients = found.get(("noise scale", name), 0)
+        if clients:
+            own = np.concatenate([one.measured for one in findings.found("noise scale", name)])
+            numbers["measured"] = float(np.nanmin(own)) * declared
+            share = float(np.nanmin(own))
+            told = "The parameter has hardly any noise." if share < 0.1 else f"The noise has {share:.1%} of its scale."
+            yield _row("noise scale", name, "found", clients, told, **numbers)
+        elif ("energy", name) in found:
+            yield _energy_row(reported, name, found["energy", name], numbers)
+        elif len(known) < len(ratios) or (seen.free and low > _HIDDEN * declared):
+            told = "Could not be checked: the clip allows updates that hide the noise, and no part of them is quiet."
+            yield _row("noise scale", name, "not checked", everyone, told, **numbers)
+        else:
+            told = "The noise has its declared scale" + (
+                ", if the parts without visible update have none." if seen.free else ", whatever the update is."
+            )
+            yield _row("noise scale", name, "passed", everyone, told, **numbers)
+
+
+def _energy_row(reported: Reported, name: str, clients: int, numbers: Mapping[str, float]) -> Detail:
+    """Row of numbers that are larger than noise and a clipped update."""
+    own = np.concatenate([one.measured for one in reported.findings.found("energy", name)])
+    p = reported.findings.adjusted("energy", name)
+    if np.isnan(own).any():
+        told = "The update is larger than the clip: it is not clipped, not jointly, or not the update is."
+        return _row("clip", name, "found", clients, told, **{**numbers, "p": p})
+    told = "The noise is larger than declared, by all numbers alike."
+    larger = {**numbers, "measured": numbers["declared"] * own.max(), "p": p}
+    return _row("noise scale", name, "found", clients, told, **larger)
+
+
+def _others(
+    reported: Reported,
+    tests: MessageTests,
+    names: Sequence[str],
+    found: Mapping[tuple[str, str], int],
+    everyone: int,
+) -> Iterator[Detail]:
+    """Rows of the checks other than that of the scale."""
+    findings, seen = reported.findings, tests.conclusive
+    conclusive = {"law": seen.law, "resolution": seen.resolution, "reuse": seen.reuse}
+    for check, passed in _PASSED.items():
+        own = [name for name in (*names, WHOLE) if (check, name) in found]
+        for name in own:
+            p, measured = findings.adjusted(check, name), _largest(findings, check, name)
+            told = _ALIKE if check == "reuse" and measured < _SAME else _FOUND[check]
+            yield _row(check, name, "found", found[check, name], told, p=p, measured=measured)
+        if not own and conclusive.get(check, True) and (check in conclusive or findings.parameters(check)):
+            p = min((p for name in (*names, WHOLE) if (p := findings.adjusted(check, name)) == p), default=math.nan)
+            yield _row(check, WHOLE, "passed", everyone, passed, p=p)
+        elif not own:
+            told = "Could not be checked: too few numbers, or an update that may hide it."
+            yield _row(check, WHOLE, "not checked", everyone, told)
+    if math.isinf(tests.group.clip):
+        yield _row("clip", WHOLE, "not checked", everyone, "No clip is declared: there is no epsilon.")
+    elif not any(("energy", name) in found for name in (*names, WHOLE)):
+        one, all_of_them = seen.clip
+        outcome = "passed" if one < 2 else "not checked"
+        told = (
+            f"No update is above the clip, but the noise of a message hides norms up to {one:.3g} times the clip, and"
+            f" up to {all_of_them:.3g} times if all clients of a round have them."
+        )
+        yield _row("clip", WHOLE, outcome, everyone, told, p=findings.adjusted("energy", WHOLE))
+
+
+def _largest(findings: Findings, check: str, name: str) -> float:
+    values = np.concatenate([one.measured for one in findings.found(check, name)])
+    return float(np.nanmax(values)) if (~np.isnan(values)).any() else math.nan
+
+
+def _sensitivity_row(release: Release, everyone: int) -> Detail:
+    told = (
+        f"The noise hides less than the clip allows: clip {release.clip:g} and standard deviation"
+        f" {release.noise_scale:.4g} do not give the declared epsilon {release.epsilon:g} at delta {release.delta:g}."
+    )
+    return _row("sensitivity", WHOLE, "found", everyone, told, declared=release.epsilon)

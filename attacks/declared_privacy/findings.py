@@ -1,0 +1,84 @@
+"""Collection of the p-values of a check, and the findings at a level that holds for all of them together."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Tested:
+    """Tests of one kind on some messages.
+
+    Attributes:
+        p: ``(K,)`` p-values.
+        messages: ``(K, W)`` numbers of the messages that each test is about.
+        measured: ``(K,)`` measured value of each test.
+    """
+
+    p: Array
+    messages: NDArray[np.int64]
+    measured: Array
+
+
+@dataclass
+class Findings:
+    """p-values by check and parameter, corrected for their number when all are in.
+
+    The level is shared equally by the checks in `checks`, and within a check by its tests (Bonferroni), so that in an
+    honest recording there is any false finding at all with at most this probability.
+
+    Attributes:
+        alpha: level of all tests together.
+        checks: names of the checks that share the level.
+    """
+
+    alpha: float
+    checks: Sequence[str]
+    _tests: dict[tuple[str, str], list[Tested]] = field(default_factory=lambda: defaultdict(list))
+    _counts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+
+    def add(
+        self, check: str, parameter: str, p: Array, messages: ArrayLike, measured: ArrayLike = np.nan, total: int = 0
+    ) -> None:
+        """Adds tests; NaN is no test.
+
+        Args:
+            check: one of `checks`.
+            parameter: what the tests are about.
+            p: ``(K,)`` p-values.
+            messages: ``(K,)`` or ``(K, W)`` numbers of the messages that each test is about.
+            measured: ``(K,)`` or one measured value.
+            total: number of tests, where only those of small p-values are given.
+        """
+        kept = ~np.isnan(p)
+        about = np.asarray(messages, dtype=np.int64)
+        about = about[:, None] if about.ndim == 1 else about
+        values = np.broadcast_to(np.asarray(measured, dtype=float), p.shape)
+        self._tests[check, parameter].append(Tested(p[kept], about[kept], values[kept]))
+        self._counts[check] += total or int(kept.sum())
+
+    def threshold(self, check: str) -> float:
+        """Largest p-value of a finding."""
+        return self.alpha / len(self.checks) / max(self._counts[check], 1)
+
+    def adjusted(self, check: str, parameter: str) -> float:
+        """Smallest p-value of a check of a parameter, times the number of all tests; NaN without tests."""
+        smallest = min((float(one.p.min()) for one in self._tests[check, parameter] if len(one.p)), default=np.nan)
+        return min(1.0, smallest * self.alpha / self.threshold(check)) if smallest == smallest else np.nan
+
+    def found(self, check: str, parameter: str) -> Iterable[Tested]:
+        """The tests of a check of a parameter that are findings."""
+        limit = self.threshold(check)
+        for one in self._tests[check, parameter]:
+            below = one.p <= limit
+            if below.any():
+                yield Tested(one.p[below], one.messages[below], one.measured[below])
+
+    def parameters(self, check: str) -> list[str]:
+        """Parameters that a check was made on."""
+        return [parameter for name, parameter in self._tests if name == check]

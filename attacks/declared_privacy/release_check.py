@@ -1,0 +1,230 @@
+"""Verification of declared releases: whether the clipping and the noise that clients declare are in their messages."""
+
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from attacks.base import Attack
+from attacks.declared_privacy.check_table import Reported, rows_of
+from attacks.declared_privacy.findings import Findings
+from attacks.declared_privacy.message_tests import CHECKS, Group, MessageTests
+from attacks.estimates import Detail, Estimate, EstimateError, Scores
+from protocol.errors import ViewError
+from protocol.gaussian_budget import declared_precision, gaussian_epsilon
+from protocol.metrics import Metric
+from protocol.ranges import OpenUnitInterval
+from protocol.threat_model import ThreatModel
+from protocol.view import Release, ServerView
+
+_NUMBERS = 2**24
+"""Numbers of messages that are tested at once: 64 MiB of float32."""
+_CALIBRATED = 1.002
+"""Largest ratio of a send's privacy loss to the declared one that rounding may explain."""
+_NO_NOISE = 0.1
+"""Measured scale, relative to the declared one, below which a parameter counts as sent without noise."""
+_DELTA = 1e-5
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseEstimate(Estimate):
+    """What each client's messages show of the releases that it declares.
+
+    Attributes:
+        clients: ``(U,)`` pseudonyms.
+        epsilon: ``(U,)`` epsilon of replacing a client's data, as sent: with the scale of noise that was declared, or
+            the measured one where it is smaller. Infinite if a parameter was sent without noise, if noise was used
+            twice, or if the update was not clipped as declared.
+        declared: ``(U,)`` the same as declared.
+        ratio: ``(U,)`` measured over declared scale of the noise; NaN where it could not be measured.
+        findings: ``(U,)`` number of findings that concern the client.
+        rows: table of all checks.
+    """
+
+    truth = ()
+    metrics = (
+        Metric("epsilon", "Epsilon is the privacy loss of a client's messages as sent; higher is less private."),
+        Metric("epsilon-declared", "Epsilon-declared is the same as declared.", leak=False),
+        Metric("noise-ratio", "The noise ratio is the measured over the declared scale of the noise.", leak=False),
+        Metric("findings", "Findings are the number of violations of the declared release that concern a client."),
+    )
+    clients: Tensor
+    epsilon: Tensor
+    declared: Tensor
+    ratio: Tensor
+    findings: Tensor
+    rows: tuple[Detail, ...] = ()
+
+    def check(self, view: ServerView) -> None:
+        for name in ("epsilon", "declared", "ratio", "findings"):
+            if getattr(self, name).shape != self.clients.shape:
+                raise EstimateError(f"{name}: expected shape {tuple(self.clients.shape)}")
+
+    def score(self, view: ServerView, truth: Mapping[str, Tensor]) -> Scores:
+        """The measured values themselves: no ground truth is needed."""
+        metrics = {"epsilon": self.epsilon, "epsilon-declared": self.declared}
+        metrics |= {"noise-ratio": self.ratio, "findings": self.findings}
+        return Scores(metrics, units=self.clients, details=self.rows)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ReleaseCheck(Attack):
+    """Verification of declared releases from the messages alone.
+
+    The noise of a message is compared with the declared noise: its scale, its law, its resolution, and its reuse in
+    other messages, parameters and rows. Numbers without noise, parameters outside every release, the order of clip and
+    noise, and the clip itself are checked too, and epsilon as sent is computed next to epsilon as declared, composed
+    over the rounds of each client.
+
+    The tests hold for every update within the declared clip, so an update is not mistaken for a fault; where it could
+    hide one, the table says that the check could not be made. With probability 1 - `alpha` an honest recording has no
+    finding at all. A defence that changes a message after its noise without declaring it (`TopK`) is a finding.
+
+    Threat model: the server sees the messages and the declared releases. No learner and no ground truth is needed.
+
+    Args:
+        alpha: probability of any false finding in an honest recording.
+        delta: delta of epsilon; None for the smallest declared delta, or 1e-5.
+
+    References:
+        Dong, Roth and Su, "Gaussian Differential Privacy", JRSS B, 2022, corollary 3.3 (composition).
+        Balle and Wang, "Improving the Gaussian Mechanism for Differential Privacy", ICML 2018, equation 6 (epsilon).
+    """
+
+    name = "release-check"
+    family = "declared-privacy"
+    threat_model = ThreatModel(
+        sees="every client's updates of all rounds",
+        knows="what the clients declare to do to an update before they send it",
+        needs=("deltas", "releases"),
+    )
+    estimates = ReleaseEstimate
+    tells = "whether the clipping and the noise that it declares are there"
+    cost = "seconds per recording"
+    scope = "recording"
+
+    alpha: OpenUnitInterval = 0.01
+    delta: OpenUnitInterval | None = None
+
+    def run(self, view: ServerView, *, generator: torch.Generator) -> ReleaseEstimate:
+        """Tests all messages in parts of bounded size.
+
+        Raises:
+            ViewError: no release has noise, or a delta is the sum of several messages.
+        """
+        if not any(release.noise_scale > 0 for release in view.releases):
+            raise ViewError("no release of the recording declares noise")
+        findings = Findings(self.alpha, CHECKS)
+        tests: dict[tuple[str, ...], MessageTests] = {}
+        bare: dict[str, set[int]] = {}
+        clients: list[Tensor] = []
+        misread: set[str] = set()
+        for part in _parts(view):
+            if part.updates is not None or part.messages is not None:
+                raise ViewError("its deltas are sums of several messages, of which each has noise of its own")
+            groups, others = _groups(part)
+            misread |= others
+            numbers = torch.arange(part.victims) + sum(map(len, clients))
+            clients.append(part.pseudonyms)
+            for names, group in groups.items():
+                if names not in tests:
+                    tests[names] = MessageTests(group, findings, view.victims)
+                tests[names].add_round(part, numbers)
+            for name in part.deltas:
+                if part.noise_scale(name) == 0:
+                    sent = part.deltas[name].flatten(1).abs().amax(1) > 0
+                    bare.setdefault(name, set()).update(numbers[sent].tolist())
+        senders = torch.cat(clients) if clients else view.pseudonyms[:0]
+        reported = Reported(
+            findings=findings,
+            tests=tests,
+            bare={name: sorted(messages) for name, messages in bare.items() if messages},
+            misread=sorted(misread),
+            miscalibrated=[release for release in view.releases if _loss_ratio(release) > _CALIBRATED],
+            senders=senders.numpy(),
+        )
+        return self._estimate(view, reported, senders)
+
+    def _estimate(self, view: ServerView, reported: Reported, senders: Tensor) -> ReleaseEstimate:
+        clients, place = torch.unique(senders, return_inverse=True)
+        factor, broken = reported.factors(), reported.broken()
+        loss = sum(_loss(release) for release in view.releases if release.noise_scale > 0 and release.clip is not None)
+        without_clip = all(release.clip is None for release in view.releases if release.noise_scale > 0)
+        lost = broken | (factor < _NO_NOISE) | without_clip
+        each = np.where(lost, math.inf, loss / np.maximum(factor, _NO_NOISE) ** 2)
+        promised = math.inf if without_clip else sum(_promised(release) for release in view.releases)
+        sums = torch.zeros(len(clients), dtype=torch.float64).index_add_(0, place, torch.from_numpy(each))
+        sends = torch.bincount(place, minlength=len(clients)).double()
+        deltas = [release.delta for release in view.releases if release.delta is not None]
+        delta = self.delta or min(deltas, default=_DELTA)
+        declared = [gaussian_epsilon(promised * count, delta) for count in sends.tolist()]
+        rows = rows_of(reported)
+        ratios = torch.from_numpy(reported.ratios())
+        mean = torch.zeros_like(sums).index_add_(0, place, ratios) / sends
+        count = torch.tensor(reported.counts(clients.numpy()), dtype=torch.float64)
+        return ReleaseEstimate(
+            clients=clients,
+            epsilon=torch.tensor([gaussian_epsilon(one, delta) for one in sums.tolist()], dtype=torch.float64),
+            declared=torch.tensor(declared, dtype=torch.float64),
+            ratio=mean,
+            findings=count,
+            rows=tuple(rows),
+        )
+
+
+def _parts(view: ServerView) -> Iterator[ServerView]:
+    """The messages of each round, in parts of bounded size; clients that sent zero everywhere are left out."""
+    for whole in view.each_round():
+        numbers = sum(delta[:1].numel() for delta in whole.deltas.values())
+        for places in torch.arange(whole.victims).split(max(_NUMBERS // max(numbers, 1), 1)):  # type: ignore[no-untyped-call]
+            part = whole.select(places)
+            sent = torch.stack([delta.flatten(1).abs().amax(1) > 0 for delta in part.deltas.values()]).any(0)
+            if sent.any():
+                yield dataclasses.replace(part.select(sent.nonzero().flatten()), sent_in=None)
+
+
+def _groups(view: ServerView) -> tuple[dict[tuple[str, ...], Group], set[str]]:
+    """Parameters that are noised, by the release that clips them, and those that are clipped after the noise."""
+    scales: dict[int | None, dict[str, float]] = {}
+    misread = set()
+    for name in view.deltas:
+        own = [(i, release) for i, release in enumerate(view.releases) if name in release.parameters]
+        noisy = [i for i, release in own if release.noise_scale > 0]
+        clipped = [i for i, release in own if release.clip is not None]
+        if not noisy:
+            continue
+        if clipped and max(clipped) > min(noisy):
+            misread.add(name)
+            continue
+        key = min(clipped, key=lambda i: view.releases[i].clip or math.inf, default=None)
+        scales.setdefault(key, {})[name] = view.noise_scale(name)
+    clips = {key: math.inf if key is None else view.releases[key].clip or math.inf for key in scales}
+    return {tuple(own): Group(clips[key], own) for key, own in scales.items()}, misread
+
+
+def _sensitivity(release: Release) -> float:
+    return (release.clip or math.inf) * (2 if release.neighbours == "replace" else 1)
+
+
+def _loss(release: Release) -> float:
+    """``(sensitivity / sigma)^2`` of one send, from clip and noise."""
+    return math.inf if release.clip is None else (_sensitivity(release) / release.noise_scale) ** 2
+
+
+def _promised(release: Release) -> float:
+    """The same as declared: from epsilon and delta, or from clip and noise; 0 of a release without both."""
+    if release.noise_scale == 0 or release.clip is None:
+        return 0.0
+    if release.epsilon is None or release.delta is None:
+        return _loss(release)
+    return declared_precision(release.epsilon, release.delta)
+
+
+def _loss_ratio(release: Release) -> float:
+    """Privacy loss of a send over the one declared by epsilon and delta; 1 if none is declared."""
+    promised = _promised(release)
+    return math.sqrt(_loss(release) / promised) if promised else 1.0
