@@ -1,6 +1,7 @@
 """Links by the cosine of two updates, as they are or without what all clients of a round have in common."""
 
 import math
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -26,7 +27,7 @@ class PlainCosine(LinkAttack):
     """
 
     name = "plain-cosine"
-    references = ("Clustered Federated Learning, cosine similarity",)
+    references: ClassVar[tuple[str, ...]] = ("Clustered Federated Learning, cosine similarity",)
     threat_model = ThreatModel(
         sees="the updates of several rounds, under names that change with every round",
         knows="nothing",

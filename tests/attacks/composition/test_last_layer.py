@@ -37,7 +37,7 @@ def test_one_step_on_all_examples_from_uniform_predictions_gives_the_counts() ->
             torch.randn(len(labels), 6, generator=generator_for(0, "x")),
             torch.zeros(4, requires_grad=True),
         )
-        functional.cross_entropy(features @ weight.T + bias, labels).backward()
+        functional.cross_entropy(features @ weight.T + bias, labels).backward()  # type: ignore[no-untyped-call]
         assert bias.grad is not None
         changes.append(-0.3 * bias.grad)
     view = seen({"last.weight": torch.zeros(3, 4, 6), "last.bias": torch.stack(changes)})
