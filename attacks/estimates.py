@@ -256,6 +256,9 @@ class CompositionEstimate(Estimate):
     def score(self, view: ServerView, truth: Mapping[str, Tensor]) -> Scores:
         """Distances of the proportions, exact counts, errors on null classes, and coverage of the intervals."""
         counts = truth["class_counts"].double()
+        if counts.shape[1] != self.proportions.shape[1]:
+            found = f"{self.proportions.shape[1]} classes, but counts of {counts.shape[1]} in truth/"
+            raise ViewError(f"expected as many classes in the last layer as in the ground truth, got {found}")
         shares = counts / counts.sum(1, keepdim=True)
         inferred = self.proportions.double()
         held = counts > 0

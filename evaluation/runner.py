@@ -90,16 +90,6 @@ def infer(attack: Attack, view: ServerView, generator: torch.Generator) -> Estim
         ) from error
 
 
-def unfit(attack: Attack, view: ServerView, truth: Mapping[str, Tensor]) -> str | None:
-    """Reason why an attack cannot run on a view or be scored, None if it can."""
-    lacking = [name.partition(":") for name in view.missing(attack.threat_model.needs)]
-    if lacking:
-        needs = [f"{head} ({entry})" if entry else head for head, _, entry in lacking]
-        return f"the recording lacks {', '.join(needs)}"
-    unknown = [name for name in attack.estimates.truth if name not in truth]
-    return f"without {', '.join(unknown)} in truth/ of the recording it cannot be scored" if unknown else None
-
-
 def attack_view(
     attack: Attack,
     view: ServerView,

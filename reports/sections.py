@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from evaluation.scores import differing
+from evaluation.update_table import MEANING, UPDATES
 from protocol.metrics import meanings, metric
 from reports.aligned import aligned
 from reports.questions import by_question, metrics_of
@@ -65,10 +66,11 @@ def detail_sections(details: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[
     """
     found = []
     for label, rows in details.items():
-        rows_of_label = pd.DataFrame(list(rows), dtype=object).dropna(axis="columns", how="all")
-        caption = f"{len(rows)} rows of {label}."
-        table = Table(f"details-{label}", caption, rows_of_label, folded=len(rows) > 12)
-        found.append(Section(f"Details of {label}", [table]))
+        table = pd.DataFrame(list(rows), dtype=object).dropna(axis="columns", how="all")
+        title, caption = f"Details of {label}", f"{len(table)} rows of {label}."
+        if label == UPDATES:
+            title, caption = "What the updates look like", MEANING
+        found.append(Section(title, [Table(f"details-{label}", caption, table, folded=len(table) > 12)]))
     return found
 
 

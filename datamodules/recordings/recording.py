@@ -187,11 +187,14 @@ class Recording:
 
         Returns:
             ``clients (V,)``; values of the served items ``(V, R)`` such as ``labels``, padded with 0; values of the
-            clients themselves ``(V, ...)``.
+            clients themselves ``(V, ...)``. ``clients`` is ``client/client`` where the recording has it, because
+            pseudonyms change between rounds. Empty if the recording was published without any ground truth.
 
         Raises:
             InputError: the recording has no ground truth of a victim, or one that does not fit what the server saw.
         """
+        if not self._truth.rounds:
+            return {}
         width = 0 if view.served is None else view.served.shape[1]
         names = [name for name in self._truth.names(view.round) if _seen_with(name) in self._seen]
         wanted = view.pseudonyms.tolist()
@@ -214,7 +217,8 @@ class Recording:
         if any(row.keys() != rows[0].keys() for row in rows):
             raise damaged(names[0], "other kinds of truth than those of another rank")
         self._check_classes(rows[0], view, names[0])
-        return {field: torch.stack([row[field] for row in rows]) for field in rows[0]}
+        truth = {field: torch.stack([row[field] for row in rows]) for field in rows[0]}
+        return truth | ({"clients": truth["client"].long()} if "client" in truth else {})
 
     def _check_classes(self, truth: Mapping[str, Tensor], view: ServerView, name: str) -> None:
         counts = truth.get(CLASS_COUNTS.removeprefix(CLIENT))

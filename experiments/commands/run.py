@@ -5,10 +5,10 @@ from typing import Any
 
 from attacks.base import Attack
 from attacks.registry import built
-from datamodules.recordings.recording import Recording
 from evaluation.message_selection import MessageSelection
-from experiments.commands.attack_recording import attack_recording, check_numbers, folder_above, trust_learner
+from experiments.commands.attack_recording import attack_recording, check_numbers, folder_above
 from experiments.commands.ending import results_in, say_where, typed
+from experiments.commands.given_learner import opened
 from protocol.errors import ViewError, require
 from reports.files import Format
 from reports.run import Run
@@ -24,6 +24,7 @@ def run(
     history: bool = False,
     messages: MessageSelection | None = None,
     learner: str | None = None,
+    learner_arguments: dict[str, Any] | None = None,
     format: list[Format] | None = None,
 ) -> int:
     """Runs one attack on a recording.
@@ -37,11 +38,13 @@ def run(
         rounds: numbers of the rounds to attack, from 0; None for all.
         history: also give the attack the server's views of the same clients in earlier rounds.
         messages: selection of messages for attacks on all messages together; None for all.
-        learner: module of a learner from outside the project, e.g. ``my_package``; it is imported, so name only code
-            that you trust.
+        learner: a learner from outside the project, e.g. ``my_package.MyLearner``, whose clients attacks simulate,
+            instead of the learner in the manifest; its arguments are ``--learner.NAME VALUE``. Or the module of the
+            learner that the manifest names. It is imported, so name only code that you trust.
+        learner_arguments: arguments of that class by name.
         format: formats of further files, e.g. ``svg,pdf,csv,tex``: figures into figures/, tables into tables/.
     """
-    trust_learner(learner)
+    recording = opened(deltas, learner, learner_arguments)
     attack = built(attack)
     if out is not None:
         check_own_folder(Path(out))
@@ -54,7 +57,7 @@ def run(
     }
     limits = {} if victims is None else {attack.name: victims}
     check_numbers(victims=victims)
-    evaluation, done = attack_recording([attack], Recording(deltas), directory, seed, limits=limits, **options)
+    evaluation, done = attack_recording([attack], recording, directory, seed, limits=limits, **options)
     if done is None:
         raise ViewError(f"attack {attack.name!r} could not run: {evaluation.missing.get(attack.name, 'no victims')}")
     say_where(results_in(directory), then=typed("audit", "--deltas", deltas, why="all attacks"))
