@@ -14,7 +14,7 @@ from datamodules.recordings.joined_view import joined_view
 from datamodules.recordings.recording import Recording
 from evaluation.attack_bar import AttackBar
 from evaluation.message_selection import MessageSelection, message_truth, selected
-from evaluation.runner import Evaluation, attack_view, joined, unfit
+from evaluation.runner import Evaluation, append, attack_view, joined, unfit
 from modules.learners.recorded_learner import recorded_learner
 from protocol.errors import InputError, ViewError
 from protocol.metrics import METRICS
@@ -138,7 +138,7 @@ def evaluate(
                 if len(kept):
                     own = {key: value[kept] for key, value in truth.items()}
                     part = view.select(kept)
-                    found[attack].append(_run(attack, part, own, seed=seed, setting=columns, bar=bar, name=name))
+                    append(found[attack], _run(attack, part, own, seed=seed, setting=columns, bar=bar, name=name))
     return joined([missing, *(one for evaluations in found.values() for one in evaluations)])
 
 
@@ -173,7 +173,8 @@ def relevant(evaluation: Evaluation, attacks: Sequence[Attack]) -> Evaluation:
     own = {_full_name(attack, attacks) for attack in attacks if attack.family in families}
     own |= {attack.name for attack in attacks if attack.family in families and attack.scope == "recording"}
     kept = {name: reason for name, reason in evaluation.missing.items() if not families or name in own}
-    return dataclasses.replace(evaluation, missing=kept)
+    unrelated = {name: reason for name, reason in evaluation.missing.items() if name not in kept}
+    return dataclasses.replace(evaluation, missing=kept, unrelated=unrelated)
 
 
 def metrics_of(attacks: Sequence[Attack]) -> list[str]:
