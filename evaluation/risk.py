@@ -66,9 +66,10 @@ class OperatingPoint:
 def operating_point(candidates: Candidates, allowed: float, *, seed: int = 0) -> OperatingPoint | None:
     """Highest true-positive rate with a false-positive rate of at most `allowed`, on the exact ROC curve.
 
-    Of several thresholds with that true-positive rate it is the highest. All candidates of all clients share one threshold, and tied scores are accepted together, so the realised
-    false-positive rate may be lower. The threshold is fixed and clients are resampled for the intervals. Where all
-    resamples agree on 0 or 1, the interval is that of Clopper and Pearson for as many trials as there are clients.
+    Of several thresholds with that true-positive rate it is the highest. All candidates of all clients share one
+    threshold, and tied scores are accepted together, so the realised false-positive rate may be lower. The threshold is
+    fixed and clients are resampled for the intervals. Where all resamples agree on 0 or 1, the interval is that of
+    Clopper and Pearson for as many trials as there are clients.
 
     Returns:
         None if there is no true or no false candidate.
@@ -166,11 +167,17 @@ class Exposure:
     lift: Range | None
 
 
-def exposure(point: OperatingPoint, *, people: int, prior: float) -> Exposure:
-    """Exposure of `people`, of whom a share `prior` is a yes, to a decision with measured rates.
+def exposure(tpr: Range, fpr: Range, *, people: int, prior: float) -> Exposure:
+    """Exposure of people to a decision with measured rates.
 
     ``exposed = TPR * prior * people`` and ``precision = TPR * prior / (TPR * prior + FPR * (1 - prior))``. The
     precision's interval takes the unfavourable ends of both rates, so it covers at least 90%.
+
+    Args:
+        tpr: true-positive rate of the decision.
+        fpr: false-positive rate.
+        people: number of people.
+        prior: share of them of whom the answer is yes.
     """
     true = people * prior
 
@@ -178,7 +185,6 @@ def exposure(point: OperatingPoint, *, people: int, prior: float) -> Exposure:
         named = tpr * prior + fpr * (1 - prior)
         return tpr * prior / named if named else math.nan
 
-    tpr, fpr = point.tpr, point.fpr
     right = None
     if tpr.value or fpr.value:
         right = Range(precision(tpr.value, fpr.value), precision(tpr.low, fpr.high), precision(tpr.high, fpr.low))

@@ -17,7 +17,7 @@ from reports.tables import DATA, difference_table, long_table, wide_table
 
 _HALF_PAGE = 700
 """Largest width in points of a figure that fits into half of the page."""
-_TEMPLATES = Path(__file__).parent / "templates"
+TEMPLATES = Path(__file__).parent / "templates"
 GENERATED = "The data are generated: the numbers show that the attacks run, and nothing about real people's data."
 
 
@@ -40,7 +40,7 @@ def write_report(
         missing: sentences on attacks that could not run.
         causes: sentences on attacks that failed.
     """
-    environment = Environment(loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined)
+    environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
     results = run.results
     cells, is_attack = long_table(results), results["role"].isin(ATTACKS)
     generated = DATA in results and results[DATA].map(str).str.startswith("synthetic").any()
