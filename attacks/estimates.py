@@ -1,7 +1,7 @@
 """Estimates, the results of attacks, which check themselves against the view and score against the ground truth."""
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -31,6 +31,10 @@ _SUM_TOLERANCE = 1e-4
 
 class EstimateError(Exception):
     """An attack returned an estimate of the wrong type or shape, which is a defect of the attack."""
+
+
+Detail = Mapping[str, str | int | float | bool | None]
+"""One row of an attack's own table."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,7 @@ class Scores:
         roc: ``(K, G)`` true-positive rates at `ROC_GRID` of the victims that have a curve.
         profiles: ``(V, K, 4)`` true share, inferred share and interval of each class.
         candidates: what was ranked, so that a threshold on all scores has a true- and a false-positive rate.
+        details: rows of the attack's own table, which the report shows as it is.
     """
 
     metrics: Mapping[str, Tensor]
@@ -81,6 +86,7 @@ class Scores:
     roc: Tensor | None = None
     profiles: Tensor | None = None
     candidates: Candidates | None = None
+    details: Sequence[Detail] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from attacks.base import Attack
-from datamodules.recordings.joined_view import joined_view
+from datamodules.recordings.joined_view import joined_view, messages_view
 from datamodules.recordings.recording import Recording
 from evaluation.attack_bar import AttackBar
-from evaluation.message_selection import MessageSelection, message_truth, selected
+from evaluation.message_selection import MessageSelection, client_truth, message_truth, selected
 from evaluation.runner import Evaluation, append, attack_view, joined, unfit
 from modules.learners.recorded_learner import recorded_learner
 from protocol.errors import InputError, ViewError
@@ -59,21 +59,29 @@ def evaluate_recording(
         if manifest.learner is not None and manifest.learner["name"] != "fncf":
             setting["learner"] = manifest.learner["name"]
     together = [attack for attack in attacks if attack.scope == "recording"]
+    of_devices = [attack for attack in together if {"known", "pairs"} & {*attack.threat_model.needs}]
+    of_clients = [attack for attack in together if attack not in of_devices]
     found: list[Evaluation] = []
-    if together:
+    common: dict[str, Any] = {"seed": seed, "setting": setting, "progress": progress}
+    for group in (of_devices, of_clients):
+        if not group:
+            continue
         try:
-            view = joined_view(recording, learner=learner, rounds=rounds)
-            seen, truth = selected(view, message_truth(recording, view), messages, seed=seed)
-            found.append(attack_messages(seen, truth, together, seed=seed, setting=setting, progress=progress))
+            if group is of_devices:
+                view = joined_view(recording, learner=learner, rounds=rounds)
+                view, truth = selected(view, message_truth(recording, view), messages, seed=seed)
+            else:
+                view = messages_view(recording, learner=learner, rounds=rounds)
+                truth = client_truth(recording, view, {name for attack in group for name in attack.estimates.truth})
+            found.append(attack_messages(view, truth, group, **common))
         except InputError as error:
-            if len(together) == len(attacks):
+            if len(group) == len(attacks):
                 raise
-            found.append(Evaluation(missing={attack.name: error.found for attack in together}))
+            found.append(Evaluation(missing={attack.name: error.found for attack in group}))
     single = [attack for attack in attacks if attack.scope == "round"]
     confined = [attack for attack in single if attack.audited_victims is not None and slow != "all"]
     fast = [attack for attack in single if attack not in confined]
-    common: dict[str, Any] = {"seed": seed, "setting": setting, "learner": learner, "progress": progress}
-    common["history"] = history
+    common |= {"learner": learner, "history": history}
     if fast:
         found.append(evaluate(recording, fast, victims=victims, limits=limits, rounds=rounds, **common))
     if confined:

@@ -1,7 +1,7 @@
 """Messages of a recording for attacks on anonymity: selection, pairs to compare, and ground truth."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -68,19 +68,33 @@ def message_truth(recording: Recording, view: ServerView) -> dict[str, Tensor]:
 
 
 def _users(recording: Recording, view: ServerView) -> Tensor:
+    users = client_truth(recording, view, ["user"]).get("user")
+    if users is None:
+        raise InputError(
+            expected="'client/user' in the ground truth of every round, to score identities",
+            found=f"none in {recording.directory}",
+            way_out="Audit a recording whose ground truth names the owners of devices.",
+        )
+    return users.long()
+
+
+def client_truth(recording: Recording, view: ServerView, names: Collection[str]) -> dict[str, Tensor]:
+    """Ground truth of the senders of a view's messages, ``(V, ...)`` by name, as far as every round has it.
+
+    Args:
+        recording: what the server saw.
+        view: messages of several rounds.
+        names: what to read; the ground truth stays closed if there are none.
+    """
     assert view.sent_in is not None
-    users = torch.empty_like(view.pseudonyms)
-    for number in torch.unique(view.sent_in).tolist():
-        inside = (view.sent_in == number).nonzero().flatten()
-        truth = recording.truth(dataclasses.replace(view.select(inside), round=number, served=None))
-        if "user" not in truth:
-            raise InputError(
-                expected=f"'client/user' in the ground truth of round {number}, to score identities",
-                found=f"{', '.join(truth)} in {recording.directory}",
-                way_out="Audit a recording whose ground truth names the owners of devices.",
-            )
-        users[inside] = truth["user"].long()
-    return users
+    found: dict[str, list[Tensor]] = {name: [] for name in names}
+    inside = [(view.sent_in == number).nonzero().flatten() for number in torch.unique(view.sent_in).tolist()]
+    for positions in inside if names else []:
+        number = int(view.sent_in[positions[0]])
+        truth = recording.truth(dataclasses.replace(view.select(positions), round=number, served=None))
+        found = {name: [*values, truth[name]] for name, values in found.items() if name in truth}
+    order = torch.cat(inside).argsort() if inside else torch.zeros(0, dtype=torch.int64)
+    return {name: torch.cat(values)[order] for name, values in found.items()}
 
 
 def selected(

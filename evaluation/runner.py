@@ -13,7 +13,7 @@ from torch import Tensor
 
 from attacks.base import Attack
 from attacks.estimates import Candidates, Estimate, EstimateError, Scores
-from evaluation.scores import Line, concat, score_table, with_setting
+from evaluation.scores import Line, concat, from_records, score_table, stacked, with_setting
 from protocol.errors import InputError, ViewError
 from protocol.seeding import generator_for
 from protocol.view import ServerView
@@ -36,6 +36,7 @@ class Evaluation:
         profiles: one row per victim, round, attack and class: ``true``, ``inferred``, ``low`` and ``high`` share.
         candidates: by label, what was ranked, with clients as owners; of the first views, see `MOST_CANDIDATES`.
         unrelated: by attack of a family in which none was scored, the reason; see `evaluation.evaluate.relevant`.
+        details: by label, the attack's own table, see `attacks.estimates.Scores.details`.
     """
 
     scores: pd.DataFrame = field(default_factory=lambda: concat([]))
@@ -46,6 +47,7 @@ class Evaluation:
     profiles: pd.DataFrame = field(default_factory=pd.DataFrame)
     candidates: dict[str, Candidates] = field(default_factory=dict)
     unrelated: dict[str, str] = field(default_factory=dict)
+    details: dict[str, pd.DataFrame] = field(default_factory=dict)
 
 
 def joined(evaluations: Sequence[Evaluation]) -> Evaluation:
@@ -57,9 +59,12 @@ def joined(evaluations: Sequence[Evaluation]) -> Evaluation:
         whole.lines |= evaluation.lines
         whole.missing |= evaluation.missing
         whole.figures += evaluation.figures
+        for label, table in evaluation.details.items():
+            before = [whole.details[label]] if label in whole.details else []
+            whole.details[label] = stacked([*before, table])
         for label, (rates, count) in evaluation.roc.items():
-            before, already = whole.roc.get(label, (torch.zeros_like(rates), 0))
-            whole.roc[label] = before + rates, already + count
+            sums, already = whole.roc.get(label, (torch.zeros_like(rates), 0))
+            whole.roc[label] = sums + rates, already + count
         whole.unrelated |= evaluation.unrelated
     ranked = {label: [one.candidates[label] for one in evaluations if label in one.candidates] for label in whole.lines}
     whole.candidates = {label: _pooled(parts) for label, parts in ranked.items() if parts}
@@ -173,6 +178,8 @@ def attack_view(
         found.candidates[label] = dataclasses.replace(scores.candidates, owners=owners)
     if scores.profiles is not None:
         found.profiles = _profile_table(label, scores.profiles, victims=victims, **common)
+    if scores.details:
+        found.details[label] = from_records(scores.details)
     return found
 
 

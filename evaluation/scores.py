@@ -178,6 +178,11 @@ def records(table: pd.DataFrame) -> list[dict[str, Any]]:
     return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
 
 
+def plain_records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Rows as dictionaries by column, with None for what a row lacks."""
+    return records(table.astype(object).where(table.notna(), None))
+
+
 def with_setting(table: pd.DataFrame, **setting: Any) -> pd.DataFrame:
     """The same rows with more setting columns, each one value or ``(N,)``."""
     many = (pd.Series, np.ndarray, list)

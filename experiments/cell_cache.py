@@ -18,8 +18,8 @@ from evaluation.runner import Evaluation
 from evaluation.scores import Line
 from reports.provenance import commit, source_hash, versions
 
-FORMAT = 3
-_BODY = ("scores", "lines", "roc", "missing", "figures", "profiles", "seconds")
+FORMAT = 4
+_BODY = ("scores", "lines", "roc", "missing", "figures", "profiles", "details", "seconds")
 _OURS = ("attacks", "callbacks", "datamodules", "defenses", "evaluation", "lightning", "modules", "torch")
 """Packages whose source is hashed, or whose version is known."""
 
@@ -80,6 +80,7 @@ def write_cell(path: Path, stamp: Stamp, finished: Finished) -> None:
         "missing": evaluation.missing,
         "figures": [list(figure) for figure in evaluation.figures],
         "profiles": _columns(evaluation.profiles),
+        "details": {label: _columns(table) for label, table in evaluation.details.items()},
         "seconds": finished.seconds,
     }
     content = {"format": FORMAT, "commit": commit(), "stamp": dataclasses.asdict(stamp), "sha256": hashed(body), **body}
@@ -126,6 +127,7 @@ def _evaluation(body: Mapping[str, Any]) -> Evaluation:
         missing=dict(body["missing"]),
         figures=[(caption, svg) for caption, svg in body["figures"]],
         profiles=_table(body["profiles"]),
+        details={label: _table(columns) for label, columns in body["details"].items()},
     )
 
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
@@ -74,6 +74,7 @@ class ServerView:
         earlier: views of the same victims, in the same order, in earlier rounds, the first one first.
         sent_in: ``(V,)`` round of each message, if a view joins several rounds and pseudonyms may repeat; else None.
         round_models: the global model before each of these rounds, by number.
+        by_round: view of each round's messages, read on access, if a view joins rounds without the deltas in memory.
         known: what the server saw of its own devices, whose users are ``known.priors["users"]`` ``(P,)``; None without
             such devices.
     """
@@ -99,6 +100,7 @@ class ServerView:
     earlier: tuple["ServerView", ...] = ()
     sent_in: Tensor | None = None
     round_models: Mapping[int, Mapping[str, Tensor]] = field(default_factory=dict)
+    by_round: Mapping[int, "ServerView"] = field(default_factory=dict)
     known: "ServerView | None" = None
 
     @property
@@ -153,6 +155,17 @@ class ServerView:
         moved[self.victims :] = len(positions) + torch.arange(known)
         pairs = moved[self.pairs]
         return pairs[(pairs >= 0).all(1)]
+
+    def each_round(self) -> Iterator["ServerView"]:
+        """Views of the messages of one round each, ascending, one in memory at a time where they are read lazily."""
+        if self.by_round:
+            yield from (self.by_round[number] for number in sorted(self.by_round))
+        elif self.sent_in is None:
+            yield self
+        else:
+            for number in torch.unique(self.sent_in).tolist():
+                own = self.select((self.sent_in == number).nonzero().flatten())
+                yield dataclasses.replace(own, round=number, model=self.round_models.get(number, self.model))
 
     def sent_models(self) -> Mapping[str, Tensor]:
         """The model that each client received, by parameter ``(V, *shape)``."""

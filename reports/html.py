@@ -13,7 +13,7 @@ from evaluation.scores import records
 from protocol.metrics import meanings, metric
 from reports.headline import headline
 from reports.run import ATTACKS, Run
-from reports.tables import DATA, difference_table, long_table, wide_table
+from reports.tables import DATA, detail_table, difference_table, long_table, wide_table
 
 _HALF_PAGE = 700
 """Largest width in points of a figure that fits into half of the page."""
@@ -53,6 +53,7 @@ def write_report(
         wide=wide_table(results),
         scales=meanings(set(results["metric"])),
         differences=difference_table(run.differences),
+        details={label: detail_table(rows) for label, rows in run.details.items()},
         attacks=cells[is_attack.tolist()],
         baselines=cells[(~is_attack).tolist()],
         binary=any(metric(name).binary for name in set(results["metric"])),

@@ -41,6 +41,7 @@ class Run:
         differences: paired differences, see `evaluation.summary.paired_differences`.
         gate: verdict of each limit, see `evaluation.gate.Verdict`.
         read_back: keys of a table's cells that an earlier run had finished.
+        details: rows of attacks' own tables by label, see `attacks.estimates.Scores.details`.
     """
 
     experiment: str
@@ -57,6 +58,7 @@ class Run:
     differences: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=DIFFERENCE))
     gate: list[dict[str, Any]] = field(default_factory=list)
     read_back: list[str] = field(default_factory=list)
+    details: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     def write(self, directory: Path) -> Path:
         """Writes results.json, with null for NaN."""
@@ -64,6 +66,8 @@ class Run:
         content = {"format": FORMAT, **{one.name: getattr(self, one.name) for one in fields(self)}}
         content["results"] = [_as_result(row) for row in records(self.results)]
         content["differences"] = [_as_difference(row) for row in records(self.differences)]
+        if not self.details:
+            del content["details"]
         write_whole(path, json.dumps(_without_nan(content), indent=2, allow_nan=False).encode())
         return path
 
@@ -117,7 +121,11 @@ _RUN: _Kinds = {
     **{"experiment": str, "command": str, "seed": int, "commit": _TEXT, "versions": dict, "data": dict},
     **{"hardware": str, "seconds": _NUMBER, "results": list},
 }
-_RUN_MAY: _Kinds = {"not_run": dict, "causes": list, "differences": list, "gate": list, "read_back": list}
+_RUN_MAY: _Kinds = {
+    **{"not_run": dict, "causes": list, "differences": list, "gate": list, "read_back": list},
+    "details": dict,
+}
+_DETAIL = (str, int, float, bool, _NONE)
 _CELL: _Kinds = {"attack": str, "setting": dict, "metric": str, "mean": _OR_NAN, "ci95": list, "n": int}
 _RESULT: _Kinds = {**_CELL, "std": _OR_NAN, "seconds_per_victim": _OR_NAN, "paper": (dict, _NONE)}
 _PLAIN, _LATER = ("attack", "metric", "n"), ("seeds", "family", "role", "question", "tells")
@@ -136,6 +144,10 @@ def _run(content: dict[str, Any]) -> dict[str, Any]:
     _typed(dict(enumerate(kept.get("read_back", []))), dict.fromkeys(range(len(kept.get("read_back", []))), str))
     for entry in (*kept.get("causes", []), *kept.get("gate", [])):
         _typed(entry, {})
+    for label, rows in kept.get("details", {}).items():
+        _typed({label: rows}, {label: list})
+        for row in rows:
+            _typed(row, dict.fromkeys(row, _DETAIL))
     results = [_result(entry) for entry in kept["results"]]
     differences = [_difference(entry) for entry in kept.get("differences", [])]
     return {
@@ -198,7 +210,7 @@ def _typed(entry: Mapping[Any, Any], kinds: Mapping[Any, Any], may: Mapping[Any,
     kept = {key: entry[key] for key in kinds} | {key: entry[key] for key in may or {} if key in entry}
     for key, value in kept.items():
         kind = kinds.get(key) or (may or {})[key]
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind not in (bool, _DETAIL)):
             raise TypeError(f"{key} {value!r:.60}")
     return kept
 

@@ -1,6 +1,7 @@
 """Tables of a report: one row per cell, or wide with one column per value of a setting."""
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -81,6 +82,14 @@ def difference_table(differences: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=DIFFERENCES)
 
 
+def detail_table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """Rows of an attack's own table as texts, without empty columns."""
+    names = [
+        name for name in dict.fromkeys(key for row in rows for key in row) if any(_text(r.get(name)) for r in rows)
+    ]
+    return pd.DataFrame([[_text(row.get(name)) for name in names] for row in rows], columns=names)
+
+
 def text_table(results: pd.DataFrame) -> str:
     """Table for a terminal, wide if there are many cells."""
     wide = wide_table(results)
@@ -122,6 +131,14 @@ def _most_varied(results: pd.DataFrame, columns: list[str]) -> str | None:
     counts = {name: results[name].dropna().map(str).nunique() for name in columns}
     best = max(columns, key=lambda name: counts[name], default=None)
     return best if best is not None and counts[best] > 1 else None
+
+
+def _text(value: Any) -> str:
+    if value is None or value != value:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _ratio(row: dict[str, Any]) -> str:

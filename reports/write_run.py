@@ -12,7 +12,7 @@ from evaluation.diagnosis import Explain, sentences
 from evaluation.evaluate import reasons
 from evaluation.gate import Gate
 from evaluation.runner import Evaluation, joined
-from evaluation.scores import concat, describe, differing, records, setting_of, stacked
+from evaluation.scores import concat, describe, differing, plain_records, records, setting_of, stacked
 from evaluation.summary import paired_differences, summarise
 from reports.figures import drawings
 from reports.html import write_report
@@ -65,6 +65,7 @@ def write_run(
         paired_differences(reported),
         [dataclasses.asdict(verdict) for verdict in verdicts],
         list(read_back),
+        {label: plain_records(table) for label, table in evaluation.details.items()},
     )
     run.write(directory)
     for name, table in (("scores", scores), ("compositions", evaluation.profiles)):
@@ -89,7 +90,8 @@ def combine(evaluations: Sequence[Evaluation]) -> Evaluation:
         cell = next(iter(records(evaluation.scores.head(1))), {})
         setting = describe(setting_of(cell), keys)
         curves = {f"{label} ({setting})": curve for label, curve in evaluation.roc.items()}
-        labelled.append(dataclasses.replace(evaluation, roc=curves))
+        details = {f"{label} ({setting})": table for label, table in evaluation.details.items()}
+        labelled.append(dataclasses.replace(evaluation, roc=curves, details=details))
     return joined(labelled)
 
 
@@ -108,6 +110,7 @@ def join_runs(directories: Sequence[Path], out: Path) -> Run:
         differences=stacked([run.differences for run in runs]),
         gate=[verdict for run in runs for verdict in run.gate],
         read_back=[key for run in runs for key in run.read_back],
+        details={f"{label} in {run.experiment}": rows for run in runs for label, rows in run.details.items()},
     )
     whole.write(out)
     _print(whole.results, write_report(out, whole, parts=runs))

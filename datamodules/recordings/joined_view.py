@@ -1,7 +1,9 @@
-"""One view of all messages of a recording: anonymous ones, and those of the adversary's own devices."""
+"""One view of all messages of a recording, with those of the adversary's own devices, or without deltas in memory."""
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -12,20 +14,22 @@ from protocol.errors import require
 from protocol.simulators import AnySimulator
 from protocol.view import HOLDOUT, USERS, ServerView
 
+_Value = TypeVar("_Value")
 
-class RoundModels(Mapping[int, Mapping[str, Tensor]]):
-    """Global models of some rounds, read on access; it gives attacks no access to the ground truth.
+
+class ByRound(Mapping[int, _Value]):
+    """What the server had in some rounds, read on access; it gives attacks no access to the ground truth.
 
     Args:
-        read: reads the global model before a round.
+        read: reads the global model before a round, or the view of its messages.
         rounds: numbers of the rounds.
     """
 
-    def __init__(self, read: Callable[[int], Mapping[str, Tensor]], rounds: Sequence[int]) -> None:
+    def __init__(self, read: Callable[[int], _Value], rounds: Sequence[int]) -> None:
         self._read = read
         self.numbers = list(rounds)
 
-    def __getitem__(self, number: int) -> Mapping[str, Tensor]:
+    def __getitem__(self, number: int) -> _Value:
         if number not in self.numbers:
             raise KeyError(number)
         return self._read(number)
@@ -60,14 +64,12 @@ def joined_view(
         f"none in {recording.directory}",
         "Record the training of a data set whose users have an anonymous and a known device.",
     )
-    numbers = recording.rounds if rounds is None else [n for n in recording.rounds if n in set(rounds)]
-    way_out = "The recording is cut short: copy it again, or record again."
-    require(numbers, f"a round in {recording.directory}", "none", way_out)
+    numbers = _numbers(recording, rounds)
     parts = list(recording.views(victims_per_view=2**30, rounds=numbers, learner=learner))
     _check_distinct(parts)
     joined = _join(parts)
     view = dataclasses.replace(
-        joined.select(_by_pseudonym(joined)), round_models=RoundModels(recording.models, numbers), learner=learner
+        joined.select(_by_pseudonym(joined)), round_models=ByRound(recording.models, numbers), learner=learner
     )
     own = torch.isin(view.pseudonyms, auxiliary[PSEUDONYMS])
     known = view.select(own.nonzero().flatten())
@@ -79,6 +81,63 @@ def joined_view(
     releases = tuple(release for release in view.releases if release.own_devices)
     known = dataclasses.replace(known, priors=priors, releases=releases)
     return dataclasses.replace(view.select((~own).nonzero().flatten()), known=known)
+
+
+def messages_view(
+    recording: Recording, *, rounds: Sequence[int] | None = None, learner: AnySimulator | None = None
+) -> ServerView:
+    """The clients' messages in some rounds as one view without deltas; `ServerView.each_round` reads these.
+
+    The messages are sorted by round, and in each round by pseudonym. Those of the adversary's own devices are left out.
+
+    Args:
+        recording: what the server saw.
+        rounds: numbers of rounds; None for all.
+        learner: the clients' algorithm; None if it is unknown.
+
+    Raises:
+        InputError: a pseudonym is twice in a round.
+    """
+    numbers = _numbers(recording, rounds)
+    own = set(recording.auxiliary().get(PSEUDONYMS, torch.zeros(0)).tolist())
+    counts = {number: recording.example_counts(number) for number in numbers}
+    messages = [
+        (number, name, counts[number][name]) for number in numbers for name in sorted(counts[number].keys() - own)
+    ]
+    sent_in, pseudonyms, examples = torch.tensor(messages, dtype=torch.int64).reshape(-1, 3).unbind(1)
+    views = partial(_round_view, partial(recording.views, victims_per_view=2**30, learner=learner), own)
+    first = next(recording.views(victims_per_view=1, rounds=numbers[:1], learner=learner))
+    return dataclasses.replace(
+        first.select(torch.arange(0)),
+        pseudonyms=pseudonyms,
+        example_counts=examples,
+        deltas={},
+        served=None,
+        lists=None,
+        features=None,
+        client_models=None,
+        updates=None,
+        messages=None,
+        priors={},
+        sent_in=sent_in,
+        round_models=ByRound(recording.models, numbers),
+        by_round=ByRound(views, numbers),
+    )
+
+
+def _round_view(views: Callable[..., Iterator[ServerView]], own: set[int], number: int) -> ServerView:
+    """The clients' messages in one round."""
+    whole = _join(list(views(rounds=[number])))
+    view = whole.select(_by_pseudonym(whole))
+    others = torch.tensor([name not in own for name in view.pseudonyms.tolist()], dtype=torch.bool)
+    return dataclasses.replace(view.select(others.nonzero().flatten()), round=number, sent_in=None)
+
+
+def _numbers(recording: Recording, rounds: Sequence[int] | None) -> list[int]:
+    numbers = recording.rounds if rounds is None else [n for n in recording.rounds if n in set(rounds)]
+    way_out = "The recording is cut short: copy it again, or record again."
+    require(numbers, f"a round in {recording.directory}", "none", way_out)
+    return numbers
 
 
 def _check_distinct(parts: Sequence[ServerView]) -> None:

@@ -89,15 +89,21 @@ class Recording:
             InputError: a client is twice in a round.
         """
         numbers = self.rounds if round_number is None else [round_number]
-        return sorted({name for number in numbers for name in self._clients_of(number)})
+        return sorted({name for number in numbers for name in self.example_counts(number)})
 
-    def _clients_of(self, round_number: int) -> set[int]:
-        found: set[int] = set()
+    def example_counts(self, round_number: int) -> dict[int, int]:
+        """Number of examples that each client of a round reports, by pseudonym.
+
+        Raises:
+            InputError: a client is twice in the round.
+        """
+        found: dict[int, int] = {}
         for name in self._seen.names(round_number):
             with self._open(name) as shard:
-                own = set(shard.get_tensor("clients").tolist())
-            if found & own:
-                raise damaged(name, f"client {min(found & own)}, which another rank of round {round_number} has too")
+                own = dict(zip(shard.get_tensor("clients").tolist(), shard.get_tensor("counts").tolist(), strict=True))
+            twice = found.keys() & own.keys()
+            if twice:
+                raise damaged(name, f"client {min(twice)}, which another rank of round {round_number} has too")
             found |= own
         return found
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from evaluation.runner import Evaluation
-from evaluation.scores import Line, concat, score_table, with_setting
+from evaluation.scores import Line, concat, from_records, score_table, with_setting
 from experiments.cell_cache import Finished, StaleError, Stamp, read_cell, write_cell
 from protocol.errors import InputError
 from reports import provenance
@@ -43,6 +43,7 @@ def finished() -> Finished:
         missing={"imia": "no"},
         figures=[("c", "<svg>")],
         profiles=with_setting(profiles, data="d", round=2),
+        details={"check": from_records([{"check": "scale", "n": 3, "p": 0.5, "ok": True}, {"check": "law", "n": 4}])},
     )
     return Finished(evaluation, {"train": 1.5, "attack": 2.5})
 
@@ -58,6 +59,7 @@ def test_a_cell_is_read_back_as_it_was(tmp_path: Path) -> None:
     written = finished().evaluation
     pd.testing.assert_frame_equal(back.evaluation.scores, written.scores)
     pd.testing.assert_frame_equal(back.evaluation.profiles, written.profiles)
+    pd.testing.assert_frame_equal(back.evaluation.details["check"], written.details["check"])
     kept = [back.evaluation.scores[f"setting.{key}"].tolist() for key in ("rounds", "level", "epsilon", "noisy")]
     assert repr(kept) == repr([[3] * 4 + [1], [0.5] * 4 + [None], ["inf"] * 4 + [None], [None] * 4 + [True]])
     assert back.evaluation.lines == written.lines

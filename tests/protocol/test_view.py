@@ -15,7 +15,7 @@ from protocol.view import OF_VICTIMS, Release, ServerView
 VICTIMS, KNOWN = 4, 3
 WHOLE = {
     *("round", "model", "row_parameters", "releases", "learner", "auxiliary", "manipulation"),
-    *("round_models", "known"),
+    *("round_models", "by_round", "known"),
 }
 """Fields that say the same of any of the victims."""
 BY_THEMSELVES = {"pairs", "earlier"}
@@ -54,6 +54,7 @@ def small(victims: int, *, whole: bool = True) -> ServerView:
         earlier=(small(victims, whole=False),) if whole else (),
         sent_in=20 + rows,
         round_models={3: {"bias": torch.rand(5)}},
+        by_round={3: small(victims, whole=False)} if whole else {},
         known=small(KNOWN, whole=False) if whole else None,
     )
 

@@ -10,8 +10,8 @@ import torch
 
 from evaluation.diagnosis import Cause
 from evaluation.gate import Verdict
-from evaluation.runner import Evaluation
-from evaluation.scores import concat, score_table
+from evaluation.runner import Evaluation, joined
+from evaluation.scores import concat, from_records, score_table
 from reports.provenance import CHECKOUT, ROOMS, source_hash
 from reports.run import Run
 from reports.write_run import combine, join_runs, write_run
@@ -72,6 +72,31 @@ def test_compositions_are_left_as_a_table(tmp_path: Path) -> None:
     )
     write_run(found, directory=tmp_path, metrics=["auc"], **COMMON)
     assert pd.read_csv(tmp_path / "compositions.csv")["true"].tolist() == [0.4, 0.6]
+
+
+def test_an_attacks_own_table_is_left_and_shown(tmp_path: Path) -> None:
+    found = evaluation()
+    rows = [{"check": "scale", "measured": 0.125, "tied": True}, {"check": "law", "clients": 3}]
+    found.details = {"codebook": from_records(rows)}
+    write_run(found, directory=tmp_path / "one", metrics=["auc"], **COMMON)
+    whole = [{"check": "scale", "measured": 0.125, "tied": True, "clients": None}]
+    whole += [{"check": "law", "measured": None, "tied": None, "clients": 3}]
+    assert Run.read(tmp_path / "one" / "results.json").details == {"codebook": whole}
+    page = (tmp_path / "one" / "report.html").read_text(encoding="utf-8")
+    assert "<td>scale</td><td>0.125</td><td>yes</td>" in page
+    write_run(evaluation(), directory=tmp_path / "two", metrics=["auc"], **COMMON)
+    assert "details" not in json.loads((tmp_path / "two" / "results.json").read_text(encoding="utf-8"))
+    both = join_runs([tmp_path / "one", tmp_path / "two"], tmp_path / "both")
+    assert both.details == {f"codebook in {COMMON['experiment']}": whole}
+
+
+def test_details_of_several_views_and_cells_are_joined() -> None:
+    parts = [evaluation(epsilon=epsilon) for epsilon in (1, 1, 2)]
+    for part in parts:
+        part.details = {"check": from_records([{"check": "scale"}])}
+    assert len(joined(parts).details["check"]) == 3
+    counts = {label: len(table) for label, table in combine(parts).details.items()}
+    assert counts == {"check (d, epsilon 1)": 2, "check (d, epsilon 2)": 1}
 
 
 def test_curves_of_different_settings_stay_apart() -> None:

@@ -68,5 +68,6 @@ def run(**changed: Any) -> Run:
         differences=pd.DataFrame([{**difference, "n": 10, "seeds": 2, "setting.data": "d"}]),
         gate=[{"metric": "auc", "limit": 0.6, "verdict": "failed", "message": "GATE FAILED"}],
         read_back=["k"],
+        details={"direction": [{"check": "scale", "measured": 0.5, "n": 3, "tied": True, "note": None}]},
     )
     return dataclasses.replace(made, **changed)

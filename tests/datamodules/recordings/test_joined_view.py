@@ -13,11 +13,11 @@ from datamodules.devices.open_world import OpenWorld
 from datamodules.devices.synthetic_posts import SyntheticPosts
 from datamodules.recordings.adversary_devices import PSEUDONYMS
 from datamodules.recordings.format import append_journal, shard_name, write_shard
-from datamodules.recordings.joined_view import joined_view
+from datamodules.recordings.joined_view import joined_view, messages_view
 from datamodules.recordings.recording import Recording
 from defenses.base import Defense
 from defenses.device_noise import DeviceNoise
-from evaluation.message_selection import message_truth
+from evaluation.message_selection import client_truth, message_truth
 from modules.engine.local_hyperparameters import LocalTraining
 from modules.learners.registry import learner_from
 from modules.learners.text import FederatedText, TextOptions
@@ -97,6 +97,23 @@ def test_a_joined_view_holds_what_was_sent(tmp_path: Path) -> None:
         assert not bool(rows[:, width:].any())
     with pytest.raises(KeyError, match="2"):
         view.round_models[2]
+
+
+def test_messages_are_read_round_by_round_without_the_adversarys_devices(tmp_path: Path) -> None:
+    _, recording = record(tmp_path)
+    view, whole = messages_view(recording, rounds=[1, 3]), joined_view(recording, rounds=[1, 3])
+    assert view.sent_in is not None
+    assert view.deltas == {}
+    for name in ("pseudonyms", "example_counts", "sent_in"):
+        assert torch.equal(getattr(view, name), getattr(whole, name))
+    users = message_truth(recording, whole)["user"]
+    assert torch.equal(client_truth(recording, view, ["user"])["user"], users)
+    assert client_truth(recording, view, []) == client_truth(recording, view, ["coins"]) == {}
+    assert [part.round for part in view.each_round()] == [part.round for part in whole.each_round()] == [1, 3]
+    for one, other in zip(view.each_round(), whole.each_round(), strict=True):
+        assert torch.equal(one.pseudonyms, other.pseudonyms)
+        assert torch.equal(one.deltas["lstm.weight_hh_l0"], other.deltas["lstm.weight_hh_l0"])
+        assert torch.equal(one.model["output.bias"], other.model["output.bias"])
 
 
 def test_places_say_nothing_of_users(tmp_path: Path) -> None:
