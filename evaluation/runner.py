@@ -13,6 +13,7 @@ from torch import Tensor
 
 from attacks.base import Attack
 from attacks.estimates import Candidates, Estimate, EstimateError, Scores
+from evaluation.drawing import Drawing
 from evaluation.scores import Line, concat, from_records, score_table, stacked, with_setting
 from protocol.errors import InputError, ViewError
 from protocol.seeding import generator_for
@@ -32,7 +33,7 @@ class Evaluation:
         lines: description of each label.
         roc: by label, sum over the victims of the true-positive rates at `ROC_GRID` ``(G,)``, and number of victims.
         missing: by attack that could not run, the reason.
-        figures: captions and SVG texts in addition to those of every report.
+        figures: figures in addition to those of every report.
         profiles: one row per victim, round, attack and class: ``true``, ``inferred``, ``low`` and ``high`` share.
         candidates: by label, what was ranked, with clients as owners; of the first views, see `MOST_CANDIDATES`.
         unrelated: by attack of a family in which none was scored, the reason; see `evaluation.evaluate.relevant`.
@@ -43,7 +44,7 @@ class Evaluation:
     lines: dict[str, Line] = field(default_factory=dict)
     roc: dict[str, tuple[Tensor, int]] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
-    figures: list[tuple[str, str]] = field(default_factory=list)
+    figures: list[Drawing] = field(default_factory=list)
     profiles: pd.DataFrame = field(default_factory=pd.DataFrame)
     candidates: dict[str, Candidates] = field(default_factory=dict)
     unrelated: dict[str, str] = field(default_factory=dict)

@@ -1,5 +1,6 @@
 """``attack.py audit``: all attacks on a recording."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from evaluation.gate import check_limits, gate_status
 from evaluation.gate import gate as check_gate
 from evaluation.summary import summarise
 from experiments.commands.attack_recording import attack_recording, folder_above, trust_learner
+from reports.junit import write_gate
 
 
 def audit(
@@ -31,9 +33,9 @@ def audit(
         seed: seed of the attacks' draws.
         victims: number of victims to attack, drawn at random.
         gate: METRIC=LIMIT, limit on what an attack infers: the highest mean over victims, e.g. ``auc=0.6``; for
-            distances and errors the lowest, e.g. ``l1=0.3``. Baselines are exempt. Exit status 3 if an attack exceeds a
-            limit, 4 if a limit could not be checked: no attack measured it, or fewer than 5 victims have a value and
-            the confidence interval is not entirely beyond the limit.
+            distances and errors the lowest, e.g. ``l1=0.3``. Baselines are exempt. The 95% interval decides: exit
+            status 3 if that of an attack is entirely beyond a limit, 5 if one contains it or has fewer than 5 victims,
+            4 if no attack measured the metric.
         wandb: Weights & Biases project to log table and figures to; offline unless you have logged in.
         attacks: additional attacks, as class paths such as ``my_package.MyAttack``.
         slow: also run attacks that take minutes, on a few clients of the first round; otherwise a line lists them.
@@ -48,9 +50,13 @@ def audit(
     limits = None if gate is None else check_gate(gate, chosen)
     recording, directory = Recording(deltas), Path(out or folder_above(deltas))
     options: dict[str, Any] = {"gate": limits, "wandb": wandb, "slow": "few" if slow else "none"}
+    write_gate(directory, [])  # an earlier verdict must not outlive an audit that fails
     evaluation, done = attack_recording(chosen, recording, directory, seed, victims=victims, **options)
-    if done is None and limits is None:
-        raise nothing_scored(evaluation.missing, chosen)
-    verdicts = [] if limits is None else limits(summarise(evaluation), evaluation.missing)
-    print("\n".join([*reasons(evaluation.missing), *(verdict.message for verdict in verdicts)]))
-    return gate_status(verdicts)
+    verdicts = [] if done is None else done.gate
+    if done is None:
+        if limits is None:
+            raise nothing_scored(evaluation.missing, chosen)
+        verdicts = [dataclasses.asdict(verdict) for verdict in limits(summarise(evaluation), evaluation)]
+        write_gate(directory, verdicts)
+    print("\n".join([*reasons(evaluation.missing), *(verdict["message"] for verdict in verdicts)]))
+    return gate_status([verdict["verdict"] for verdict in verdicts])

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from reports.write_run import join_runs
+from reports.join import join_runs
 
 POSITIONAL: dict[str, Any] = {"directories": {"nargs": "+", "type": str, "help": "folders that hold a results.json"}}
 

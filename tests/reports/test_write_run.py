@@ -1,5 +1,6 @@
 """A run leaves its files, says why attacks failed, and joins others'."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ def evaluation(**setting: Any) -> Evaluation:
 def test_a_run_leaves_results_scores_and_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shown: list[Any] = []
     cause = Cause("codebook", {"data": "d"}, "auc", "noise", "noise is most of it", {"share": 0.9})
-    verdict = Verdict("auc", 0.6, "failed", "codebook", 0.85, (0.8, 0.9), 2, "GATE FAILED: codebook")
+    verdict = Verdict("auc", 0.6, "codebook", 0.85, 0.8, 0.9, 2, "failed", "GATE FAILED: codebook")
     run = write_run(
         evaluation(),
         directory=tmp_path,
@@ -55,7 +56,7 @@ def test_a_run_leaves_results_scores_and_a_page(tmp_path: Path, capsys: pytest.C
     content = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
     assert [(one["attack"], one["against"]) for one in content["differences"]] == [("codebook", "chance")]
     assert content["not_run"] == {"decaf": "the recording lacks learner"}
-    assert content["gate"][0]["ci95"] == [0.8, 0.9]
+    assert content["gate"] == [dataclasses.asdict(verdict)]
     page, printed = (tmp_path / "report.html").read_text(encoding="utf-8"), capsys.readouterr().out
     for text in ("noise is most of it", "decaf could not run", "GATE FAILED: codebook", "what it clicked"):
         assert text in page
