@@ -23,7 +23,14 @@ HOLDOUT = "holdout"
 """Prior ``(P,)`` bool: whether a known device only represents unseen users (deanonymization, section 6.1.2)."""
 LEANING = "leaning"
 """Prior ``(V,)``: -1 for a client that dislikes more of its items than it likes, +1 otherwise."""
+STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
+"""Last parts of the names of batch-norm statistics, which a client sends if it sends its whole state."""
 _Kind = TypeVar("_Kind")
+
+
+def is_statistic(name: str) -> bool:
+    """Whether a tensor of the model is a running statistic of a batch norm, which no gradient changes."""
+    return name.rpartition(".")[2] in STATISTICS
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,5 @@
 """Evaluation of attacks on a recording, with its output files."""
 
-import importlib
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from evaluation.evaluate import evaluate_recording, metrics_of, relevant
 from evaluation.gate import Gate
 from evaluation.runner import Evaluation
 from modules.learners.recorded_learner import recorded_learner
-from protocol.errors import InputError, require
+from protocol.errors import require
 from reports.run import Run
 from reports.wandb_log import shows_in_wandb
 from reports.write_run import write_run
@@ -59,21 +58,6 @@ def attack_recording(
         shows=shows_in_wandb(wandb, directory),
     )
     return evaluation, run
-
-
-def trust_learner(module: str | None) -> None:
-    """Imports the module with a recording's learner, so that attacks can simulate its clients.
-
-    Raises:
-        InputError: there is no such module.
-    """
-    if module is None:
-        return
-    try:
-        importlib.import_module(module)
-    except ImportError as error:
-        way_out = "Add its folder to PYTHONPATH."
-        raise InputError(expected="--learner: an importable module", found=str(error), way_out=way_out) from None
 
 
 def folder_above(deltas: str) -> Path:

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from attacks.registry import REGISTRY, built, check_distinct
-from datamodules.recordings.recording import Recording
 from evaluation.evaluate import nothing_scored, reasons
 from evaluation.gate import check_limits, gate_status
 from evaluation.gate import gate as check_gate
 from evaluation.summary import summarise
-from experiments.commands.attack_recording import attack_recording, folder_above, trust_learner
+from experiments.commands.attack_recording import attack_recording, folder_above
+from experiments.commands.given_learner import opened
 from reports.junit import write_gate
 
 
@@ -24,6 +24,7 @@ def audit(
     attacks: list[str] | None = None,
     slow: bool = False,
     learner: str | None = None,
+    learner_arguments: dict[str, Any] | None = None,
 ) -> int:
     """Runs all attacks for which the recording has the needed data.
 
@@ -39,16 +40,18 @@ def audit(
         wandb: Weights & Biases project to log table and figures to; offline unless you have logged in.
         attacks: additional attacks, as class paths such as ``my_package.MyAttack``.
         slow: also run attacks that take minutes, on a few clients of the first round; otherwise a line lists them.
-        learner: module of a learner from outside the project, e.g. ``my_package``; it is imported, so name only code
-            that you trust.
+        learner: a learner from outside the project, e.g. ``my_package.MyLearner``, whose clients attacks simulate,
+            instead of the learner in the manifest; its arguments are ``--learner.NAME VALUE``. Or the module of the
+            learner that the manifest names. It is imported, so name only code that you trust.
+        learner_arguments: arguments of that class by name.
     """
-    trust_learner(learner)
+    recording = opened(deltas, learner, learner_arguments)
     added = [built(name) for name in attacks or []]
     check_limits(gate or {})
     chosen = [*(kind() for kind in REGISTRY.values()), *added]
     check_distinct([type(attack) for attack in chosen])
     limits = None if gate is None else check_gate(gate, chosen)
-    recording, directory = Recording(deltas), Path(out or folder_above(deltas))
+    directory = Path(out or folder_above(deltas))
     options: dict[str, Any] = {"gate": limits, "wandb": wandb, "slow": "few" if slow else "none"}
     write_gate(directory, [])  # an earlier verdict must not outlive an audit that fails
     evaluation, done = attack_recording(chosen, recording, directory, seed, victims=victims, **options)

@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -15,12 +15,13 @@ def plain_names(args: Sequence[str]) -> list[str]:
     """Arguments in the form of the parser, from the documented form.
 
     ``--data.root DIR`` becomes ``--root``, because a key cannot be both a value and a group; repeated ``--gate``,
-    ``--attacks`` and ``--set`` become JSON; and names of attacks become class paths.
+    ``--attacks`` and ``--set``, and ``--learner.NAME VALUE``, become JSON; and names of attacks become class paths.
     """
     plain: list[str] = []
     added: list[str] = []
     limits: dict[str, float] = {}
     overrides: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     left = iter(args)
     for argument in left:
         head, given, value = argument.partition("=")
@@ -32,6 +33,9 @@ def plain_names(args: Sequence[str]) -> list[str]:
             plain += ["--attack", _class_path(value if given else next(left, ""))]
         elif head == "--set":
             overrides |= _override(value if given else next(left, ""))
+        elif head.startswith("--learner."):
+            text = value if given else next(left, "")
+            arguments = _nested(arguments, head.removeprefix("--learner.").split("."), yaml.safe_load(text))
         elif argument == "--dry-run":
             plain.append("--dry_run=true")
         elif head.startswith("--gate."):
@@ -40,7 +44,15 @@ def plain_names(args: Sequence[str]) -> list[str]:
             plain.append(re.sub(r"^--data\.root(?==|$)", "--root", argument))
     plain += ["--gate", json.dumps(limits)] if limits else []
     plain += ["--set", json.dumps(overrides)] if overrides else []
+    plain += ["--learner_arguments", json.dumps(arguments)] if arguments else []
     return [*plain, "--attacks", json.dumps(added)] if added else plain
+
+
+def _nested(values: Mapping[str, Any], path: Sequence[str], value: Any) -> dict[str, Any]:
+    """Arguments with one more, at a path of names."""
+    head, *below = path
+    inner = values.get(head)
+    return {**values, head: _nested(inner if isinstance(inner, Mapping) else {}, below, value) if below else value}
 
 
 def _override(text: str) -> dict[str, Any]:

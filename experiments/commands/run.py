@@ -5,9 +5,9 @@ from typing import Any
 
 from attacks.base import Attack
 from attacks.registry import built
-from datamodules.recordings.recording import Recording
 from evaluation.message_selection import MessageSelection
-from experiments.commands.attack_recording import attack_recording, check_numbers, folder_above, trust_learner
+from experiments.commands.attack_recording import attack_recording, check_numbers, folder_above
+from experiments.commands.given_learner import opened
 from protocol.errors import ViewError
 
 
@@ -21,6 +21,7 @@ def run(
     history: bool = False,
     messages: MessageSelection | None = None,
     learner: str | None = None,
+    learner_arguments: dict[str, Any] | None = None,
 ) -> int:
     """Runs one attack on a recording.
 
@@ -33,16 +34,18 @@ def run(
         rounds: numbers of the rounds to attack, from 0; None for all.
         history: also give the attack the server's views of the same clients in earlier rounds.
         messages: selection of messages for attacks on all messages together; None for all.
-        learner: module of a learner from outside the project, e.g. ``my_package``; it is imported, so name only code
-            that you trust.
+        learner: a learner from outside the project, e.g. ``my_package.MyLearner``, whose clients attacks simulate,
+            instead of the learner in the manifest; its arguments are ``--learner.NAME VALUE``. Or the module of the
+            learner that the manifest names. It is imported, so name only code that you trust.
+        learner_arguments: arguments of that class by name.
     """
-    trust_learner(learner)
+    recording = opened(deltas, learner, learner_arguments)
     attack = built(attack)
     directory = Path(out or folder_above(deltas) / f"run-{attack.name}")
     options: dict[str, Any] = {"rounds": rounds, "history": history, "messages": messages or MessageSelection()}
     limits = {} if victims is None else {attack.name: victims}
     check_numbers(victims=victims)
-    evaluation, done = attack_recording([attack], Recording(deltas), directory, seed, limits=limits, **options)
+    evaluation, done = attack_recording([attack], recording, directory, seed, limits=limits, **options)
     if done is None:
         raise ViewError(f"attack {attack.name!r} could not run: {evaluation.missing.get(attack.name, 'no victims')}")
     return 0
