@@ -12,6 +12,8 @@ from evaluation.summary import summarise
 from experiments.commands.attack_recording import attack_recording, folder_above
 from experiments.commands.given_learner import opened
 from reports.junit import write_gate
+from reports.statement.statement import write_statement
+from reports.statement.system_file import Declaration
 
 
 def audit(
@@ -25,6 +27,7 @@ def audit(
     slow: bool = False,
     learner: str | None = None,
     learner_arguments: dict[str, Any] | None = None,
+    statement: str | None = None,
 ) -> int:
     """Runs all attacks for which the recording has the needed data.
 
@@ -44,12 +47,16 @@ def audit(
             instead of the learner in the manifest; its arguments are ``--learner.NAME VALUE``. Or the module of the
             learner that the manifest names. It is imported, so name only code that you trust.
         learner_arguments: arguments of that class by name.
+        statement: file with what the controller declares, e.g. ``system.yaml`` (docs/statement.md); writes
+            statement.html and statement.json. Its limits are limits of the gate.
     """
     recording = opened(deltas, learner, learner_arguments)
     added = [built(name) for name in attacks or []]
-    check_limits(gate or {})
     chosen = [*(kind() for kind in REGISTRY.values()), *added]
     check_distinct([type(attack) for attack in chosen])
+    declared = None if statement is None else Declaration.read(Path(statement), {one.family for one in chosen})
+    gate = gate if declared is None else declared.with_limits(gate)
+    check_limits(gate or {})
     limits = None if gate is None else check_gate(gate, chosen)
     directory = Path(out or folder_above(deltas))
     options: dict[str, Any] = {"gate": limits, "wandb": wandb, "slow": "few" if slow else "none"}
@@ -61,5 +68,7 @@ def audit(
             raise nothing_scored(evaluation.missing, chosen)
         verdicts = [dataclasses.asdict(verdict) for verdict in limits(summarise(evaluation), evaluation)]
         write_gate(directory, verdicts)
+    if declared is not None and done is not None:
+        write_statement(directory, done, evaluation, attacks=chosen, recording=recording, declared=declared)
     print("\n".join([*reasons(evaluation.missing), *(verdict["message"] for verdict in verdicts)]))
     return gate_status([verdict["verdict"] for verdict in verdicts])

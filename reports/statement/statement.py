@@ -19,7 +19,7 @@ from reports.statement.lowering import Lowering, lowering
 from reports.statement.measured import Measured, measured
 from reports.statement.numbers import Strict, shown, with_interval
 from reports.statement.privacy import Privacy, privacy
-from reports.statement.system_file import System
+from reports.statement.system_file import Declaration, System
 
 LIMITS = (
     "It is a lower bound on the leak at this date: other attacks, or the same with more knowledge, may infer more.",
@@ -138,8 +138,7 @@ def write_statement(
     *,
     attacks: Sequence[Attack],
     recording: Recording,
-    system: System,
-    system_file: Path,
+    declared: Declaration,
 ) -> Path:
     """Writes statement.json and statement.html.
 
@@ -149,9 +148,9 @@ def write_statement(
         evaluation: scores behind them.
         attacks: attacks of the audit, of all questions.
         recording: what was attacked.
-        system: declaration of the controller.
-        system_file: its file.
+        declared: declaration of the controller.
     """
+    system = declared.system
     questions = measured(run.results, evaluation, system, seed=run.seed)
     content: dict[str, Any] = {
         **{"scope": _scope(recording, evaluation, run, system), "measured": questions, "declared": system},
@@ -160,7 +159,7 @@ def write_statement(
         "not_tried": not_tried(evaluation, attacks),
         "lowering": lowering(questions),
         "gate": [Verdict(**{name: one[name] for name in Verdict.model_fields}) for one in run.gate],
-        "provenance": _provenance(directory, run, recording, system_file),
+        "provenance": _provenance(directory, run, recording, declared),
         "limits": [*LIMITS, *([GENERATED] if "synthetic" in run.data["name"] else [])],
     }
     statement = Statement(format=1, summary=_summary(content), **content)
@@ -199,7 +198,7 @@ def _scope(recording: Recording, evaluation: Evaluation, run: Run, system: Syste
     )
 
 
-def _provenance(directory: Path, run: Run, recording: Recording, system_file: Path) -> Provenance:
+def _provenance(directory: Path, run: Run, recording: Recording, declared: Declaration) -> Provenance:
     manifest = recording.manifest
     return Provenance(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -207,7 +206,7 @@ def _provenance(directory: Path, run: Run, recording: Recording, system_file: Pa
         recording_sha256=recording.sha256(),
         recording_seed=manifest.seed,
         recording_commit=manifest.commit,
-        system_sha256=sha256_of(system_file),
+        system_sha256=declared.sha256,
         results_sha256=sha256_of(directory / "results.json"),
         data_sha256=run.data["sha256"],
     )

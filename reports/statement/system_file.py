@@ -1,8 +1,10 @@
 """What a controller declares about a system, for a statement: the fields of ``system.yaml``."""
 
 import difflib
+import hashlib
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -68,17 +70,48 @@ class System(Strict):
         return value.get(question) if isinstance(value, dict) else value
 
 
-def read_system(path: Path, questions: Collection[str]) -> System:
-    """Reads ``system.yaml``.
+@dataclass(frozen=True)
+class Declaration:
+    """A system as declared in a file.
 
-    Args:
-        path: file.
-        questions: families of attacks, the keys of fields by question.
-
-    Raises:
-        InputError: it is no YAML, or a field is missing, unknown or impossible; names the field.
+    Attributes:
+        system: content of the file.
+        sha256: hash of the file.
     """
-    text = read_bounded(path, way_out=WAY_OUT)
+
+    system: System
+    sha256: str
+
+    @classmethod
+    def read(cls, path: Path, questions: Collection[str]) -> "Declaration":
+        """Reads ``system.yaml``.
+
+        Args:
+            path: file.
+            questions: families of attacks, the keys of fields by question.
+
+        Raises:
+            InputError: it is no YAML, or a field is missing, unknown or impossible; names the field.
+        """
+        text = read_bounded(path, way_out=WAY_OUT)
+        return cls(_system(text, path, questions), hashlib.sha256(text).hexdigest())
+
+    def with_limits(self, limits: Mapping[str, float] | None) -> dict[str, float] | None:
+        """Limits of the system and of the command line, None for none.
+
+        Raises:
+            InputError: the two differ for a metric.
+        """
+        given = dict(limits or {})
+        for name, limit in self.system.limits.items():
+            if given.setdefault(name, limit) != limit:
+                found = f"{given[name]:g} under --gate and {limit:g} under limits of the system"
+                way_out = "Omit one of the two."
+                raise InputError(expected=f"one limit of {name}", found=found, way_out=way_out)
+        return given or None
+
+
+def _system(text: bytes, path: Path, questions: Collection[str]) -> System:
     try:
         content = yaml.load(text.decode("utf-8"), PlainLoader)
         if not isinstance(content, dict):
