@@ -70,11 +70,14 @@ def lowering(measured: Sequence[Measured], folder: Path = _RESULTS) -> Lowering:
         for one in measured
         for effect in _effects(results, one, path.stem)
     ]
-    where = "docs/results.md of fedleak has all numbers; utility differs along them" if effects else "audit again"
+    elsewhere = (
+        "The effects below were measured on other data; the model's utility, which falls too, is not compared."
+        if effects
+        else "None was measured for these questions on other data either."
+    )
     sentence = (
-        "This audit is of one recording, so it measured no effect of a defence on this system."
-        f" {'Effects on other data are listed below' if effects else 'None was measured on other data either'}:"
-        f" {where}{'.' if effects else ' with a defence to measure its effect.'}"
+        "This audit is of one recording, so it measured no effect of a defence on this system; train and record with a"
+        f" defence and audit again. {elsewhere}"
     )
     return Lowering(sentence=sentence, effects=effects)
 

@@ -1,11 +1,12 @@
 """What an audit measured, by question."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
+from attacks.base import Attack
 from evaluation.diagnosis import best_guess, is_near
 from evaluation.risk import operating_point, rows_of, worst_tenth
 from evaluation.runner import Evaluation
@@ -22,10 +23,12 @@ DECLARED_PRIVACY = "declared-privacy"
 
 
 class Baseline(Strict):
-    """Best baseline of the same question, which reads no update."""
+    """Best baseline of the same question; one that reads no update where there is one."""
 
     attack: str
     """its name"""
+    reads_update: bool
+    """whether it reads the update, because the question has no baseline without it"""
     result: Interval
     """its mean"""
     worst_tenth: Interval | None
@@ -105,26 +108,35 @@ class Measured(Strict):
 Row = dict[str, Any]
 
 
-def measured(results: pd.DataFrame, evaluation: Evaluation, system: System, *, seed: int) -> list[Measured]:
+def measured(
+    results: pd.DataFrame, evaluation: Evaluation, system: System, *, attacks: Sequence[Attack], seed: int
+) -> list[Measured]:
     """Best attack of each question, the largest leak first.
 
     Args:
         results: table of results, see `reports.run.Run`.
         evaluation: scores and candidates behind them.
         system: declaration, with acceptable false-positive rates.
+        attacks: attacks of the audit.
         seed: seed of the resamples.
     """
-    attacks = results[results["role"].isin(ATTACKS) & results["mean"].notna() & results["family"].notna()]
-    attacks = attacks[(attacks["family"] != DECLARED_PRIVACY) & attacks["metric"].map(lambda name: metric(name).leak)]
+    scored = results[results["role"].isin(ATTACKS) & results["mean"].notna() & results["family"].notna()]
+    scored = scored[(scored["family"] != DECLARED_PRIVACY) & scored["metric"].map(lambda name: metric(name).leak)]
+    reading = [one.name for one in attacks if one.baseline and _reads_update(one)]
+    blind = results[~results["attack"].isin(reading)]
     found = []
-    for _, rows in attacks.groupby("family", sort=False):
+    for _, rows in scored.groupby("family", sort=False):
         judging = [name for name in METRICS if METRICS[name].judged and name in set(rows["metric"])]
         name = judging[0] if judging else rows["metric"].iloc[0]
         sign = -1 if metric(name).lower_is_better else 1
         candidates = records(rows[rows["metric"] == name])
         best = max(candidates, key=lambda row: sign * row["mean"])
         tried = len({row["attack"] for row in candidates})
-        found.append((_gain(best, results), _measured(best, tried, results, evaluation, system, seed)))
+        baseline = best_baseline(best, blind) or best_baseline(best, results)
+        against = None if baseline is None else _baseline(baseline, reading, evaluation, seed)
+        made = _measured(best, tried, against, evaluation, system, seed)
+        gain, beyond = _gain(best, results), not is_near(best, results)
+        found.append((gain, Measured(**made, beyond_baseline=beyond, sentence=_sentence(made, beyond))))
     return [one for _, one in sorted(found, key=lambda pair: -pair[0])]
 
 
@@ -134,32 +146,38 @@ def _gain(row: Row, results: pd.DataFrame) -> float:
     return 0.0 if guess is None or guess == certain else (row["mean"] - guess) / (certain - guess)
 
 
+def _reads_update(baseline: Attack) -> bool:
+    model = baseline.threat_model
+    needs = any(need.partition(":")[0] == "deltas" for need in model.needs)
+    return needs and model.sees not in ("no update", "no message")
+
+
 def _measured(
-    row: Row, tried: int, results: pd.DataFrame, evaluation: Evaluation, system: System, seed: int
-) -> Measured:
+    row: Row, tried: int, baseline: Baseline | None, evaluation: Evaluation, system: System, seed: int
+) -> dict[str, Any]:
+    """Fields of `Measured` without the sentence."""
     entry, own = metric(row["metric"]), rows_of(evaluation.scores, row)
-    baseline, worst = best_baseline(row, results), worst_tenth(own, seed=seed)
+    worst = worst_tenth(own, seed=seed)
     direction = "lower" if entry.lower_is_better else "higher"
-    made: dict[str, Any] = {
+    return {
         **{"question": row["family"], "infers": row["tells"], "attack": row["attack"], "attacks": tried},
         **{"sensitivity": system.of("sensitivity", row["family"]), "setting": setting_of(row)},
         **{"sees": row["sees"], "knows": row["knows"], "metric": row["metric"], "meaning": entry.meaning},
         **{"direction": f"{direction} means that more is inferred", "result": of_row(row)},
         **{"n": int(row["n"]), "seeds": int(row["seeds"]), "guessing": entry.guessing, "certainty": entry.certainty},
         "certain": int(np.isclose(crossed(own).mean(axis=1), entry.certainty, atol=1e-9).sum()),
-        "baseline": None if baseline is None else _baseline(baseline, evaluation, seed),
-        "beyond_baseline": not is_near(row, results),
+        "baseline": baseline,
         "worst_tenth": None if worst is None else of_range(worst.mean),
         "worst_clients": 0 if worst is None else worst.clients,
         "rates": _rates(row, evaluation, system.of("acceptable_fpr", row["family"]), seed),
     }
-    return Measured(**made, sentence=_sentence(made))
 
 
-def _baseline(row: Row, evaluation: Evaluation, seed: int) -> Baseline:
+def _baseline(row: Row, reading: Sequence[str], evaluation: Evaluation, seed: int) -> Baseline:
     worst = worst_tenth(rows_of(evaluation.scores, row), seed=seed)
     own = None if worst is None else of_range(worst.mean)
-    return Baseline(attack=row["attack"], result=of_row(row), worst_tenth=own)
+    reads = row["attack"] in reading
+    return Baseline(attack=row["attack"], reads_update=reads, result=of_row(row), worst_tenth=own)
 
 
 def _rates(row: Row, evaluation: Evaluation, acceptable: float | None, seed: int) -> Rates | None:
@@ -171,14 +189,16 @@ def _rates(row: Row, evaluation: Evaluation, acceptable: float | None, seed: int
     return Rates(acceptable_fpr=point.allowed, fpr=of_range(point.fpr), tpr=of_range(point.tpr), **counts)
 
 
-def _sentence(made: Mapping[str, Any]) -> str:
+def _sentence(made: Mapping[str, Any], beyond: bool) -> str:
     """The result in plain words, with its direction."""
     result, baseline, rates = made["result"], made["baseline"], made["rates"]
     more = "From an update, the server can infer"
-    if not made["beyond_baseline"]:
-        more = "No attack infers much better than guessing or the baseline"
+    if not beyond:
+        more = "Hardly better than guessing or a baseline, the server can infer"
     against = [] if made["guessing"] is None else [f"guessing gives {made['guessing']:g}"]
-    against += [] if baseline is None else [f"{baseline.attack}, without the update, {shown(baseline.result.value)}"]
+    if baseline is not None:
+        without = "a baseline" if baseline.reads_update else "without the update"
+        against.append(f"{baseline.attack}, {without}, {shown(baseline.result.value)}")
     reached = f"{made['attack']} reaches {made['metric']} {with_interval(result)} over {made['n']} clients"
     parts = [
         f"{more} {made['infers']}: {reached}" + (f", where {' and '.join(against)}" if against else ""),

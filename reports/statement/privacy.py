@@ -169,7 +169,12 @@ def _pyramid(
     lines: list[tuple[str, str, str, str]] = [
         ("top", "epsilon and delta", "checked" if checked else said, checked or "none is declared"),
         ("top", "unit of privacy", said if promise else unseen, promise.unit if promise else "none is declared"),
-        ("middle", "correctness of the mechanism", "checked" if checked else unseen, checked and "release check"),
+        (
+            "middle",
+            "correctness of the mechanism",
+            "checked" if checked else unseen,
+            checked and "by the release check",
+        ),
         ("middle", "attacks on the mechanism", "checked" if attacked else unseen, attacked or "no canaries"),
         ("middle", "composition over rounds", said if promise else unseen, _span(promise)),
         ("middle", "trust model", said, f"who can read single updates: {readers}"),

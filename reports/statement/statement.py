@@ -151,7 +151,7 @@ def write_statement(
         declared: declaration of the controller.
     """
     system = declared.system
-    questions = measured(run.results, evaluation, system, seed=run.seed)
+    questions = measured(run.results, evaluation, system, attacks=attacks, seed=run.seed)
     content: dict[str, Any] = {
         **{"scope": _scope(recording, evaluation, run, system), "measured": questions, "declared": system},
         "combined": combined(questions, system),
