@@ -1,5 +1,4 @@
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ def deltas(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def folder(deltas: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def folder(deltas: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An audit with the example, to which a limit and a promise are added."""
     out = tmp_path_factory.mktemp("audit")
     content = yaml.safe_load(EXAMPLE.read_text(encoding="utf-8"))
@@ -32,7 +31,7 @@ def folder(deltas: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
     (out / "system.yaml").write_text(yaml.safe_dump(content))
     given = ["--statement", str(out / "system.yaml")]
     assert attack.main(["audit", "--deltas", str(deltas), "--out", str(out), *given]) == 3  # the limit is exceeded
-    yield out
+    return out
 
 
 @pytest.fixture(scope="module")
