@@ -59,7 +59,13 @@ NUMBERS = {
     },
     **{"raifle_table5": 2, "raifle_table6": 8, "raifle_algorithm2": 18, "raifle_table8": 36},
     **{"raifle_table9": 16, "raifle_table11": 78, "raifle_table12": 1, "raifle_table13": 16, "raifle_table15": 180},
-    **{"raifle_table7": 21, "raifle_table9_rankings": 25, "raifle_codebook": 60, "raifle_bounds": 11, "raifle_bounds_fncf": 5},
+    **{
+        "raifle_table7": 21,
+        "raifle_table9_rankings": 25,
+        "raifle_codebook": 60,
+        "raifle_bounds": 11,
+        "raifle_bounds_fncf": 5,
+    },
     "raifle_table14": 322,  # published code and corrected; some rows are not legible in our text
     "raifle_table14_passive": 87,  # each prior in the legible cells without manipulation
     "raifle_noise_scale": 4,  # the paper has one scale
