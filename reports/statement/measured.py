@@ -198,7 +198,7 @@ def _sentence(made: Mapping[str, Any], beyond: bool) -> str:
     against = [] if made["guessing"] is None else [f"guessing gives {made['guessing']:g}"]
     if baseline is not None:
         without = "a baseline" if baseline.reads_update else "without the update"
-        against.append(f"{baseline.attack}, {without}, {shown(baseline.result.value)}")
+        against.append(f"{baseline.attack}, {without}, gives {shown(baseline.result.value)}")
     reached = f"{made['attack']} reaches {made['metric']} {with_interval(result)} over {made['n']} clients"
     parts = [
         f"{more} {made['infers']}: {reached}" + (f", where {' and '.join(against)}" if against else ""),
