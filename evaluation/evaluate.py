@@ -15,7 +15,7 @@ from datamodules.recordings.recording import Recording
 from evaluation.attack_bar import AttackBar
 from evaluation.message_selection import MessageSelection, client_truth, message_truth, selected
 from evaluation.remedies import is_unscored, unfit
-from evaluation.runner import Evaluation, attack_view, joined
+from evaluation.runner import Evaluation, append, attack_view, joined
 from modules.learners.recorded_learner import recorded_learner
 from protocol.errors import InputError, ViewError
 from protocol.metrics import METRICS
@@ -147,7 +147,7 @@ def evaluate(
                 if len(kept):
                     own = {key: value[kept] for key, value in truth.items()}
                     part = view.select(kept)
-                    found[attack].append(_run(attack, part, own, seed=seed, setting=columns, bar=bar, name=name))
+                    append(found[attack], _run(attack, part, own, seed=seed, setting=columns, bar=bar, name=name))
     return joined([missing, *(one for evaluations in found.values() for one in evaluations)])
 
 
@@ -195,7 +195,8 @@ def relevant(evaluation: Evaluation, attacks: Sequence[Attack], truth: Collectio
     own = {name for attack in fitting for name in (_full_name(attack, attacks), attack.name)}
     missing = evaluation.missing.items()
     kept = {name: reason for name, reason in missing if name in own or (not families and is_unscored(reason))}
-    return dataclasses.replace(evaluation, missing=kept)
+    unrelated = {name: reason for name, reason in missing if name not in kept}
+    return dataclasses.replace(evaluation, missing=kept, unrelated=unrelated)
 
 
 def truth_names(recording: Recording) -> set[str]:

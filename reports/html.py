@@ -19,7 +19,7 @@ from reports.tables import DATA, Table
 
 _HALF_PAGE = 520
 """Largest width in points of a figure that fits into half of the page."""
-_TEMPLATES = Path(__file__).parent / "templates"
+TEMPLATES = Path(__file__).parent / "templates"
 GENERATED = "The data are generated: the numbers show that the attacks run, and nothing about real people's data."
 
 
@@ -46,7 +46,7 @@ def write_report(
         missing: sentences on attacks that could not run.
         causes: sentences on attacks that failed.
     """
-    environment = Environment(loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined)
+    environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
     results = run.results
     generated = DATA in results and results[DATA].map(str).str.startswith("synthetic").any()
     page = environment.get_template("report.html.j2").render(

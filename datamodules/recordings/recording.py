@@ -16,6 +16,7 @@ from datamodules.io.files import regular_file
 from datamodules.recordings.format import (
     AUXILIARY,
     CLIENT,
+    MANIFEST,
     ROUND_SETTINGS,
     JournalLine,
     Manifest,
@@ -260,6 +261,13 @@ class Recording:
             way_out = "A shard is missing or cut short: copy the recording again, whole."
             require(size == line.bytes, f"{name} of {line.bytes} bytes", found, way_out)
         return lines
+
+    def sha256(self) -> str:
+        """Hash of the whole recording: of its manifest and of the journalled hashes of its files, sorted by name."""
+        whole = hashlib.sha256((self.directory / MANIFEST).read_bytes())
+        for name, line in sorted(self._lines.items()):
+            whole.update(f"{name} {line.sha256}\n".encode())
+        return whole.hexdigest()
 
     def common_shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes that all rounds share: of the global model, under ``model/``, and of ``features``."""

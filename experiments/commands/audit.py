@@ -13,6 +13,8 @@ from experiments.commands.ending import results_in, say_where, typed
 from experiments.commands.given_learner import opened
 from reports.files import Format
 from reports.junit import write_gate
+from reports.statement.statement import write_statement
+from reports.statement.system_file import Declaration
 
 
 def audit(
@@ -27,6 +29,7 @@ def audit(
     learner: str | None = None,
     learner_arguments: dict[str, Any] | None = None,
     format: list[Format] | None = None,
+    statement: str | None = None,
 ) -> int:
     """Runs all attacks for which the recording has the needed data, and describes the updates in any case.
 
@@ -47,12 +50,16 @@ def audit(
             learner that the manifest names. It is imported, so name only code that you trust.
         learner_arguments: arguments of that class by name.
         format: formats of further files, e.g. ``svg,pdf,csv,tex``: figures into figures/, tables into tables/.
+        statement: file with what the controller declares, e.g. ``system.yaml`` (docs/statement.md); writes
+            statement.html and statement.json. Its limits are limits of the gate.
     """
     recording = opened(deltas, learner, learner_arguments)
     added = [built(name) for name in attacks or []]
-    check_limits(gate or {})
     chosen = [*(kind() for kind in REGISTRY.values()), *added]
     check_distinct([type(attack) for attack in chosen])
+    declared = None if statement is None else Declaration.read(Path(statement), {one.family for one in chosen})
+    gate = gate if declared is None else declared.with_limits(gate)
+    check_limits(gate or {})
     limits = None if gate is None else check_gate(gate, chosen)
     directory = Path(out or folder_above(deltas))
     options: dict[str, Any] = {
@@ -66,6 +73,8 @@ def audit(
     evaluation, done = attack_recording(chosen, recording, directory, seed, victims=victims, **options)
     assert done is not None
     verdicts = done.gate
+    if declared is not None:
+        write_statement(directory, done, evaluation, attacks=chosen, recording=recording, declared=declared)
     print("\n".join([*reasons(evaluation.missing), *(verdict["message"] for verdict in verdicts)]))
     say_where(results_in(directory), then=_next(deltas, directory, evaluation.missing, gate))
     return gate_status([verdict["verdict"] for verdict in verdicts])

@@ -15,8 +15,8 @@ def plain_names(args: Sequence[str]) -> list[str]:
     """Arguments in the form of the parser, from the documented form.
 
     ``--data.root DIR`` becomes ``--root``, because a key cannot be both a value and a group; repeated ``--gate``,
-    ``--attacks``, ``--format``, ``--set`` and ``--learner.NAME VALUE`` become JSON; ``--slow`` may stand alone; names of
-    attacks become class paths.
+    ``--attacks``, ``--format``, ``--set`` and ``--learner.NAME VALUE`` become JSON; ``--slow`` may stand alone; names
+    of attacks become class paths.
     """
     plain: list[str] = []
     added: list[str] = []
