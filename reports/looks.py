@@ -71,7 +71,7 @@ def looks(results: pd.DataFrame) -> dict[str, Look]:
 
 def _colours() -> Iterator[Look]:
     """Solid lines in every colour, then dashed ones, then again from the start of an endless list of dashes."""
-    for dashes in (_SOLID, *_DASHES, *((float(width), 1.0) for width in itertools.count(7))):
+    for dashes in itertools.chain((_SOLID, *_DASHES), ((float(width), 1.0) for width in itertools.count(7))):
         for colour in COLOURS:
             yield Look(colour, dashes)
 
