@@ -19,6 +19,7 @@ from protocol.view import ServerView
 FAMILIES = {
     *("recommendation", "ranking", "images", "interactions", "membership"),
     *("re-identification", "matching", "identifiability", "composition"),
+    "declared-privacy",
 }
 PUBLISHED = {
     *("recommendation/raifle", "recommendation/imia", "ranking/raifle", "images/raifle"),
@@ -38,6 +39,7 @@ BASELINES = {
     *("matching/matching-chance", "matching/matching-counts"),
     *("identifiability/chance", "identifiability/mean-item"),
     *("composition/random-guess", "composition/uniform-present"),
+    "declared-privacy/coin-guess",
 }
 
 
@@ -48,7 +50,9 @@ def test_an_attack_describes_itself(kind: type[Attack]) -> None:
     assert kind.family in FAMILIES
     assert isinstance(kind.threat_model, ThreatModel)
     assert issubclass(kind.estimates, Estimate)
-    assert kind.scope == ("recording" if kind.family in ("re-identification", "matching") else "round")
+    assert kind.scope == (
+        "recording" if kind.family in ("re-identification", "matching", "declared-privacy") else "round"
+    )
     assert kind.tells
     assert kind.tells == kind.tells.rstrip(".")
     assert kind.cost
