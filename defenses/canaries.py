@@ -9,7 +9,7 @@ from torch import Tensor
 
 from defenses.base import Defense, Update, per_client
 from protocol.errors import InputError, require
-from protocol.ranges import PositiveFloat, check_fields
+from protocol.ranges import PositiveFloat
 from protocol.seeding import PERSISTENT, generator_for
 from protocol.view import CANARY_MINUS, CANARY_PLUS
 
@@ -17,7 +17,6 @@ COIN = "coin"
 """Ground truth of a client: +1 or -1, the world in which a canary lives; 0 for other clients."""
 
 
-@dataclasses.dataclass(kw_only=True, eq=False)
 class Canaries(Defense):
     """Canary clients, which live in one of two worlds by a secret fair coin that holds for all rounds.
 
@@ -50,18 +49,26 @@ class Canaries(Defense):
         for Federated Learning", ICLR 2024, arXiv:2302.03098, for random directions as canary clients.
     """
 
-    kind: Literal["update", "data"] = "update"
-    share: float = 1.0
-    norm: PositiveFloat = 1e3
-    mislabelled: float = 1.0
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_fields(self)
+    def __init__(
+        self,
+        *,
+        kind: Literal["update", "data"] = "update",
+        share: float = 1.0,
+        norm: PositiveFloat = 1e3,
+        mislabelled: float = 1.0,
+        seed: int = 0,
+    ) -> None:
+        self.kind, self.share, self.norm, self.mislabelled, self.seed = kind, share, norm, mislabelled, seed
         require(
-            0 < self.share <= 1 and 0 < self.mislabelled <= 1,
+            kind in ("update", "data") and norm > 0,
+            "Canaries.kind update or data, and a norm above 0",
+            f"{kind} and {norm:g}",
+            "A norm of at least LocalDP.clip lets the clip bind.",
+        )
+        require(
+            0 < share <= 1 and 0 < mislabelled <= 1,
             "Canaries.share and Canaries.mislabelled in (0, 1]",
-            f"{self.share:g} and {self.mislabelled:g}",
+            f"{share:g} and {mislabelled:g}",
             "1.0 is all clients, and all of a client's examples.",
         )
         self._key = b""
@@ -69,7 +76,7 @@ class Canaries(Defense):
         self._worlds: dict[str, Tensor] = {}
 
     def placed(self, before: Sequence[Defense]) -> None:
-        noisy = [type(one).__name__ for one in before if one.releases(())]
+        noisy = [type(one).__name__ for one in before if any(r.noise_scale > 0 for r in one.releases(()))]
         require(not noisy, "Canaries before the defence that adds noise", f"{noisy} before it", "Move Canaries up.")
 
     def begin(self, key: bytes) -> None:

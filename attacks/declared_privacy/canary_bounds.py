@@ -157,7 +157,7 @@ class CanaryEstimate(Estimate):
 class CanaryBounds(Attack):
     """Likelihood-ratio test of each canary's two worlds, and lower bounds of epsilon from its errors.
 
-    *Threat model*: the adversary of differential privacy. The honest-but-curious server knows which clients are
+    Threat model: the adversary of differential privacy. The honest-but-curious server knows which clients are
     canaries and what they would send before the clip and the noise in both worlds, and infers which world is real.
 
     With a and b the two clipped updates of a canary, in all rounds together, the score is ``<delta - (a + b) / 2, a -
@@ -183,7 +183,7 @@ class CanaryBounds(Attack):
     threat_model: ClassVar[ThreatModel] = ThreatModel(
         sees="the updates of canary clients",
         knows="which clients are canaries, and their updates before clip and noise in both worlds",
-        needs=(f"auxiliary:{CANARY_PSEUDONYMS}",),
+        needs=("deltas", f"auxiliary:{CANARY_PSEUDONYMS}"),
     )
 
     delta: OpenUnitInterval = 1e-5
@@ -217,7 +217,13 @@ class CanaryBounds(Attack):
 
 
 class CoinGuess(CanaryBounds):
-    """Coins guessed at random, without the updates: what the bounds are worth where nothing is known."""
+    """Coins guessed at random: what the bounds are worth where nothing is known.
+
+    Threat model: a server that ignores the updates.
+
+    References:
+        This project.
+    """
 
     name: ClassVar[str] = "coin-guess"
     baseline: ClassVar[bool] = True
