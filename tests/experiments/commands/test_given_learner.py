@@ -60,7 +60,7 @@ def deltas(tmp_path_factory: pytest.TempPathFactory) -> str:
     before = copy.deepcopy(trained.state_dict())
     np.savez(folder / "global.npz", **{name: value.numpy() for name, value in before.items()})
     clients = []
-    for number, part in enumerate(torch.split(torch.arange(sum(SIZES)), SIZES)):
+    for number, part in enumerate(torch.split(torch.arange(sum(SIZES)), list(SIZES))):
         trained.load_state_dict(before)
         optimizer = torch.optim.SGD(trained.parameters(), lr=LOCAL.learning_rate)
         for _ in range(LOCAL.epochs):
@@ -90,7 +90,7 @@ def test_clients_of_a_plain_loop_with_batch_norm_are_simulated_exactly(deltas: s
     view = next(recording.views(learner=simulator))
     view = view.select(view.example_counts.argsort())
     examples = nn.utils.rnn.pad_sequence(
-        list(torch.split(torch.arange(sum(SIZES)), SIZES)), batch_first=True, padding_value=-1
+        list(torch.split(torch.arange(sum(SIZES)), list(SIZES))), batch_first=True, padding_value=-1
     )
     own = simulator.simulate_examples(view.model, *pool(), examples, generator=generator_for(0, "order"))
     assert own.keys() == {name for name in view.deltas if not is_statistic(name)}
