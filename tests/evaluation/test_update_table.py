@@ -1,6 +1,7 @@
 """The table of the updates: norms and zeros by hand, effective rank and noise floor of known matrices."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -28,7 +29,7 @@ def test_every_tensor_of_a_recording_has_a_row(tmp_path: Path) -> None:
     seen = view()
     assert list(table.index) == list(seen.deltas)
     norms = seen.deltas["output.weight"].flatten(1).norm(dim=1)
-    row = table.loc["output.weight"]
+    row: Any = table.loc["output.weight"]
     assert (row["shape"], row["n"]) == ("10 x 32", 10)
     assert float(row["smallest"]) <= float(row["norm"]) <= float(row["largest"]) <= float(norms.max()) * 1.0001
     assert float(row["norm"]) == pytest.approx(float(norms.mean()), rel=1e-5)
