@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.stats import binom, chi2, norm
+from scipy.special import bdtrc, chdtrc, ndtr
 from torch import Tensor
 
 from attacks.declared_privacy import noise_tests
@@ -115,7 +115,7 @@ class MessageTests:
             # The numbers of all messages in a row: block by block, so that blocks stay within a message.
             pooled = noise_tests.scale(_in_a_row(x), bound * math.sqrt(len(x)), level=level)
             for found, about in ((one, numbers), (pooled, everyone)):
-                self.findings.add("noise scale", name, found.too_low, about, np.fmin(found.ratio, found.bulk))
+                self.findings.add("noise scale", name, found.too_low, about, found.noise)
                 # Larger noise is in all parameters alike, and in the median block; an update is not.
                 excess = np.square(found.energy_ratio) - 1
                 noise = alike & (np.square(found.bulk) - 1 > excess / 2)
@@ -154,13 +154,12 @@ class MessageTests:
 
     def _resolution(self, own: Mapping[str, Tensor], whole: Tensor, numbers: Tensor, view: ServerView) -> None:
         if not view.rounded & own.keys():
-            tied, _ = noise_tests.grid(whole)
+            tied = noise_tests.grid(whole)
             self.findings.add("resolution", WHOLE, tied, numbers)
             self.conclusive.resolution |= bool((~np.isnan(tied)).any())
         for name, x in own.items():
-            _, zeros = noise_tests.grid(x)
-            share = (x == 0).sum(1) / (~x.isnan()).sum(1).clamp(min=1)
-            self.findings.add("numbers without noise", name, zeros, numbers, share.numpy())
+            p, share = noise_tests.zeros(x)
+            self.findings.add("numbers without noise", name, p, numbers, share)
 
     def _inside(self, own: Mapping[str, Tensor], view: ServerView, numbers: Tensor) -> Iterator[Pairs]:
         """Comparisons of the parameters of each message, and of neighbouring rows and columns of each."""
@@ -182,13 +181,13 @@ class MessageTests:
         norms = torch.stack([(x.double().nan_to_num(0) * self.group.scales[n]).square().sum(1) for n, x in own.items()])
         equal = int(((norms.sum(0).sqrt() / self.group.clip - 1).abs() < _AT_CLIP).sum())
         chance = min(1.0, 2 * _AT_CLIP * bound)
-        at_clip = np.array([binom.sf(equal - 1, len(whole), chance)])
+        at_clip = np.array([bdtrc(equal - 1, len(whole), chance)])
         self.findings.add("order", WHOLE, at_clip, numbers[None], equal)
         direction = [_model_part(view, name) / self.group.scales[name] for name in own]
         towards = torch.cat(direction, dim=1).double()
         length = torch.linalg.vector_norm(towards, dim=1)
         along = (whole.nan_to_num(0).double() * towards).sum(1) / length.clamp(min=1e-30)
-        p = np.where(length > 0, np.minimum(2 * norm.sf(along.abs().numpy() - bound), 1), np.nan)
+        p = np.where(length > 0, np.minimum(2 * ndtr(bound - along.abs().numpy()), 1), np.nan)
         self.findings.add("clip direction", WHOLE, p, numbers, along.abs().numpy() / bound)
         self.conclusive.clip = tuple(  # type: ignore[assignment]
             min(before, _visible(bound, count, clients, self.findings, self.messages))
@@ -211,7 +210,7 @@ def _alike(own: Sequence[Tensor]) -> bool:
     energy = np.array([float(square.nansum()) for square in squares])
     count = np.array([float((~square.isnan()).sum()) for square in squares])
     relative = energy / count / (energy.sum() / count.sum()) - 1
-    return bool(chi2.sf((np.square(relative) * count / 2).sum(), max(len(own) - 1, 1)) > 1e-3)
+    return bool(chdtrc(max(len(own) - 1, 1), (np.square(relative) * count / 2).sum()) > 1e-3)
 
 
 def _standardised(view: ServerView, name: str, scale: float) -> Tensor:

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.stats import binom, chi2, norm
+from scipy.special import bdtrc, ndtr
 from torch import Tensor
 
-from attacks.declared_privacy.noise_tests import BLOCK, FEWEST_BLOCKS, Array, scale
+from attacks.declared_privacy.noise_tests import BLOCK, FEWEST_BLOCKS, Array, chi_square_quantile, scale
 
 _NUMBERS = 2**26
 """Numbers of all messages that are kept for comparisons."""
@@ -88,7 +88,7 @@ def _kept(products: Tensor, lengths: Tensor, messages: Tensor, bound: float) -> 
     """Comparisons with small p-values, of products ``(K,)`` and lengths ``(2, K)``."""
     products, lengths = products.double(), lengths.double().clamp(min=1e-30)
     # Each of the two may be the given one; the longer one is cautious.
-    p = np.minimum(2 * norm.sf((products.abs() / lengths.amax(0)).numpy() - bound), 1)
+    p = np.minimum(2 * ndtr(bound - (products.abs() / lengths.amax(0)).numpy()), 1)
     kept = p <= _SMALL
     return Pairs(p[kept], (products / lengths.prod(0)).numpy()[kept], messages.numpy()[kept], len(p))
 
@@ -100,8 +100,8 @@ def _of_differences(x: Tensor, y: Tensor, one: Tensor, other: Tensor) -> Array:
         apart = ((x[i] - y[j]).double().square() / 2).masked_fill((x[i] == 0) & (y[j] == 0), torch.nan)[:, :width]
         energies = apart.reshape(len(i), -1, BLOCK).sum(2).numpy()
         number = (~np.isnan(energies)).sum(1)
-        below = (energies <= chi2.ppf(0.25, BLOCK)).sum(1)
-        found.append(np.where(number >= FEWEST_BLOCKS, binom.sf(below - 1, np.maximum(number, 1), 0.25), 1.0))
+        below = (energies <= chi_square_quantile(0.25, BLOCK)).sum(1)
+        found.append(np.where(number >= FEWEST_BLOCKS, bdtrc(below - 1, np.maximum(number, 1), 0.25), 1.0))
     return np.concatenate(found)
 
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import kolmogorov, log_ndtr, ndtr
-from scipy.stats import binom, chi2, poisson
+from scipy.special import bdtrc, chdtr, chdtri, gammainc, gammaincinv, kolmogorov, log_ndtr, ndtr
 from torch import Tensor
 
 Array = NDArray[np.float64]
@@ -29,6 +28,14 @@ _TIED = 4096
 """Numbers among which equal ones are counted."""
 _ZERO = 1e-5
 """Share of exact zeros of continuous noise in float32, generously."""
+
+
+def chi_square_quantile(share: float, count: float | Array) -> Array:
+    """Quantile of the chi-square law, without the overhead of `scipy.stats`."""
+    return np.asarray(2 * gammaincinv(np.asarray(count) / 2, share))
+
+
+_QUANTILE_OF_BLOCK = {quantile: float(chi_square_quantile(quantile, BLOCK)) for quantile in _QUANTILES}
 
 
 @dataclass(frozen=True)
@@ -56,6 +63,11 @@ class Scale:
     energy_ratio: Array
     free: NDArray[np.bool_]
 
+    @property
+    def noise(self) -> Array:
+        """``(K,)`` the ratio, or that of the median block where the update is in all numbers together, or unknown."""
+        return np.where(self.ratio < 1.1 * self.bulk, self.ratio, np.fmin(self.ratio, self.bulk))
+
 
 def scale(x: Tensor, bound: float, *, level: float) -> Scale:
     """Scale of the noise in each message.
@@ -70,18 +82,18 @@ def scale(x: Tensor, bound: float, *, level: float) -> Scale:
     blocks = squares[:, : x.shape[1] // BLOCK * BLOCK].reshape(len(x), -1, BLOCK).sum(2).numpy()
     number = (~np.isnan(blocks)).sum(1)
     many = number >= FEWEST_BLOCKS
-    too_low = 2 * chi2.cdf(energy, np.maximum(count, 1))
+    too_low = 2 * chdtr(np.maximum(count, 1), energy)
     bulk = np.full(len(x), np.nan)
     if many.any():
         for quantile in _QUANTILES:
-            below = (blocks <= chi2.ppf(quantile, BLOCK)).sum(1)
-            too_low = np.minimum(too_low, np.where(many, 4 * binom.sf(below - 1, number, quantile), 1))
-        bulk[many] = np.sqrt(np.nanmedian(blocks[many], axis=1) / chi2.ppf(0.5, BLOCK))
+            below = (blocks <= _QUANTILE_OF_BLOCK[quantile]).sum(1)
+            too_low = np.minimum(too_low, np.where(many, 4 * bdtrc(below - 1, number, quantile), 1))
+        bulk[many] = np.sqrt(np.nanmedian(blocks[many], axis=1) / _QUANTILE_OF_BLOCK[0.5])
     allowed = bound**2
     energy_ratio, free = np.sqrt(energy / np.maximum(count, 1)), np.full(len(x), allowed) > 0.1 * count
     ratio = energy_ratio.copy()
-    low = np.sqrt(np.maximum(energy - allowed - 4 * bound, 0) / chi2.ppf(1 - level / 2, np.maximum(count, 1)))
-    high = np.sqrt(energy / chi2.ppf(level / 2, np.maximum(count, 1)))
+    least, most = (chi_square_quantile(share, np.maximum(count, 1)) for share in (level / 2, 1 - level / 2))
+    low, high = np.sqrt(np.maximum(energy - allowed - 4 * bound, 0) / most), np.sqrt(energy / least)
     for place in np.flatnonzero(free):
         ratio[place], low[place], high[place] = _of_quiet_blocks(blocks[place], level) if many[place] else (np.nan,) * 3
     return Scale(ratio, low, high, np.minimum(too_low, 1), upper_tail(energy, count, allowed), bulk, energy_ratio, free)
@@ -107,9 +119,9 @@ def _of_quiet_blocks(energies: Array, level: float) -> tuple[float, float, float
     Blocks of more energy than noise has are left out until none are left. The others must spread as those of noise do.
     """
     kept = energies[~np.isnan(energies)]
-    most = chi2.isf(1e-4, BLOCK) / BLOCK
+    most = chdtri(BLOCK, 1e-4) / _QUANTILE_OF_BLOCK[0.5]
     for _ in range(20):
-        inside = kept <= most * np.median(kept) / chi2.ppf(0.5, BLOCK) * BLOCK
+        inside = kept <= most * np.median(kept)
         if inside.all():
             break
         kept = kept[inside]
@@ -118,7 +130,7 @@ def _of_quiet_blocks(energies: Array, level: float) -> tuple[float, float, float
     if 2 * count < len(energies) or count < FEWEST_BLOCKS or abs(spread - 1) > 4 * math.sqrt((2 + 12 / BLOCK) / count):
         return (math.nan,) * 3
     total, numbers = float(kept.sum()), count * BLOCK
-    low, high = (math.sqrt(total / chi2.ppf(share, numbers)) for share in (1 - level / 2, level / 2))
+    low, high = (math.sqrt(total / chi_square_quantile(share, numbers)) for share in (1 - level / 2, level / 2))
     return math.sqrt(total / numbers), low, high
 
 
@@ -183,21 +195,25 @@ def law(x: Tensor, allowed: Array) -> Law:
     return Law(distance, smirnov, anderson, np.sqrt(n) * 0.05 > slack + 2.6)
 
 
-def grid(x: Tensor) -> tuple[Array, Array]:
-    """Whether the noise of each message is on a grid, and whether numbers lack noise.
+def zeros(x: Tensor) -> tuple[Array, Array]:
+    """``(K,)`` p-values of the number of exact zeros in messages ``(K, n)``, NaN where padded; and their shares."""
+    exact, count = (x == 0).sum(1).numpy(), (~x.isnan()).sum(1).numpy()
+    return np.asarray(gammainc(exact, count * _ZERO)), exact / np.maximum(count, 1)
+
+
+def grid(x: Tensor) -> Array:
+    """Whether the noise of each message is on a grid.
 
     Args:
         x: ``(K, n)`` messages in units of the declared noise, NaN where padded.
 
     Returns:
-        ``(K,)`` p-values: of the number of equal pairs among `_TIED` numbers, NaN with too few numbers, and of the
-        number of exact zeros.
+        ``(K,)`` p-values of the number of equal pairs among `_TIED` numbers, NaN with too few numbers.
     """
     stride = max(x.shape[1] // _TIED, 1)
     values = x[:, ::stride][:, :_TIED].double().sort(1).values.numpy()
     kept = (~np.isnan(values) & (values != 0)).sum(1).astype(float)
     ties = ((values[:, 1:] == values[:, :-1]) & (values[:, 1:] != 0)).sum(1)
     expected = kept**2 / 2 * _FINEST / (2 * math.sqrt(math.pi)) + 1
-    zeros, count = (x == 0).sum(1).numpy(), (~x.isnan()).sum(1).numpy()
-    tied: Array = np.where(kept >= 512, poisson.sf(ties - 1, expected), np.nan)
-    return tied, np.asarray(poisson.sf(zeros - 1, count * _ZERO))
+    tied: Array = np.where(kept >= 512, gammainc(ties, expected), np.nan)
+    return tied

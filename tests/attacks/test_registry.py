@@ -18,9 +18,10 @@ from protocol.view import ServerView
 
 FAMILIES = {
     *("recommendation", "ranking", "images", "interactions", "membership"),
-    *("re-identification", "matching", "identifiability", "composition"),
-    "declared-privacy",
+    *("re-identification", "matching", "identifiability", "composition", "declared-privacy"),
 }
+TOGETHER = {"re-identification", "matching", "declared-privacy"}
+"""Families that attack all messages together."""
 PUBLISHED = {
     *("recommendation/raifle", "recommendation/imia", "ranking/raifle", "images/raifle"),
     *("re-identification/reid-mlp", "re-identification/reid-svm", "re-identification/reid-knn"),
@@ -50,9 +51,7 @@ def test_an_attack_describes_itself(kind: type[Attack]) -> None:
     assert kind.family in FAMILIES
     assert isinstance(kind.threat_model, ThreatModel)
     assert issubclass(kind.estimates, Estimate)
-    assert kind.scope == (
-        "recording" if kind.family in ("re-identification", "matching", "declared-privacy") else "round"
-    )
+    assert kind.scope == ("recording" if kind.family in TOGETHER else "round")
     assert kind.tells
     assert kind.tells == kind.tells.rstrip(".")
     assert kind.cost
