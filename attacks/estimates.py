@@ -38,6 +38,30 @@ Detail = Mapping[str, str | int | float | bool | None]
 
 
 @dataclass(frozen=True)
+class Candidates:
+    """Things that an attack ranks, each true or false: items, classes, users.
+
+    Attributes:
+        asks: question about one of them, e.g. "did the client interact with this item?".
+        scores: ``(N,)``, higher means more likely true.
+        labels: ``(N,)`` bool, whether it is true.
+        owners: ``(N,)`` number of the client in the view that each is about; the user if `Scores.units` are users.
+    """
+
+    asks: str
+    scores: Tensor
+    labels: Tensor
+    owners: Tensor
+
+    @classmethod
+    def of_rows(cls, asks: str, scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> "Candidates":
+        """Candidates of a view of which each client has a row ``(V, R)``, those in the mask only."""
+        kept = torch.ones_like(labels, dtype=torch.bool) if mask is None else mask
+        owners = torch.arange(len(kept))[:, None].expand(kept.shape)
+        return cls(asks, scores[kept], labels[kept] > 0.5, owners[kept])
+
+
+@dataclass(frozen=True)
 class Scores:
     """Scores of an estimate, one value per victim and metric.
 
@@ -50,6 +74,7 @@ class Scores:
             one another; the mean is the same.
         roc: ``(K, G)`` true-positive rates at `ROC_GRID` of the victims that have a curve.
         profiles: ``(V, K, 4)`` true share, inferred share and interval of each class.
+        candidates: what was ranked, so that a threshold on all scores has a true- and a false-positive rate.
         details: rows of the attack's own table, which the report shows as it is.
     """
 
@@ -60,6 +85,7 @@ class Scores:
     influences: Mapping[str, Tensor] = field(default_factory=dict)
     roc: Tensor | None = None
     profiles: Tensor | None = None
+    candidates: Candidates | None = None
     details: Sequence[Detail] = ()
 
 
@@ -139,7 +165,8 @@ class InteractionEstimate(Estimate):
         auc = auc_per_victim(self.scores, labels, mask)
         metrics = {"auc": auc, "f1": f1_per_victim(self.decisions, labels, mask)}
         roc = roc_per_victim(self.scores, labels, mask, ROC_GRID)[~auc.isnan()]
-        return Scores(metrics, mask.sum(1), ((labels > 0.5) & mask).sum(1), roc=roc)
+        candidates = Candidates.of_rows("did the client interact with this item?", self.scores, labels, mask)
+        return Scores(metrics, mask.sum(1), ((labels > 0.5) & mask).sum(1), roc=roc, candidates=candidates)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,7 +241,10 @@ class MembershipEstimate(Estimate):
             wins[member] = wins_over_negatives(self.scores, member)
         decided = self.decisions.double()
         rates = {"tpr": decided.masked_fill(~member, torch.nan), "fpr": decided.masked_fill(member, torch.nan)}
-        return Scores({"auc": wins, **rates}, torch.ones_like(member, dtype=torch.int64), member.long())
+        candidates = Candidates("is this the client's record?", self.scores, member, torch.arange(len(member)))
+        return Scores(
+            {"auc": wins, **rates}, torch.ones_like(member, dtype=torch.int64), member.long(), candidates=candidates
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -256,6 +286,9 @@ class CompositionEstimate(Estimate):
     def score(self, view: ServerView, truth: Mapping[str, Tensor]) -> Scores:
         """Distances of the proportions, exact counts, errors on null classes, and coverage of the intervals."""
         counts = truth["class_counts"].double()
+        if counts.shape[1] != self.proportions.shape[1]:
+            found = f"{self.proportions.shape[1]} classes, but counts of {counts.shape[1]} in truth/"
+            raise ViewError(f"expected as many classes in the last layer as in the ground truth, got {found}")
         shares = counts / counts.sum(1, keepdim=True)
         inferred = self.proportions.double()
         held = counts > 0
@@ -266,4 +299,6 @@ class CompositionEstimate(Estimate):
         if bool(given.any()):
             metrics["coverage"] = (inside & given).sum(1) / given.sum(1).double().masked_fill(~given.any(1), torch.nan)
         profiles = torch.stack([shares, inferred, self.low.double(), self.high.double()], dim=2)
-        return Scores(metrics, torch.full((len(counts),), counts.shape[1]), held.sum(1), profiles=profiles)
+        candidates = Candidates.of_rows("does the client hold examples of this class?", inferred, held)
+        sizes = torch.full((len(counts),), counts.shape[1]), held.sum(1)
+        return Scores(metrics, *sizes, profiles=profiles, candidates=candidates)

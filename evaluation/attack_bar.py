@@ -7,8 +7,8 @@ from tqdm import tqdm
 
 from protocol.progress import heard_by
 
-_FORMAT = "{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}"
-"""Fits into 80 columns with the name of any attack."""
+_FORMAT = "{percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"
+"""Fits into 80 columns with the name of any attack; the postfix begins with a comma."""
 
 
 class AttackBar:
@@ -21,7 +21,7 @@ class AttackBar:
 
     def __init__(self, victims: Mapping[str, int], *, show: bool) -> None:
         self._left: dict[str, float] = dict(victims)
-        self._width = max((len(name) for name in victims), default=0)
+        self._width = max((len(name) for name in victims), default=0) + len(" round 999")
         self._bar = tqdm(total=sum(victims.values()), bar_format=_FORMAT, dynamic_ncols=True, disable=not show)
 
     def __enter__(self) -> "AttackBar":
@@ -45,9 +45,10 @@ class AttackBar:
         self._bar.total = self.total - self._left.pop(attack, 0)
 
     @contextmanager
-    def attacking(self, attack: str, victims: int) -> Iterator[None]:
-        """Context in which an attack runs on a view with a number of victims."""
-        self._bar.set_description_str(attack.ljust(self._width))
+    def attacking(self, attack: str, victims: int, round: int | None = None) -> Iterator[None]:
+        """Context in which an attack runs on a view with a number of victims, of one round or of all together."""
+        where = "" if round is None else f" round {round}"
+        self._bar.set_postfix_str(f"{attack}{where}".ljust(self._width))
         done = 0.0
 
         def advance(share: float) -> None:

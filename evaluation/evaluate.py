@@ -3,7 +3,7 @@
 import dataclasses
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -14,7 +14,8 @@ from datamodules.recordings.joined_view import joined_view, messages_view
 from datamodules.recordings.recording import Recording
 from evaluation.attack_bar import AttackBar
 from evaluation.message_selection import MessageSelection, client_truth, message_truth, selected
-from evaluation.runner import Evaluation, attack_view, joined, unfit
+from evaluation.remedies import is_unscored, unfit
+from evaluation.runner import Evaluation, append, attack_view, joined
 from modules.learners.recorded_learner import recorded_learner
 from protocol.errors import InputError, ViewError
 from protocol.metrics import METRICS
@@ -146,7 +147,7 @@ def evaluate(
                 if len(kept):
                     own = {key: value[kept] for key, value in truth.items()}
                     part = view.select(kept)
-                    found[attack].append(_run(attack, part, own, seed=seed, setting=columns, bar=bar, name=name))
+                    append(found[attack], _run(attack, part, own, seed=seed, setting=columns, bar=bar, name=name))
     return joined([missing, *(one for evaluations in found.values() for one in evaluations)])
 
 
@@ -175,13 +176,33 @@ def attack_messages(
         )
 
 
-def relevant(evaluation: Evaluation, attacks: Sequence[Attack]) -> Evaluation:
-    """An evaluation of `attacks` without the missing attacks of families in which no attack was scored."""
-    families = {line.family for line in evaluation.lines.values()}
-    own = {_full_name(attack, attacks) for attack in attacks if attack.family in families}
-    own |= {attack.name for attack in attacks if attack.family in families and attack.scope == "recording"}
-    kept = {name: reason for name, reason in evaluation.missing.items() if not families or name in own}
-    return dataclasses.replace(evaluation, missing=kept)
+def relevant(evaluation: Evaluation, attacks: Sequence[Attack], truth: Collection[str]) -> Evaluation:
+    """An evaluation of `attacks` without the missing attacks of families that do not fit the recording.
+
+    A family fits if one of its attacks was scored. Where none was that takes more than the clients' identities to score
+    it, families fit that the ground truth can score; where it can score none, those that lack nothing else.
+
+    Args:
+        evaluation: scores, and the attacks that could not run.
+        attacks: attacks that were to run.
+        truth: names in the ground truth.
+    """
+    scored = {line.family for line in evaluation.lines.values()}
+    asking = [attack for attack in attacks if set(attack.estimates.truth) - {"clients"}]
+    families = {attack.family for attack in asking} & scored
+    families = families or {a.family for a in asking if set(a.estimates.truth) <= set(truth)}
+    fitting = [attack for attack in attacks if attack.family in families | scored]
+    own = {name for attack in fitting for name in (_full_name(attack, attacks), attack.name)}
+    missing = evaluation.missing.items()
+    kept = {name: reason for name, reason in missing if name in own or (not families and is_unscored(reason))}
+    unrelated = {name: reason for name, reason in missing if name not in kept}
+    return dataclasses.replace(evaluation, missing=kept, unrelated=unrelated)
+
+
+def truth_names(recording: Recording) -> set[str]:
+    """Names in the ground truth of a recording's first round."""
+    first = next(recording.views(victims_per_view=1, rounds=recording.rounds[:1]), None)
+    return set() if first is None else set(recording.truth(first))
 
 
 def metrics_of(attacks: Sequence[Attack]) -> list[str]:
@@ -250,7 +271,7 @@ def _run(
         bar.leave_out(name)
         return Evaluation(missing={name: lacking})
     try:
-        with bar.attacking(name, max(view.victims, 1)):
+        with bar.attacking(name, max(view.victims, 1), view.round if attack.scope == "round" else None):
             label = None if name == attack.name else f"{attack.family}/{attack.label(view)}"
             return attack_view(attack, view, truth, seed=seed, setting=setting, label=label)
     except ViewError as error:

@@ -1,5 +1,6 @@
 """Run of an attack on a view and score of its estimate; all attacks of the project are called here."""
 
+import dataclasses
 import time
 import traceback
 from collections.abc import Mapping, Sequence
@@ -11,12 +12,15 @@ import torch
 from torch import Tensor
 
 from attacks.base import Attack
-from attacks.estimates import Estimate, EstimateError, Scores
+from attacks.estimates import Candidates, Estimate, EstimateError, Scores
+from evaluation.drawing import Drawing
 from evaluation.scores import Line, concat, from_records, score_table, stacked, with_setting
 from protocol.errors import InputError, ViewError
 from protocol.seeding import generator_for
 from protocol.view import ServerView
 
+MOST_CANDIDATES = 2**22
+"""Number of an attack's candidates after which further views' are not kept."""
 _PROFILE = ("true", "inferred", "low", "high")
 
 
@@ -29,8 +33,10 @@ class Evaluation:
         lines: description of each label.
         roc: by label, sum over the victims of the true-positive rates at `ROC_GRID` ``(G,)``, and number of victims.
         missing: by attack that could not run, the reason.
-        figures: captions and SVG texts in addition to those of every report.
+        figures: figures in addition to those of every report.
         profiles: one row per victim, round, attack and class: ``true``, ``inferred``, ``low`` and ``high`` share.
+        candidates: by label, what was ranked, with clients as owners; of the first views, see `MOST_CANDIDATES`.
+        unrelated: by attack of a family in which none was scored, the reason; see `evaluation.evaluate.relevant`.
         details: by label, the attack's own table, see `attacks.estimates.Scores.details`.
     """
 
@@ -38,8 +44,10 @@ class Evaluation:
     lines: dict[str, Line] = field(default_factory=dict)
     roc: dict[str, tuple[Tensor, int]] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
-    figures: list[tuple[str, str]] = field(default_factory=list)
+    figures: list[Drawing] = field(default_factory=list)
     profiles: pd.DataFrame = field(default_factory=pd.DataFrame)
+    candidates: dict[str, Candidates] = field(default_factory=dict)
+    unrelated: dict[str, str] = field(default_factory=dict)
     details: dict[str, pd.DataFrame] = field(default_factory=dict)
 
 
@@ -58,7 +66,22 @@ def joined(evaluations: Sequence[Evaluation]) -> Evaluation:
         for label, (rates, count) in evaluation.roc.items():
             sums, already = whole.roc.get(label, (torch.zeros_like(rates), 0))
             whole.roc[label] = sums + rates, already + count
+        whole.unrelated |= evaluation.unrelated
+    ranked = {label: [one.candidates[label] for one in evaluations if label in one.candidates] for label in whole.lines}
+    whole.candidates = {label: _pooled(parts) for label, parts in ranked.items() if parts}
     return whole
+
+
+def append(evaluations: list[Evaluation], new: Evaluation) -> None:
+    """Appends the evaluation of an attack's next view, without its candidates if the earlier ones have enough."""
+    if sum(len(c.scores) for one in evaluations for c in one.candidates.values()) >= MOST_CANDIDATES:
+        new.candidates = {}
+    evaluations.append(new)
+
+
+def _pooled(parts: Sequence[Candidates]) -> Candidates:
+    tensors = (torch.cat([getattr(part, name) for part in parts]) for name in ("scores", "labels", "owners"))
+    return Candidates(parts[0].asks, *tensors)
 
 
 def infer(attack: Attack, view: ServerView, generator: torch.Generator) -> Estimate:
@@ -87,16 +110,6 @@ def infer(attack: Attack, view: ServerView, generator: torch.Generator) -> Estim
             found=f"{type(error).__name__}: {error} ({where.filename}, line {where.lineno})",
             way_out="Fix the attack.",
         ) from error
-
-
-def unfit(attack: Attack, view: ServerView, truth: Mapping[str, Tensor]) -> str | None:
-    """Reason why an attack cannot run on a view or be scored, None if it can."""
-    lacking = [name.partition(":") for name in view.missing(attack.threat_model.needs)]
-    if lacking:
-        needs = [f"{head} ({entry})" if entry else head for head, _, entry in lacking]
-        return f"the recording lacks {', '.join(needs)}"
-    unknown = [name for name in attack.estimates.truth if name not in truth]
-    return f"without {', '.join(unknown)} in truth/ of the recording it cannot be scored" if unknown else None
 
 
 def attack_view(
@@ -149,6 +162,11 @@ def attack_view(
         found.scores = with_setting(found.scores, rounds=view.messages.tolist() * len(metrics))
     if scores.roc is not None and len(scores.roc):
         found.roc[label] = scores.roc.double().sum(0), len(scores.roc)
+    if scores.candidates is not None:
+        people = truth["clients"] if of_view and "clients" in truth else victims
+        owners = scores.candidates.owners
+        owners = people[owners] if of_view else owners
+        found.candidates[label] = dataclasses.replace(scores.candidates, owners=owners)
     if scores.profiles is not None:
         found.profiles = _profile_table(label, scores.profiles, victims=victims, **common)
     if scores.details:

@@ -12,6 +12,7 @@ from torch import Tensor
 from evaluation.bootstrap import Summary, clopper_pearson, crossed_bootstrap, crossed_ratio
 from evaluation.runner import Evaluation
 from evaluation.scores import Line, from_records, setting_columns
+from protocol.metrics import METRICS
 from protocol.metrics import metric as metric_of
 from protocol.seeding import generator_for
 
@@ -61,7 +62,7 @@ def paired_differences(evaluation: Evaluation, *, seed: int = 0) -> pd.DataFrame
     """
     scores = evaluation.scores
     settings = setting_columns(scores)
-    judged = scores[[metric_of(name).judged for name in scores["metric"]]]
+    judged = scores[scores["metric"].isin([name for name, entry in METRICS.items() if entry.judged])]
     found = []
     for _, part in judged.groupby([*settings, "metric"], sort=False, dropna=False):
         name = str(part["metric"].iloc[0])

@@ -64,7 +64,7 @@ def symptoms(views: Sequence[ServerView], *, seed: int) -> list[Symptom]:
 
 
 def _silence(views: Sequence[ServerView]) -> Symptom | None:
-    norms = [[delta.double().flatten(1).square().sum(1) for delta in view.deltas.values()] for view in views]
+    norms = [[d.double().reshape(len(d), -1).square().sum(1) for d in view.deltas.values()] for view in views]
     energy = torch.cat([torch.stack(own).sum(0) for own in norms])
     silent = float((energy == 0).double().mean())
     if silent < _HALF:

@@ -14,6 +14,7 @@ import pandas as pd
 import torch
 
 from datamodules.io.files import write_whole
+from evaluation.drawing import Drawing
 from evaluation.runner import Evaluation
 from evaluation.scores import Line
 from reports.provenance import commit, source_hash, versions
@@ -78,7 +79,7 @@ def write_cell(path: Path, stamp: Stamp, finished: Finished) -> None:
         "lines": {label: dataclasses.asdict(line) for label, line in evaluation.lines.items()},
         "roc": {label: [rates.tolist(), count] for label, (rates, count) in evaluation.roc.items()},
         "missing": evaluation.missing,
-        "figures": [list(figure) for figure in evaluation.figures],
+        "figures": [figure.record() for figure in evaluation.figures],
         "profiles": _columns(evaluation.profiles),
         "details": {label: _columns(table) for label, table in evaluation.details.items()},
         "seconds": finished.seconds,
@@ -125,7 +126,7 @@ def _evaluation(body: Mapping[str, Any]) -> Evaluation:
         lines={label: Line(**fields) for label, fields in body["lines"].items()},
         roc={label: (torch.tensor(rates, dtype=torch.float64), count) for label, (rates, count) in body["roc"].items()},
         missing=dict(body["missing"]),
-        figures=[(caption, svg) for caption, svg in body["figures"]],
+        figures=[Drawing.of_record(figure) for figure in body["figures"]],
         profiles=_table(body["profiles"]),
         details={label: _table(columns) for label, columns in body["details"].items()},
     )

@@ -19,12 +19,14 @@ import defenses
 import evaluation
 import modules
 from attacks.manipulation import Manipulation
+from callbacks.delta_recorder import DeltaRecorder
 from callbacks.requeue import Requeue
 from callbacks.round_progress import RoundProgress
 from callbacks.run_config import RunConfig
-from callbacks.stop_report import StopReport
+from callbacks.stop_report import StopReport, newest_checkpoint
 from datamodules.base import FederatedDataModule
 from defenses.base import Defense
+from experiments.commands.ending import results_in, say_where, typed
 from experiments.commands.one_line_parser import OneLineParser, check_config_files, config_files
 from experiments.commands.train_overview import SUBCOMMANDS
 from modules.checkpoint_io import NAMES, CheckedCheckpointIO, check_present
@@ -123,6 +125,20 @@ class FederatedCLI(LightningCLI):
         federated = type(self.datamodule).train_dataloader is FederatedDataModule.train_dataloader
         if federated and self.subcommand != "validate" and getattr(self.model, "rounds", None) is None:
             check_end(self.trainer, self.datamodule)
+
+    def after_fit(self) -> None:
+        """Prints where the files of the run are, and the command that audits the recording."""
+        if not self.trainer.is_global_zero:
+            return
+        root = Path(self.trainer.default_root_dir)
+        recorders = [one for one in self.trainer.callbacks if isinstance(one, DeltaRecorder)]  # type: ignore[attr-defined]
+        recordings = [one.folder(self.trainer) for one in recorders]
+        places = {"recording": recordings, "config": [root / "config.yaml"], **results_in(root)}
+        checkpoint = newest_checkpoint(self.trainer)
+        places["checkpoint"] = [] if checkpoint is None else [checkpoint]
+        audits = [typed("audit", "--deltas", folder) for folder in recordings]
+        check = typed("validate", "--config", root / "config.yaml", program="train.py")
+        say_where(places, then=audits[0] if audits else check)
 
 
 def check_options(trainer: Namespace) -> None:

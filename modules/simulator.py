@@ -17,7 +17,7 @@ from modules.engine.differentiable_training import train_differentiably
 from modules.engine.fast.gradients import Parameters
 from modules.engine.local_hyperparameters import LocalTraining
 from modules.engine.local_training import train_clients
-from modules.engine.network_task import NUMBER, NetworkTask
+from modules.engine.network_task import NUMBER, Network, NetworkTask
 from modules.engine.task import Task
 from modules.engine.training_job import own_elements
 from modules.nets.batch_norm import mask_batches
@@ -46,6 +46,10 @@ class PublicAlgorithm:
             held: shapes of the recorded model, for sizes that are not fields.
         """
         return dict(held)
+
+    def named_as(self, held: Shapes) -> Self:
+        """The same algorithm with the parameter names of a recorded model ``held``, if these differ by a prefix."""
+        return self
 
     def arguments(self) -> dict[str, Any]:
         """Fields as plain values, for a manifest."""
@@ -180,7 +184,21 @@ class NetworkSimulator(Simulator):
     ) -> dict[str, Tensor]:
         seed = int(torch.randint(2**62, (), generator=generator))
         cohort = Cohort(0, torch.arange(len(examples)), {NUMBER: examples.clamp(min=0)}, examples >= 0)
-        return self.train(model, {}, cohort, task=self.task.on(features, labels), seed=seed)
+        return self.train(self.trained(model), {}, cohort, task=self.task.on(features, labels), seed=seed)
+
+    def trained(self, model: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The tensors of a model that the network trains, without e.g. the statistics of batch norms."""
+        own = {name for name, _ in self.task.network.named_parameters()}
+        return {name: value for name, value in model.items() if name in own}
+
+    def named_as(self, held: Shapes) -> Self:
+        """Other systems' parameters have the names in the network itself, without the prefix of `NetworkLearner`."""
+        network = self.task.network
+        if self.own is None or not isinstance(network, Network) or any(name.startswith("network.") for name in held):
+            return self
+        inputs, labels = self.own.names
+        task = NetworkTask(network.network, self.own.criterion, inputs=inputs, labels=labels)
+        return dataclasses.replace(self, own=task)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,7 +216,7 @@ class ClassificationSimulator(NetworkSimulator):
         mask_batches(network, None)
         network.get_submodule(self.output_layer).register_forward_pre_hook(lambda _, given: features.append(given[0]))
         for position in range(len(next(iter(models.values())))):
-            own = {name: value[position] for name, value in models.items()}
+            own = {name: value[position] for name, value in self.trained(models).items()}
             logits.append(functional_call(network, own, (images,)))
         return torch.stack(features), torch.stack(logits)
 

@@ -19,6 +19,7 @@ class Metric:
         judged: whether attacks are compared by it in figures, differences and the diagnosis of failures.
         guessing: value of guessing for any data; None if only a baseline can show it.
         binary: whether a single value is 0 or 1, so that equal values still leave uncertainty.
+        worst_client: whether a gate limits the worst client's value instead of the mean over clients.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Metric:
     judged: bool = False
     guessing: float | None = None
     binary: bool = False
+    worst_client: bool = False
 
     @property
     def certainty(self) -> float:
@@ -96,6 +98,7 @@ for _metric in (
     Metric("times-random", "Times random is AP over that of a random order, 1 for guessing."),
     Metric("top1", "Top 1 is the share of messages whose user comes first.", binary=True),
     Metric("top5", "Top 5 is the share of messages whose user is among the first five.", binary=True),
+    Metric("epsilon", "Epsilon is that of a client's updates with the noise that they have.", worst_client=True),
     Metric("tpr", "TPR is the share of members that are called members.", binary=True),
     Metric("fpr", "FPR is the share of the others that are called members.", **_OTHER, **_LOW, binary=True),
     Metric("detected", "Detected is the share of probes that a client's check finds.", **_OTHER, binary=True),

@@ -28,7 +28,14 @@ CANARY_PLUS, CANARY_MINUS = "canary/plus/", "canary/minus/"
 second, the worlds are opposite."""
 CANARY_PSEUDONYMS = "canary_pseudonyms"
 """Auxiliary ``(N,)``: pseudonyms of the canaries."""
+STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
+"""Last parts of the names of batch-norm statistics, which a client sends if it sends its whole state."""
 _Kind = TypeVar("_Kind")
+
+
+def is_statistic(name: str) -> bool:
+    """Whether a tensor of the model is a running statistic of a batch norm, which no gradient changes."""
+    return name.rpartition(".")[2] in STATISTICS
 
 
 @dataclass(frozen=True, kw_only=True)

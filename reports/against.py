@@ -5,9 +5,10 @@ import dataclasses
 import pandas as pd
 import seaborn.objects as so
 
+from evaluation.drawing import Drawing
 from evaluation.scores import SETTING, differing, setting_columns
 from reports.below_bounds import bounded
-from reports.drawing import Drawing, Material, drawn, of_data, svg, with_guessing
+from reports.drawing import Material, drawn, of_data, of_papers, with_guessing
 from reports.run import ATTACKS
 from reports.tables import DATA, axis, described_settings, words
 
@@ -42,9 +43,11 @@ def _on_axis(material: Material, column: str) -> Drawing:
     panels = [name for name in words(rows) if name not in (DATA, *implied) and _fills(rows, name, column)][:2]
     rest = differing(rows) - {name.removeprefix(SETTING) for name in (DATA, column, *implied, *panels)}
     frame = _with_threshold(frame.assign(line=described_settings(rows, rest)), material.results, column)
+    frame = of_papers(frame)
     plot = so.Plot(frame, x="x", y="mean", color="attack", linestyle="line" if rest else None)
     plot = plot.add(so.Line(marker="o", pointsize=4)).add(so.Range(linewidth=1), ymin="low", ymax="high", legend=False)
-    if "paper" in frame and frame["paper"].notna().any():
+    papers = bool(frame["paper"].notna().any())
+    if papers:
         plot = plot.add(so.Dot(marker="*", pointsize=9, edgecolor="k"), y="paper", legend=False)
     if "bound" in frame:
         dashed = so.Range(color=".2", linestyle="--")
@@ -59,8 +62,12 @@ def _on_axis(material: Material, column: str) -> Drawing:
     wide = 1 if along is None else wrap or rows[along].nunique()
     high = 1 if down is None else rows[down].nunique()
     high = -(-rows[along].nunique() // wrap) if wrap else high
-    caption = f"{of_data(rows)}{material.metric} against {key} with 95% intervals; stars are the paper's values."
-    return caption, svg(with_guessing(drawn(plot, 1.5 + 3.4 * wide, 1 + 2.6 * high), material.metric))
+    stars = "; stars are the paper's values" if papers else ""
+    caption = f"{of_data(rows)}{material.metric} against {key} with 95% intervals{stars}."
+    figure = with_guessing(drawn(plot, 1.5 + 3.4 * wide, 1 + 2.6 * high, material.colours), material.metric)
+    for axes in figure.axes:
+        axes.set_title(axes.get_title().replace(" | ", "\n"), fontsize=10)
+    return Drawing(caption, figure, name=f"{material.metric}-against-{key}")
 
 
 def _with_a_place(rows: pd.DataFrame, column: str) -> pd.DataFrame:

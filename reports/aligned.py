@@ -3,14 +3,17 @@
 from collections.abc import Sequence
 
 
-def aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[bool] = ()) -> list[str]:
     """Lines of text with columns under one another and a rule below the header.
 
     Args:
         header: names of the columns.
         rows: a text for each column.
+        numeric: whether each column is aligned to the right; none by default.
     """
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    padded = [map(str.ljust, row, widths) for row in (header, *rows)]
+    sides = [">" if right else "<" for right in numeric] or ["<"] * len(widths)
+    formats = [f"{side}{width}" for side, width in zip(sides, widths, strict=True)]
+    padded = [[format(cell, form) for cell, form in zip(row, formats, strict=True)] for row in (header, *rows)]
     lines = [" ".join(cells).rstrip() for cells in padded]
     return [lines[0], "-" * max(map(len, lines)), *lines[1:]]

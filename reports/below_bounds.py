@@ -1,14 +1,17 @@
 """Figure of attacks against a privacy budget, below the bound of every attack."""
 
+from collections.abc import Mapping
+
 import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from evaluation.drawing import Drawing
 from evaluation.scores import SETTING
 from protocol.metrics import metric as metric_of
-from reports.drawing import COLOURS, Drawing, Material, of_data, styled, svg
-from reports.run import ATTACKS
+from reports.drawing import Material, errors, of_data, of_papers, styled
+from reports.looks import Look
 from reports.tables import DATA, described_settings, words
 
 _BUDGET = SETTING + "epsilon"
@@ -32,14 +35,12 @@ def below_bounds(material: Material) -> list[Drawing]:
     titles = described_settings(rows, {name.removeprefix(SETTING) for name in words(rows) if name != DATA})
     frame = rows.assign(place=[order.index(str(value)) for value in rows[_BUDGET]], panel=titles)
     panels = list(dict.fromkeys(titles))[:_MOST_PANELS]
-    attacks = list(dict.fromkeys(frame["attack"][frame["role"].isin(ATTACKS)]))
-    colours = dict(zip(attacks, COLOURS * (1 + len(attacks) // len(COLOURS)), strict=False))
     with styled():
         figure = Figure(figsize=(2 + 3.2 * len(panels), 3.4), layout="constrained")
         every = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     named: dict[str, Artist] = {}
     for axes, panel in zip(every, panels, strict=True):
-        _draw(axes, frame[frame["panel"] == panel].sort_values("place"), colours)
+        _draw(axes, frame[frame["panel"] == panel].sort_values("place"), material.looks)
         axes.set(title=panel, xlabel="epsilon", xticks=range(len(order)), xticklabels=order)
         guessing = metric_of(material.metric).guessing
         if guessing is not None:
@@ -53,10 +54,10 @@ def below_bounds(material: Material) -> list[Drawing]:
         "can be in the grey area if all choices of the positive items are equally likely to it; the genie knows "
         "everything but the items that it guesses."
     )
-    return [(caption, svg(figure))]
+    return [Drawing(caption, figure, name=f"{material.metric}-below-bounds")]
 
 
-def _draw(axes: Axes, rows: pd.DataFrame, colours: dict[str, str]) -> None:
+def _draw(axes: Axes, rows: pd.DataFrame, looks: Mapping[str, Look]) -> None:
     for attack, own in rows.groupby("attack", sort=False):
         x, mean = own["place"], own["mean"]
         if attack == _BOUND:
@@ -67,8 +68,8 @@ def _draw(axes: Axes, rows: pd.DataFrame, colours: dict[str, str]) -> None:
         elif attack == _GENIE:
             axes.plot(x, mean, color="k", lw=1.5, ls="--", label=attack)
         else:
-            colour = colours.get(str(attack), ".6")
-            errors = [(mean - own["low"]).clip(lower=0), (own["high"] - mean).clip(lower=0)]
-            axes.errorbar(x, mean, errors, marker="o", ms=4, lw=1.5, elinewidth=1, color=colour, label=attack)
-            if "paper" in own and own["paper"].notna().any():
-                axes.plot(x, own["paper"], ls="", marker="*", ms=9, mec="k", color=colour)
+            look = looks[str(attack)]
+            line = axes.errorbar(x, mean, errors(own), elinewidth=1, label=attack, marker="o", ms=4, color=look.colour)
+            line.lines[0].set_linestyle(look.style)
+            if of_papers(own)["paper"].notna().any():
+                axes.plot(x, of_papers(own)["paper"], ls="", marker="*", ms=9, mec="k", color=look.colour)

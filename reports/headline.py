@@ -1,5 +1,6 @@
 """Headline of a report: what the best attack infers, how well, and the values of guessing and the best baseline."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,26 @@ from reports.tables import DATA
 Row = dict[str, Any]
 
 
-def headline(results: pd.DataFrame) -> str:
+@dataclass(frozen=True)
+class Headline:
+    """First lines of a report.
+
+    Attributes:
+        verdict: whether the server can infer something.
+        measured: the best attack's result, and what to compare it with; empty if no attack was scored.
+        metric: metric of that result, empty for none.
+        question: question of that attack, None for none.
+        data: data set of that result, None for none.
+    """
+
+    verdict: str
+    measured: str = ""
+    metric: str = ""
+    question: str | None = None
+    data: Any = None
+
+
+def headline(results: pd.DataFrame) -> Headline:
     """Headline about the attack that goes furthest from guessing, or the best baseline, towards certainty."""
     scored = results[results["role"].isin(ATTACKS) & results["mean"].notna()]
     judged = [name for name, entry in METRICS.items() if entry.judged]
@@ -23,7 +43,7 @@ def headline(results: pd.DataFrame) -> str:
     if attacks.empty:  # metrics that are unknown in this process, of attacks from other packages
         attacks = scored.drop_duplicates("attack")
     if attacks.empty:
-        return "No attack could be scored on this recording."
+        return Headline("No attack could be scored on this recording.")
     best = records(attacks.iloc[[int(np.argmax(_gains(attacks, results)))]])[0]
     inferred = best["tells"] or "something about the client"
     where = describe(setting_of(best), differing(results) | {"data"})
@@ -32,9 +52,10 @@ def headline(results: pd.DataFrame) -> str:
         f"The best attack, {best['attack']}, reaches {best['metric']} {number(best['mean'])} (95% interval"
         f" {number(best['low'])} to {number(best['high'])}, n = {best['n']} clients){' '.join(parts)}"
     )
+    verdict = f"On {where}, the server can infer from a client's update {inferred}."
     if is_near(best, results):
-        return f"On {where}, no attack infers {inferred} much better than the baselines. {measured}"
-    return f"On {where}, the server can infer from a client's update {inferred}. {measured}"
+        verdict = f"On {where}, no attack infers {inferred} much better than the baselines."
+    return Headline(verdict, measured, best["metric"], best["question"], best.get(DATA))
 
 
 def _gains(attacks: pd.DataFrame, results: pd.DataFrame) -> NDArray[np.float64]:

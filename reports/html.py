@@ -9,15 +9,17 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from datamodules.io.files import write_whole
+from evaluation.drawing import Drawing
 from evaluation.scores import records
-from protocol.metrics import meanings, metric
+from protocol.metrics import metric
 from reports.headline import headline
-from reports.run import ATTACKS, Run
-from reports.tables import DATA, detail_table, difference_table, long_table, wide_table
+from reports.run import Run
+from reports.sections import BASELINES, Section
+from reports.tables import DATA, Table
 
-_HALF_PAGE = 700
+_HALF_PAGE = 520
 """Largest width in points of a figure that fits into half of the page."""
-_TEMPLATES = Path(__file__).parent / "templates"
+TEMPLATES = Path(__file__).parent / "templates"
 GENERATED = "The data are generated: the numbers show that the attacks run, and nothing about real people's data."
 
 
@@ -25,8 +27,10 @@ def write_report(
     directory: Path,
     run: Run,
     *,
+    sections: Sequence[Section] = (),
+    differences: Sequence[Table] = (),
     parts: Sequence[Run] = (),
-    figures: Sequence[tuple[str, str]] = (),
+    figures: Sequence[Drawing] = (),
     missing: Sequence[str] = (),
     causes: Sequence[str] = (),
 ) -> Path:
@@ -35,29 +39,27 @@ def write_report(
     Args:
         directory: folder of the page.
         run: results.
+        sections: tables by question.
+        differences: tables of paired differences.
         parts: runs that `run` joins, if it joins several.
-        figures: captions and SVG texts.
+        figures: figures, the main one first.
         missing: sentences on attacks that could not run.
         causes: sentences on attacks that failed.
     """
-    environment = Environment(loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined)
+    environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
     results = run.results
-    cells, is_attack = long_table(results), results["role"].isin(ATTACKS)
     generated = DATA in results and results[DATA].map(str).str.startswith("synthetic").any()
     page = environment.get_template("report.html.j2").render(
         run=run,
         headline=headline(results),
         notes=[*([GENERATED] if generated else []), *(str(verdict.get("message", "")) for verdict in run.gate)],
+        sections=sections,
+        differences=differences,
         missing=missing,
         causes=causes,
-        wide=wide_table(results),
-        scales=meanings(set(results["metric"])),
-        differences=difference_table(run.differences),
-        details={label: detail_table(rows) for label, rows in run.details.items()},
-        attacks=cells[is_attack.tolist()],
-        baselines=cells[(~is_attack).tolist()],
+        baselines=BASELINES,
         binary=any(metric(name).binary for name in set(results["metric"])),
-        figures=[(caption, svg, "wide" if _is_wide(svg) else "") for caption, svg in figures],
+        figures=[(drawing.caption, drawing.svg, "wide" if _is_wide(drawing.svg) else "") for drawing in figures],
         threat_models=_threat_models(parts or [run]),
     )
     path = directory / "report.html"

@@ -61,8 +61,20 @@ def hardware() -> str:
 
 
 def command() -> str:
-    """Command line, with paths relative to the checkout or shortened to their last part."""
-    return shlex.join(["python", *(_short(argument) for argument in sys.argv)])
+    """Command line of the process as it was typed, with its paths."""
+    return shlex.join(sys.orig_argv)
+
+
+def published(typed: str) -> str:
+    """Command line without names of folders outside the checkout, for files that others read.
+
+    Args:
+        typed: result of `command`.
+    """
+    words = shlex.split(typed)
+    program = [Path(word).name in ("attack.py", "train.py") for word in words]
+    start = program.index(True) if any(program) else 0
+    return shlex.join(["python", *map(_short, words[start:])] if any(program) else map(_short, words))
 
 
 def _short(argument: str) -> str:

@@ -22,7 +22,7 @@ from datamodules.io.files import write_whole
 from evaluation.scores import SETTING
 from evaluation.summary import RATIO
 from protocol.errors import InputError, require
-from reports.provenance import CHECKOUT
+from reports.provenance import CHECKOUT, published
 from reports.run import Run
 
 FOLDER = CHECKOUT / "docs" / "results"
@@ -215,6 +215,7 @@ def add(directory: Path, metrics: Sequence[str] = (), *, folder: Path = FOLDER) 
     content = json.loads((directory / "results.json").read_text(encoding="utf-8"))
     for name in ("results", "differences"):
         content[name] = [_rounded(entry) for entry in content[name] if not metrics or entry["metric"] in metrics]
+    content["command"] = published(content["command"])
     lines = [
         f"{json.dumps(key)}: " + (_by_line(value) if isinstance(value, list) and value else json.dumps(value))
         for key, value in content.items()

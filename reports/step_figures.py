@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from sklearn.manifold import TSNE
 from torch import Tensor
 
+from evaluation.drawing import Drawing
 from evaluation.scores import describe
-from reports.drawing import Drawing, svg
 
 _ROWS = 12
 """Number of rows of the last layer in a figure: those in which users differ most."""
@@ -19,14 +19,15 @@ _COLUMNS = 640
 """Largest number of entries of a layer in a figure."""
 
 
-def update_maps(maps: Mapping[str, tuple[Tensor, Tensor]]) -> str:
+def update_maps(maps: Mapping[str, tuple[Tensor, Tensor]], caption: str) -> Drawing:
     """Maps of updates, a panel per title: places ``(N, 2)`` of the honest updates and of the manipulated ones."""
     kinds = ("honest", "manipulated")
     parts = {
         title: [pd.DataFrame(p.tolist(), columns=["x", "y"]).assign(owner=k) for p, k in zip(both, kinds, strict=True)]
         for title, both in maps.items()
     }
-    return _scatter_maps({title: pd.concat(both, ignore_index=True) for title, both in parts.items()})
+    figure = _scatter_maps({title: pd.concat(both, ignore_index=True) for title, both in parts.items()})
+    return Drawing(caption, figure, name="update-maps")
 
 
 def map_figure(places: Mapping[str, tuple[Tensor, Tensor]], setting: Mapping[str, Any], *, seed: int) -> Drawing:
@@ -39,7 +40,8 @@ def map_figure(places: Mapping[str, tuple[Tensor, Tensor]], setting: Mapping[str
     """
     maps = {title: _flat(vectors, seed).assign(owner=owners.tolist()) for title, (vectors, owners) in places.items()}
     users = {user for points in maps.values() for user in points["owner"]}
-    return f"t-SNE maps of {len(users)} users, one colour per user: {describe(setting)}.", _scatter_maps(maps)
+    caption = f"t-SNE maps of {len(users)} users, one colour per user: {describe(setting)}."
+    return Drawing(caption, _scatter_maps(maps), name="user-maps")
 
 
 def _flat(vectors: Tensor, seed: int) -> pd.DataFrame:
@@ -48,7 +50,7 @@ def _flat(vectors: Tensor, seed: int) -> pd.DataFrame:
     return pd.DataFrame(flat, columns=["x", "y"])
 
 
-def _scatter_maps(maps: Mapping[str, pd.DataFrame]) -> str:
+def _scatter_maps(maps: Mapping[str, pd.DataFrame]) -> Figure:
     """A panel per title, with points at ``x`` and ``y`` in the colour of their ``owner``."""
     figure = Figure(figsize=(0.4 + 3.2 * len(maps), 3.4), layout="constrained")
     panels = figure.subplots(1, len(maps), squeeze=False)[0]
@@ -60,7 +62,7 @@ def _scatter_maps(maps: Mapping[str, pd.DataFrame]) -> str:
         axes.set(title=title, xticks=[], yticks=[], xlabel="", ylabel="")
         if named:
             axes.get_legend().set_title("")
-    return svg(figure)
+    return figure
 
 
 def bias_figure(known: Tensor, anonymous: Tensor, setting: Mapping[str, Any]) -> Drawing:
@@ -80,7 +82,8 @@ def bias_figure(known: Tensor, anonymous: Tensor, setting: Mapping[str, Any]) ->
     label = "log movement relative to all users"
     sns.heatmap(table, center=0, cmap="RdBu_r", cbar_kws={"label": label}, ax=axes)
     axes.set_xlabel("row of the last layer")
-    return f"Users' biases: movement of the rows of the last layer, {describe(setting)}.", svg(figure)
+    caption = f"Users' biases: movement of the rows of the last layer, {describe(setting)}."
+    return Drawing(caption, figure, name="user-bias")
 
 
 def change_panels(changes: Mapping[str, Tensor], setting: Mapping[str, Any]) -> Drawing:
@@ -92,15 +95,17 @@ def change_panels(changes: Mapping[str, Tensor], setting: Mapping[str, Any]) -> 
         most = max(float(abs(shown).max()), 1e-12)
         sns.heatmap(shown, center=0, vmin=-most, vmax=most, cmap="RdBu_r", xticklabels=False, ax=axes)
         axes.set(title=layer, xlabel="entry of the layer", ylabel="class of the images")
-    return f"Change of each layer on the images of one class: {describe(setting)}.", svg(figure)
+    caption = f"Change of each layer on the images of one class: {describe(setting)}."
+    return Drawing(caption, figure, name="class-gradients")
 
 
-def image_panels(originals: Tensor, sent: Tensor) -> str:
+def image_panels(originals: Tensor, sent: Tensor, caption: str) -> Drawing:
     """A column per image: the original, the manipulated image, and eight times their difference around grey.
 
     Args:
         originals: ``(N, 3, h, w)`` uint8.
         sent: ``(N, 3, h, w)`` uint8.
+        caption: caption.
     """
     difference = (sent.float() - originals.float()) * _MAGNIFIED / 255 + 0.5
     rows = {"original": originals / 255, "sent": sent / 255, "difference": difference.clamp(0, 1)}
@@ -111,4 +116,4 @@ def image_panels(originals: Tensor, sent: Tensor) -> str:
             axes.imshow(image.permute(1, 2, 0).numpy(), interpolation="nearest")
             axes.set(xticks=[], yticks=[])
         line[0].set_ylabel(name)
-    return svg(figure)
+    return Drawing(caption, figure, name="images")

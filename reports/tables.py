@@ -1,14 +1,16 @@
-"""Tables of a report: one row per cell, or wide with one column per value of a setting."""
+"""Tables of a report: one row per cell, or wide with one column per value of a setting or per metric."""
 
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
 from evaluation.scores import SETTING, describe, differing, number, records, setting_columns, setting_of
 from evaluation.summary import RATIO
-from reports.aligned import aligned
+from protocol.metrics import metric as metric_of
 from reports.run import ATTACKS
 
 HEADER = ("attack", "setting", "metric", "mean", "95% interval", "n", "paper", "difference", "ms per victim")
@@ -16,14 +18,46 @@ DIFFERENCES = ("attack", "minus", "setting", "metric", "difference", "95% interv
 DATA = SETTING + "data"
 _LONG = 24
 """Smallest number of cells for a wide table."""
+_NUMBER = re.compile(r"([+-]?[\d.]+|-?inf|-)(\D.*)?")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Table of a page.
+
+    Attributes:
+        name: name of its files.
+        caption: sentences above it.
+        rows: rows, as texts or numbers.
+        attacks: number of first rows that are attacks, above the baselines; None for a table without groups.
+        folded: whether the page shows it on demand only.
+    """
+
+    name: str
+    caption: str
+    rows: pd.DataFrame
+    attacks: int | None = None
+    folded: bool = False
+
+    @property
+    def texts(self) -> pd.DataFrame:
+        """The rows as texts."""
+        return self.rows.map(_text)
+
+    @property
+    def numeric(self) -> list[bool]:
+        """Whether each column holds numbers, which are aligned to the right."""
+        return [is_numeric(values.tolist()) for _, values in self.texts.items()]
+
+
+def is_numeric(texts: Sequence[str]) -> bool:
+    """Whether all texts of a column start with a number, or are empty."""
+    return any(texts) and all(_NUMBER.fullmatch(text) for text in texts if text)
 
 
 def long_table(results: pd.DataFrame) -> pd.DataFrame:
-    """One row of texts per cell with columns `HEADER`, without those of the paper where it has no value.
-
-    The setting lists the data and the keys that differ between cells.
-    """
-    settings = described_settings(results, differing(results) | {"data"})
+    """One row of texts per cell with columns `HEADER`, without those that have no value or only one setting."""
+    settings = described_settings(results, differing(results))
     rows = [
         (
             *(row["attack"], setting, row["metric"], number(row["mean"])),
@@ -34,44 +68,52 @@ def long_table(results: pd.DataFrame) -> pd.DataFrame:
         )
         for row, setting in zip(records(results), settings, strict=True)
     ]
-    made = pd.DataFrame(rows, columns=HEADER)
-    return made if (made["paper"] != "").any() else made.drop(columns=["paper", "difference"])
+    return _without_empty(pd.DataFrame(rows, columns=HEADER))
 
 
-def wide_table(results: pd.DataFrame) -> pd.DataFrame | None:
-    """One row per line, with a column per value of the setting that varies most; None for few cells.
-
-    Where no setting varies, the columns are the metrics. A cell is ``mean±half of the interval (paper)``.
-    """
+def column_of(results: pd.DataFrame) -> str | None:
+    """Setting column whose values are the columns of a wide table; None for few cells."""
     column = axis(results) or _most_varied(results, [name for name in words(results) if name != DATA])
-    if len(results) < _LONG or (column is None and results["metric"].nunique() == 1):
-        return None
+    return None if len(results) < _LONG else column
+
+
+def wide_table(results: pd.DataFrame, column: str | None) -> pd.DataFrame:
+    """One row per line, with a column per value of a setting, or per metric.
+
+    A cell is ``mean±half of the interval (paper)``.
+
+    Args:
+        results: results.
+        column: setting column, None for the metrics.
+    """
     key = (column or "metric").removeprefix(SETTING)
+    names = ["metric"] if column is None else [f"{key} {value}" for value in results[column]]
+    if column is not None:
+        names = [f"any {key}" if value is None else name for name, value in zip(names, results[column], strict=True)]
     cells = pd.DataFrame(
         {
             "setting": described_settings(results, differing(results) - {key}),
             "attack": results["attack"],
             "metric": results["metric"],
-            "column": results["metric"]
-            if column is None
-            else [f"any {key}" if value is None else f"{key} {value}" for value in results[column]],
+            "column": results["metric"] if column is None else names,
             "text": [_short(row) for row in records(results)],
             "n": results["n"],
         }
     )
-    names = ["setting", "attack", *(["metric"] if column is not None else [])]
-    lines = names if results["metric"].nunique() > 1 else ["setting", "attack"]
-    sizes = cells.groupby(names, sort=False)["n"].agg(
+    lines = ["setting", "attack", *(["metric"] if column is not None else [])]
+    sizes = cells.groupby(lines, sort=False)["n"].agg(
         lambda n: str(n.min()) if n.nunique() == 1 else f"{n.min()} to {n.max()}"
     )
-    wide = cells.pivot_table("text", names, "column", aggfunc="first").fillna("")
+    wide = cells.pivot_table("text", lines, "column", aggfunc="first").fillna("")
     wide = wide.loc[sizes.index, list(dict.fromkeys(cells["column"]))]  # order of the results
-    return wide.assign(n=sizes).reset_index()[[*lines, *wide.columns, "n"]].rename_axis(columns=None)
+    whole = wide.assign(n=sizes).reset_index().rename_axis(columns=None)
+    constant = [name for name in lines if name != "attack" and whole[name].nunique() == 1]
+    return whole.drop(columns=constant)
 
 
 def difference_table(differences: pd.DataFrame) -> pd.DataFrame:
-    """One row of texts per difference with columns `DIFFERENCES`."""
-    settings = described_settings(differences, differing(differences) | {"data"})
+    """One row of texts per difference with columns `DIFFERENCES`, without those that have no value."""
+    settings = described_settings(differences, differing(differences))
     rows = [
         (
             *(row["attack"], row["against"], setting, row["metric"], f"{row['mean']:+.3f}"),
@@ -79,28 +121,7 @@ def difference_table(differences: pd.DataFrame) -> pd.DataFrame:
         )
         for row, setting in zip(records(differences), settings, strict=True)
     ]
-    return pd.DataFrame(rows, columns=DIFFERENCES)
-
-
-def detail_table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """Rows of an attack's own table as texts, without empty columns."""
-    names = [
-        name for name in dict.fromkeys(key for row in rows for key in row) if any(_text(r.get(name)) for r in rows)
-    ]
-    return pd.DataFrame([[_text(row.get(name)) for name in names] for row in rows], columns=names)
-
-
-def text_table(results: pd.DataFrame) -> str:
-    """Table for a terminal, wide if there are many cells."""
-    wide = wide_table(results)
-    if wide is not None:
-        return "\n".join(aligned([*wide], wide.to_numpy().tolist()))
-    is_attack = results["role"].isin(ATTACKS)
-    table = long_table(pd.concat([results[is_attack], results[~is_attack]]))
-    lines = aligned([*table], table.to_numpy().tolist())
-    if not is_attack.all():
-        lines.insert(len(lines) - int((~is_attack).sum()), "baselines, bounds and models:")
-    return "\n".join(lines)
+    return _without_empty(pd.DataFrame(rows, columns=DIFFERENCES))
 
 
 def axis(results: pd.DataFrame) -> str | None:
@@ -119,6 +140,37 @@ def described_settings(table: pd.DataFrame, keys: set[str]) -> list[str]:
     return [describe(setting_of(row), keys) for row in records(table[setting_columns(table)])]
 
 
+def best_first(rows: pd.DataFrame, name: str) -> pd.DataFrame:
+    """Rows of one metric, the attack with the best of all its means first."""
+    signed = rows["mean"] * (1 if metric_of(name).lower_is_better else -1)
+    best = signed.groupby(rows["attack"]).transform("min")
+    return rows.loc[best.sort_values(kind="stable", na_position="last").index]
+
+
+def attacks_first(rows: pd.DataFrame) -> tuple[pd.DataFrame, int]:
+    """Rows of attacks before those of the other lines, and the number of the former."""
+    is_attack = rows["role"].isin(ATTACKS)
+    return pd.concat([rows[is_attack], rows[~is_attack]]), int(is_attack.sum())
+
+
+def _without_empty(table: pd.DataFrame) -> pd.DataFrame:
+    return table[
+        [
+            name
+            for name, values in table.items()
+            if values.ne("").any() or name not in ("setting", "paper", "difference", "ratio")
+        ]
+    ]
+
+
+def _text(value: Any) -> str:
+    if value is None or value != value:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
 def _numeric(values: pd.Series) -> bool:
     """Whether all values are numbers, or ``inf`` for an infinite budget."""
     given = [value for value in values if value is not None]
@@ -131,14 +183,6 @@ def _most_varied(results: pd.DataFrame, columns: list[str]) -> str | None:
     counts = {name: results[name].dropna().map(str).nunique() for name in columns}
     best = max(columns, key=lambda name: counts[name], default=None)
     return best if best is not None and counts[best] > 1 else None
-
-
-def _text(value: Any) -> str:
-    if value is None or value != value:
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _ratio(row: dict[str, Any]) -> str:

@@ -1,17 +1,45 @@
 """Figures of two measures per choice: what a defence costs, and what a manipulation risks."""
 
 import pandas as pd
+import seaborn.objects as so
 from matplotlib.figure import Figure
 
-from evaluation.scores import SETTING
-from reports.drawing import COLOURS, Drawing, Material, of_data, styled, svg
+from evaluation.drawing import Drawing
+from evaluation.scores import SETTING, setting_columns
+from reports.drawing import Material, drawn, errors, of_data, styled
+from reports.looks import COLOURS
 from reports.run import ATTACKS
 from reports.tables import DATA, described_settings, words
 
 DEFENCE, MANIPULATION = SETTING + "defence", SETTING + "manipulation"
+_MITIGATION, _AMOUNT = SETTING + "mitigation", SETTING + "amount"
+MITIGATIONS = (_MITIGATION, _AMOUNT)
 _UTILITIES = ("ndcg@10", "hr@10")
 _ANY_CHECK = "any-check"
 """Label of `experiments.after.manipulation_checks`."""
+
+
+def mitigations(material: Material) -> list[Drawing]:
+    """Utility against the adversary's precision, a curve per mitigation (deanonymization, figure 12)."""
+    keys = [name for name in setting_columns(material.results) if name not in (_MITIGATION, _AMOUNT)]
+    utility = material.results[material.results["metric"] == "utility"].fillna(dict.fromkeys(keys, ""))
+    rows = material.rows[material.rows["role"].isin(ATTACKS)].fillna(dict.fromkeys(keys, ""))
+    both = rows.merge(utility, on=[_MITIGATION, _AMOUNT, *keys], suffixes=("", "_utility"))
+    found = []
+    for attack, own in both.groupby("attack", sort=False):
+        plain = own[_MITIGATION] == "none"
+        kinds = [own[plain].assign(kind=kind) for kind in dict.fromkeys(own[_MITIGATION][~plain])]
+        curves = pd.concat([*kinds, own[~plain].assign(kind=own[_MITIGATION])], ignore_index=True)
+        curves = curves.iloc[curves[_AMOUNT].astype(float).argsort(kind="stable")].reset_index(drop=True)
+        plot = so.Plot(curves, x="mean", y="mean_utility", color="kind").add(so.Path(marker="o", pointsize=4))
+        plot = plot.add(so.Range(linewidth=0.6), xmin="low", xmax="high", legend=False)
+        plot = plot.add(so.Range(linewidth=0.6), ymin="low_utility", ymax="high_utility", legend=False)
+        labels = {"x": "adversary's average precision, times chance", "y": "utility relative to no mitigation"}
+        figure = drawn(plot.label(**labels, color="mitigation"), 6, 4)
+        figure.axes[0].axvline(1, color=".5", ls=":")
+        caption = f"Privacy and utility against {attack}; the upper left is better."
+        found.append(Drawing(caption, figure, name=f"mitigations-{attack}"))
+    return found
 
 
 def privacy_and_utility(material: Material) -> list[Drawing]:
@@ -57,15 +85,12 @@ def _scatter(
     kinds = list(dict.fromkeys(both["kind"]))
     for axes, panel in zip(every, panels, strict=True):
         for kind, own in both[both["panel"] == panel].sort_values("mean_x").groupby("kind", sort=False):
-            errors = [
-                [(own[f"mean_{side}"] - own[f"low_{side}"]).clip(lower=0), (own[f"high_{side}"] - own[f"mean_{side}"])]
-                for side in "xy"
-            ]
             colour = COLOURS[kinds.index(str(kind)) % len(COLOURS)]
-            axes.errorbar(own["mean_x"], own["mean_y"], errors[1], errors[0], marker="o", lw=1, color=colour)
+            ends = errors(own, "_y"), errors(own, "_x")
+            axes.errorbar(own["mean_x"], own["mean_y"], *ends, marker="o", lw=1, color=colour)
             for choice, across_, up in zip(own["choice"], own["mean_x"], own["mean_y"], strict=True):
                 axes.annotate(choice, (across_, up), xytext=(4, 4), textcoords="offset points", fontsize=8)
         axes.axvline(0.5, color=".5", ls=":")
         axes.set(title=panel, xlabel=across)
     every[0].set(ylabel=y)
-    return [(f"{of_data(values)}{caption}", svg(figure))]
+    return [Drawing(f"{of_data(values)}{caption}", figure, name=f"{y}-by-{column.removeprefix(SETTING)}")]

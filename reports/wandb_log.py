@@ -10,11 +10,12 @@ from typing import Any, Literal
 
 import pandas as pd
 
+from evaluation.drawing import Drawing
 from evaluation.scores import differing, records, setting_of
 from reports.tables import described_settings
 
-Show = Callable[[pd.DataFrame, Sequence[tuple[str, str]]], None]
-"""Function that shows results, and figures as captions and SVG texts."""
+Show = Callable[[pd.DataFrame, Sequence[Drawing]], None]
+"""Function that shows results and figures."""
 COLUMNS = ("attack", "setting", "metric", "mean", "std", "low", "high", "n", "seconds per victim", "paper", "source")
 
 
@@ -30,13 +31,13 @@ def _named(results: pd.DataFrame) -> list[tuple[str, dict[str, Any]]]:
     return list(zip(names, records(results), strict=True))
 
 
-def log_results(run: Any, results: pd.DataFrame, figures: Sequence[tuple[str, str]]) -> None:
+def log_results(run: Any, results: pd.DataFrame, figures: Sequence[Drawing]) -> None:
     """Adds results to a W&B run: numbers with their intervals to the summary, a table, and figures.
 
     Args:
         run: run of `wandb.init`.
         results: results.
-        figures: captions and SVG texts.
+        figures: figures.
     """
     import wandb  # slow to import, and rarely needed
 
@@ -45,8 +46,8 @@ def log_results(run: Any, results: pd.DataFrame, figures: Sequence[tuple[str, st
     values = [[None if row[name] != row[name] else row[name] for name in numbers] for _, row in named]
     rows = [[row["attack"], json.dumps(setting_of(row)), *own] for (_, row), own in zip(named, values, strict=True)]
     pages = {
-        f"audit/figure {number}": wandb.Html(f"<p>{html.escape(caption)}</p>{svg}", inject=False)
-        for number, (caption, svg) in enumerate(figures, start=1)
+        f"audit/figure {number}": wandb.Html(f"<p>{html.escape(drawing.caption)}</p>{drawing.svg}", inject=False)
+        for number, drawing in enumerate(figures, start=1)
     }
     run.log({"audit/results": wandb.Table(columns=list(COLUMNS), data=rows), **pages})
     for name, row in named:
@@ -64,7 +65,7 @@ def shows_in_wandb(project: str | None, directory: Path) -> list[Show]:
     return [] if project is None else [functools.partial(_show, project, directory)]
 
 
-def _show(project: str, directory: Path, results: pd.DataFrame, figures: Sequence[tuple[str, str]]) -> None:
+def _show(project: str, directory: Path, results: pd.DataFrame, figures: Sequence[Drawing]) -> None:
     import wandb
 
     chosen = "WANDB_MODE" in os.environ or wandb.api.api_key is not None

@@ -6,21 +6,28 @@ from pathlib import Path
 
 import pandas as pd
 
+from attacks.estimates import ROC_GRID
 from datamodules.io.files import write_whole
 from evaluation.derived import derived
 from evaluation.diagnosis import Explain, sentences
+from evaluation.drawing import Drawing
 from evaluation.evaluate import reasons
 from evaluation.gate import Gate
 from evaluation.runner import Evaluation, joined
 from evaluation.scores import concat, describe, differing, plain_records, records, setting_of, stacked
 from evaluation.summary import paired_differences, summarise
 from reports.figures import drawings
+from reports.files import Format, write_files
+from reports.headline import headline
 from reports.html import write_report
+from reports.junit import write_gate
 from reports.papers import with_papers
 from reports.provenance import command, commit, hardware, versions
 from reports.run import Run
-from reports.tables import text_table
+from reports.sections import Section, detail_sections, difference_tables, sections, text_tables
 from reports.wandb_log import Show
+
+SCORES, COMPOSITIONS, ROC = "scores.csv", "compositions.csv", "roc.csv"
 
 
 def write_run(
@@ -36,6 +43,7 @@ def write_run(
     gate: Gate | None = None,
     read_back: Sequence[str] = (),
     shows: Sequence[Show] = (),
+    formats: Sequence[Format] = (),
 ) -> Run:
     """Writes the files of a run and prints its table.
 
@@ -51,35 +59,85 @@ def write_run(
         gate: function that checks limits, None for no limits.
         read_back: keys of the cells that an earlier run had finished.
         shows: functions that show the results and figures elsewhere.
+        formats: formats of further files, see `reports.files`.
     """
     scores = evaluation.scores
     reported = dataclasses.replace(evaluation, scores=scores[scores["metric"].isin(metrics)])
     everything = with_papers(stacked([summarise(reported), derived(evaluation)]))
     results = everything[everything["metric"].isin(metrics)].reset_index(drop=True)
     causes = [] if explain is None else explain(results)
-    verdicts = [] if gate is None else gate(results, evaluation.missing)
+    verdicts = [] if gate is None else [dataclasses.asdict(verdict) for verdict in gate(results, evaluation)]
     run = Run(
         *(experiment, command(), seed, commit(), versions(), dict(data), hardware(), seconds, results),
         dict(evaluation.missing),
         [dataclasses.asdict(cause) for cause in causes],
         paired_differences(reported),
-        [dataclasses.asdict(verdict) for verdict in verdicts],
+        verdicts,
         list(read_back),
         {label: plain_records(table) for label, table in evaluation.details.items()},
     )
     run.write(directory)
-    for name, table in (("scores", scores), ("compositions", evaluation.profiles)):
+    write_gate(directory, verdicts)
+    tables = {SCORES: scores, COMPOSITIONS: evaluation.profiles, ROC: _roc(evaluation)}
+    for name, table in tables.items():
         if len(table):
-            write_whole(directory / f"{name}.csv", table.to_csv(index=False).encode())
-    figures = drawings(evaluation, everything, metrics) + evaluation.figures
-    missing, explained = reasons(evaluation.missing), sentences(causes)
-    page = write_report(directory, run, figures=figures, missing=missing, causes=explained)
-    _print(results, page)
+            write_whole(directory / name, table.to_csv(index=False).encode())
+    explained = sentences(causes)
+    figures = write_page(directory, run, evaluation, everything, metrics, causes=explained, formats=formats)
     if explained:
         print("\n".join(["why attacks failed:", *(f"  {sentence}" for sentence in explained)]))
     for show in shows:
         show(results, figures)
     return run
+
+
+def write_page(
+    directory: Path,
+    run: Run,
+    evaluation: Evaluation,
+    everything: pd.DataFrame,
+    metrics: Sequence[str],
+    *,
+    parts: Sequence[Run] = (),
+    causes: Sequence[str] = (),
+    further: Sequence[Section] = (),
+    formats: Sequence[Format] = (),
+) -> list[Drawing]:
+    """Writes the page of a run and the further files, prints its tables, and returns its figures.
+
+    Args:
+        directory: folder of the page.
+        run: results.
+        evaluation: scores.
+        everything: results with derived ones.
+        metrics: metrics that the run reports.
+        parts: runs that `run` joins, if it joins several.
+        causes: sentences on attacks that failed.
+        further: sections in addition to those of the results.
+        formats: formats of further files.
+    """
+    figures = drawings(evaluation, everything, metrics) + evaluation.figures
+    own = [*further, *detail_sections(run.details)]
+    found, differences = [*sections(run.results), *own], difference_tables(run.differences)
+    missing = reasons(run.not_run)
+    write_report(
+        directory,
+        run,
+        sections=found,
+        differences=differences,
+        parts=parts,
+        figures=figures,
+        missing=missing,
+        causes=causes,
+    )
+    tables = [table for section in found for table in section.tables] + differences
+    numbers = {"results": run.results, "differences": run.differences}
+    numbers |= {table.name: table.rows for section in own for table in section.tables}
+    written = write_files(directory, formats, figures=figures, tables=tables, numbers=numbers)
+    print(f"{headline(run.results).verdict}\n\n{text_tables(run.results)}\n")
+    if written:
+        print(f"{', '.join(formats)}: {' and '.join(sorted({str(path.parent) for path in written}))}")
+    return figures
 
 
 def combine(evaluations: Sequence[Evaluation]) -> Evaluation:
@@ -95,28 +153,11 @@ def combine(evaluations: Sequence[Evaluation]) -> Evaluation:
     return joined(labelled)
 
 
-def join_runs(directories: Sequence[Path], out: Path) -> Run:
-    """Joins the results of several runs and writes one page."""
-    runs = [Run.read(directory / "results.json") for directory in directories]
-    whole = dataclasses.replace(
-        runs[0],
-        experiment=" + ".join(run.experiment for run in runs),
-        command=command(),
-        data={key: " ".join(dict.fromkeys(run.data[key] for run in runs)) for key in ("name", "sha256")},
-        seconds=sum(run.seconds for run in runs),
-        results=stacked([run.results for run in runs]),
-        not_run={name: reason for run in runs for name, reason in run.not_run.items()},
-        causes=[cause for run in runs for cause in run.causes],
-        differences=stacked([run.differences for run in runs]),
-        gate=[verdict for run in runs for verdict in run.gate],
-        read_back=[key for run in runs for key in run.read_back],
-        details={f"{label} in {run.experiment}": rows for run in runs for label, rows in run.details.items()},
-    )
-    whole.write(out)
-    _print(whole.results, write_report(out, whole, parts=runs))
-    return whole
-
-
-def _print(results: pd.DataFrame, page: Path) -> None:
-    print(text_table(results))
-    print(f"report: {page}")
+def _roc(evaluation: Evaluation) -> pd.DataFrame:
+    """Points of the mean ROC curve of each label."""
+    curves = {label: (rates / count, count) for label, (rates, count) in evaluation.roc.items() if count}
+    parts = [
+        pd.DataFrame({"label": label, "clients": count, "fpr": ROC_GRID.tolist(), "tpr": rates.tolist()})
+        for label, (rates, count) in curves.items()
+    ]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()

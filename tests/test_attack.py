@@ -199,7 +199,7 @@ def test_an_attack_that_cannot_run_leaves_nothing(
 
 
 @pytest.mark.integration
-def test_an_audit_without_any_score_says_what_to_do_and_leaves_the_old_report(
+def test_an_audit_without_any_score_says_what_to_do_and_describes_the_updates(
     deltas: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree(deltas, tmp_path / "deltas")
@@ -213,15 +213,16 @@ def test_an_audit_without_any_score_says_what_to_do_and_leaves_the_old_report(
             if line.get("file") == f"truth/{path.name}":
                 line |= {"bytes": len(whole), "sha256": hashlib.sha256(whole).hexdigest()}
         journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    (tmp_path / "report.html").write_text("old")
-    assert attack.main(["audit", "--deltas", str(tmp_path / "deltas")]) == 2
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert "expected a recording that at least one attack can be scored on" in said
-    assert "docs/recording-format.md" in said
+    assert attack.main(["audit", "--deltas", str(tmp_path / "deltas")]) == 0
+    said = capsys.readouterr().out
+    assert "No attack could be scored on this recording." in said
+    assert "add labels to the truth of each client (docs/recording-format.md)" in said
+    content = json.loads((tmp_path / "results.json").read_text())
+    assert content["results"] == []
+    assert {row["tensor"] for row in content["details"]["updates"]} >= {"item_embedding.weight", "mlp.0.weight"}
+    assert "What the updates look like" in (tmp_path / "report.html").read_text()
     assert attack.main(["audit", "--deltas", str(tmp_path / "deltas"), "--gate", "auc=0.6"]) == 4
     assert "gate could not be checked: no attack measured auc" in capsys.readouterr().out
-    assert (tmp_path / "report.html").read_text() == "old"
-    assert not (tmp_path / "results.json").exists()
 
 
 @pytest.mark.integration

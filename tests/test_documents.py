@@ -1,9 +1,11 @@
 """What the documents say is what the code does: files, links, commands, the quickstart, tables of data and models."""
 
 import importlib
+import json
 import os
 import pkgutil
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +13,7 @@ from types import ModuleType
 
 import pytest
 
+import attack
 import datamodules
 import modules.learners
 from datamodules.base import FederatedDataModule
@@ -68,6 +71,36 @@ def test_the_quickstart_infers_every_interaction(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert float(done.stdout.splitlines()[-1]) == pytest.approx(1, abs=0.001)
+
+
+@pytest.mark.integration
+def test_the_page_on_an_own_network_runs_as_it_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (ROOT / "docs" / "own-network.md").read_text(encoding="utf-8")
+    for name, code in zip(
+        ("own_training.py", "my_net.py"), re.findall(r"```python\n(.*?)```", page, re.DOTALL), strict=True
+    ):
+        (tmp_path / name).write_text(code)
+    assert len((tmp_path / "my_net.py").read_text().splitlines()) <= 20
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for command in "".join(re.findall(r"```sh\n(.*?)```", page, re.DOTALL)).splitlines():
+        _, program, *words = command.split()
+        if program == "attack.py":
+            assert attack.main(words) == 0
+        else:
+            runpy.run_path(program)
+    files = [tmp_path / folder / "results.json" for folder in ("own", "with-learner")]
+    without, named = (json.loads(path.read_text()) for path in files)
+    means = {(one["attack"], one["metric"]): one["mean"] for one in without["results"]}
+    assert means["last-layer-counts", "l1"] < 0.5 * means["random-guess", "l1"]
+    assert means["linkability", "auc"] > 0.9
+    assert "1.running_mean" in {row["tensor"] for row in without["details"]["updates"]}
+    assert "give --learner my_package.MyLearner" in without["not_run"]["decaf-match"]
+    found = {one["attack"]: one["mean"] for one in named["results"] if one["metric"] == "l1"}
+    assert max(found["decaf"], found["decaf-match"]) < 0.5 * found["random-guess"]
+    assert "decaf-match" in capsys.readouterr().out
 
 
 def kinds(base: type) -> set[type]:

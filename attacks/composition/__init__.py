@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from attacks.composition.exact_counts import ExactCounts as ExactCounts
     from attacks.composition.label_inference import AuxiliaryGradients as AuxiliaryGradients
     from attacks.composition.label_inference import SoftLabels as SoftLabels
+    from attacks.composition.last_layer import LastLayerCounts as LastLayerCounts
     from attacks.composition.llg import LLG as LLG
     from attacks.composition.rlu import RLU as RLU
 

@@ -91,13 +91,38 @@ class LayerChange(NamedTuple):
     bias: Tensor
 
 
+def output_layer(view: ServerView) -> str:
+    """Name of the layer with one row per class: the learner's last layer, or without a known classifier `last_layer`.
+
+    Raises:
+        ViewError: the learner is unknown, and no layer has the shape.
+    """
+    return view.learner.output_layer if isinstance(view.learner, ClassifierSimulator) else last_layer(view)
+
+
+def last_layer(view: ServerView) -> str:
+    """Name of the last layer by shape: the last in the model's order with weight ``(K, F)``, bias ``(K,)`` and K > 1.
+
+    Raises:
+        ViewError: there is none.
+    """
+    shapes = {name: value.shape[1:] for name, value in view.deltas.items() if name not in view.row_parameters}
+    names = [name.removesuffix(".weight") for name, shape in shapes.items() if len(shape) == 2 and shape[0] > 1]
+    fitting = [name for name in names if shapes.get(f"{name}.bias") == shapes.get(f"{name}.weight", ())[:1]]
+    if not fitting:
+        raise ViewError(
+            "expected a last layer NAME.weight (K, F) with NAME.bias (K,) and K > 1, got none of that shape"
+        )
+    return fitting[-1]
+
+
 def layer_change(view: ServerView, deltas: dict[str, Tensor] | None = None) -> LayerChange:
     """The change of the last layer in the victims' deltas, or in the given ones.
 
     Raises:
         ViewError: the recording does not hold the last layer.
     """
-    name = view.require(ClassifierSimulator).output_layer
+    name = output_layer(view)
     source = view.deltas if deltas is None else deltas
     for parameter in (f"{name}.weight", f"{name}.bias"):
         if parameter not in source:

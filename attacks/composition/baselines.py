@@ -4,10 +4,9 @@ from dataclasses import dataclass
 
 import torch
 
-from attacks.composition.base import CompositionAttack, certain
+from attacks.composition.base import CompositionAttack, certain, output_layer
 from attacks.composition.null_classes import published_present
 from attacks.estimates import CompositionEstimate
-from protocol.simulators import ClassifierSimulator
 from protocol.threat_model import ThreatModel
 from protocol.view import ServerView
 
@@ -23,10 +22,10 @@ class RandomGuess(CompositionAttack):
 
     name = "random-guess"
     baseline = True
-    threat_model = ThreatModel(sees="no update", knows="the number of classes", needs=("learner:ClassifierSimulator",))
+    threat_model = ThreatModel(sees="no update", knows="the number of classes", needs=("deltas",))
 
     def estimate(self, view: ServerView, *, generator: torch.Generator) -> CompositionEstimate:
-        classes = view.model[f"{view.require(ClassifierSimulator).output_layer}.bias"].shape[0]
+        classes = view.deltas[f"{output_layer(view)}.bias"].shape[1]
         guess = torch.rand(view.victims, classes, generator=generator, dtype=torch.float64)
         return certain(guess, torch.ones(guess.shape, dtype=torch.bool))
 
@@ -49,8 +48,8 @@ class UniformPresent(CompositionAttack):
     baseline = True
     threat_model = ThreatModel(
         sees="the update of the last layer",
-        knows="the class of each row",
-        needs=("learner:ClassifierSimulator", "deltas"),
+        knows="the class of each row, and for a threshold the clients' learning rate",
+        needs=("deltas",),
     )
 
     threshold: float = 0.0

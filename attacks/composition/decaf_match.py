@@ -22,7 +22,7 @@ from protocol.progress import advance
 from protocol.ranges import AtLeastTwo, NonNegativeInt, PositiveFloat, PositiveInt, UnitInterval
 from protocol.simulators import ClassifierSimulator
 from protocol.threat_model import ThreatModel
-from protocol.view import ServerView
+from protocol.view import ServerView, is_statistic
 
 _WIDTH = 1.96
 _ONE_SIDED = 1.645
@@ -165,7 +165,7 @@ class _Work:
         self.entries = {
             name: torch.randperm(value[0].numel(), generator=generator)[:_ENTRIES].sort().values
             for name, value in view.deltas.items()
-            if whole or name.rpartition(".")[0] == layer
+            if (whole and not is_statistic(name)) or name.rpartition(".")[0] == layer
         }
         self.scales: dict[str, float] = {}
         self.white = 0.0

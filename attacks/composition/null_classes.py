@@ -32,7 +32,8 @@ def published_present(view: ServerView, rule: PublishedRule, threshold: float) -
     weight = layer_change(view).weight
     if rule == "none":
         return torch.ones(weight.shape[:2], dtype=torch.bool)
-    return never_empty(published_rule(weight, threshold * view.require(ClassifierSimulator).learning_rate), weight)
+    scaled = threshold and threshold * view.require(ClassifierSimulator).learning_rate
+    return never_empty(published_rule(weight, scaled), weight)
 
 
 def never_empty(present: Tensor, weight: Tensor) -> Tensor:

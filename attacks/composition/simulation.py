@@ -87,12 +87,13 @@ def simulated_changes(
 
 
 def as_released(view: ServerView, deltas: dict[str, Tensor], *, generator: torch.Generator) -> dict[str, Tensor]:
-    """The deltas after the clients' public defences: clipped jointly, then noised."""
+    """The deltas after the clients' public defences: clipped jointly, then noised; no statistics are simulated."""
     released = dict(deltas)
     for release in view.releases:
-        norms = torch.stack([released[name].flatten(1).square().sum(1) for name in release.parameters]).sum(0).sqrt()
+        names = [name for name in release.parameters if name in released]
+        norms = torch.stack([released[name].flatten(1).square().sum(1) for name in names]).sum(0).sqrt()
         factor = 1.0 if release.clip is None else (release.clip / norms.clamp(min=1e-12)).clamp(max=1)
-        for name in release.parameters:
+        for name in names:
             value = released[name] * torch.as_tensor(factor).reshape(-1, *[1] * (released[name].dim() - 1))
             released[name] = value + release.noise_scale * torch.randn(value.shape, generator=generator)
     return released

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attacks.estimates import Estimate, EstimateError, Scores, check_tensor
+from attacks.estimates import Candidates, Estimate, EstimateError, Scores, check_tensor
 from attacks.metrics import average_precision, precision_at_positives, random_average_precision, top_share
 from protocol.errors import ViewError
 from protocol.view import ServerView
@@ -61,7 +61,12 @@ class IdentityEstimate(Estimate):
             hits = top_share(self.scores, column, places) * positive.any(1)
             sums = torch.zeros(len(counts), dtype=torch.float64).index_add_(0, column, hits)
             metrics[f"top{places}"] = sums[seen] / counts[seen]
-        return Scores(metrics, torch.full_like(counts[seen], view.victims), counts[seen], units=self.users[seen])
+        asks, one_row_per_user = "did this user send this message?", (self.scores[:, seen].T, positive[:, seen].T)
+        return Scores(
+            *(metrics, torch.full_like(counts[seen], view.victims), counts[seen]),
+            units=self.users[seen],
+            candidates=Candidates.of_rows(asks, *one_row_per_user),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +110,7 @@ class MatchingEstimate(Estimate):
             counts,
             units=numbers,
             influences={"ap": influence, "times-chance": influence / chance},
+            candidates=Candidates("does the same user send both messages?", self.scores, match, first),
         )
 
 

@@ -104,7 +104,7 @@ def layer_vectors(view: ServerView, layers: Sequence[str] | None) -> Tensor:
     for layer in layers or ():
         if not any(_of_layer(name, layer) for name in recorded):
             raise ViewError(f"expected the deltas of layer {layer!r}, got a recording of {', '.join(recorded)}")
-    return torch.cat([_whole(view, name).flatten(1) for name in _chosen(view, layers)], dim=1)
+    return torch.cat([_whole(view, name).reshape(view.victims, -1) for name in _chosen(view, layers)], dim=1)
 
 
 def noise_scales(view: ServerView, layers: Sequence[str] | None) -> Tensor:

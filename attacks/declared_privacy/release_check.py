@@ -47,7 +47,7 @@ class ReleaseEstimate(Estimate):
 
     truth = ()
     metrics = (
-        Metric("epsilon", "Epsilon is the privacy loss of a client's messages as sent; higher is less private."),
+        "epsilon",
         Metric("epsilon-declared", "Epsilon-declared is the same as declared.", leak=False),
         Metric("noise-ratio", "The noise ratio is the measured over the declared scale of the noise.", leak=False),
         Metric("findings", "Findings are the number of violations of the declared release that concern a client."),

@@ -152,7 +152,7 @@ def read_dump_manifest(path: Path) -> DumpManifest:
     """
     text = read_bounded(path, way_out=_WAY_OUT)
     try:
-        content = yaml.load(text.decode("utf-8"), _Loader)
+        content = yaml.load(text.decode("utf-8"), PlainLoader)
         problem = strange_value(content)
         if problem is not None:
             raise ValueError(problem)
@@ -166,7 +166,7 @@ def read_dump_manifest(path: Path) -> DumpManifest:
         raise InputError(expected="the manifest of a dump", found=f"{reason} in {path}", way_out=_WAY_OUT) from None
 
 
-class _Loader(yaml.SafeLoader):
+class PlainLoader(yaml.SafeLoader):
     """Loader that keeps dates as texts and refuses a repeated key."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - as its base class has it

@@ -16,6 +16,7 @@ from datamodules.io.files import regular_file
 from datamodules.recordings.format import (
     AUXILIARY,
     CLIENT,
+    MANIFEST,
     ROUND_SETTINGS,
     JournalLine,
     Manifest,
@@ -187,11 +188,14 @@ class Recording:
 
         Returns:
             ``clients (V,)``; values of the served items ``(V, R)`` such as ``labels``, padded with 0; values of the
-            clients themselves ``(V, ...)``.
+            clients themselves ``(V, ...)``. ``clients`` is ``client/client`` where the recording has it, because
+            pseudonyms change between rounds. Empty if the recording was published without any ground truth.
 
         Raises:
             InputError: the recording has no ground truth of a victim, or one that does not fit what the server saw.
         """
+        if not self._truth.rounds:
+            return {}
         width = 0 if view.served is None else view.served.shape[1]
         names = [name for name in self._truth.names(view.round) if _seen_with(name) in self._seen]
         wanted = view.pseudonyms.tolist()
@@ -214,7 +218,8 @@ class Recording:
         if any(row.keys() != rows[0].keys() for row in rows):
             raise damaged(names[0], "other kinds of truth than those of another rank")
         self._check_classes(rows[0], view, names[0])
-        return {field: torch.stack([row[field] for row in rows]) for field in rows[0]}
+        truth = {field: torch.stack([row[field] for row in rows]) for field in rows[0]}
+        return truth | ({"clients": truth["client"].long()} if "client" in truth else {})
 
     def _check_classes(self, truth: Mapping[str, Tensor], view: ServerView, name: str) -> None:
         counts = truth.get(CLASS_COUNTS.removeprefix(CLIENT))
@@ -256,6 +261,13 @@ class Recording:
             way_out = "A shard is missing or cut short: copy the recording again, whole."
             require(size == line.bytes, f"{name} of {line.bytes} bytes", found, way_out)
         return lines
+
+    def sha256(self) -> str:
+        """Hash of the whole recording: of its manifest and of the journalled hashes of its files, sorted by name."""
+        whole = hashlib.sha256((self.directory / MANIFEST).read_bytes())
+        for name, line in sorted(self._lines.items()):
+            whole.update(f"{name} {line.sha256}\n".encode())
+        return whole.hexdigest()
 
     def common_shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes that all rounds share: of the global model, under ``model/``, and of ``features``."""

@@ -152,8 +152,8 @@ def check_auxiliary(held: Mapping[str, Tensor]) -> None:
         _need(value.dim(), f"{name!r} without a dimension")
     if "images" in held:
         images = held["images"]
-        right = images.dim() == 4 and images.numel()
-        _need(right, f"'images' of shape {tuple(images.shape)}, not (M, channels, height, width)")
+        right = images.dim() > 1 and images.numel()
+        _need(right, f"'images' of shape {tuple(images.shape)}, not (M, channels, height, width) or (M, features)")
     for group in (("images", "labels"), _KNOWN, _PRIOR):
         lengths = [len(held[name]) for name in group if name in held]
         right = not lengths or (len(lengths) == len(group) and len(set(lengths)) == 1)

@@ -58,7 +58,7 @@ class ImageQuality(AfterStep):
         label = attack.label(view)
         words = ", ".join(str(value) for value in run.cell.setting.values())
         caption = f"{words}: original images, images sent, and their difference times 8."
-        evaluation.figures.append((caption, image_panels(*_pixels(gallery, gallery.numbers[:_SHOWN]))))
+        evaluation.figures.append(image_panels(*_pixels(gallery, gallery.numbers[:_SHOWN]), caption))
         evaluation.lines[label] = Line.of(attack, view)
         yield run.scores(label, values, victims=gallery.numbers, items=after.shape[1])
 

@@ -77,7 +77,7 @@ class ManipulationChecks(AfterStep):
             f"{columns}: t-SNE of the clipped updates, as in RAIFLE's figure 7. The table has the accuracy of three "
             "classifiers (updates-knn, updates-logistic, updates-forest); guessing gives 0.5."
         )
-        evaluation.figures.append((caption, update_maps(maps)))
+        evaluation.figures.append(update_maps(maps, caption))
         for name in _CLASSIFIERS:
             start = time.perf_counter()
             values = correctly_classified(real, manipulated, name, seed=seed)

@@ -40,7 +40,7 @@ class UpdateMaps(AfterStep):
         caption = f"{words}: t-SNE of the updates, as in RAIFLE's figure 8. Guessing gives an accuracy of 0.5."
         most = len(clients) / 2  # a quarter of the points
         maps = embeddings(honest, sent, [min(one, most) for one in self.perplexities], seed=run.cell.seed)
-        evaluation.figures.append((caption, update_maps(maps)))
+        evaluation.figures.append(update_maps(maps, caption))
         for name in _CLASSIFIERS:
             start = time.perf_counter()
             right = correctly_classified(honest, sent, name, seed=run.cell.seed)

@@ -1,6 +1,5 @@
 """Evaluation of attacks on a recording, with its output files."""
 
-import importlib
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,11 +8,13 @@ from typing import Any
 from attacks.base import Attack
 from datamodules.recordings.recording import Recording
 from evaluation.diagnosis import explainer
-from evaluation.evaluate import evaluate_recording, metrics_of, relevant
+from evaluation.evaluate import evaluate_recording, metrics_of, relevant, truth_names
 from evaluation.gate import Gate
 from evaluation.runner import Evaluation
+from evaluation.update_table import UPDATES, update_table
 from modules.learners.recorded_learner import recorded_learner
-from protocol.errors import InputError, require
+from protocol.errors import require
+from reports.files import Format
 from reports.run import Run
 from reports.wandb_log import shows_in_wandb
 from reports.write_run import write_run
@@ -28,9 +29,11 @@ def attack_recording(
     seed: int,
     gate: Gate | None = None,
     wandb: str | None = None,
+    formats: Sequence[Format] = (),
+    describe: bool = False,
     **options: Any,
 ) -> tuple[Evaluation, Run | None]:
-    """Scores of attacks, and the written results; None if no attack could be scored.
+    """Scores of attacks, and the written results; None if no attack could be scored and nothing is described.
 
     Args:
         attacks: attacks to run.
@@ -39,12 +42,17 @@ def attack_recording(
         seed: seed of the attacks' draws.
         gate: limits on the scores, see `evaluation.gate`.
         wandb: Weights & Biases project to log to.
+        formats: formats of further files, see `reports.files`.
+        describe: whether to describe the updates, also if no attack could be scored.
         options: further arguments of `evaluate_recording`.
     """
     start = time.perf_counter()
     check_numbers(seed=seed, victims=options.get("victims"))
-    evaluation = relevant(evaluate_recording(recording, attacks, seed=seed, **options), attacks)
-    if evaluation.scores.empty:
+    evaluation = evaluate_recording(recording, attacks, seed=seed, **options)
+    if describe:
+        evaluation = relevant(evaluation, attacks, truth_names(recording))
+        evaluation.details[UPDATES] = update_table(recording)
+    elif evaluation.scores.empty:
         return evaluation, None
     run = write_run(
         evaluation,
@@ -57,23 +65,9 @@ def attack_recording(
         explain=explainer(recording, recorded_learner(recording), seed=seed),
         gate=gate,
         shows=shows_in_wandb(wandb, directory),
+        formats=formats,
     )
     return evaluation, run
-
-
-def trust_learner(module: str | None) -> None:
-    """Imports the module with a recording's learner, so that attacks can simulate its clients.
-
-    Raises:
-        InputError: there is no such module.
-    """
-    if module is None:
-        return
-    try:
-        importlib.import_module(module)
-    except ImportError as error:
-        way_out = "Add its folder to PYTHONPATH."
-        raise InputError(expected="--learner: an importable module", found=str(error), way_out=way_out) from None
 
 
 def folder_above(deltas: str) -> Path:

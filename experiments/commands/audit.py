@@ -1,15 +1,20 @@
 """``attack.py audit``: all attacks on a recording."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from attacks.registry import REGISTRY, built, check_distinct
-from datamodules.recordings.recording import Recording
-from evaluation.evaluate import nothing_scored, reasons
+from evaluation.evaluate import reasons
 from evaluation.gate import check_limits, gate_status
 from evaluation.gate import gate as check_gate
-from evaluation.summary import summarise
-from experiments.commands.attack_recording import attack_recording, folder_above, trust_learner
+from experiments.commands.attack_recording import attack_recording, folder_above
+from experiments.commands.ending import results_in, say_where, typed
+from experiments.commands.given_learner import opened
+from reports.files import Format
+from reports.junit import write_gate
+from reports.statement.statement import write_statement
+from reports.statement.system_file import Declaration
 
 
 def audit(
@@ -22,8 +27,11 @@ def audit(
     attacks: list[str] | None = None,
     slow: bool = False,
     learner: str | None = None,
+    learner_arguments: dict[str, Any] | None = None,
+    format: list[Format] | None = None,
+    statement: str | None = None,
 ) -> int:
-    """Runs all attacks for which the recording has the needed data.
+    """Runs all attacks for which the recording has the needed data, and describes the updates in any case.
 
     Args:
         deltas: folder of the recording.
@@ -31,26 +39,52 @@ def audit(
         seed: seed of the attacks' draws.
         victims: number of victims to attack, drawn at random.
         gate: METRIC=LIMIT, limit on what an attack infers: the highest mean over victims, e.g. ``auc=0.6``; for
-            distances and errors the lowest, e.g. ``l1=0.3``. Baselines are exempt. Exit status 3 if an attack exceeds a
-            limit, 4 if a limit could not be checked: no attack measured it, or fewer than 5 victims have a value and
-            the confidence interval is not entirely beyond the limit.
+            distances and errors the lowest, e.g. ``l1=0.3``. Baselines are exempt. The 95% interval decides: exit
+            status 3 if that of an attack is entirely beyond a limit, 5 if one contains it or has fewer than 5 victims,
+            4 if no attack measured the metric.
         wandb: Weights & Biases project to log table and figures to; offline unless you have logged in.
         attacks: additional attacks, as class paths such as ``my_package.MyAttack``.
         slow: also run attacks that take minutes, on a few clients of the first round; otherwise a line lists them.
-        learner: module of a learner from outside the project, e.g. ``my_package``; it is imported, so name only code
-            that you trust.
+        learner: a learner from outside the project, e.g. ``my_package.MyLearner``, whose clients attacks simulate,
+            instead of the learner in the manifest; its arguments are ``--learner.NAME VALUE``. Or the module of the
+            learner that the manifest names. It is imported, so name only code that you trust.
+        learner_arguments: arguments of that class by name.
+        format: formats of further files, e.g. ``svg,pdf,csv,tex``: figures into figures/, tables into tables/.
+        statement: file with what the controller declares, e.g. ``system.yaml`` (docs/statement.md); writes
+            statement.html and statement.json. Its limits are limits of the gate.
     """
-    trust_learner(learner)
+    recording = opened(deltas, learner, learner_arguments)
     added = [built(name) for name in attacks or []]
-    check_limits(gate or {})
     chosen = [*(kind() for kind in REGISTRY.values()), *added]
     check_distinct([type(attack) for attack in chosen])
+    declared = None if statement is None else Declaration.read(Path(statement), {one.family for one in chosen})
+    gate = gate if declared is None else declared.with_limits(gate)
+    check_limits(gate or {})
     limits = None if gate is None else check_gate(gate, chosen)
-    recording, directory = Recording(deltas), Path(out or folder_above(deltas))
-    options: dict[str, Any] = {"gate": limits, "wandb": wandb, "slow": "few" if slow else "none"}
+    directory = Path(out or folder_above(deltas))
+    options: dict[str, Any] = {
+        "gate": limits,
+        "wandb": wandb,
+        "slow": "few" if slow else "none",
+        "describe": True,
+        "formats": format or (),
+    }
+    write_gate(directory, [])  # an earlier verdict must not outlive an audit that fails
     evaluation, done = attack_recording(chosen, recording, directory, seed, victims=victims, **options)
-    if done is None and limits is None:
-        raise nothing_scored(evaluation.missing, chosen)
-    verdicts = [] if limits is None else limits(summarise(evaluation), evaluation.missing)
-    print("\n".join([*reasons(evaluation.missing), *(verdict.message for verdict in verdicts)]))
-    return gate_status(verdicts)
+    assert done is not None
+    verdicts = done.gate
+    if declared is not None:
+        write_statement(directory, done, evaluation, attacks=chosen, recording=recording, declared=declared)
+    print("\n".join([*reasons(evaluation.missing), *(verdict["message"] for verdict in verdicts)]))
+    say_where(results_in(directory), then=_next(deltas, directory, evaluation.missing, gate))
+    return gate_status([verdict["verdict"] for verdict in verdicts])
+
+
+def _next(deltas: str, directory: Path, missing: Mapping[str, str], limits: Mapping[str, float] | None) -> str:
+    """What to run after an audit: the slow attacks, a gate, or a page with other runs."""
+    given = [word for name, limit in (limits or {}).items() for word in ("--gate", f"{name}={limit:g}")]
+    if any("--slow" in reason for reason in missing.values()):
+        return typed("audit", "--deltas", deltas, *given, "--slow", why="also attacks that take minutes")
+    if limits is None:
+        return typed("audit", "--deltas", deltas, "--gate", "METRIC=LIMIT", why="fails a CI job, see docs/gate.md")
+    return typed("report", directory, "RUN", why="joins it with other runs")

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from experiments.commands.ending import say_where, typed
 from experiments.conversion import convert_dump
 
 
@@ -13,5 +14,6 @@ def convert(manifest: str, out: str) -> int:
         out: folder of the recording.
     """
     rounds = convert_dump(Path(manifest), Path(out))
-    print(f"{rounds} rounds: {out}")
+    print(f"{rounds} rounds converted")
+    say_where({"recording": [Path(out)]}, then=typed("audit", "--deltas", out))
     return 0

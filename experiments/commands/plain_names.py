@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -15,23 +15,32 @@ def plain_names(args: Sequence[str]) -> list[str]:
     """Arguments in the form of the parser, from the documented form.
 
     ``--data.root DIR`` becomes ``--root``, because a key cannot be both a value and a group; repeated ``--gate``,
-    ``--attacks`` and ``--set`` become JSON; and names of attacks become class paths.
+    ``--attacks``, ``--format``, ``--set`` and ``--learner.NAME VALUE`` become JSON; ``--slow`` may stand alone; names
+    of attacks become class paths.
     """
     plain: list[str] = []
     added: list[str] = []
+    formats: list[str] = []
     limits: dict[str, float] = {}
     overrides: dict[str, Any] = {}
-    left = iter(args)
+    arguments: dict[str, Any] = {}
+    alone = [following is None or following.startswith("-") for following in (*args[1:], None)][: len(args)]
+    left = iter("--slow=true" if word == "--slow" and own else word for word, own in zip(args, alone, strict=True))
     for argument in left:
         head, given, value = argument.partition("=")
         if head == "--gate":
             limits |= read_gate(value if given else next(left, ""))
         elif head == "--attacks":
-            added += (value if given else next(left, "")).strip("[]").replace(",", " ").split()
+            added += _words(value if given else next(left, ""))
+        elif head == "--format":
+            formats += _words(value if given else next(left, ""))
         elif head == "--attack":
             plain += ["--attack", _class_path(value if given else next(left, ""))]
         elif head == "--set":
             overrides |= _override(value if given else next(left, ""))
+        elif head.startswith("--learner."):
+            text = value if given else next(left, "")
+            arguments = _nested(arguments, head.removeprefix("--learner.").split("."), yaml.safe_load(text))
         elif argument == "--dry-run":
             plain.append("--dry_run=true")
         elif head.startswith("--gate."):
@@ -40,7 +49,21 @@ def plain_names(args: Sequence[str]) -> list[str]:
             plain.append(re.sub(r"^--data\.root(?==|$)", "--root", argument))
     plain += ["--gate", json.dumps(limits)] if limits else []
     plain += ["--set", json.dumps(overrides)] if overrides else []
+    plain += ["--learner_arguments", json.dumps(arguments)] if arguments else []
+    plain += ["--format", json.dumps(formats)] if formats else []
     return [*plain, "--attacks", json.dumps(added)] if added else plain
+
+
+def _words(text: str) -> list[str]:
+    """Words of a list: ``a,b`` or ``[a, b]``."""
+    return text.strip("[]").replace(",", " ").split()
+
+
+def _nested(values: Mapping[str, Any], path: Sequence[str], value: Any) -> dict[str, Any]:
+    """Arguments with one more, at a path of names."""
+    head, *below = path
+    inner = values.get(head)
+    return {**values, head: _nested(inner if isinstance(inner, Mapping) else {}, below, value) if below else value}
 
 
 def _override(text: str) -> dict[str, Any]:

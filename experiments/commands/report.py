@@ -3,17 +3,21 @@
 from pathlib import Path
 from typing import Any
 
-from reports.write_run import join_runs
+from experiments.commands.ending import results_in, say_where, typed
+from reports.files import Format
+from reports.join import join_runs
 
 POSITIONAL: dict[str, Any] = {"directories": {"nargs": "+", "type": str, "help": "folders that hold a results.json"}}
 
 
-def report(directories: list[str], out: str = "runs/report") -> int:
+def report(directories: list[str], out: str = "runs/report", format: list[Format] | None = None) -> int:
     """Joins the results of several runs into one page.
 
     Args:
         directories: folders that hold a results.json.
         out: folder of the page.
+        format: formats of further files, e.g. ``svg,pdf,csv,tex``: figures into figures/, tables into tables/.
     """
-    join_runs([Path(directory) for directory in directories], Path(out))
+    join_runs([Path(directory) for directory in directories], Path(out), format or ())
+    say_where(results_in(Path(out)), then=typed("report", "--help", why="formats for papers"))
     return 0

@@ -6,9 +6,11 @@ from typing import Any
 
 from evaluation.evaluate import nothing_scored
 from experiments.commands.attack_recording import check_numbers
+from experiments.commands.ending import results_in, say_where, typed
 from experiments.running import default_jobs, joined_fingerprints, run_table
 from experiments.table import Choice, Scale, read_table
 from protocol.errors import require
+from reports.files import Format
 from reports.wandb_log import shows_in_wandb
 from reports.write_run import combine, write_run
 
@@ -29,6 +31,7 @@ def reproduce(
     set: dict[str, Any] | None = None,
     attacks: list[str] | None = None,
     dry_run: bool = False,
+    format: list[Format] | None = None,
 ) -> int:
     """Computes a paper's table; finished trainings and cells are cached, so an interrupted run can resume.
 
@@ -49,6 +52,7 @@ def reproduce(
         set: KEY=VALUE, any key of ``train.py`` in every cell, e.g. ``model.local.epochs=5``; repeatable.
         attacks: additional attacks, by names of ``attack.py list`` or class paths.
         dry_run: print the commands of each cell without running them.
+        format: formats of further files, e.g. ``svg,pdf,csv,tex``: figures into figures/, tables into tables/.
     """
     start = time.perf_counter()
     check_numbers(victims=victims, seeds=seeds)
@@ -73,6 +77,8 @@ def reproduce(
         return 0
     done = run_table(cells, jobs=jobs, name=table.name, part=part)
     if part is not None:
+        print(f"part {part}: {len(done)} of {len(cells)} cells")
+        say_where({"cells": [directory / "cells"]}, then="the same command without --part, after all parts")
         return 0
     evaluation = combine([finished.evaluation for _, finished in done])
     if evaluation.scores.empty:
@@ -87,5 +93,7 @@ def reproduce(
         metrics=table.metrics,
         read_back=[cell.key for cell, finished in done if finished.read_back],
         shows=shows_in_wandb(wandb, directory),
+        formats=format or (),
     )
+    say_where(results_in(directory), then=typed("report", directory, "RUN", why="joins it with other runs"))
     return 0

@@ -5,10 +5,13 @@ from typing import Any
 
 from attacks.base import Attack
 from attacks.registry import built
-from datamodules.recordings.recording import Recording
 from evaluation.message_selection import MessageSelection
-from experiments.commands.attack_recording import attack_recording, check_numbers, folder_above, trust_learner
-from protocol.errors import ViewError
+from experiments.commands.attack_recording import attack_recording, check_numbers, folder_above
+from experiments.commands.ending import results_in, say_where, typed
+from experiments.commands.given_learner import opened
+from protocol.errors import ViewError, require
+from reports.files import Format
+from reports.run import Run
 
 
 def run(
@@ -21,28 +24,53 @@ def run(
     history: bool = False,
     messages: MessageSelection | None = None,
     learner: str | None = None,
+    learner_arguments: dict[str, Any] | None = None,
+    format: list[Format] | None = None,
 ) -> int:
     """Runs one attack on a recording.
 
     Args:
         attack: name of ``attack.py list`` or class path, with hyper-parameters.
         deltas: folder of the recording.
-        out: folder of the results; None for run-ATTACK next to the recording.
+        out: folder of the results, not that of an audit; None for run-ATTACK next to the recording.
         seed: seed of the attack's draws.
         victims: number of clients to attack, drawn at random from the first rounds.
         rounds: numbers of the rounds to attack, from 0; None for all.
         history: also give the attack the server's views of the same clients in earlier rounds.
         messages: selection of messages for attacks on all messages together; None for all.
-        learner: module of a learner from outside the project, e.g. ``my_package``; it is imported, so name only code
-            that you trust.
+        learner: a learner from outside the project, e.g. ``my_package.MyLearner``, whose clients attacks simulate,
+            instead of the learner in the manifest; its arguments are ``--learner.NAME VALUE``. Or the module of the
+            learner that the manifest names. It is imported, so name only code that you trust.
+        learner_arguments: arguments of that class by name.
+        format: formats of further files, e.g. ``svg,pdf,csv,tex``: figures into figures/, tables into tables/.
     """
-    trust_learner(learner)
+    recording = opened(deltas, learner, learner_arguments)
     attack = built(attack)
+    if out is not None:
+        check_own_folder(Path(out))
     directory = Path(out or folder_above(deltas) / f"run-{attack.name}")
-    options: dict[str, Any] = {"rounds": rounds, "history": history, "messages": messages or MessageSelection()}
+    options: dict[str, Any] = {
+        "formats": format or (),
+        "rounds": rounds,
+        "history": history,
+        "messages": messages or MessageSelection(),
+    }
     limits = {} if victims is None else {attack.name: victims}
     check_numbers(victims=victims)
-    evaluation, done = attack_recording([attack], Recording(deltas), directory, seed, limits=limits, **options)
+    evaluation, done = attack_recording([attack], recording, directory, seed, limits=limits, **options)
     if done is None:
         raise ViewError(f"attack {attack.name!r} could not run: {evaluation.missing.get(attack.name, 'no victims')}")
+    say_where(results_in(directory), then=typed("audit", "--deltas", deltas, why="all attacks"))
     return 0
+
+
+def check_own_folder(directory: Path) -> None:
+    """Checks that a folder holds no results of several attacks, which those of one would replace.
+
+    Raises:
+        InputError: it does.
+    """
+    if (directory / "results.json").is_file():
+        kept = Run.read(directory / "results.json").results["attack"].nunique()
+        found = f"the results of {kept} attacks in {directory}"
+        require(kept <= 1, "--out: a folder of its own", found, "Name another folder, or omit --out.")

@@ -11,6 +11,7 @@ from torchmetrics import MeanMetric, Metric
 from datamodules.cohort import Cohort
 from modules.engine.network_task import Network, NetworkTask
 from modules.federated import FederatedModule
+from modules.nets.batch_norm import with_batch_statistics
 from modules.simulator import ClassificationSimulator, NetworkSimulator, last_linear
 from protocol.seeding import PERSISTENT, generator_for
 
@@ -45,7 +46,8 @@ class NetworkLearner(FederatedModule):
         """Sets a network as the global model.
 
         Args:
-            network: maps inputs ``(N, ...)`` to outputs ``(N, ...)``.
+            network: maps inputs ``(N, ...)`` to outputs ``(N, ...)``; its batch norms use the statistics of the batch,
+                see `modules.nets.batch_norm`.
             loss: as in `NetworkTask`.
             inputs: field of the examples that is the network's input.
             labels: field of the examples that is the loss's target.
@@ -58,6 +60,7 @@ class NetworkLearner(FederatedModule):
                     reset = getattr(layer, "reset_parameters", None)
                     if callable(reset):
                         reset()
+        network = with_batch_statistics(network)
         self.network = network
         self.learn(NetworkTask(Network(copy.deepcopy(network)), loss, inputs=inputs, labels=labels))
 

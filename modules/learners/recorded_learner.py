@@ -1,20 +1,24 @@
 """Checks that the learner named by a recording matches the recorded model and can be simulated."""
 
+import copy
 import math
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from datamodules.recordings.recording import Recording
 from datamodules.recordings.shape_check import Shapes, check_shapes
 from modules.engine.local_hyperparameters import LocalTraining
+from modules.engine.network_task import NUMBER
 from modules.learners.image_classifier import ImageSimulator
 from modules.learners.photo_tagger import TaggerSimulator
 from modules.learners.registry import learner_from, network_of
 from modules.learners.text import TextSimulator
-from modules.simulator import PublicAlgorithm
+from modules.simulator import ClassificationSimulator, PublicAlgorithm
 from protocol.errors import require
+from protocol.view import is_statistic
 
 MOST_STEPS = 10**4
 """Largest number of local steps of a client in a round; the papers' clients take some hundred."""
@@ -40,7 +44,9 @@ def recorded_learner(recording: Recording) -> PublicAlgorithm | None:
         return learner
     where = str(recording.directory)
     seen = recording.common_shapes()
-    model = {name.removeprefix("model/"): shape for name, shape in seen.items() if name.startswith("model/")}
+    held = {name.removeprefix("model/"): shape for name, shape in seen.items() if name.startswith("model/")}
+    model = {name: shape for name, shape in held.items() if not is_statistic(name)}
+    learner = learner.named_as(model)
     check_shapes(network_of(learner, model), model, where=where, ordered=False)
     sent = {name: tuple(value["shape"]) for name, value in recording.manifest.parameters.items()}
     check_sent(learner, sent, where=where)
@@ -67,8 +73,8 @@ def check_learner(description: Mapping[str, Any] | None, parameters: Shapes, *, 
     """
     learner = learner_from(description)
     if learner is not None:
-        held = {name: tuple(shape) for name, shape in parameters.items()}
-        check_shapes(network_of(learner, held), held, where=where, ordered=False)
+        held = {name: tuple(shape) for name, shape in parameters.items() if not is_statistic(name)}
+        check_shapes(network_of(learner.named_as(held), held), held, where=where, ordered=False)
         check_work(getattr(learner, "local", None), 1, sum(map(math.prod, held.values())), where=where)
 
 
@@ -109,6 +115,8 @@ def _check_auxiliary(learner: PublicAlgorithm, held: Mapping[str, Tensor], where
         shape = tuple(held["images"].shape[1:])
         _check(shape == learner.image_shape, f"images of shape {learner.image_shape}", f"shape {shape}", where)
         _check_below(held["labels"], learner.num_classes, where)
+    elif isinstance(learner, ClassificationSimulator) and "images" in held:
+        _check_forward(learner, held["images"], held["labels"], where)
     elif isinstance(learner, TextSimulator) and "prior_features" in held:
         texts = held["prior_features"]
         right = texts.dim() == 2 and not texts.is_floating_point()
@@ -121,6 +129,19 @@ def _check_auxiliary(learner: PublicAlgorithm, held: Mapping[str, Tensor], where
         _check(right, "8-bit images of 3 channels", _described(images), where)
         right = tuple(labels.shape[1:]) == (learner.num_classes,)
         _check(right, f"labels of {learner.num_classes} classes", _described(labels), where)
+
+
+def _check_forward(learner: ClassificationSimulator, images: Tensor, labels: Tensor, where: str) -> None:
+    """Checks that a network takes the auxiliary examples, and has an output for every label."""
+    task = learner.task
+    inputs, _ = task.on(images, labels).fields({NUMBER: torch.arange(min(len(images), 2))})
+    try:
+        with torch.no_grad():
+            outputs = copy.deepcopy(task.network)(inputs)
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        reason = str(error).partition("\n")[0]
+        _check(False, f"examples that {type(learner).__name__} takes", f"{_described(images)} ({reason})", where)
+    _check_below(labels, outputs.shape[-1], where)
 
 
 def _check_below(values: Tensor, limit: int, where: str) -> None:

@@ -70,17 +70,18 @@ def _imported(path: str, arguments: Any) -> PublicAlgorithm | None:
         raise InputError(
             expected="a learner whose module is imported",
             found=path,
-            way_out=f"If you trust the recording, give --learner {module}; or {_LEFT_OUT}",
+            way_out=f"If you trust the recording, give --learner {path}; or {_LEFT_OUT}",
         )
     check_classes(arguments)
     parser = ArgumentParser(exit_on_error=False)
     parser.add_subclass_arguments(FederatedModule, "learner")
+    where = f"the learner {path!r}"
     try:
         config = parser.parse_object({"learner": {"class_path": path, "init_args": dict(arguments or {})}})
         built: FederatedModule = parser.instantiate_classes(config).learner
         return built.simulator()
     except (ArgumentError, TypeError, ValueError, AttributeError) as error:
-        raise _wrong(f"the learner {path!r} of the manifest", "its arguments", str(error)) from None
+        raise _wrong(where, "its arguments", str(error)) from None
 
 
 def from_plain(kind: type[_Made], values: Any, *, where: str) -> _Made:

@@ -48,6 +48,23 @@ class BatchNorm(nn.Module):
         return scaled * self.weight.reshape(shape) + self.bias.reshape(shape)
 
 
+def with_batch_statistics(network: nn.Module) -> nn.Module:
+    """A network with `BatchNorm` in place of the batch norms of torch, which keep running statistics.
+
+    Local training normalises by the batch in both; torch's would count the padding of an incomplete batch as examples.
+
+    Args:
+        network: changed in place, unless it is a batch norm itself; names and values of the parameters stay.
+    """
+    if isinstance(network, nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d) and network.affine:
+        made = BatchNorm(network.num_features, network.eps)
+        made.weight, made.bias = network.weight, network.bias
+        return made
+    for name, child in list(network.named_children()):
+        setattr(network, name, with_batch_statistics(child))
+    return network
+
+
 def mask_batches(network: nn.Module, mask: Tensor | None) -> None:
     """Sets the mask of real examples of the next batch in every batch norm of a network, None for all."""
     for layer in network.modules():

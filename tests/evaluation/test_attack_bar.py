@@ -58,12 +58,12 @@ def test_at_80_columns_it_shows_the_attack_the_share_and_the_time_left(
     names = {f"attack-with-a-name-{number}": 1 for number in range(21)}
     with AttackBar(names, show=True) as bar:
         for name in names:
-            with bar.attacking(name, 1):
+            with bar.attacking(name, 1, 12):
                 pass
         bar._bar.refresh()
     last = re.split(r"[\r\n]+", capsys.readouterr().err.strip())[-1]
     assert len(last) <= 80
-    assert re.match(r"attack-with-a-name-20 +100%\|.*\| \d\d:\d\d<\d\d:\d\d", last)
+    assert re.match(r"100%\|.{10,}\| \d\d:\d\d<\d\d:\d\d, attack-with-a-name-20 round 12", last)
 
 
 @pytest.mark.parametrize("attack", [IMIA(confirmed=0.3)], ids=lambda attack: attack.name)

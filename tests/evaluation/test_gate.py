@@ -1,17 +1,21 @@
-"""A gate fails closed: what is over a limit fails, what was not measured is no pass, and a guess trips nothing."""
+"""A gate fails closed: what exceeds a limit fails, what is not measured does not pass, baselines trip nothing."""
 
 import json
 import math
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
+import pandas as pd
 import pytest
 
 import attack
 from attacks.base import Attack
 from attacks.composition.decaf import Decaf
 from attacks.recommendation.item_deltas import Direction, RowNorm
-from evaluation.gate import FAILED, UNCHECKED, check_limits, gate, gate_status
+from evaluation.gate import FAILED, UNCHECKED, UNDECIDED, Verdict, check_limits, gate, gate_status
+from evaluation.runner import Evaluation
+from evaluation.scores import concat, score_table
 from experiments.commands.plain_names import read_gate
 from protocol.errors import InputError
 from reports.run import Run
@@ -20,54 +24,222 @@ from tests.toys import train
 
 ATTACKS: list[Attack] = [Direction(), RowNorm(), Decaf()]
 LACKING = {"decaf": "the recording lacks learner"}
+DIRECTION, DECAF = "direction", "decaf"
 
 
-def checked(metric: str, limit: float, *rows: dict[str, Any], missing: dict[str, str] | None = None) -> tuple[int, str]:
-    verdicts = gate({metric: limit}, ATTACKS)(results(*rows), missing or {})
-    return gate_status(verdicts), verdicts[0].message
+def verdicts(limits: dict[str, float], *rows: dict[str, Any], scores: pd.DataFrame | None = None) -> list[Verdict]:
+    found = Evaluation(scores=concat([] if scores is None else [scores]), missing=LACKING)
+    return gate(limits, ATTACKS)(results(*rows), found)
+
+
+CASES: dict[str, tuple[dict[str, float], list[dict[str, Any]], int, list[str]]] = {
+    "beyond the limit": (
+        {"auc": 0.6},
+        [cell(DIRECTION, "auc", 0.7), cell("row-norm", "auc", 0.5)],
+        FAILED,
+        ["GATE FAILED: direction auc 0.700 is above the limit 0.6 (95% interval 0.690 to 0.710, n = 20)"],
+    ),
+    "within the limit": (
+        {"auc": 0.6},
+        [cell(DIRECTION, "auc", 0.51), cell("row-norm", "auc", 0.5), cell("popularity", "auc", 0.9)],
+        0,
+        ["gate ok: highest auc 0.510 (direction) is below the limit 0.6 (95% interval 0.500 to 0.520, n = 20)"],
+    ),
+    "lower is worse, beyond": (
+        {"l1": 0.5},
+        [cell(DECAF, "l1", 0.014, n=10)],
+        FAILED,
+        ["GATE FAILED: decaf l1 0.014 is below the limit 0.5 (95% interval 0.004 to 0.024, n = 10)"],
+    ),
+    "lower is worse, within": (
+        {"null_false_positive": 0.3},
+        [cell(DECAF, "null_false_positive", 0.9)],
+        0,
+        [
+            "gate ok: lowest null_false_positive 0.900 (decaf) is above the limit 0.3"
+            " (95% interval 0.890 to 0.910, n = 20)"
+        ],
+    ),
+    "interval contains the limit, mean within": (
+        {"auc": 0.6},
+        [cell(DIRECTION, "auc", 0.58, width=0.04)],
+        UNDECIDED,
+        [
+            "GATE UNDECIDED: direction auc 0.580 may be above the limit 0.6 (95% interval 0.540 to 0.620, n = 20):"
+            " about 60 more clients are needed, if the mean stays"
+        ],
+    ),
+    "interval contains the limit, lower is worse, mean beyond": (
+        {"l1": 0.5},
+        [cell(DECAF, "l1", 0.4, width=0.2, n=10)],
+        UNDECIDED,
+        [
+            "GATE UNDECIDED: decaf l1 0.400 may be below the limit 0.5 (95% interval 0.200 to 0.600, n = 10):"
+            " about 30 more clients are needed, if the mean stays"
+        ],
+    ),
+    "interval ends at the limit": (
+        {"auc": 1.0},
+        [cell(DIRECTION, "auc", 1.0, 1.0, 1.0)],
+        0,
+        ["gate ok: highest auc 1.000 (direction) is at the limit 1 (95% interval 1.000 to 1.000, n = 20)"],
+    ),
+    "few clients": (
+        {"auc": 0.6},
+        [cell(DIRECTION, "auc", 0.9, n=2)],
+        UNDECIDED,
+        [
+            "GATE UNDECIDED: direction auc 0.900 may be above the limit 0.6 (95% interval 0.890 to 0.910, n = 2):"
+            " at least 3 more clients are needed"
+        ],
+    ),
+    "baselines only": (
+        {"auc": 0.6},
+        [cell("popularity", "auc", 0.9)],
+        UNCHECKED,
+        ["gate could not be checked: no attack measured auc: direction, row-norm do not fit this recording"],
+    ),
+    "nothing ran": (
+        {"l1": 0.5},
+        [],
+        UNCHECKED,
+        ["gate could not be checked: no attack measured l1, because decaf could not run: the recording lacks learner"],
+    ),
+    "no attack for the metric": (
+        {"top1": 0.5},
+        [cell(DIRECTION, "auc", 0.9)],
+        UNCHECKED,
+        ["gate could not be checked: no attack of this audit measures top1"],
+    ),
+    "not a number": (
+        {"auc": 0.6},
+        [cell(DIRECTION, "auc", math.nan)],
+        UNCHECKED,
+        ["gate could not be checked: auc is not defined for any of these clients"],
+    ),
+    "one attack without a number": (
+        {"auc": 0.6},
+        [cell(DIRECTION, "auc", math.nan), cell("row-norm", "auc", 0.5)],
+        0,
+        ["gate ok: highest auc 0.500 (row-norm) is below the limit 0.6 (95% interval 0.490 to 0.510, n = 20)"],
+    ),
+    "several limits, one exceeded": (
+        {"l1": 0.5, "auc": 0.6},
+        [cell(DIRECTION, "auc", 0.9)],
+        FAILED,
+        [
+            "gate could not be checked: no attack measured l1, because decaf could not run: the recording lacks"
+            " learner",
+            "GATE FAILED: direction auc 0.900 is above the limit 0.6 (95% interval 0.890 to 0.910, n = 20)",
+        ],
+    ),
+    "several attacks, one exceeds and one is undecided": (
+        {"auc": 0.6},
+        [cell("row-norm", "auc", 0.65, width=0.1), cell(DIRECTION, "auc", 0.62)],
+        FAILED,
+        ["GATE FAILED: direction auc 0.620 is above the limit 0.6 (95% interval 0.610 to 0.630, n = 20)"],
+    ),
+    "several settings, one exceeds": (
+        {"auc": 0.6},
+        [cell(DIRECTION, "auc", value, setting={"data": "d", "epsilon": e}) for e, value in ((1, 0.5), (8, 0.8))],
+        FAILED,
+        ["GATE FAILED: direction in epsilon 8 auc 0.800 is above the limit 0.6 (95% interval 0.790 to 0.810, n = 20)"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("limits", "rows", "status", "lines"), CASES.values(), ids=CASES)
+def test_every_case_has_its_status_and_its_line(
+    limits: dict[str, float], rows: list[dict[str, Any]], status: int, lines: list[str]
+) -> None:
+    found = verdicts(limits, *rows)
+    assert [verdict.message for verdict in found] == lines
+    assert gate_status([verdict.verdict for verdict in found]) == status
 
 
 @pytest.mark.parametrize(
-    ("result", "limit", "status"),
+    ("outcomes", "status"),
     [
-        (cell("direction", "auc", 0.7), 0.6, FAILED),
-        (cell("direction", "auc", 0.5), 0.6, 0),
-        (cell("decaf", "l1", 0.1), 0.5, FAILED),
-        (cell("decaf", "l1", 0.6), 0.5, 0),
-        (cell("decaf", "null_false_positive", 0.01), 0.3, FAILED),  # hardly a wrong class: much inferred
-        (cell("decaf", "null_false_negative", 0.9), 0.3, 0),
-        (cell("popularity", "auc", 0.9), 0.6, UNCHECKED),  # a guess is no attack, and none was scored
-        (cell("uniform-present", "l1", 0.1), 0.5, UNCHECKED),
-        (cell("direction", "auc", math.nan), 0.6, UNCHECKED),
-        (cell("direction", "auc", 0.61, n=2), 0.6, UNCHECKED),  # the interval holds the limit
-        (cell("direction", "auc", 0.9, n=2), 0.6, FAILED),  # the whole interval lies beyond it
-        (cell("direction", "auc", 0.3, n=2), 0.6, UNCHECKED),
+        ([], 0),
+        (["ok", "ok"], 0),
+        (["ok", "undecided"], UNDECIDED),
+        (["undecided", "unchecked"], UNCHECKED),
+        (["unchecked", "undecided", "failed", "ok"], FAILED),
     ],
 )
-def test_a_limit_points_the_way_its_metric_does(result: dict[str, Any], limit: float, status: int) -> None:
-    assert checked(result["metric"], limit, result)[0] == status
+def test_the_worst_outcome_is_the_status(outcomes: list[str], status: int) -> None:
+    assert gate_status(outcomes) == status
 
 
-def test_the_lines_say_what_happened() -> None:
-    assert checked("l1", 0.5, cell("decaf", "l1", 0.014, n=10)) == (
-        FAILED,
-        "GATE FAILED: decaf l1 0.014 [0.004, 0.024], n = 10: below the limit 0.5",
-    )
-    ok = checked("auc", 0.6, cell("direction", "auc", 0.51), cell("row-norm", "auc", 0.5), cell("chance", "auc", 0.9))
-    assert ok == (0, "gate ok: highest auc 0.510 (direction) <= 0.6")
-    assert checked("l1", 0.5, missing=LACKING) == (
-        UNCHECKED,
-        "gate could not be checked: no attack measured l1, because decaf could not run: the recording lacks learner",
-    )
-    assert "no attack of this audit measures top1" in checked("top1", 0.5)[1]
-    assert "not defined" in checked("auc", 0.5, cell("direction", "auc", math.nan))[1]
+def of_clients(values: list[float], low: list[float] | None = None, high: list[float] | None = None) -> pd.DataFrame:
+    """Scores of the metric that is limited for each client, with the ends of its interval if there are any."""
+    ends = {name: own for name, own in (("epsilon-low", low), ("epsilon-high", high)) if own is not None}
+    metrics = {"epsilon": values, **ends}
+    return score_table(DIRECTION, metrics, setting={"data": "d"}, seed=0, victims=list(range(len(values))))
 
 
-def test_one_failed_limit_decides_over_one_that_could_not_be_checked() -> None:
-    verdicts = gate({"l1": 0.5, "auc": 0.6}, ATTACKS)(results(cell("direction", "auc", 0.9)), LACKING)
-    assert [v.verdict for v in verdicts] == ["unchecked", "failed"]
-    assert gate_status(verdicts) == FAILED
-    assert gate_status([]) == 0
+@pytest.mark.parametrize(
+    ("scores", "status", "line"),
+    [
+        (
+            of_clients([1, 2, 9]),
+            FAILED,
+            "GATE FAILED: direction epsilon 9.000 is above the limit 8 (the worst of 3 clients)",
+        ),
+        (
+            of_clients([1, math.inf]),
+            FAILED,
+            "GATE FAILED: direction epsilon inf is above the limit 8 (the worst of 2 clients)",
+        ),
+        (
+            of_clients([1, 2, 7]),
+            0,
+            "gate ok: highest epsilon 7.000 (direction) is below the limit 8 (the worst of 3 clients)",
+        ),
+        (
+            of_clients([1, 7.9], [0.9, 7.8], [1.1, 8.1]),
+            UNDECIDED,
+            "GATE UNDECIDED: direction epsilon 7.900 may be above the limit 8"
+            " (95% interval 7.800 to 8.100, the worst of 2 clients): its interval contains the limit",
+        ),
+        (
+            of_clients([1, 8.2], [0.9, 8.1], [1.1, 8.3]),
+            FAILED,
+            "GATE FAILED: direction epsilon 8.200 is above the limit 8"
+            " (95% interval 8.100 to 8.300, the worst of 2 clients)",
+        ),
+        (
+            of_clients([1, math.nan]),
+            UNDECIDED,
+            "GATE UNDECIDED: direction epsilon 1.000 may be above the limit 8 (the worst of 2 clients):"
+            " a client has no value",
+        ),
+        (of_clients([9, math.nan]), FAILED, "GATE FAILED: direction epsilon 9.000 is above the limit 8"),
+        (of_clients([math.nan]), UNCHECKED, "epsilon is not defined for any of these clients"),
+    ],
+)
+def test_the_worst_client_decides_on_epsilon(scores: pd.DataFrame, status: int, line: str) -> None:
+    mean = cell(DIRECTION, "epsilon", 2.0)  # the mean over clients says nothing
+    (found,) = verdicts({"epsilon": 8}, mean, scores=scores)
+    assert gate_status([found.verdict]) == status
+    assert line in found.message
+
+
+def test_an_interval_within_the_limit_stays_so_when_the_limit_is_relaxed() -> None:
+    order = [FAILED, UNDECIDED, 0]
+    for metric, limits in (("auc", [0.3, 0.49, 0.5, 0.51, 0.7]), ("l1", [0.7, 0.51, 0.5, 0.49, 0.3])):
+        row = cell(DIRECTION if metric == "auc" else DECAF, metric, 0.5, width=0.05)
+        found = [order.index(gate_status([v.verdict for v in verdicts({metric: limit}, row)])) for limit in limits]
+        assert found == [0, 1, 1, 1, 2]
+
+
+def test_the_wanted_number_of_clients_decides() -> None:
+    undecided = cell(DIRECTION, "auc", 0.58, width=0.04)
+    assert "about 60 more" in verdicts({"auc": 0.6}, undecided)[0].message
+    enough = cell(DIRECTION, "auc", 0.58, width=0.04 * math.sqrt(20 / 80), n=80)
+    assert verdicts({"auc": 0.6}, enough)[0].verdict == "ok"
+    at_the_limit = cell(DIRECTION, "auc", 0.6)
+    assert "too near to the limit" in verdicts({"auc": 0.6}, at_the_limit)[0].message
 
 
 @pytest.mark.parametrize(
@@ -120,6 +292,12 @@ def test_the_verdict_is_a_status_a_line_and_stands_in_the_results(
     assert said in " ".join(verdict["message"] for verdict in verdicts)
     assert verdicts == json.loads((tmp_path / "results.json").read_text())["gate"]
     assert said in (tmp_path / "report.html").read_text()
+    suite = ElementTree.parse(tmp_path / "gate.xml").getroot()
+    assert (suite.get("tests"), suite.get("errors"), suite.get("failures")) == (
+        str(len(given)),
+        str(int(status == UNCHECKED)),
+        str(int(status == FAILED)),
+    )
 
 
 @pytest.mark.integration

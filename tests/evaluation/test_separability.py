@@ -38,4 +38,4 @@ def test_maps_are_of_both_and_drawn() -> None:
         assert honest.shape == manipulated.shape == (120, 2)
         within = (honest - honest.mean(0)).norm(dim=1).mean()
         assert float((honest.mean(0) - manipulated.mean(0)).norm()) > float(within)
-    assert update_maps(maps).count("perplexity") >= 2
+    assert update_maps(maps, "c").svg.count("perplexity") >= 2

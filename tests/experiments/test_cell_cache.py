@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 import torch
 
+from evaluation.drawing import Drawing
 from evaluation.runner import Evaluation
 from evaluation.scores import Line, concat, from_records, score_table, with_setting
 from experiments.cell_cache import Finished, StaleError, Stamp, read_cell, write_cell
@@ -41,7 +42,7 @@ def finished() -> Finished:
         lines={"direction": Line(role="ours", family="recommendation", active=True)},
         roc={"direction": (torch.tensor([0.0, 1.0], dtype=torch.float64), 2)},
         missing={"imia": "no"},
-        figures=[("c", "<svg>")],
+        figures=[Drawing("c", files={"svg": b"<svg>", "pdf": b"%PDF"}, name="map")],
         profiles=with_setting(profiles, data="d", round=2),
         details={"check": from_records([{"check": "scale", "n": 3, "p": 0.5, "ok": True}, {"check": "law", "n": 4}])},
     )

@@ -5,6 +5,7 @@ from reports.against import against
 from reports.below_bounds import below_bounds, bounded
 from reports.drawing import Material
 from reports.figures import drawings
+from reports.looks import looks
 from tests.reports.toys import cell, table
 
 ROWS = [
@@ -17,16 +18,16 @@ ROWS = [
 
 def test_a_panel_per_manipulation_with_every_line() -> None:
     results = table(*ROWS)
-    found = dict(drawings(Evaluation(), results, ("auc",)))
-    ((caption, svg),) = ((c, s) for c, s in found.items() if "No attack can be" in c)
+    found = drawings(Evaluation(), results, ("auc",))
+    ((caption, svg),) = ((one.caption, one.svg) for one in found if "No attack can be" in one.caption)
     assert caption.startswith("d: auc against epsilon")
     expected = ("manipulation none", "manipulation noise", "no attack", "bound-cascade", "genie", "raifle", "chance")
     assert all(f">{text}<" in svg for text in (*expected, "20", "inf"))
-    assert against(Material(results, "auc", results)) == []
+    assert against(Material(results, "auc", results, looks(results))) == []
 
 
 def test_without_a_bound_nothing_is_drawn() -> None:
     results = table(*(row for row in ROWS if row["attack"] != "bound"))
     assert not bounded(results)
-    assert below_bounds(Material(results, "auc", results)) == []
-    assert len(against(Material(results, "auc", results))) == 1
+    assert below_bounds(Material(results, "auc", results, looks(results))) == []
+    assert len(against(Material(results, "auc", results, looks(results)))) == 1

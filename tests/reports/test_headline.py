@@ -5,16 +5,17 @@ import math
 import pytest
 
 from evaluation.scores import Line
-from reports.headline import headline
+from reports.headline import Headline, headline
 from tests.reports.toys import LINES, cell, table
 
 
 def test_it_says_what_is_inferred_how_well_and_next_to_what() -> None:
     rows = [cell("codebook", 0.95), cell("raifle", 0.9), cell("chance", 0.5), cell("popularity", 0.7)]
-    assert headline(table(*rows)) == (
-        "On d, the server can infer from a client's update what it clicked. The best attack, codebook, reaches auc"
-        " 0.950 (95% interval 0.920 to 0.980, n = 20 clients); guessing gives 0.5, the best baseline, popularity,"
-        " 0.700. AUC is 0.5 for guessing and 1 for certainty."
+    assert headline(table(*rows)) == Headline(
+        "On d, the server can infer from a client's update what it clicked.",
+        "The best attack, codebook, reaches auc 0.950 (95% interval 0.920 to 0.980, n = 20 clients); guessing gives"
+        " 0.5, the best baseline, popularity, 0.700. AUC is 0.5 for guessing and 1 for certainty.",
+        *("auc", "q", "d"),
     )
 
 
@@ -28,39 +29,40 @@ def test_it_says_what_is_inferred_how_well_and_next_to_what() -> None:
     ids=["near", "uncertain", "baseline"],
 )
 def test_what_hardly_beats_guessing_is_no_leak(rows: list[dict[str, object]]) -> None:
-    assert headline(table(*rows)).startswith("On d, no attack infers what it clicked much better than the baselines.")
+    assert headline(table(*rows)).verdict == "On d, no attack infers what it clicked much better than the baselines."
 
 
 def test_the_baseline_is_that_of_the_same_setting_and_question() -> None:
     other = {**LINES, "elsewhere": Line(role="baseline", question="another")}
     rows = [cell("codebook", 0.8, epsilon=1), cell("popularity", 0.6, epsilon=1), cell("popularity", 0.99, epsilon=2)]
-    assert "the best baseline, popularity, 0.600" in headline(
-        table(*rows, cell("elsewhere", 0.9, epsilon=1), lines=other)
+    assert (
+        "the best baseline, popularity, 0.600"
+        in headline(table(*rows, cell("elsewhere", 0.9, epsilon=1), lines=other)).measured
     )
 
 
 def test_a_baseline_that_no_number_changes_stands_next_to_all() -> None:
     rows = [cell("codebook", 0.8, interactions=10), cell("popularity", 0.65, interactions=100)]
-    assert "the best baseline, popularity, 0.650" in headline(table(*rows))
+    assert "the best baseline, popularity, 0.650" in headline(table(*rows)).measured
 
 
 def test_of_a_distance_the_nearest_is_best() -> None:
     rows = [cell("codebook", 0.2, metric="l1"), cell("raifle", 0.4, metric="l1"), cell("chance", 0.9, metric="l1")]
-    assert "codebook, reaches l1 0.200" in headline(table(*rows))
-    assert "the best baseline, chance, 0.900" in headline(table(*rows))
-    assert "can infer" in headline(table(cell("codebook", 0.2, metric="l1")))  # nothing to compare with
+    assert "codebook, reaches l1 0.200" in headline(table(*rows)).measured
+    assert "the best baseline, chance, 0.900" in headline(table(*rows)).measured
+    assert "can infer" in headline(table(cell("codebook", 0.2, metric="l1"))).verdict  # nothing to compare with
 
 
 def test_an_attack_of_which_nothing_is_known_has_a_headline_too() -> None:
     unknown = headline(table(cell("new", 3.0, metric="a-metric-of-its-own"), lines={"new": Line(role="ours")}))
-    assert unknown.startswith("On d, the server can infer from a client's update something about the client. The best")
+    assert unknown.verdict == "On d, the server can infer from a client's update something about the client."
 
 
 def test_without_a_score_it_says_so() -> None:
     for rows in ([cell("chance", 0.5)], [cell("codebook", math.nan)]):
-        assert headline(table(*rows)) == "No attack could be scored on this recording."
+        assert headline(table(*rows)) == Headline("No attack could be scored on this recording.")
 
 
 def test_a_setting_that_all_rows_share_is_left_out() -> None:
     rows = [cell(attack, mean, learner="classifier") for attack, mean in (("codebook", 0.95), ("chance", 0.5))]
-    assert headline(table(*rows)).startswith("On d, the server")
+    assert headline(table(*rows)).verdict.startswith("On d, the server")

@@ -5,9 +5,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from evaluation.drawing import Drawing
 from evaluation.scores import Line
 from reports.html import GENERATED, write_report
 from reports.run import Run
+from reports.sections import sections
 from tests.reports.toys import cell, table
 
 DATA = {"name": "digits", "sha256": ""}
@@ -15,7 +17,7 @@ DATA = {"name": "digits", "sha256": ""}
 
 def page(folder: Path, results: pd.DataFrame, **arguments: object) -> str:
     run = Run("test", "", 0, None, {}, DATA, "", 1.0, results)
-    return write_report(folder, run, **arguments).read_text(encoding="utf-8")  # type: ignore[arg-type]
+    return write_report(folder, run, sections=sections(results), **arguments).read_text(encoding="utf-8")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("metric", "said", "unsaid"), [("auc", "AUC is", "L1 is"), ("l1", "L1 is", "AUC is")])
@@ -30,9 +32,9 @@ def test_names_and_settings_of_strangers_are_text(tmp_path: Path) -> None:
     line = Line(role="ours", sees=script, knows="k", tells=script)
     rows = [cell(script, 0.7 + number / 100, data=script, epsilon=number) for number in range(30)]
     for kept in (rows[:2], rows):  # long, and wide
-        text = page(
-            tmp_path, table(*kept, lines={script: line}), missing=[script], causes=[script], figures=[(script, "")]
-        )
+        figure = Drawing(script, files={"svg": b"<svg></svg>"})
+        results = table(*kept, lines={script: line})
+        text = page(tmp_path, results, missing=[script], causes=[script], figures=[figure])
         assert script not in text
         assert "&lt;script&gt;" in text
 
@@ -46,3 +48,31 @@ def test_who_the_attacker_is_stands_once_for_each_attack(tmp_path: Path) -> None
 def test_generated_data_are_said_to_be_so(tmp_path: Path) -> None:
     assert GENERATED.split("'")[0] in page(tmp_path, table(cell("codebook", 0.9, data="synthetic-letor")))
     assert "generated" not in page(tmp_path, table(cell("codebook", 0.9, data="ml-100k")))
+
+
+def test_the_verdict_and_one_figure_stand_above_the_tables(tmp_path: Path) -> None:
+    figures = [Drawing(name, files={"svg": b"<svg></svg>"}) for name in ("first caption", "second caption")]
+    text = page(tmp_path, table(cell("codebook", 0.9), cell("chance", 0.5)), figures=figures)
+    parts = [
+        "the server can infer",
+        "The best attack, codebook",
+        "first caption",
+        "<table",
+        "<h2>Figures</h2>",
+        "second caption",
+    ]
+    assert [text.index(part) for part in parts] == sorted(text.index(part) for part in parts)
+
+
+def test_an_audit_without_scores_has_no_empty_table(tmp_path: Path) -> None:
+    text = page(tmp_path, table(cell("codebook", 0.9)).head(0), missing=["decaf could not run: why."])
+    assert "No attack could be scored" in text
+    assert "decaf could not run: why." in text
+    assert "<table" not in text
+    assert "Intervals are" not in text
+
+
+def test_numbers_are_aligned_to_the_right(tmp_path: Path) -> None:
+    text = page(tmp_path, table(cell("codebook", 0.9)))
+    assert '<td class="number">0.900</td>' in text
+    assert "<td>codebook</td>" in text

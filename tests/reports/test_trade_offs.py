@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 from reports.drawing import Material
+from reports.looks import looks
 from reports.trade_offs import detectability, privacy_and_utility
 from tests.reports.toys import cell, table
 
@@ -16,14 +17,15 @@ def test_a_point_per_defence_at_its_best_attack() -> None:
         rows += [cell("chance", 0.99, defence=defence, manipulation="none")]
         rows += [cell("none", utility, metric="ndcg@10", defence=defence, manipulation="none")]
     results = table(*rows)
-    ((caption, svg),) = privacy_and_utility(Material(results[results["metric"] == "auc"], "auc", results))
+    (drawing,) = privacy_and_utility(Material(results[results["metric"] == "auc"], "auc", results, looks(results)))
+    caption, svg = drawing.caption, drawing.svg
     assert caption.startswith("d: ndcg@10 of the model against the AUC of the best attack")
     assert all(f">{text}<" in svg for text in ("none", "ldp 500", "ldp 20", "ndcg@10"))
     # Both points of local DP are on one line, from the best attack at either budget.
     weaker = table(*(row for row in rows if row["attack"] != "raifle"))
-    same = privacy_and_utility(Material(weaker[weaker["metric"] == "auc"], "auc", weaker))
-    assert re.sub(r"<clipPath.*", "", same[0][1]) == re.sub(r"<clipPath.*", "", svg)
-    assert detectability(Material(results, "auc", results)) == []
+    same = privacy_and_utility(Material(weaker[weaker["metric"] == "auc"], "auc", weaker, looks(weaker)))
+    assert re.sub(r"<clipPath.*", "", same[0].svg) == re.sub(r"<clipPath.*", "", svg)
+    assert detectability(Material(results, "auc", results, looks(results))) == []
 
 
 def test_a_point_per_manipulation_and_a_panel_per_other_setting() -> None:
@@ -34,6 +36,7 @@ def test_a_point_per_manipulation_and_a_panel_per_other_setting() -> None:
             rows += [cell("codebook", mean, **setting), cell("any-check", flagged, metric="flagged", **setting)]
             rows += [cell("equal-scores", 0.0, metric="flagged", **setting)]
     results = table(*rows)
-    ((caption, svg),) = detectability(Material(results[results["metric"] == "auc"], "auc", results))
+    (drawing,) = detectability(Material(results[results["metric"] == "auc"], "auc", results, looks(results)))
+    caption, svg = drawing.caption, drawing.svg
     assert "at least one check" in caption
     assert all(f">{text}<" in svg for text in ("queries 4", "queries 16", "codebook", "flagged"))

@@ -1,0 +1,53 @@
+"""Class shares from the last layer alone: the layer is found by its shape, and no learner needs to be known."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from attacks.composition.base import CompositionAttack, certain, output_layer
+from attacks.estimates import CompositionEstimate
+from protocol.threat_model import ThreatModel
+from protocol.view import ServerView
+
+
+@dataclass(frozen=True, kw_only=True)
+class LastLayerCounts(CompositionAttack):
+    """Class shares in proportion to how far each entry of the last bias lies above the smallest one.
+
+    A step of size s on a mean cross-entropy adds ``s (n_c / N - p_c)`` to the bias of class c, which has n_c of the N
+    examples; p_c is the mean prediction. If predictions are uniform, ``p_c = 1 / K``, and the entry of a class without
+    examples, which is then the smallest, removes both unknowns s and p_c: ``n_c / N`` is proportional to ``b_c - min
+    b``. Exact, therefore, for one step of plain gradient descent on all examples, with uniform predictions (as of a
+    last layer that starts at zero) and a class that the client lacks. Otherwise an approximation: it errs where the
+    client has examples of every class (the rarest is taken for absent), where the global model prefers some classes,
+    after many local steps, and where an optimizer such as Adam scales entries differently. It fails under noise.
+
+    Threat model: passive server, one round; knows neither the clients' algorithm nor any data. The layer is the
+    learner's where one is known, otherwise the last one with a bias, see `attacks.composition.base.output_layer`.
+
+    Args:
+        rounds: see `CompositionAttack`.
+
+    References:
+        This project. The sign of the same entries in Zhao, Mopuri and Bilen, "iDLG: Improved Deep Leakage from
+        Gradients", 2020, arXiv:2001.02610, section 3.1.
+    """
+
+    name = "last-layer-counts"
+    threat_model = ThreatModel(
+        sees="the update of the last bias and how many examples the client reports",
+        knows="the class of each entry",
+        needs=("deltas",),
+    )
+
+    def estimate(self, view: ServerView, *, generator: object) -> CompositionEstimate:
+        bias = view.deltas[f"{output_layer(view)}.bias"].double()
+        shares = above_smallest(bias)
+        return certain(shares, shares > 0.5 / view.example_counts.clamp(min=1)[:, None])
+
+
+def above_smallest(bias: Tensor) -> Tensor:
+    """``(V, K)`` shares that sum to one, in proportion to ``bias (V, K)`` minus its smallest entry; equal for zero."""
+    above = bias - bias.amin(1, keepdim=True)
+    above = above.where(above.any(1, keepdim=True), 1.0)
+    return above / above.sum(1, keepdim=True)

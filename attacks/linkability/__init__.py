@@ -1,0 +1,12 @@
+"""Attacks on linkability: which updates of different rounds come from the same client?"""
+
+from typing import TYPE_CHECKING
+
+from protocol.exports import exports
+
+if TYPE_CHECKING:
+    from attacks.linkability.links import LinkCounts as LinkCounts
+    from attacks.linkability.similarity import Linkability as Linkability
+    from attacks.linkability.similarity import PlainCosine as PlainCosine
+
+__all__ = exports(__name__)

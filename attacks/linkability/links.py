@@ -1,0 +1,144 @@
+"""Links between messages of different rounds: the estimate, the base of its attacks, and the baseline."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from attacks.base import Attack
+from attacks.estimates import Estimate, EstimateError, Scores, check_tensor
+from protocol.errors import ViewError
+from protocol.threat_model import ThreatModel
+from protocol.view import ServerView
+
+MOST_MESSAGES = 512
+"""Largest number of messages that are compared with each other."""
+_TRIPLES = 2**22
+"""Comparisons of a pair of one client with pairs of others that are in memory at a time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkEstimate(Estimate):
+    """How likely two messages of different rounds come from the same client.
+
+    Attributes:
+        messages: ``(M,)`` numbers of the compared messages in the view.
+        scores: ``(M, M)`` symmetric, higher means more likely; ignored for two messages of one round.
+    """
+
+    truth = ("clients",)
+    metrics = ("auc",)
+    messages: Tensor
+    scores: Tensor
+
+    def check(self, view: ServerView) -> None:
+        check_tensor("scores", self.scores, (len(self.messages), len(self.messages)))
+        if not bool(torch.isin(self.messages, torch.arange(view.victims)).all()):
+            raise EstimateError(f"messages: expected numbers below {view.victims}")
+
+    def score(self, view: ServerView, truth: Mapping[str, Tensor]) -> Scores:
+        """AUC of each client with messages in two rounds or more, and its jackknife pseudo-values.
+
+        For two messages of a client and one of another client in another round than the first, it is the share of such
+        triples in which the first two score higher than the first and the third; ties count half. All clients share
+        the others' messages, so the intervals are of the pseudo-values, from the AUC without a client.
+
+        Raises:
+            ViewError: no client, or every client, has such a triple.
+        """
+        assert view.sent_in is not None
+        sent, (clients, owner) = (
+            view.sent_in[self.messages],
+            torch.unique(truth["clients"][self.messages], return_inverse=True),
+        )
+        elsewhere = sent[:, None] != sent
+        same = owner[:, None] == owner
+        wins, total = _wins(self.scores.double(), same & elsewhere, ~same & elsewhere, owner, len(clients))
+        kept = (total.sum(1) > 0).nonzero().flatten()
+        if not len(kept):
+            raise ViewError(
+                "no client of whom two messages are compared with another client's. It takes two clients with messages"
+                " in two rounds; if clients change names between rounds, give `client: NUMBER` in the truth of each"
+            )
+        right, asked = wins[kept].sum(1), total[kept].sum(1)
+        auc = right / asked
+        # Row w: the AUC of every client if client w had sent nothing.
+        left = right - wins[kept][:, kept].T, asked - total[kept][:, kept].T
+        without = (left[0] / left[1]).fill_diagonal_(torch.nan)
+        count = len(kept)
+        pseudo = count * auc.mean() - (count - 1) * without.nanmean(1) if count > 2 else auc
+        pairs = (same & elsewhere).sum(1)
+        positives = torch.zeros(len(clients), dtype=torch.int64).index_add_(0, owner, pairs)[kept]
+        others = torch.zeros(len(clients), dtype=torch.int64).index_add_(0, owner, elsewhere.sum(1))[kept]
+        return Scores(
+            {"auc": auc},
+            others,
+            positives,
+            units=clients[kept],
+            influences={"auc": pseudo.nan_to_num(float(auc.mean()))},
+        )
+
+
+def _wins(scores: Tensor, same: Tensor, other: Tensor, owner: Tensor, clients: int) -> tuple[Tensor, Tensor]:
+    """``(U, U)`` by the client of a pair and the client compared with it: triples that are right, and all of them."""
+    of_each = torch.nn.functional.one_hot(owner, clients).double()
+    wins = torch.zeros(clients, clients, dtype=torch.float64)
+    total = torch.zeros_like(wins)
+    for part in torch.split(same.nonzero(), max(1, _TRIPLES // max(len(scores), 1))):
+        first, second = part.T
+        higher = scores[first, second][:, None]
+        right = (higher > scores[first]).double() + (higher == scores[first]).double() / 2
+        asked = other[first].double()
+        wins.index_add_(0, owner[first], (right * asked) @ of_each)
+        total.index_add_(0, owner[first], asked @ of_each)
+    return wins, total
+
+
+class LinkAttack(Attack):
+    """Base class of attacks that link messages of different rounds."""
+
+    family = "linkability"
+    scope: ClassVar[Literal["round", "recording"]] = "recording"
+    estimates: ClassVar[type[Estimate]] = LinkEstimate
+    tells = "which updates of other rounds the client sent, even if names change with every round"
+
+
+def compared_messages(view: ServerView, *, generator: torch.Generator) -> Tensor:
+    """``(M,)`` numbers of at most `MOST_MESSAGES` messages: of the first rounds that fit, but of two rounds at least.
+
+    Of two rounds with more messages, as many are drawn at random from each.
+
+    Raises:
+        ViewError: the view has one round.
+    """
+    if view.sent_in is None or len(rounds := torch.unique(view.sent_in)) < 2:
+        raise ViewError("the recording has messages of one round; record two rounds or more")
+    sizes = torch.stack([(view.sent_in == number).sum() for number in rounds])
+    fitting = max(int((sizes.cumsum(0) <= MOST_MESSAGES).sum()), 2)
+    most = MOST_MESSAGES if int(sizes[:fitting].sum()) <= MOST_MESSAGES else MOST_MESSAGES // 2
+    parts = []
+    for number in rounds[:fitting]:
+        inside = (view.sent_in == number).nonzero().flatten()
+        parts.append(inside[torch.randperm(len(inside), generator=generator)[:most]])
+    return torch.cat(parts)
+
+
+class LinkCounts(LinkAttack):
+    """Ratio of the numbers of examples that two messages report, ``-|log n_i - log n_j|``.
+
+    Threat model: passive server that sees only how many examples each message reports.
+
+    References:
+        This project.
+    """
+
+    name = "link-counts"
+    baseline = True
+    threat_model = ThreatModel(sees="the number of examples of every message", knows="nothing", needs=("sent_in",))
+
+    def run(self, view: ServerView, *, generator: torch.Generator) -> LinkEstimate:
+        messages = compared_messages(view, generator=generator)
+        sizes = view.example_counts[messages].double().clamp(min=1).log()
+        return LinkEstimate(messages=messages, scores=-(sizes[:, None] - sizes).abs())

@@ -1,0 +1,83 @@
+"""Links by the cosine of two updates, as they are or without what all clients of a round have in common."""
+
+import math
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from attacks.deanonymization.messages import layer_vectors
+from attacks.linkability.links import LinkAttack, LinkEstimate, compared_messages
+from protocol.threat_model import ThreatModel
+from protocol.view import ServerView
+
+_NUMBERS = 2**18
+"""Numbers of an update that are compared; of a larger one a random part, the same of every update."""
+
+
+class PlainCosine(LinkAttack):
+    """Cosine of two updates.
+
+    Threat model: passive server that sees the updates of two rounds or more under names that change with every round.
+
+    References:
+        Sattler, Müller and Samek, "Clustered Federated Learning: Model-Agnostic Distributed Multi-Task Optimization
+        under Privacy Constraints", 2019, arXiv:1910.01991: the cosine of updates as the similarity of two clients.
+    """
+
+    name = "plain-cosine"
+    references: ClassVar[tuple[str, ...]] = ("Clustered Federated Learning, cosine similarity",)
+    threat_model = ThreatModel(
+        sees="the updates of several rounds, under names that change with every round",
+        knows="nothing",
+        needs=("deltas", "sent_in"),
+    )
+
+    def run(self, view: ServerView, *, generator: torch.Generator) -> LinkEstimate:
+        messages = compared_messages(view, generator=generator)
+        assert view.sent_in is not None
+        parts: list[Tensor] = []
+        entries: Tensor | None = None
+        for part in view.each_round():
+            inside = messages[view.sent_in[messages] == part.round]
+            if not len(inside):
+                continue
+            first = int((view.sent_in == part.round).nonzero()[0])
+            seen = part.select(inside - first)
+            if entries is None:
+                entries = _entries(seen, generator)
+            parts.append(self.vectors(layer_vectors(seen, None)[:, entries].float()))
+        vectors = normalize(torch.cat(parts), dim=1)
+        return LinkEstimate(messages=messages, scores=vectors @ vectors.T)
+
+    def vectors(self, updates: Tensor) -> Tensor:
+        """``(V, D)`` vectors to compare, from the updates ``(V, D)`` of one round."""
+        return updates
+
+
+class Linkability(PlainCosine):
+    """Cosine of two updates without the mean of their rounds, each number in units of its spread in the round.
+
+    What all clients of a round have in common says nothing about a client. The division makes layers and numbers of
+    different scales count alike; a number that is the same in all updates of the round counts nothing.
+
+    Threat model: passive server that sees the updates of two rounds or more under names that change with every round.
+
+    References:
+        This project.
+    """
+
+    name = "linkability"
+    references = ()
+
+    def vectors(self, updates: Tensor) -> Tensor:
+        centred = updates - updates.mean(0)
+        spread = centred.square().mean(0).sqrt()
+        return centred / spread.where(spread > 0, 1)
+
+
+def _entries(view: ServerView, generator: torch.Generator) -> Tensor:
+    """``(D,)`` places in the flattened update that are compared, ascending."""
+    total = sum(math.prod(view.model[name].shape) for name in view.deltas)
+    return torch.randperm(total, generator=generator)[:_NUMBERS].sort().values

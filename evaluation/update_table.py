@@ -1,0 +1,92 @@
+"""What the updates of a recording look like: size, rank and noise floor of each tensor, without any attack."""
+
+import dataclasses
+import itertools
+from typing import Any
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from attacks.composition.base import last_layer
+from datamodules.recordings.recording import Recording
+from evaluation.noise_floor import spectral_noise
+from evaluation.scores import from_records
+from protocol.errors import ViewError
+from protocol.view import ServerView, is_statistic
+
+UPDATES = "updates"
+"""Label of the table."""
+MEANING = (
+    "Means over the messages of the first rounds. Norm is the L2 norm of what a client sent; relative is that over the"
+    " norm of the same tensor of the global model; rank is the effective rank of a matrix with singular values s,"
+    " (sum s^2)^2 / sum s^4, of at most so many; noise floor is the standard deviation of white noise with the same"
+    " median singular value, about the largest that noise in it can have; zeros is the share of numbers that are zero."
+)
+_VIEWS, _VICTIMS = 4, 8
+_LARGEST = 2**20
+"""Numbers of a matrix above which singular values are not computed."""
+
+
+def update_table(recording: Recording) -> pd.DataFrame:
+    """One row per tensor of the model; columns as in `MEANING`, and remarks."""
+    first = recording.rounds[:_VIEWS]
+    views = list(itertools.islice(recording.views(victims_per_view=_VICTIMS, rounds=first), _VIEWS))
+    if not views:
+        return pd.DataFrame()
+    try:
+        classes = last_layer(views[0])
+    except ViewError:
+        classes = ""
+    return from_records([_row(views, name, classes) for name in views[0].deltas])
+
+
+def _row(views: list[ServerView], name: str, classes: str) -> dict[str, Any]:
+    parts = [view.deltas[name].double().reshape(view.victims, -1) for view in views]
+    norms = torch.cat([part.norm(dim=1) for part in parts])
+    models = [view.model[name].double().norm() for view in views if name in view.model]
+    model = float(torch.stack(models).mean()) if models else 0.0
+    shape = tuple(views[0].model[name].shape) if name in views[0].model else tuple(views[0].deltas[name].shape[1:])
+    row = {
+        "tensor": name,
+        "shape": " x ".join(map(str, shape)) or "1",
+        "norm": float(norms.mean()),
+        "smallest": float(norms.min()),
+        "largest": float(norms.max()),
+        "relative": float(norms.mean()) / model if model else None,
+        "rank": None,
+        "of": None,
+        "noise floor": None,
+        "zeros": float(torch.cat([(part == 0).double().mean(1) for part in parts]).mean()),
+        "n": len(norms),
+        "remark": _remark(views[0], name, classes),
+    }
+    matrix = views[0].deltas[name].dim() > 2 and name not in views[0].row_parameters
+    if matrix and views[0].deltas[name][0].numel() <= _LARGEST:
+        ranks = torch.cat([effective_rank(view.deltas[name].double().flatten(2)) for view in views])
+        row["rank"], row["of"] = float(ranks.nanmean()), min(views[0].deltas[name].flatten(2).shape[1:])
+        floors = [noise.scale for view in views if (noise := spectral_noise(_only(view, name))) is not None]
+        row["noise floor"] = float(torch.cat(floors).mean()) if floors else None
+    return row
+
+
+def effective_rank(matrices: Tensor) -> Tensor:
+    """``(V,)`` effective rank ``(sum s^2)^2 / sum s^4`` of ``(V, M, N)`` with singular values s; NaN for zero."""
+    wide = matrices if matrices.shape[1] <= matrices.shape[2] else matrices.mT
+    products = wide @ wide.mT
+    total = products.diagonal(dim1=1, dim2=2).sum(1)
+    return total.square() / products.square().sum((1, 2)).where(total > 0, torch.nan)
+
+
+def _only(view: ServerView, name: str) -> ServerView:
+    return dataclasses.replace(view, deltas={name: view.deltas[name]})
+
+
+def _remark(view: ServerView, name: str, classes: str) -> str | None:
+    if is_statistic(name):
+        return "batch-norm statistic: an average over the client's own examples, and no attack's simulation has it"
+    if view.noise_scale(name) > 0:
+        return f"declared noise of standard deviation {view.noise_scale(name):.3g}"
+    if name in view.row_parameters:
+        return "rows of the served items only"
+    return "last layer by shape: class shares are read from it" if classes and name == f"{classes}.bias" else None

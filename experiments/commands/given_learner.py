@@ -1,0 +1,76 @@
+"""The learner that an auditor names with ``--learner``: a module to import, or a class that simulates the clients."""
+
+import dataclasses
+import difflib
+import importlib
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+from datamodules.recordings.recording import Recording
+from experiments.commands.one_line_parser import one_line
+from modules.federated import FederatedModule
+from modules.hyper_parameters import argument_names
+from modules.learners.recorded_learner import recorded_learner
+from protocol.errors import InputError, require
+
+
+def opened(deltas: str, learner: str | None, arguments: Mapping[str, Any] | None = None) -> Recording:
+    """A recording, with the learner that the auditor names in place of the one in its manifest.
+
+    Args:
+        deltas: folder of the recording.
+        learner: path of a subclass of `FederatedModule`, or of a module that defines the learner that the manifest
+            names; it is imported. None for the learner of the manifest.
+        arguments: arguments of the class.
+
+    Raises:
+        InputError: there is no such class or module, it does not accept the arguments, or its network differs from
+            the recorded one.
+    """
+    found = None if learner is None else _imported(learner)
+    takes = isinstance(found, type) or not arguments
+    require(takes, "--learner PACKAGE.CLASS before --learner.NAME VALUE", learner, "Name the class.")
+    recording = Recording(deltas)
+    if learner is None or not isinstance(found, type):
+        return recording
+    known = list(argument_names(found))
+    for name in arguments or {}:
+        near = difflib.get_close_matches(name, known, n=1)
+        way_out = f"Did you mean {near[0]}?" if near else f"Known: {', '.join(known)}."
+        require(name in known, f"--learner.NAME with the name of an argument of {learner}", repr(name), way_out)
+    named = {"name": learner, "arguments": dict(arguments or {})}
+    recording.manifest = dataclasses.replace(recording.manifest, learner=named)
+    try:
+        simulator = recorded_learner(recording)
+    except InputError as error:
+        raise _misfit(learner, error.expected, one_line(str(error.__context__ or error.found))) from None
+    except Exception as error:
+        raise _misfit(learner, f"a learner {learner} that can be built", f"{type(error).__name__}: {error}") from error
+    if simulator is None:
+        raise _misfit(learner, "a learner whose simulator() is not None", learner)
+    return recording
+
+
+def _imported(path: str) -> Any:
+    """The class or module at a path.
+
+    Raises:
+        InputError: there is neither.
+    """
+    module, _, name = path.rpartition(".")
+    expected = "--learner: the path of a subclass of NetworkLearner or FederatedModule, or an importable module"
+    way_out = "Check the spelling, and that its folder is in PYTHONPATH; docs/own-network.md has an example."
+    try:
+        found = getattr(importlib.import_module(module), name, None) if module else None
+        found = importlib.import_module(path) if found is None else found
+    except ImportError as error:
+        raise InputError(expected=expected, found=f"{path}: {error}", way_out=way_out) from None
+    right = issubclass(found, FederatedModule) if isinstance(found, type) else isinstance(found, ModuleType)
+    require(right, expected, f"{path}, which is {found!r}", way_out)
+    return found
+
+
+def _misfit(learner: str, expected: str, found: str) -> InputError:
+    way_out = f"Correct {learner} or its arguments (--learner.NAME VALUE), or omit --learner."
+    return InputError(expected=expected, found=found, way_out=way_out)

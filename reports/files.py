@@ -1,0 +1,81 @@
+"""Figures as SVG and PDF files, tables as CSV and LaTeX files."""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import pandas as pd
+
+from datamodules.io.files import write_whole
+from evaluation.drawing import KINDS, Drawing
+from reports.tables import Table
+
+Format = Literal["svg", "pdf", "csv", "tex"]
+_LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$"}
+_LATEX |= {character: f"\\{character}" for character in "&%$#_{}"}
+
+
+def write_files(
+    directory: Path,
+    formats: Sequence[Format],
+    *,
+    figures: Sequence[Drawing],
+    tables: Sequence[Table],
+    numbers: Mapping[str, pd.DataFrame],
+) -> list[Path]:
+    """Writes figures and tables into ``figures/`` and ``tables/`` of a folder; returns the paths.
+
+    Args:
+        directory: folder.
+        formats: ``svg`` and ``pdf`` for figures; ``csv`` for the numbers of tables, ``tex`` for tables of LaTeX with
+            booktabs.
+        figures: figures of the page.
+        tables: tables of the page.
+        numbers: tables of numbers by name, a row per result.
+    """
+    names = _distinct([drawing.name for drawing in figures])
+    content = {
+        f"figures/{name}.{kind}": drawing.file(kind)
+        for name, drawing in zip(names, figures, strict=True)
+        for kind in KINDS
+        if kind in formats
+    }
+    if "csv" in formats:
+        content |= {
+            f"tables/{name}.csv": rows.to_csv(index=False).encode() for name, rows in numbers.items() if len(rows)
+        }
+    if "tex" in formats:
+        labels = _distinct([table.name for table in tables])
+        content |= {
+            f"tables/{name}.tex": latex(table, name).encode() for name, table in zip(labels, tables, strict=True)
+        }
+    for name, content_of_file in content.items():
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, content_of_file)
+    return [directory / name for name in content]
+
+
+def latex(table: Table, label: str) -> str:
+    """LaTeX of a table, with rules of booktabs and baselines below a rule of their own."""
+    texts = table.texts.map(_escaped).rename(columns=_escaped)
+    columns = "".join("r" if numeric else "l" for numeric in table.numeric)
+    whole = texts.style.hide(axis="index").to_latex(
+        hrules=True, column_format=columns, caption=_escaped(table.caption), label=f"tab:{label}", position="t"
+    )
+    lines = whole.splitlines(keepends=True)
+    if table.attacks is not None and 0 < table.attacks < len(table.rows):
+        lines.insert(lines.index("\\midrule\n") + 1 + table.attacks, "\\midrule\n")
+    return "% \\usepackage{booktabs}\n" + "".join(lines)
+
+
+def _escaped(text: str) -> str:
+    return "".join(_LATEX.get(character, character) for character in text)
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """Names that are safe for files, with numbers at repeated ones."""
+    plain = [re.sub(r"[^a-z0-9.@-]+", "-", name.lower()).strip("-.")[:80] or "figure" for name in names]
+    counts = [plain[: at + 1].count(name) for at, name in enumerate(plain)]
+    return [name if count == 1 else f"{name}-{count}" for name, count in zip(plain, counts, strict=True)]

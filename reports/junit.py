@@ -1,0 +1,40 @@
+"""Verdicts of a gate as JUnit XML, which CI systems show as tests."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from datamodules.io.files import write_whole
+
+NAME = "gate.xml"
+_ELEMENT = {"failed": "failure", "undecided": "error", "unchecked": "error"}
+"""Element of each outcome that does not pass: a finding is a failure, the lack of one an error."""
+
+
+def write_gate(directory: Path, verdicts: Sequence[Mapping[str, Any]]) -> None:
+    """Writes gate.xml with a test case per limit, or removes that of an earlier run if there are no verdicts.
+
+    Args:
+        directory: folder of the file.
+        verdicts: fields of `evaluation.gate.Verdict`.
+    """
+    path = directory / NAME
+    if not verdicts:
+        path.unlink(missing_ok=True)
+        return
+    elements = [_ELEMENT.get(str(verdict["verdict"])) for verdict in verdicts]
+    counts = {"tests": str(len(verdicts)), **{f"{kind}s": str(elements.count(kind)) for kind in ("failure", "error")}}
+    whole = ElementTree.Element("testsuites", {"name": "fedleak", **counts})
+    suite = ElementTree.SubElement(whole, "testsuite", {"name": "gate", **counts, "skipped": "0"})
+    for verdict, element in zip(verdicts, elements, strict=True):
+        name = f"limit {verdict['limit']:g} on {verdict['metric']}"
+        case = ElementTree.SubElement(suite, "testcase", classname="fedleak.gate", name=name, time="0")
+        if element is None:
+            ElementTree.SubElement(case, "system-out").text = verdict["message"]
+        else:
+            found = {"type": verdict["verdict"], "message": verdict["message"]}
+            ElementTree.SubElement(case, element, found).text = verdict["message"]
+    directory.mkdir(parents=True, exist_ok=True)
+    ElementTree.indent(whole)
+    write_whole(path, ElementTree.tostring(whole, encoding="utf-8", xml_declaration=True))

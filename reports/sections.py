@@ -1,0 +1,132 @@
+"""Sections of a report: the tables of each question, with the meaning of their metrics."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from evaluation.scores import differing
+from evaluation.update_table import MEANING, UPDATES
+from protocol.metrics import meanings, metric
+from reports.aligned import aligned
+from reports.questions import by_question, metrics_of
+from reports.run import ATTACKS
+from reports.tables import (
+    DATA,
+    Table,
+    attacks_first,
+    best_first,
+    column_of,
+    difference_table,
+    long_table,
+    wide_table,
+)
+
+BASELINES = "baselines, bounds and models"
+_MOST_ROWS = 40
+"""Largest number of rows of a table of further metrics that is not folded."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """Answers to one question.
+
+    Attributes:
+        title: the question.
+        tables: its tables, the main metric's first.
+    """
+
+    title: str
+    tables: Sequence[Table]
+
+
+def sections(results: pd.DataFrame) -> list[Section]:
+    """Sections of results, a question each; a table of several data sets or settings says so in its rows."""
+    found = by_question(results[results["mean"].notna()])
+    return [Section(title, _tables(rows, f"-{place}" if place else "")) for place, (title, rows) in enumerate(found)]
+
+
+def difference_tables(differences: pd.DataFrame) -> list[Table]:
+    """The table of paired differences, none without a difference."""
+    if differences.empty:
+        return []
+    caption = (
+        "Difference between each attack and the best baseline, and between an attack of this project and the best"
+        " published attack, on the same clients and seeds, with 95% interval; ratio is that of the two means."
+    )
+    return [Table("differences", caption, difference_table(differences), folded=len(differences) > 12)]
+
+
+def detail_sections(details: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Section]:
+    """A section per attack that has a table of its own, without empty columns.
+
+    Args:
+        details: rows by label, see `attacks.estimates.Scores.details`.
+    """
+    found = []
+    for label, rows in details.items():
+        table = pd.DataFrame(list(rows), dtype=object).dropna(axis="columns", how="all")
+        title, caption = f"Details of {label}", f"{len(table)} rows of {label}."
+        if label == UPDATES:
+            title, caption = "What the updates look like", MEANING
+        found.append(Section(title, [Table(f"details-{label}", caption, table, folded=len(table) > 12)]))
+    return found
+
+
+def text_tables(results: pd.DataFrame) -> str:
+    """Tables of results for a terminal, by question."""
+    blocks = []
+    for section in sections(results):
+        shown = [_aligned(table) for table in section.tables if not table.folded]
+        blocks.append("\n".join(line for lines in [[section.title], *shown] for line in [*lines, ""]))
+    return "\n".join(blocks).rstrip()
+
+
+def _aligned(table: Table) -> list[str]:
+    lines = aligned([*table.rows], table.texts.to_numpy().tolist(), table.numeric)
+    if table.attacks not in (None, 0, len(table.rows)):
+        lines.insert(2 + (table.attacks or 0), f"{BASELINES}:")
+    return lines
+
+
+def _tables(rows: pd.DataFrame, suffix: str) -> list[Table]:
+    """Table of the main metric, as a whole too if it is wide, and table of the further metrics."""
+    first, *rest = metrics_of(rows)
+    main = rows[rows["metric"] == first]
+    column = column_of(main)
+    main, attacks = attacks_first(best_first(main, first) if column is None else main)
+    cells = long_table(main).drop(columns="metric").rename(columns={"mean": first})
+    found = [Table(f"{first}{suffix}", _caption(main, first), cells, attacks)]
+    if column is not None:
+        papers = ", with the paper's value in parentheses" if main["paper"].notna().any() else ""
+        caption = f"{found[0].caption} A cell is the mean ± half of the 95% interval{papers}."
+        whole = f"All cells of {first}, with intervals."
+        all_cells = Table(f"{first}-cells{suffix}", whole, cells, attacks, folded=True)
+        found = [Table(f"{first}{suffix}", caption, *_wide(main, column)), all_cells]
+    if rest:
+        others = rows[rows["metric"] != first]
+        order = [*dict.fromkeys(main["attack"]), *dict.fromkeys(others["attack"])]
+        others = others.sort_values("metric", key=lambda one: one.map(rest.index), kind="stable")
+        others, _ = attacks_first(others.sort_values("attack", key=lambda one: one.map(order.index), kind="stable"))
+        wide, count = _wide(others, None if column is None else column_of(others))
+        names = f"metric, {rest[0]}" if len(rest) == 1 else f"metrics, {', '.join(rest)}"
+        caption = f"Further {names}: mean ± half of the 95% interval. {' '.join(meanings(rest))}".rstrip()
+        found.append(Table(f"further-metrics{suffix}", caption, wide, count, folded=len(wide) > _MOST_ROWS))
+    return found
+
+
+def _caption(rows: pd.DataFrame, name: str) -> str:
+    """What the table of a metric shows, and what the metric means."""
+    where = f"{rows[DATA].iloc[0]}: mean" if DATA in rows and "data" not in differing(rows) else "Mean"
+    parts = [f"{where} {name} over clients; n is the number of clients.", *meanings([name])]
+    parts += ["Lower is more leakage."] if metric(name).leak and metric(name).lower_is_better else []
+    if ((rows["role"] == "ours") & rows["paper"].notna()).any():
+        parts.append("Next to an attack of this project, the paper's value is that of the paper's attack.")
+    return " ".join(parts)
+
+
+def _wide(rows: pd.DataFrame, column: str | None) -> tuple[pd.DataFrame, int]:
+    """Wide table, and the number of its rows that are attacks; `rows` has attacks first."""
+    whole = wide_table(rows, column)
+    return whole, int(whole["attack"].isin(rows["attack"][rows["role"].isin(ATTACKS)]).sum())

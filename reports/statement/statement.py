@@ -1,0 +1,233 @@
+"""The statement of an audit: its content as JSON, format 1, and as a page."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from attacks.base import Attack
+from datamodules.io.files import sha256_of, write_whole
+from datamodules.recordings.recording import Recording
+from evaluation.runner import Evaluation
+from reports.html import GENERATED, TEMPLATES
+from reports.run import Run
+from reports.statement.combined import Combined, combined
+from reports.statement.gaps import NotTried, not_tried
+from reports.statement.lowering import Lowering, lowering
+from reports.statement.measured import Measured, measured
+from reports.statement.numbers import Strict, shown, with_interval
+from reports.statement.privacy import Privacy, privacy
+from reports.statement.system_file import Declaration, System
+
+LIMITS = (
+    "It is a lower bound on the leak at this date: other attacks, or the same with more knowledge, may infer more.",
+    "It is never a proof of anonymity, and it is not legal advice.",
+    "It holds for the recorded rounds and clients; other rounds, data and clients may leak more.",
+    "The best attack of a question is chosen by the same clients that it is measured on.",
+    "People exposed are an estimate for one question about each person; answers to several questions add up.",
+    "What the controller declares was not checked, except where it says so.",
+)
+
+
+class Scope(Strict):
+    """What was attacked, by whom."""
+
+    data: str
+    """name of the recorded data, with generated data named as such"""
+    rounds: int
+    """number of rounds in the recording"""
+    messages: int
+    """number of messages in these rounds"""
+    clients: int
+    """number of clients about whom an attack was scored"""
+    adversary: str
+    """who the adversary is, in a sentence"""
+    active: bool
+    """whether the server deviated from the protocol"""
+    learner: str | None
+    """the clients' algorithm, null if it is unknown"""
+    parameters: dict[str, list[int]]
+    """recorded parameters by name, with their shapes"""
+    rows_only: list[str]
+    """of these, tables of which only the rows of served items are recorded"""
+    releases: list[dict[str, Any]]
+    """what the recording says that clients do before they send: clip, noise_scale, parameters"""
+    outside: list[str]
+    """what this audit did not cover"""
+
+
+class Verdict(Strict):
+    """Verdict on a limit that the controller set."""
+
+    metric: str
+    """limited metric"""
+    limit: float
+    """limit"""
+    verdict: str
+    """verdict of the gate"""
+    message: str
+    """the verdict in a sentence"""
+
+
+class Provenance(Strict):
+    """How the statement was made, and how to repeat it."""
+
+    created: str
+    """date and time, UTC"""
+    command: str
+    """command line"""
+    commit: str | None
+    """commit of fedleak, with a plus if files were changed"""
+    versions: dict[str, str]
+    """versions of packages"""
+    seed: int
+    """seed of the attacks"""
+    seconds: float
+    """wall time"""
+    hardware: str
+    """hardware"""
+    recording_sha256: str
+    """hash of manifest.json and of the sorted lines `file sha256` of its journals"""
+    recording_seed: int | None
+    """seed of the training"""
+    recording_commit: str | None
+    """commit of the code that recorded"""
+    system_sha256: str
+    """hash of system.yaml"""
+    results_sha256: str
+    """hash of results.json"""
+    data_sha256: str
+    """hash of the clients' data, as recorded"""
+
+
+class Statement(Strict):
+    """A statement on what was measured, declared and not looked at."""
+
+    format: Literal[1]
+    """version of this schema"""
+    summary: list[str]
+    """the statement in five sentences"""
+    scope: Scope
+    """what was attacked, by whom"""
+    measured: list[Measured]
+    """result by question, the largest leak first"""
+    declared: System
+    """declaration of the controller, verbatim"""
+    combined: list[Combined]
+    """measured and declared numbers together, by question"""
+    privacy: Privacy
+    """differential privacy"""
+    not_tried: NotTried
+    """what was not tried, by name"""
+    lowering: Lowering
+    """what would lower the leak, where that was measured"""
+    gate: list[Verdict]
+    """verdict on each limit of the controller, empty without limits"""
+    provenance: Provenance
+    """how the statement was made"""
+    limits: list[str]
+    """what the statement does not say"""
+
+
+def write_statement(
+    directory: Path,
+    run: Run,
+    evaluation: Evaluation,
+    *,
+    attacks: Sequence[Attack],
+    recording: Recording,
+    declared: Declaration,
+) -> Path:
+    """Writes statement.json and statement.html.
+
+    Args:
+        directory: folder with the run's results.json.
+        run: results of the audit.
+        evaluation: scores behind them.
+        attacks: attacks of the audit, of all questions.
+        recording: what was attacked.
+        declared: declaration of the controller.
+    """
+    system = declared.system
+    questions = measured(run.results, evaluation, system, attacks=attacks, seed=run.seed)
+    content: dict[str, Any] = {
+        **{"scope": _scope(recording, evaluation, run, system), "measured": questions, "declared": system},
+        "combined": combined(questions, system),
+        "privacy": privacy(run.results, evaluation, system, recording.manifest.releases),
+        "not_tried": not_tried(evaluation, attacks),
+        "lowering": lowering(questions),
+        "gate": [Verdict(**{name: one[name] for name in Verdict.model_fields}) for one in run.gate],
+        "provenance": _provenance(directory, run, recording, declared),
+        "limits": [*LIMITS, *([GENERATED] if "synthetic" in run.data["name"] else [])],
+    }
+    statement = Statement(format=1, summary=_summary(content), **content)
+    write_whole(directory / "statement.json", (statement.model_dump_json(indent=2) + "\n").encode())
+    page = directory / "statement.html"
+    write_whole(page, html(statement).encode())
+    print(f"statement: {page}")
+    return page
+
+
+def html(statement: Statement) -> str:
+    """Page of a statement: one page first, the details on further pages."""
+    environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
+    environment.filters |= {"shown": shown, "with_interval": with_interval}
+    return environment.get_template("statement.html.j2").render(statement=statement)
+
+
+def _scope(recording: Recording, evaluation: Evaluation, run: Run, system: System) -> Scope:
+    manifest, lines = recording.manifest, evaluation.lines.values()
+    active = any(line.active for line in lines)
+    behaviour = "deviates from the protocol (active)" if active else "follows the protocol (honest but curious)"
+    readers = ", ".join(system.readers)
+    shapes = {name: [int(size) for size in entry["shape"]] for name, entry in manifest.parameters.items()}
+    return Scope(
+        data=run.data["name"],
+        rounds=len(recording.rounds),
+        messages=sum(len(recording.pseudonyms(number)) for number in recording.rounds),
+        clients=int(evaluation.scores["person"].nunique()),
+        adversary=f"the server, which {behaviour}, or whoever else can read single updates: {readers}",
+        active=active,
+        learner=None if manifest.learner is None else str(manifest.learner["name"]),
+        parameters=shapes,
+        rows_only=list(manifest.row_parameters),
+        releases=[dict(release) for release in manifest.releases],
+        outside=[*system.outside, "parameters that clients keep or that are not listed here", "all other channels"],
+    )
+
+
+def _provenance(directory: Path, run: Run, recording: Recording, declared: Declaration) -> Provenance:
+    manifest = recording.manifest
+    return Provenance(
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        **{name: getattr(run, name) for name in ("command", "commit", "versions", "seed", "seconds", "hardware")},
+        recording_sha256=recording.sha256(),
+        recording_seed=manifest.seed,
+        recording_commit=manifest.commit,
+        system_sha256=declared.sha256,
+        results_sha256=sha256_of(directory / "results.json"),
+        data_sha256=run.data["sha256"],
+    )
+
+
+def _summary(content: dict[str, Any]) -> list[str]:
+    """The statement in five sentences: scope, measured, combined, differential privacy, limits."""
+    scope, system, questions = content["scope"], content["declared"], content["measured"]
+    others = f" The table has {len(questions)} questions; this is the largest leak." if len(questions) > 1 else ""
+    together = {one.question: one.sentence for one in content["combined"]}
+    first = questions[0] if questions else None
+    unjudged = "How many people that exposes was not computed: the attack ranks nothing, or no prior is declared."
+    gaps = content["not_tried"]
+    lacking = [*gaps.without_attack, *(name for one in gaps.could_not_run for name in one.attacks)]
+    return [
+        f"{system.system} {system.version}: fedleak attacked {scope.messages} recorded updates of {scope.clients}"
+        f" clients in {scope.rounds} rounds; the adversary is {scope.adversary}.",
+        "Measured: no attack could be scored, which says nothing about the leak."
+        if first is None
+        else f"Measured: {first.sentence}{others}",
+        "Combined: " + (unjudged if first is None else together.get(first.question, unjudged)),
+        content["privacy"].sentence,
+        f"Not tried: {', '.join(lacking)}. So this is a lower bound on the leak, never a proof of anonymity.",
+    ]

@@ -1,0 +1,87 @@
+"""Class shares from the last bias: exact for one step from uniform predictions; the layer is found by its shape."""
+
+import dataclasses
+
+import pytest
+import torch
+from torch.nn import functional
+
+from attacks.composition.base import last_layer, output_layer
+from attacks.composition.baselines import RandomGuess, UniformPresent
+from attacks.composition.last_layer import LastLayerCounts, above_smallest
+from attacks.estimates import CompositionEstimate
+from protocol.errors import ViewError
+from protocol.seeding import generator_for
+from protocol.view import ServerView
+from tests.composition_toys import estimate, l1, views
+
+
+def seen(deltas: dict[str, torch.Tensor], rows: frozenset[str] = frozenset()) -> ServerView:
+    victims = len(next(iter(deltas.values())))
+    return ServerView(
+        round=0,
+        pseudonyms=torch.arange(victims),
+        example_counts=torch.full((victims,), 20),
+        deltas=deltas,
+        model={name: value[0] for name, value in deltas.items()},
+        row_parameters=rows,
+    )
+
+
+def test_one_step_on_all_examples_from_uniform_predictions_gives_the_counts() -> None:
+    counts = torch.tensor([[5, 0, 12, 3], [0, 20, 0, 0], [1, 1, 18, 0]])
+    weight, changes = torch.zeros(4, 6), []
+    for own in counts:
+        labels = torch.arange(4).repeat_interleave(own)
+        features, bias = (
+            torch.randn(len(labels), 6, generator=generator_for(0, "x")),
+            torch.zeros(4, requires_grad=True),
+        )
+        functional.cross_entropy(features @ weight.T + bias, labels).backward()  # type: ignore[no-untyped-call]
+        assert bias.grad is not None
+        changes.append(-0.3 * bias.grad)
+    view = seen({"last.weight": torch.zeros(3, 4, 6), "last.bias": torch.stack(changes)})
+    found = estimate(LastLayerCounts(), view)
+    torch.testing.assert_close(found.proportions * 20, counts.double(), atol=1e-4, rtol=0)
+    assert torch.equal(found.present, counts > 0)
+    assert above_smallest(torch.zeros(1, 4, dtype=torch.float64)).tolist() == [[0.25] * 4]
+
+
+def test_unknown_clients_are_inferred_far_better_than_by_a_guess_and_not_from_others_updates() -> None:
+    (view,), shares = views()
+    unknown = dataclasses.replace(view, learner=None)
+    found, guess = (l1(estimate(attack, unknown).proportions, shares) for attack in (LastLayerCounts(), RandomGuess()))
+    assert found < 0.5 * guess
+    assert l1(estimate(UniformPresent(), unknown).proportions, shares) < guess
+    others = dataclasses.replace(unknown, deltas=unknown.select(torch.arange(len(shares)).roll(1)).deltas)
+    assert l1(estimate(LastLayerCounts(), others).proportions, shares) > 0.8 * guess
+
+
+def test_the_layer_is_the_last_with_a_bias_of_its_height() -> None:
+    deltas = {
+        "embedding.weight": torch.zeros(2, 9, 4),
+        "hidden.weight": torch.zeros(2, 8, 4),
+        "hidden.bias": torch.zeros(2, 8),
+        "norm.weight": torch.zeros(2, 8),
+        "norm.bias": torch.zeros(2, 8),
+        "norm.running_mean": torch.zeros(2, 8),
+        "out.weight": torch.zeros(2, 3, 8),
+        "out.bias": torch.zeros(2, 3),
+        "scale.weight": torch.zeros(2, 5, 8),
+        "value.weight": torch.zeros(2, 1, 8),
+        "value.bias": torch.zeros(2, 1),
+    }
+    assert last_layer(seen(deltas)) == "out"
+    assert last_layer(seen(deltas, rows=frozenset({"out.weight"}))) == "hidden"
+    with pytest.raises(ViewError, match="none of that shape"):
+        last_layer(seen({"scale.weight": torch.zeros(2, 5, 8), "value.bias": torch.zeros(2, 1)}))
+    (view,), _ = views()
+    assert output_layer(view) == output_layer(dataclasses.replace(view, learner=None))
+
+
+def test_counts_of_other_classes_than_the_layer_has_are_refused() -> None:
+    view = seen({"last.weight": torch.zeros(2, 4, 6), "last.bias": torch.zeros(2, 4)})
+    found = LastLayerCounts()(view, generator=generator_for(0, "attack"))
+    assert isinstance(found, CompositionEstimate)
+    with pytest.raises(ViewError, match=r"4 classes, but counts of 3"):
+        found.score(view, {"class_counts": torch.ones(2, 3)})

@@ -1,0 +1,29 @@
+"""A drawing gives the same files every time, also after it was stored or sent to another process."""
+
+import pickle
+
+from matplotlib.figure import Figure
+
+from evaluation.drawing import Drawing
+
+
+def made() -> Drawing:
+    figure = Figure(figsize=(2, 1))
+    figure.subplots().plot([0, 1], label="a < b")
+    figure.axes[0].legend()
+    return Drawing("caption", figure, name="line")
+
+
+def test_files_are_the_same_each_time_with_text_that_can_be_searched() -> None:
+    assert made().svg == made().svg
+    assert made().file("pdf") == made().file("pdf")
+    assert made().svg.startswith("<svg")
+    assert "a &lt; b" in made().svg
+    assert made().file("pdf").startswith(b"%PDF")
+
+
+def test_what_is_stored_or_sent_keeps_its_files_without_the_figure() -> None:
+    drawing = made()
+    files = {kind: drawing.file(kind) for kind in ("svg", "pdf")}
+    for back in (Drawing.of_record(drawing.record()), pickle.loads(pickle.dumps(drawing))):
+        assert (back.caption, back.name, back.figure, back.files) == ("caption", "line", None, files)

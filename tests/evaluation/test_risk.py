@@ -1,0 +1,106 @@
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from attacks.estimates import Candidates
+from evaluation.risk import Range, exposure, operating_point, worst_tenth
+from evaluation.scores import score_table
+
+
+def candidates(scores: list[float], labels: list[int], owners: list[int] | None = None) -> Candidates:
+    own = list(range(len(scores))) if owners is None else owners
+    return Candidates("is it?", torch.tensor(scores), torch.tensor(labels, dtype=torch.bool), torch.tensor(own))
+
+
+def slow_point(scores: list[float], labels: list[int], allowed: float) -> tuple[float, float]:
+    """Rates of the best threshold, by trying each."""
+    found = [(0.0, 0.0)]
+    for threshold in scores:
+        named = [score >= threshold for score in scores]
+        rates = [float(np.mean([n for n, own in zip(named, labels, strict=True) if own == kind])) for kind in (1, 0)]
+        if rates[1] <= allowed:
+            found.append((rates[0], -rates[1]))
+    best, false = max(found)
+    return best, -false
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("allowed", [0.01, 0.1, 0.3])
+def test_the_rates_are_those_of_the_best_threshold(seed: int, allowed: float) -> None:
+    generator = np.random.default_rng(seed)
+    labels = generator.integers(0, 2, 60).tolist()
+    scores = (generator.normal(size=60).round(1) + np.array(labels)).tolist()
+    point = operating_point(candidates(scores, labels), allowed)
+    assert point is not None
+    assert (point.tpr.value, point.fpr.value) == pytest.approx(slow_point(scores, labels, allowed))
+    assert point.fpr.value <= allowed
+    assert point.tpr.low <= point.tpr.value <= point.tpr.high
+
+
+def test_tied_scores_are_accepted_together() -> None:
+    point = operating_point(candidates([1, 1, 1, 0], [1, 1, 0, 0]), 0.4)
+    assert point is not None
+    assert (point.tpr.value, point.fpr.value, point.threshold) == (0, 0, math.inf)
+
+
+def test_without_a_false_candidate_there_are_no_rates() -> None:
+    assert operating_point(candidates([1, 2], [1, 1]), 0.1) is None
+    assert operating_point(candidates([1, 2], [0, 0]), 0.1) is None
+
+
+def test_the_interval_is_over_clients_not_candidates() -> None:
+    labels = [1, 0] * 500
+    perfect = operating_point(candidates([float(one) for one in labels], labels, [0] * 500 + [1] * 500), 0.01)
+    assert perfect is not None
+    assert (perfect.tpr.value, perfect.fpr.value, perfect.clients) == (1, 0, 2)
+    assert perfect.tpr.low == pytest.approx(0.025**0.5)  # Clopper-Pearson, two of two
+
+
+def test_scores_that_are_unrelated_to_the_labels_name_both_kinds_alike() -> None:
+    generator = np.random.default_rng(0)
+    labels = generator.integers(0, 2, 4000).tolist()
+    point = operating_point(candidates(generator.normal(size=4000).tolist(), labels), 0.1)
+    assert point is not None
+    assert point.tpr.low < point.fpr.value + 0.02
+    assert point.tpr.value == pytest.approx(0.1, abs=0.03)
+
+
+def table(values: list[float], metric: str) -> pd.DataFrame:
+    return score_table("a", {metric: values}, setting={"data": "d"}, seed=0, victims=range(len(values)))
+
+
+@pytest.mark.parametrize(("metric", "mean"), [("auc", 0.95), ("l1", 0.05)])
+def test_the_worst_tenth_is_that_about_which_most_is_inferred(metric: str, mean: float) -> None:
+    found = worst_tenth(table([i / 10 for i in range(11)] + [0.95, 0.05], metric))
+    assert found is not None
+    assert found.clients == 2
+    assert found.mean.value == pytest.approx({"auc": (1 + 0.95) / 2, "l1": 0.05 / 2}[metric])
+    assert found.mean.low <= found.mean.value <= found.mean.high
+
+
+def test_one_client_is_its_own_worst_tenth() -> None:
+    found = worst_tenth(table([0.7], "auc"))
+    assert found is not None
+    assert (found.mean, found.clients) == (Range(0.7, 0.7, 0.7), 1)
+    assert worst_tenth(table([math.nan], "auc")) is None
+
+
+def test_exposure_by_hand() -> None:
+    made = exposure(Range(0.5, 0.4, 0.6), Range(0.01, 0.0, 0.02), people=1000, prior=0.1)
+    assert made.true == 100
+    assert made.exposed == Range(50, 40, 60)
+    assert made.wrong.value == pytest.approx(9)
+    assert made.precision is not None
+    assert made.precision.value == pytest.approx(50 / 59)
+    assert made.precision.low == pytest.approx(40 / 58)
+    assert made.precision.high == 1
+    assert made.lift is not None
+    assert made.lift.value == pytest.approx(500 / 59)
+
+
+def test_nobody_named_has_no_precision() -> None:
+    made = exposure(Range(0, 0, 0.1), Range(0, 0, 0.1), people=10, prior=0.5)
+    assert (made.precision, made.lift) == (None, None)

@@ -1,0 +1,38 @@
+"""The table of the updates: norms and zeros by hand, effective rank and noise floor of known matrices."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from datamodules.recordings.recording import Recording
+from evaluation.update_table import effective_rank, update_table
+from experiments.commands.convert import convert
+from protocol.seeding import generator_for
+from tests.foreign_toys import view, write_dump
+
+
+def test_effective_rank_counts_equal_directions() -> None:
+    one = torch.outer(torch.arange(1.0, 6), torch.arange(1.0, 4))
+    found = effective_rank(torch.stack([torch.eye(5, 3), one, torch.zeros(5, 3)]).double())
+    assert found[:2].tolist() == pytest.approx([3, 1])
+    assert bool(found[2].isnan())
+    noise = torch.randn(1, 200, 50, generator=generator_for(0, "noise"), dtype=torch.float64)
+    assert float(effective_rank(noise)) == pytest.approx(50 / (1 + 50 / 200), rel=0.05)
+
+
+@pytest.mark.integration
+def test_every_tensor_of_a_recording_has_a_row(tmp_path: Path) -> None:
+    convert(manifest=str(write_dump(tmp_path / "dump")), out=str(tmp_path / "deltas"))
+    table = update_table(Recording(tmp_path / "deltas")).set_index("tensor")
+    seen = view()
+    assert list(table.index) == list(seen.deltas)
+    norms = seen.deltas["output.weight"].flatten(1).norm(dim=1)
+    row: dict[str, Any] = table.loc["output.weight"].to_dict()
+    assert (row["shape"], row["n"]) == ("10 x 32", 10)
+    assert float(row["smallest"]) <= float(row["norm"]) <= float(row["largest"]) <= float(norms.max()) * 1.0001
+    assert float(row["norm"]) == pytest.approx(float(norms.mean()), rel=1e-5)
+    assert 1 <= float(row["rank"]) <= float(row["of"]) == 10
+    assert "class shares" in str(table.loc["output.bias", "remark"])
+    assert table["remark"].notna().sum() == 1

@@ -1,0 +1,52 @@
+"""A finished command names its files and the next command."""
+
+from pathlib import Path
+
+import pytest
+
+from experiments.commands.audit import _next
+from experiments.commands.ending import results_in, say_where, typed
+from experiments.commands.run import check_own_folder
+from protocol.errors import InputError
+from reports.run import Run
+from tests.frames import cell, results
+
+
+def test_only_what_exists_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("report.html", "results.json", "gate.xml"):
+        (tmp_path / name).write_text("")
+    say_where(results_in(tmp_path), then=typed("audit", "--deltas", "a folder", why="remark"))
+    assert capsys.readouterr().out.splitlines() == [
+        f"report: {tmp_path / 'report.html'}",
+        f"results: {tmp_path / 'results.json'}, {tmp_path / 'gate.xml'}",
+        "next: python attack.py audit --deltas 'a folder'  # remark",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("missing", "limits", "words"),
+    [
+        ({"raifle": "it is slow; add --slow"}, {"auc": 0.6}, "audit --deltas d --gate auc=0.6 --slow "),
+        ({"decaf": "the recording lacks learner"}, None, "audit --deltas d --gate METRIC=LIMIT "),
+        ({}, {"auc": 0.6}, "report out RUN "),
+    ],
+)
+def test_after_an_audit_come_slow_attacks_a_gate_or_a_page(
+    missing: dict[str, str], limits: dict[str, float] | None, words: str
+) -> None:
+    assert _next("d", Path("out"), missing, limits).startswith(f"python attack.py {words}")
+
+
+def run_of(*attacks: str) -> Run:
+    rows = [cell(name, "auc", 0.5) for name in attacks]
+    data = {"name": "d", "sha256": "0"}
+    return Run("e", "python attack.py audit", 0, None, {}, data, "machine", 1.0, results(*rows))
+
+
+def test_a_run_does_not_replace_an_audit(tmp_path: Path) -> None:
+    check_own_folder(tmp_path)
+    run_of("direction").write(tmp_path)
+    check_own_folder(tmp_path)
+    run_of("direction", "popularity").write(tmp_path)
+    with pytest.raises(InputError, match=r"the results of 2 attacks in .* Name another folder"):
+        check_own_folder(tmp_path)

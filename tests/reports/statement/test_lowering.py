@@ -1,0 +1,48 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocol.metrics import metric
+from reports.statement.lowering import lowering
+from reports.statement.measured import Measured
+from reports.statement.numbers import Interval
+
+
+def question(family: str, name: str) -> Measured:
+    half = Interval(value=0.5, low=0.5, high=0.5)
+    texts: dict[str, Any] = dict.fromkeys(("infers", "attack", "sees", "knows", "meaning", "sentence"), "x")
+    nothing: dict[str, Any] = dict.fromkeys(("sensitivity", "guessing", "baseline", "worst_tenth", "rates"))
+    return Measured(
+        **texts,
+        **nothing,
+        question=family,
+        attacks=1,
+        setting={},
+        metric=name,
+        direction="lower means that more is inferred"
+        if metric(name).lower_is_better
+        else "higher means that more is inferred",
+        result=half,
+        n=1,
+        seeds=1,
+        certainty=metric(name).certainty,
+        certain=0,
+        beyond_baseline=True,
+        worst_clients=0,
+    )
+
+
+def test_published_effects_are_read_not_typed() -> None:
+    found = lowering([question("recommendation", "auc")])
+    effect = next(one for one in found.effects if one.setting["data"] == "ml-100k")
+    assert (effect.table, effect.defence) == ("raifle_table13", "epsilon")
+    assert [cell.value for cell in effect.cells] == [500, 100, 20, 1]
+    assert effect.cells[0].result.value == pytest.approx(0.829, abs=0.001)
+    assert "measured on other data" in found.sentence
+
+
+def test_nothing_published_is_said(tmp_path: Path) -> None:
+    found = lowering([question("recommendation", "auc")], tmp_path)
+    assert found.effects == []
+    assert "None was measured for these questions on other data either" in found.sentence

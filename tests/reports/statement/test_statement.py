@@ -1,0 +1,151 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import attack
+from datamodules.io.files import sha256_of
+from reports.statement.docs import schema
+from reports.statement.statement import Statement
+from tests.places import ROOT
+from tests.toys import train
+
+EXAMPLE = ROOT / "docs" / "system-example.yaml"
+
+
+@pytest.fixture(scope="module")
+def deltas(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("recorded")
+    train(folder, rounds=2, users=24, items=120)
+    return folder / "deltas"
+
+
+@pytest.fixture(scope="module")
+def folder(deltas: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An audit with the example, to which a limit and a promise are added."""
+    out = tmp_path_factory.mktemp("audit")
+    content = yaml.safe_load(EXAMPLE.read_text(encoding="utf-8"))
+    content |= {"limits": {"auc": 0.6}, "epsilon": {"value": 8.0, "delta": 1e-5, "unit": "client"}}
+    (out / "system.yaml").write_text(yaml.safe_dump(content))
+    given = ["--statement", str(out / "system.yaml")]
+    assert attack.main(["audit", "--deltas", str(deltas), "--out", str(out), *given]) == 3  # the limit is exceeded
+    return out
+
+
+@pytest.fixture(scope="module")
+def content(folder: Path) -> dict[str, Any]:
+    made: dict[str, Any] = json.loads((folder / "statement.json").read_text(encoding="utf-8"))
+    return made
+
+
+def at(content: Any, source: str) -> Any:
+    """What a source such as ``measured[0].rates.tpr`` names."""
+    for key in source.replace("[", ".").replace("]", "").split("."):
+        content = content[int(key) if key.isdigit() else key]
+    return content
+
+
+@pytest.mark.integration
+def test_the_statement_is_of_its_schema(folder: Path, content: dict[str, Any]) -> None:
+    text = (folder / "statement.json").read_text(encoding="utf-8")
+    statement = Statement.model_validate_json(text)  # strict, and no other field
+    assert json.loads(statement.model_dump_json()) == content
+    assert content.keys() == json.loads(schema())["properties"].keys()
+    try:
+        from jsonschema import validate  # type: ignore[import-not-found, import-untyped, unused-ignore]
+    except ImportError:
+        return
+    validate(content, json.loads(schema()))
+
+
+@pytest.mark.integration
+def test_measured_numbers_are_those_of_the_results(folder: Path, content: dict[str, Any]) -> None:
+    results = json.loads((folder / "results.json").read_text(encoding="utf-8"))["results"]
+    (one,) = [own for own in content["measured"] if own["question"] == "recommendation"]
+    row = next(row for row in results if (row["attack"], row["metric"]) == (one["attack"], "auc"))
+    assert one["result"] == {"value": row["mean"], "low": row["ci95"][0], "high": row["ci95"][1]}
+    assert one["n"] == row["n"] == 24
+    assert one["baseline"]["attack"] == "popularity"
+    assert not one["baseline"]["reads_update"]
+    assert one["worst_tenth"]["value"] >= one["result"]["value"]
+    assert one["worst_clients"] == 3
+    assert one["rates"]["fpr"]["value"] <= one["rates"]["acceptable_fpr"] == 0.01
+    assert one["rates"]["tpr"]["value"] > 0.5
+    assert "higher means that more is inferred" in one["sentence"]
+
+
+@pytest.mark.integration
+def test_combined_numbers_follow_from_their_sources(content: dict[str, Any]) -> None:
+    one = next(own for own in content["combined"] if own["question"] == "recommendation")
+    tpr, fpr, people, prior = (at(content, source) for source in one["sources"])
+    share = prior["recommendation"]
+    assert (people, one["prior"]) == (12000, share)
+    assert one["exposed"]["value"] == pytest.approx(tpr["value"] * share * people)
+    assert one["wrong"]["value"] == pytest.approx(fpr["value"] * (1 - share) * people)
+    named = tpr["value"] * share + fpr["value"] * (1 - share)
+    assert one["precision"]["value"] == pytest.approx(tpr["value"] * share / named)
+    assert one["lift"]["value"] == pytest.approx(tpr["value"] / named)
+
+
+@pytest.mark.integration
+def test_the_declaration_is_verbatim_and_hashed(folder: Path, content: dict[str, Any]) -> None:
+    declared = yaml.safe_load((folder / "system.yaml").read_text(encoding="utf-8"))
+    assert {name: content["declared"][name] for name in declared if name != "epsilon"} == {
+        name: value for name, value in declared.items() if name != "epsilon"
+    }
+    assert content["declared"]["epsilon"] == {**declared["epsilon"], "rounds": None}
+    provenance = content["provenance"]
+    assert provenance["system_sha256"] == sha256_of(folder / "system.yaml")
+    assert provenance["results_sha256"] == sha256_of(folder / "results.json")
+    assert len(provenance["recording_sha256"]) == 64
+
+
+@pytest.mark.integration
+def test_what_was_not_looked_at_is_said(content: dict[str, Any]) -> None:
+    assert content["privacy"]["as_sent"] is None
+    assert "was not looked at" in content["privacy"]["sentence"]
+    missing = content["not_tried"]
+    assert "raifle" in [name for one in missing["could_not_run"] for name in one["attacks"]]
+    assert "composition" in {one["question"] for one in missing["other_questions"]}
+    assert "reconstruction" in missing["without_attack"] or "reconstruction" in {
+        o["question"] for o in missing["other_questions"]
+    }
+    assert any("never a proof of anonymity" in one for one in content["limits"])
+    assert any("generated" in one for one in content["limits"])
+
+
+@pytest.mark.integration
+def test_the_page_starts_with_five_sentences_and_a_table(folder: Path, content: dict[str, Any]) -> None:
+    page = (folder / "statement.html").read_text(encoding="utf-8")
+    assert len(content["summary"]) == 5
+    first = page.partition('<div class="details">')[0]
+    assert first.count("<li>") == 5
+    assert first.count("<table>") == 1
+    assert "GATE FAILED" in first
+    assert "<script" not in page
+    assert "http" not in page
+    assert "None" not in page
+
+
+@pytest.mark.integration
+def test_the_example_judges_nothing(deltas: Path, tmp_path: Path) -> None:
+    given = ["--statement", str(EXAMPLE), "--victims", "6"]
+    assert attack.main(["audit", "--deltas", str(deltas), "--out", str(tmp_path), *given]) == 0
+    content = json.loads((tmp_path / "statement.json").read_text(encoding="utf-8"))
+    assert content["gate"] == []
+    assert "Limits set by" not in (tmp_path / "statement.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.integration
+def test_a_wrong_declaration_ends_before_any_attack(
+    deltas: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "system.yaml"
+    path.write_text(EXAMPLE.read_text(encoding="utf-8").replace("people: 12000", "people: 0"))
+    assert attack.main(["audit", "--deltas", str(deltas), "--out", str(tmp_path), "--statement", str(path)]) == 2
+    line = capsys.readouterr().err.strip()
+    assert line.startswith("attack.py: expected people: a number greater than 0; found 0 in ")
+    assert "\n" not in line
+    assert [one.name for one in tmp_path.iterdir()] == ["system.yaml"]

@@ -1,0 +1,80 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from protocol.errors import InputError
+from reports.statement.system_file import Declaration, System
+from tests.places import ROOT
+
+EXAMPLE = ROOT / "docs" / "system-example.yaml"
+QUESTIONS = ("recommendation", "composition")
+PROMISE = {"value": 8.0, "delta": 1e-5, "unit": "client"}
+
+
+def read(folder: Path, **changed: Any) -> Declaration:
+    content = {**yaml.safe_load(EXAMPLE.read_text(encoding="utf-8")), **changed}
+    path = folder / "system.yaml"
+    path.write_text(yaml.safe_dump({key: value for key, value in content.items() if value != "absent"}))
+    return Declaration.read(path, QUESTIONS)
+
+
+def test_the_example_is_read() -> None:
+    system = Declaration.read(EXAMPLE, QUESTIONS).system
+    assert (system.people, system.of("prior", "composition"), system.of("prior", "images")) == (12000, 0.1, None)
+    assert system.of("acceptable_fpr", "images") == 0.01
+
+
+@pytest.mark.parametrize("field", [name for name, one in System.model_fields.items() if one.is_required()])
+def test_a_missing_field_is_named(field: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=rf"expected the field {field}; found none in .*docs/system-example.yaml"):
+        read(tmp_path, **{field: "absent"})
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "expected", "found"),
+    [
+        ("people", 0, "people: a number greater than 0", "0"),
+        ("people", True, "people: a whole number", "True"),
+        ("people", 1.5, "people: a whole number", "1.5"),
+        ("people", 10**11, "people: a number less than or equal to 10000000000", "10{11}"),
+        ("prior", 1.5, "prior: a number less than 1 or one by question", "1.5"),
+        ("prior", {"composition": 2.0}, "prior.composition: a number less than 1", "2.0"),
+        ("prior", {"compositon": 0.1}, "a question under prior, one of composition, .*", "'compositon' .*Did you mean"),
+        ("acceptable_fpr", 0, "acceptable_fpr: a number greater than 0", "0"),
+        ("version", 4.2, r"version: a text \(in quotes\)", "4.2"),
+        ("purpose", "", "purpose: a text that is not empty", "''"),
+        ("readers", [], "readers: at least one", ""),
+        ("readers", "me", "readers: a list of texts", "'me'"),
+        ("epsilon", 8, "epsilon: value, delta and unit, or null", "8"),
+        ("epsilon", {**PROMISE, "value": -8.0}, "epsilon.value: a number greater than 0", "-8.0"),
+        ("epsilon", {**PROMISE, "delta": "1e-5"}, r"epsilon.delta: a number \(1.0e-5, not 1e-5\)", "'1e-5'"),
+        ("epsilon", {**PROMISE, "unit": "user"}, "epsilon.unit: 'client', 'person' or 'record'", "'user'"),
+        ("epsilon", {**PROMISE, "round": 3}, "a field among value, delta, unit, rounds", "'epsilon.round' .*rounds"),
+        ("limits", {"auc": float("nan")}, "limits.auc: a finite number", "nan"),
+        ("poeple", 5, "a field among system, .*", "'poeple' in .*Did you mean people"),
+    ],
+)
+def test_an_impossible_field_is_one_line(field: str, value: Any, expected: str, found: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=f"^expected {expected}.*; found {found}") as error:
+        read(tmp_path, **{field: value})
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["- a\n", "a: b: c\n", "people: 1\npeople: 2\n", "", "{" * 5000])
+def test_what_is_no_mapping_is_refused(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "system.yaml"
+    path.write_text(text)
+    with pytest.raises(InputError, match=r"^expected a declaration of a system in YAML; found") as error:
+        Declaration.read(path, QUESTIONS)
+    assert "\n" not in str(error.value)
+
+
+def test_limits_of_both_places_are_limits(tmp_path: Path) -> None:
+    declared = read(tmp_path, limits={"auc": 0.6})
+    assert declared.with_limits(None) == {"auc": 0.6}
+    assert declared.with_limits({"l1": 0.3, "auc": 0.6}) == {"l1": 0.3, "auc": 0.6}
+    assert read(tmp_path, limits={}).with_limits(None) is None
+    with pytest.raises(InputError, match=r"expected one limit of auc; found 0.7 under --gate and 0.6 under limits"):
+        declared.with_limits({"auc": 0.7})

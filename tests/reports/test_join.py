@@ -1,0 +1,110 @@
+"""A joined page has the figures of its runs, drawn from their files."""
+
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+from attacks.estimates import ROC_GRID
+from evaluation.runner import Evaluation
+from evaluation.scores import concat, score_table, with_setting
+from protocol.errors import InputError
+from reports.join import join_runs
+from reports.run import Run
+from reports.write_run import write_run
+from tests.reports.toys import LINES
+
+
+def left(folder: Path, experiment: str = "one", **setting: object) -> Path:
+    """What a run leaves."""
+    cell = {"data": "d", **setting}
+    rows = [
+        score_table(name, {"auc": [mean, mean + 0.1]}, setting=cell, seed=0, victims=[2**62 + 1, 2])
+        for name, mean in (("codebook", 0.8), ("chance", 0.45))
+    ]
+    evaluation = Evaluation(scores=concat(rows), lines=dict(LINES), roc={"codebook": (2 * ROC_GRID.double().sqrt(), 2)})
+    profile = {
+        "attack": "codebook",
+        "seed": 0,
+        "round": 0,
+        "victim": 1,
+        "class": [0, 1],
+        "low": 0.4,
+        "high": [0.6, None],
+    }
+    shares = pd.DataFrame({**profile, "true": [0.4, 0.6], "inferred": [0.5, 0.5]})
+    evaluation.profiles = with_setting(shares, **cell)
+    data = {"name": "d", "sha256": "0"}
+    write_run(evaluation, directory=folder, experiment=experiment, data=data, seed=0, seconds=1.0, metrics=["auc"])
+    return folder
+
+
+def captions(page: Path) -> list[str]:
+    text = (page / "report.html").read_text(encoding="utf-8")
+    return [part.partition("</figcaption>")[0].strip() for part in text.split("</b>")[1:] if "</figcaption>" in part]
+
+
+def test_runs_are_joined_with_the_figures_of_each_kind(tmp_path: Path) -> None:
+    runs = [left(tmp_path / "one", epsilon=1), left(tmp_path / "two", "two", epsilon="inf")]
+    joined = join_runs(runs, tmp_path / "both", ["svg", "csv"])
+    assert (joined.experiment, joined.seconds, joined.data["name"]) == ("one + two", 2.0, "d")
+    assert joined.results["setting.epsilon"].tolist() == [1, 1, "inf", "inf"]
+    assert "setting.run" not in joined.results
+    assert len(joined.differences) == 2
+    assert len(Run.read(tmp_path / "both" / "results.json").results) == 4
+    kinds = ("against epsilon", "ROC curve", "class shares", "in ascending order")
+    assert all(any(kind in caption for caption in captions(tmp_path / "both")) for kind in kinds)
+    assert (tmp_path / "both/figures/roc.svg").exists()
+    table = pd.read_csv(tmp_path / "both/tables/results.csv")
+    assert table["mean"].tolist() == pytest.approx([0.85, 0.5, 0.85, 0.5])
+
+
+def test_one_run_is_drawn_as_it_was(tmp_path: Path) -> None:
+    run = left(tmp_path / "one")
+    join_runs([run], tmp_path / "again")
+    assert captions(tmp_path / "again") == captions(run)
+
+
+def test_runs_with_the_same_cells_differ_by_their_names(tmp_path: Path) -> None:
+    joined = join_runs([left(tmp_path / "one"), left(tmp_path / "two", "two")], tmp_path / "both")
+    assert joined.results["setting.run"].tolist() == ["one", "one", "two", "two"]
+    page = (tmp_path / "both/report.html").read_text(encoding="utf-8")
+    assert all(f">codebook, {name}: " in page for name in ("one", "two"))  # curves of their own
+    joined = join_runs([left(tmp_path / "three"), left(tmp_path / "four")], tmp_path / "same")
+    assert joined.results["setting.run"].nunique() == 2
+
+
+def test_results_alone_are_enough(tmp_path: Path) -> None:
+    run = left(tmp_path / "one")
+    (tmp_path / "bare").mkdir()
+    shutil.copy(run / "results.json", tmp_path / "bare")
+    join_runs([tmp_path / "bare"], tmp_path / "page")
+    assert len(captions(tmp_path / "page")) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("scores.csv", "attack,value\ncodebook,1\n"),
+        ("scores.csv", "\xff\x00"),
+        ("scores.csv", ""),
+        ("compositions.csv", "attack,seed,round,victim,class,true,inferred,low,high\na,x,0,0,0,0,0,0,0\n"),
+        ("roc.csv", "label,clients,fpr,tpr\ncodebook,2,0,0\n"),
+    ],
+)
+def test_a_damaged_file_is_named(tmp_path: Path, name: str, text: str) -> None:
+    run = left(tmp_path / "one")
+    (run / name).write_bytes(text.encode("latin-1"))
+    with pytest.raises(InputError, match=name):
+        join_runs([run], tmp_path / "page")
+
+
+def test_values_are_read_back_as_they_were(tmp_path: Path) -> None:
+    run = left(tmp_path / "one", epsilon="inf", rounds=3)
+    assert torch.tensor(pd.read_csv(run / "roc.csv")["tpr"].tolist()).max() == 1
+    page = (run / "report.html").read_text(encoding="utf-8")
+    join_runs([run], tmp_path / "again")
+    again = (tmp_path / "again" / "report.html").read_text(encoding="utf-8")
+    assert page.count("<figure ") == again.count("<figure ")
