@@ -135,7 +135,7 @@ class CanaryEstimate(Estimate):
             verdict = f"not refuted; the attacker was shown {bound / declared:.0%} of the budget"
         ceiling = float(clopper_pearson_epsilon(count / 2, count / 2, 0, count / 2, delta=self.delta))
         notes = {
-            "epsilon-cp": f"cannot exceed {ceiling:.2f} with {count} canaries, however large epsilon is",
+            "epsilon-cp": f"cannot exceed about {ceiling:.1f} with {count} canaries, however large epsilon is",
             "epsilon-gdp": self._needed(),
         }
         return row | {"verdict": verdict, "note": notes.get(name, "")}
@@ -143,7 +143,8 @@ class CanaryEstimate(Estimate):
     def _needed(self) -> str:
         if not 0 < self.declared < 1000:
             return ""
-        shares = {share: canaries_to_show(self.declared, share, delta=self.delta) for share in (0.5, 0.9)}
+        least = fewest_canaries(self.delta)
+        shares = {s: max(canaries_to_show(self.declared, s, delta=self.delta), least) for s in (0.5, 0.9)}
         return ", ".join(f"{count} canaries show {share:.0%} of the budget" for share, count in shares.items())
 
     def _too_few(self, count: int, least: int) -> str:
