@@ -193,8 +193,10 @@ class NetworkSimulator(Simulator):
 
     def named_as(self, held: Shapes) -> Self:
         """Other systems' parameters have the names in the network itself, without the prefix of `NetworkLearner`."""
-        network = self.task.network
-        if self.own is None or not isinstance(network, Network) or any(name.startswith("network.") for name in held):
+        if self.own is None or any(name.startswith("network.") for name in held):
+            return self
+        network = self.own.network
+        if not isinstance(network, Network):
             return self
         inputs, labels = self.own.names
         task = NetworkTask(network.network, self.own.criterion, inputs=inputs, labels=labels)

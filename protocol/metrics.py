@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 from protocol.errors import InputError
 
@@ -20,6 +21,7 @@ class Metric:
         guessing: value of guessing for any data; None if only a baseline can show it.
         binary: whether a single value is 0 or 1, so that equal values still leave uncertainty.
         worst_client: whether a gate limits the worst client's value instead of the mean over clients.
+        span: least and largest possible value, to which intervals are cut; None for no limits.
     """
 
     name: str
@@ -31,6 +33,7 @@ class Metric:
     guessing: float | None = None
     binary: bool = False
     worst_client: bool = False
+    span: tuple[float, float] | None = None
 
     @property
     def certainty(self) -> float:
@@ -67,9 +70,10 @@ def meanings(names: Collection[str]) -> list[str]:
     return [entry.meaning for entry in METRICS.values() if entry.name in names and entry.meaning]
 
 
-_LOW, _OTHER = {"lower_is_better": True}, {"leak": False}
+_LOW: dict[str, Any] = {"lower_is_better": True}
+_OTHER: dict[str, Any] = {"leak": False}
 for _metric in (
-    Metric("auc", "AUC is 0.5 for guessing and 1 for certainty.", judged=True, guessing=0.5),
+    Metric("auc", "AUC is 0.5 for guessing and 1 for certainty.", judged=True, guessing=0.5, span=(0.0, 1.0)),
     Metric("f1", "F1 is the harmonic mean of the precision and the recall of the decided items."),
     Metric("l1", "L1 is 0 where all shares are right and 2 where nothing is.", **_LOW, judged=True),
     Metric("l2", "L2 is the Euclidean distance of the shares, 0 where all are right.", **_LOW),
@@ -93,7 +97,7 @@ for _metric in (
         **_OTHER,
         **_LOW,
     ),
-    Metric("ap", "AP is the area under the precision-recall curve, 1 for certainty.", judged=True),
+    Metric("ap", "AP is the area under the precision-recall curve, 1 for certainty.", judged=True, span=(0.0, 1.0)),
     Metric("times-chance", "Times chance is AP over that of guessing, 1 for guessing."),
     Metric("times-random", "Times random is AP over that of a random order, 1 for guessing."),
     Metric("top1", "Top 1 is the share of messages whose user comes first.", binary=True),

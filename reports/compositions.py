@@ -22,7 +22,9 @@ def compositions(material: Material) -> list[Drawing]:
     keys = [name for name in setting_columns(material.rows) if name != SETTING + "round"]
     for _, inside in list(material.rows.groupby(keys, sort=False, dropna=False))[:_MOST_SETTINGS]:
         first = inside[(inside["seed"] == inside["seed"].iloc[0]) & (inside["round"] == inside["round"].iloc[0])]
-        names = [name for name in best if name in set(first["attack"])][:_MOST_ATTACKS]
+        names = [name for name in best if name in set(first["attack"]) & material.looks.keys()][:_MOST_ATTACKS]
+        if not names:  # the table shows none of their metrics
+            continue
         kept = first[first["attack"].isin(names)]
         victims = kept["victim"].unique()
         kept = kept[kept["victim"].isin(victims[:_MOST_CLIENTS])]

@@ -18,9 +18,9 @@ from protocol.view import ServerView
 
 FAMILIES = {
     *("recommendation", "ranking", "images", "interactions", "membership"),
-    *("re-identification", "matching", "identifiability", "composition", "declared-privacy"),
+    *("re-identification", "matching", "identifiability", "composition", "declared-privacy", "linkability"),
 }
-TOGETHER = {"re-identification", "matching", "declared-privacy"}
+TOGETHER = {"re-identification", "matching", "declared-privacy", "linkability"}
 """Families that attack all messages together."""
 PUBLISHED = {
     *("recommendation/raifle", "recommendation/imia", "ranking/raifle", "images/raifle"),
@@ -33,6 +33,7 @@ PUBLISHED = {
         "composition/decaf-one-epoch-whole",
     ),
     *("composition/llg", "composition/rlu", "composition/soft-labels", "composition/auxiliary-gradients"),
+    "linkability/plain-cosine",
 }
 BASELINES = {
     *("interactions/chance", "interactions/popularity", "ranking/prior-only"),
@@ -40,6 +41,7 @@ BASELINES = {
     *("matching/matching-chance", "matching/matching-counts"),
     *("identifiability/chance", "identifiability/mean-item"),
     *("composition/random-guess", "composition/uniform-present"),
+    *("linkability/link-counts", "declared-privacy/coin-guess"),
 }
 
 

@@ -1,6 +1,6 @@
 """A drawing gives the same files every time, also after it was stored or sent to another process."""
 
-import pickle
+import copy
 
 from matplotlib.figure import Figure
 
@@ -25,5 +25,5 @@ def test_files_are_the_same_each_time_with_text_that_can_be_searched() -> None:
 def test_what_is_stored_or_sent_keeps_its_files_without_the_figure() -> None:
     drawing = made()
     files = {kind: drawing.file(kind) for kind in ("svg", "pdf")}
-    for back in (Drawing.of_record(drawing.record()), pickle.loads(pickle.dumps(drawing))):
+    for back in (Drawing.of_record(drawing.record()), copy.deepcopy(drawing)):
         assert (back.caption, back.name, back.figure, back.files) == ("caption", "line", None, files)
