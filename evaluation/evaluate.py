@@ -63,6 +63,7 @@ def evaluate_recording(
     of_devices = [attack for attack in together if {"known", "pairs"} & {*attack.threat_model.needs}]
     of_clients = [attack for attack in together if attack not in of_devices]
     found: list[Evaluation] = []
+    last: list[Evaluation] = []  # links and declared privacy, after what was in the updates
     common: dict[str, Any] = {"seed": seed, "setting": setting, "progress": progress}
     for group in (of_devices, of_clients):
         if not group:
@@ -74,7 +75,7 @@ def evaluate_recording(
             else:
                 view = messages_view(recording, learner=learner, rounds=rounds)
                 truth = client_truth(recording, view, {name for attack in group for name in attack.estimates.truth})
-            found.append(attack_messages(view, truth, group, **common))
+            (found if group is of_devices else last).append(attack_messages(view, truth, group, **common))
         except InputError as error:
             if len(group) == len(attacks):
                 raise
@@ -92,7 +93,7 @@ def evaluate_recording(
         names = {attack.name: _full_name(attack, attacks) for attack in confined}
         done.missing = {names.get(name, name): reason for name, reason in done.missing.items()}
         found.append(done)
-    return joined(found)
+    return joined([*found, *last])
 
 
 def evaluate(

@@ -104,7 +104,7 @@ def _summary(rows: pd.DataFrame, seed: int) -> dict[str, Any]:
     values, name = crossed(rows), str(rows["metric"].iloc[0])
     influences, generator = crossed(rows, "influence"), generator_for(seed, "bootstrap")
     summary = _about_the_mean(values, influences, clusters(rows), generator)
-    if (span := metric_of(name).span) is not None:  # pseudo-values of influences may lie beyond it
+    if not influences.empty and (span := metric_of(name).span) is not None:  # pseudo-values may lie beyond it
         low, high = np.clip([summary.low, summary.high], *span)
         summary = dataclasses.replace(summary, low=float(low), high=float(high))
     alike = summary.n > 0 and summary.low == summary.high and summary.mean in (0.0, 1.0)
