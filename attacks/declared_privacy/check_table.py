@@ -132,22 +132,22 @@ def rows_of(reported: Reported) -> list[Detail]:
         rows += _scales(reported, tests, found, everyone)
         rows += _others(reported, tests, names, found, everyone)
     for name in reported.bare:
-        told = "The parameter is outside every release: it is sent without noise."
-        rows.append(_row("coverage", name, "found", found["coverage", name], told))
+        text = "The parameter is outside every release: it is sent without noise."
+        rows.append(_row("coverage", name, "found", found["coverage", name], text))
     if not reported.bare:
         rows.append(_row("coverage", WHOLE, "passed", everyone, "Every parameter that is sent is in a release."))
     for name in reported.misread:
-        told = "Could not be checked: a clip is declared after the noise."
-        rows.append(_row("noise scale", name, "not checked", everyone, told))
+        text = "Could not be checked: a clip is declared after the noise."
+        rows.append(_row("noise scale", name, "not checked", everyone, text))
     for release in reported.miscalibrated:
         rows.append(_sensitivity_row(release, everyone))
     return rows
 
 
-def _row(check: str, parameter: str, outcome: str, clients: int, told: str, **numbers: float | None) -> Detail:
+def _row(check: str, parameter: str, outcome: str, clients: int, text: str, **numbers: float | None) -> Detail:
     known = {name: float(value) for name, value in numbers.items() if value is not None and math.isfinite(value)}
     columns = dict.fromkeys(("measured", "declared", "low", "high", "p")) | known
-    return {"check": check, "parameter": parameter, "outcome": outcome, "clients": clients, **columns, "text": told}
+    return {"check": check, "parameter": parameter, "outcome": outcome, "clients": clients, **columns, "text": text}
 
 
 def _scales(
@@ -169,18 +169,18 @@ def _scales(
             own = np.concatenate([one.measured for one in findings.found("noise scale", name)])
             numbers["measured"] = float(np.nanmin(own)) * declared
             share = float(np.nanmin(own))
-            told = "The parameter has hardly any noise." if share < 0.1 else f"The noise has {share:.1%} of its scale."
-            yield _row("noise scale", name, "found", clients, told, **numbers)
+            text = "The parameter has hardly any noise." if share < 0.1 else f"The noise has {share:.1%} of its scale."
+            yield _row("noise scale", name, "found", clients, text, **numbers)
         elif ("energy", name) in found:
             yield _energy_row(reported, name, found["energy", name], numbers)
         elif len(known) < len(ratios) or (seen.free and low > _HIDDEN * declared):
-            told = "Could not be checked: the clip allows updates that hide the noise, and no part of them is quiet."
-            yield _row("noise scale", name, "not checked", everyone, told, **numbers)
+            text = "Could not be checked: the clip allows updates that hide the noise, and no part of them is quiet."
+            yield _row("noise scale", name, "not checked", everyone, text, **numbers)
         else:
-            told = "The noise has its declared scale" + (
+            text = "The noise has its declared scale" + (
                 ", if the parts without visible update have none." if seen.free else ", whatever the update is."
             )
-            yield _row("noise scale", name, "passed", everyone, told, **numbers)
+            yield _row("noise scale", name, "passed", everyone, text, **numbers)
 
 
 def _energy_row(reported: Reported, name: str, clients: int, numbers: Mapping[str, float]) -> Detail:
@@ -188,11 +188,11 @@ def _energy_row(reported: Reported, name: str, clients: int, numbers: Mapping[st
     own = np.concatenate([one.measured for one in reported.findings.found("energy", name)])
     p = reported.findings.adjusted("energy", name)
     if np.isnan(own).any():
-        told = "The update is larger than the clip: it is not clipped, not jointly, or not the update is."
-        return _row("clip", name, "found", clients, told, **{**numbers, "p": p})
-    told = "The noise is larger than declared, by all numbers alike."
+        text = "The update is larger than the clip: it is not clipped, not jointly, or not the update is."
+        return _row("clip", name, "found", clients, text, **{**numbers, "p": p})
+    text = "The noise is larger than declared, by all numbers alike."
     larger = {**numbers, "measured": numbers["declared"] * own.max(), "p": p}
-    return _row("noise scale", name, "found", clients, told, **larger)
+    return _row("noise scale", name, "found", clients, text, **larger)
 
 
 def _others(
@@ -209,24 +209,24 @@ def _others(
         own = [name for name in (*names, WHOLE) if (check, name) in found]
         for name in own:
             p, measured = findings.adjusted(check, name), _largest(findings, check, name)
-            told = _ALIKE if check == "reuse" and measured < _SAME else _FOUND[check]
-            yield _row(check, name, "found", found[check, name], told, p=p, measured=measured)
+            text = _ALIKE if check == "reuse" and measured < _SAME else _FOUND[check]
+            yield _row(check, name, "found", found[check, name], text, p=p, measured=measured)
         if not own and conclusive.get(check, True) and (check in conclusive or findings.parameters(check)):
             p = min((p for name in (*names, WHOLE) if (p := findings.adjusted(check, name)) == p), default=math.nan)
             yield _row(check, WHOLE, "passed", everyone, passed, p=p)
         elif not own:
-            told = "Could not be checked: too few numbers, or an update that may hide it."
-            yield _row(check, WHOLE, "not checked", everyone, told)
+            text = "Could not be checked: too few numbers, or an update that may hide it."
+            yield _row(check, WHOLE, "not checked", everyone, text)
     if math.isinf(tests.group.clip):
         yield _row("clip", WHOLE, "not checked", everyone, "No clip is declared: there is no epsilon.")
     elif not any(("energy", name) in found for name in (*names, WHOLE)):
         one, all_of_them = seen.clip
         outcome = "passed" if one < 2 else "not checked"
-        told = (
+        text = (
             f"No update is above the clip, but the noise of a message hides norms up to {one:.3g} times the clip, and"
             f" up to {all_of_them:.3g} times if all clients of a round have them."
         )
-        yield _row("clip", WHOLE, outcome, everyone, told, p=findings.adjusted("energy", WHOLE))
+        yield _row("clip", WHOLE, outcome, everyone, text, p=findings.adjusted("energy", WHOLE))
 
 
 def _largest(findings: Findings, check: str, name: str) -> float:
@@ -235,8 +235,8 @@ def _largest(findings: Findings, check: str, name: str) -> float:
 
 
 def _sensitivity_row(release: Release, everyone: int) -> Detail:
-    told = (
+    text = (
         f"The noise hides less than the clip allows: clip {release.clip:g} and standard deviation"
         f" {release.noise_scale:.4g} do not give the declared epsilon {release.epsilon:g} at delta {release.delta:g}."
     )
-    return _row("sensitivity", WHOLE, "found", everyone, told, declared=release.epsilon)
+    return _row("sensitivity", WHOLE, "found", everyone, text, declared=release.epsilon)
