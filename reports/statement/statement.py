@@ -166,7 +166,6 @@ def write_statement(
     write_whole(directory / "statement.json", (statement.model_dump_json(indent=2) + "\n").encode())
     page = directory / "statement.html"
     write_whole(page, html(statement).encode())
-    print(f"statement: {page}")
     return page
 
 
