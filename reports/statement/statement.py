@@ -41,7 +41,7 @@ class Scope(Strict):
     messages: int
     """number of messages in these rounds"""
     clients: int
-    """number of clients about whom an attack was scored"""
+    """largest number of clients about whom one attack was scored"""
     adversary: str
     """who the adversary is, in a sentence"""
     active: bool
@@ -186,7 +186,7 @@ def _scope(recording: Recording, evaluation: Evaluation, run: Run, system: Syste
         data=run.data["name"],
         rounds=len(recording.rounds),
         messages=sum(len(recording.pseudonyms(number)) for number in recording.rounds),
-        clients=int(evaluation.scores["person"].nunique()),
+        clients=int(evaluation.scores.groupby("attack")["person"].nunique().max()),
         adversary=f"the server, which {behaviour}, or whoever else can read single updates: {readers}",
         active=active,
         learner=None if manifest.learner is None else str(manifest.learner["name"]),
