@@ -2,22 +2,23 @@
 
 import argparse
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from dp_accounting import get_sigma_gaussian
-from scipy import stats
 
 from attacks.declared_privacy.epsilon_bounds import (
     Numbers,
     clopper_pearson_epsilon,
     fixed_abstention,
     fixed_threshold,
-    gaussian_epsilon,
+    gaussian_bound,
     one_run_epsilon,
     one_run_fdp_epsilon,
 )
+from evaluation.bootstrap import clopper_pearson
+from protocol.gaussian_budget import declared_precision
 from reports.provenance import versions
 
 DELTA = 1e-5
@@ -35,7 +36,7 @@ COUNTS = (200, 1000, 5000)
 
 def mu_of(epsilon: float) -> float:
     """Distance of the two worlds in standard deviations, for which the Gaussian mechanism has an epsilon at `DELTA`."""
-    return 1 / float(get_sigma_gaussian(epsilon, DELTA))
+    return math.sqrt(declared_precision(epsilon, DELTA))
 
 
 def audits(mu: float, count: int, size: int, seed: int, *, times: float = 1.0) -> dict[str, Numbers]:
@@ -60,7 +61,7 @@ def audits(mu: float, count: int, size: int, seed: int, *, times: float = 1.0) -
     one_run = np.array([one_run_epsilon(int(a), int(b), count, delta=DELTA) for a, b in pairs])
     fdp = one_run_fdp_epsilon(pairs[:, 0], pairs[:, 1], count, delta=DELTA)
     draw = generator.standard_normal(size)
-    gaussian = gaussian_epsilon(scores * coins, np.ones(count), delta=DELTA, draw=draw)
+    gaussian = gaussian_bound(scores * coins, np.ones(count), delta=DELTA, draw=draw)
     return {
         "coin": (scores * coins > 0).mean(1),
         "epsilon-cp": clopper_pearson_epsilon(hits, positives, alarms, count - positives, delta=DELTA),
@@ -96,7 +97,7 @@ def coverage(size: int, count: int = 200) -> list[dict[str, Any]]:
         found = audits(mu_of(epsilon), count, size, seed=1)
         for name in ("epsilon-cp", "epsilon-one-run", "epsilon-one-run-fdp", "epsilon-gdp"):
             over = int(((found[name] > epsilon) & (found["given"] > 0 if name == "epsilon-gdp" else True)).sum())
-            low, high = stats.binomtest(over, size).proportion_ci(0.95, method="exact")
+            low, high = clopper_pearson(over, size)
             rows.append({"epsilon": epsilon, "bound": name, "above": over / size, "low": low, "high": high, "n": size})
             print(f"epsilon {epsilon:3d} {name:20s} above the truth: {over / size:.4f} [{low:.4f}, {high:.4f}]")
     return rows

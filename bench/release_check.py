@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, get_args
 
 import torch
-from scipy.stats import beta
 from tqdm import tqdm
 
 from attacks.declared_privacy.release_check import ReleaseCheck, ReleaseEstimate
 from bench.release_simulation import Fault, System, recording_of, round_of
+from evaluation.bootstrap import clopper_pearson
 from protocol.gaussian_budget import gaussian_epsilon
 from protocol.seeding import generator_for
 
@@ -50,13 +50,6 @@ def checked(system: System, fault: str, seed: int, rounds: int = 1) -> ReleaseEs
     return found
 
 
-def interval(found: int, trials: int) -> tuple[float, float]:
-    """Clopper-Pearson interval of a rate at 95 %."""
-    low = 0.0 if found == 0 else float(beta.ppf(0.025, found, trials - found + 1))
-    high = 1.0 if found == trials else float(beta.ppf(0.975, found + 1, trials - found))
-    return low, high
-
-
 def honest(trials: int) -> Iterator[dict[str, Any]]:
     """False findings by noise and kind of update, and in all."""
     cells = [(multiplier, dense, update) for multiplier in HONEST for dense in (False, True) for update in (0.3, 4.0)]
@@ -74,7 +67,7 @@ def honest(trials: int) -> Iterator[dict[str, Any]]:
         about = {"noise over clip": multiplier, "dense": dense, "update over clip": update}
         yield {**about, "false": sum(flags), "n": len(flags)}
     count = sum(sum(flags) for flags in false.values())
-    yield {"all": True, "false": count, "n": trials, "interval": interval(count, trials), "by check": which}
+    yield {"all": True, "false": count, "n": trials, "interval": clopper_pearson(count, trials), "by check": which}
 
 
 def power(trials: int) -> Iterator[dict[str, Any]]:
@@ -87,7 +80,7 @@ def power(trials: int) -> Iterator[dict[str, Any]]:
                 system = System(multiplier=multiplier, update=update, epsilon=epsilon, dense=trial % 2 == 1)
                 rows = checked(system, fault, trial, rounds=2 if "two rounds" in fault else 1).rows
                 found += bool({str(row["check"]) for row in rows if row["outcome"] == "found"} & EXPECTED[fault])
-            numbers = {"found": found, "n": trials, "power": found / trials, "interval": interval(found, trials)}
+            numbers = {"found": found, "n": trials, "power": found / trials, "interval": clopper_pearson(found, trials)}
             yield {"fault": fault, "noise over clip": multiplier, "epsilon": epsilon, **numbers}
 
 

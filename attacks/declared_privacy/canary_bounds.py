@@ -17,7 +17,7 @@ from attacks.declared_privacy.epsilon_bounds import (
     fewest_canaries,
     fixed_abstention,
     fixed_threshold,
-    gaussian_epsilon,
+    gaussian_bound,
     one_run_epsilon,
     one_run_fdp_epsilon,
 )
@@ -108,7 +108,7 @@ class CanaryEstimate(Estimate):
         counts = (above & plus).sum(), plus.sum(), (above & ~plus).sum(), (~plus).sum()
         guessed = np.abs(scores) > self.abstention
         right, guesses = int((guessed & (scores * coins > 0)).sum()), int(guessed.sum())
-        gaussian = gaussian_epsilon(
+        gaussian = gaussian_bound(
             (scores * coins)[None], np.square(self.distances.numpy()), delta=self.delta, draw=np.array([self.draw])
         )
         found = {

@@ -3,16 +3,16 @@
 All bounds hold with probability ``1 - alpha``. Arguments of shape ``(A,)`` are of A independent audits.
 """
 
-import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from dp_accounting import get_epsilon_gaussian
 from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, special, stats
+
+from protocol.gaussian_budget import declared_precision, gaussian_epsilon
 
 Numbers = NDArray[np.float64]
 ALPHA = 0.05
@@ -126,7 +126,7 @@ def one_run_fdp_epsilon(
 
 @dataclass(frozen=True)
 class GaussianBound:
-    """Bound of `gaussian_epsilon`.
+    """Result of `gaussian_bound`.
 
     Attributes:
         epsilon: ``(A,)`` lower bound, at least 0; to be used only where the test does not reject.
@@ -142,7 +142,7 @@ class GaussianBound:
         return self.p_value >= GAUSSIAN_LEVEL
 
 
-def gaussian_epsilon(
+def gaussian_bound(
     agreement: Numbers, sends: Numbers, *, delta: float, draw: ArrayLike = 0.0, alpha: float = ALPHA
 ) -> GaussianBound:
     """Lower bound of epsilon from scores that are Gaussian with variance 1.
@@ -175,7 +175,7 @@ def gaussian_epsilon(
 
 def epsilon_of_mu(mu: ArrayLike, delta: float) -> Numbers:
     """Epsilon of the Gaussian mechanism whose two worlds are ``mu`` standard deviations apart."""
-    found: Numbers = np.vectorize(functools.partial(_epsilon_of_mu, delta=delta), otypes=[float])(mu)
+    found: Numbers = np.vectorize(gaussian_epsilon, otypes=[float])(np.square(mu), delta)
     return found
 
 
@@ -216,21 +216,10 @@ def fewest_canaries(delta: float, *, alpha: float = ALPHA) -> int:
 def canaries_to_show(epsilon: float, share: float, *, delta: float, alpha: float = ALPHA) -> int:
     """The number of canaries with which the expected Gaussian bound of a true `epsilon` is `share` of it.
 
-    The bound in mu is ``mu - 2 z / sqrt(n)``, see `gaussian_epsilon`.
+    The bound in mu is ``mu - 2 z / sqrt(n)``, see `gaussian_bound`.
     """
-    mu, shown = (1 / sigma for sigma in map(functools.partial(_sigma, delta=delta), (epsilon, share * epsilon)))
+    mu, shown = (math.sqrt(declared_precision(one, delta)) for one in (epsilon, share * epsilon))
     return math.ceil((2 * float(stats.norm.ppf(1 - alpha)) / (mu - shown)) ** 2)
-
-
-def _sigma(epsilon: float, delta: float) -> float:
-    def excess(log_mu: float) -> float:
-        return _epsilon_of_mu(math.exp(log_mu), delta) - epsilon
-
-    return math.exp(-float(optimize.brentq(excess, -12, 6)))
-
-
-def _epsilon_of_mu(mu: float, delta: float) -> float:
-    return float(get_epsilon_gaussian(1 / mu, delta)) if mu > 0 else 0.0
 
 
 def _rate_above(count: Numbers, trials: Numbers, level: float) -> Numbers:

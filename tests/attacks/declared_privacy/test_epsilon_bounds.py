@@ -14,7 +14,7 @@ from attacks.declared_privacy.epsilon_bounds import (
     fewest_canaries,
     fixed_abstention,
     fixed_threshold,
-    gaussian_epsilon,
+    gaussian_bound,
     one_run_epsilon,
     one_run_fdp_epsilon,
 )
@@ -91,7 +91,7 @@ def test_fdp_of_many_audits_equals_each_alone() -> None:
 def test_gaussian_bound_by_hand() -> None:
     agreement = np.array([[1.0, 2.0, 0.5, 1.5]])
     mu = 2 * (1.25 - stats.norm.ppf(0.95) / 2)
-    found = gaussian_epsilon(agreement, np.ones(4), delta=DELTA)
+    found = gaussian_bound(agreement, np.ones(4), delta=DELTA)
     assert found.epsilon[0] == pytest.approx(get_epsilon_gaussian(1 / mu, DELTA))
 
 
@@ -99,7 +99,7 @@ def test_gaussian_bound_of_unequal_sends_is_that_of_the_most() -> None:
     rng = np.random.default_rng(1)
     sends = np.repeat([1.0, 4.0], 4000)
     agreement = 0.8 * np.sqrt(sends) / 2 + rng.standard_normal((1, 8000))
-    found = gaussian_epsilon(agreement, sends, delta=DELTA, draw=rng.standard_normal(1))
+    found = gaussian_bound(agreement, sends, delta=DELTA, draw=rng.standard_normal(1))
     true = get_epsilon_gaussian(1 / 1.6, DELTA)
     assert 0.9 * true < found.epsilon[0] < true
     assert found.valid[0]
@@ -108,9 +108,9 @@ def test_gaussian_bound_of_unequal_sends_is_that_of_the_most() -> None:
 def test_the_test_of_gaussianity_has_its_level_and_finds_other_laws() -> None:
     rng = np.random.default_rng(2)
     shape, sends = (2000, 200), np.ones(200)
-    honest = gaussian_epsilon(0.8 + rng.standard_normal(shape), sends, delta=DELTA, draw=rng.standard_normal(2000))
+    honest = gaussian_bound(0.8 + rng.standard_normal(shape), sends, delta=DELTA, draw=rng.standard_normal(2000))
     assert 0.005 < float((~honest.valid).mean()) < 0.017
-    laplace = gaussian_epsilon(0.8 + rng.laplace(size=(50, 2000)) / 2**0.5, np.ones(2000), delta=DELTA)
+    laplace = gaussian_bound(0.8 + rng.laplace(size=(50, 2000)) / 2**0.5, np.ones(2000), delta=DELTA)
     assert float((~laplace.valid).mean()) > 0.95
 
 
@@ -125,7 +125,7 @@ def test_every_bound_holds_in_most_audits(epsilon: float) -> None:
     found = clopper_pearson_epsilon(
         (above & plus).sum(1), plus.sum(1), (above & ~plus).sum(1), (~plus).sum(1), delta=DELTA
     )
-    gaussian = gaussian_epsilon(coins * scores, np.ones(count), delta=DELTA).epsilon
+    gaussian = gaussian_bound(coins * scores, np.ones(count), delta=DELTA).epsilon
     guessed = np.abs(scores) > fixed_abstention(mu, count, delta=DELTA)
     right = (guessed & (scores * coins > 0)).sum(1)
     fdp = one_run_fdp_epsilon(right, guessed.sum(1), count, delta=DELTA)
