@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from attacks.base import Attack
-from protocol.view import ServerView
+from protocol.view import CANARY_PSEUDONYMS, ServerView
 
 _UNSCORED = "without "
 _REMEDIES = {
@@ -46,6 +46,8 @@ def _remedy(view: ServerView, head: str, entries: list[str]) -> str | None:
     """What to do about a field or its entries; None if the clients have another learner, or nothing is known."""
     if head == "learner" and view.learner is not None:
         return None
+    if entries == [CANARY_PSEUDONYMS]:
+        return "train with the defence Canaries, see docs/canaries.md"
     if head == "auxiliary":
         return f"add {', '.join(entries)} to the server's data (`auxiliary:`)"
     return _REMEDIES.get("known" if head == "pairs" else head)

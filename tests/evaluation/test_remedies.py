@@ -4,6 +4,7 @@ import torch
 
 from attacks.composition.decaf import Decaf
 from attacks.composition.last_layer import LastLayerCounts
+from attacks.declared_privacy.canary_bounds import CanaryBounds
 from attacks.deanonymization.baselines import MatchingChance
 from attacks.linkability.links import LinkCounts
 from evaluation.remedies import is_unscored, unfit
@@ -21,10 +22,11 @@ def test_the_remedies_stand_next_to_what_lacks() -> None:
         " the manifest, or give --learner my_package.MyLearner; add images, labels to the server's data (`auxiliary:`)"
     )
     assert "known_pseudonyms" in str(unfit(MatchingChance(), VIEW, {}))
+    assert "train with the defence Canaries" in str(unfit(CanaryBounds(), VIEW, {}))
     assert unfit(LinkCounts(), VIEW, {}) == "the recording lacks sent_in; record two rounds or more"
 
 
-def test_ground_truth_that_lacks_is_told_from_a_recording_published_without_any() -> None:
+def test_missing_ground_truth_and_a_recording_published_without_any_have_different_reasons() -> None:
     some, none = (unfit(LastLayerCounts(), VIEW, truth) for truth in ({"clients": torch.arange(2)}, {}))
     assert some is not None
     assert none is not None
