@@ -4,8 +4,8 @@ import torch
 
 from attacks.composition.decaf import Decaf
 from attacks.composition.last_layer import LastLayerCounts
-from attacks.declared_privacy.canary_bounds import CanaryBounds
 from attacks.deanonymization.baselines import MatchingChance
+from attacks.declared_privacy.canary_bounds import CanaryBounds
 from attacks.linkability.links import LinkCounts
 from evaluation.remedies import is_unscored, unfit
 from protocol.view import ServerView
