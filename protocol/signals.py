@@ -124,6 +124,8 @@ def ends_on_signals(grace: float = GRACE, program: str = "") -> Iterator[Stoppin
     try:
         yield stopping
     finally:
+        if stopping.asked is not None:
+            stopping.forward(stopping.asked)  # a busy machine may not have run the thread yet
         done.set()
         _restore(before, taken, former)
         os.close(writing)

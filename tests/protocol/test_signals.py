@@ -97,3 +97,17 @@ def test_a_signal_that_comes_a_little_later_is_waited_for() -> None:
         threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
         assert stopping.asked_within(30)
         assert stopping.asked == signal.SIGTERM
+
+
+def test_the_signal_is_passed_on_where_the_thread_did_not_run_in_time() -> None:
+    passed: list[int] = []
+
+    def asked_to_end() -> None:
+        with ends_on_signals() as stopping:
+            stopping.forward = passed.append
+            stopping.asked = signal.SIGTERM
+            raise Stopped(signal.SIGTERM)
+
+    with pytest.raises(Stopped):
+        asked_to_end()
+    assert passed == [signal.SIGTERM]
