@@ -21,6 +21,8 @@ _ONCE = 1.6
 """Ratio of a share to the smallest up to which it is taken for that of one word."""
 _BURSTINESS = 3.0
 """Variance of a word's count over that of independent words, as in `WordCounts`."""
+_LEAST_FACTOR = 1e-3
+"""Smallest step size under noise and a clip."""
 _ONE_STEP = 0.02
 """Relative spread of the shares of words that occur once, up to which the client has made one step."""
 
@@ -67,8 +69,7 @@ class NextWords(Attack):
             off = off.where(spread < _ONE_STEP, 0.0)
             deviation = (off + spread.square() * counts).sqrt()
         else:
-            frequency = word_frequencies(view, share.shape[1])
-            prior = predicted if frequency is None else (frequency / frequency.sum()).expand_as(predicted)
+            prior = _expected(view, predicted)
             total = view.example_counts[:, None].double() * words_per_text(view)
             own = _BURSTINESS * prior / total
             kept = own / (own + (noise / scale) ** 2)
@@ -117,7 +118,7 @@ def _shares(view: ServerView, layer: str) -> tuple[Tensor, Tensor, Tensor]:
     change = view.deltas.get(f"{layer}.weight")
     middle = start.expand_as(bias) if noisy else start + bias / 2
     predicted = middle.softmax(1)
-    scale = _step_size(view, predicted, bias, clipped=view.clip(f"{layer}.bias") is not None and not noisy)
+    scale = _step_size(view, layer, predicted)
     if change is None or noisy:
         return bias / scale + predicted, predicted, scale
     for number in range(_PASSES):
@@ -127,16 +128,34 @@ def _shares(view: ServerView, layer: str) -> tuple[Tensor, Tensor, Tensor]:
         state = (weight @ change).squeeze(1).double() / (bias * fallen).sum(1, keepdim=True).clamp(max=-1e-30)
         moved = (change.float() @ state.float()[..., None]).squeeze(2).double() / 2
         predicted = (middle + state @ table.T + moved).softmax(1)
-        scale = _step_size(view, predicted, bias, clipped=view.clip(f"{layer}.bias") is not None)
+        scale = _step_size(view, layer, predicted)
     return bias / scale + predicted, predicted, scale
 
 
-def _step_size(view: ServerView, predicted: Tensor, bias: Tensor, *, clipped: bool) -> Tensor:
-    """``(V, 1)`` learning rate times number of steps; without a learner, or with a clip, that of an absent word."""
-    learner = view.learner
-    if isinstance(learner, SteppedSimulator) and not clipped:
-        return (learner.learning_rate * learner.steps(view.example_counts)).double()[:, None]
-    return (-bias / predicted).quantile(_ABSENT, dim=1, keepdim=True).clamp(min=1e-30)
+def _step_size(view: ServerView, layer: str, predicted: Tensor) -> Tensor:
+    """``(V, 1)`` learning rate times number of steps, times the factor of the clip.
+
+    Without a learner, or with a clip, it is that of an absent word; where clients add noise and clip, the coefficient
+    of least squares of the bias's change on the change expected of everybody's texts.
+    """
+    learner, bias = view.learner, view.deltas[f"{layer}.bias"].double()
+    known = isinstance(learner, SteppedSimulator)
+    rate = torch.full((view.victims, 1), torch.inf, dtype=torch.float64)
+    if isinstance(learner, SteppedSimulator):
+        rate = (learner.learning_rate * learner.steps(view.example_counts)).double()[:, None]
+    if known and view.clip(f"{layer}.bias") is None:
+        return rate
+    if view.noise_scale(f"{layer}.bias"):
+        usual = _expected(view, predicted) - predicted
+        found = (bias * usual).sum(1, keepdim=True) / usual.square().sum(1, keepdim=True).clamp(min=1e-30)
+        return torch.minimum(found.clamp(min=_LEAST_FACTOR), rate)
+    return torch.minimum((-bias / predicted).quantile(_ABSENT, dim=1, keepdim=True).clamp(min=1e-30), rate)
+
+
+def _expected(view: ServerView, predicted: Tensor) -> Tensor:
+    """``(V, W)`` frequency of each word in auxiliary texts, or the mean prediction without any."""
+    frequency = word_frequencies(view, predicted.shape[1])
+    return predicted if frequency is None else (frequency / frequency.sum()).expand_as(predicted)
 
 
 def _number_of_words(share: Tensor) -> tuple[Tensor, Tensor, Tensor]:
