@@ -19,7 +19,7 @@ from protocol.view import ServerView
 FAMILIES = {
     *("recommendation", "ranking", "images", "interactions", "membership"),
     *("re-identification", "matching", "identifiability", "composition", "declared-privacy", "linkability"),
-    "reconstruction",
+    *("reconstruction", "words"),
 }
 TOGETHER = {"re-identification", "matching", "declared-privacy", "linkability"}
 """Families that attack all messages together."""
@@ -34,6 +34,8 @@ PUBLISHED = {
         "composition/decaf-one-epoch-whole",
     ),
     *("composition/llg", "composition/rlu", "composition/soft-labels", "composition/auxiliary-gradients"),
+    *("composition/llg-alone", "composition/llg-dummies", "composition/ilrg", "composition/rlg"),
+    *("composition/idlg-labels", "composition/gradinversion-labels"),
     "linkability/plain-cosine",
 }
 BASELINES = {
@@ -42,7 +44,7 @@ BASELINES = {
     *("matching/matching-chance", "matching/matching-counts"),
     *("identifiability/chance", "identifiability/mean-item"),
     *("composition/random-guess", "composition/uniform-present"),
-    "reconstruction/mean-image",
+    *("reconstruction/mean-image", "words/popular-words"),
     *("linkability/link-counts", "declared-privacy/coin-guess"),
 }
 

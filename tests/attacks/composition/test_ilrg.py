@@ -19,5 +19,5 @@ def test_counts_are_those_of_one_client_after_the_other() -> None:
             rows.append(np.array([own[j, i] - (i == j) for j in range(classes)]))
             values.append(size * gradient[i])
         solved = np.linalg.pinv(np.stack(rows)) @ np.array(values)
-        slow = [int(round(max(x, 0))) if round(max(x, 0)) <= size else 0 for x in solved]
+        slow = [round(max(x, 0)) if round(max(x, 0)) <= size else 0 for x in solved]
         assert counts.tolist() == slow

@@ -106,9 +106,7 @@ def test_noise_of_the_clients_leaves_the_predicted_share_of_counts(scale: float)
             view, deltas=deltas, releases=(Release(noise_scale=scale, parameters=tuple(deltas)),)
         )
         found.append(scored(OutputCounts(), noisy, counts))
-    measured, predicted = (
-        sum(one[name] for one in found) / 5 for name in ("exact-classes", "predicted-exact-classes")
-    )
+    measured, predicted = (sum(one[name] for one in found) / 5 for name in ("exact-classes", "predicted-exact-classes"))
     assert measured == pytest.approx(predicted, abs=0.12)
     assert 0.05 < measured < 0.95
 
