@@ -80,12 +80,12 @@ class NextWords(Attack):
 
 
 def next_word_frequencies(view: ServerView, words: int) -> Tensor | None:
-    """``(V, W)`` frequency of each next word, 0 for absent ones; None if the model has no output for each word."""
+    """``(V, W)`` frequency of each next word, 0 for absent ones; None without a clean output for each word."""
     try:
         layer = word_layer(view)
     except ViewError:
         return None
-    if len(view.model[f"{layer}.bias"]) != words:
+    if len(view.model[f"{layer}.bias"]) != words or view.noise_scale(f"{layer}.bias"):
         return None
     share, _, _ = _shares(view, layer)
     return share.where(share > _number_of_words(share)[1], 0.0)

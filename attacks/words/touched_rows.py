@@ -68,7 +68,7 @@ class TouchedRows(Attack):
         name = embedding_table(view, self.table)
         noise = view.noise_scale(name)
         change = whole_table(view, name).double()
-        if noise:
+        if noise and name not in view.row_parameters:  # noise on listed rows alone hides no word
             posterior = _posterior(change, noise, expected_words(view, change.shape[1]))
             decisions, expected = best_decisions(posterior)
             return WordSetEstimate(scores=posterior, decisions=decisions, expected=expected)

@@ -65,6 +65,10 @@ def test_rows_sent_alone_give_the_same_words() -> None:
         view, deltas={**view.deltas, EMBEDDING: own}, served=rows, row_parameters=frozenset({EMBEDDING})
     )
     assert scored(TouchedRows(), sparse, truth)["f1"] == 1
+    noise = torch.randn(own.shape, generator=generator_for(0, "noise")) * (rows >= 0)[..., None]
+    release = Release(noise_scale=1.0, parameters=tuple(sparse.deltas))
+    listed = dataclasses.replace(sparse, deltas={**sparse.deltas, EMBEDDING: own + noise}, releases=(release,))
+    assert scored(TouchedRows(), listed, truth)["f1"] == 1
 
 
 def test_the_update_of_another_client_gives_the_words_of_that_client() -> None:
