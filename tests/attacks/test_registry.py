@@ -43,7 +43,7 @@ BASELINES = {
     *("re-identification/chance", "re-identification/counts-only"),
     *("matching/matching-chance", "matching/matching-counts"),
     *("identifiability/chance", "identifiability/mean-item"),
-    *("composition/random-guess", "composition/uniform-present"),
+    *("composition/random-guess", "composition/uniform-present", "composition/equal-counts"),
     *("reconstruction/mean-image", "words/popular-words"),
     *("linkability/link-counts", "declared-privacy/coin-guess"),
 }

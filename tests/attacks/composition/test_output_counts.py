@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 import torch
 
+from attacks.composition.baselines import EqualCounts
 from attacks.composition.counts import CountEstimate
 from attacks.composition.ilrg import ILRG
 from attacks.composition.output_counts import OutputCounts, OutputCountsAlone, class_counts
@@ -128,3 +129,11 @@ def test_rounds_average_the_counts() -> None:
     found = estimate(OutputCountsAlone(rounds="all"), rounds[1])
     assert isinstance(found, CountEstimate)
     assert torch.equal(found.counts, (shares * rounds[1].example_counts[:, None]).round().long())
+
+
+def test_the_baseline_has_equal_counts() -> None:
+    view, counts = toy()
+    found = estimate(EqualCounts(), view)
+    assert isinstance(found, CountEstimate)
+    assert found.counts.tolist() == [[12] * 10] * 10
+    assert scored(OutputCounts(), view, counts)["exact-classes"] > float((counts == 12).double().mean())
