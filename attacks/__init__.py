@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from attacks.deanonymization import *  # noqa: F403
     from attacks.identifiability import *  # noqa: F403
     from attacks.composition import *  # noqa: F403
+    from attacks.reconstruction import *  # noqa: F403
     from attacks.linkability import *  # noqa: F403
     from attacks.declared_privacy import *  # noqa: F403
 

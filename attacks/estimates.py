@@ -62,6 +62,19 @@ class Candidates:
 
 
 @dataclass(frozen=True)
+class Reconstruction:
+    """Images and their reconstructions, for a figure.
+
+    Attributes:
+        originals: ``(K, channels, height, width)`` in [0, 1].
+        found: ``(K, channels, height, width)`` reconstruction of each.
+    """
+
+    originals: Tensor
+    found: Tensor
+
+
+@dataclass(frozen=True)
 class Scores:
     """Scores of an estimate, one value per victim and metric.
 
@@ -76,6 +89,7 @@ class Scores:
         profiles: ``(V, K, 4)`` true share, inferred share and interval of each class.
         candidates: what was ranked, so that a threshold on all scores has a true- and a false-positive rate.
         details: rows of the attack's own table, which the report shows as it is.
+        reconstruction: some images and their reconstructions.
     """
 
     metrics: Mapping[str, Tensor]
@@ -87,6 +101,7 @@ class Scores:
     profiles: Tensor | None = None
     candidates: Candidates | None = None
     details: Sequence[Detail] = ()
+    reconstruction: Reconstruction | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

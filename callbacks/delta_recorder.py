@@ -58,6 +58,8 @@ class DeltaRecorder(Callback):
         every_n_rounds: record every n-th round, and all rounds with settings of their own; 0 records only the latter.
         sums_at: numbers of messages of a client after which to record their sum, instead of single rounds.
         clients: number of clients, drawn at random, whose sums are recorded; None for all.
+        keep_records: whether the ground truth holds the clients' training examples, which reports of reconstructions
+            need for PSNR and pictures; without them it holds salted hashes, which prove exact reconstructions.
     """
 
     reads_updates = True
@@ -71,6 +73,7 @@ class DeltaRecorder(Callback):
         every_n_rounds: NonNegativeInt = 1,
         sums_at: list[PositiveInt] | None = None,
         clients: PositiveInt | None = None,
+        keep_records: bool = False,
     ) -> None:
         self.directory = None if directory is None else Path(directory)
         self.parameters = parameters
@@ -80,7 +83,7 @@ class DeltaRecorder(Callback):
         self._sums: MessageSums | None = None
         self._kept: dict[str, Any] = {}
         """State of the sums in the checkpoint."""
-        self._content = RecordedContent(parameters, dtype)
+        self._content = RecordedContent(parameters, dtype, keep_records=keep_records)
         self._run: str | None = None
         self._lock = contextlib.ExitStack()
         self._thread: ThreadPoolExecutor | None = None

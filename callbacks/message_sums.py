@@ -99,6 +99,7 @@ class MessageSums:
             served=served,
             truth=truth,
             client_truth={name: value[here] for name, value in record.client_truth.items()},
+            examples=None,
             of_clients={**of_clients, "messages": self._messages[places]},
         )
 

@@ -12,8 +12,9 @@ from datamodules.recordings.adversary_devices import POPULARITY_OF_OTHERS, popul
 from datamodules.recordings.format import CLIENT, ITEM_FEATURES, MODEL, dtype_of, shard_bytes, shard_name
 from defenses.canaries import Canaries
 from modules.federated import FederatedModule
-from modules.round_record import RoundRecord
+from modules.round_record import RoundRecord, TrainingExamples
 from protocol.errors import InputError
+from protocol.record_hash import LENGTH, SALT_LENGTH, record_hashes
 from protocol.seeding import PERSISTENT, generator_for
 from protocol.view import CANARY_PSEUDONYMS
 
@@ -26,10 +27,11 @@ class RecordedContent:
     Args:
         parameters: name patterns of the parameters to record, None for all.
         dtype: storage type of the deltas.
+        keep_records: whether the ground truth holds the training examples themselves, not only salted hashes.
     """
 
-    def __init__(self, parameters: Sequence[str] | None, dtype: str) -> None:
-        self.parameters, self.dtype = parameters, dtype
+    def __init__(self, parameters: Sequence[str] | None, dtype: str, *, keep_records: bool = False) -> None:
+        self.parameters, self.dtype, self.keep_records = parameters, dtype, keep_records
         self._pseudonyms: dict[int, int] = {}
 
     def wanted(self, name: str) -> bool:
@@ -49,6 +51,8 @@ class RecordedContent:
         seen |= {name: value[order] for name, value in record.of_clients.items()}
         truth: dict[str, Tensor] = {"clients": clients}
         truth |= {f"{CLIENT}{name}": value[order] for name, value in record.client_truth.items()}
+        if record.examples is not None:
+            truth |= self._example_truth(record.examples.select(order), clients, record.round, module)
         if real is not None:
             seen |= {"offsets": _offsets(real), **{name: value[real] for name, value in served.items()}}
             truth |= {"offsets": seen["offsets"]}
@@ -81,6 +85,24 @@ class RecordedContent:
             names = sorted(self._pseudonym(module, client) for client in chosen.tolist())
             held[CANARY_PSEUDONYMS] = torch.tensor(names, dtype=torch.int64)
         return shard_bytes({_AUXILIARY_NAMES.get(name, name): value for name, value in held.items()}) if held else None
+
+    def _example_truth(
+        self, examples: TrainingExamples, clients: Tensor, round_number: int, module: FederatedModule
+    ) -> dict[str, Tensor]:
+        """Salted hashes and classes of each client's training examples, and on request the examples."""
+        mask, values = examples.mask.cpu(), examples.values.cpu()
+        salts = torch.zeros(len(mask), SALT_LENGTH, dtype=torch.uint8)
+        hashes = torch.zeros(*mask.shape, LENGTH, dtype=torch.uint8)
+        for place, client in enumerate(clients.tolist()):
+            generator = generator_for(module.secret, "salt of records", module.seed, round_number, client)
+            salts[place] = torch.randint(256, (SALT_LENGTH,), generator=generator, dtype=torch.uint8)
+            hashes[place, mask[place]] = record_hashes(values[place, mask[place]], salts[place])
+        found = {"record_salt": salts, "record_hash": hashes}
+        if examples.labels is not None:
+            found["record_labels"] = examples.labels.cpu().masked_fill(~mask, -1)
+        if self.keep_records:
+            found["records"] = values * mask.reshape(*mask.shape, *[1] * (values.dim() - 2))
+        return {f"{CLIENT}{name}": value for name, value in found.items()}
 
     def _stored(self, value: Tensor, name: str, round_number: int) -> Tensor:
         stored = value.to(dtype_of(self.dtype))

@@ -145,6 +145,10 @@ class Defense:
         """
         return update, None
 
+    def contributors(self, clients: int) -> Tensor | None:
+        """``(V, P)`` positions in the cohort of the clients whose sum each seen update is; None if it is of one."""
+        return None
+
     def review(self, update: Update, own_view: OwnView, generators: Callable[[int], torch.Generator]) -> Update:
         """Decides whether to send, after all defences have protected the update.
 

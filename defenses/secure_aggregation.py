@@ -101,6 +101,9 @@ class SecureSum(_Aggregate, Defense):
         super().__init__(participants, targets, noise_scale)
         self.targets = targets
 
+    def contributors(self, clients: int) -> Tensor:
+        return torch.arange(clients).reshape(-1, self.participants).repeat_interleave(self.targets, 0)
+
     def seen(self, update: Update) -> tuple[Update, Tensor | None]:
         """The sums, once for each target; see `Defense.seen`.
 

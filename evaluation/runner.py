@@ -14,6 +14,7 @@ from torch import Tensor
 from attacks.base import Attack
 from attacks.estimates import Candidates, Estimate, EstimateError, Scores
 from evaluation.drawing import Drawing
+from evaluation.pictures import first_of_each, side_by_side
 from evaluation.scores import Line, concat, from_records, score_table, stacked, with_setting
 from protocol.errors import InputError, ViewError
 from protocol.seeding import generator_for
@@ -68,6 +69,7 @@ def joined(evaluations: Sequence[Evaluation]) -> Evaluation:
             whole.roc[label] = sums + rates, already + count
         whole.unrelated |= evaluation.unrelated
     ranked = {label: [one.candidates[label] for one in evaluations if label in one.candidates] for label in whole.lines}
+    whole.figures = first_of_each(whole.figures)
     whole.candidates = {label: _pooled(parts) for label, parts in ranked.items() if parts}
     return whole
 
@@ -169,6 +171,8 @@ def attack_view(
         found.candidates[label] = dataclasses.replace(scores.candidates, owners=owners)
     if scores.profiles is not None:
         found.profiles = _profile_table(label, scores.profiles, victims=victims, **common)
+    if scores.reconstruction is not None:
+        found.figures.append(side_by_side(label, scores.reconstruction))
     if scores.details:
         found.details[label] = from_records(scores.details)
     return found

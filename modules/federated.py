@@ -193,10 +193,13 @@ class FederatedModule(Learner):
         return update
 
     def _record(self, cohort: Cohort, update: Update, model: Parameters) -> RoundRecord:
-        participants = cohort.clients
+        participants, examples = cohort.clients, self.examples(cohort)
         for defense in self.defenses:
+            groups = defense.contributors(len(cohort))
             update, positions = defense.seen(update)
-            cohort = cohort if positions is None else cohort.select(positions)
+            if positions is not None:
+                cohort = cohort.select(positions)
+                examples = examples and examples.joined(positions[:, None] if groups is None else groups)
         known, of_clients = self.priors(cohort), self.client_truth(cohort)
         for defense in self.defenses:
             seen, true = defense.recorded(cohort.clients)
@@ -205,7 +208,9 @@ class FederatedModule(Learner):
         own = {f"{PRIOR}{name}": value for name, value in known.items()}
         own |= {f"{CLIENT_MODEL}{name}": value for name, value in self.client_models(cohort).items()}
         items = self.item_features(cohort)
-        return RoundRecord(cohort.round, cohort, participants, update, model, self.served(cohort), *truth, own, items)
+        return RoundRecord(
+            cohort.round, cohort, participants, update, model, self.served(cohort), *truth, own, items, examples
+        )
 
     def _own_view(self, cohort: Cohort, model: Parameters, update: Update) -> tuple[ServerView, Tensor]:
         """Server view and ground truth of the clients' own updates, see `defenses.base.OwnView`."""

@@ -14,6 +14,7 @@ from modules.engine.fast.gradients import Parameters
 from modules.engine.local_hyperparameters import LocalTraining
 from modules.engine.task import Task
 from modules.hyper_parameters import described
+from modules.round_record import TrainingExamples
 from modules.server import ServerOptimizer
 from modules.simulator import PublicAlgorithm
 from protocol.errors import require
@@ -121,6 +122,10 @@ class Learner(BuiltFromData):
     def client_truth(self, cohort: Cohort) -> dict[str, Tensor]:
         """Ground truth of the clients themselves, ``(C, ...)`` each, e.g. their class counts."""
         return {}
+
+    def examples(self, cohort: Cohort) -> TrainingExamples | None:
+        """The clients' training examples, which attacks may reconstruct; None if there are none."""
+        return None
 
     def priors(self, cohort: Cohort) -> dict[str, Tensor]:
         """Prior knowledge of the server on each client, ``(C, ...)`` each, see `ServerView.priors`."""

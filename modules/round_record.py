@@ -9,6 +9,30 @@ from defenses.base import Update
 from modules.engine.fast.gradients import Parameters
 
 
+@dataclass(frozen=True)
+class TrainingExamples:
+    """The training examples in each message, for evaluations of reconstructions.
+
+    Attributes:
+        values: ``(C, N, *shape)`` inputs of the network.
+        labels: ``(C, N)`` classes, None if they have none.
+        mask: ``(C, N)`` True for real examples.
+    """
+
+    values: Tensor
+    labels: Tensor | None
+    mask: Tensor
+
+    def joined(self, groups: Tensor) -> "TrainingExamples":
+        """Examples of messages that each contain the clients ``groups (C', P)``."""
+        values, mask = self.values[groups].flatten(1, 2), self.mask[groups].flatten(1, 2)
+        return TrainingExamples(values, None if self.labels is None else self.labels[groups].flatten(1, 2), mask)
+
+    def select(self, order: Tensor) -> "TrainingExamples":
+        """Those of the messages ``order (C',)``."""
+        return self.joined(order[:, None])
+
+
 @dataclass
 class RoundRecord:
     """Server view of one round, and the ground truth that only an evaluation may read.
@@ -27,6 +51,7 @@ class RoundRecord:
         of_clients: ``(C, ...)`` tensors that the server has of each client in addition to its update, by their names in
             a recording.
         item_features: ``(I, F)`` features of the items that ``served`` refers to, the same for all clients, or None.
+        examples: training examples in each message, None if the learner has none to reconstruct.
     """
 
     round: int
@@ -39,3 +64,4 @@ class RoundRecord:
     client_truth: dict[str, Tensor] = field(default_factory=dict)
     of_clients: dict[str, Tensor] = field(default_factory=dict)
     item_features: Tensor | None = None
+    examples: TrainingExamples | None = None

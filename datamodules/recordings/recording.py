@@ -11,6 +11,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from datamodules.io.files import regular_file
 from datamodules.recordings.format import (
@@ -218,7 +219,7 @@ class Recording:
         if any(row.keys() != rows[0].keys() for row in rows):
             raise damaged(names[0], "other kinds of truth than those of another rank")
         self._check_classes(rows[0], view, names[0])
-        truth = {field: torch.stack([row[field] for row in rows]) for field in rows[0]}
+        truth = {field: _stacked([row[field] for row in rows]) for field in rows[0]}
         return truth | ({"clients": truth["client"].long()} if "client" in truth else {})
 
     def _check_classes(self, truth: Mapping[str, Tensor], view: ServerView, name: str) -> None:
@@ -311,3 +312,10 @@ class Recording:
 def _seen_with(name: str) -> str:
     """The shard of ``rounds/`` to which a shard of ``truth/`` belongs."""
     return name.replace("truth/", "rounds/", 1)
+
+
+def _stacked(values: Sequence[Tensor]) -> Tensor:
+    """Values of several clients; those of clients with fewer training examples than another are padded with zeros."""
+    if len({value.shape for value in values}) == 1:
+        return torch.stack(list(values))
+    return pad_sequence(list(values), batch_first=True)

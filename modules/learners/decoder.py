@@ -126,7 +126,9 @@ class DecoderSimulator(TextSimulator):
         }
 
     def layer_gradients(self, deltas: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-        names = [[f"{BODY}.layers.{n}.{part}" for part in ("query", "key", "value")] for n in range(self.network.layers)]
+        names = [
+            [f"{BODY}.layers.{n}.{part}" for part in ("query", "key", "value")] for n in range(self.network.layers)
+        ]
         first, second, *_ = [*(with_bias(deltas, layer) for layer in names[:2]), last := with_bias(deltas, (OUTPUT,))]
         return first, second, last
 

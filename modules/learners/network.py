@@ -12,6 +12,7 @@ from datamodules.cohort import Cohort
 from modules.engine.network_task import Network, NetworkTask
 from modules.federated import FederatedModule
 from modules.nets.batch_norm import with_batch_statistics
+from modules.round_record import TrainingExamples
 from modules.simulator import ClassificationSimulator, NetworkSimulator, last_linear
 from protocol.seeding import PERSISTENT, generator_for
 
@@ -93,6 +94,11 @@ class NetworkLearner(FederatedModule):
             return {}
         one_hot = functional.one_hot(cohort.examples[self._task.names[1]], self.classes)
         return {"class_counts": (one_hot * cohort.mask[..., None]).sum(1)}
+
+    def examples(self, cohort: Cohort) -> TrainingExamples:
+        """Inputs of the network, with their classes."""
+        inputs, labels = self._task.fields(cohort.examples)
+        return TrainingExamples(inputs, labels if self.classifies else None, cohort.mask)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Outputs of the global model, e.g. logits ``(B, K)``."""

@@ -24,6 +24,7 @@ from modules.engine.fast.text_gradients import TextGradients, last_places
 from modules.engine.local_hyperparameters import LocalTraining
 from modules.engine.task import Task
 from modules.federated import FederatedModule, Federation, Unpack
+from modules.round_record import TrainingExamples
 from modules.simulator import Shapes, Simulator
 from protocol.errors import require
 from protocol.ranges import PositiveInt
@@ -291,6 +292,10 @@ class TextLearner(FederatedModule):
             "Give other --data, or a --model that learns from these.",
         )
         return with_word_rows(cohort)
+
+    def examples(self, cohort: Cohort) -> TrainingExamples:
+        """Token numbers of the texts, padded with 0."""
+        return TrainingExamples(cohort.examples[TOKEN], None, cohort.mask)
 
     def update_metrics(self, batch: dict[str, Tensor]) -> dict[str, Metric]:
         """Metrics by name, after adding a batch of held-out texts."""

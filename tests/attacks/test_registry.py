@@ -19,6 +19,7 @@ from protocol.view import ServerView
 FAMILIES = {
     *("recommendation", "ranking", "images", "interactions", "membership"),
     *("re-identification", "matching", "identifiability", "composition", "declared-privacy", "linkability"),
+    "reconstruction",
 }
 TOGETHER = {"re-identification", "matching", "declared-privacy", "linkability"}
 """Families that attack all messages together."""
@@ -41,6 +42,7 @@ BASELINES = {
     *("matching/matching-chance", "matching/matching-counts"),
     *("identifiability/chance", "identifiability/mean-item"),
     *("composition/random-guess", "composition/uniform-present"),
+    "reconstruction/mean-image",
     *("linkability/link-counts", "declared-privacy/coin-guess"),
 }
 

@@ -1,0 +1,10 @@
+"""Attacks on training examples: which images, sentences or rows of a table were in the update?"""
+
+from typing import TYPE_CHECKING
+
+from protocol.exports import exports
+
+if TYPE_CHECKING:
+    from attacks.reconstruction.baselines import MeanRecord as MeanRecord
+
+__all__ = exports(__name__)

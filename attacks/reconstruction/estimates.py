@@ -1,0 +1,134 @@
+"""Estimate of attacks that reconstruct training examples."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from attacks.estimates import Estimate, EstimateError, Reconstruction, Scores, check_tensor
+from attacks.reconstruction.likeness import identified, likeness, nearest, rouge
+from protocol.metrics import Metric
+from protocol.record_hash import record_hashes
+from protocol.view import ServerView
+
+_SHOWN = 8
+"""Largest number of reconstructed images that a report shows of one view."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReconstructionEstimate(Estimate):
+    """Training examples of each client.
+
+    Scored against salted hashes: a record counts as recovered only if every number in it is right, see
+    `protocol.record_hash`. If the recording keeps the records themselves, each true record is matched with a
+    reconstructed one (the assignment of least squared error, or of greatest ROUGE-1 for token numbers) and compared.
+
+    Attributes:
+        records: ``(V, M, *shape)`` as the network gets them: images in [0, 1], or int64 token numbers padded with 0.
+        labels: ``(V, M)`` int64 classes, -1 if unknown.
+        certified: ``(V, M)`` bool, whether the attack is certain that the record is exact.
+        count: ``(V,)`` int64 number of records of each client; the others are padding.
+    """
+
+    truth = ("record_hash", "record_salt")
+    metrics = (
+        Metric(
+            "recovered",
+            "Recovered is the share of a client's training examples that are reconstructed exactly.",
+            judged=True,
+            span=(0.0, 1.0),
+        ),
+        Metric(
+            "certified",
+            "Certified is the share of a client's training examples of which the attack is certain.",
+            leak=False,
+            span=(0.0, 1.0),
+        ),
+        Metric(
+            "false-certified",
+            "False certified is the number of reconstructions called certain that are no example of the client.",
+            leak=False,
+            lower_is_better=True,
+        ),
+        Metric("label-accuracy", "Label accuracy is the share of recovered examples with the right class."),
+        Metric("psnr", "PSNR is the peak signal-to-noise ratio in dB, 80 at most; no image reaches about 10."),
+        Metric("ssim", "SSIM is the structural similarity, 1 for equal images."),
+        Metric(
+            "identified",
+            "Identified is the share of training examples that are nearer to their reconstruction than up to 99 others"
+            " of the same class.",
+            judged=True,
+            span=(0.0, 1.0),
+        ),
+        Metric("identified-by-chance", "Identified by chance is that share for guessing.", leak=False),
+        Metric("rouge1", "ROUGE-1 is the F1 of the words of a sentence and of its reconstruction.", span=(0.0, 1.0)),
+        Metric("rouge2", "ROUGE-2 is that of pairs of neighbouring words.", span=(0.0, 1.0)),
+    )
+    records: Tensor
+    labels: Tensor
+    certified: Tensor
+    count: Tensor
+
+    def check(self, view: ServerView) -> None:
+        size = (view.victims, self.records.shape[1] if self.records.dim() > 1 else 0)
+        check_tensor("count", self.count, size[:1], dtype=torch.int64)
+        check_tensor("labels", self.labels, size, dtype=torch.int64)
+        check_tensor("certified", self.certified, size, dtype=torch.bool)
+        if self.records.dim() < 3 or self.records.shape[:2] != size:
+            raise EstimateError(
+                f"records: expected (V, M, ...) with V = {view.victims}, got {tuple(self.records.shape)}"
+            )
+        valid = torch.arange(size[1]) < self.count[:, None]
+        if bool((self.count > size[1]).any()) or bool((self.certified & ~valid).any()):
+            raise EstimateError(f"count: expected at most {size[1]}, and nothing certified after it")
+        if not bool(torch.isfinite(self.records[valid].double()).all()):
+            raise EstimateError("records: expected finite numbers")
+
+    def score(self, view: ServerView, truth: Mapping[str, Tensor]) -> Scores:
+        """Shares of recovered records, and how like the others are to the true ones where these are kept."""
+        real = truth["record_hash"].any(2)
+        size = real.sum(1)
+        metrics, shown = self._by_hash(truth, real), None
+        if "records" not in truth or not bool(size.any()):
+            return Scores(metrics, items=size, positives=size)
+        guesses = [self.records[v, : int(count)] for v, count in enumerate(self.count)]
+        originals = [truth["records"][v, mask] for v, mask in enumerate(real)]
+        if not self.records.is_floating_point():
+            return Scores({**metrics, **rouge(guesses, originals)}, items=size, positives=size)
+        matched = [nearest(*pair) for pair in zip(guesses, originals, strict=True)]
+        metrics |= likeness(matched, originals)
+        if "record_labels" in truth:
+            pool = view.auxiliary.get("images"), view.auxiliary.get("labels")
+            metrics |= identified(matched, originals, [truth["record_labels"][v, m] for v, m in enumerate(real)], pool)
+        if self.records.dim() == 5:
+            shown = Reconstruction(torch.cat(originals)[:_SHOWN], torch.cat(matched)[:_SHOWN])
+        return Scores(metrics, items=size, positives=size, reconstruction=shown)
+
+    def _by_hash(self, truth: Mapping[str, Tensor], real: Tensor) -> dict[str, Tensor]:
+        """What the salted hashes prove."""
+        size = real.sum(1).double()
+        size = size.masked_fill(size == 0, torch.nan)
+        found = {name: torch.zeros(len(size), dtype=torch.float64) for name in ("recovered", "right", "wrong")}
+        labelled = "record_labels" in truth and bool((self.labels >= 0).any())
+        for v, count in enumerate(self.count.tolist()):
+            own = [row.numpy().tobytes() for row in truth["record_hash"][v, real[v]]]
+            hashes = record_hashes(self.records[v, :count], truth["record_salt"][v])
+            guesses = [row.numpy().tobytes() for row in hashes]
+            found["recovered"][v] = (Counter(own) & Counter(guesses)).total()
+            sure = Counter(hashed for hashed, certain in zip(guesses, self.certified[v], strict=False) if certain)
+            found["wrong"][v] = (sure - Counter(own)).total()
+            if labelled:
+                true = zip(own, truth["record_labels"][v, real[v]].tolist(), strict=True)
+                said = zip(guesses, self.labels[v, :count].tolist(), strict=True)
+                found["right"][v] = (Counter(true) & Counter(said)).total()
+        metrics = {
+            "recovered": found["recovered"] / size,
+            "certified": self.certified.sum(1) / size,
+            "false-certified": found["wrong"],
+        }
+        if labelled:
+            recovered = found["recovered"]
+            metrics["label-accuracy"] = found["right"] / recovered.masked_fill(recovered == 0, torch.nan)
+        return metrics
