@@ -24,7 +24,8 @@ _UNEXPLAINED = 3.0
 @dataclass(frozen=True)
 class Prefixes:
     """Prefixes of sentences: ``words (P, L)`` padded with 0, shorter ones first, and the number of the longest proper
-    prefix of each, ``parents (P,)``, -1 for single words."""
+    prefix of each, ``parents (P,)``, -1 for single words.
+    """
 
     words: Tensor
     parents: Tensor
