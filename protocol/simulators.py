@@ -145,8 +145,11 @@ class NextWordSimulator(SteppedSimulator, Protocol):
     def prefix_inputs(self, model: Model, prefixes: Tensor) -> Tensor:
         """``(P, D)`` float64 part of the first layer's input for the words before: prefixes ``(P, L)``."""
 
-    def deeper_inputs(self, model: Model, prefixes: Tensor) -> tuple[Tensor, Tensor]:
-        """``(P, D)`` float64 inputs of the second and the third layer at the last word of prefixes ``(P, L)``, L > 0."""
+    def deeper_inputs(self, model: Model, prefixes: Tensor) -> Tensor:
+        """``(P, D)`` float64 inputs of the second layer at the last word of prefixes ``(P, L)``, L > 0."""
+
+    def last_inputs(self, model: Model, prefixes: Tensor) -> Tensor:
+        """``(P, D)`` float64 inputs of the last layer at the last word of prefixes ``(P, L)``, L > 0."""
 
 
 @runtime_checkable

@@ -48,13 +48,15 @@ def next_words(change: Tensor, states: Tensor, logits: Tensor, started: Tensor, 
     amounts = torch.zeros(len(states), len(change), dtype=torch.float64)
     unit = rate / float(started.sum())
     weights = weights * rate
+    basis, factor = torch.linalg.qr(states.T)
+    triangle = factor.numpy()
     for _ in range(_PASSES):
         rows = change + (weights[:, None] * predicted).T @ states
         words = (rows[:, -1] > unit / 2).nonzero().flatten()
         amounts.zero_()
-        basis, wanted = states.T.numpy(), rows.numpy()
-        for word in words.tolist():  # There is no batched solver with sign constraints; a few hundred words at most.
-            amounts[:, word] = torch.from_numpy(np.asarray(nnls(basis, wanted[word], maxiter=30 * len(states))[0]))
+        wanted = rows[words] @ basis
+        for word, row in zip(words.tolist(), wanted.numpy(), strict=True):  # no batched solver has sign constraints
+            amounts[:, word] = torch.from_numpy(np.asarray(nnls(triangle, row, maxiter=30 * len(states))[0]))
         unit = float(amounts.amax(1).median())
         if unit <= 0:
             break

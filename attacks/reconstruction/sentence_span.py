@@ -20,6 +20,11 @@ from protocol.view import ServerView
 _UNEXPLAINED = 3.0
 """Sentences explain a change of the last layer if they leave at most so many times its noise."""
 
+_MOST = 2**15
+"""Largest number of prefixes checked at once."""
+_SLACK = 16.0
+"""What is accepted in the deeper layer: its inputs are more alike, so that more of them is lost below the noise."""
+
 
 @dataclass(frozen=True)
 class Prefixes:
@@ -99,7 +104,7 @@ class SentenceSpan(ReconstructionAttack):
     missed: OpenUnitInterval = 1e-9
     drift: UnitInterval = 0.01
     longest: PositiveInt = 64
-    width: PositiveInt = 2
+    width: PositiveInt = 8
 
     def run(self, view: ServerView, *, generator: torch.Generator) -> ReconstructionEstimate:
         if view.client_models is not None:
@@ -177,16 +182,16 @@ class SentenceSpan(ReconstructionAttack):
         excess = first.excess(victim.learner.prefix_inputs(victim.model, prefixes), inputs, missed=self.missed)
         excess = excess.expand(len(prefixes), -1)
         origin, word = (excess <= 1).nonzero(as_tuple=True)
-        if len(origin) > most * most:
-            best = excess[origin, word].argsort()[: most * most]
+        if len(origin) > _MOST:
+            best = excess[origin, word].argsort()[:_MOST]
             origin, word = origin[best], word[best]
         longer = torch.cat([prefixes[origin], victim.words[word][:, None]], dim=1)
         if not len(longer):
             return None
         if deeper.free >= self.margin:
-            states, _ = victim.learner.deeper_inputs(victim.model, longer)
+            states = victim.learner.deeper_inputs(victim.model, longer)
             second = deeper.excess(states, states.new_zeros(1, states.shape[1]), missed=self.missed)[:, 0]
-            kept = (second <= 1).nonzero().flatten()
+            kept = (second <= _SLACK).nonzero().flatten()
             kept = kept[second[kept].argsort()[:most]].sort().values
         else:
             kept = excess[origin, word].argsort()[:most].sort().values
@@ -226,7 +231,7 @@ class Victim:
         """Which words follow each prefix."""
         lengths, parts = prefixes.lengths, []
         for length in lengths.unique().tolist():
-            parts.append(self.learner.deeper_inputs(self.model, prefixes.words[lengths == length, :length])[1])
+            parts.append(self.learner.last_inputs(self.model, prefixes.words[lengths == length, :length]))
         states = torch.cat(parts)
         last = self.learner.layer_gradients(self.model)[2].double()
         return next_words(self.changes[2], states, states @ last.T, prefixes.started(), self.noises[2])

@@ -25,12 +25,14 @@ class Span:
         basis: ``(R, D)`` right singular vectors.
         values: ``(R,)`` singular values.
         noise: the standard deviation s.
+        edge: singular values below it are lost in the noise.
         drift: relative error of the inputs.
     """
 
     basis: Tensor
     values: Tensor
     noise: float
+    edge: float
     drift: float
 
     @property
@@ -55,7 +57,7 @@ class Span:
         outside = [part - along @ self.basis for part, along in zip((left, right), inside, strict=True)]
         scaled = [along / self.values for along in inside]
         quantile = float(chi2.isf(missed, max(self.free, 1)))
-        allowed = self.noise**2 * quantile * _squares(*scaled) + self.drift**2 * _squares(left, right)
+        allowed = max(self.noise**2 * quantile, self.edge**2) * _squares(*scaled) + self.drift**2 * _squares(left, right)
         return _squares(*outside).clamp(min=0) / allowed.clamp(min=1e-300)
 
     def false_acceptance(self, allowed: float) -> float:
@@ -68,8 +70,9 @@ def span_of(change: Tensor, noise: float, *, drift: float = 0.0) -> Span:
     change = change.double()
     tall = torch.linalg.qr(change, mode="r")[1] if change.shape[0] > change.shape[1] else change
     _, values, basis = torch.linalg.svd(tall, full_matrices=False)
-    rank = int((values > _EDGE * noise * (math.sqrt(change.shape[0]) + math.sqrt(change.shape[1]))).sum())
-    return Span(basis[:rank], values[:rank], noise, max(drift, _EXACT))
+    edge = _EDGE * noise * (math.sqrt(change.shape[0]) + math.sqrt(change.shape[1]))
+    rank = int((values > edge).sum())
+    return Span(basis[:rank], values[:rank], noise, edge, max(drift, _EXACT))
 
 
 def _squares(left: Tensor, right: Tensor) -> Tensor:

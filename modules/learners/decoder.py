@@ -30,7 +30,7 @@ from modules.learners.text import (
     with_bias,
     with_one,
 )
-from modules.nets.decoder import Decoder, draw_weights
+from modules.nets.decoder import Decoder, DecoderLayer, draw_weights
 from modules.simulator import Shapes
 from protocol.errors import require
 from protocol.ranges import PositiveInt
@@ -38,6 +38,8 @@ from protocol.seeding import PERSISTENT, generator_for
 
 BODY = "decoder"
 """Name of the network between the word table and the last layer."""
+DECODER_LOCAL = LocalTraining(learning_rate=0.1, batch_size=32)
+"""Local training by default."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,11 +128,9 @@ class DecoderSimulator(TextSimulator):
         }
 
     def layer_gradients(self, deltas: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-        names = [
-            [f"{BODY}.layers.{n}.{part}" for part in ("query", "key", "value")] for n in range(self.network.layers)
-        ]
-        first, second, *_ = [*(with_bias(deltas, layer) for layer in names[:2]), last := with_bias(deltas, (OUTPUT,))]
-        return first, second, last
+        first = f"{BODY}.layers.0"
+        attention = [f"{first}.{part}" for part in ("query", "key", "value")]
+        return with_bias(deltas, attention), with_bias(deltas, [f"{first}.enter"]), with_bias(deltas, [OUTPUT])
 
     def word_inputs(self, model: Mapping[str, Tensor], place: int) -> Tensor:
         norm = f"{BODY}.layers.0.norm"
@@ -141,13 +141,29 @@ class DecoderSimulator(TextSimulator):
     def prefix_inputs(self, model: Mapping[str, Tensor], prefixes: Tensor) -> Tensor:
         return torch.zeros(max(len(prefixes), 1), self.network.embedding + 1, dtype=torch.float64)
 
-    def deeper_inputs(self, model: Mapping[str, Tensor], prefixes: Tensor) -> tuple[Tensor, Tensor]:
+    def deeper_inputs(self, model: Mapping[str, Tensor], prefixes: Tensor) -> Tensor:
+        body, table = self._body(model), model[EMBEDDING].double()
+        padded = functional.pad(prefixes[:, :-1], (0, 1))  # `unique` takes no empty rows
+        before, parent = padded.unique(dim=0, return_inverse=True)
+        before = before[:, :-1]
+        words, word = prefixes[:, -1].unique(return_inverse=True)
+        places = body.position.weight
+        layer = body.layers[0]
+        assert isinstance(layer, DecoderLayer)
+        seen = layer.between(table[before] + places[: before.shape[1]], table[words] + places[before.shape[1]])
+        return with_one(seen[parent, word])
+
+    def last_inputs(self, model: Mapping[str, Tensor], prefixes: Tensor) -> Tensor:
+        made: Tensor = self._body(model)(functional.embedding(prefixes, model[EMBEDDING].double()))
+        return with_one(made[:, -1])
+
+    def _body(self, model: Mapping[str, Tensor]) -> Decoder:
+        """The network with the weights of a model, in double precision."""
         with torch.device("meta"):
             body = self.network.body()
         own = {n.removeprefix(f"{BODY}."): v.double() for n, v in model.items() if n.startswith(f"{BODY}.")}
         body.load_state_dict(own, assign=True)
-        inputs = body.layer_inputs(functional.embedding(prefixes, model[EMBEDDING].double()))
-        return with_one(inputs[1][:, -1]), with_one(inputs[-1][:, -1])
+        return body.requires_grad_(False)
 
 
 class FederatedDecoder(TextLearner):
@@ -166,7 +182,7 @@ class FederatedDecoder(TextLearner):
         self,
         *,
         network: DecoderOptions = DecoderOptions(),
-        local: LocalTraining = LocalTraining(learning_rate=0.1),
+        local: LocalTraining = DECODER_LOCAL,
         **federation: Unpack[Federation],
     ) -> None:
         super().__init__(network=network, local=local, **federation)

@@ -197,9 +197,11 @@ class TextSimulator(Simulator):
         hidden = self._last_states(model, prefixes) if prefixes.shape[1] else prefixes.new_zeros(1, self.network.hidden)
         return functional.pad(with_one(hidden.double()), (self.network.embedding, 0))
 
-    def deeper_inputs(self, model: Mapping[str, Tensor], prefixes: Tensor) -> tuple[Tensor, Tensor]:
-        states = with_one(self._last_states(model, prefixes))
-        return states, states
+    def deeper_inputs(self, model: Mapping[str, Tensor], prefixes: Tensor) -> Tensor:
+        return self.last_inputs(model, prefixes)
+
+    def last_inputs(self, model: Mapping[str, Tensor], prefixes: Tensor) -> Tensor:
+        return with_one(self._last_states(model, prefixes))
 
     def _last_states(self, model: Mapping[str, Tensor], prefixes: Tensor) -> Tensor:
         """``(P, H)`` float64 hidden states after prefixes."""

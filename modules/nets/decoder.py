@@ -31,6 +31,27 @@ class DecoderLayer(nn.Module):
         made: Tensor = between + self.leave(functional.gelu(self.enter(self.hidden_norm(between))))
         return made
 
+    def between(self, before: Tensor, last: Tensor) -> Tensor:
+        """What attention gives to the second half, of texts that continue others by one place.
+
+        Args:
+            before: ``(P, T, d)`` inputs of the layer at the T earlier places.
+            last: ``(W, d)`` its inputs at the last place.
+
+        Returns:
+            ``(P, W, d)`` inputs of `enter` at the last place, for every pair.
+        """
+        (query, own_key, own_value), (_, keys, values) = (
+            [layer(self.norm(inputs)).unflatten(-1, (self.heads, -1)) for layer in self._attention]
+            for inputs in (last, before)
+        )
+        scores = torch.einsum("whd,pthd->pwht", query, keys)
+        own = (query * own_key).sum(2).expand(len(before), -1, -1)[..., None]
+        weights = (torch.cat([scores, own], dim=3) / query.shape[2] ** 0.5).softmax(3)
+        attended = torch.einsum("pwht,pthd->pwhd", weights[..., :-1], values) + weights[..., -1:] * own_value
+        made: Tensor = self.hidden_norm(last + self.merge(attended.flatten(2)))
+        return made
+
     @property
     def _attention(self) -> tuple[nn.Module, nn.Module, nn.Module]:
         return self.query, self.key, self.value
@@ -53,17 +74,13 @@ class Decoder(nn.Module):
         self.layers = nn.ModuleList([DecoderLayer(width, heads, hidden) for _ in range(layers)])
         self.norm = nn.LayerNorm(width)
 
-    def layer_inputs(self, words: Tensor) -> list[Tensor]:
-        """``(B, T, d)`` vectors of words -> inputs ``(B, T, d)`` of the attention of each layer, and of what follows."""
-        made = [words + self.position.weight[: words.shape[1]]]
-        for layer in self.layers:
-            made.append(layer(made[-1]))
-        norms = [layer.norm for layer in self.layers if isinstance(layer, DecoderLayer)]
-        return [norm(one) for norm, one in zip([*norms, self.norm], made, strict=True)]
-
     def forward(self, words: Tensor) -> Tensor:
         """``(B, T, d)`` vectors of words -> ``(B, T, d)`` what the last layer makes of each place."""
-        return self.layer_inputs(words)[-1]
+        made = words + self.position.weight[: words.shape[1]]
+        for layer in self.layers:
+            made = layer(made)
+        normal: Tensor = self.norm(made)
+        return normal
 
 
 @torch.no_grad()
