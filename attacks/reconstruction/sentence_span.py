@@ -115,13 +115,14 @@ class SentenceSpan(ReconstructionAttack):
         except KeyError as error:
             raise ViewError(f"expected the deltas of all layers, got a recording without {error}") from None
         noises = learner.layer_gradients(_variances(view))
+        model = {name: value.double() for name, value in view.model.items()}
         steps = learner.steps(view.example_counts)
         moved = moved_rows(view, learner.word_table)
         found = []
         for v in range(view.victims):  # each has spans and prefixes of its own; products are over all its candidates
             one = Victim(
                 learner=learner,
-                model=view.model if int(steps[v]) == 1 else _between(view, v, learner.word_table),
+                model=model if int(steps[v]) == 1 else _between(view, v, learner.word_table),
                 changes=[change[v].double() for change in changes],
                 noises=[float(noise[min(v, len(noise) - 1)].mean().sqrt()) for noise in noises],
                 words=moved[v].nonzero().flatten(),
@@ -292,4 +293,4 @@ def _between(view: ServerView, victim: int, table: str) -> dict[str, Tensor]:
         real = rows >= 0
         whole = torch.zeros_like(view.model[table])
         change[table] = whole.index_add_(0, rows[real], view.deltas[table][victim][real])
-    return {name: value + change[name] / 2 if name in change else value for name, value in view.model.items()}
+    return {n: (value + change[n] / 2 if n in change else value).double() for n, value in view.model.items()}
