@@ -1,5 +1,6 @@
 """Sentences of a client, from the spans of a language model's layer changes."""
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -7,11 +8,13 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from attacks.estimates import Scores
 from attacks.reconstruction.base import ReconstructionAttack, reconstruction
 from attacks.reconstruction.estimates import ReconstructionEstimate
 from attacks.reconstruction.next_words import NextWords, next_words
 from attacks.reconstruction.span import Span, span_of
 from protocol.errors import ViewError
+from protocol.metrics import Metric
 from protocol.ranges import OpenUnitInterval, PositiveInt, UnitInterval
 from protocol.simulators import NextWordSimulator
 from protocol.threat_model import ThreatModel
@@ -20,8 +23,9 @@ from protocol.view import ServerView
 _UNEXPLAINED = 3.0
 """Sentences explain a change of the last layer if they leave at most so many times its noise."""
 
-_MOST = 2**15
-"""Largest number of prefixes checked at once."""
+_MOST = 2**14
+"""Largest number of prefixes of one length that are checked in the deeper layer."""
+_AT_ONCE = 512
 _SLACK = 16.0
 """What is accepted in the deeper layer: its inputs are more alike, so that more of them is lost below the noise."""
 
@@ -51,6 +55,34 @@ class Prefixes:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SpanEstimate(ReconstructionEstimate):
+    """Sentences of each client, with what the ranks predict.
+
+    Attributes:
+        rank: ``(V,)`` float64 rank of the first layer's change above the noise.
+        spare: ``(V,)`` float64 dimensions outside its span.
+        predicted: ``(V,)`` float64 share of exact sentences that these predict: 1 if enough dimensions are spare and
+            the rank is not below the number of sentences, else 0.
+    """
+
+    metrics = (
+        *ReconstructionEstimate.metrics,
+        Metric("rank", "Rank is the number of independent inputs that show in a layer's change.", leak=False),
+        Metric("spare", "Spare is the number of dimensions in which a wrong sentence shows.", leak=False),
+        Metric("predicted", "Predicted is the share of exact sentences that the rank implies.", leak=False),
+    )
+    rank: Tensor
+    spare: Tensor
+    predicted: Tensor
+
+    def score(self, view: ServerView, truth: Mapping[str, Tensor]) -> Scores:
+        """Scores of the sentences, next to the ranks."""
+        scores = super().score(view, truth)
+        ranks = {"rank": self.rank, "spare": self.spare, "predicted": self.predicted}
+        return dataclasses.replace(scores, metrics={**scores.metrics, **ranks})
+
+
+@dataclass(frozen=True, kw_only=True)
 class SentenceSpan(ReconstructionAttack):
     """Span check of prefixes, extended word by word, for recurrent networks and for transformer decoders.
 
@@ -58,22 +90,24 @@ class SentenceSpan(ReconstructionAttack):
     in its row space, unless this is all of the space. In a network in which no word sees later ones, z_t is a function
     of the words up to t. (1) Only rows of the word table that moved belong to words that occur. (2) A prefix grows by
     the words whose input of the first layer, and then of a deeper layer, lies in the span. For a decoder, these are the
-    first two attention layers (DAGER). For an LSTM, the first layer has the input ``(x_t, h_{t-1}, 1)`` and the changes
-    of both weight matrices and of the bias side by side; its capacity is d + H + 1 different prefixes instead of the H
-    of the recurrent matrix alone. The deeper layer is the last one. (3) Given all prefixes, the change of the last layer
-    says how often each word follows each of them (`next_words`), and so the last words and repeated sentences: a
-    prefix that a word follows more often than it is continued ends there.
+    first layer's attention, and its second half, which is cheaper to compute than DAGER's second attention. For an
+    LSTM, the first layer has the input ``(x_t, h_{t-1}, 1)``, and the changes of both weight matrices and of the bias
+    are side by side: the capacity is d + H + 1 different prefixes, not the H of the recurrent matrix alone. The deeper
+    layer is the last one, where it has free dimensions. (3) Given all prefixes, the change of the last layer says how
+    often each word follows each of them (`next_words`), and so the last words and repeated sentences: a prefix that a
+    word follows more often than it is continued ends there.
 
     Whether an input lies in the span is decided by the noise, see `Span`: that which the clients declare, and rounding
-    of the recorded numbers. A sentence is certified if the update is one step, at least `margin` dimensions are outside
-    the span of the first layer, and all sentences together explain the change of the last layer up to its noise. A random
-    direction of relative distance e passes the check of one layer with probability ``I(e^2; (D - R) / 2, R / 2)``, the
-    regularised incomplete beta function (`Span.false_acceptance`), which at 4 free dimensions and e = 1e-4 is below
-    1e-12.
+    of the recorded numbers. The sentences are certified if the update is one step, at least `margin` dimensions are
+    outside the span of the first layer, there are as many sentences as the client reports, and together they explain
+    the change of the last layer up to its noise. A random direction passes the check of one layer at a relative
+    distance e with probability ``I(e^2; (D - R) / 2, R / 2)``, the regularised incomplete beta function
+    (`Span.false_acceptance`), for a span of R of D dimensions: with 4 free ones and e = 1e-4 below 1e-12. A client that
+    sends the update of another one has its sentences certified: they are those in the update.
 
     Of several local steps the inputs drift, so that `drift` is accepted as their relative distance, and inputs are those
     of the mean of the models before and after; nothing is certified. Under noise, the rank is the number of singular
-    values above it; where it exceeds the changes of single words, no prefix is found.
+    values above it; below the number of sentences, nothing can be found.
 
     Threat model: passive server, one update; it knows the global model and the clients' algorithm, and holds no text.
 
@@ -82,7 +116,7 @@ class SentenceSpan(ReconstructionAttack):
         missed: probability that noise hides a true prefix, in each check.
         drift: relative distance of true inputs after several local steps.
         longest: largest number of words of a sentence.
-        width: prefixes of one length that are kept, of each sentence that the client reports.
+        width: prefixes of one length, for each reported sentence, above which the search ends.
 
     References:
         This project for recurrent networks, the noise, the last words and repetitions. For decoders: I. Petrov, D.
@@ -91,6 +125,7 @@ class SentenceSpan(ReconstructionAttack):
     """
 
     name = "sentence-span"
+    estimates = SpanEstimate
     tells = "which sentences it was trained on, word by word"
     exact = True
     cost = "a tenth of a second to seconds per victim"
@@ -102,11 +137,11 @@ class SentenceSpan(ReconstructionAttack):
 
     margin: PositiveInt = 4
     missed: OpenUnitInterval = 1e-9
-    drift: UnitInterval = 0.01
+    drift: UnitInterval = 0.003
     longest: PositiveInt = 64
     width: PositiveInt = 8
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> ReconstructionEstimate:
+    def run(self, view: ServerView, *, generator: torch.Generator) -> SpanEstimate:
         if view.client_models is not None:
             raise ViewError("expected one global model for all clients, got a model of each client's own")
         learner = view.require(NextWordSimulator)
@@ -130,22 +165,25 @@ class SentenceSpan(ReconstructionAttack):
                 steps=int(steps[v]),
             )
             found.append(self.sentences(one))
-        longest = max((records.shape[1] for records, _ in found), default=1)
-        padded = [torch.nn.functional.pad(records, (0, longest - records.shape[1])) for records, _ in found]
-        return reconstruction(padded, certified=[certain for _, certain in found])
+        longest = max((records.shape[1] for records, _, _ in found), default=1)
+        padded = [torch.nn.functional.pad(records, (0, longest - records.shape[1])) for records, _, _ in found]
+        made = reconstruction(padded, certified=[certain for _, certain, _ in found])
+        rank, spare = (torch.tensor([getattr(f, n) for _, _, f in found]).double() for n in ("rank", "free"))
+        predicted = ((spare >= self.margin) & (rank >= view.example_counts)).double()
+        return SpanEstimate(**vars(made), rank=rank, spare=spare, predicted=predicted)
 
-    def sentences(self, victim: "Victim") -> tuple[Tensor, Tensor]:
-        """``(M, L)`` sentences of one client, and ``(M,)`` whether they are certain."""
+    def sentences(self, victim: "Victim") -> tuple[Tensor, Tensor, Span]:
+        """``(M, L)`` sentences of one client, ``(M,)`` whether they are certain, and the span of the first layer."""
         first, deeper = self.spans(victim)
         prefixes = self.prefixes(victim, first, deeper)
         if prefixes is None:
-            return torch.zeros(0, 1, dtype=torch.int64), torch.zeros(0, dtype=torch.bool)
+            return torch.zeros(0, 1, dtype=torch.int64), torch.zeros(0, dtype=torch.bool), first
         following = victim.next_words(prefixes)
         records = endings(prefixes, following.counts)
         if victim.steps == 1 and len(records) and victim.sentences % len(records) == 0:
             records = records.repeat_interleave(victim.sentences // len(records), 0)
         certain = victim.steps == 1 and following.excess <= _UNEXPLAINED and len(records) == victim.sentences
-        return records, torch.full((len(records),), certain)
+        return records, torch.full((len(records),), certain), first
 
     def spans(self, victim: "Victim") -> tuple[Span, Span]:
         """Spans of the first and of the deeper layer."""
@@ -154,14 +192,13 @@ class SentenceSpan(ReconstructionAttack):
         return first, deeper
 
     def prefixes(self, victim: "Victim", first: Span, deeper: Span) -> Prefixes | None:
-        """Prefixes whose inputs lie in both spans; None if there are none, or the first layer's has no free dimension."""
+        """Prefixes whose inputs lie in both spans; None if there are none, or too few dimensions are free."""
         if first.free < self.margin or not first.rank:
             return None
-        most = self.width * victim.sentences
         words, parents = [torch.zeros(1, 0, dtype=torch.int64)], list[Tensor]()
         total = 0
         for place in range(self.longest):
-            grown = self.extended(victim, first, deeper, words[-1], place, most)
+            grown = self.extended(victim, first, deeper, words[-1], place)
             if grown is None:
                 break
             longer, origin = grown
@@ -174,7 +211,7 @@ class SentenceSpan(ReconstructionAttack):
         return Prefixes(pad_sequence(rows, batch_first=True), torch.cat(parents))
 
     def extended(
-        self, victim: "Victim", first: Span, deeper: Span, prefixes: Tensor, place: int, most: int
+        self, victim: "Victim", first: Span, deeper: Span, prefixes: Tensor, place: int
     ) -> tuple[Tensor, Tensor] | None:
         """Longer prefixes ``(P', L + 1)`` and the number of the prefix that each continues; None for none."""
         inputs = victim.word_inputs(place)
@@ -190,13 +227,13 @@ class SentenceSpan(ReconstructionAttack):
         if not len(longer):
             return None
         if deeper.free >= self.margin:
-            states = victim.learner.deeper_inputs(victim.model, longer)
+            parts = [victim.learner.deeper_inputs(victim.model, some) for some in longer.split(_AT_ONCE)]
+            states = torch.cat(parts)
             second = deeper.excess(states, states.new_zeros(1, states.shape[1]), missed=self.missed)[:, 0]
-            kept = (second <= _SLACK).nonzero().flatten()
-            kept = kept[second[kept].argsort()[:most]].sort().values
-        else:
-            kept = excess[origin, word].argsort()[:most].sort().values
-        return (longer[kept], origin[kept]) if len(kept) else None
+            longer, origin = longer[second <= _SLACK], origin[second <= _SLACK]
+        if not 0 < len(longer) <= self.width * victim.sentences:
+            return None  # with more prefixes than sentences, the check shows nothing
+        return longer, origin
 
 
 @dataclass(frozen=True, kw_only=True)

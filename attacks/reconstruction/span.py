@@ -26,7 +26,7 @@ class Span:
         values: ``(R,)`` singular values.
         noise: the standard deviation s.
         edge: singular values below it are lost in the noise.
-        drift: relative error of the inputs.
+        drift: relative error of the inputs, which then decides instead of the noise; 0 for one step.
     """
 
     basis: Tensor
@@ -57,7 +57,9 @@ class Span:
         outside = [part - along @ self.basis for part, along in zip((left, right), inside, strict=True)]
         scaled = [along / self.values for along in inside]
         quantile = float(chi2.isf(missed, max(self.free, 1)))
-        allowed = max(self.noise**2 * quantile, self.edge**2) * _squares(*scaled) + self.drift**2 * _squares(left, right)
+        allowed = max(self.drift, _EXACT) ** 2 * _squares(left, right)
+        if not self.drift:
+            allowed = allowed + max(self.noise**2 * quantile, self.edge**2) * _squares(*scaled)
         return _squares(*outside).clamp(min=0) / allowed.clamp(min=1e-300)
 
     def false_acceptance(self, allowed: float) -> float:
@@ -72,7 +74,7 @@ def span_of(change: Tensor, noise: float, *, drift: float = 0.0) -> Span:
     _, values, basis = torch.linalg.svd(tall, full_matrices=False)
     edge = _EDGE * noise * (math.sqrt(change.shape[0]) + math.sqrt(change.shape[1]))
     rank = int((values > edge).sum())
-    return Span(basis[:rank], values[:rank], noise, edge, max(drift, _EXACT))
+    return Span(basis[:rank], values[:rank], noise, edge, drift)
 
 
 def _squares(left: Tensor, right: Tensor) -> Tensor:
