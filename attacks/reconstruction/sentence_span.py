@@ -105,8 +105,8 @@ class SentenceSpan(ReconstructionAttack):
     (`Span.false_acceptance`), for a span of R of D dimensions: with 4 free ones and e = 1e-4 below 1e-12. A client that
     sends the update of another one has its sentences certified: they are those in the update.
 
-    Of several local steps the inputs drift, so that `drift` is accepted as their relative distance, and inputs are those
-    of the mean of the models before and after; nothing is certified. Under noise, the rank is the number of singular
+    Of several local steps the inputs drift, so that `drift` is accepted as their relative distance, and inputs are
+    those of the mean of the models before and after; nothing is certified. Under noise, the rank is the number of singular
     values above it; below the number of sentences, nothing can be found.
 
     Threat model: passive server, one update; it knows the global model and the clients' algorithm, and holds no text.
@@ -132,7 +132,7 @@ class SentenceSpan(ReconstructionAttack):
     threat_model = ThreatModel(
         sees="the deltas of all layers in one round",
         knows="the clients' training algorithm",
-        needs=("learner:NextWordSimulator",),
+        needs=("learner:NextWordSimulator", "deltas:output.weight"),
     )
 
     margin: PositiveInt = 4
@@ -147,12 +147,14 @@ class SentenceSpan(ReconstructionAttack):
         learner = view.require(NextWordSimulator)
         try:
             changes = learner.layer_gradients(view.deltas)
+            moved = moved_rows(view, learner.word_table)
         except KeyError as error:
             raise ViewError(f"expected the deltas of all layers, got a recording without {error}") from None
+        if changes[2].shape[1] != moved.shape[1]:
+            raise ViewError(f"expected a model that predicts words, got one with {changes[2].shape[1]} output(s)")
         noises = learner.layer_gradients(_variances(view))
         model = {name: value.double() for name, value in view.model.items()}
         steps = learner.steps(view.example_counts)
-        moved = moved_rows(view, learner.word_table)
         found = []
         for v in range(view.victims):  # each has spans and prefixes of its own; products are over all its candidates
             one = Victim(

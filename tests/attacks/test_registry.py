@@ -42,7 +42,7 @@ BASELINES = {
     *("matching/matching-chance", "matching/matching-counts"),
     *("identifiability/chance", "identifiability/mean-item"),
     *("composition/random-guess", "composition/uniform-present"),
-    "reconstruction/mean-image",
+    *("reconstruction/mean-image", "reconstruction/random-sentences"),
     *("linkability/link-counts", "declared-privacy/coin-guess"),
 }
 
