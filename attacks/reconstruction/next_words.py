@@ -47,6 +47,7 @@ def next_words(change: Tensor, states: Tensor, logits: Tensor, started: Tensor, 
     rate = float(bias[gaining].sum() / (1 - (weights @ predicted)[gaining].sum()).clamp(min=0.1))
     amounts = torch.zeros(len(states), len(change), dtype=torch.float64)
     unit = rate / float(started.sum())
+    least = unit / 4
     weights = weights * rate
     basis, factor = torch.linalg.qr(states.T)
     triangle = factor.numpy()
@@ -57,11 +58,13 @@ def next_words(change: Tensor, states: Tensor, logits: Tensor, started: Tensor, 
         wanted = rows[words] @ basis
         for word, row in zip(words.tolist(), wanted.numpy(), strict=True):  # no batched solver has sign constraints
             amounts[:, word] = torch.from_numpy(np.asarray(nnls(triangle, row, maxiter=30 * len(states))[0]))
-        unit = float(amounts.amax(1).median())
-        if unit <= 0:
-            break
+        largest = amounts.amax(1)
+        real = largest > least  # what is no prefix is followed by nothing
+        if not bool(real.any()):
+            return NextWords(torch.zeros_like(amounts, dtype=torch.int64), float("inf"))
+        unit = float(largest[real].median())
         weights = (amounts / unit).round().sum(1) * unit
-    counts = (amounts / unit).round().long() if unit > 0 else torch.zeros_like(amounts, dtype=torch.int64)
+    counts = (amounts / unit).round().long()
     made = (counts - counts.sum(1, keepdim=True) * predicted).T @ states
     rate = float((made * change).sum() / made.square().sum().clamp(min=1e-300))
     return NextWords(counts, float((change - rate * made).square().mean().sqrt()) / max(noise, 1e-300))

@@ -181,7 +181,7 @@ class SentenceSpan(ReconstructionAttack):
         if prefixes is None:
             return torch.zeros(0, 1, dtype=torch.int64), torch.zeros(0, dtype=torch.bool), first
         following = victim.next_words(prefixes)
-        records = endings(prefixes, following.counts)
+        records = endings(prefixes, following.counts.clamp(max=victim.sentences))
         if victim.steps == 1 and len(records) and victim.sentences % len(records) == 0:
             records = records.repeat_interleave(victim.sentences // len(records), 0)
         certain = victim.steps == 1 and following.excess <= _UNEXPLAINED and len(records) == victim.sentences
