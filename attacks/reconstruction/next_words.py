@@ -24,7 +24,9 @@ class NextWords:
     excess: float
 
 
-def next_words(change: Tensor, states: Tensor, logits: Tensor, started: Tensor, noise: float) -> NextWords:
+def next_words(
+    change: Tensor, states: Tensor, logits: Tensor, started: Tensor, noise: float, *, repeated: float = 1.0
+) -> NextWords:
     """Non-negative least squares for the next words of known prefixes.
 
     A step of gradient descent on the cross-entropy changes the row of word w by ``r sum_p (n_pw - n_p q_pw) z_p``: with
@@ -38,6 +40,7 @@ def next_words(change: Tensor, states: Tensor, logits: Tensor, started: Tensor, 
         logits: ``(P, W)`` predictions of the model.
         started: ``(P,)`` how often each prefix is followed by a word at least.
         noise: standard deviation of the noise in each number of the change.
+        repeated: how often a sentence occurs, on average.
     """
     predicted = logits.softmax(1)
     weights = started.double() / started.sum()
@@ -46,14 +49,13 @@ def next_words(change: Tensor, states: Tensor, logits: Tensor, started: Tensor, 
     gaining = bias > 0
     rate = float(bias[gaining].sum() / (1 - (weights @ predicted)[gaining].sum()).clamp(min=0.1))
     amounts = torch.zeros(len(states), len(change), dtype=torch.float64)
-    unit = rate / float(started.sum())
-    least = unit / 4
+    least = rate / float(started.sum()) / max(repeated, 1.0) / 4
     weights = weights * rate
     basis, factor = torch.linalg.qr(states.T)
     triangle = factor.numpy()
     for _ in range(_PASSES):
         rows = change + (weights[:, None] * predicted).T @ states
-        words = (rows[:, -1] > unit / 2).nonzero().flatten()
+        words = (rows[:, -1] > least).nonzero().flatten()
         amounts.zero_()
         wanted = rows[words] @ basis
         for word, row in zip(words.tolist(), wanted.numpy(), strict=True):  # no batched solver has sign constraints

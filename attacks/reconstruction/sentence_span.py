@@ -274,7 +274,9 @@ class Victim:
             parts.append(self.learner.last_inputs(self.model, prefixes.words[lengths == length, :length]))
         states = torch.cat(parts)
         last = self.learner.layer_gradients(self.model)[2].double()
-        return next_words(self.changes[2], states, states @ last.T, prefixes.started(), self.noises[2])
+        started = prefixes.started()
+        repeated = self.sentences / float(started[prefixes.parents < 0].sum())
+        return next_words(self.changes[2], states, states @ last.T, started, self.noises[2], repeated=repeated)
 
 
 def endings(prefixes: Prefixes, counts: Tensor) -> Tensor:
