@@ -106,8 +106,8 @@ class SentenceSpan(ReconstructionAttack):
     sends the update of another one has its sentences certified: they are those in the update.
 
     Of several local steps the inputs drift, so that `drift` is accepted as their relative distance, and inputs are
-    those of the mean of the models before and after; nothing is certified. Under noise, the rank is the number of singular
-    values above it; below the number of sentences, nothing can be found.
+    those of the mean of the models before and after; nothing is certified. Under noise, the rank is the number of
+    singular values above it; below the number of sentences, nothing can be found.
 
     Threat model: passive server, one update; it knows the global model and the clients' algorithm, and holds no text.
 
@@ -229,7 +229,7 @@ class SentenceSpan(ReconstructionAttack):
         if not len(longer):
             return None
         if deeper.free >= self.margin:
-            parts = [victim.learner.deeper_inputs(victim.model, some) for some in longer.split(_AT_ONCE)]
+            parts = [victim.learner.deeper_inputs(victim.model, some) for some in torch.split(longer, _AT_ONCE)]
             states = torch.cat(parts)
             second = deeper.excess(states, states.new_zeros(1, states.shape[1]), missed=self.missed)[:, 0]
             longer, origin = longer[second <= _SLACK], origin[second <= _SLACK]
@@ -270,7 +270,7 @@ class Victim:
     def next_words(self, prefixes: Prefixes) -> NextWords:
         """Which words follow each prefix."""
         lengths, parts = prefixes.lengths, []
-        for length in lengths.unique().tolist():
+        for length in torch.unique(lengths).tolist():
             parts.append(self.learner.last_inputs(self.model, prefixes.words[lengths == length, :length]))
         states = torch.cat(parts)
         last = self.learner.layer_gradients(self.model)[2].double()

@@ -144,9 +144,9 @@ class DecoderSimulator(TextSimulator):
     def deeper_inputs(self, model: Mapping[str, Tensor], prefixes: Tensor) -> Tensor:
         body, table = self._body(model), model[EMBEDDING].double()
         padded = functional.pad(prefixes[:, :-1], (0, 1))  # `unique` takes no empty rows
-        before, parent = padded.unique(dim=0, return_inverse=True)
+        before, parent = torch.unique(padded, dim=0, return_inverse=True)
         before = before[:, :-1]
-        words, word = prefixes[:, -1].unique(return_inverse=True)
+        words, word = torch.unique(prefixes[:, -1], return_inverse=True)
         places = body.position.weight
         layer = body.layers[0]
         assert isinstance(layer, DecoderLayer)

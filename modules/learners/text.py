@@ -143,7 +143,7 @@ class TextTask(Task):
             ]
         )
 
-    def fast(self) -> Gradients:
+    def fast(self) -> Gradients | None:
         return TextGradients(self.states, rates=self.rates)
 
 

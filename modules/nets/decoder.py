@@ -25,8 +25,8 @@ class DecoderLayer(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         """``(B, T, d)`` -> ``(B, T, d)``."""
         seen = self.norm(inputs)
-        parts = (layer(seen).unflatten(2, (self.heads, -1)).transpose(1, 2) for layer in self._attention)
-        attended = functional.scaled_dot_product_attention(*parts, is_causal=True)
+        query, key, value = (layer(seen).unflatten(2, (self.heads, -1)).transpose(1, 2) for layer in self._attention)
+        attended = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
         between = inputs + self.merge(attended.transpose(1, 2).flatten(2))
         made: Tensor = between + self.leave(functional.gelu(self.enter(self.hidden_norm(between))))
         return made

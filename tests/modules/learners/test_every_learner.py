@@ -125,7 +125,15 @@ MADE: dict[type[BuiltFromData], tuple[Callable[[], BuiltFromData], Callable[[], 
     ),
 }
 """How to make each learner and its data, without a size."""
-PARTS = ("FederatedModule", "HeldOutRanking", "Learner", "NetworkLearner", "OnlineRanker", "ProbedRecommender", "TextLearner")
+PARTS = (
+    "FederatedModule",
+    "HeldOutRanking",
+    "Learner",
+    "NetworkLearner",
+    "OnlineRanker",
+    "ProbedRecommender",
+    "TextLearner",
+)
 """Abstract bases of learners."""
 
 
