@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from datamodules.devices.synthetic_posts import synthetic_posts
+from datamodules.devices.synthetic_posts import SyntheticPosts, synthetic_posts
 from datamodules.devices.user_examples import OwnedExamples
 from protocol.errors import InputError
 
