@@ -177,6 +177,8 @@ class FederatedDecoder(TextLearner):
 
     options: DecoderOptions
     objective = DecoderTask
+    body = BODY
+    decoder: Decoder
 
     def __init__(
         self,
@@ -186,7 +188,6 @@ class FederatedDecoder(TextLearner):
         **federation: Unpack[Federation],
     ) -> None:
         super().__init__(network=network, local=local, **federation)
-        self.decoder = network.body()
         generator = generator_for(self.seed, "global-model", PERSISTENT)
         draw_weights(self.decoder, generator)
         with torch.no_grad():

@@ -254,17 +254,20 @@ class TextLearner(FederatedModule):
 
     Attributes:
         objective: class of the clients' objective.
+        body: name of the network between the word table and the last layer.
     """
 
     rows_are_public = False
     objective: type[TextTask] = TextTask
+    body: str = LSTM
 
     def __init__(self, *, network: TextOptions, local: LocalTraining, **federation: Unpack[Federation]) -> None:
         super().__init__(local=local, **federation)
         self.options = network
         self.embedding = nn.Embedding(network.vocabulary, network.embedding)
-        self.output = nn.Linear(network.states, network.outputs)
         self._task = self.objective(network)
+        self.add_module(self.body, self._task.template)
+        self.output = nn.Linear(network.states, network.outputs)
         self.quality = MeanMetric()
 
     @property
@@ -321,6 +324,8 @@ class FederatedText(TextLearner):
         federation: arguments of `FederatedModule`.
     """
 
+    lstm: nn.LSTM
+
     def __init__(
         self,
         *,
@@ -329,7 +334,6 @@ class FederatedText(TextLearner):
         **federation: Unpack[Federation],
     ) -> None:
         super().__init__(network=network, local=local, **federation)
-        self.lstm = nn.LSTM(network.embedding, network.hidden)
         _initialise(self, generator_for(self.seed, "global-model", PERSISTENT))
 
     def simulator(self) -> TextSimulator:
