@@ -59,6 +59,7 @@ def test_rows_of_a_layers_change_are_sums_of_its_inputs(kind: str) -> None:
 
 def test_a_recording_names_the_decoder() -> None:
     simulator = learner("decoder", LocalTraining()).simulator()
+    assert simulator is not None
     assert learner_from({"name": "decoder", "arguments": simulator.arguments()}) == simulator
     held = {name: tuple(value.shape) for name, value in learner("decoder", LocalTraining()).public_parameters().items()}
     assert simulator.network_shapes(held) == held
