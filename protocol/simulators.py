@@ -121,6 +121,38 @@ class SteppedSimulator(ExampleSimulator, _Local, Protocol):
 
 
 @runtime_checkable
+class NextWordSimulator(SteppedSimulator, Protocol):
+    """Clients that learn to predict each next word of their sentences, by a network in which no word sees later ones.
+
+    The gradient of a linear layer is a sum of products with the layer's inputs, so its rows lie in their span. Inputs
+    have a 1 at the end, to which the gradient of the bias belongs. Words are numbers from 1; 0 is padding.
+    """
+
+    @property
+    def word_table(self) -> str:
+        """Name of the parameter ``(W, d)`` with the words' vectors."""
+
+    def layer_gradients(self, deltas: Model) -> tuple[Tensor, Tensor, Tensor]:
+        """Changes ``(V, M, D)`` of three layers, of which the last two may be one.
+
+        The first layer's input is a sum of one part for its word and place, and one for the words before; the second
+        is deeper; the third is the last, with a row for each word.
+        """
+
+    def word_inputs(self, model: Model, place: int) -> Tensor:
+        """``(W, D)`` float64 part of the first layer's input for every word at a place, from 0."""
+
+    def prefix_inputs(self, model: Model, prefixes: Tensor) -> Tensor:
+        """``(P, D)`` float64 part of the first layer's input for the words before: prefixes ``(P, L)``."""
+
+    def deeper_inputs(self, model: Model, prefixes: Tensor) -> Tensor:
+        """``(P, D)`` float64 inputs of the second layer at the last word of prefixes ``(P, L)``, L > 0."""
+
+    def last_inputs(self, model: Model, prefixes: Tensor) -> Tensor:
+        """``(P, D)`` float64 inputs of the last layer at the last word of prefixes ``(P, L)``, L > 0."""
+
+
+@runtime_checkable
 class ClassifierSimulator(SteppedSimulator, Protocol):
     """Clients that learn to classify; the network ends in one linear layer."""
 

@@ -44,7 +44,7 @@ BASELINES = {
     *("matching/matching-chance", "matching/matching-counts"),
     *("identifiability/chance", "identifiability/mean-item"),
     *("composition/random-guess", "composition/uniform-present", "composition/equal-counts"),
-    *("reconstruction/mean-image", "words/popular-words"),
+    *("reconstruction/mean-image", "reconstruction/random-sentences", "words/popular-words"),
     *("linkability/link-counts", "declared-privacy/coin-guess"),
 }
 
