@@ -6,5 +6,9 @@ from protocol.exports import exports
 
 if TYPE_CHECKING:
     from attacks.reconstruction.baselines import MeanRecord as MeanRecord
+    from attacks.reconstruction.gradient_matching import DeepLeakage as DeepLeakage
+    from attacks.reconstruction.gradient_matching import FedAvgMatching as FedAvgMatching
+    from attacks.reconstruction.gradient_matching import InvertingGradients as InvertingGradients
+    from attacks.reconstruction.gradient_matching import UnrelatedUpdate as UnrelatedUpdate
 
 __all__ = exports(__name__)
