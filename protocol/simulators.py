@@ -177,6 +177,15 @@ class InvertibleSimulator(SteppedSimulator, Protocol):
 
 
 @runtime_checkable
+class ImageClassifierSimulator(ClassifierSimulator, Protocol):
+    """Clients that learn to classify images."""
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """Channels, height and width."""
+
+
+@runtime_checkable
 class PointwiseSimulator(_Local, Protocol):
     """Clients that learn a score of each item separately, in full-batch steps."""
 
