@@ -22,6 +22,8 @@ _DECAYS = (3 / 8, 5 / 8, 7 / 8)
 """Shares of the iterations after which the step is divided by ten, as published."""
 _CHUNK_NUMBERS = 2**23
 """Numbers in the updates of the victims that are simulated together."""
+_RESCALE = 1e3
+"""L-BFGS sees squared distances relative to the received update's, times this: its tolerances are absolute."""
 _TINY = 1e-30
 
 
@@ -169,12 +171,16 @@ class ImageMatching(LightningModule):
 
     def _descend(self, victims: Tensor) -> None:
         shape = self.images[victims].shape
+        scales = torch.ones(len(victims), device=self.device)
+        if self.objective == "euclidean":
+            real = {name: value[victims].to(self.device) for name, value in self.received.items()}
+            scales = _RESCALE / _squares(real, list(real)).clamp(min=_TINY)
 
         def objective(points: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
             if self.share >= 1:  # out of time: a flat objective ends the search
                 return torch.zeros_like(points[:, 0]), torch.zeros_like(points)
             losses, gradients = self._evaluate(victims[rows], points.reshape(-1, *shape[1:]))
-            return losses, gradients.flatten(1)
+            return losses * scales[rows], gradients.flatten(1) * scales[rows, None]
 
         batched_lbfgs(objective, self.images.detach()[victims].flatten(1), max_iter=self.max_iter)
 
