@@ -2,26 +2,25 @@
 
 import copy
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.nn.utils.rnn import pad_sequence
 
 from datamodules.cohort import Cohort
 from defenses.base import Defense
 from defenses.update_l1 import UpdateL1
-from modules.engine.batches import batch_schedule
-from modules.engine.differentiable_training import descend, train_differentiably
+from modules.engine.differentiable_training import train_differentiably
 from modules.engine.fast.gradients import Parameters
 from modules.engine.local_hyperparameters import LocalTraining
 from modules.engine.local_training import train_clients
 from modules.engine.network_task import NUMBER, Network, NetworkTask
 from modules.engine.task import Task
 from modules.engine.training_job import own_elements
+from modules.input_simulation import InputSimulation
 from modules.nets.batch_norm import mask_batches
 from protocol.errors import require
 from protocol.view import ITEM_EMBEDDING
@@ -157,8 +156,8 @@ class RecommendationSimulator(Simulator):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NetworkSimulator(Simulator):
-    """Simulator of clients that train a `NetworkTask`: an `ExampleSimulator`.
+class NetworkSimulator(InputSimulation, Simulator):
+    """Simulator of clients that train a `NetworkTask`: an `ExampleSimulator` and an `InvertibleSimulator`.
 
     Attributes:
         own: the task, unless a subclass builds it from its fields.
@@ -187,42 +186,6 @@ class NetworkSimulator(Simulator):
         seed = int(torch.randint(2**62, (), generator=generator))
         cohort = Cohort(0, torch.arange(len(examples)), {NUMBER: examples.clamp(min=0)}, examples >= 0)
         return self.train(self.trained(model), {}, cohort, task=self.task.on(features, labels), seed=seed)
-
-    def batches(self, example_counts: Tensor, *, generator: torch.Generator) -> Tensor:
-        width = int(example_counts.max())
-        mask = torch.arange(width) < example_counts[:, None]
-        local, seed = self.local, int(torch.randint(2**62, (), generator=generator))
-        if local.batch_size is None:
-            whole = torch.arange(width).expand(mask.shape).masked_fill(~mask, -1)
-            return whole[:, None].expand(-1, local.epochs, -1)
-        cohort = Cohort(0, torch.arange(len(mask)), {}, mask)
-        options = {"epochs": local.epochs, "updates": local.updates, "batch_size": local.batch_size}
-        return pad_sequence(batch_schedule(cohort, seed=seed, **options), batch_first=True, padding_value=-1)
-
-    def simulate_inputs(
-        self, models: Mapping[str, Tensor], inputs: Tensor, labels: Tensor, batches: Tensor
-    ) -> dict[str, Tensor]:
-        def step(batch: Tensor) -> Callable[[Parameters], Tensor]:
-            return lambda parameters: self._loss_of(parameters, inputs, labels, batch)
-
-        start = self.trained(models)
-        after = descend(start, [step(batch) for batch in batches.unbind(1)], self.local)
-        return {name: after[name] - value for name, value in start.items()}
-
-    def input_gradients(
-        self, models: Mapping[str, Tensor], inputs: Tensor, labels: Tensor, examples: Tensor
-    ) -> dict[str, Tensor]:
-        start = {name: value.detach().requires_grad_() for name, value in self.trained(models).items()}
-        loss = self._loss_of(start, inputs, labels, examples)
-        return dict(zip(start, torch.autograd.grad(loss, list(start.values()), create_graph=True), strict=True))
-
-    def _loss_of(self, parameters: Parameters, inputs: Tensor, labels: Tensor, batch: Tensor) -> Tensor:
-        """Sum of the clients' mean losses on ``batch (B, n)`` of their own examples, padded with -1."""
-        client = torch.arange(len(batch), device=batch.device)[:, None]
-        chosen = batch.clamp(min=0)
-        names = self.task.names
-        fields = {names[0]: inputs[client, chosen], names[1]: labels[client, chosen]}
-        return self.task.stacked_loss(parameters, fields, batch >= 0).sum()
 
     def trained(self, model: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The tensors of a model that the network trains, without e.g. the statistics of batch norms."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from attacks.composition.output_counts import class_counts
-from attacks.estimates import Scores
+from attacks.estimates import Estimate, Scores
 from attacks.reconstruction.base import ReconstructionAttack
 from attacks.reconstruction.estimates import ReconstructionEstimate
 from protocol.errors import InputError, ViewError
@@ -34,7 +34,7 @@ class MatchedImages(ReconstructionEstimate):
         seconds: time that they took.
     """
 
-    metrics = (
+    metrics: ClassVar[tuple[str | Metric, ...]] = (
         *ReconstructionEstimate.metrics,
         Metric(
             _SIGNAL,
@@ -84,7 +84,7 @@ class GradientMatching(ReconstructionAttack):
     """
 
     audited_victims = 4
-    estimates = MatchedImages
+    estimates: ClassVar[type[Estimate]] = MatchedImages
     cost = "`max_iter` simulated trainings per victim, with gradients of gradients"
     threat_model = ThreatModel(
         sees="the update of the whole model",
@@ -160,7 +160,7 @@ class InvertingGradients(GradientMatching):
     """
 
     name = "inverting-gradients"
-    references = ("Inverting Gradients, equation 4",)
+    references: ClassVar[tuple[str, ...]] = ("Inverting Gradients, equation 4",)
 
     total_variation: NonNegativeFloat = 0.2
 

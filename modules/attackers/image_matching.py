@@ -96,7 +96,7 @@ class ImageMatching(LightningModule):
         self.models = {name: view.sent_models()[name] for name in names}
         self.received = {name: view.deltas[name] / -_rows(steps, view.deltas[name]) for name in names}
         size = sum(value[0].numel() for value in self.received.values())
-        self.chunks = torch.arange(len(labels)).split(max(1, _CHUNK_NUMBERS // size))
+        self.chunks = torch.split(torch.arange(len(labels)), max(1, _CHUNK_NUMBERS // size))
         self.images = torch.nn.Parameter(torch.zeros(*labels.shape, *shape))
         self.register_buffer("best", torch.zeros(*labels.shape, *shape))
         self.register_buffer("best_loss", torch.full((len(labels),), torch.inf))
@@ -122,7 +122,7 @@ class ImageMatching(LightningModule):
         return {name: value / _rows(self.steps[victims], value) for name, value in deltas.items()}, real
 
     def losses(self, victims: Tensor, images: Tensor) -> tuple[Tensor, Tensor]:
-        """Losses of standardised ``images (A, M, *shape)`` of ``victims (A,)``, and cosines of their updates, ``(A,)``."""
+        """Losses and cosines of updates ``(A,)`` of ``victims (A,)`` with standardised ``images (A, M, *shape)``."""
         found, real = self.updates(victims, images)
         cosine = cosine_gap(found, real)
         loss = cosine if self.objective == "cosine" else euclidean_gap(found, real)

@@ -35,6 +35,7 @@ PUBLISHED = {
     ),
     *("composition/llg", "composition/rlu", "composition/soft-labels", "composition/auxiliary-gradients"),
     "linkability/plain-cosine",
+    *("reconstruction/dlg", "reconstruction/inverting-gradients", "reconstruction/fedavg-matching"),
 }
 BASELINES = {
     *("interactions/chance", "interactions/popularity", "ranking/prior-only"),
@@ -42,7 +43,7 @@ BASELINES = {
     *("matching/matching-chance", "matching/matching-counts"),
     *("identifiability/chance", "identifiability/mean-item"),
     *("composition/random-guess", "composition/uniform-present"),
-    "reconstruction/mean-image",
+    *("reconstruction/mean-image", "reconstruction/unrelated-update"),
     *("linkability/link-counts", "declared-privacy/coin-guess"),
 }
 

@@ -53,7 +53,7 @@ def _case(case: Case, number: int, folder: Path) -> dict[str, Tensor]:
     model = _Standardised(network)
     true, images = (torch.randn(4, 3, 8, 8, generator=draws, dtype=torch.float64) for _ in range(2))
     labels = torch.tensor(case.labels)
-    steps = None
+    steps: dict[str, Any] | None = None
     if case.local.batch_size is not None:
         rows = case.batches.tolist()
         steps = {"steps": len(rows), "data_per_step": len(rows[0]), "lr": case.local.learning_rate}
@@ -83,12 +83,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     folder = parser.parse_args().folder
-    arrays = {
+    arrays: dict[str, np.ndarray[Any, Any]] = {
         f"{number}/{name}": value.numpy()
         for number, case in enumerate(CASES)
         for name, value in _case(case, number, folder).items()
     }
-    np.savez_compressed(PATH, provenance=np.array(PROVENANCE), **arrays)
+    arrays["provenance"] = np.array(PROVENANCE)
+    np.savez_compressed(PATH, **arrays)  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -30,7 +31,7 @@ from protocol.view import Release, ServerView
 SHAPE = (1, 12, 12)
 ONE_STEP = LocalTraining(optimizer="sgd", learning_rate=0.1)
 FIVE_STEPS = LocalTraining(optimizer="sgd", learning_rate=1.0, epochs=5)
-FEW = {"max_iter": 200, "total_variation": 0.002, "accelerator": "cpu"}
+FEW: dict[str, Any] = {"max_iter": 200, "total_variation": 0.002, "accelerator": "cpu"}
 
 
 class Leaky(NetworkLearner):
@@ -88,7 +89,7 @@ def test_simulated_steps_find_images_in_several_steps() -> None:
 
 @pytest.mark.integration
 @pytest.mark.parametrize("unrelated", ["update", "model"])
-def test_the_baseline_is_without_the_clients_update(unrelated: str) -> None:
+def test_the_baseline_is_without_the_clients_update(unrelated: Literal["update", "model"]) -> None:
     view, images = toy()
     assert psnr(UnrelatedUpdate(**FEW, unrelated=unrelated), view, images) < 14
 
@@ -96,7 +97,7 @@ def test_the_baseline_is_without_the_clients_update(unrelated: str) -> None:
 @pytest.mark.integration
 def test_starts_are_repeated_and_the_best_is_kept() -> None:
     view, _ = toy()
-    few = {"max_iter": 20, "accelerator": "cpu"}
+    few: dict[str, Any] = FEW | {"max_iter": 20}
     once = InvertingGradients(**few)(view, generator=generator_for(0, "attack"))
     twice = InvertingGradients(**few, restarts=2)(view, generator=generator_for(0, "attack"))
     assert (once.iterations, twice.iterations) == ((20, 20), (40, 40))  # type: ignore[attr-defined]
@@ -130,7 +131,7 @@ def test_the_predicted_cosine_is_that_of_noise() -> None:
     noisy = {name: value + scale * noise[name] for name, value in view.deltas.items()}
     release = Release(noise_scale=scale, parameters=tuple(view.deltas))
     seen = dataclasses.replace(view, deltas=noisy, releases=(release,))
-    flat = [torch.cat([one[name].flatten(1) for name in noisy], 1) for one in (view.deltas, noisy)]
-    cosine = torch.nn.functional.cosine_similarity(*flat)
+    clean, received = (torch.cat([one[name].flatten(1) for name in noisy], 1) for one in (view.deltas, noisy))
+    cosine = torch.nn.functional.cosine_similarity(clean, received)
     torch.testing.assert_close(predicted_cosine(seen).float(), cosine, atol=0.05, rtol=0)
     assert predicted_cosine(view).tolist() == [1, 1, 1]

@@ -16,7 +16,9 @@ def stored_view(number: int, dtype: torch.dtype = torch.float64) -> ServerView:
     case = CASES[number]
     # A gradient is stored for one step, an update for several.
     sign = -case.local.learning_rate if case.local.batch_size is None else 1.0
-    received = {name[9:]: sign * value[None].to(dtype) for name, value in arrays.items() if name.startswith("received/")}
+    received = {
+        name[9:]: sign * value[None].to(dtype) for name, value in arrays.items() if name.startswith("received/")
+    }
     return ServerView(
         round=0,
         pseudonyms=torch.zeros(1, dtype=torch.int64),
@@ -59,7 +61,9 @@ def test_objectives_and_gradients_are_those_of_breaching(number: int) -> None:
     steps = len(case.batches) * case.local.learning_rate
     scale = steps**2 if case.objective == "euclidean" and case.local.batch_size is not None else 1.0
     torch.testing.assert_close(losses[0] * scale, arrays["loss"], rtol=1e-5, atol=0)
-    torch.testing.assert_close(gradient[0] * scale, arrays["gradient"], rtol=1e-5, atol=1e-5 * float(gradient.abs().max()))
+    torch.testing.assert_close(
+        gradient[0] * scale, arrays["gradient"], rtol=1e-5, atol=1e-5 * float(gradient.abs().max())
+    )
 
 
 def test_another_model_has_another_objective() -> None:
@@ -84,4 +88,6 @@ def test_a_run_out_of_time_returns_what_it_has(solver: str) -> None:
     fit_quietly(module, accelerator="cpu", max_epochs=1)
     assert module.elapsed < 10
     found: Tensor = module.found()
-    assert bool(module.best_loss.isfinite().all()) and float(found.min()) >= 0 and float(found.max()) <= 1
+    assert bool(module.best_loss.isfinite().all())
+    assert float(found.min()) >= 0
+    assert float(found.max()) <= 1
