@@ -37,6 +37,7 @@ ASKED: dict[str, tuple[tuple[str, str | None, str], ...]] = {
         ("fgsm", None, "images"),
     ),
     "decaf": (("decaf", "l1", "composition"),),
+    "labels": (("ilrg", None, "composition"),),
     "deanon": (
         ("reid-mlp", "times-chance", "re-identification"),
         ("matching-mlp", "ap", "matching"),
@@ -52,6 +53,7 @@ NUMBERS = {
     **{
         "decaf_tables3to7": 5,
         "decaf_relatives": 5,
+        "labels_ilrg": 4,
         "decaf_sgd": 5,
         "decaf_full_batch": 5,
         "decaf_figure5": 2,

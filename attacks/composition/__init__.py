@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from protocol.exports import exports
 
 if TYPE_CHECKING:
+    from attacks.composition.baselines import EqualCounts as EqualCounts
     from attacks.composition.baselines import RandomGuess as RandomGuess
     from attacks.composition.baselines import UniformPresent as UniformPresent
     from attacks.composition.closed_form import ClosedForm as ClosedForm

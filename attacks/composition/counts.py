@@ -64,7 +64,6 @@ class CountAttack(CompositionAttack):
     """Base class of attacks that infer how many examples of each class a client has."""
 
     estimates = CountEstimate
-    tells = "how many of its examples are of each class"
 
     def combine(self, estimates: Sequence[CompositionEstimate]) -> CountEstimate:
         """Mean over the rounds of the same clients, rounded."""

@@ -25,7 +25,7 @@ _LARGEST = 8.0
 _CLEAR = 0.25
 """Share of the usual distance from whole numbers below which a scale is taken for the true one."""
 _PRIOR = 0.1
-"""Standard deviation of a share about equal shares, before the update is seen; only used where clients add noise."""
+"""Standard deviation of a share about equal shares, before the update is seen."""
 _SIMULATED = 8
 """Simulated clients that give the expected factor of a clip."""
 _TINY = 1e-30
@@ -47,10 +47,11 @@ class OutputCounts(CountAttack):
       feature with weights ``p_ic - y_ic``: that of all examples for an absent class. Their mean, weighted by ``(N p_c -
       n_c)^2 / n_c``, the inverse of their variances, is h; counts and h improve each other in a few passes.
 
-    The nearest whole numbers with sum N follow by a search from the rounded solution. For many local steps, p is the
-    mean of those of the global model and of the client's. Weight decay is subtracted. Where the learner is unknown, or
-    a clip binds, so is s: it is the one that puts all counts nearest to whole numbers or, if none stands out, the
-    smallest without a negative count. Where clients add noise, shares have a normal prior, their posterior mean is the
+    Without images, distances from whole numbers and negative counts show the error. Shares have a weak normal prior
+    about equal ones. The nearest whole numbers with sum N follow by a search from the rounded solution. For many local
+    steps, p is the mean of those of the global model and of the client's. Weight decay is subtracted. Where the learner
+    is unknown, or a clip binds, so is s: it is the one that puts all counts nearest to whole numbers or, if none stands
+    out, the smallest without a negative count. Where clients add noise, the posterior mean of the shares is the
     estimate, and with a clip the expected factor is that of simulated clients. Optimizers that scale parameters, and
     batches of different weight, break the whole numbers.
 
@@ -241,7 +242,7 @@ def _without_images(layer: _Layer, sizes: Tensor, scale: Tensor, noise: float) -
         guess = logits.softmax(1)
     scale = _fitting_scale(guess, layer.bias, sizes, scale)
     gap = sizes[:, None] * (guess + layer.bias / scale[:, None])
-    spread = (gap - gap.round()).square().mean(1).clamp(min=1e-12)
+    spread = ((gap - gap.round()).square() + 2 * gap.clamp(max=0).square()).mean(1).clamp(min=1e-12)
     eye = torch.eye(guess.shape[1], dtype=torch.float64)
     return _solved(eye - guess[:, :, None], eye * spread[:, None, None], layer.bias, sizes, scale, noise)
 
@@ -264,9 +265,8 @@ def _solved(response: Tensor, covariance: Tensor, bias: Tensor, sizes: Tensor, s
     weighted = response.transpose(1, 2) @ torch.linalg.pinv(covariance, rtol=1e-9, hermitian=True)
     precision, target = weighted @ response, (weighted @ (bias * factor)[..., None]).squeeze(2)
     equal = (sizes.double() / classes)[:, None].expand_as(bias)
-    if noise:
-        prior = (_PRIOR * sizes.double())[:, None, None] ** -2
-        precision, target = precision + prior * eye, target + prior.squeeze(2) * equal
+    prior = (_PRIOR * sizes.double())[:, None, None] ** -2
+    precision, target = precision + prior * eye, target + prior.squeeze(2) * equal
     plane = eye - 1 / classes
     inverse = torch.linalg.pinv(plane @ precision @ plane, rtol=1e-9, hermitian=True)
     rest = target - (precision @ equal[..., None]).squeeze(2)

@@ -245,6 +245,17 @@ class FederatedText(FederatedModule):
         )
         return with_word_rows(cohort)
 
+    def client_truth(self, cohort: Cohort) -> dict[str, Tensor]:
+        """Each client's ``words (C, R)``, padded with 0, and how often each is predicted, ``next_words (C, R)``.
+
+        Plain numbers: a salted hash of one of a few thousand words would be guessed in no time.
+        """
+        rows, place = cohort.rows[EMBEDDING], cohort.examples[PLACE]
+        target = (cohort.examples[TOKEN][..., 1:] > 0) & cohort.mask[..., None] & (not self.task.rates)
+        counts = torch.zeros(rows.shape, dtype=torch.int64, device=rows.device)
+        counts.scatter_add_(1, place[..., 1:].flatten(1), target.long().flatten(1))
+        return {"words": rows.clamp(min=0), "next_words": counts * (rows > 0)}
+
     def examples(self, cohort: Cohort) -> TrainingExamples:
         """Token numbers of the texts, padded with 0."""
         return TrainingExamples(cohort.examples[TOKEN], None, cohort.mask)

@@ -3,8 +3,11 @@
 References:
     Dai, Zhou and Fu, "Decaf: Data Distribution Decompose Attack against Federated Learning", 2024, arXiv:2405.15316,
     table II.
+    "Gradient Inversion via LT Codes", 2026, section IV and github.com/SaeedShariati/Gradient-Inversion-via-LT-Codes:
+    the weights of ``weights: normal``.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -19,11 +22,13 @@ from modules.nets.dropout import Dropout
 from protocol.errors import require
 from protocol.ranges import PositiveInt, UnitInterval
 
-NetworkName = Literal["two-convolutions", "three-modules", "four-modules", "resnet18", "vgg16"]
+NetworkName = Literal["two-convolutions", "three-modules", "four-modules", "resnet18", "vgg16", "mlp"]
 Activation = Literal["relu", "leaky-relu", "gelu", "sigmoid", "tanh"]
 Norm = Literal["none", "before-activation", "after-activation"]
 Head = Literal["small", "standard"]
+Weights = Literal["uniform", "normal"]
 
+_HIDDEN_DEVIATION = 0.5
 OUTPUT = "output"
 """Name of the last layer of every classifier."""
 _ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
@@ -42,28 +47,44 @@ class ClassifierOptions:
     Attributes:
         name: architecture of Decaf's table II: ``two-convolutions`` and a pooling, ``three-modules`` or
             ``four-modules`` of a convolution and a pooling, each with two linear layers; or ``resnet18`` (with batch
-            norm) and ``vgg16`` (without), both for small images.
-        hidden: number of features of the first three architectures; the paper does not give it.
+            norm) and ``vgg16`` (without), both for small images; or ``mlp``, only linear layers.
+        hidden: number of features of the first three architectures, which the paper does not give; units of each
+            hidden layer of ``mlp``.
+        hidden_layers: number of hidden layers of ``mlp``.
         channels: channels of their first convolution; each further convolution doubles them, up to four times.
-        activation: activation of the first three.
+        activation: activation of the first three and of ``mlp``.
         slope: slope of ``leaky-relu`` below zero.
         head: layers of ``vgg16`` after the convolutions: ``small``, 512 features; ``standard``, two layers of 4,096
             with dropout of a half, as in the publication. An image of 32 pixels leaves one pixel of 512 channels, which
             torchvision's network repeats 49 times; here it is used once.
         norm: position of the batch norm of the features of the first three.
         dropout: share of the features that training drops.
+        weights: initial weights: ``uniform``, torch's default; ``normal``, as in the experiments on LT codes: hidden
+            linear layers N(0, 0.5^2), the output layer uniform as of Glorot and Bengio, biases 0.
+        standardise: mean that the network subtracts from pixels in [0, 1], and standard deviation by which it then
+            divides them; None for neither.
     """
 
     name: NetworkName = "two-convolutions"
     hidden: PositiveInt = 64
+    hidden_layers: PositiveInt = 1
     channels: PositiveInt = 8
     activation: Activation = "relu"
     slope: UnitInterval = 0.01
     head: Head = "small"
     norm: Norm = "none"
     dropout: float = 0.0
+    weights: Weights = "uniform"
+
+    standardise: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
+        require(
+            self.standardise is None or self.standardise[1] > 0,
+            "network.standardise of a mean and a standard deviation above 0",
+            self.standardise,
+            "For MNIST, give [0.1307, 0.3081].",
+        )
         require(
             min(self.hidden, self.channels) >= 1 and self.activation in _ACTIVATIONS,
             f"network.hidden and channels above 0 and an activation among {', '.join(_ACTIVATIONS)}",
@@ -100,7 +121,7 @@ class Classifier(nn.Module):
 def build_classifier(
     network: ClassifierOptions, *, image_shape: tuple[int, int, int], classes: int, generator: torch.Generator
 ) -> Classifier:
-    """Classifier with torch's default distribution of the initial weights, drawn with one generator.
+    """Classifier with initial weights from one generator.
 
     Args:
         network: options.
@@ -111,11 +132,13 @@ def build_classifier(
     Raises:
         InputError: the images are too small for the poolings.
     """
-    body, features = _BODIES[network.name](network, image_shape)
+    body, features = _body(network, image_shape)
     made = Classifier(body, features, classes, network.dropout)
     for layer in made.modules():
         if isinstance(layer, nn.Linear | nn.Conv2d):
             _initialise(layer, generator)
+            if network.weights == "normal" and isinstance(layer, nn.Linear):
+                _draw_normal(layer, generator, last=layer is made.output)
     return made
 
 
@@ -124,9 +147,31 @@ def classifier_shapes(
 ) -> dict[str, tuple[int, ...]]:
     """Shapes of the parameters of `build_classifier` by name, computed without allocating them."""
     with torch.device("meta"):
-        body, features = _BODIES[network.name](network, image_shape)
+        body, features = _body(network, image_shape)
         made = Classifier(body, features, classes, network.dropout)
     return {name: tuple(value.shape) for name, value in made.named_parameters()}
+
+
+class Standardise(nn.Module):
+    """Pixels minus a mean, over a standard deviation.
+
+    Args:
+        mean: the mean.
+        deviation: the standard deviation.
+    """
+
+    def __init__(self, mean: float, deviation: float) -> None:
+        super().__init__()
+        self.mean, self.deviation = mean, deviation
+
+    def forward(self, images: Tensor) -> Tensor:
+        return (images - self.mean) / self.deviation
+
+
+def _body(network: ClassifierOptions, shape: tuple[int, int, int]) -> tuple[nn.Module, int]:
+    """Body, and number of features."""
+    body, features = _BODIES[network.name](network, shape)
+    return body if network.standardise is None else nn.Sequential(Standardise(*network.standardise), body), features
 
 
 @torch.no_grad()
@@ -135,6 +180,15 @@ def _initialise(layer: nn.Linear | nn.Conv2d, generator: torch.Generator) -> Non
     layer.weight.uniform_(-bound, bound, generator=generator)
     if layer.bias is not None:
         layer.bias.uniform_(-bound, bound, generator=generator)
+
+
+@torch.no_grad()
+def _draw_normal(layer: nn.Linear, generator: torch.Generator, *, last: bool) -> None:
+    if last:
+        nn.init.xavier_uniform_(layer.weight, generator=generator)
+    else:
+        layer.weight.normal_(0, _HIDDEN_DEVIATION, generator=generator)
+    layer.bias.zero_()
 
 
 def _activation(network: ClassifierOptions) -> nn.Module:
@@ -176,6 +230,14 @@ def _with_head(
     return nn.Sequential(*layers, *head), network.hidden
 
 
+def _mlp(network: ClassifierOptions, shape: tuple[int, int, int]) -> tuple[nn.Module, int]:
+    require(network.norm == "none", "norm: none with an mlp", network.norm, "Set network.norm: none.")
+    layers: list[nn.Module] = [nn.Flatten()]
+    for before in [math.prod(shape), *[network.hidden] * (network.hidden_layers - 1)]:
+        layers += [nn.Linear(before, network.hidden), _activation(network)]
+    return nn.Sequential(*layers), network.hidden
+
+
 def _resnet18(_: ClassifierOptions, shape: tuple[int, int, int]) -> tuple[nn.Module, int]:
     body = ResNet(BasicBlock, [2, 2, 2, 2], norm_layer=BatchNorm)
     body.conv1 = nn.Conv2d(shape[0], 64, 3, padding=1, bias=False)
@@ -201,4 +263,5 @@ _BODIES: dict[str, Callable[[ClassifierOptions, tuple[int, int, int]], tuple[nn.
     "four-modules": _modules(4),
     "resnet18": _resnet18,
     "vgg16": _vgg16,
+    "mlp": _mlp,
 }

@@ -124,6 +124,7 @@ def test_batch_norm_shares_scale_and_shift_and_nothing_else() -> None:
         ("four-modules", (1, 48, 48)),
         ("resnet18", (3, 32, 32)),
         ("vgg16", (3, 32, 32)),
+        ("mlp", (1, 12, 12)),
     ],
 )
 def test_networks_end_in_the_layer_that_is_attacked(name: NetworkName, shape: tuple[int, int, int]) -> None:
@@ -151,6 +152,27 @@ def test_the_standard_head_of_vgg16_has_two_wide_layers_with_dropouts_of_their_o
     draw_dropout(twice, torch.arange(50))
     ones = torch.ones(50, 40)
     assert abs(float((twice(ones) == 4).double().mean()) - 0.25) < 0.03
+
+
+def test_an_mlp_has_the_hidden_layers_and_weights_it_is_asked_for() -> None:
+    options = ClassifierOptions(name="mlp", hidden=300, hidden_layers=2, weights="normal")
+    shapes = classifier_shapes(options, image_shape=SHAPE, classes=10)
+    assert [shape for shape in shapes.values() if len(shape) == 2] == [(300, 144), (300, 300), (10, 300)]
+    built = build_classifier(options, image_shape=SHAPE, classes=10, generator=generator_for(0, "network"))
+    assert abs(float(built.body[1].weight.std()) - 0.5) < 0.01
+    assert float(built.output.weight.abs().max()) <= (6 / 310) ** 0.5
+    assert not any(float(value.abs().max()) for name, value in built.named_parameters() if name.endswith("bias"))
+    standard = build_classifier(
+        ClassifierOptions(name="mlp"), image_shape=SHAPE, classes=10, generator=generator_for(0, "network")
+    )
+    assert 0.9 / 12 < float(standard.body[1].weight.abs().max()) <= 1 / 12
+    with pytest.raises(InputError, match="norm"):
+        build_classifier(
+            ClassifierOptions(name="mlp", norm="before-activation"),
+            image_shape=SHAPE,
+            classes=10,
+            generator=torch.Generator(),
+        )
 
 
 def test_the_slope_of_a_leaky_relu_is_an_option() -> None:
@@ -280,3 +302,20 @@ def test_a_recording_declares_private_local_training_and_a_simulation_draws_nois
     assert float((first - second).abs().max()) > 0.05
     sent = train_clients(module.task, model, {}, cohort((6,)), local, seed=0, noise_key=b"secret" * 4).deltas
     assert not torch.equal(sent["output.bias"][0], first[0])
+
+
+def test_a_network_that_standardises_gives_what_standardised_images_give_one_that_does_not() -> None:
+    shape = (1, 4, 4)
+    plain, own = (
+        build_classifier(
+            ClassifierOptions(name="mlp", hidden=5, standardise=given),
+            image_shape=shape,
+            classes=3,
+            generator=torch.Generator().manual_seed(0),
+        )
+        for given in (None, (0.2, 0.5))
+    )
+    images = torch.rand(6, *shape)
+    torch.testing.assert_close(own(images), plain((images - 0.2) / 0.5))
+    with pytest.raises(InputError, match="standard deviation above 0"):
+        ClassifierOptions(standardise=(0.2, 0.0))
