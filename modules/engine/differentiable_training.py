@@ -29,7 +29,7 @@ def train_differentiably(start: Parameters, loss: Callable[[Parameters], Tensor]
     """
     require(
         local.batch_size is None,
-        "full-batch local training",
+        "full-batch SGD or Adam",
         f"batch size {local.batch_size}",
         _WAY_OUT,
     )
