@@ -21,6 +21,8 @@ _ONCE = 1.6
 """Ratio of a share to the smallest up to which it is taken for that of one word."""
 _BURSTINESS = 3.0
 """Variance of a word's count over that of independent words, as in `WordCounts`."""
+_OUTLIER, _LEAST_GAP = 12.0, 1e-3
+"""Median deviations by which a word that is present fell less than absent ones, and least relative difference."""
 _LEAST_FACTOR = 1e-3
 """Smallest step size under noise and a clip."""
 _ONE_STEP = 0.02
@@ -79,16 +81,23 @@ class NextWords(Attack):
         return WordCountEstimate(counts=counts, deviation=deviation)
 
 
-def next_word_frequencies(view: ServerView, words: int) -> Tensor | None:
-    """``(V, W)`` frequency of each next word, 0 for absent ones; None without a clean output for each word."""
+def next_words_among(view: ServerView, asked: Tensor) -> Tensor | None:
+    """``(V, W)`` which of the words ``asked (V, W)``, most of them absent, are next words; None without a clean output.
+
+    The bias of an absent word falls by the step size times its mean prediction; the median of that ratio over the words
+    and its absolute deviation show how exactly the prediction is known. A word is present if it fell by less.
+    """
     try:
         layer = word_layer(view)
     except ViewError:
         return None
-    if len(view.model[f"{layer}.bias"]) != words or view.noise_scale(f"{layer}.bias"):
+    if len(view.model[f"{layer}.bias"]) != asked.shape[1] or view.noise_scale(f"{layer}.bias"):
         return None
-    share, _, _ = _shares(view, layer)
-    return share.where(share > _number_of_words(share)[1], 0.0)
+    _, predicted, scale = _shares(view, layer)
+    ratio = (-view.deltas[f"{layer}.bias"].double() / (scale * predicted)).masked_fill(~asked, torch.nan)
+    middle = ratio.nanmedian(1, keepdim=True).values
+    spread = (ratio - middle).abs().nanmedian(1, keepdim=True).values
+    return ratio < middle - (_OUTLIER * spread).clamp(min=_LEAST_GAP)
 
 
 def word_layer(view: ServerView) -> str:
@@ -129,6 +138,8 @@ def _shares(view: ServerView, layer: str) -> tuple[Tensor, Tensor, Tensor]:
         moved = (change.float() @ state.float()[..., None]).squeeze(2).double() / 2
         predicted = (middle + state @ table.T + moved).softmax(1)
         scale = _step_size(view, layer, predicted)
+    ratio = (-bias / (scale * predicted)).masked_fill(~fallen, torch.nan)
+    predicted = predicted * ratio.nanmedian(1, keepdim=True).values.nan_to_num(1)
     return bias / scale + predicted, predicted, scale
 
 

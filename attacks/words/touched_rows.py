@@ -10,11 +10,13 @@ from torch.nn import functional
 from attacks.base import Attack
 from attacks.words.baselines import best_decisions, expected_words
 from attacks.words.estimates import WordSetEstimate
-from attacks.words.next_words import next_word_frequencies
+from attacks.words.next_words import next_words_among
 from protocol.errors import ViewError
 from protocol.threat_model import ThreatModel
 from protocol.view import ServerView
 
+_LATE = 1e-6
+"""Score of a word that is only a next word, relative to the largest."""
 _ROUNDING = 4 * torch.finfo(torch.float32).eps
 """Error of a change of a number by float32 training, relative to the number."""
 _RATIOS = (-5.0, 6.0, 34)
@@ -75,10 +77,10 @@ class TouchedRows(Attack):
         moved = _moved(change, view.model[name].double())
         scores = moved.norm(dim=2)
         decisions = scores > 0
-        told = next_word_frequencies(view, change.shape[1])
+        told = next_words_among(view, ~decisions)
         if told is not None:
-            decisions |= told > 0
-            scores = scores + told.clamp(min=0)
+            scores = scores + told * scores.amax(1, keepdim=True) * _LATE
+            decisions |= told
         decisions[:, 0] = False
         return WordSetEstimate(
             scores=scores, decisions=decisions, expected=torch.ones(view.victims, dtype=torch.float64)
