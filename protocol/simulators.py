@@ -185,6 +185,30 @@ class ClassifierSimulator(SteppedSimulator, Protocol):
 
 
 @runtime_checkable
+class InvertibleSimulator(SteppedSimulator, Protocol):
+    """Clients whose updates can be differentiated by their examples."""
+
+    def batches(self, example_counts: Tensor, *, generator: torch.Generator) -> Tensor:
+        """``(B, S, n)`` int64 numbers of each simulated client's examples in its S steps, padded with -1."""
+
+    def simulate_inputs(self, models: Model, inputs: Tensor, labels: Tensor, batches: Tensor) -> dict[str, Tensor]:
+        """Trains simulated clients; gradients reach `inputs`.
+
+        Args:
+            models: the model that each client received, ``(B, *shape)`` by parameter.
+            inputs: ``(B, M, *shape)`` examples of each client.
+            labels: ``(B, M)`` their classes.
+            batches: ``(B, S, n)`` numbers of the examples in each step, see `batches`.
+
+        Returns:
+            Deltas by parameter name, ``(B, *shape)``.
+        """
+
+    def input_gradients(self, models: Model, inputs: Tensor, labels: Tensor, examples: Tensor) -> dict[str, Tensor]:
+        """Gradients ``(B, *shape)`` of each client's mean loss on ``examples (B, n)``; gradients reach `inputs`."""
+
+
+@runtime_checkable
 class ImageClassifierSimulator(ClassifierSimulator, Protocol):
     """Clients that learn to classify images."""
 

@@ -37,6 +37,7 @@ PUBLISHED = {
     *("composition/llg-alone", "composition/llg-dummies", "composition/ilrg", "composition/rlg"),
     *("composition/idlg-labels", "composition/gradinversion-labels"),
     "linkability/plain-cosine",
+    *("reconstruction/dlg", "reconstruction/inverting-gradients", "reconstruction/fedavg-matching"),
 }
 BASELINES = {
     *("interactions/chance", "interactions/popularity", "ranking/prior-only"),
@@ -44,7 +45,8 @@ BASELINES = {
     *("matching/matching-chance", "matching/matching-counts"),
     *("identifiability/chance", "identifiability/mean-item"),
     *("composition/random-guess", "composition/uniform-present", "composition/equal-counts"),
-    *("reconstruction/mean-image", "reconstruction/random-sentences", "words/popular-words"),
+    *("reconstruction/mean-image", "reconstruction/random-sentences", "reconstruction/unrelated-update"),
+    "words/popular-words",
     *("linkability/link-counts", "declared-privacy/coin-guess"),
 }
 
