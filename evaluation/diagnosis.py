@@ -75,12 +75,14 @@ def explainer(recording: Recording, learner: AnySimulator | None, *, seed: int) 
 
 
 def near_guessing(results: pd.DataFrame) -> list[Row]:
-    """Attacks close to the best baseline, each by the first metric that judges it."""
+    """Attacks close to the best baseline by every metric that judges them, each with the first of them."""
     judged = [name for name, entry in METRICS.items() if entry.judged]
     attacks = results[results["role"].isin(_ATTACKS) & results["metric"].isin(judged)]
     ordered = attacks.sort_values("metric", key=lambda names: names.map(judged.index), kind="stable")
-    first = ordered.drop_duplicates(["attack", *setting_columns(results)])
-    return [row for row in records(first) if is_near(row, results)]
+    keys = ["attack", *setting_columns(results)]
+    near = ordered.assign(near=[is_near(row, results) for row in records(ordered)])
+    failed = near[near.groupby(keys, dropna=False, sort=False)["near"].transform("all")] if len(near) else near
+    return records(failed.drop(columns="near").drop_duplicates(keys))
 
 
 def is_near(row: Row, results: pd.DataFrame) -> bool:

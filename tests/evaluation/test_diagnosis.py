@@ -235,3 +235,11 @@ def test_near_is_measured_from_the_best_guess(result: dict[str, Any], near: bool
 def test_without_a_baseline_an_auc_is_measured_from_a_half() -> None:
     row = cell("direction", "auc", 0.6, 0.5, 0.7)
     assert best_guess(row, results(row)) == 0.5
+
+
+@pytest.mark.parametrize(("identified", "near"), [(0.97, False), (0.02, True)])
+def test_an_attack_that_one_metric_shows_to_succeed_has_not_failed(identified: float, near: bool) -> None:
+    """Images may be recognised without being exact."""
+    rows = [cell("mean-image", "recovered", 0.0), cell("mean-image", "identified", 0.01)]
+    rows += [cell("inverting-gradients", "recovered", 0.0), cell("inverting-gradients", "identified", identified)]
+    assert [row["attack"] for row in near_guessing(results(*rows))] == (["inverting-gradients"] if near else [])

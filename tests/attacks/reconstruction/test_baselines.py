@@ -3,7 +3,7 @@
 import torch
 
 from attacks.reconstruction import MeanRecord
-from tests.attacks.reconstruction.test_estimates import LABELS, TRUE, images, truth_of, view_of
+from tests.reconstruction_toys import LABELS, TRUE, images, truth_of, view_of
 
 
 def test_the_mean_image_recovers_nothing() -> None:
