@@ -129,6 +129,14 @@ class Estimate(abc.ABC):
         """Names of its metrics."""
         return tuple(metric.name if isinstance(metric, Metric) else metric for metric in cls.metrics)
 
+    @classmethod
+    def question(cls) -> str:
+        """Name of the question that it answers: of its ancestor directly below `Estimate`, or its own.
+
+        Attacks are compared by it, so an estimate that adds something to another still stands next to its baselines.
+        """
+        return next(kind.__name__ for kind in cls.__mro__ if Estimate in kind.__bases__)
+
     @abc.abstractmethod
     def check(self, view: ServerView) -> None:
         """Raises `EstimateError` unless every tensor has the shape that the view requires and is finite."""

@@ -45,7 +45,7 @@ class Line:
     Attributes:
         role: attack of this project, published attack, baseline, or reference (a bound or a model).
         family: family of the attack, None for a reference.
-        question: class name of the estimates; attacks are compared with baselines of the same class.
+        question: see `attacks.estimates.Estimate.question`; attacks are compared with baselines of the same question.
         sees: what the server sees, see `protocol.threat_model.ThreatModel`.
         knows: what the server knows beforehand.
         active: whether the server deviated from the protocol.
@@ -67,7 +67,7 @@ class Line:
         return cls(
             role="baseline" if attack.baseline else published,
             family=attack.family,
-            question=attack.estimates.__name__,
+            question=attack.estimates.question(),
             sees=attack.threat_model.sees,
             knows=attack.threat_model.knows,
             active=view.manipulation is not None,

@@ -108,7 +108,7 @@ def test_there_is_none_next_to_others(attack: str, metric: str, family: str, set
 
 
 def test_every_table_has_the_columns_of_the_schema() -> None:
-    assert len(paper_tables()) == 6
+    assert len(paper_tables()) == len(list((ROOT / "reports/paper_values").glob("*.yaml"))) >= 8
     for found in paper_tables():
         assert {"table", "attack", "metric", "statistic", "value"} <= set(found.values)
         assert pd.to_numeric(found.values["value"]).notna().all()
