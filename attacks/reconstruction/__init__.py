@@ -6,5 +6,8 @@ from protocol.exports import exports
 
 if TYPE_CHECKING:
     from attacks.reconstruction.baselines import MeanRecord as MeanRecord
+    from attacks.reconstruction.linear_inversion import LinearInversion as LinearInversion
+    from attacks.reconstruction.linear_published import LinearPeeling as LinearPeeling
+    from attacks.reconstruction.linear_published import LinearRatio as LinearRatio
 
 __all__ = exports(__name__)

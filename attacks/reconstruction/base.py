@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from attacks.base import Attack
+from attacks.estimates import Estimate
 from attacks.reconstruction.estimates import ReconstructionEstimate
 
 
@@ -16,7 +18,7 @@ class ReconstructionAttack(Attack):
     """Base class of attacks that reconstruct training examples."""
 
     family = "reconstruction"
-    estimates = ReconstructionEstimate
+    estimates: ClassVar[type[Estimate]] = ReconstructionEstimate
     tells = "some of its training examples themselves"
 
 

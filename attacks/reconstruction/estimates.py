@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -33,7 +34,7 @@ class ReconstructionEstimate(Estimate):
     """
 
     truth = ("record_hash", "record_salt")
-    metrics = (
+    metrics: ClassVar[tuple[Metric, ...]] = (
         Metric(
             "recovered",
             "Recovered is the share of a client's training examples that are reconstructed exactly.",

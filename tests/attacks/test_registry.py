@@ -35,6 +35,7 @@ PUBLISHED = {
     ),
     *("composition/llg", "composition/rlu", "composition/soft-labels", "composition/auxiliary-gradients"),
     "linkability/plain-cosine",
+    *("reconstruction/linear-ratio", "reconstruction/linear-peeling"),
 }
 BASELINES = {
     *("interactions/chance", "interactions/popularity", "ranking/prior-only"),
