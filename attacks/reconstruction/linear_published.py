@@ -107,33 +107,25 @@ class LinearPeeling(ReconstructionAttack):
         labels: list[int] = []
         for _ in range(_ITERATIONS):
             rows = (bias.abs() > live).nonzero().flatten()
-            ratios = _distinct(weight[rows] / bias[rows, None], torch.stack(records) if records else weight[:0], same)
-            if not len(ratios):
-                break
-            fresh = [
-                (ratio, *_fitted(changes / count, bias, rows, fit))
-                for part in ratios.split(_AT_ONCE)
-                for ratio, changes in zip(part, errors(part), strict=True)
-            ]
-            kept = [(ratio, label, change) for ratio, label, change in fresh if label >= 0]
-            if not kept:
-                break
-            for ratio, label, change in kept:
-                records.append(ratio)
-                labels.append(label)
+            found = []
+            for own in rows.split(_AT_ONCE):
+                ratios = weight[own] / bias[own, None]
+                changes = errors(ratios) / count
+                at_source = changes[torch.arange(len(own)), :, own] - bias[own, None]
+                for place in (at_source.abs().amin(1) < fit).nonzero().flatten().tolist():
+                    if all(float((ratios[place] - known).norm()) >= same for known in records):
+                        records.append(ratios[place])
+                        found.append((ratios[place], *_fitted(changes[place], bias, rows, fit)))
+            labels += [label for _, label, _ in found]
+            for ratio, _, change in found:
                 weight, bias = weight - change[:, None] * ratio, bias - change
+            if not found:
+                break
         return records, labels
 
 
-def _distinct(ratios: Tensor, known: Tensor, same: float) -> Tensor:
-    """Ratios without those equal to an earlier one or to a known record."""
-    distance = torch.cdist(ratios, torch.cat([known, ratios]), compute_mode="donot_use_mm_for_euclid_dist")
-    earlier = torch.arange(len(known) + len(ratios)) < len(known) + torch.arange(len(ratios))[:, None]
-    return ratios[~((distance < same) & earlier).any(1)]
-
-
 def _fitted(changes: Tensor, bias: Tensor, rows: Tensor, fit: float) -> tuple[int, Tensor]:
-    """Class that most live neurons agree on, -1 if none does, and its changes of the bias.
+    """Class that most live neurons agree on, and its changes of the bias.
 
     Args:
         changes: ``(K, N)`` changes of the bias by a candidate of each class.
@@ -143,8 +135,6 @@ def _fitted(changes: Tensor, bias: Tensor, rows: Tensor, fit: float) -> tuple[in
     """
     excited = rows[changes[:, rows].abs().amax(0) > 0]
     misfit = (changes[:, excited] - bias[excited]).abs()
-    if not len(excited) or not bool((misfit < fit).any()):
-        return -1, changes[0]
     least, best = misfit.min(0)
     votes = torch.bincount(best[least < fit], minlength=len(changes))
     label = int((votes - 1e-9 * misfit.where(misfit < fit, 0).sum(1) / fit).argmax())
