@@ -56,7 +56,7 @@ def server_view(
         model=model,
         learner=learner,
     )
-    return view, truth_of(images.unflatten(0, (clients, records)), labels.reshape(clients, records))
+    return view, truth_of(images.reshape(clients, records, *SHAPE), labels.reshape(clients, records))
 
 
 def truth_of(images: Tensor, labels: Tensor) -> dict[str, Tensor]:

@@ -108,7 +108,7 @@ class LinearPeeling(ReconstructionAttack):
         for _ in range(_ITERATIONS):
             rows = (bias.abs() > live).nonzero().flatten()
             found = []
-            for own in rows.split(_AT_ONCE):
+            for own in torch.split(rows, _AT_ONCE):
                 ratios = weight[own] / bias[own, None]
                 changes = errors(ratios) / count
                 at_source = changes[torch.arange(len(own)), :, own] - bias[own, None]
