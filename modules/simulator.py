@@ -236,7 +236,7 @@ class ClassificationSimulator(NetworkSimulator):
         logits = functional_call(network, self.trained(model), (inputs,))
         loss = self.task.criterion(logits, labels, reduction="sum")
         (found,) = torch.autograd.grad(loss, outputs)
-        return found.reshape(len(inputs), classes, -1)
+        return found.reshape(len(inputs), classes, found.shape[1])
 
     @property
     def plain_sgd(self) -> bool:
