@@ -64,7 +64,7 @@ class LinearPeeling(ReconstructionAttack):
     A ratio is a record of class y if the change of the bias that this record makes in one step, which the algorithm
     gives, is the observed one at some neuron that it excites; its gradient is then subtracted, and neurons that are
     left with one record give the next. With float64 updates the tolerances are those of the published code; with
-    float32 ones they are relative to the update.
+    float32 ones they are relative to the update, a combination of records can pass, and nothing is certified.
 
     Threat model: passive server that knows the clients' algorithm, of one step.
 
@@ -92,7 +92,8 @@ class LinearPeeling(ReconstructionAttack):
             raise ViewError("expected plain SGD; found another optimizer or clipped examples")
         found = [self._peel(view, layer, victim, float(sums[victim])) for victim in range(view.victims)]
         records = [torch.stack(own) if own else layer.weight[0, :0] for own, _ in found]
-        return linear_estimate(layer, records, [torch.tensor(labels) for _, labels in found])
+        classes = [torch.tensor(labels) for _, labels in found]
+        return linear_estimate(layer, records, classes, certain=layer.precision <= torch.finfo(torch.float64).eps)
 
     def _peel(self, view: ServerView, layer: LayerUpdate, victim: int, rate: float) -> tuple[list[Tensor], list[int]]:
         count = max(int(view.example_counts[victim]), 1)
