@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from attacks.identifiability import *  # noqa: F403
     from attacks.composition import *  # noqa: F403
     from attacks.reconstruction import *  # noqa: F403
+    from attacks.words import *  # noqa: F403
     from attacks.linkability import *  # noqa: F403
     from attacks.declared_privacy import *  # noqa: F403
 

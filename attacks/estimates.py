@@ -278,7 +278,15 @@ class CompositionEstimate(Estimate):
     """
 
     truth = ("class_counts",)
-    metrics = ("l1", "l2", "linf", "exact", "null_false_positive", "null_false_negative", "coverage")
+    metrics: ClassVar[tuple[str | Metric, ...]] = (
+        "l1",
+        "l2",
+        "linf",
+        "exact",
+        "null_false_positive",
+        "null_false_negative",
+        "coverage",
+    )
     proportions: Tensor
     low: Tensor
     high: Tensor

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from datamodules.recordings.recording import Recording
+from evaluation.no_reconstruction import no_reconstructions
 from evaluation.scores import records, setting_columns, setting_of
 from evaluation.symptoms import Symptom, symptoms
 from protocol.metrics import METRICS, metric
@@ -58,13 +59,17 @@ def explainer(recording: Recording, learner: AnySimulator | None, *, seed: int) 
     """
 
     def explain(results: pd.DataFrame) -> list[Cause]:
+        empty = [
+            Cause(row["attack"], setting_of(row), row["metric"], "no-reconstruction", told, numbers)
+            for row, told, numbers in no_reconstructions(results)
+        ]
         failed = near_guessing(results)
         if not failed:
-            return []
+            return empty
         first = recording.rounds[:_VIEWS]
         views = recording.views(victims_per_view=_VICTIMS, rounds=first, learner=learner)
         found = symptoms(list(itertools.islice(views, _VIEWS)), seed=seed)
-        return [cause for row in failed for cause in _causes(row, results, found)]
+        return empty + [cause for row in failed for cause in _causes(row, results, found)]
 
     return explain
 

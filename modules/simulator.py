@@ -20,6 +20,7 @@ from modules.engine.local_training import train_clients
 from modules.engine.network_task import NUMBER, Network, NetworkTask
 from modules.engine.task import Task
 from modules.engine.training_job import own_elements
+from modules.input_simulation import InputSimulation
 from modules.nets.batch_norm import mask_batches
 from protocol.errors import require
 from protocol.view import ITEM_EMBEDDING
@@ -155,8 +156,8 @@ class RecommendationSimulator(Simulator):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NetworkSimulator(Simulator):
-    """Simulator of clients that train a `NetworkTask`: an `ExampleSimulator`.
+class NetworkSimulator(InputSimulation, Simulator):
+    """Simulator of clients that train a `NetworkTask`: an `ExampleSimulator` and an `InvertibleSimulator`.
 
     Attributes:
         own: the task, unless a subclass builds it from its fields.

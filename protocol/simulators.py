@@ -121,6 +121,38 @@ class SteppedSimulator(ExampleSimulator, _Local, Protocol):
 
 
 @runtime_checkable
+class NextWordSimulator(SteppedSimulator, Protocol):
+    """Clients that learn to predict each next word of their sentences, by a network in which no word sees later ones.
+
+    The gradient of a linear layer is a sum of products with the layer's inputs, so its rows lie in their span. Inputs
+    have a 1 at the end, to which the gradient of the bias belongs. Words are numbers from 1; 0 is padding.
+    """
+
+    @property
+    def word_table(self) -> str:
+        """Name of the parameter ``(W, d)`` with the words' vectors."""
+
+    def layer_gradients(self, deltas: Model) -> tuple[Tensor, Tensor, Tensor]:
+        """Changes ``(V, M, D)`` of three layers, of which the last two may be one.
+
+        The first layer's input is a sum of one part for its word and place, and one for the words before; the second
+        is deeper; the third is the last, with a row for each word.
+        """
+
+    def word_inputs(self, model: Model, place: int) -> Tensor:
+        """``(W, D)`` float64 part of the first layer's input for every word at a place, from 0."""
+
+    def prefix_inputs(self, model: Model, prefixes: Tensor) -> Tensor:
+        """``(P, D)`` float64 part of the first layer's input for the words before: prefixes ``(P, L)``."""
+
+    def deeper_inputs(self, model: Model, prefixes: Tensor) -> Tensor:
+        """``(P, D)`` float64 inputs of the second layer at the last word of prefixes ``(P, L)``, L > 0."""
+
+    def last_inputs(self, model: Model, prefixes: Tensor) -> Tensor:
+        """``(P, D)`` float64 inputs of the last layer at the last word of prefixes ``(P, L)``, L > 0."""
+
+
+@runtime_checkable
 class ClassifierSimulator(SteppedSimulator, Protocol):
     """Clients that learn to classify; the network ends in one linear layer."""
 
@@ -164,6 +196,39 @@ class LayerSimulator(ClassifierSimulator, Protocol):
             inputs: ``(M, *shape)`` examples, in the precision of the model.
             layer: name of the layer, of N outputs.
         """
+
+
+@runtime_checkable
+class InvertibleSimulator(SteppedSimulator, Protocol):
+    """Clients whose updates can be differentiated by their examples."""
+
+    def batches(self, example_counts: Tensor, *, generator: torch.Generator) -> Tensor:
+        """``(B, S, n)`` int64 numbers of each simulated client's examples in its S steps, padded with -1."""
+
+    def simulate_inputs(self, models: Model, inputs: Tensor, labels: Tensor, batches: Tensor) -> dict[str, Tensor]:
+        """Trains simulated clients; gradients reach `inputs`.
+
+        Args:
+            models: the model that each client received, ``(B, *shape)`` by parameter.
+            inputs: ``(B, M, *shape)`` examples of each client.
+            labels: ``(B, M)`` their classes.
+            batches: ``(B, S, n)`` numbers of the examples in each step, see `batches`.
+
+        Returns:
+            Deltas by parameter name, ``(B, *shape)``.
+        """
+
+    def input_gradients(self, models: Model, inputs: Tensor, labels: Tensor, examples: Tensor) -> dict[str, Tensor]:
+        """Gradients ``(B, *shape)`` of each client's mean loss on ``examples (B, n)``; gradients reach `inputs`."""
+
+
+@runtime_checkable
+class ImageClassifierSimulator(ClassifierSimulator, Protocol):
+    """Clients that learn to classify images."""
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """Channels, height and width."""
 
 
 @runtime_checkable

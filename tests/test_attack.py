@@ -37,19 +37,23 @@ ASKED: dict[str, tuple[tuple[str, str | None, str], ...]] = {
         ("fgsm", None, "images"),
     ),
     "decaf": (("decaf", "l1", "composition"),),
+    "labels": (("ilrg", None, "composition"),),
     "deanon": (
         ("reid-mlp", "times-chance", "re-identification"),
         ("matching-mlp", "ap", "matching"),
         ("global-model", "top5", ""),
     ),
+    "gradient": (("inverting-gradients", "psnr", "reconstruction"),),
 }
 """By paper the lines of which a cell may have a number: attack, metric (None for the table's first) and family."""
 NUMBERS = {
+    "gradient_matching_cifar10": 2,
     **{"deanon_table2": 4, "deanon_table3": 2, "deanon_equal_halves": 2, "deanon_table4": 2},
     **{"deanon_figure7": 3, "deanon_figure9": 1, "deanon_figure10": 1},  # the other figures are drawn
     **{
         "decaf_tables3to7": 5,
         "decaf_relatives": 5,
+        "labels_ilrg": 4,
         "decaf_sgd": 5,
         "decaf_full_batch": 5,
         "decaf_figure5": 2,

@@ -3,14 +3,14 @@
 import abc
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from attacks.base import Attack
-from attacks.estimates import CompositionEstimate
+from attacks.estimates import CompositionEstimate, Estimate
 from protocol.errors import ViewError
 from protocol.simulators import ClassifierSimulator
 from protocol.view import ServerView
@@ -29,7 +29,7 @@ class CompositionAttack(Attack):
     """
 
     family = "composition"
-    estimates = CompositionEstimate
+    estimates: ClassVar[type[Estimate]] = CompositionEstimate
     tells = "what share of its examples each class has"
 
     rounds: Rounds = "last"

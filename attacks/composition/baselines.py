@@ -5,7 +5,9 @@ from dataclasses import dataclass
 import torch
 
 from attacks.composition.base import CompositionAttack, certain, output_layer
+from attacks.composition.counts import CountAttack, CountEstimate, counted
 from attacks.composition.null_classes import published_present
+from attacks.composition.simulation import whole_counts
 from attacks.estimates import CompositionEstimate
 from protocol.threat_model import ThreatModel
 from protocol.view import ServerView
@@ -28,6 +30,27 @@ class RandomGuess(CompositionAttack):
         classes = view.deltas[f"{output_layer(view)}.bias"].shape[1]
         guess = torch.rand(view.victims, classes, generator=generator, dtype=torch.float64)
         return certain(guess, torch.ones(guess.shape, dtype=torch.bool))
+
+
+class EqualCounts(CountAttack):
+    """Baseline: as many examples of each class as of any other.
+
+    Threat model: a server that knows the classes and the example counts, and does not use the update.
+
+    References:
+        This project.
+    """
+
+    name = "equal-counts"
+    baseline = True
+    threat_model = ThreatModel(
+        sees="how many examples the client reports", knows="the number of classes", needs=("deltas",)
+    )
+
+    def estimate(self, view: ServerView, *, generator: torch.Generator) -> CountEstimate:
+        classes = view.deltas[f"{output_layer(view)}.bias"].shape[1]
+        equal = torch.full((view.victims, classes), 1 / classes, dtype=torch.float64)
+        return counted(whole_counts(equal, view.example_counts), shares=equal)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,19 +1,23 @@
 """LLG: label leakage from gradients."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from attacks.composition.base import Auxiliary, layer_change
+from attacks.composition.base import Auxiliary, auxiliary, layer_change, output_layer
+from attacks.composition.counts import CountAttack, CountEstimate, counted
 from attacks.composition.label_inference import LabelInference, class_labels, class_means, class_outputs
-from protocol.simulators import ClassifierSimulator
+from protocol.ranges import PositiveInt
+from protocol.simulators import ClassifierSimulator, ImageClassifierSimulator
+from protocol.threat_model import ThreatModel
 from protocol.view import ServerView
 
 
 @dataclass(frozen=True, kw_only=True)
-class LLG(LabelInference):
+class LLG(LabelInference, CountAttack):
     """Label leakage from gradients with auxiliary data, LLG+: counts from the row sums of the last layer's gradient.
 
     A row sum is a class's offset plus its count times an impact that is the same for all classes; both are measured on
@@ -32,15 +36,15 @@ class LLG(LabelInference):
     name = "llg"
     references = ("LLG, Algorithm 1",)
 
+    def estimate(self, view: ServerView, *, generator: torch.Generator) -> CountEstimate:
+        known = auxiliary(view, layer_change(view).bias.shape[1], self.auxiliary_per_class)
+        return counted(self.shares(view, known, generator=generator).long())
+
     def shares(self, view: ServerView, known: Auxiliary, *, generator: torch.Generator) -> Tensor:
         features, logits = class_outputs(view, known, {name: value[None] for name, value in view.model.items()})
         labels = one_hot(class_labels(known), len(known.by_class))
         rows = (logits[0].softmax(1) - labels) * features[0].sum(1, keepdim=True).double()
-        of_class = class_means(known, rows)
-        classes = len(of_class)
-        own = torch.eye(classes, dtype=torch.float64)
-        impact = of_class.diagonal().mean() * (1 + 1 / classes)
-        offset = (of_class * (1 - own)).sum(0) / (classes - 1)
+        impact, offset = impact_and_offset(class_means(known, rows))
 
         def read(deltas: dict[str, Tensor] | None) -> Tensor:
             return layer_change(view, deltas).weight.sum(2)
@@ -49,6 +53,83 @@ class LLG(LabelInference):
         steps = view.require(ClassifierSimulator).steps(view.example_counts)
         gradient = -read(None).double() / (rate * steps[:, None])
         return greedy_counts(gradient, offset, impact, view.example_counts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LLGAlone(CountAttack):
+    """Label leakage from gradients without any data, LLG: as `LLG`, with an impact read off the gradient itself.
+
+    The impact is the sum of the negative row sums over the number of examples, and classes have no offset.
+
+    Threat model: passive server, one round; knows the example counts that clients report.
+
+    References:
+        Wainakh et al., "User-Level Label Leakage from Gradients in Federated Learning", PoPETs 2022, arXiv:2105.09369,
+        Algorithm 1 with shared gradients only.
+    """
+
+    name = "llg-alone"
+    references = ("LLG, Algorithm 1",)
+    threat_model = ThreatModel(
+        sees="the update of the last layer and how many examples the client reports",
+        knows="the class of each row",
+        needs=("deltas",),
+    )
+
+    def estimate(self, view: ServerView, *, generator: torch.Generator) -> CountEstimate:
+        gradient = -layer_change(view).weight.sum(2).double()
+        classes = gradient.shape[1]
+        impact = gradient.clamp(max=0).sum(1, keepdim=True) * (1 + 1 / classes)
+        counts = greedy_counts(gradient, gradient.new_zeros(classes), impact, view.example_counts)
+        return counted(counts.long())
+
+
+@dataclass(frozen=True, kw_only=True)
+class LLGDummies(LLG):
+    """Label leakage from gradients with dummy inputs, LLG*: as `LLG`, with inputs that are no images.
+
+    Threat model: passive server, one round; knows the learning rate, the shape of the images and the example counts
+    that clients report.
+
+    Args:
+        dummies: the inputs: all ``zeros``, all ``ones``, or ``random`` uniform pixels.
+        per_class: number of random inputs per class.
+        auxiliary_per_class: not used.
+        calibration: see `LabelInference`.
+        rounds: see `CompositionAttack`.
+
+    References:
+        Wainakh et al., "User-Level Label Leakage from Gradients in Federated Learning", PoPETs 2022, arXiv:2105.09369,
+        Algorithm 1 with a white-box model; the published code averages ten batches of inputs.
+    """
+
+    name = "llg-dummies"
+    threat_model = ThreatModel(
+        sees="the update of the last layer, the global model and how many examples the client reports",
+        knows="the clients' learning rate (or their training algorithm) and the shape of an image",
+        needs=("learner:ImageClassifierSimulator", "deltas"),
+    )
+
+    dummies: Literal["zeros", "ones", "random"] = "random"
+    per_class: PositiveInt = 100
+
+    def estimate(self, view: ServerView, *, generator: torch.Generator) -> CountEstimate:
+        classes = view.deltas[f"{output_layer(view)}.bias"].shape[1]
+        count = classes * (self.per_class if self.dummies == "random" else 1)
+        shape = count, *view.require(ImageClassifierSimulator).image_shape
+        drawn = {"zeros": torch.zeros, "ones": torch.ones}.get(self.dummies)
+        images = torch.rand(shape, generator=generator) if drawn is None else drawn(shape)
+        labels = torch.arange(count) % classes
+        by_class = labels.argsort(stable=True).reshape(classes, -1)
+        return counted(self.shares(view, Auxiliary(images, labels, by_class), generator=generator).long())
+
+
+def impact_and_offset(of_class: Tensor) -> tuple[Tensor, Tensor]:
+    """LLG's impact, a scalar, and offsets ``(K,)``, from row sums ``(K, K)`` of batches of one class each."""
+    classes = len(of_class)
+    own = torch.eye(classes, dtype=torch.float64)
+    impact = of_class.diagonal().mean() * (1 + 1 / classes)
+    return impact, (of_class * (1 - own)).sum(0) / (classes - 1)
 
 
 def greedy_counts(gradient: Tensor, offset: Tensor, impact: Tensor, sizes: Tensor) -> Tensor:
@@ -60,7 +141,7 @@ def greedy_counts(gradient: Tensor, offset: Tensor, impact: Tensor, sizes: Tenso
     Args:
         gradient: ``(V, K)`` row sums of the clients' mean gradients.
         offset: ``(K,)`` row sum of a class without examples.
-        impact: change of a row sum if all N examples are of the class; a scalar, negative.
+        impact: change of a row sum if all N examples are of the class; a scalar or ``(V, 1)``, negative.
         sizes: ``(V,)`` number N of examples.
     """
     unit = (-impact).clamp(min=1e-12) / sizes[:, None]

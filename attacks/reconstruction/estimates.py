@@ -34,7 +34,7 @@ class ReconstructionEstimate(Estimate):
     """
 
     truth = ("record_hash", "record_salt")
-    metrics: ClassVar[tuple[Metric, ...]] = (
+    metrics: ClassVar[tuple[str | Metric, ...]] = (
         Metric(
             "recovered",
             "Recovered is the share of a client's training examples that are reconstructed exactly.",
@@ -89,7 +89,7 @@ class ReconstructionEstimate(Estimate):
 
     def score(self, view: ServerView, truth: Mapping[str, Tensor]) -> Scores:
         """Shares of recovered records, and how like the others are to the true ones where these are kept."""
-        real = truth["record_hash"].any(2)
+        real = (truth["record_hash"] != 0).any(2)
         size = real.sum(1)
         metrics, shown = self._by_hash(truth, real), None
         if "records" not in truth or not bool(size.any()):

@@ -58,6 +58,7 @@ class OwnedDataModule(FederatedDataModule):
         mitigation: how the anonymous devices use background examples; None for not at all. The adversary's own devices
             do so only if it is adaptive.
         known_examples: number of examples of each of the adversary's devices, drawn at random; None for all.
+        device_examples: number of examples of each device, drawn at random; None for all.
         kwargs: see `FederatedDataModule`; the paper's `clients_per_round` is 0.1.
 
     Attributes:
@@ -77,13 +78,16 @@ class OwnedDataModule(FederatedDataModule):
         most_background: int | None = None,
         mitigation: Mitigation | None = None,
         known_examples: int | None = None,
+        device_examples: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        for name, value in (("most_background", most_background), ("known_examples", known_examples)):
+        limits = {"most_background": most_background, "known_examples": known_examples}
+        for name, value in {**limits, "device_examples": device_examples}.items():
             require(value is None or value >= 1, f"{name} of at least 1", value, "Leave it out for all.")
         self.mitigation = mitigation
         self.known_examples = known_examples
+        self.device_examples = device_examples
         self.users = users
         self.devices = devices
         self.most_background = most_background
@@ -194,10 +198,11 @@ class OwnedDataModule(FederatedDataModule):
     def _clients(self) -> list[tuple[int, bool, Tensor]]:
         """User or profile, whether it is the adversary's, and examples of every device that has any."""
         split = self.device_split
-        known = self._few(split.known)
+        known = self._few(self._few(split.known, self.device_examples, "device"), self.known_examples, "known")
         if self.mitigation is not None and self.mitigation.adaptive:
             known = self._with_crowd(known, "mitigation of known devices")
-        sides = ((False, self._with_crowd(split.anonymous, "mitigation")), (True, known))
+        anonymous = self._few(split.anonymous, self.device_examples, "anonymous")
+        sides = ((False, self._with_crowd(anonymous, "mitigation")), (True, known))
         return [(user, known, part) for known, parts in sides for user, part in enumerate(parts) if len(part)]
 
     def _with_crowd(self, parts: Sequence[Tensor], purpose: str) -> list[Tensor]:
@@ -220,13 +225,13 @@ class OwnedDataModule(FederatedDataModule):
             for user, part in enumerate(parts)
         ]
 
-    def _few(self, parts: Sequence[Tensor]) -> list[Tensor]:
-        """A subset of each known device's examples; smaller subsets are parts of larger ones."""
-        if self.known_examples is None:
+    def _few(self, parts: Sequence[Tensor], most: int | None, kind: str) -> list[Tensor]:
+        """A subset of each device's examples; smaller subsets are parts of larger ones."""
+        if most is None:
             return list(parts)
-        generators = (generator_for(self.seed, "known examples", PERSISTENT, user) for user in range(len(parts)))
+        generators = (generator_for(self.seed, f"{kind} examples", PERSISTENT, user) for user in range(len(parts)))
         draws = [torch.randperm(len(part), generator=g) for part, g in zip(parts, generators, strict=True)]
-        return [part[d[: self.known_examples]].sort().values for part, d in zip(parts, draws, strict=True)]
+        return [part[d[:most]].sort().values for part, d in zip(parts, draws, strict=True)]
 
 
 class Pooled(FederatedDataModule):

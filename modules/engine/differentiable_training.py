@@ -1,6 +1,6 @@
-"""Full-batch local training that is differentiable in the labels (RAIFLE, section IV.A)."""
+"""Local training that is differentiable in the examples (RAIFLE, section IV.A)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import torch
@@ -11,6 +11,7 @@ from modules.engine.fast.gradients import Parameters
 from modules.engine.local_hyperparameters import LocalTraining
 from protocol.errors import require
 
+_WAY_OUT = "Use an attack that does not differentiate through local training, e.g. direction."
 _SAFE_ROOT = 1e-30
 """Smallest term in Adam's square root, whose gradient is infinite at zero."""
 
@@ -26,16 +27,35 @@ def train_differentiably(start: Parameters, loss: Callable[[Parameters], Tensor]
     Raises:
         InputError: the optimizer is not differentiable here, or training uses mini-batches.
     """
-    plain = local.optimizer != "adadelta" and local.batch_size is None and not local.momentum
     require(
-        plain and not local.weight_decay,
-        "full-batch SGD or Adam without momentum and weight decay",
-        f"{local.optimizer}, batch size {local.batch_size}, momentum {local.momentum}, decay {local.weight_decay}",
-        "Use an attack that does not differentiate through local training, e.g. direction.",
+        local.batch_size is None,
+        "full-batch SGD or Adam",
+        f"batch size {local.batch_size}",
+        _WAY_OUT,
+    )
+    return descend(start, [loss] * local.epochs, local)
+
+
+def descend(start: Parameters, losses: Sequence[Callable[[Parameters], Tensor]], local: LocalTraining) -> Parameters:
+    """Parameters of stacked clients after one step on each loss, with their autograd graph.
+
+    Args:
+        start: initial parameters, ``(B, ...)`` each.
+        losses: by step, the sum of the stacked clients' mean losses.
+        local: optimizer.
+
+    Raises:
+        InputError: the optimizer is not differentiable here.
+    """
+    require(
+        local.optimizer != "adadelta" and not local.momentum and not local.weight_decay and not local.example_clip,
+        "SGD or Adam without momentum, weight decay and clipped examples",
+        f"{local.optimizer}, momentum {local.momentum}, decay {local.weight_decay}, clip {local.example_clip}",
+        _WAY_OUT,
     )
     current = {name: value if value.requires_grad else value.detach().requires_grad_() for name, value in start.items()}
     steps = {name: _Adam(local) if local.optimizer == "adam" else _Sgd(local) for name in start}
-    for _ in range(local.epochs):
+    for loss in losses:
         names = list(current)
         grads = torch.autograd.grad(loss(current), [current[n] for n in names], create_graph=True)
         current = {name: steps[name](current[name], grad) for name, grad in zip(names, grads, strict=True)}

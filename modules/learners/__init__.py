@@ -6,6 +6,7 @@ from protocol.exports import exports
 
 if TYPE_CHECKING:
     from modules.learners.central import CentralFNCF as CentralFNCF
+    from modules.learners.decoder import FederatedDecoder as FederatedDecoder
     from modules.learners.feature_network import FeatureNetwork as FeatureNetwork
     from modules.learners.fncf import FNCF as FNCF
     from modules.learners.foltr_es import FOLtRES as FOLtRES

@@ -13,6 +13,7 @@ from datamodules.recordings.shape_check import Shapes
 from defenses.update_l1 import UpdateL1
 from modules.federated import FederatedModule
 from modules.hyper_parameters import check_classes
+from modules.learners.decoder import DecoderSimulator
 from modules.learners.fncf import FNCFSimulator
 from modules.learners.foltr_es import FOLtRESSimulator
 from modules.learners.fpdgd import FPDGDSimulator
@@ -27,6 +28,7 @@ from protocol.errors import InputError, require
 SIMULATORS: dict[str, type[PublicAlgorithm]] = {
     kind.name: kind
     for kind in (
+        DecoderSimulator,
         FNCFSimulator,
         FOLtRESSimulator,
         FPDGDSimulator,

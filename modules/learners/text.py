@@ -6,6 +6,7 @@ References:
 """
 
 import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -73,6 +74,11 @@ class TextOptions:
         """Number of outputs of the last layer."""
         return self.vocabulary if self.task == "next-word" else 1
 
+    @property
+    def states(self) -> int:
+        """Length of the last layer's input."""
+        return self.hidden
+
 
 SENTIMENT = TextOptions(task="rating", vocabulary=1000, embedding=50, hidden=128)
 """Network of NNSA-FL; the default is that of NNLM-FL."""
@@ -95,20 +101,26 @@ class TextTask(Task):
         return self.network.task == "rating"
 
     @property
-    def _lstm(self) -> nn.LSTM:
-        """LSTM of the calling thread, because `functional_call` swaps the parameters of the module while it runs."""
-        if not hasattr(self._local, "lstm"):
+    def template(self) -> nn.Module:
+        """Network between the word table and the last layer, of which only the structure is used."""
+        return nn.LSTM(self.network.embedding, self.network.hidden)
+
+    @property
+    def body(self) -> nn.Module:
+        """Network of the calling thread, because `functional_call` swaps the parameters of the module while it runs."""
+        if not hasattr(self._local, "body"):
             # Without initial weights, which would be drawn from the global generator and never used.
-            empty = nn.LSTM(self.network.embedding, self.network.hidden, device="meta")
-            self._local.lstm = empty.to_empty(device="cpu")
-        lstm: nn.LSTM = self._local.lstm
-        return lstm
+            with torch.device("meta"):
+                empty = self.template
+            self._local.body = empty.to_empty(device="cpu")
+        body: nn.Module = self._local.body
+        return body
 
     def states(self, parameters: Parameters, examples: Parameters) -> Tensor:
         """Hidden states ``(T, B, H)`` after the words from which something is predicted."""
         inputs = functional.embedding(examples[PLACE].T, parameters[EMBEDDING])
         own = {name.removeprefix(f"{LSTM}."): value for name, value in parameters.items() if name.startswith(LSTM)}
-        states, _ = functional_call(self._lstm, own, (inputs if self.rates else inputs[:-1],))
+        states, _ = functional_call(self.body, own, (inputs if self.rates else inputs[:-1],))
         made: Tensor = states
         return made
 
@@ -131,7 +143,7 @@ class TextTask(Task):
             ]
         )
 
-    def fast(self) -> Gradients:
+    def fast(self) -> Gradients | None:
         return TextGradients(self.states, rates=self.rates)
 
 
@@ -141,9 +153,21 @@ def last_states(states: Tensor, token: Tensor) -> Tensor:
     return states[at, torch.arange(len(at), device=at.device)]
 
 
+def with_one(inputs: Tensor) -> Tensor:
+    """``(..., D)`` -> ``(..., D + 1)`` inputs of a layer, with the 1 that its bias multiplies."""
+    return functional.pad(inputs, (0, 1), value=1.0)
+
+
+def with_bias(deltas: Mapping[str, Tensor], layers: Sequence[str]) -> Tensor:
+    """``(V, M, D + 1)`` changes of the weights and biases of layers with common inputs, one under the other."""
+    return torch.cat(
+        [torch.cat([deltas[f"{name}.weight"], deltas[f"{name}.bias"][..., None]], dim=-1) for name in layers], dim=-2
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class TextSimulator(Simulator):
-    """Simulator of clients of `FederatedText`: an `ExampleSimulator`.
+    """Simulator of clients of `FederatedText`: an `ExampleSimulator`, for the next word also a `NextWordSimulator`.
 
     Attributes:
         network: sizes and task.
@@ -156,6 +180,36 @@ class TextSimulator(Simulator):
     @property
     def task(self) -> TextTask:
         return TextTask(self.network)
+
+    @property
+    def word_table(self) -> str:
+        return EMBEDDING
+
+    def layer_gradients(self, deltas: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        parts = [deltas[f"{LSTM}.{name}_l0"] for name in ("weight_ih", "weight_hh", "bias_ih")]
+        last = with_bias(deltas, (OUTPUT,))
+        return torch.cat([*parts[:2], parts[2][..., None]], dim=-1), last, last
+
+    def word_inputs(self, model: Mapping[str, Tensor], place: int) -> Tensor:
+        return functional.pad(model[EMBEDDING].double(), (0, self.network.hidden + 1))
+
+    def prefix_inputs(self, model: Mapping[str, Tensor], prefixes: Tensor) -> Tensor:
+        hidden = self._last_states(model, prefixes) if prefixes.shape[1] else prefixes.new_zeros(1, self.network.hidden)
+        return functional.pad(with_one(hidden.double()), (self.network.embedding, 0))
+
+    def deeper_inputs(self, model: Mapping[str, Tensor], prefixes: Tensor) -> Tensor:
+        return self.last_inputs(model, prefixes)
+
+    def last_inputs(self, model: Mapping[str, Tensor], prefixes: Tensor) -> Tensor:
+        return with_one(self._last_states(model, prefixes))
+
+    def _last_states(self, model: Mapping[str, Tensor], prefixes: Tensor) -> Tensor:
+        """``(P, H)`` float64 hidden states after prefixes."""
+        own = {name.removeprefix(f"{LSTM}."): value.double() for name, value in model.items() if LSTM in name}
+        inputs = functional.embedding(prefixes.T, model[EMBEDDING].double())
+        _, (last, _) = functional_call(self.task.body, own, (inputs,))
+        states: Tensor = last[0]
+        return states
 
     def network_shapes(self, held: Shapes) -> dict[str, tuple[int, ...]]:
         words, hidden = self.network.embedding, self.network.hidden
@@ -190,31 +244,30 @@ class TextSimulator(Simulator):
         return {**deltas, EMBEDDING: whole}
 
 
-class FederatedText(FederatedModule):
-    """Federated text model of NNLM-FL or NNSA-FL.
+class TextLearner(FederatedModule):
+    """Base of learners of texts, with a word table and a last layer.
 
     Args:
-        network: sizes and task; `SENTIMENT` for NNSA-FL.
+        network: sizes and task.
         local: how clients train.
         federation: arguments of `FederatedModule`.
+
+    Attributes:
+        objective: class of the clients' objective.
+        body: name of the network between the word table and the last layer.
     """
 
     rows_are_public = False
+    objective: type[TextTask] = TextTask
+    body: str = LSTM
 
-    def __init__(
-        self,
-        *,
-        network: TextOptions = TextOptions(),
-        local: LocalTraining = PAPER_LOCAL,
-        **federation: Unpack[Federation],
-    ) -> None:
+    def __init__(self, *, network: TextOptions, local: LocalTraining, **federation: Unpack[Federation]) -> None:
         super().__init__(local=local, **federation)
         self.options = network
         self.embedding = nn.Embedding(network.vocabulary, network.embedding)
-        self.lstm = nn.LSTM(network.embedding, network.hidden)
-        self.output = nn.Linear(network.hidden, network.outputs)
-        _initialise(self, generator_for(self.seed, "global-model", PERSISTENT))
-        self._task = TextTask(network)
+        self._task = self.objective(network)
+        self.add_module(self.body, self._task.template)
+        self.output = nn.Linear(network.states, network.outputs)
         self.quality = MeanMetric()
 
     @property
@@ -245,9 +298,54 @@ class FederatedText(FederatedModule):
         )
         return with_word_rows(cohort)
 
+    def client_truth(self, cohort: Cohort) -> dict[str, Tensor]:
+        """Each client's ``words (C, R)``, padded with 0, and how often each is predicted, ``next_words (C, R)``.
+
+        Plain numbers: a salted hash of one of a few thousand words would be guessed in no time.
+        """
+        rows, place = cohort.rows[EMBEDDING], cohort.examples[PLACE]
+        target = (cohort.examples[TOKEN][..., 1:] > 0) & cohort.mask[..., None] & (not self.task.rates)
+        counts = torch.zeros(rows.shape, dtype=torch.int64, device=rows.device)
+        counts.scatter_add_(1, place[..., 1:].flatten(1), target.long().flatten(1))
+        return {"words": rows.clamp(min=0), "next_words": counts * (rows > 0)}
+
     def examples(self, cohort: Cohort) -> TrainingExamples:
         """Token numbers of the texts, padded with 0."""
         return TrainingExamples(cohort.examples[TOKEN], None, cohort.mask)
+
+    def update_metrics(self, batch: dict[str, Tensor]) -> dict[str, Metric]:
+        """Metrics by name, after adding a batch of held-out texts."""
+        predicted = self(batch["tokens"])
+        if self.options.task == "rating":
+            self.quality.update((predicted - batch["label"]).abs())
+        else:
+            following = batch["tokens"][:, 1:]
+            real = following > 0
+            hits = (predicted[real].topk(TOP, dim=1).indices == following[real][:, None]).any(1)
+            self.quality.update(hits.float())
+        return {f"val/{self.metric}": self.quality}
+
+
+class FederatedText(TextLearner):
+    """Federated text model of NNLM-FL or NNSA-FL.
+
+    Args:
+        network: sizes and task; `SENTIMENT` for NNSA-FL.
+        local: how clients train.
+        federation: arguments of `FederatedModule`.
+    """
+
+    lstm: nn.LSTM
+
+    def __init__(
+        self,
+        *,
+        network: TextOptions = TextOptions(),
+        local: LocalTraining = PAPER_LOCAL,
+        **federation: Unpack[Federation],
+    ) -> None:
+        super().__init__(network=network, local=local, **federation)
+        _initialise(self, generator_for(self.seed, "global-model", PERSISTENT))
 
     def simulator(self) -> TextSimulator:
         return TextSimulator(network=self.options, local=self.local, update_l1=self.update_l1)
@@ -263,18 +361,6 @@ class FederatedText(FederatedModule):
             states, _ = self.lstm(self.embedding(times[:-1]))
             predicted = self.output(states.transpose(0, 1))
         return predicted
-
-    def update_metrics(self, batch: dict[str, Tensor]) -> dict[str, Metric]:
-        """Metrics by name, after adding a batch of held-out texts."""
-        predicted = self(batch["tokens"])
-        if self.options.task == "rating":
-            self.quality.update((predicted - batch["label"]).abs())
-        else:
-            following = batch["tokens"][:, 1:]
-            real = following > 0
-            hits = (predicted[real].topk(TOP, dim=1).indices == following[real][:, None]).any(1)
-            self.quality.update(hits.float())
-        return {f"val/{self.metric}": self.quality}
 
 
 @torch.no_grad()

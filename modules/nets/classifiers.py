@@ -61,6 +61,8 @@ class ClassifierOptions:
         dropout: share of the features that training drops.
         weights: initial weights: ``uniform``, torch's default; ``normal``, as in the experiments on LT codes: hidden
             linear layers N(0, 0.5^2), the output layer uniform as of Glorot and Bengio, biases 0.
+        standardise: mean that the network subtracts from pixels in [0, 1], and standard deviation by which it then
+            divides them; None for neither.
     """
 
     name: NetworkName = "two-convolutions"
@@ -74,7 +76,15 @@ class ClassifierOptions:
     dropout: float = 0.0
     weights: Weights = "uniform"
 
+    standardise: tuple[float, float] | None = None
+
     def __post_init__(self) -> None:
+        require(
+            self.standardise is None or self.standardise[1] > 0,
+            "network.standardise of a mean and a standard deviation above 0",
+            self.standardise,
+            "For MNIST, give [0.1307, 0.3081].",
+        )
         require(
             min(self.hidden, self.channels) >= 1 and self.activation in _ACTIVATIONS,
             f"network.hidden and channels above 0 and an activation among {', '.join(_ACTIVATIONS)}",
@@ -122,7 +132,7 @@ def build_classifier(
     Raises:
         InputError: the images are too small for the poolings.
     """
-    body, features = _BODIES[network.name](network, image_shape)
+    body, features = _body(network, image_shape)
     made = Classifier(body, features, classes, network.dropout)
     for layer in made.modules():
         if isinstance(layer, nn.Linear | nn.Conv2d):
@@ -137,9 +147,31 @@ def classifier_shapes(
 ) -> dict[str, tuple[int, ...]]:
     """Shapes of the parameters of `build_classifier` by name, computed without allocating them."""
     with torch.device("meta"):
-        body, features = _BODIES[network.name](network, image_shape)
+        body, features = _body(network, image_shape)
         made = Classifier(body, features, classes, network.dropout)
     return {name: tuple(value.shape) for name, value in made.named_parameters()}
+
+
+class Standardise(nn.Module):
+    """Pixels minus a mean, over a standard deviation.
+
+    Args:
+        mean: the mean.
+        deviation: the standard deviation.
+    """
+
+    def __init__(self, mean: float, deviation: float) -> None:
+        super().__init__()
+        self.mean, self.deviation = mean, deviation
+
+    def forward(self, images: Tensor) -> Tensor:
+        return (images - self.mean) / self.deviation
+
+
+def _body(network: ClassifierOptions, shape: tuple[int, int, int]) -> tuple[nn.Module, int]:
+    """Body, and number of features."""
+    body, features = _BODIES[network.name](network, shape)
+    return body if network.standardise is None else nn.Sequential(Standardise(*network.standardise), body), features
 
 
 @torch.no_grad()

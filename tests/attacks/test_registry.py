@@ -19,7 +19,7 @@ from protocol.view import ServerView
 FAMILIES = {
     *("recommendation", "ranking", "images", "interactions", "membership"),
     *("re-identification", "matching", "identifiability", "composition", "declared-privacy", "linkability"),
-    "reconstruction",
+    *("reconstruction", "words"),
 }
 TOGETHER = {"re-identification", "matching", "declared-privacy", "linkability"}
 """Families that attack all messages together."""
@@ -34,16 +34,20 @@ PUBLISHED = {
         "composition/decaf-one-epoch-whole",
     ),
     *("composition/llg", "composition/rlu", "composition/soft-labels", "composition/auxiliary-gradients"),
+    *("composition/llg-alone", "composition/llg-dummies", "composition/ilrg", "composition/rlg"),
+    *("composition/idlg-labels", "composition/gradinversion-labels"),
     "linkability/plain-cosine",
     *("reconstruction/linear-ratio", "reconstruction/linear-peeling"),
+    *("reconstruction/dlg", "reconstruction/inverting-gradients", "reconstruction/fedavg-matching"),
 }
 BASELINES = {
     *("interactions/chance", "interactions/popularity", "ranking/prior-only"),
     *("re-identification/chance", "re-identification/counts-only"),
     *("matching/matching-chance", "matching/matching-counts"),
     *("identifiability/chance", "identifiability/mean-item"),
-    *("composition/random-guess", "composition/uniform-present"),
-    "reconstruction/mean-image",
+    *("composition/random-guess", "composition/uniform-present", "composition/equal-counts"),
+    *("reconstruction/mean-image", "reconstruction/random-sentences", "reconstruction/unrelated-update"),
+    "words/popular-words",
     *("linkability/link-counts", "declared-privacy/coin-guess"),
 }
 

@@ -1,9 +1,14 @@
 """LLG assigns all labels at once as if one after the other."""
 
+import dataclasses
+
 import torch
 
-from attacks.composition.llg import greedy_counts
+from attacks.composition.baselines import RandomGuess
+from attacks.composition.llg import LLG, LLGAlone, LLGDummies, greedy_counts
+from modules.engine.local_hyperparameters import LocalTraining
 from protocol.seeding import generator_for
+from tests.composition_toys import estimate, l1, views
 
 
 def test_all_labels_at_once_are_those_of_one_after_the_other() -> None:
@@ -21,3 +26,27 @@ def test_all_labels_at_once_are_those_of_one_after_the_other() -> None:
             slow.append(int(left.argmin()))
             left[slow[-1]] -= impact / size
         assert counts.tolist() == torch.tensor(slow).bincount(minlength=5).tolist()
+
+
+def test_an_impact_of_each_client_is_used_for_that_client() -> None:
+    draw = generator_for(0, "impacts")
+    gradient = torch.randn(4, 5, generator=draw, dtype=torch.float64)
+    offset, sizes = torch.zeros(5, dtype=torch.float64), torch.tensor([7, 9, 20, 3])
+    impact = -torch.rand(4, 1, generator=draw, dtype=torch.float64) - 1
+    found = greedy_counts(gradient, offset, impact, sizes)
+    alone = [greedy_counts(g[None], offset, i, s[None])[0] for g, i, s in zip(gradient, impact, sizes, strict=True)]
+    assert torch.equal(found, torch.stack(alone))
+
+
+def test_dummies_come_near_images_and_the_gradient_alone_beats_a_guess() -> None:
+    (view,), shares = views(LocalTraining(optimizer="sgd", learning_rate=0.1, batch_size=None))
+    images, dummies, alone, guess = (
+        l1(estimate(attack, view).proportions, shares) for attack in (LLG(), LLGDummies(), LLGAlone(), RandomGuess())
+    )
+    assert images < 0.05
+    assert dummies < 0.05
+    assert alone < 0.8 * guess
+    others = dataclasses.replace(view, deltas={name: value.roll(1, 0) for name, value in view.deltas.items()})
+    assert l1(estimate(LLGAlone(), others).proportions, shares) > 1.2 * alone
+    for kind in ("zeros", "ones"):
+        assert l1(estimate(LLGDummies(dummies=kind), view).proportions, shares) < 0.5 * guess

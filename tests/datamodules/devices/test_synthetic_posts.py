@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from datamodules.devices.synthetic_posts import synthetic_posts
+from datamodules.devices.synthetic_posts import SyntheticPosts, synthetic_posts
 from datamodules.devices.user_examples import OwnedExamples
 from protocol.errors import InputError
 
@@ -54,3 +54,10 @@ def test_the_same_seed_gives_the_same_posts() -> None:
 def test_impossible_writers_are_refused(options: dict[str, float]) -> None:
     with pytest.raises(InputError, match="two users"):
         synthetic_posts(**options)  # type: ignore[arg-type]
+
+
+def test_every_device_has_at_most_so_many_examples() -> None:
+    whole, few = (SyntheticPosts(writers=4, posts=20, device_examples=most) for most in (None, 3))
+    for all_of_them, kept in zip(whole.client_examples(), few.client_examples(), strict=True):
+        assert len(kept) == 3
+        assert set(kept.tolist()) <= set(all_of_them.tolist())

@@ -31,6 +31,7 @@ from modules.engine.local_training import train_clients
 from modules.federated import FederatedModule
 from modules.hyper_parameters import described
 from modules.learners.central import CentralFNCF
+from modules.learners.decoder import DecoderOptions, FederatedDecoder
 from modules.learners.feature_network import FeatureNetwork
 from modules.learners.fncf import FNCF, InteractionTask
 from modules.learners.foltr_es import FOLtRES
@@ -116,9 +117,23 @@ MADE: dict[type[BuiltFromData], tuple[Callable[[], BuiltFromData], Callable[[], 
         lambda: FederatedText(network=TextOptions(vocabulary=30, embedding=4, hidden=4), local=LOCAL),
         posts,
     ),
+    FederatedDecoder: (
+        lambda: FederatedDecoder(
+            network=DecoderOptions(vocabulary=30, embedding=8, hidden=8, heads=2, places=10), local=LOCAL
+        ),
+        posts,
+    ),
 }
 """How to make each learner and its data, without a size."""
-PARTS = ("FederatedModule", "HeldOutRanking", "Learner", "NetworkLearner", "OnlineRanker", "ProbedRecommender")
+PARTS = (
+    "FederatedModule",
+    "HeldOutRanking",
+    "Learner",
+    "NetworkLearner",
+    "OnlineRanker",
+    "ProbedRecommender",
+    "TextLearner",
+)
 """Abstract bases of learners."""
 
 

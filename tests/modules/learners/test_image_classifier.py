@@ -302,3 +302,20 @@ def test_a_recording_declares_private_local_training_and_a_simulation_draws_nois
     assert float((first - second).abs().max()) > 0.05
     sent = train_clients(module.task, model, {}, cohort((6,)), local, seed=0, noise_key=b"secret" * 4).deltas
     assert not torch.equal(sent["output.bias"][0], first[0])
+
+
+def test_a_network_that_standardises_gives_what_standardised_images_give_one_that_does_not() -> None:
+    shape = (1, 4, 4)
+    plain, own = (
+        build_classifier(
+            ClassifierOptions(name="mlp", hidden=5, standardise=given),
+            image_shape=shape,
+            classes=3,
+            generator=torch.Generator().manual_seed(0),
+        )
+        for given in (None, (0.2, 0.5))
+    )
+    images = torch.rand(6, *shape)
+    torch.testing.assert_close(own(images), plain((images - 0.2) / 0.5))
+    with pytest.raises(InputError, match="standard deviation above 0"):
+        ClassifierOptions(standardise=(0.2, 0.0))

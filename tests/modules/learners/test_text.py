@@ -228,3 +228,15 @@ def test_examples_that_are_no_texts_are_refused() -> None:
     images = dataclasses.replace(cohort(), examples={"image": torch.zeros(4, 2, 1, 8, 8)})
     with pytest.raises(InputError, match="examples of image"):
         FederatedText(network=NETWORKS[0]).interact(images, {})
+
+
+def test_the_truth_holds_each_devices_words_and_how_often_each_comes_next() -> None:
+    features = torch.tensor([[3, 5, 3, 0], [5, 2, 0, 0], [7, 7, 7, 7]])
+    own = text_cohort(0, torch.arange(2), features, torch.zeros(3), torch.tensor([[0, 1], [2, -1]]))
+    truth = FederatedText(network=NETWORKS[0]).client_truth(own)
+    found = [
+        {int(word): int(count) for word, count in zip(words, counts, strict=True) if word}
+        for words, counts in zip(truth["words"], truth["next_words"], strict=True)
+    ]
+    assert found == [{2: 1, 3: 1, 5: 1}, {7: 3}]
+    assert not FederatedText(network=NETWORKS[1]).client_truth(own)["next_words"].any()

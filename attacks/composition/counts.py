@@ -1,0 +1,137 @@
+"""Whole class counts: their estimate, and the nearest whole numbers to a least-squares solution."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from attacks.composition.base import CompositionAttack, certain
+from attacks.composition.simulation import whole_counts
+from attacks.estimates import CompositionEstimate, Scores, check_tensor
+from protocol.metrics import Metric
+from protocol.view import ServerView
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountEstimate(CompositionEstimate):
+    """The number of a client's examples of each class.
+
+    Attributes:
+        counts: ``(V, K)`` int64, at least 0; they may sum to another number than the client's examples.
+        deviation: ``(V, K)`` predicted standard deviation of the counts before rounding, NaN for no prediction.
+
+    References:
+        Ma, Sun, Cui, Li, Guo and Liu, "Instance-wise Batch Label Restoration via Gradients in Federated Learning", ICLR
+        2023, whose LnAcc, IRec and LeAcc are the first three metrics.
+    """
+
+    metrics = (
+        *CompositionEstimate.metrics,
+        Metric("exact-classes", "Exact classes is the share of classes whose count is right.", span=(0.0, 1.0)),
+        Metric("instance-recall", "Instance recall is the share of examples whose label is inferred.", span=(0.0, 1.0)),
+        Metric("class-existence", "Class existence is the share of classes rightly called present or absent."),
+        Metric(
+            "predicted-exact-classes",
+            "Predicted exact classes is the share of classes that the attack expects to count right.",
+            leak=False,
+        ),
+    )
+    counts: Tensor
+    deviation: Tensor
+
+    def check(self, view: ServerView) -> None:
+        super().check(view)
+        check_tensor("counts", self.counts, tuple(self.proportions.shape), dtype=torch.int64)
+        check_tensor("deviation", self.deviation, tuple(self.proportions.shape), dtype=torch.float64)
+
+    def score(self, view: ServerView, truth: Mapping[str, Tensor]) -> Scores:
+        """The scores of the shares, and the counts that are right."""
+        scores = super().score(view, truth)
+        true, found = truth["class_counts"].long(), self.counts
+        metrics = {
+            **scores.metrics,
+            "exact-classes": (found == true).double().mean(1),
+            "instance-recall": torch.minimum(found, true).sum(1) / true.sum(1).clamp(min=1).double(),
+            "class-existence": ((found > 0) == (true > 0)).double().mean(1),
+        }
+        if bool(self.deviation.isfinite().any()):
+            metrics["predicted-exact-classes"] = right_when_rounded(self.deviation).mean(1)
+        return Scores(metrics, scores.items, scores.positives, profiles=scores.profiles, candidates=scores.candidates)
+
+
+class CountAttack(CompositionAttack):
+    """Base class of attacks that infer how many examples of each class a client has."""
+
+    estimates = CountEstimate
+
+    def combine(self, estimates: Sequence[CompositionEstimate]) -> CountEstimate:
+        """Mean over the rounds of the same clients, rounded."""
+        own = [e for e in estimates if isinstance(e, CountEstimate)]
+        mean = torch.stack([e.counts.double() for e in own]).mean(0)
+        return counted(mean.round().long(), torch.stack([e.deviation for e in own]).mean(0))
+
+
+def counted(counts: Tensor, deviation: Tensor | None = None, *, shares: Tensor | None = None) -> CountEstimate:
+    """The estimate of ``counts (V, K)``.
+
+    Args:
+        counts: whole numbers, at least 0.
+        deviation: ``(V, K)`` predicted standard deviation of the counts, which also gives intervals of 95 %.
+        shares: ``(V, K)`` the shares, if they are not those of the counts.
+    """
+    held = counts.double()
+    held = held.where(held.any(1, keepdim=True), 1.0) if shares is None else shares
+    plain = certain(held, counts > 0)
+    unknown = torch.full_like(plain.proportions, torch.nan)
+    low, high = plain.low, plain.high
+    if deviation is not None:
+        # Whole numbers: an error of less than a half is none.
+        total = counts.sum(1, keepdim=True).clamp(min=1)
+        half = (1.96 * deviation).round() / total if shares is None else 1.96 * deviation / total
+        low, high = (plain.proportions - half).clamp(min=0), (plain.proportions + half).clamp(max=1)
+    return CountEstimate(
+        proportions=plain.proportions,
+        low=low,
+        high=high,
+        present=plain.present,
+        counts=counts,
+        deviation=unknown if deviation is None else deviation.double(),
+    )
+
+
+def right_when_rounded(deviation: Tensor) -> Tensor:
+    """Probability that a normal error of some standard deviation is less than a half."""
+    return torch.erf(0.5 / (deviation.clamp(min=1e-12) * 2**0.5))
+
+
+def nearest_counts(precision: Tensor, target: Tensor, start: Tensor, sizes: Tensor) -> Tensor:
+    """``(V, K)`` whole numbers n >= 0 with sums ``sizes (V,)`` that make ``n' A n - 2 n' b`` small.
+
+    From the largest remainders of a start, best first: the example that most lowers the sum when it moves from one
+    class to another does so, until none does.
+
+    Args:
+        precision: A, ``(V, K, K)`` symmetric.
+        target: b, ``(V, K)``.
+        start: ``(V, K)`` real solution; negative entries are taken for 0.
+        sizes: ``(V,)`` sums.
+    """
+    shares = start.clamp(min=0)
+    shares = shares.where(shares.any(1, keepdim=True), 1.0)
+    counts = whole_counts(shares / shares.sum(1, keepdim=True), sizes).double()
+    victims, classes = counts.shape
+    own = torch.arange(victims)
+    diagonal = precision.diagonal(dim1=1, dim2=2)
+    pair = diagonal[:, :, None] + diagonal[:, None, :] - 2 * precision
+    pair = pair.masked_fill(torch.eye(classes, dtype=torch.bool), torch.inf)
+    for _ in range(int(sizes.max()) + 1):
+        slope = 2 * ((precision @ counts[..., None]).squeeze(2) - target)
+        change = (pair + slope[:, :, None] - slope[:, None, :]).masked_fill((counts < 1)[:, None, :], torch.inf)
+        best, place = change.flatten(1).min(1)
+        moves = best < -1e-9 * diagonal.amax(1)
+        if not bool(moves.any()):
+            break
+        counts[own[moves], place[moves] // classes] += 1
+        counts[own[moves], place[moves] % classes] -= 1
+    return counts.long()

@@ -1,0 +1,67 @@
+"""iLRG: instance-wise label restoration from gradients."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from attacks.composition.base import layer_change, output_layer
+from attacks.composition.counts import CountAttack, CountEstimate, counted
+from protocol.errors import ViewError
+from protocol.simulators import ClassifierSimulator
+from protocol.threat_model import ThreatModel
+from protocol.view import ServerView
+
+
+@dataclass(frozen=True, kw_only=True)
+class ILRG(CountAttack):
+    """Instance-wise label restoration, iLRG: rounded least squares with a prediction recovered for each class.
+
+    The gradients of a class's weights over that of its bias are taken for the mean feature of its examples, and the
+    softmax that the last layer makes of it for row c of P. The K equations ``(P' - I) n = N g`` of the bias's gradient
+    g, and that the counts sum to N, are solved by the pseudo-inverse; negative counts become 0, counts above N too, and
+    the rest is rounded, so that the counts may sum to another number. The steps of several mini-batches are taken for
+    one batch of all examples.
+
+    Threat model: passive server, one round; knows the learning rate and the example counts that clients report.
+
+    References:
+        Ma, Sun, Cui, Li, Guo and Liu, "Instance-wise Batch Label Restoration via Gradients in Federated Learning", ICLR
+        2023, section 3; the rounding is that of the published code.
+    """
+
+    name = "ilrg"
+    references = ("iLRG, section 3",)
+    threat_model = ThreatModel(
+        sees="the update of the last layer, the global model and how many examples the client reports",
+        knows="the clients' learning rate",
+        needs=("learner:ClassifierSimulator", "deltas", "model"),
+    )
+
+    def estimate(self, view: ServerView, *, generator: torch.Generator) -> CountEstimate:
+        rates = view.require(ClassifierSimulator).step_sums(view.example_counts)
+        if rates is None:
+            raise ViewError("expected clients with SGD, got an optimizer that scales parameters or clips examples")
+        change, name = layer_change(view), output_layer(view)
+        bias = -change.bias.double() / rates[:, None]
+        ratio = -change.weight.double() / rates[:, None, None] / bias.where(bias != 0, 1e-30)[..., None]
+        logits = ratio @ view.model[f"{name}.weight"].double().T + view.model[f"{name}.bias"].double()
+        return counted(restored(logits.softmax(2), bias, view.example_counts))
+
+
+def restored(soft: Tensor, bias: Tensor, sizes: Tensor) -> Tensor:
+    """``(V, K)`` int64 rounded counts.
+
+    Args:
+        soft: ``(V, K, K)``; row c is the prediction for class c.
+        bias: ``(V, K)`` mean gradient of the bias.
+        sizes: ``(V,)`` number N of examples.
+    """
+    victims, classes = bias.shape
+    equations = soft.transpose(1, 2) - torch.eye(classes, dtype=torch.float64)
+    total = torch.ones(victims, 1, classes, dtype=torch.float64)
+    wanted = torch.cat([sizes[:, None].double(), sizes[:, None] * bias], dim=1)
+    found = torch.linalg.pinv(torch.cat([total, equations], dim=1)) @ wanted[..., None]
+    counts: Tensor = found.squeeze(2).clamp(min=0).round()
+    counts[counts > sizes[:, None]] = 0
+    return counts.long()

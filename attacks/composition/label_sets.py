@@ -1,0 +1,124 @@
+"""Published inference of the set of labels in a batch, from the gradient of the last layer's weights."""
+
+import abc
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.optimize import linprog
+from torch import Tensor
+
+from attacks.composition.base import layer_change
+from attacks.composition.counts import CountAttack, CountEstimate, counted
+from attacks.composition.simulation import whole_counts
+from protocol.threat_model import ThreatModel
+from protocol.view import ServerView
+
+_SMALL = 1e-6
+"""Singular values below this share of the largest are zero; float32 gradients are no more accurate."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelSet(CountAttack):
+    """Base class of attacks that infer which classes a client has; their counts are equal.
+
+    Args:
+        rounds: see `CompositionAttack`.
+    """
+
+    threat_model = ThreatModel(
+        sees="the update of the last layer's weights and how many examples the client reports",
+        knows="the class of each row",
+        needs=("deltas",),
+    )
+
+    def estimate(self, view: ServerView, *, generator: torch.Generator) -> CountEstimate:
+        found = self.present(-layer_change(view).weight.double(), view.example_counts)
+        equal = found.double().where(found.any(1, keepdim=True), 1.0)
+        counts = whole_counts(equal / equal.sum(1, keepdim=True), view.example_counts)
+        return counted(counts * found, shares=equal)
+
+    @abc.abstractmethod
+    def present(self, gradient: Tensor, sizes: Tensor) -> Tensor:
+        """``(V, K)`` bool, of ``gradient (V, K, F)`` up to a positive factor and ``sizes (V,)``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class IDLGLabels(LabelSet):
+    """iDLG's rule for a batch: classes whose row of the gradient has a negative sum.
+
+    The publication proves it for one example and non-negative features; the rule for a batch is that of later
+    comparisons (LLG, iLRG).
+
+    Threat model: passive server, one round.
+
+    References:
+        Zhao, Mopuri and Bilen, "iDLG: Improved Deep Leakage from Gradients", 2020, arXiv:2001.02610, section 3.1.
+    """
+
+    name = "idlg-labels"
+    references = ("iDLG, section 3.1",)
+
+    def present(self, gradient: Tensor, sizes: Tensor) -> Tensor:
+        return gradient.sum(2) < 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradInversionLabels(LabelSet):
+    """GradInversion's rule for a batch: classes whose row of the gradient has a negative entry.
+
+    The publication takes the N smallest minima for N different labels; the rule for labels that repeat is that of later
+    comparisons (iLRG).
+
+    Threat model: passive server, one round.
+
+    References:
+        Yin, Mallya, Vahdat, Alvarez, Kautz and Molchanov, "See through Gradients: Image Batch Recovery via
+        GradInversion", CVPR 2021, arXiv:2104.07586, section 3.2.
+    """
+
+    name = "gradinversion-labels"
+    references = ("GradInversion, section 3.2",)
+
+    def present(self, gradient: Tensor, sizes: Tensor) -> Tensor:
+        return (gradient < 0).any(2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RLG(LabelSet):
+    """Revealing labels from gradients, RLG: classes that a hyperplane separates from all others.
+
+    The gradient is a sum of N matrices ``(p - y) h'``, so its columns span that of the vectors p - y, of which only the
+    entry of the label is negative. A class is present if some vector of the span has a positive entry there and no
+    other: one linear program per client and class. If the rank is K - 1, the span holds every vector of sum zero, and
+    all classes are called present.
+
+    Threat model: passive server, one round.
+
+    References:
+        Dang, Thakkar, Ramaswamy, Mathews, Chin and Beaufays, "Revealing and Protecting Labels in Distributed Training",
+        NeurIPS 2021, arXiv:2111.00556, Algorithm 1.
+    """
+
+    name = "rlg"
+    references = ("RLG, Algorithm 1",)
+    cost = "a linear program per victim and class"
+
+    def present(self, gradient: Tensor, sizes: Tensor) -> Tensor:
+        columns, values, _ = torch.linalg.svd(gradient, full_matrices=False)
+        rank = torch.minimum((values > _SMALL * values[:, :1]).sum(1), sizes)
+        found = [
+            [separable(span[:, :r], c) for c in range(len(span))] for span, r in zip(columns.numpy(), rank, strict=True)
+        ]
+        return torch.tensor(found, dtype=torch.bool).reshape(gradient.shape[:2])
+
+
+def separable(span: "np.ndarray[tuple[int, int], np.dtype[np.float64]]", place: int) -> bool:
+    """Whether a vector in the column space of ``span (K, r)`` is positive in one place and nowhere else."""
+    if not span.shape[1]:
+        return False
+    signs = np.ones(len(span))
+    signs[place] = -1
+    bound = np.zeros(len(span))
+    bound[place] = -1
+    return bool(linprog(np.zeros(span.shape[1]), signs[:, None] * span, bound, bounds=(None, None)).status == 0)

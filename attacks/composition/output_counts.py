@@ -1,0 +1,296 @@
+"""Exact class counts from the last layer: whole numbers of examples behind the change of its bias."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from attacks.composition.base import IMAGES, LABELS, Auxiliary, auxiliary, layer_change, output_layer
+from attacks.composition.counts import CountAttack, CountEstimate, counted, nearest_counts
+from attacks.composition.simulation import draw_examples, random_compositions, whole_counts
+from attacks.estimates import CompositionEstimate
+from protocol.errors import ViewError
+from protocol.ranges import PositiveInt
+from protocol.simulators import ClassifierSimulator
+from protocol.threat_model import ThreatModel
+from protocol.view import ServerView
+
+_PASSES = 6
+"""Passes in which the mean feature and the counts improve each other."""
+_SCALES = 400
+"""Scales tried where the step size is unknown, up to `_LARGEST` times the smallest possible."""
+_LARGEST = 8.0
+_CLEAR = 0.25
+"""Share of the usual distance from whole numbers below which a scale is taken for the true one."""
+_PRIOR = 0.1
+"""Standard deviation of a share about equal shares, before the update is seen."""
+_SIMULATED = 8
+"""Simulated clients that give the expected factor of a clip."""
+_TINY = 1e-30
+_FEWEST = 0.3
+"""Number of examples for which a class without any is taken, in weights by the inverse of it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputCounts(CountAttack):
+    """Class counts from the bias of the last layer, as the whole numbers nearest to a least-squares solution.
+
+    A step of size s on the mean cross-entropy of N examples changes the bias of class c by ``s (n_c / N - p_c)``, p_c
+    being the mean predicted probability. What is unknown is p:
+
+    * With auxiliary images: ``p = P' n / N``, where row k of P is their mean prediction in class k, so n solves ``N b /
+      s = (I - P') n``. The covariance of a prediction about the mean of its class, times N, plus what the sample of
+      auxiliary images adds, weighs the equations.
+    * Without: ``p = softmax(W h + b)`` of the mean feature h. A ratio of weight and bias, ``dW_c / db_c``, is a mean
+      feature with weights ``p_ic - y_ic``: that of all examples for an absent class. Their mean, weighted by ``(N p_c -
+      n_c)^2 / n_c``, the inverse of their variances, is h; counts and h improve each other in a few passes.
+
+    Without images, distances from whole numbers and negative counts show the error. Shares have a weak normal prior
+    about equal ones. The nearest whole numbers with sum N follow by a search from the rounded solution. For many local
+    steps, p is the mean of those of the global model and of the client's. Weight decay is subtracted. Where the learner
+    is unknown, or a clip binds, so is s: it is the one that puts all counts nearest to whole numbers or, if none stands
+    out, the smallest without a negative count. Where clients add noise, the posterior mean of the shares is the
+    estimate, and with a clip the expected factor is that of simulated clients. Optimizers that scale parameters, and
+    batches of different weight, break the whole numbers.
+
+    Threat model: passive server, one round; knows the class of each row and the example counts that clients report, and
+    if it has them, the learning rate and a few images of each class.
+
+    Args:
+        images: whether auxiliary images are used where there are any.
+        auxiliary_per_class: number of auxiliary images used per class, None for all.
+        rounds: see `CompositionAttack`.
+
+    References:
+        This project. The equations of the bias are those of Ma et al., "Instance-wise Batch Label Restoration via
+        Gradients in Federated Learning", ICLR 2023, and of Ramakrishna and Dán, "Inferring Class-Label Distribution in
+        Federated Learning", AISec 2022.
+    """
+
+    name = "output-counts"
+    threat_model = ThreatModel(
+        sees="the update of the last layer, the global model and how many examples the client reports",
+        knows="the class of each row; uses the learning rate and images of every class if it has them",
+        needs=("deltas", "model"),
+    )
+
+    images: bool = True
+    auxiliary_per_class: PositiveInt | None = None
+
+    def estimate(self, view: ServerView, *, generator: torch.Generator) -> CountEstimate:
+        layer = _Layer.of(view)
+        sizes = view.example_counts.clamp(min=1)
+        known = self._known(view, layer)
+        noise = view.noise_scale(f"{output_layer(view)}.bias")
+        scale = _scale(view, known, noisy=bool(noise), generator=generator)
+        if known is None:
+            solved = _without_images(layer, sizes, scale, noise)
+        else:
+            solved = _with_images(view, layer, known, sizes, scale, noise)
+        if not noise:
+            counts = nearest_counts(solved.precision, solved.target, solved.counts, sizes)
+            return counted(counts, solved.deviation)
+        shares = solved.counts.clamp(min=0)
+        shares = shares / shares.sum(1, keepdim=True)
+        return counted(whole_counts(shares, sizes), solved.deviation, shares=shares)
+
+    def _known(self, view: ServerView, layer: "_Layer") -> Auxiliary | None:
+        here = {IMAGES, LABELS} <= view.auxiliary.keys() and isinstance(view.learner, ClassifierSimulator)
+        return auxiliary(view, layer.bias.shape[1], self.auxiliary_per_class) if self.images and here else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputCountsAlone(OutputCounts):
+    """`OutputCounts` from the last layer alone, without auxiliary images.
+
+    Threat model: that of `OutputCounts`, with a server that has no images. The argument `images` has no effect.
+
+    References:
+        This project.
+    """
+
+    name = "output-counts-alone"
+    threat_model = ThreatModel(
+        sees="the update of the last layer, the global model and how many examples the client reports",
+        knows="the class of each row; uses the learning rate if it has it",
+        needs=("deltas", "model"),
+    )
+
+    images: bool = False
+
+
+def class_counts(view: ServerView, *, generator: torch.Generator) -> Tensor:
+    """``(V, K)`` int64 inferred number of each client's examples of each class, with sums `example_counts`."""
+    found: CompositionEstimate = OutputCounts().estimate(view, generator=generator)
+    assert isinstance(found, CountEstimate)
+    return found.counts
+
+
+class _Layer(NamedTuple):
+    """The last layer's change without that of weight decay, and the layer in the middle of local training.
+
+    Attributes:
+        weight: ``(V, K, F)`` change.
+        bias: ``(V, K)`` change.
+        middle_weight: ``(V, K, F)``, or ``(K, F)`` of the global model where clients add noise.
+        middle_bias: ``(V, K)`` or ``(K,)``.
+    """
+
+    weight: Tensor
+    bias: Tensor
+    middle_weight: Tensor
+    middle_bias: Tensor
+
+    @classmethod
+    def of(cls, view: ServerView) -> "_Layer":
+        name = output_layer(view)
+        change = layer_change(view)
+        weight, bias = change.weight.double(), change.bias.double()
+        model = [view.model[f"{name}.{part}"].double() for part in ("weight", "bias")]
+        moved = 0.0 if view.noise_scale(f"{name}.bias") else 0.5
+        middle = model[0] + moved * weight, model[1] + moved * bias
+        if isinstance(view.learner, ClassifierSimulator):
+            decay = view.learner.decay_change(view.model, view.example_counts)
+            weight, bias = weight - decay[f"{name}.weight"], bias - decay[f"{name}.bias"]
+        return cls(weight, bias, *middle)
+
+
+class _Solved(NamedTuple):
+    """Least squares ``n' A n - 2 n' b`` of the counts, its real solution, and the predicted error of that.
+
+    Attributes:
+        precision: A, ``(V, K, K)``.
+        target: b, ``(V, K)``.
+        counts: ``(V, K)`` solution with sum N.
+        deviation: ``(V, K)`` standard deviation of it.
+    """
+
+    precision: Tensor
+    target: Tensor
+    counts: Tensor
+    deviation: Tensor
+
+
+def _scale(view: ServerView, known: Auxiliary | None, *, noisy: bool, generator: torch.Generator) -> Tensor:
+    """``(V,)`` sum of the step sizes times the factor of the clip; NaN where it is unknown."""
+    learner, unknown = view.learner, torch.full((view.victims,), torch.nan, dtype=torch.float64)
+    if not isinstance(learner, ClassifierSimulator):
+        return unknown
+    rates = learner.step_sums(view.example_counts)
+    if rates is None:
+        raise ViewError("expected clients with SGD, got an optimizer that scales parameters or clips examples")
+    bias = f"{output_layer(view)}.bias"
+    clip = view.clip(bias)
+    if clip is None or (noisy and known is None):
+        return rates
+    if not noisy:  # a clip that binds leaves exactly its norm
+        held = next(one.parameters for one in view.releases if bias in one.parameters and one.clip is not None)
+        squares = [view.deltas[name].flatten(1).double().square().sum(1) for name in held if name in view.deltas]
+        return rates.where(torch.stack(squares).sum(0).sqrt() < (1 - 1e-4) * clip, torch.nan)
+    assert known is not None
+    own = view.example_counts[torch.arange(_SIMULATED) % view.victims]
+    counts = whole_counts(random_compositions(_SIMULATED, len(known.by_class), generator=generator), own)
+    drawn = draw_examples(known, counts, generator=generator)
+    made = learner.simulate_examples(view.model, known.images, known.labels, drawn, generator=generator)
+    return rates * view.clip_factors(bias, made).double().mean()
+
+
+def _with_images(
+    view: ServerView, layer: _Layer, known: Auxiliary, sizes: Tensor, scale: Tensor, noise: float
+) -> _Solved:
+    """Solution with the mean predictions of auxiliary images, see `OutputCounts`."""
+    soft, spread = _class_predictions(view, known, {name: value[None] for name, value in view.model.items()})
+    soft, spread = soft.expand(len(sizes), -1, -1), spread.expand(len(sizes), -1, -1)
+    if not noise:
+        ends = {
+            name: value + view.deltas[name] if name in view.deltas else value.expand(len(sizes), *value.shape)
+            for name, value in view.model.items()
+        }
+        later, spread_later = _class_predictions(view, known, ends)
+        soft, spread = (soft + later) / 2, (spread + spread_later) / 2
+    scale = _fitting_scale(soft.mean(1), layer.bias, sizes, scale)
+    images = float(known.per_class.double().mean())
+    total = sizes + sizes.double().square() / (len(known.by_class) * images)
+    response = torch.eye(soft.shape[1], dtype=torch.float64) - soft.transpose(1, 2)
+    return _solved(response, spread * total[:, None, None], layer.bias, sizes, scale, noise)
+
+
+def _class_predictions(view: ServerView, known: Auxiliary, models: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """``(B, K, K)`` mean predictions of the images of each class, and covariance of a prediction about that mean."""
+    used = known.by_class[known.by_class >= 0]
+    labels = torch.arange(len(known.by_class)).repeat_interleave(known.per_class)
+    _, logits = view.require(ClassifierSimulator).outputs(models, known.images[used])
+    soft = logits.double().softmax(2)
+    of_class = (one_hot(labels).double() / known.per_class).T @ soft
+    off = soft - of_class[:, labels]
+    return of_class, off.transpose(1, 2) @ off / max(len(labels) - len(known.by_class), 1)
+
+
+def _without_images(layer: _Layer, sizes: Tensor, scale: Tensor, noise: float) -> _Solved:
+    """Solution with the prediction of the mean feature, see `OutputCounts`."""
+    ratio = layer.weight / layer.bias.where(layer.bias.abs() > _TINY, _TINY)[..., None]
+    guess = layer.middle_bias.softmax(-1).expand_as(layer.bias)
+    for _ in range(_PASSES):
+        change = layer.bias * (sizes / _fitting_scale(guess, layer.bias, sizes, scale))[:, None]
+        counts = (sizes[:, None] * guess + change).clamp(min=0)
+        weight = change.square() / counts.clamp(min=_FEWEST)
+        weight = weight / weight.sum(1, keepdim=True).clamp(min=_TINY)
+        feature = (weight[..., None] * ratio).sum(1)
+        logits = (layer.middle_weight * feature[:, None]).sum(2) + layer.middle_bias
+        guess = logits.softmax(1)
+    scale = _fitting_scale(guess, layer.bias, sizes, scale)
+    gap = sizes[:, None] * (guess + layer.bias / scale[:, None])
+    spread = ((gap - gap.round()).square() + 2 * gap.clamp(max=0).square()).mean(1).clamp(min=1e-12)
+    eye = torch.eye(guess.shape[1], dtype=torch.float64)
+    return _solved(eye - guess[:, :, None], eye * spread[:, None, None], layer.bias, sizes, scale, noise)
+
+
+def _solved(response: Tensor, covariance: Tensor, bias: Tensor, sizes: Tensor, scale: Tensor, noise: float) -> _Solved:
+    """Weighted least squares of counts n with sums ``sizes (V,)``.
+
+    Args:
+        response: ``(V, K, K)`` from counts to ``N b / s``.
+        covariance: ``(V, K, K)`` of ``N b / s`` given the counts, without the clients' noise.
+        bias: ``(V, K)`` change b.
+        sizes: ``(V,)`` number N of examples.
+        scale: ``(V,)`` step size s.
+        noise: standard deviation of the clients' noise on b.
+    """
+    classes = bias.shape[1]
+    eye, factor = torch.eye(classes, dtype=torch.float64), (sizes / scale)[:, None]
+    covariance = covariance + eye * (noise * factor[..., None]) ** 2
+    # Without noise, changes of the bias sum to zero, so the covariance is singular in the direction of ones.
+    weighted = response.transpose(1, 2) @ torch.linalg.pinv(covariance, rtol=1e-9, hermitian=True)
+    precision, target = weighted @ response, (weighted @ (bias * factor)[..., None]).squeeze(2)
+    equal = (sizes.double() / classes)[:, None].expand_as(bias)
+    prior = (_PRIOR * sizes.double())[:, None, None] ** -2
+    precision, target = precision + prior * eye, target + prior.squeeze(2) * equal
+    plane = eye - 1 / classes
+    inverse = torch.linalg.pinv(plane @ precision @ plane, rtol=1e-9, hermitian=True)
+    rest = target - (precision @ equal[..., None]).squeeze(2)
+    counts = equal + (inverse @ rest[..., None]).squeeze(2)
+    return _Solved(precision, target, counts, inverse.diagonal(dim1=1, dim2=2).clamp(min=0).sqrt())
+
+
+def _fitting_scale(guess: Tensor, bias: Tensor, sizes: Tensor, scale: Tensor) -> Tensor:
+    """``(V,)`` step size s where it is known, otherwise the one that puts ``N (p + b / s)`` nearest to whole numbers.
+
+    Args:
+        guess: ``(V, K)`` mean predictions p.
+        bias: ``(V, K)`` change b.
+        sizes: ``(V,)`` number N of examples.
+        scale: ``(V,)`` the step size, NaN where it is unknown.
+    """
+    missing = scale.isnan()
+    if not bool(missing.any()):
+        return scale
+    guess, bias, sizes = guess[missing], bias[missing], sizes[missing]
+    least = (-bias / guess.clamp(min=1e-12)).amax(1).clamp(min=_TINY)
+    tried = torch.logspace(0, 1, _SCALES, base=_LARGEST, dtype=torch.float64) * least[:, None]
+    counts = sizes[:, None, None] * (guess[:, None] + bias[:, None] / tried[..., None])
+    off = (counts - counts.round()).square().sum(2)
+    best, place = off.min(1)
+    clear = best < _CLEAR * off.median(1).values
+    return scale.masked_scatter(missing, torch.where(clear, tried.gather(1, place[:, None]).squeeze(1), least))

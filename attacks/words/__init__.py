@@ -1,0 +1,12 @@
+"""Attacks on the words of texts: which words does a client's text have, and how often?"""
+
+from typing import TYPE_CHECKING
+
+from protocol.exports import exports
+
+if TYPE_CHECKING:
+    from attacks.words.baselines import PopularWords as PopularWords
+    from attacks.words.next_words import NextWords as NextWords
+    from attacks.words.touched_rows import TouchedRows as TouchedRows
+
+__all__ = exports(__name__)

@@ -1,0 +1,105 @@
+"""Estimates of a client's words: which ones, and how often each is the next one."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from attacks.estimates import Candidates, Estimate, Scores, check_tensor
+from attacks.metrics import auc_per_victim, f1_per_victim
+from protocol.metrics import Metric
+from protocol.view import ServerView
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordSetEstimate(Estimate):
+    """Which words of the vocabulary a client's texts have.
+
+    Attributes:
+        scores: ``(V, W)``, higher means more likely; word 0 is padding.
+        decisions: ``(V, W)`` bool, the attack's own decisions.
+        expected: ``(V,)`` F1 that the attack expects of its decisions, NaN for no expectation.
+    """
+
+    truth = ("words",)
+    metrics = (
+        *("auc", "f1"),
+        Metric(
+            "rare-words",
+            "Rare words is the share found of the words that only one of the clients has.",
+            span=(0.0, 1.0),
+        ),
+        Metric("predicted-f1", "Predicted F1 is the one that the attack expects from the noise.", leak=False),
+    )
+    scores: Tensor
+    decisions: Tensor
+    expected: Tensor
+
+    def check(self, view: ServerView) -> None:
+        check_tensor("decisions", self.decisions, tuple(self.decisions.shape), dtype=torch.bool)
+        check_tensor("scores", self.scores, (view.victims, self.decisions.shape[1]))
+        check_tensor("expected", self.expected, (view.victims,), dtype=torch.float64)
+
+    def score(self, view: ServerView, truth: Mapping[str, Tensor]) -> Scores:
+        """AUC and F1 of each client's words; and recall of those that no other client of the view has."""
+        held = dense(truth["words"], torch.ones_like(truth["words"]), self.decisions.shape[1]) > 0
+        mask = torch.ones_like(held)
+        mask[:, 0] = False
+        rare = held & (held.sum(0) == 1)
+        metrics = {
+            "auc": auc_per_victim(self.scores, held, mask),
+            "f1": f1_per_victim(self.decisions, held, mask),
+            "rare-words": (rare & self.decisions).sum(1) / rare.sum(1).double().masked_fill(~rare.any(1), torch.nan),
+        }
+        if bool(self.expected.isfinite().any()):
+            metrics["predicted-f1"] = self.expected
+        candidates = Candidates.of_rows("did the client type this word?", self.scores, held, mask)
+        return Scores(metrics, mask.sum(1), (held & mask).sum(1), candidates=candidates)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordCountEstimate(Estimate):
+    """How often each word is the next one in a client's texts.
+
+    Attributes:
+        counts: ``(V, W)`` float64, at least 0.
+        deviation: ``(V, W)`` predicted standard deviation of the counts.
+    """
+
+    truth = ("words", "next_words")
+    metrics = (
+        Metric("exact-words", "Exact words is the share of occurring words whose rounded count is right."),
+        Metric("within-one", "Within one is the share of occurring words whose count is wrong by at most one."),
+        Metric("word-recall", "Word recall is the share of a text's words that are inferred, repetitions included."),
+        Metric("predicted-exact-words", "Predicted exact words is the share that the attack expects.", leak=False),
+    )
+    counts: Tensor
+    deviation: Tensor
+
+    def check(self, view: ServerView) -> None:
+        check_tensor("counts", self.counts, (view.victims, *self.counts.shape[1:]))
+        check_tensor("deviation", self.deviation, tuple(self.counts.shape))
+
+    def score(self, view: ServerView, truth: Mapping[str, Tensor]) -> Scores:
+        """Shares of the words that occur, in the client's texts or in the estimate."""
+        true, found = dense(truth["words"], truth["next_words"], self.counts.shape[1]), self.counts.round()
+        asked = (true > 0) | (found > 0)
+        total = asked.sum(1).double().masked_fill(~asked.any(1), torch.nan)
+        off = (found - true).abs()
+        likely = torch.erf(0.5 / (self.deviation.clamp(min=1e-12) * 2**0.5))
+        metrics = {
+            "exact-words": ((off == 0) & asked).sum(1) / total,
+            "within-one": ((off <= 1) & asked).sum(1) / total,
+            "word-recall": torch.minimum(found, true).sum(1) / true.sum(1).clamp(min=1),
+            "predicted-exact-words": (likely * asked).sum(1) / total,
+        }
+        return Scores(metrics, asked.sum(1), (true > 0).sum(1))
+
+
+def dense(words: Tensor, values: Tensor, vocabulary: int) -> Tensor:
+    """``(V, W)`` float64 values of all words, from ``values (V, R)`` of ``words (V, R)``, padded with 0."""
+    whole = torch.zeros(len(words), vocabulary, dtype=torch.float64)
+    whole.scatter_add_(1, words.long().clamp(max=vocabulary - 1), values.double())
+    whole[:, 0] = 0
+    return whole

@@ -1,0 +1,158 @@
+"""Words of a client from the rows of the embedding table that moved."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from attacks.base import Attack
+from attacks.words.baselines import best_decisions, expected_words
+from attacks.words.estimates import WordSetEstimate
+from attacks.words.next_words import next_words_among
+from protocol.errors import ViewError
+from protocol.threat_model import ThreatModel
+from protocol.view import ServerView
+
+_LATE = 1e-6
+"""Score of a word that is only a next word, relative to the largest."""
+_ROUNDING = 4 * torch.finfo(torch.float32).eps
+"""Error of a change of a number by float32 training, relative to the number."""
+_RATIOS = (-5.0, 6.0, 34)
+"""Variances of a touched row's change over that of the noise: powers of ten of the least and the largest, number."""
+_WINDOW = 10
+"""Neighbouring ones, three powers of ten, among which those of one client's rows are equally likely."""
+_SHARES = 12
+"""Shares of touched rows that are tried where nothing is known of the words."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TouchedRows(Attack):
+    """Words whose rows of the embedding table moved, and those that the last layer saw as a next word.
+
+    The gradient of a row is zero unless a text has its word, so any number of steps of SGD or Adam moves exactly the
+    rows of the client's words. Weight decay moves every other row by the same multiple of itself, which is removed. The
+    last word of a text is predicted but predicts nothing: where the model has an output for each word, a word is found
+    too if it is a next word (`NextWords`).
+
+    Where clients add noise of standard deviation s, the energy of a row of D numbers is ``s^2`` times a chi-squared
+    variable if its word is absent, and ``s^2 + t^2`` times one if it is present. On a logarithmic scale, any t in three
+    powers of ten is equally likely, since frequent words move far more than rare ones; which three is decided by the
+    likelihood. The prior probability of a word is that of `PopularWords` where there are auxiliary texts; otherwise all
+    are equal, and the share of touched rows is that of largest likelihood. The words of largest posterior are called
+    present, as many as give the largest expected F1.
+
+    Threat model: passive server, one round; knows which table is the embedding. It needs no learner.
+
+    Args:
+        table: name of the embedding table; None for the only one, or the largest ``*embed*.weight``.
+
+    References:
+        This project. That such rows reveal words is noted by Melis, Song, De Cristofaro and Shmatikov, "Exploiting
+        Unintended Feature Leakage in Collaborative Learning", S&P 2019, arXiv:1805.04049, section 4.1.
+    """
+
+    name = "touched-rows"
+    family = "words"
+    exact = True
+    estimates = WordSetEstimate
+    tells = "which words its texts have"
+    threat_model = ThreatModel(
+        sees="the update of the embedding table and, where recorded, of the last layer",
+        knows="which table is the embedding; uses word frequencies in texts of its own if it has any",
+        needs=("deltas", "model"),
+    )
+
+    table: str | None = None
+
+    def run(self, view: ServerView, *, generator: torch.Generator) -> WordSetEstimate:
+        name = embedding_table(view, self.table)
+        noise = view.noise_scale(name)
+        change = whole_table(view, name).double()
+        if noise and name not in view.row_parameters:  # noise on listed rows alone hides no word
+            posterior = _posterior(change, noise, expected_words(view, change.shape[1]))
+            decisions, expected = best_decisions(posterior)
+            return WordSetEstimate(scores=posterior, decisions=decisions, expected=expected)
+        moved = _moved(change, view.model[name].double())
+        scores = moved.norm(dim=2)
+        decisions = scores > 0
+        told = next_words_among(view, ~decisions)
+        if told is not None:
+            scores = scores + told * scores.amax(1, keepdim=True) * _LATE
+            decisions |= told
+        decisions[:, 0] = False
+        return WordSetEstimate(
+            scores=scores, decisions=decisions, expected=torch.ones(view.victims, dtype=torch.float64)
+        )
+
+
+def embedding_table(view: ServerView, name: str | None = None) -> str:
+    """Name of the embedding table of words.
+
+    Raises:
+        ViewError: there is none.
+    """
+    tables = [one for one in view.deltas if view.model[one].dim() == 2 and "embed" in one and "item" not in one]
+    found = name or max(tables, key=lambda one: view.model[one].numel(), default="")
+    if found not in view.deltas:
+        raise ViewError(f"expected the deltas of an embedding table, got those of {', '.join(view.deltas)}")
+    return found
+
+
+def whole_table(view: ServerView, name: str) -> Tensor:
+    """``(V, W, D)`` change of all rows; rows that a client does not send are zero."""
+    delta = view.deltas[name]
+    if name not in view.row_parameters:
+        return delta
+    whole = delta.new_zeros(view.victims, *view.model[name].shape)
+    client, place = view.served_mask.nonzero(as_tuple=True)
+    whole[client, view.served_items[client, place]] = delta[client, place]
+    return whole
+
+
+def _moved(change: Tensor, table: Tensor) -> Tensor:
+    """The change without weight decay, zero where only decay or rounding moved a row.
+
+    Args:
+        change: ``(V, W, D)``.
+        table: ``(W, D)`` the table before.
+    """
+    length = table.norm(dim=1).clamp(min=1e-30)
+    along = (change * table).sum(2) / length
+    size = change.norm(dim=2)
+    parallel = (along.abs() > 0.99 * size) & (size > 0)
+    shares = (along / length).masked_fill(~parallel, torch.nan)
+    decay = shares.nanmedian(1).values.nan_to_num(0)
+    # Decay moves all rows that no word touches; a few parallel rows among many others are no decay.
+    decay = decay * (parallel.sum(1) > 0.5 * (size > 0).sum(1))
+    left = change - decay[:, None, None] * table
+    rounding = _ROUNDING * length + 0.02 * decay.abs()[:, None] * length
+    still = (left.norm(dim=2) <= rounding) & (decay != 0)[:, None]
+    moved: Tensor = left.masked_fill(still[..., None], 0)
+    return moved
+
+
+def _posterior(change: Tensor, noise: float, likely: Tensor | None) -> Tensor:
+    """``(V, W)`` probability that a row was touched, see `TouchedRows`.
+
+    Args:
+        change: ``(V, W, D)`` noisy change.
+        noise: standard deviation of the noise.
+        likely: ``(V, W)`` prior probability of each word; None for equal ones, of largest likelihood.
+    """
+    energy, width = change.square().sum(2) / noise**2, change.shape[2]
+    ratios = torch.logspace(*_RATIOS, dtype=torch.float64)
+    gains = torch.stack([energy / 2 * (r / (1 + r)) - width / 2 * r.log1p() for r in ratios])
+    shares = torch.logspace(-math.log10(energy.shape[1]), math.log10(0.5), _SHARES, dtype=torch.float64)
+    priors = [s.expand(1, 1) for s in shares] if likely is None else [likely.clamp(1e-9, 1 - 1e-9)]
+    best, found = torch.full((len(energy), 1), -torch.inf, dtype=torch.float64), torch.zeros_like(energy)
+    for first in range(len(ratios) - _WINDOW + 1):
+        gain = gains[first : first + _WINDOW].logsumexp(0) - math.log(_WINDOW)
+        for prior in priors:
+            odds = gain + prior.logit()
+            value = (functional.softplus(odds) + (-prior).log1p()).sum(1, keepdim=True)
+            found = torch.where(value > best, odds.sigmoid(), found)
+            best = torch.maximum(value, best)
+    found[:, 0] = 0
+    return found

@@ -1,0 +1,244 @@
+"""Gradient matching for images, for all victims of a view at once."""
+
+import time
+from typing import Literal
+
+import torch
+from lightning import LightningModule
+from torch import Tensor
+from torch.nn import functional
+from torch.utils.data import DataLoader
+
+from modules.attackers.batched_lbfgs import batched_lbfgs
+from modules.attackers.trainer import empty_batches
+from protocol.simulators import InvertibleSimulator
+from protocol.view import ServerView
+
+Objective = Literal["cosine", "euclidean"]
+Solver = Literal["signed-adam", "lbfgs"]
+_MIDDLE, _SPREAD = 0.5, 0.25
+"""The solver works with standardised images: ``image = 0.5 + 0.25 z``, and starts at z from N(0, 1)."""
+_DECAYS = (3 / 8, 5 / 8, 7 / 8)
+"""Shares of the iterations after which the step is divided by ten, as published."""
+_CHUNK_NUMBERS = 2**23
+"""Numbers in the updates of the victims that are simulated together."""
+_RESCALE = 1e3
+"""L-BFGS sees squared distances relative to the received update's, times this: its tolerances are absolute."""
+_TINY = 1e-30
+
+
+class ImageMatching(LightningModule):
+    """Finds images whose simulated update is most similar to the received one (see `attacks.InvertingGradients`).
+
+    Every victim is a problem of its own: losses are summed, and no step of the solver mixes victims.
+
+    Args:
+        view: the server view, with a learner that is an `InvertibleSimulator` and the deltas of the whole model.
+        labels: ``(V, M)`` int64 classes of the images to find, padded with -1.
+        shape: channels, height and width.
+        generator: source of the starting points and of the simulated order of mini-batches.
+        simulate: simulate all local steps; otherwise the update is taken for one gradient of all examples.
+        objective: one minus the cosine of the updates, or half their squared distance.
+        solver: Adam on the signs of the gradient, or L-BFGS.
+        total_variation: weight of the images' total variation.
+        step: first step of Adam, in standardised units.
+        max_iter: number of iterations of each start.
+        restarts: number of starts, of which each victim's best is kept.
+        seconds: time after which the best images so far are returned.
+
+    Attributes:
+        best: ``(V, M, *shape)`` standardised images with the smallest loss.
+        best_loss: ``(V,)`` their losses.
+        cosines: ``(V,)`` cosines of their updates and the received ones.
+        iterations: number of iterations that were made.
+
+    References:
+        Geiping et al., "Inverting Gradients", NeurIPS 2020, arXiv:2003.14053, equation 4; Zhu, Liu and Han, "Deep
+        Leakage from Gradients", NeurIPS 2019, arXiv:1906.08935, equation 4.
+    """
+
+    best: Tensor
+    best_loss: Tensor
+    cosines: Tensor
+    steps: Tensor
+    labels: Tensor
+    examples: Tensor
+
+    def __init__(
+        self,
+        view: ServerView,
+        labels: Tensor,
+        *,
+        shape: tuple[int, ...],
+        generator: torch.Generator,
+        simulate: bool,
+        objective: Objective,
+        solver: Solver,
+        total_variation: float,
+        step: float,
+        max_iter: int,
+        restarts: int = 1,
+        seconds: float = float("inf"),
+    ) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+        self.learner, self.generator = view.require(InvertibleSimulator), generator
+        self.simulate, self.objective, self.solver = simulate, objective, solver
+        self.total_variation, self.step, self.max_iter, self.restarts = total_variation, step, max_iter, restarts
+        self.seconds, self.iterations, self.started = seconds, 0, time.monotonic()
+        self.counts = (labels >= 0).sum(1)
+        # A gradient has the opposite sign of an update, and an update is the sum of the steps' gradients.
+        steps = self.learner.steps(view.example_counts) * self.learner.learning_rate
+        self.register_buffer("steps", -steps.float(), persistent=False)
+        self.register_buffer("labels", labels.clamp(min=0), persistent=False)
+        self.register_buffer("examples", torch.arange(labels.shape[1]).where(labels >= 0, -1), persistent=False)
+        names = [name for name in view.sent_models() if name in view.deltas]
+        self.models = {name: view.sent_models()[name] for name in names}
+        self.received = {name: view.deltas[name] / -_rows(steps, view.deltas[name]) for name in names}
+        size = sum(value[0].numel() for value in self.received.values())
+        self.chunks = torch.split(torch.arange(len(labels)), max(1, _CHUNK_NUMBERS // size))
+        self.images = torch.nn.Parameter(torch.zeros(*labels.shape, *shape))
+        self.register_buffer("best", torch.zeros(*labels.shape, *shape))
+        self.register_buffer("best_loss", torch.full((len(labels),), torch.inf))
+        self.register_buffer("cosines", torch.zeros(len(labels)))
+        self.batches = torch.empty(0)
+
+    @property
+    def share(self) -> float:
+        """Share of the work that is done, by iterations or by time, whichever is more."""
+        done = self.iterations / (self.max_iter * self.restarts)
+        return max(done, self.elapsed / self.seconds)
+
+    def updates(self, victims: Tensor, images: Tensor) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Gradients ``(A, *shape)`` of the images, or of the simulated steps on average, and the received ones."""
+        models = {name: value[victims].to(self.device) for name, value in self.models.items()}
+        real = {name: value[victims].to(self.device) for name, value in self.received.items()}
+        inputs, labels = _MIDDLE + _SPREAD * images, self.labels[victims]
+        with torch.enable_grad():
+            if not self.simulate:
+                return self.learner.input_gradients(models, inputs, labels, self.examples[victims]), real
+            batches = self.batches[victims].to(self.device)
+            deltas = self.learner.simulate_inputs(models, inputs, labels, batches)
+        return {name: value / _rows(self.steps[victims], value) for name, value in deltas.items()}, real
+
+    def losses(self, victims: Tensor, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Losses and cosines of updates ``(A,)`` of ``victims (A,)`` with standardised ``images (A, M, *shape)``."""
+        found, real = self.updates(victims, images)
+        cosine = cosine_gap(found, real)
+        loss = cosine if self.objective == "cosine" else euclidean_gap(found, real)
+        if self.total_variation:
+            loss = loss + self.total_variation * total_variation(images, self.examples[victims] >= 0)
+        return loss, 1 - cosine.detach()
+
+    def restart(self) -> None:
+        """Draws new images, and a new order of the simulated mini-batches."""
+        start = torch.randn(self.images.shape, generator=self.generator)
+        self.images.data.copy_(start)
+        self.batches = self.learner.batches(self.counts, generator=self.generator)
+        optimizer = self.optimizers()
+        if not isinstance(optimizer, list):
+            optimizer.optimizer.state.clear()
+
+    def training_step(self, batch: Tensor, batch_idx: int) -> None:
+        """One iteration of Adam for all victims, or one start of L-BFGS."""
+        if self.solver == "lbfgs":
+            self.restart()
+            for victims in self.chunks:
+                self._descend(victims)
+            self.iterations += self.max_iter
+        else:
+            if self.iterations % self.max_iter == 0:
+                self.restart()
+            self._step()
+            self.iterations += 1
+        self.trainer.should_stop = self.trainer.should_stop or self.share >= 1
+
+    def _step(self) -> None:
+        """One step of Adam on the signs of the gradients, and back into the range of pixels."""
+        optimizer = self.optimizers()
+        assert not isinstance(optimizer, list)
+        start = self.iterations // self.max_iter / self.restarts
+        done = min((self.share - start) * self.restarts, 1.0)
+        for group in optimizer.optimizer.param_groups:
+            group["lr"] = self.step * 0.1 ** sum(done >= decay for decay in _DECAYS)
+        gradient = torch.zeros_like(self.images)
+        for victims in self.chunks:
+            gradient[victims] = self._evaluate(victims, self.images.detach()[victims])[1]
+        self.images.grad = gradient.sign_()
+        optimizer.step()
+        edge = _MIDDLE / _SPREAD
+        self.images.data.clamp_(-edge, edge)
+
+    def _descend(self, victims: Tensor) -> None:
+        shape = self.images[victims].shape
+        scales = torch.ones(len(victims), device=self.device)
+        if self.objective == "euclidean":
+            real = {name: value[victims].to(self.device) for name, value in self.received.items()}
+            scales = _RESCALE / _squares(real, list(real)).clamp(min=_TINY)
+
+        def objective(points: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+            if self.share >= 1:  # out of time: a flat objective ends the search
+                return torch.zeros_like(points[:, 0]), torch.zeros_like(points)
+            losses, gradients = self._evaluate(victims[rows], points.reshape(-1, *shape[1:]))
+            return losses * scales[rows], gradients.flatten(1) * scales[rows, None]
+
+        batched_lbfgs(objective, self.images.detach()[victims].flatten(1), max_iter=self.max_iter)
+
+    def _evaluate(self, victims: Tensor, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Losses ``(A,)`` and gradients of images, of which each victim's best are kept."""
+        with torch.enable_grad():
+            images = images.detach().requires_grad_()
+            losses, cosines = self.losses(victims, images)
+            (gradients,) = torch.autograd.grad(losses.sum(), images)
+        better = losses.detach() < self.best_loss[victims]
+        self.best_loss[victims] = torch.where(better, losses.detach(), self.best_loss[victims])
+        self.cosines[victims] = torch.where(better, cosines, self.cosines[victims])
+        chosen = victims[better]
+        self.best[chosen] = images.detach()[better]
+        return losses.detach(), gradients.nan_to_num()
+
+    def found(self) -> Tensor:
+        """``(V, M, *shape)`` best images in [0, 1]."""
+        return (_MIDDLE + _SPREAD * self.best).clamp(0, 1)
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self.started
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.Adam([self.images], lr=self.step)
+
+    def train_dataloader(self) -> DataLoader[Tensor]:
+        return empty_batches(self.restarts * (1 if self.solver == "lbfgs" else self.max_iter))
+
+
+def cosine_gap(found: dict[str, Tensor], real: dict[str, Tensor]) -> Tensor:
+    """``1 - <a, b> / (|a| |b|)`` of updates ``(B, *shape)``, ``(B,)``."""
+    product = torch.stack([(found[name] * value).flatten(1).sum(1) for name, value in real.items()]).sum(0)
+    lengths = (_squares(found, list(real)) * _squares(real, list(real))).clamp(min=_TINY).sqrt()
+    return 1 - product / lengths
+
+
+def euclidean_gap(found: dict[str, Tensor], real: dict[str, Tensor]) -> Tensor:
+    """``|a - b|^2 / 2`` of updates ``(B, *shape)``, ``(B,)``."""
+    return _squares({name: found[name] - value for name, value in real.items()}, list(real)) / 2
+
+
+def total_variation(images: Tensor, mask: Tensor) -> Tensor:
+    """``(B,)`` mean over pixels of ``|dx| + |dy|`` of the images ``(B, M, channels, height, width)`` of a mask.
+
+    Outside the image all pixels are zero, which is middle grey for standardised images.
+    """
+    right = functional.pad(images, (0, 1)).diff(dim=-1).abs()
+    below = functional.pad(images, (0, 0, 0, 1)).diff(dim=-2).abs()
+    each: Tensor = (right + below).flatten(2).mean(2) * mask
+    return each.sum(1) / mask.sum(1).clamp(min=1)
+
+
+def _squares(values: dict[str, Tensor], names: list[str]) -> Tensor:
+    return torch.stack([values[name].square().flatten(1).sum(1) for name in names]).sum(0)
+
+
+def _rows(values: Tensor, like: Tensor) -> Tensor:
+    return values.reshape(-1, *[1] * (like.dim() - 1)).to(like.dtype)

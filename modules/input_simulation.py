@@ -1,0 +1,68 @@
+"""Simulated training on given inputs, through which gradients reach the inputs."""
+
+import abc
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from datamodules.cohort import Cohort
+from modules.engine.batches import batch_schedule
+from modules.engine.differentiable_training import descend
+from modules.engine.fast.gradients import Parameters
+from modules.engine.local_hyperparameters import LocalTraining
+from modules.engine.network_task import NetworkTask
+
+
+class InputSimulation(abc.ABC):
+    """What makes a simulator of clients with a network an `InvertibleSimulator`."""
+
+    local: LocalTraining
+
+    @property
+    @abc.abstractmethod
+    def task(self) -> NetworkTask:
+        """The clients' training objective."""
+
+    @abc.abstractmethod
+    def trained(self, model: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The tensors of a model that the network trains."""
+
+    def batches(self, example_counts: Tensor, *, generator: torch.Generator) -> Tensor:
+        width = int(example_counts.max())
+        mask = torch.arange(width) < example_counts[:, None]
+        local, seed = self.local, int(torch.randint(2**62, (), generator=generator))
+        if local.batch_size is None:
+            whole = torch.arange(width).expand(mask.shape).masked_fill(~mask, -1)
+            return whole[:, None].expand(-1, local.epochs, -1)
+        cohort = Cohort(0, torch.arange(len(mask)), {}, mask)
+        schedule = batch_schedule(
+            cohort, batch_size=local.batch_size, epochs=local.epochs, seed=seed, updates=local.updates
+        )
+        return pad_sequence(schedule, batch_first=True, padding_value=-1)
+
+    def simulate_inputs(
+        self, models: Mapping[str, Tensor], inputs: Tensor, labels: Tensor, batches: Tensor
+    ) -> dict[str, Tensor]:
+        def step(batch: Tensor) -> Callable[[Parameters], Tensor]:
+            return lambda parameters: self._loss_of(parameters, inputs, labels, batch)
+
+        start = self.trained(models)
+        after = descend(start, [step(batch) for batch in batches.unbind(1)], self.local)
+        return {name: after[name] - value for name, value in start.items()}
+
+    def input_gradients(
+        self, models: Mapping[str, Tensor], inputs: Tensor, labels: Tensor, examples: Tensor
+    ) -> dict[str, Tensor]:
+        start = {name: value.detach().requires_grad_() for name, value in self.trained(models).items()}
+        loss = self._loss_of(start, inputs, labels, examples)
+        return dict(zip(start, torch.autograd.grad(loss, list(start.values()), create_graph=True), strict=True))
+
+    def _loss_of(self, parameters: Parameters, inputs: Tensor, labels: Tensor, batch: Tensor) -> Tensor:
+        """Sum of the clients' mean losses on ``batch (B, n)`` of their own examples, padded with -1."""
+        client = torch.arange(len(batch), device=batch.device)[:, None]
+        chosen = batch.clamp(min=0)
+        names = self.task.names
+        fields = {names[0]: inputs[client, chosen], names[1]: labels[client, chosen]}
+        return self.task.stacked_loss(parameters, fields, batch >= 0).sum()

@@ -1,0 +1,61 @@
+"""Scores of counts by hand, and the nearest whole numbers against all of them."""
+
+import itertools
+
+import pytest
+import torch
+
+from attacks.composition.counts import CountEstimate, counted, nearest_counts, right_when_rounded
+from attacks.estimates import EstimateError
+from protocol.seeding import generator_for
+from protocol.view import ServerView
+
+
+def seen(victims: int, size: int) -> ServerView:
+    return ServerView(
+        round=0,
+        pseudonyms=torch.arange(victims),
+        example_counts=torch.full((victims,), size),
+        deltas={},
+        model={},
+    )
+
+
+def test_scores_by_hand() -> None:
+    found = counted(torch.tensor([[3, 1, 0], [0, 0, 0]]), torch.full((2, 3), 0.5))
+    scores = found.score(seen(2, 4), {"class_counts": torch.tensor([[2, 1, 1], [4, 0, 0]])})
+    assert scores.metrics["exact-classes"].tolist() == pytest.approx([1 / 3, 2 / 3])
+    assert scores.metrics["instance-recall"].tolist() == [3 / 4, 0]
+    assert scores.metrics["class-existence"].tolist() == pytest.approx([2 / 3, 2 / 3])
+    # A standard normal error is below one standard deviation with probability 0.683.
+    assert scores.metrics["predicted-exact-classes"].tolist() == pytest.approx([0.6827, 0.6827], abs=1e-4)
+    assert float(right_when_rounded(torch.tensor(0.5))) == pytest.approx(0.6827, abs=1e-4)
+
+
+def test_without_a_prediction_there_is_none() -> None:
+    found = counted(torch.tensor([[3, 1]]))
+    assert "predicted-exact-classes" not in found.score(seen(1, 4), {"class_counts": torch.tensor([[3, 1]])}).metrics
+
+
+def test_counts_of_another_type_are_a_defect() -> None:
+    good = counted(torch.tensor([[3, 1]]))
+    bad = CountEstimate(**{**vars(good), "counts": good.counts.double()})
+    with pytest.raises(EstimateError, match="int64"):
+        bad.check(seen(1, 4))
+
+
+def test_the_nearest_whole_numbers_are_found() -> None:
+    draw = generator_for(0, "nearest")
+    size, classes = 7, 4
+    every = torch.tensor([c for c in itertools.product(range(size + 1), repeat=classes) if sum(c) == size]).double()
+    for _ in range(20):
+        root = torch.randn(classes, classes, generator=draw, dtype=torch.float64) * 0.3 + torch.eye(classes)
+        precision = root.T @ root
+        true = every[torch.randint(len(every), (), generator=draw)]
+        solution = true + 0.4 * torch.randn(classes, generator=draw, dtype=torch.float64)
+        target = precision @ solution
+        value = ((every @ precision) * every).sum(1) - 2 * every @ target
+        found = nearest_counts(precision[None], target[None], solution[None], torch.tensor([size]))
+        own = found[0].double()
+        assert int(found.sum()) == size
+        assert float(own @ precision @ own - 2 * own @ target) == pytest.approx(float(value.min()), abs=0.05)

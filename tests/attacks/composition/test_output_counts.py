@@ -1,0 +1,139 @@
+"""Counts from the last layer are exact on a leaky toy, and say nothing of a client whose update they are not."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from attacks.composition.baselines import EqualCounts
+from attacks.composition.counts import CountEstimate
+from attacks.composition.ilrg import ILRG
+from attacks.composition.output_counts import OutputCounts, OutputCountsAlone, class_counts
+from modules.engine.local_hyperparameters import LocalTraining
+from protocol.errors import ViewError
+from protocol.seeding import generator_for
+from protocol.view import Release, ServerView
+from tests.composition_toys import estimate, views
+
+STEP = LocalTraining(optimizer="sgd", learning_rate=0.1, batch_size=None)
+OURS = [OutputCounts(), OutputCountsAlone()]
+
+
+def toy(local: LocalTraining = STEP) -> tuple[ServerView, torch.Tensor]:
+    (view,), shares = views(local)
+    return view, (shares * view.example_counts[:, None]).round().long()
+
+
+def scored(attack: OutputCounts | ILRG, view: ServerView, counts: torch.Tensor) -> dict[str, float]:
+    found = estimate(attack, view)
+    assert isinstance(found, CountEstimate)
+    return {name: float(value.nanmean()) for name, value in found.score(view, {"class_counts": counts}).metrics.items()}
+
+
+@pytest.mark.parametrize("attack", OURS, ids=lambda attack: attack.name)
+def test_one_step_gives_all_counts_with_and_without_a_learner(attack: OutputCounts) -> None:
+    view, counts = toy()
+    for one in (view, dataclasses.replace(view, learner=None, auxiliary={})):
+        found = scored(attack, one, counts)
+        assert found["exact-classes"] == found["instance-recall"] == 1
+        assert found["predicted-exact-classes"] > 0.99
+    assert scored(attack, view, counts)["exact-classes"] > scored(ILRG(), view, counts)["exact-classes"] - 1e-9
+
+
+def test_several_steps_give_nearly_all_counts_and_far_more_than_the_published_method() -> None:
+    view, counts = toy(LocalTraining(optimizer="sgd", learning_rate=0.1, batch_size=24, epochs=2))
+    found = scored(OutputCountsAlone(), view, counts)["exact-classes"]
+    assert found > 0.9
+    assert found > scored(ILRG(), view, counts)["exact-classes"] + 0.3
+
+
+@pytest.mark.parametrize("attack", OURS, ids=lambda attack: attack.name)
+def test_the_update_of_another_client_gives_the_counts_of_that_client(attack: OutputCounts) -> None:
+    view, counts = toy()
+    others = dataclasses.replace(view, deltas={name: value.roll(1, 0) for name, value in view.deltas.items()})
+    chance = float((counts.roll(1, 0) == counts).double().mean())
+    assert scored(attack, others, counts)["exact-classes"] == pytest.approx(chance, abs=0.02)
+
+
+@pytest.mark.parametrize("attack", OURS, ids=lambda attack: attack.name)
+def test_noise_instead_of_the_update_and_a_foreign_model_give_no_counts(attack: OutputCounts) -> None:
+    view, counts = toy()
+    draw = generator_for(0, "noise")
+    noise = {name: torch.randn(value.shape, generator=draw) * value.std() for name, value in view.deltas.items()}
+    foreign = {name: torch.randn(value.shape, generator=draw) for name, value in view.model.items()}
+    for wrong in (dataclasses.replace(view, deltas=noise), dataclasses.replace(view, model=foreign)):
+        assert scored(attack, wrong, counts)["exact-classes"] < 0.3
+
+
+def test_permuted_classes_permute_the_counts() -> None:
+    view, _ = toy()
+    order = torch.randperm(10, generator=generator_for(0, "order"))
+    layer = [name for name in view.deltas if name.startswith("output.")]
+    moved = dataclasses.replace(
+        view,
+        deltas={n: v[:, order] if n in layer else v for n, v in view.deltas.items()},
+        model={n: v[order] if n in layer else v for n, v in view.model.items()},
+    )
+    before, after = (estimate(OutputCountsAlone(), one) for one in (view, moved))
+    assert isinstance(before, CountEstimate)
+    assert isinstance(after, CountEstimate)
+    assert torch.equal(after.counts, before.counts[:, order])
+
+
+def test_weight_decay_is_removed() -> None:
+    view, counts = toy(dataclasses.replace(STEP, weight_decay=0.05))
+    assert scored(OutputCountsAlone(), view, counts)["exact-classes"] == 1
+
+
+def test_a_clip_that_binds_does_not_change_the_counts() -> None:
+    view, counts = toy()
+    norm = torch.stack([value.flatten(1).square().sum(1) for value in view.deltas.values()]).sum(0).sqrt()
+    clip = 0.5 * float(norm.min())
+    deltas = {n: v * (clip / norm).reshape(-1, *[1] * (v.dim() - 1)) for n, v in view.deltas.items()}
+    clipped = dataclasses.replace(view, deltas=deltas, releases=(Release(clip=clip, parameters=tuple(deltas)),))
+    assert scored(OutputCountsAlone(), clipped, counts)["exact-classes"] == 1
+    loose = dataclasses.replace(view, releases=(Release(clip=2 * float(norm.max()), parameters=tuple(deltas)),))
+    assert scored(OutputCountsAlone(), loose, counts)["exact-classes"] == 1
+
+
+@pytest.mark.parametrize("scale", [3e-4, 3e-3])
+def test_noise_of_the_clients_leaves_the_predicted_share_of_counts(scale: float) -> None:
+    view, counts = toy()
+    found = []
+    for seed in range(5):
+        draw = generator_for(seed, "noise")
+        deltas = {n: v + scale * torch.randn(v.shape, generator=draw) for n, v in view.deltas.items()}
+        noisy = dataclasses.replace(
+            view, deltas=deltas, releases=(Release(noise_scale=scale, parameters=tuple(deltas)),)
+        )
+        found.append(scored(OutputCounts(), noisy, counts))
+    measured, predicted = (sum(one[name] for one in found) / 5 for name in ("exact-classes", "predicted-exact-classes"))
+    assert measured == pytest.approx(predicted, abs=0.12)
+    assert 0.05 < measured < 0.95
+
+
+def test_counts_for_other_attacks_sum_to_the_examples() -> None:
+    view, counts = toy()
+    assert torch.equal(class_counts(view, generator=generator_for(0, "attack")), counts)
+
+
+def test_an_optimizer_that_scales_parameters_is_refused() -> None:
+    view, _ = toy(LocalTraining(optimizer="adam", learning_rate=0.01, batch_size=None))
+    for attack in (OutputCounts(), ILRG()):
+        with pytest.raises(ViewError, match="scales parameters"):
+            estimate(attack, view)
+
+
+def test_rounds_average_the_counts() -> None:
+    rounds, shares = views(STEP, rounds=2)
+    found = estimate(OutputCountsAlone(rounds="all"), rounds[1])
+    assert isinstance(found, CountEstimate)
+    assert torch.equal(found.counts, (shares * rounds[1].example_counts[:, None]).round().long())
+
+
+def test_the_baseline_has_equal_counts() -> None:
+    view, counts = toy()
+    found = estimate(EqualCounts(), view)
+    assert isinstance(found, CountEstimate)
+    assert found.counts.tolist() == [[12] * 10] * 10
+    assert scored(OutputCounts(), view, counts)["exact-classes"] > float((counts == 12).double().mean())

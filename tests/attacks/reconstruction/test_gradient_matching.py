@@ -1,0 +1,137 @@
+"""Gradient matching finds images of a leaky toy, and nothing in another client's update or with another model."""
+
+import dataclasses
+import functools
+from typing import Any, Literal
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from attacks.reconstruction.gradient_matching import (
+    DeepLeakage,
+    FedAvgMatching,
+    GradientMatching,
+    InvertingGradients,
+    UnrelatedUpdate,
+    decoupled,
+    labels_of,
+    predicted_cosine,
+)
+from attacks.reconstruction.likeness import likeness, nearest
+from datamodules.images.synthetic_images import SyntheticImages
+from datamodules.partition.client_split import ClientSplit
+from modules.engine.local_hyperparameters import LocalTraining
+from modules.engine.local_training import train_clients
+from modules.learners.network import NetworkLearner
+from protocol.errors import ViewError
+from protocol.seeding import generator_for
+from protocol.view import Release, ServerView
+
+SHAPE = (1, 12, 12)
+ONE_STEP = LocalTraining(optimizer="sgd", learning_rate=0.1)
+FIVE_STEPS = LocalTraining(optimizer="sgd", learning_rate=1.0, epochs=5)
+FEW: dict[str, Any] = {"max_iter": 200, "total_variation": 0.002, "accelerator": "cpu"}
+
+
+class Leaky(NetworkLearner):
+    """A network of two linear layers."""
+
+    def __init__(self, local: LocalTraining) -> None:
+        super().__init__(local=local)
+        self.train_network(nn.Sequential(nn.Flatten(), nn.Linear(144, 48), nn.Sigmoid(), nn.Linear(48, 10)))
+
+
+@functools.cache
+def toy(local: LocalTraining = ONE_STEP) -> tuple[ServerView, Tensor]:
+    """What a server sees of three clients with two images each, and the images ``(3, 2, *SHAPE)``."""
+    split = ClientSplit(clients=3, examples_per_client=2)
+    data = SyntheticImages(split=split, train_per_class=20, auxiliary_per_class=4, noise=0.2, seed=1)
+    learner = Leaky(local)
+    model = {name: value.clone() for name, value in learner.public_parameters().items()}
+    cohort = data.cohort(0)
+    known = data.auxiliary()
+    view = ServerView(
+        round=0,
+        pseudonyms=torch.arange(3),
+        example_counts=cohort.counts,
+        deltas=train_clients(learner.task, model, {}, cohort, local, seed=0).deltas,
+        model=model,
+        learner=learner.simulator(),
+        auxiliary={"images": known["image"], "labels": known["label"]},
+    )
+    return view, cohort.examples["image"]
+
+
+def psnr(attack: GradientMatching, view: ServerView, images: Tensor) -> float:
+    """Mean PSNR of the matched images."""
+    found = attack(view, generator=generator_for(0, "attack"))
+    matched = [nearest(*pair) for pair in zip(found.records, images, strict=True)]  # type: ignore[attr-defined]
+    return float(likeness(matched, list(images))["psnr"].mean())
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("attack", [InvertingGradients(**FEW), DeepLeakage(max_iter=100, accelerator="cpu")])
+def test_images_are_found_in_one_step_and_not_in_another_update(attack: GradientMatching) -> None:
+    view, images = toy()
+    assert psnr(attack, view, images) > 20
+    assert psnr(attack, decoupled(view, "update"), images) < 14
+    assert psnr(attack, decoupled(view, "model"), images) < 14
+
+
+@pytest.mark.integration
+def test_simulated_steps_find_images_in_several_steps() -> None:
+    view, images = toy(FIVE_STEPS)
+    simulated = psnr(FedAvgMatching(**FEW), view, images)
+    assert simulated > 18
+    assert simulated > psnr(InvertingGradients(**FEW), view, images) + 1
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("unrelated", ["update", "model"])
+def test_the_baseline_is_without_the_clients_update(unrelated: Literal["update", "model"]) -> None:
+    view, images = toy()
+    assert psnr(UnrelatedUpdate(**FEW, unrelated=unrelated), view, images) < 14
+
+
+@pytest.mark.integration
+def test_starts_are_repeated_and_the_best_is_kept() -> None:
+    view, _ = toy()
+    few: dict[str, Any] = FEW | {"max_iter": 20}
+    once = InvertingGradients(**few)(view, generator=generator_for(0, "attack"))
+    twice = InvertingGradients(**few, restarts=2)(view, generator=generator_for(0, "attack"))
+    assert (once.iterations, twice.iterations) == ((20, 20), (40, 40))  # type: ignore[attr-defined]
+
+
+@pytest.mark.integration
+def test_training_that_cannot_be_differentiated_is_refused() -> None:
+    view, _ = toy()
+    momentum = dataclasses.replace(ONE_STEP, momentum=0.9)
+    other = dataclasses.replace(view, learner=dataclasses.replace(view.learner, local=momentum))  # type: ignore[type-var]
+    with pytest.raises(ViewError, match="without momentum"):
+        FedAvgMatching(**FEW)(other, generator=generator_for(0, "attack"))
+
+
+def test_one_client_has_no_other_update() -> None:
+    view, _ = toy()
+    with pytest.raises(ViewError, match="two clients or more"):
+        decoupled(view.select(torch.tensor([0])), "update")
+
+
+def test_labels_are_in_the_order_of_classes() -> None:
+    assert labels_of(torch.tensor([[2, 0, 1], [0, 1, 0]])).tolist() == [[0, 0, 2], [1, -1, -1]]
+
+
+def test_the_predicted_cosine_is_that_of_noise() -> None:
+    view, _ = toy()
+    size = sum(value[0].numel() for value in view.deltas.values())
+    length = torch.stack([value.flatten(1).square().sum(1) for value in view.deltas.values()]).sum(0).sqrt()
+    scale = float(length.mean()) / size**0.5
+    noise = {name: torch.randn(value.shape, generator=generator_for(0, name)) for name, value in view.deltas.items()}
+    noisy = {name: value + scale * noise[name] for name, value in view.deltas.items()}
+    release = Release(noise_scale=scale, parameters=tuple(view.deltas))
+    seen = dataclasses.replace(view, deltas=noisy, releases=(release,))
+    clean, received = (torch.cat([one[name].flatten(1) for name in noisy], 1) for one in (view.deltas, noisy))
+    cosine = torch.nn.functional.cosine_similarity(clean, received)
+    torch.testing.assert_close(predicted_cosine(seen).float(), cosine, atol=0.05, rtol=0)
+    assert predicted_cosine(view).tolist() == [1, 1, 1]

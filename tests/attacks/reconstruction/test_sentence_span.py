@@ -1,0 +1,146 @@
+"""Sentences are exact while their prefixes are fewer than the dimensions, and certified only then."""
+
+import dataclasses
+
+import pytest
+import torch
+from torch import Tensor
+
+from attacks.reconstruction import SentenceSpan
+from attacks.reconstruction.sentence_span import SpanEstimate, moved_rows
+from defenses.local_dp import LocalDP
+from modules.engine.local_hyperparameters import LocalTraining
+from protocol.errors import ViewError
+from protocol.seeding import generator_for
+from protocol.view import Release, ServerView
+from tests.text_toys import CLIENTS, KINDS, WORDS, plain, seen
+
+ATTACK = SentenceSpan()
+
+
+def attacked(view: ServerView) -> SpanEstimate:
+    with torch.no_grad():
+        found = ATTACK(view, generator=torch.Generator())
+    assert isinstance(found, SpanEstimate)
+    return found
+
+
+def sentences(found: SpanEstimate) -> list[list[list[int]]]:
+    return [plain(records[:count]) for records, count in zip(found.records, found.count.tolist(), strict=True)]
+
+
+def whole_tables(view: ServerView) -> dict[str, Tensor]:
+    """Deltas with the whole word table, as a client sends them that adds noise to every row."""
+    made = dict(view.deltas)
+    table = torch.zeros(view.victims, *view.model["embedding.weight"].shape)
+    client, place = (view.served_items >= 0).nonzero(as_tuple=True)
+    table[client, view.served_items[client, place]] = view.deltas["embedding.weight"][client, place]
+    return {**made, "embedding.weight": table}
+
+
+def noisy(view: ServerView, scale: float) -> ServerView:
+    generator = generator_for(0, "noise")
+    deltas = {n: v + scale * torch.randn(v.shape, generator=generator) for n, v in whole_tables(view).items()}
+    release = Release(noise_scale=scale, parameters=tuple(deltas))
+    return dataclasses.replace(view, deltas=deltas, row_parameters=frozenset(), served=None, releases=(release,))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sentences_of_one_step_are_exact(kind: str) -> None:
+    """Unknown words, common beginnings, a sentence of two words and padding among them."""
+    found = attacked(seen(kind))
+    assert sentences(found) == [sorted(own) for own in CLIENTS]
+    valid = torch.arange(found.certified.shape[1]) < found.count[:, None]
+    assert torch.equal(found.certified, valid)
+    assert found.predicted.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_order_of_sentences_is_of_no_effect(kind: str) -> None:
+    assert sentences(attacked(seen(kind, [own[::-1] for own in CLIENTS]))) == [sorted(own) for own in CLIENTS]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sentences_are_found_as_often_as_they_occur(kind: str) -> None:
+    clients = [[[5, 6, 7], [5, 6, 7], [5, 6, 7], [5, 6], [8, 9, 10]], [[11, 12, 13], [11, 12, 13]]]
+    found = attacked(seen(kind, clients))
+    assert sentences(found) == [sorted(own) for own in clients]
+    assert found.certified.sum(1).tolist() == [5, 2]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("rate", [1.0, 0.03])
+def test_rounding_to_single_precision_hides_nothing(kind: str, rate: float) -> None:
+    found = attacked(seen(kind, local=LocalTraining(learning_rate=rate)))
+    assert sentences(found) == [sorted(own) for own in CLIENTS]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_with_more_prefixes_than_dimensions_nothing_is_certified(kind: str) -> None:
+    generator = generator_for(0, "sentences")
+    many = [torch.randint(2, WORDS, (24, 8), generator=generator).tolist()]
+    found = attacked(seen(kind, many))
+    assert found.predicted.tolist() == [0]
+    assert float(found.spare) < ATTACK.margin
+    assert not found.certified.any()
+    assert found.count.tolist() == [0]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_changes_of_another_client_give_nothing(kind: str) -> None:
+    view = seen(kind)
+    others = {n: v if n == "embedding.weight" else v.flip(0) for n, v in view.deltas.items()}
+    found = attacked(dataclasses.replace(view, deltas=others))
+    assert not found.certified.any()
+    assert not any(own in CLIENTS[v] for v, records in enumerate(sentences(found)) for own in records)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_whole_update_of_another_client_has_the_others_sentences(kind: str) -> None:
+    view = seen(kind)
+    swapped = view.select(torch.tensor([1, 0]))
+    assert sentences(attacked(swapped)) == [sorted(own) for own in CLIENTS[::-1]]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_noise_and_a_foreign_model_give_nothing(kind: str) -> None:
+    view, generator = seen(kind), generator_for(0, "only noise")
+    noise = {n: v.std() * torch.randn(v.shape, generator=generator) for n, v in view.deltas.items()}
+    foreign = dataclasses.replace(view, model=seen(kind, seed=1).model)
+    for other in (dataclasses.replace(view, deltas=noise), foreign):
+        found = attacked(other)
+        assert not found.certified.any()
+        assert not any(own in CLIENTS[v] for v, records in enumerate(sentences(found)) for own in records)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_declared_noise_decides_what_is_found(kind: str) -> None:
+    little, much = attacked(noisy(seen(kind), 1e-8)), attacked(noisy(seen(kind), 0.3))
+    assert sentences(little) == [sorted(own) for own in CLIENTS]
+    assert not much.certified.any()
+    assert not any(own in CLIENTS[v] for v, records in enumerate(sentences(much)) for own in records)
+    assert much.predicted.tolist() == [0, 0]
+    assert LocalDP(clip=1.0, epsilon=100, delta=1e-5).noise_scale < 0.3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_several_small_steps_leave_the_sentences_visible(kind: str) -> None:
+    local = LocalTraining(learning_rate=0.002, epochs=4)
+    found = attacked(seen(kind, local=local))
+    recovered = sum(record in own for records, own in zip(sentences(found), CLIENTS, strict=True) for record in records)
+    assert recovered >= 5
+    assert not found.certified.any()
+
+
+def test_rows_that_moved_are_those_of_all_words_but_the_last_ones() -> None:
+    inputs = [{word for sentence in own for word in sentence[:-1]} for own in CLIENTS]
+    view = seen("lstm")
+    for moved in (moved_rows(view, "embedding.weight"), moved_rows(noisy(view, 0.0), "embedding.weight")):
+        assert [set(row.nonzero().flatten().tolist()) for row in moved] == inputs
+
+
+def test_a_recording_without_a_layer_is_refused() -> None:
+    view = seen("lstm")
+    deltas = {name: value for name, value in view.deltas.items() if name != "lstm.weight_hh_l0"}
+    with pytest.raises(ViewError, match=r"without 'lstm\.weight_hh_l0'"):
+        attacked(dataclasses.replace(view, deltas=deltas))

@@ -1,0 +1,36 @@
+"""Scores of words by hand."""
+
+import pytest
+import torch
+
+from attacks.words.estimates import WordCountEstimate, WordSetEstimate, dense
+from protocol.view import ServerView
+
+VIEW = ServerView(round=0, pseudonyms=torch.arange(2), example_counts=torch.ones(2), deltas={}, model={})
+TRUTH = {"words": torch.tensor([[0, 1, 3], [1, 0, 0]]), "next_words": torch.tensor([[0, 2, 1], [1, 0, 0]])}
+
+
+def test_words_of_a_client_by_number() -> None:
+    assert dense(TRUTH["words"], TRUTH["next_words"], 5).tolist() == [[0, 2, 0, 1, 0], [0, 1, 0, 0, 0]]
+
+
+def test_scores_of_a_set() -> None:
+    decisions = torch.tensor([[False, True, True, True, False], [False, False, True, False, False]])
+    found = WordSetEstimate(
+        scores=decisions.double(), decisions=decisions, expected=torch.full((2,), torch.nan, dtype=torch.float64)
+    )
+    metrics = found.score(VIEW, TRUTH).metrics
+    assert metrics["f1"].tolist() == pytest.approx([0.8, 0])
+    # Only the first client has word 3; the second has no word of its own.
+    assert metrics["rare-words"][0] == 1
+    assert metrics["rare-words"][1].isnan()
+    assert "predicted-f1" not in metrics
+
+
+def test_scores_of_counts() -> None:
+    counts = torch.tensor([[0.0, 1, 4, 1, 0], [0, 1, 0, 0, 0]], dtype=torch.float64)
+    metrics = WordCountEstimate(counts=counts, deviation=torch.zeros(2, 5)).score(VIEW, TRUTH).metrics
+    assert metrics["exact-words"].tolist() == pytest.approx([1 / 3, 1])
+    assert metrics["within-one"].tolist() == pytest.approx([2 / 3, 1])
+    assert metrics["word-recall"].tolist() == pytest.approx([2 / 3, 1])
+    assert metrics["predicted-exact-words"].tolist() == [1, 1]

@@ -1,0 +1,40 @@
+"""A leaky federation of language models: generated posts, all rows of the word table and the last layer recorded."""
+
+import functools
+
+import torch
+
+from datamodules.devices.synthetic_posts import synthetic_posts
+from datamodules.devices.word_rows import text_cohort
+from defenses.base import Update, with_whole_tables
+from modules.engine.local_hyperparameters import LocalTraining
+from modules.engine.local_training import train_clients
+from modules.learners.text import EMBEDDING, FederatedText, TextOptions
+from protocol.view import ServerView
+
+STEP = LocalTraining(learning_rate=0.5, batch_size=None)
+NETWORK = TextOptions(vocabulary=150, embedding=12, hidden=16)
+TEXTS = 6
+
+
+@functools.cache
+def words_seen(local: LocalTraining = STEP, clients: int = 8) -> tuple[ServerView, dict[str, torch.Tensor]]:
+    """What the server sees of clients with a few posts each, and the ground truth of their words."""
+    posts = synthetic_posts(users=clients, posts=2 * TEXTS, vocabulary=150, seed=1)
+    mine = [(posts.owners == user).nonzero().flatten() for user in range(clients)]
+    examples = torch.stack([own[:TEXTS] for own in mine])
+    cohort = text_cohort(0, torch.arange(clients), posts.features, posts.labels, examples)
+    module = FederatedText(network=NETWORK, local=local)
+    public = {name: value.clone() for name, value in module.public_parameters().items()}
+    deltas = train_clients(module.task, public, {}, cohort, local, seed=0).deltas
+    sent = with_whole_tables(Update(deltas, dict(cohort.rows)), (EMBEDDING,), public)
+    view = ServerView(
+        round=0,
+        pseudonyms=torch.arange(clients) + 100,
+        example_counts=cohort.counts,
+        deltas=sent.deltas,
+        model=public,
+        learner=module.simulator(),
+        auxiliary={"prior_features": posts.features[torch.cat([own[TEXTS:] for own in mine])]},
+    )
+    return view, module.client_truth(cohort)
