@@ -69,7 +69,7 @@ class DeltaRecorder(Callback):
         *,
         directory: str | None = None,
         parameters: list[str] | None = None,
-        dtype: Literal["float32", "float16", "bfloat16"] = "float32",
+        dtype: Literal["float32", "float16", "bfloat16", "float64"] = "float32",
         every_n_rounds: NonNegativeInt = 1,
         sums_at: list[PositiveInt] | None = None,
         clients: PositiveInt | None = None,

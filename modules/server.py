@@ -91,7 +91,8 @@ def weighted_sum(update: Update, weights: Tensor, model: Mapping[str, Tensor]) -
     for name, delta in update.deltas.items():
         if name not in update.rows:
             with torch.autocast(delta.device.type, enabled=False):  # the server adds in full precision
-                sums[name] = torch.einsum("c,c...->...", weights, delta)
+                precise = weights.to(torch.promote_types(weights.dtype, delta.dtype))
+                sums[name] = torch.einsum("c,c...->...", precise, delta)
             continue
         sums[name] = torch.zeros_like(model[name])
         rows_squared[name] = weights.new_zeros(len(model[name]))

@@ -223,6 +223,22 @@ class ClassificationSimulator(NetworkSimulator):
             logits.append(functional_call(network, own, (images,)))
         return torch.stack(features), torch.stack(logits)
 
+    def layer_errors(self, model: Mapping[str, Tensor], inputs: Tensor, layer: str) -> Tensor:
+        """Gradients by the layer's outputs, of examples that do not influence each other as batch norms make them."""
+        network, outputs = copy.deepcopy(self.task.network), list[Tensor]()
+
+        def keep(_: nn.Module, __: tuple[Tensor, ...], output: Tensor) -> Tensor:
+            outputs.append(output.detach().repeat_interleave(classes, 0).requires_grad_())
+            return outputs[0]
+
+        network.get_submodule(layer).register_forward_hook(keep)
+        classes = self.trained(model)[f"{self.output_layer}.bias"].shape[0]
+        labels = torch.arange(classes).repeat(len(inputs))
+        logits = functional_call(network, self.trained(model), (inputs,))
+        loss = self.task.criterion(logits, labels, reduction="sum")
+        (found,) = torch.autograd.grad(loss, outputs)
+        return found.reshape(len(inputs), classes, found.shape[1])
+
     @property
     def plain_sgd(self) -> bool:
         return self.local.optimizer == "sgd" and not self.local.momentum and not self.local.weight_decay

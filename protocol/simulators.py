@@ -185,6 +185,20 @@ class ClassifierSimulator(SteppedSimulator, Protocol):
 
 
 @runtime_checkable
+class LayerSimulator(ClassifierSimulator, Protocol):
+    """Clients that learn to classify; gradients of single examples at a linear layer are known."""
+
+    def layer_errors(self, model: Model, inputs: Tensor, layer: str) -> Tensor:
+        """``(M, K, N)`` gradient of each example's loss by the outputs of a linear layer, for each class.
+
+        Args:
+            model: the global model.
+            inputs: ``(M, *shape)`` examples, in the precision of the model.
+            layer: name of the layer, of N outputs.
+        """
+
+
+@runtime_checkable
 class InvertibleSimulator(SteppedSimulator, Protocol):
     """Clients whose updates can be differentiated by their examples."""
 

@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from attacks.reconstruction.gradient_matching import FedAvgMatching as FedAvgMatching
     from attacks.reconstruction.gradient_matching import InvertingGradients as InvertingGradients
     from attacks.reconstruction.gradient_matching import UnrelatedUpdate as UnrelatedUpdate
+    from attacks.reconstruction.linear_inversion import LinearInversion as LinearInversion
+    from attacks.reconstruction.linear_published import LinearPeeling as LinearPeeling
+    from attacks.reconstruction.linear_published import LinearRatio as LinearRatio
     from attacks.reconstruction.random_sentences import RandomSentences as RandomSentences
     from attacks.reconstruction.sentence_span import SentenceSpan as SentenceSpan
 

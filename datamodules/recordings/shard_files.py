@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
@@ -75,9 +76,14 @@ class ShardFiles:
 
 
 def model_of(shard: Any) -> dict[str, Tensor]:
-    """Global model in an opened shard of ``rounds/``, by parameter, in float32."""
+    """Global model in an opened shard of ``rounds/``, by parameter, in float32 or float64."""
     names = [key for key in shard.keys() if key.startswith(MODEL)]  # noqa: SIM118 - no mapping
-    return {key.removeprefix(MODEL): shard.get_tensor(key).float() for key in names}
+    return {key.removeprefix(MODEL): at_least_single(shard.get_tensor(key)) for key in names}
+
+
+def at_least_single(value: Tensor) -> Tensor:
+    """The value in float32, or in float64 if it is recorded so."""
+    return value if value.dtype == torch.float64 else value.float()
 
 
 def damaged(name: str, found: str) -> InputError:

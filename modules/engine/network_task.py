@@ -80,16 +80,23 @@ class NetworkTask(Task):
         made._pool = (features, labels)
         return made
 
-    def fields(self, examples: Parameters) -> tuple[Tensor, Tensor]:
-        """Inputs ``(N, ...)`` and labels ``(N, ...)`` of a client's examples."""
+    def fields(self, examples: Parameters, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
+        """Inputs ``(N, ...)`` and labels ``(N, ...)`` of a client's examples.
+
+        Args:
+            examples: fields of the examples.
+            dtype: of inputs that are uint8 images or float32, for a model in float64.
+        """
         if self._pool is None:
             inputs, labels = (examples[name] for name in self.names)
         else:
             inputs, labels = (values[examples[NUMBER]] for values in self._pool)
-        return inputs.float().div(255) if inputs.dtype == torch.uint8 else inputs, labels
+        if inputs.dtype == torch.uint8:
+            return inputs.to(dtype).div(255), labels
+        return inputs.to(dtype) if dtype == torch.float64 and inputs.is_floating_point() else inputs, labels
 
     def loss(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
-        inputs, labels = self.fields(examples)
+        inputs, labels = self.fields(examples, next(iter(parameters.values())).dtype)
         network = self._own_network
         mask_batches(network, mask)
         draw_dropout(network, examples[DRAWS] if self.random else None)

@@ -64,6 +64,8 @@ class FederatedClassifier(NetworkLearner):
         federation: arguments of `FederatedModule`.
     """
 
+    precisions = ("32-true", "64-true")
+
     def __init__(
         self,
         *,

@@ -37,6 +37,7 @@ PUBLISHED = {
     *("composition/llg-alone", "composition/llg-dummies", "composition/ilrg", "composition/rlg"),
     *("composition/idlg-labels", "composition/gradinversion-labels"),
     "linkability/plain-cosine",
+    *("reconstruction/linear-ratio", "reconstruction/linear-peeling"),
     *("reconstruction/dlg", "reconstruction/inverting-gradients", "reconstruction/fedavg-matching"),
 }
 BASELINES = {

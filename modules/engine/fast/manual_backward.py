@@ -83,22 +83,29 @@ class ChainGradients(Gradients):
 
     Args:
         chain: layers from `chain_of`.
-        fields: returns inputs ``(N, ...)`` and classes ``(N,)`` of a client's examples.
+        fields: returns inputs ``(N, ...)``, in a precision, and classes ``(N,)`` of a client's examples.
     """
 
     descends = True
 
-    def __init__(self, chain: Chain, fields: Callable[[dict[str, Tensor]], tuple[Tensor, Tensor]]) -> None:
+    def __init__(self, chain: Chain, fields: Callable[[dict[str, Tensor], torch.dtype], tuple[Tensor, Tensor]]) -> None:
         self.chain, self.fields = chain, fields
 
     def single(
         self, parameters: dict[str, Tensor], examples: dict[str, Tensor], mask: Tensor
     ) -> tuple[Tensor, dict[str, Tensor]]:
         sink = Collected()
-        return chain_loss(self.chain, parameters, *self.fields(examples), mask, sink), sink.gradients
+        return chain_loss(
+            self.chain, parameters, *self.fields(examples, dtype_of(parameters)), mask, sink
+        ), sink.gradients
 
     def descend(self, step: Descent, examples: dict[str, Tensor], mask: Tensor) -> Tensor:
-        return chain_loss(self.chain, step.before, *self.fields(examples), mask, step)
+        return chain_loss(self.chain, step.before, *self.fields(examples, dtype_of(step.before)), mask, step)
+
+
+def dtype_of(parameters: Parameters) -> torch.dtype:
+    """Precision of a model."""
+    return next(iter(parameters.values())).dtype
 
 
 @torch.no_grad()

@@ -1,0 +1,69 @@
+"""Estimate of attacks on a linear layer: records, with the PSNR that the declared noise allows."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from attacks.estimates import Scores
+from attacks.reconstruction.base import reconstruction
+from attacks.reconstruction.estimates import ReconstructionEstimate
+from attacks.reconstruction.linear_layer import LayerUpdate
+from protocol.metrics import Metric
+from protocol.view import ServerView
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearEstimate(ReconstructionEstimate):
+    """Records with the predicted error of each client's.
+
+    Attributes:
+        predicted: ``(V,)`` PSNR in dB that follows from the update and the declared noise, NaN if nothing is predicted.
+    """
+
+    metrics = (
+        *ReconstructionEstimate.metrics,
+        Metric(
+            "predicted-psnr",
+            "Predicted PSNR is that of the mean squared error which follows from the declared noise.",
+            leak=False,
+        ),
+    )
+    predicted: Tensor
+
+    def score(self, view: ServerView, truth: Mapping[str, Tensor]) -> Scores:
+        scores = super().score(view, truth)
+        if bool(self.predicted.isnan().all()):
+            return scores
+        return replace(scores, metrics={**scores.metrics, "predicted-psnr": self.predicted})
+
+
+def linear_estimate(
+    layer: LayerUpdate,
+    records: Sequence[Tensor],
+    labels: Sequence[Tensor] | None,
+    *,
+    certain: bool = True,
+    predicted: Tensor | None = None,
+) -> LinearEstimate:
+    """Estimate of records ``(M_v, D)`` of each client.
+
+    Args:
+        layer: the layer, which knows the shape of a record.
+        records: of each client.
+        labels: ``(M_v,)`` classes of each client's records; None if unknown.
+        certain: whether the records are certified; never under noise.
+        predicted: see `LinearEstimate`.
+    """
+    shaped = [own.float().reshape(len(own), *layer.shape) for own in records]
+    sure = [torch.full((len(own),), certain and not layer.noise) for own in records]
+    made = reconstruction(shaped, labels=labels, certified=sure)
+    nothing = torch.full((len(records),), torch.nan, dtype=torch.float64)
+    return LinearEstimate(
+        records=made.records,
+        labels=made.labels,
+        certified=made.certified,
+        count=made.count,
+        predicted=nothing if predicted is None else predicted,
+    )

@@ -1,0 +1,100 @@
+"""The first linear layer of a client's update, as ratios of the records that went into it."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from protocol.errors import ViewError
+from protocol.simulators import ClassifierSimulator
+from protocol.view import ServerView
+
+ELASTIC = "adam", "adadelta"
+"""Optimizers that scale each number of an update by itself, after which no ratio is a record."""
+
+_LEAST_BIAS = 1e-5
+"""Change of the bias, as a share of the weight's, below which it is rounding."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerUpdate:
+    """Change of a linear layer that gets the records themselves, of V clients.
+
+    Under any training by plain gradients, ``weight[v, j] = sum_i c_ij x_i`` and ``bias[v, j] = sum_i c_ij`` for the
+    client's records x_i: each step adds ``-lr * gradient`` to both, with the same factor for each record and neuron.
+
+    Attributes:
+        name: name of the layer.
+        weight: ``(V, N, D)`` float64 change of the weight, without that by weight decay.
+        bias: ``(V, N)`` float64 change of the bias, likewise.
+        shape: shape of a record, of D numbers.
+        precision: relative precision of the recorded numbers.
+        noise: standard deviation of the clients' noise on each number, 0 for none.
+    """
+
+    name: str
+    weight: Tensor
+    bias: Tensor
+    shape: tuple[int, ...]
+    precision: float
+    noise: float
+
+    @property
+    def rows(self) -> Tensor:
+        """``(V, N, D + 1)`` weight and bias: sums of records with a 1 appended."""
+        return torch.cat([self.weight, self.bias[..., None]], dim=2)
+
+    def live(self, floor: float) -> Tensor:
+        """``(V, N)`` neurons whose change of the bias is above a share `floor` of the client's largest."""
+        size = self.bias.abs()
+        return size > floor * size.amax(1, keepdim=True)
+
+
+def layer_update(view: ServerView) -> LayerUpdate:
+    """The change of the first linear layer.
+
+    Raises:
+        ViewError: the layer was not recorded, has no bias, is followed by batch norm or gets features instead of
+            records; or the clients' optimizer scales each number of the update by itself.
+    """
+    local = getattr(view.learner, "local", None)
+    if local is not None and local.optimizer in ELASTIC:
+        raise ViewError(
+            f"expected plain SGD, where weight and bias change in the same proportion; the clients train with"
+            f" {local.optimizer}, which scales each number by itself"
+        )
+    name, shape = _first_linear(view)
+    weight, bias = (view.deltas[f"{name}.{part}"].double() for part in ("weight", "bias"))
+    if bool(weight.any()) and not bool((bias.abs().amax(1) > _LEAST_BIAS * weight.abs().flatten(1).amax(1)).any()):
+        raise ViewError(f"expected a change of {name}.bias, found none; batch norm after the layer undoes any bias")
+    if isinstance(view.learner, ClassifierSimulator):
+        own = {part: view.model[f"{name}.{part}"].double() for part in ("weight", "bias")}
+        decayed = view.learner.decay_change(own, view.example_counts)
+        weight, bias = weight - decayed["weight"], bias - decayed["bias"]
+    return LayerUpdate(
+        name=name,
+        weight=weight,
+        bias=bias,
+        shape=shape,
+        precision=torch.finfo(view.deltas[f"{name}.weight"].dtype).eps,
+        noise=view.noise_scale(f"{name}.weight"),
+    )
+
+
+def _first_linear(view: ServerView) -> tuple[str, tuple[int, ...]]:
+    """Name of the first layer, and the shape of the records that it gets."""
+    first = next((name for name, value in view.model.items() if value.dim() > 1), "")
+    name = first.removesuffix(".weight")
+    if view.model[first].dim() != 2 if first else True:
+        raise ViewError(f"expected a linear first layer, which gets the records themselves; found {first or 'none'}")
+    if f"{name}.bias" not in view.deltas or first not in view.deltas:
+        raise ViewError(f"expected the updates of {name}.weight and {name}.bias; found no bias, or it is not recorded")
+    images, width = view.auxiliary.get("images"), view.model[first].shape[1]
+    shapes = [getattr(view.learner, "image_shape", None), None if images is None else tuple(images.shape[1:])]
+    known = next((shape for shape in shapes if shape is not None), (width,))
+    if math.prod(known) != width:
+        raise ViewError(
+            f"expected a first layer that gets all {math.prod(known)} numbers of a record; {name} gets {width}"
+        )
+    return name, tuple(known)

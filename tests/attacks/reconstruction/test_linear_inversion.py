@@ -1,0 +1,168 @@
+"""Exact records from a linear first layer, and nothing certain where theory does not give them."""
+
+import dataclasses
+
+import pytest
+import torch
+from torch import Tensor
+
+from attacks.reconstruction import LinearInversion
+from attacks.reconstruction.linear_estimate import LinearEstimate
+from modules.engine.local_hyperparameters import LocalTraining
+from modules.nets.classifiers import ClassifierOptions
+from protocol.errors import ViewError
+from protocol.seeding import generator_for
+from protocol.view import Release, ServerView
+from tests.inversion_toys import changed, server_view, truth_of
+
+
+def attacked(view: ServerView, **options: int) -> LinearEstimate:
+    found = LinearInversion(**options)(view, generator=generator_for(0, "attack"))
+    assert isinstance(found, LinearEstimate)
+    return found
+
+
+def scores(view: ServerView, truth: dict[str, Tensor], **options: int) -> dict[str, Tensor]:
+    return dict(attacked(view, **options).score(view, truth).metrics)
+
+
+@pytest.mark.parametrize("double", [False, True])
+def test_all_records_of_a_step_are_found_with_their_classes(double: bool) -> None:
+    view, truth = server_view(double=double)
+    found = scores(view, truth)
+    assert found["recovered"].tolist() == [1, 1, 1]
+    assert found["label-accuracy"].tolist() == [1, 1, 1]
+    assert found["false-certified"].tolist() == [0, 0, 0]
+
+
+def test_the_search_finds_what_subtraction_alone_does_not() -> None:
+    view, truth = server_view(2, 40, double=True)
+    alone, searched = scores(view, truth, programs=0), scores(view, truth)
+    assert float(alone["recovered"].max()) < 0.5
+    assert float(searched["recovered"].min()) > 0.9
+    assert int(searched["false-certified"].sum()) == 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"epochs": 5},
+        {"epochs": 3, "batch_size": 2},
+        {"epochs": 3, "momentum": 0.9},
+        {"epochs": 3, "weight_decay": 0.01},
+        {"epochs": 3, "weight_decay": 0.01, "momentum": 0.5},
+    ],
+    ids=str,
+)
+def test_steps_momentum_and_decay_keep_records_exact(options: dict[str, float]) -> None:
+    view, truth = server_view(local=LocalTraining(optimizer="sgd", learning_rate=0.1, **options))  # type: ignore[arg-type]
+    found = scores(view, truth)
+    assert float(found["recovered"].mean()) > 0.9
+    assert int(found["false-certified"].sum()) == 0
+
+
+def test_clipping_changes_nothing() -> None:
+    view, truth = server_view()
+    clipped = changed(view, {name: value * 0.01 for name, value in view.deltas.items()})
+    assert torch.equal(scores(clipped, truth)["recovered"], scores(view, truth)["recovered"])
+
+
+def test_a_sum_of_clients_is_a_batch_of_all() -> None:
+    view, truth = server_view(5, 4)
+    summed = dataclasses.replace(
+        view,
+        pseudonyms=torch.zeros(1, dtype=torch.int64),
+        example_counts=torch.tensor([20]),
+        deltas={name: value.sum(0, keepdim=True) for name, value in view.deltas.items()},
+    )
+    found = scores(summed, truth_of(truth["records"].flatten(0, 1)[None], truth["record_labels"].reshape(1, -1)))
+    assert float(found["recovered"]) > 0.9
+    assert int(found["false-certified"]) == 0
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adadelta"])
+def test_optimizers_that_scale_each_number_are_refused(optimizer: str) -> None:
+    view, _ = server_view(1, 2, local=LocalTraining(optimizer=optimizer))  # type: ignore[arg-type]
+    with pytest.raises(ViewError, match="plain SGD"):
+        attacked(view)
+
+
+def test_under_an_unknown_optimizer_nothing_is_certain() -> None:
+    view, _ = server_view(2, 4, local=LocalTraining(optimizer="adam"))
+    assert int(attacked(dataclasses.replace(view, learner=None)).count.sum()) == 0
+
+
+@pytest.mark.parametrize(
+    ("network", "cause"),
+    [
+        (ClassifierOptions(hidden=8, channels=2), "linear first layer"),
+        (ClassifierOptions(hidden=8, channels=2, norm="before-activation"), "linear first layer"),
+    ],
+    ids=["features", "batch-norm"],
+)
+def test_networks_whose_first_layer_does_not_get_the_records_are_refused(
+    network: ClassifierOptions, cause: str
+) -> None:
+    view, _ = server_view(1, 2, network=network)
+    with pytest.raises(ViewError, match=cause):
+        attacked(view)
+
+
+def test_a_batch_norm_after_the_layer_is_named_as_the_cause() -> None:
+    view, _ = server_view()
+    still = {**view.deltas, "body.1.bias": torch.zeros(3, 200)}
+    with pytest.raises(ViewError, match="batch norm"):
+        attacked(changed(view, still))
+
+
+def test_in_noise_nothing_is_certain() -> None:
+    view, truth = server_view()
+    noise = {name: torch.randn(value.shape, generator=generator_for(0, name)) for name, value in view.deltas.items()}
+    assert int(attacked(changed(view, noise)).count.sum()) == 0
+    slight = {name: value + 1e-4 * value.std() * noise[name] for name, value in view.deltas.items()}
+    assert int(scores(changed(view, slight), truth)["false-certified"].sum()) == 0
+
+
+def test_the_update_of_another_client_gives_none_of_ones_own_records() -> None:
+    view, truth = server_view()
+    other = changed(view, {name: value.roll(1, 0) for name, value in view.deltas.items()})
+    assert scores(other, truth)["recovered"].tolist() == [0, 0, 0]
+
+
+def test_with_a_foreign_model_records_have_no_classes() -> None:
+    """The records are in the update, whatever the model; their classes need it."""
+    view, truth = server_view()
+    foreign, _ = server_view(seed=1)
+    found = attacked(dataclasses.replace(view, model=foreign.model))
+    assert (found.labels == -1).all()
+    assert int(found.score(view, truth).metrics["false-certified"].sum()) == 0
+
+
+def test_the_order_of_the_neurons_changes_nothing() -> None:
+    view, truth = server_view()
+    order = torch.randperm(200, generator=generator_for(0, "order"))
+    moved = {name: value[..., order] if name == "output.weight" else value for name, value in view.deltas.items()}
+    model = {name: value[..., order] if name == "output.weight" else value for name, value in view.model.items()}
+    for part in ("body.1.weight", "body.1.bias"):
+        moved[part], model[part] = moved[part][:, order], model[part][order]
+    found = scores(dataclasses.replace(view, deltas=moved, model=model), truth)
+    assert torch.equal(found["recovered"], scores(view, truth)["recovered"])
+
+
+def test_the_error_of_a_single_record_under_noise_is_the_predicted_one() -> None:
+    view, truth = server_view(40, 1)
+    scale = 1e-4
+    noised = {
+        name: value + scale * torch.randn(value.shape, generator=generator_for(1, name))
+        for name, value in view.deltas.items()
+    }
+    release = Release(parameters=tuple(view.deltas), clip=1.0, noise_scale=scale)
+    found = scores(dataclasses.replace(changed(view, noised), releases=(release,)), truth)
+    assert int(found["certified"].sum()) == 0
+    assert float((found["psnr"] - found["predicted-psnr"]).mean().abs()) < 0.4
+
+
+def test_of_several_records_under_noise_nothing_is_returned() -> None:
+    view, _ = server_view(2, 3)
+    release = Release(parameters=tuple(view.deltas), clip=1.0, noise_scale=0.01)
+    assert attacked(dataclasses.replace(view, releases=(release,))).count.tolist() == [0, 0]
