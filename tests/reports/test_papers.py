@@ -11,6 +11,7 @@ from datamodules.partition.class_proportions import decaf_compositions
 from evaluation.scores import Line
 from reports import papers
 from reports.papers import PaperTable, paper_tables, with_papers
+from tests.places import ROOT
 from tests.reports.toys import cell, table
 
 FAMILIES = ("recommendation", "ranking", "images", "re-identification", "matching", "composition", "identifiability")
