@@ -43,11 +43,12 @@ ASKED: dict[str, tuple[tuple[str, str | None, str], ...]] = {
         ("matching-mlp", "ap", "matching"),
         ("global-model", "top5", ""),
     ),
+    "linear": (("linear-peeling", "recovered", "reconstruction"),),
     "gradient": (("inverting-gradients", "psnr", "reconstruction"),),
 }
 """By paper the lines of which a cell may have a number: attack, metric (None for the table's first) and family."""
 NUMBERS = {
-    "gradient_matching_cifar10": 2,
+    **{"gradient_matching_cifar10": 2, "linear_inversion": 18},
     **{"deanon_table2": 4, "deanon_table3": 2, "deanon_equal_halves": 2, "deanon_table4": 2},
     **{"deanon_figure7": 3, "deanon_figure9": 1, "deanon_figure10": 1},  # the other figures are drawn
     **{
