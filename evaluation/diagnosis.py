@@ -60,8 +60,8 @@ def explainer(recording: Recording, learner: AnySimulator | None, *, seed: int) 
 
     def explain(results: pd.DataFrame) -> list[Cause]:
         empty = [
-            Cause(row["attack"], setting_of(row), row["metric"], "no-reconstruction", told, numbers)
-            for row, told, numbers in no_reconstructions(results)
+            Cause(row["attack"], setting_of(row), row["metric"], "no-reconstruction", sentence, numbers)
+            for row, sentence, numbers in no_reconstructions(results)
         ]
         failed = near_guessing(results)
         if not failed:

@@ -30,10 +30,10 @@ def no_reconstructions(results: pd.DataFrame) -> list[tuple[Row, str, dict[str, 
             if row["role"] == "baseline" or name not in psnr or name not in chance:
                 continue
             if row["low"] <= chance[name] and psnr[name] <= limit:
-                told = (
+                sentence = (
                     f"no reconstruction: PSNR {psnr[name]:.1f} dB, and its images identify {row['mean']:.1%} of the"
                     f" true ones, {chance[name]:.1%} by chance"
                 )
                 numbers = {"psnr": float(psnr[name]), "identified": row["mean"], "chance": float(chance[name])}
-                found.append((row, told, numbers))
+                found.append((row, sentence, numbers))
     return found

@@ -77,10 +77,10 @@ class TouchedRows(Attack):
         moved = _moved(change, view.model[name].double())
         scores = moved.norm(dim=2)
         decisions = scores > 0
-        told = next_words_among(view, ~decisions)
-        if told is not None:
-            scores = scores + told * scores.amax(1, keepdim=True) * _LATE
-            decisions |= told
+        following = next_words_among(view, ~decisions)
+        if following is not None:
+            scores = scores + following * scores.amax(1, keepdim=True) * _LATE
+            decisions |= following
         decisions[:, 0] = False
         return WordSetEstimate(
             scores=scores, decisions=decisions, expected=torch.ones(view.victims, dtype=torch.float64)

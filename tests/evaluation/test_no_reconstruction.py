@@ -27,10 +27,10 @@ def test_no_reconstruction_is_low_likeness_and_chance(psnr: float, low: float, b
     said = no_reconstructions(results(psnr, low, baseline))
     assert len(said) == found
     if said:
-        row, told, numbers = said[0]
+        row, sentence, numbers = said[0]
         assert row["attack"] == "attack"
         assert (
-            told
+            sentence
             == f"no reconstruction: PSNR {psnr:.1f} dB, and its images identify 5.0% of the true ones, 1.0% by chance"
         )
         assert numbers == {"psnr": psnr, "identified": 0.05, "chance": 0.01}
