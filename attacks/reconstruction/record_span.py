@@ -124,8 +124,8 @@ class RecordSpan:
 def on_grid(points: Tensor) -> Tensor:
     """``(M,)`` bool, whether points ``(M, D)`` are records: every number on the grid of 8-bit pixels in [0, 1].
 
-    A combination of records would be so near the grid with probability 1e-12. A record of one colour only cannot be distinguished
-    from a failure and is refused.
+    A combination of records would be so near the grid with probability 1e-12. A record of one colour only looks like a
+    failure and is refused.
     """
     levels = points * _LEVELS
     distance = (levels - levels.round()).abs().amax(1)
