@@ -85,6 +85,12 @@ class Manifest:
     run: str | None = None
     format: int = FORMAT
 
+    @property
+    def view_dtype(self) -> torch.dtype:
+        """Type of the models and deltas of server views: float64 if all deltas are recorded so, else float32."""
+        double = bool(self.parameters) and all(one["dtype"] == "float64" for one in self.parameters.values())
+        return torch.float64 if double else torch.float32
+
     def same_run(self, other: "Manifest") -> bool:
         """Whether shards of both may be in one recording."""
         ours, theirs = (json.loads(json.dumps(dataclasses.asdict(m))) for m in (self, other))

@@ -81,7 +81,7 @@ class Recording:
     @property
     def models(self) -> Callable[[int], dict[str, Tensor]]:
         """Function that reads the global model before a round, and gives no access to the ground truth."""
-        return self._seen.model_reader()
+        return self._seen.model_reader(self.manifest.view_dtype)
 
     def pseudonyms(self, round_number: int | None = None) -> list[int]:
         """Ascending pseudonyms of all clients of a round, or of the recording.
@@ -141,7 +141,7 @@ class Recording:
             name,
             round_number=self._seen.round_of(name),
             manifest=self.manifest,
-            model=model_of(shard),
+            model=model_of(shard, self.manifest.view_dtype),
             auxiliary=self._auxiliary,
         )
 
@@ -182,7 +182,7 @@ class Recording:
     def model(self, round_number: int) -> dict[str, Tensor]:
         """The global model before a recorded round."""
         with self._open(self._seen.names(round_number)[0]) as shard:
-            return model_of(shard)
+            return model_of(shard, self.manifest.view_dtype)
 
     def truth(self, view: ServerView) -> dict[str, Tensor]:
         """Ground truth of a view. Only code that computes scores may call this.

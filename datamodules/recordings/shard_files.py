@@ -65,25 +65,20 @@ class ShardFiles:
         except (OSError, SafetensorError) as error:
             raise damaged(name, str(error)) from None
 
-    def model_reader(self) -> Callable[[int], dict[str, Tensor]]:
+    def model_reader(self, dtype: torch.dtype) -> Callable[[int], dict[str, Tensor]]:
         """Function that reads the global model before a round, and nothing else."""
 
         def read(round_number: int) -> dict[str, Tensor]:
             with self.open(self.names(round_number)[0]) as shard:
-                return model_of(shard)
+                return model_of(shard, dtype)
 
         return read
 
 
-def model_of(shard: Any) -> dict[str, Tensor]:
-    """Global model in an opened shard of ``rounds/``, by parameter, in float32 or float64."""
+def model_of(shard: Any, dtype: torch.dtype) -> dict[str, Tensor]:
+    """Global model in an opened shard of ``rounds/``, by parameter; for the type see `Manifest.view_dtype`."""
     names = [key for key in shard.keys() if key.startswith(MODEL)]  # noqa: SIM118 - no mapping
-    return {key.removeprefix(MODEL): at_least_single(shard.get_tensor(key)) for key in names}
-
-
-def at_least_single(value: Tensor) -> Tensor:
-    """The value in float32, or in float64 if it is recorded so."""
-    return value if value.dtype == torch.float64 else value.float()
+    return {key.removeprefix(MODEL): shard.get_tensor(key).to(dtype) for key in names}
 
 
 def damaged(name: str, found: str) -> InputError:
