@@ -254,7 +254,7 @@ def test_every_learner_trains_in_mixed_precision_or_refuses_it(kind: type[BuiltF
     if "bf16-mixed" in getattr(module, "precisions", ("bf16-mixed",)):
         trained(module, data(), tmp_path, precision="bf16-mixed")
         assert all(value.dtype == torch.float32 and value.isfinite().all() for value in module.parameters())
-    else:
-        known = f"expected precision 32-true( or 64-true)? for {kind.__name__}; found bf16-mixed"
+        return
+    known = f"expected precision 32-true( or 64-true)? for {kind.__name__}; found bf16-mixed"
     with pytest.raises(InputError, match=known):
         trained(module, data(), tmp_path, precision="bf16-mixed")
