@@ -74,7 +74,7 @@ class LinearPeeling(ReconstructionAttack):
 
     name = "linear-peeling"
     references = ("LT codes, Algorithm 1",)
-    cost = "milliseconds per victim"
+    cost = "seconds per victim"
     audited_victims = 20
     estimates = LinearEstimate
     threat_model = ThreatModel(
