@@ -85,7 +85,7 @@ class GradientMatching(ReconstructionAttack):
 
     audited_victims = 4
     estimates: ClassVar[type[Estimate]] = MatchedImages
-    cost = "`max_iter` simulated trainings per victim, with gradients of gradients"
+    cost = "minutes per victim"
     threat_model = ThreatModel(
         sees="the update of the whole model",
         knows="the clients' training algorithm",
