@@ -1,5 +1,5 @@
 # Needs python3 (3.11 to 3.13) and make. Everything else is installed into .uv and .venv in this folder.
-.PHONY: demo test tests quick frozen results fuzz kills test-cluster test-flower lint bench bench-peers lock clean help
+.PHONY: demo test tests quick frozen results fuzz kills test-cluster test-flower test-nvflare docs docs-links lint bench bench-peers lock clean help
 .DEFAULT_GOAL := help
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -9,19 +9,16 @@ UV := .uv/bin/uv
 BIN := .venv/bin
 READY := .venv/.synced
 FLOWER := .uv/flower
+NVFLARE := .uv/nvflare
+DOCS := .uv/docs
 DEMO := runs/demo
 PEERS := pfl fedjax flower
 
 help:  ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
-demo: $(READY)  ## train, record and audit generated clicks and handwritten digits: 2.5 minutes of CPU time, no download
-	@rm -rf $(DEMO)
-	$(BIN)/python train.py fit --config configs/train/fncf_synthetic.yaml --trainer.default_root_dir $(DEMO)/clicks
-	$(BIN)/python attack.py audit --deltas $(DEMO)/clicks/deltas --out $(DEMO)/clicks
-	$(BIN)/python train.py fit --config configs/train/decaf_digits.yaml --trainer.default_root_dir $(DEMO)/classes
-	$(BIN)/python attack.py audit --deltas $(DEMO)/classes/deltas --out $(DEMO)/classes
-	@echo "reports: $(DEMO)/clicks/report.html (which items users clicked), $(DEMO)/classes/report.html (class shares)"
+demo: $(READY)  ## train, attack and report three small systems: 40 seconds of CPU time, no download
+	$(BIN)/python attack.py demo --out $(DEMO)
 
 # One thread each: more only wait for each other on tensors this small. A worker takes neighbouring tests, so that what
 # a file prepares is mostly prepared once, and then helps the others.
@@ -53,9 +50,20 @@ test-cluster: $(READY)  ## run the batch files on a SLURM of one node on this ma
 	bash tests/cluster/install.sh
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m cluster tests/cluster
 
-# Flower needs older versions of some packages, so it has an environment of its own.
+# Flower, NVFlare and Sphinx need other versions of some packages, or many more, so each has an environment of its own.
 test-flower: $(FLOWER)/.synced  ## record Flower trainings and compare them with fedleak's; sends no telemetry
 	OMP_NUM_THREADS=1 FLWR_TELEMETRY_ENABLED=0 $(FLOWER)/bin/pytest tests/flower
+
+test-nvflare: $(NVFLARE)/.synced  ## record trainings of NVFlare's simulator and compare them with the clients' own deltas
+	OMP_NUM_THREADS=1 $(NVFLARE)/bin/pytest tests/nvflare
+
+# Reads README.md and the pages in docs/, writes pages of attacks and of the API into docs/generated/, runs the tutorials.
+SPHINX = OMP_NUM_THREADS=1 $(DOCS)/bin/sphinx-build -W --keep-going -q -c docs -d runs/docs/doctrees
+docs: $(DOCS)/.synced  ## build the documentation into runs/docs/html; a warning or a broken local link is an error
+	$(SPHINX) -b html . runs/docs/html
+
+docs-links: $(DOCS)/.synced  ## check the links of the documentation to other sites; needs a network
+	$(SPHINX) -b linkcheck -D plot_gallery=0 . runs/docs/links
 
 lint: $(READY)  ## lint, types, import rules
 	$(BIN)/ruff check .
@@ -75,6 +83,8 @@ OUR_TORCH = sed -nE 's/^(torch==[0-9.]+).*/\1/p' requirements.lock
 lock: $(UV)  ## resolve all locks again (pinned by hash, no index addresses, no pre-releases)
 	$(COMPILE) pyproject.toml --group dev -o requirements.lock
 	$(COMPILE) pyproject.toml --group dev --extra flower -o requirements-flower.lock
+	$(COMPILE) pyproject.toml --group dev --extra nvflare -o requirements-nvflare.lock
+	$(COMPILE) pyproject.toml --group dev --group docs -o requirements-docs.lock
 	for peer in $(PEERS); do $(COMPILE) bench/peers/$$peer.in --constraint <($(OUR_TORCH)) -o bench/peers/$$peer.lock; done
 
 clean:  ## remove the environment, caches and benchmark output; runs/ stays
@@ -89,14 +99,19 @@ $(UV):
 
 # The stamp is newer than the lock once the environment holds exactly what the lock names. Bytecode is compiled now: if
 # python cannot write it later, every start would take twenty seconds longer.
-$(READY): requirements.lock | $(UV)
+$(READY): requirements.lock recorder/pyproject.toml | $(UV)
 	test -x $(BIN)/python || $(UV) venv --quiet --python .uv/bin/python .venv
 	$(UV) pip sync --quiet --require-hashes --compile-bytecode --python $(BIN)/python requirements.lock
+	$(RECORDER) --python $(BIN)/python
 	@touch $(READY)
 
-$(FLOWER)/.synced: requirements-flower.lock | $(UV)
-	test -x $(FLOWER)/bin/python || $(UV) venv --quiet --python .uv/bin/python $(FLOWER)
-	$(UV) pip sync --quiet --require-hashes --compile-bytecode --python $(FLOWER)/bin/python requirements-flower.lock
+# The recorder lies in this checkout, so no lock has a hash of it. uv builds it itself and downloads nothing for it.
+RECORDER = $(UV) pip install --quiet --no-deps --editable ./recorder
+
+$(FLOWER)/.synced $(NVFLARE)/.synced $(DOCS)/.synced: .uv/%/.synced: requirements-%.lock recorder/pyproject.toml | $(UV)
+	test -x .uv/$*/bin/python || $(UV) venv --quiet --python .uv/bin/python .uv/$*
+	$(UV) pip sync --quiet --require-hashes --compile-bytecode --python .uv/$*/bin/python requirements-$*.lock
+	$(RECORDER) --python .uv/$*/bin/python
 	@touch $@
 
 # Each peer has an environment of its own, because their requirements conflict.

@@ -1,4 +1,4 @@
-"""Callbacks of a training: recording, audit, privacy budget; ``callbacks.flower_recorder`` needs Flower."""
+"""Callbacks of a training: recording, audit, privacy budget."""
 
 from typing import TYPE_CHECKING
 

@@ -17,24 +17,11 @@ from torch import Tensor
 from callbacks.message_sums import MessageSums
 from callbacks.recorded_content import RecordedContent
 from datamodules.base import FederatedDataModule
-from datamodules.io.files import write_whole
+from datamodules.candidates import CandidateOptions
 from datamodules.recommendation.base import RecommenderDataModule
 from datamodules.recommendation.called import draw_clients
-from datamodules.recordings.format import (
-    AUXILIARY,
-    MANIFEST,
-    Manifest,
-    append_journal,
-    close_journal,
-    journal_name,
-    journals_in,
-    only_writer,
-    read_journal,
-    read_manifest,
-    rewrite_journal,
-    write_manifest,
-    write_shard,
-)
+from fedleak_recorder.folder import RecordingFolder
+from fedleak_recorder.format import MANIFEST, Manifest, read_manifest
 from modules.federated import FederatedModule
 from modules.round_record import RoundRecord
 from protocol.errors import InputError
@@ -43,6 +30,10 @@ from protocol.seeding import generator_for
 from reports.provenance import commit
 
 _PACKAGES = ("torch", "lightning", "numpy", "safetensors")
+_WAY_OUT = (
+    "To resume that training, give its --ckpt_path. To start a new one, give another --trainer.default_root_dir, or "
+    "delete the folder."
+)
 
 
 class DeltaRecorder(Callback):
@@ -60,6 +51,8 @@ class DeltaRecorder(Callback):
         clients: number of clients, drawn at random, whose sums are recorded; None for all.
         keep_records: whether the ground truth holds the clients' training examples, which reports of reconstructions
             need for PSNR and pictures; without them it holds salted hashes, which prove exact reconstructions.
+        candidates: records for attacks on membership, of which the server knows neither whether a client holds them nor
+            which; None for none.
     """
 
     reads_updates = True
@@ -74,6 +67,7 @@ class DeltaRecorder(Callback):
         sums_at: list[PositiveInt] | None = None,
         clients: PositiveInt | None = None,
         keep_records: bool = False,
+        candidates: CandidateOptions | None = None,
     ) -> None:
         self.directory = None if directory is None else Path(directory)
         self.parameters = parameters
@@ -83,9 +77,9 @@ class DeltaRecorder(Callback):
         self._sums: MessageSums | None = None
         self._kept: dict[str, Any] = {}
         """State of the sums in the checkpoint."""
-        self._content = RecordedContent(parameters, dtype, keep_records=keep_records)
+        self._content = RecordedContent(parameters, dtype, keep_records=keep_records, candidates=candidates)
         self._run: str | None = None
-        self._lock = contextlib.ExitStack()
+        self._folder: RecordingFolder | None = None
         self._thread: ThreadPoolExecutor | None = None
         self._writing: tuple[int, Future[None]] | None = None
 
@@ -100,13 +94,12 @@ class DeltaRecorder(Callback):
         self._sums = self._begin_sums(trainer)
         auxiliary = self._content.auxiliary(getattr(trainer, "datamodule", None), module)
         manifest = self._manifest(trainer, module, auxiliary)
+        self._folder = RecordingFolder(directory, trainer.global_rank)
         if trainer.is_global_zero:
             try:
-                self._lock.enter_context(only_writer(directory))
-                _continue(directory, manifest, trainer.global_step, trainer.world_size)
-                write_manifest(directory, manifest)
-                if auxiliary is not None:
-                    write_whole(directory / AUXILIARY, auxiliary)
+                self._folder.lock()
+                self._folder.resume(manifest, trainer.global_step, ranks=trainer.world_size, way_out=_WAY_OUT)
+                self._folder.declare(manifest, auxiliary)
             except OSError as error:
                 raise self._disk_error(error, trainer.global_step) from error
         trainer.strategy.barrier("recording begun")
@@ -120,14 +113,16 @@ class DeltaRecorder(Callback):
         regular = self.every_n_rounds > 0 and record.round % self.every_n_rounds == 0
         if not regular and record.round not in module.round_settings():
             return
-        users = getattr(getattr(trainer, "datamodule", None), "client_users", None)
-        if users is not None:
-            record.client_truth["user"] = users[record.cohort.clients.cpu()]
+        data, clients = getattr(trainer, "datamodule", None), record.cohort.clients.cpu()
+        if (users := getattr(data, "client_users", None)) is not None:
+            record.client_truth["user"] = users[clients]
+        if (people := getattr(data, "people", None)) is not None:
+            record.client_truth["attributes"] = people.table[clients]
         summed = record if self._sums is None else self._sums.add(record)
         if summed is None:
             return
         try:
-            self._write(self.folder(trainer), summed, trainer.global_rank, module)
+            self._write(summed, trainer.global_rank, module)
         except OSError as error:
             raise self._disk_error(error, record.round) from error
 
@@ -149,13 +144,13 @@ class DeltaRecorder(Callback):
         if not (directory / MANIFEST).exists() or read_manifest(directory).run != self._run:
             return
         try:
-            close_journal(directory, trainer.global_rank)
+            RecordingFolder(directory, trainer.global_rank).close()
         except OSError as error:
             raise self._disk_error(error, trainer.global_step) from error
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Releases the lock of the folder."""
-        self._lock.close()
+        self._release()
 
     def state_dict(self) -> dict[str, Any]:
         """Identifier of the training, by which a resumed training finds its recording, and the sums."""
@@ -169,11 +164,15 @@ class DeltaRecorder(Callback):
         """Waits for pending shards; an error while writing them must not hide the exception."""
         with contextlib.suppress(InputError):
             self.wait()
-        self._lock.close()
+        self._release()
 
     def folder(self, trainer: Trainer) -> Path:
         """Folder of the recording."""
         return self.directory or Path(trainer.default_root_dir) / "deltas"
+
+    def _release(self) -> None:
+        if self._folder is not None:
+            self._folder.release()
 
     def _begin_sums(self, trainer: Trainer) -> MessageSums | None:
         if self.sums_at is None:
@@ -217,14 +216,15 @@ class DeltaRecorder(Callback):
             run=self._run,
         )
 
-    def _write(self, directory: Path, record: RoundRecord, rank: int, module: FederatedModule) -> None:
+    def _write(self, record: RoundRecord, rank: int, module: FederatedModule) -> None:
         if not len(record.cohort):
             return
+        assert self._folder is not None
         shards = self._content.shards(record, rank, module)
         self.wait()
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="recorder")
-        self._writing = record.round, self._thread.submit(_write_shards, directory, rank, shards)
+        self._writing = record.round, self._thread.submit(self._folder.write, shards)
 
     def wait(self) -> None:
         """Waits until the pending shards are written and journalled, and raises their error."""
@@ -246,10 +246,6 @@ class DeltaRecorder(Callback):
         )
 
 
-def _write_shards(directory: Path, rank: int, shards: dict[str, bytes]) -> None:
-    append_journal(directory, rank, [write_shard(directory, name, content) for name, content in shards.items()])
-
-
 def federated(module: LightningModule, callback: str) -> FederatedModule:
     """The module, after a check that it is federated, as a callback requires."""
     if isinstance(module, FederatedModule):
@@ -261,25 +257,3 @@ def federated(module: LightningModule, callback: str) -> FederatedModule:
 def _any_clients(data: FederatedDataModule, count: int) -> Tensor:
     order = torch.randperm(data.num_clients, generator=generator_for(data.seed, "victims"))
     return order[:count].sort().values
-
-
-def _continue(directory: Path, manifest: Manifest, next_round: int, ranks: int) -> None:
-    """Keeps the rounds before `next_round` of an interrupted recording, which `ranks` processes continue.
-
-    Raises:
-        InputError: the folder holds recorded rounds of another training.
-    """
-    journals = {path: read_journal(path).lines for path in journals_in(directory)}
-    recorded = len({line.round for lines in journals.values() for line in lines})
-    if recorded and not ((directory / MANIFEST).exists() and read_manifest(directory).same_run(manifest)):
-        raise InputError(
-            expected="an empty folder, or the recording of this same training",
-            found=f"another training's recording of {recorded} rounds in {directory}",
-            way_out="To resume that training, give its --ckpt_path. To start a new one, give another "
-            "--trainer.default_root_dir, or delete the folder.",
-        )
-    for journal, lines in journals.items():
-        rewrite_journal(journal, [line for line in lines if line.round < next_round])
-    for rank in range(ranks, len(journals)):
-        if directory / journal_name(rank) in journals:
-            close_journal(directory, rank)  # no process writes to it any more

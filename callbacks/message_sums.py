@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from datamodules.recordings.format import CLIENT_MODEL
+from fedleak_recorder.format import CLIENT_MODEL
 from modules.round_record import RoundRecord
 from protocol.errors import InputError
 
@@ -100,6 +100,7 @@ class MessageSums:
             truth=truth,
             client_truth={name: value[here] for name, value in record.client_truth.items()},
             examples=None,
+            contributors=None if record.contributors is None else record.contributors[here],
             of_clients={**of_clients, "messages": self._messages[places]},
         )
 

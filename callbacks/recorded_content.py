@@ -7,16 +7,24 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from datamodules.candidates import CandidateOptions, CandidatePool
 from datamodules.recommendation.base import RecommenderDataModule
-from datamodules.recordings.adversary_devices import POPULARITY_OF_OTHERS, popularity_of_others, prior_knowledge
-from datamodules.recordings.format import CLIENT, ITEM_FEATURES, MODEL, dtype_of, shard_bytes, shard_name
+from datamodules.recordings.adversary_devices import popularity_of_others, prior_knowledge
 from defenses.canaries import Canaries
+from fedleak_recorder.arrays import shard_bytes
+from fedleak_recorder.format import CLIENT, ITEM_FEATURES, MODEL, POPULARITY_OF_OTHERS, shard_name
 from modules.federated import FederatedModule
 from modules.round_record import RoundRecord, TrainingExamples
 from protocol.errors import InputError
 from protocol.record_hash import LENGTH, SALT_LENGTH, record_hashes
 from protocol.seeding import PERSISTENT, generator_for
-from protocol.view import CANARY_PSEUDONYMS
+from protocol.view import (
+    ATTRIBUTE,
+    ATTRIBUTE_PSEUDONYMS,
+    CANARY_PSEUDONYMS,
+    CANDIDATE_LABELS,
+    CANDIDATES,
+)
 
 _AUXILIARY_NAMES = {"image": "images", "label": "labels"}
 
@@ -28,10 +36,20 @@ class RecordedContent:
         parameters: name patterns of the parameters to record, None for all.
         dtype: storage type of the deltas.
         keep_records: whether the ground truth holds the training examples themselves, not only salted hashes.
+        candidates: options of the candidates for attacks on membership, None for none.
     """
 
-    def __init__(self, parameters: Sequence[str] | None, dtype: str, *, keep_records: bool = False) -> None:
+    def __init__(
+        self,
+        parameters: Sequence[str] | None,
+        dtype: str,
+        *,
+        keep_records: bool = False,
+        candidates: CandidateOptions | None = None,
+    ) -> None:
         self.parameters, self.dtype, self.keep_records = parameters, dtype, keep_records
+        self.candidates = candidates
+        self._pool: CandidatePool | None = None
         self._pseudonyms: dict[int, int] = {}
 
     def wanted(self, name: str) -> bool:
@@ -51,6 +69,9 @@ class RecordedContent:
         seen |= {name: value[order] for name, value in record.of_clients.items()}
         truth: dict[str, Tensor] = {"clients": clients}
         truth |= {f"{CLIENT}{name}": value[order] for name, value in record.client_truth.items()}
+        if self._pool is not None:
+            of_each = record.cohort.clients[:, None] if record.contributors is None else record.contributors
+            truth[f"{CLIENT}member"] = torch.stack([self._pool.member(own.cpu()).any(0) for own in of_each[order]])
         if record.examples is not None:
             truth |= self._example_truth(record.examples.select(order), clients, record.round, module)
         if real is not None:
@@ -71,19 +92,30 @@ class RecordedContent:
         }
 
     def auxiliary(self, data: Any, module: FederatedModule) -> bytes | None:
-        """Auxiliary data of the server: labelled images, known devices and their data, or item popularity."""
-        held: dict[str, Tensor] = dict(data.auxiliary()) if hasattr(data, "auxiliary") else {}
+        """Auxiliary data of the server: images, known devices, item popularity, attributes of people, candidates."""
+        given = data.auxiliary() if hasattr(data, "auxiliary") else {}
+        held: dict[str, Tensor] = {name: value for name, value in given.items() if len(value)}
         if hasattr(data, "client_known"):
             held |= prior_knowledge(data, lambda client: self._pseudonym(module, client))
         if isinstance(data, RecommenderDataModule):
             pseudonyms = torch.tensor([self._pseudonym(module, client) for client in range(data.num_clients)])
             held[POPULARITY_OF_OTHERS] = popularity_of_others(data.user_items(), pseudonyms, data.num_items)
+        people = getattr(data, "people", None)
+        if people is not None:
+            numbers = people.known.nonzero().flatten()
+            names = torch.tensor([self._pseudonym(module, client) for client in numbers.tolist()], dtype=torch.int64)
+            numbers, names = numbers[names.argsort()], names.sort().values
+            held |= {ATTRIBUTE_PSEUDONYMS: names}
+            held |= {f"{ATTRIBUTE}{name}": values[numbers] for name, values in people.values.items()}
+        if self.candidates is not None:
+            self._pool = _shuffled_candidates(data, self.candidates, module)
+            held |= {CANDIDATES: self._pool.records, CANDIDATE_LABELS: self._pool.labels}
         canaries = [defense for defense in module.defenses if isinstance(defense, Canaries)]
         if canaries and data is not None:
             everyone = torch.arange(data.num_clients)
             chosen = everyone[torch.stack([defense.chosen(everyone) for defense in canaries]).any(0)]
-            names = sorted(self._pseudonym(module, client) for client in chosen.tolist())
-            held[CANARY_PSEUDONYMS] = torch.tensor(names, dtype=torch.int64)
+            canary_names = sorted(self._pseudonym(module, client) for client in chosen.tolist())
+            held[CANARY_PSEUDONYMS] = torch.tensor(canary_names, dtype=torch.int64)
         return shard_bytes({_AUXILIARY_NAMES.get(name, name): value for name, value in held.items()}) if held else None
 
     def _example_truth(
@@ -105,7 +137,7 @@ class RecordedContent:
         return {f"{CLIENT}{name}": value for name, value in found.items()}
 
     def _stored(self, value: Tensor, name: str, round_number: int) -> Tensor:
-        stored = value.to(dtype_of(self.dtype))
+        stored = value.to(getattr(torch, self.dtype))
         lossy = stored.dtype != value.dtype
         if lossy and bool(torch.isfinite(value).all()) and not bool(torch.isfinite(stored).all()):
             found, way_out = f"an overflow in {name!r}, round {round_number}", "Record with dtype: float32 or bfloat16."
@@ -118,6 +150,23 @@ class RecordedContent:
             generator = generator_for(module.secret, "pseudonym", module.seed, PERSISTENT, client)
             self._pseudonyms[client] = int(torch.randint(2**62, (), generator=generator))
         return self._pseudonyms[client]
+
+
+def _shuffled_candidates(data: Any, options: CandidateOptions, module: FederatedModule) -> CandidatePool:
+    """The candidates in an order that needs the training's secret key, so that places tell nothing.
+
+    Raises:
+        InputError: the data have no records with classes.
+    """
+    if not hasattr(data, "candidates"):
+        raise InputError(
+            expected="a data set of labelled images, for DeltaRecorder.candidates",
+            found=type(data).__name__,
+            way_out="Remove candidates from the recorder; in a recommender the served items are the candidates.",
+        )
+    pool: CandidatePool = data.candidates(options)
+    generator = generator_for(module.secret, "order of candidates", module.seed, PERSISTENT)
+    return pool.select(torch.randperm(len(pool.labels), generator=generator))
 
 
 def _offsets(real: Tensor) -> Tensor:

@@ -1,35 +1,11 @@
-"""The error for user input that cannot be used."""
+"""The errors for user input that cannot be used."""
 
-from functools import partial
-
-_LONGEST = 800
-"""Maximum length of a part of a message: a value or a path in full, but not a line of 200 MB."""
-
-
-class InputError(Exception):
-    """User input cannot be used; the command ends with exit status 2 and no traceback.
-
-    Args:
-        expected: what was needed, e.g. ``"4 tab-separated fields"``.
-        found: what was there instead, with file and line if there is one.
-        way_out: how to fix it.
-    """
-
-    def __init__(self, *, expected: str, found: str, way_out: str) -> None:
-        self.expected, self.found, self.way_out = expected, found, way_out
-        super().__init__(f"expected {_cut(expected)}; found {_cut(found)}. {way_out}")
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return partial(InputError, expected=self.expected, found=self.found, way_out=self.way_out), ()
+from fedleak_recorder.errors import InputError as InputError
+from fedleak_recorder.errors import require as require
 
 
 class ViewError(Exception):
     """A server view lacks what an attack needs, or holds something no attack can use."""
-
-
-def _cut(text: str) -> str:
-    """A long text without its middle; the location is at the end."""
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]} ... {text[-_LONGEST // 2 :]}"
 
 
 def input_error_in(error: BaseException | None) -> InputError | None:
@@ -37,19 +13,3 @@ def input_error_in(error: BaseException | None) -> InputError | None:
     while error is not None and not isinstance(error, InputError):
         error = error.__cause__ or error.__context__
     return error
-
-
-def require(right: object, expected: str, found: object, way_out: str) -> None:
-    """Raises an `InputError` unless a condition holds.
-
-    Args:
-        right: the condition.
-        expected: see `InputError`.
-        found: see `InputError`; converted to text.
-        way_out: see `InputError`.
-
-    Raises:
-        InputError: the condition does not hold.
-    """
-    if not right:
-        raise InputError(expected=expected, found=str(found), way_out=way_out)

@@ -1,21 +1,16 @@
 """Randomness by key: a draw depends on (seed, purpose, round, client), not on the order of draws."""
 
 import hashlib
-import os
-import re
-import secrets
 import zlib
 
 import numpy as np
 import torch
 
-from protocol.errors import InputError
+from fedleak_recorder.pseudonyms import KEY_VARIABLE as KEY_VARIABLE
+from fedleak_recorder.pseudonyms import secret_key as secret_key
 
 PERSISTENT = 0
 """The round of draws that hold for all rounds."""
-KEY_VARIABLE = "FEDLEAK_KEY"
-"""Environment variable with the secret key of a training, in hexadecimal, for reproducible secret draws."""
-
 _WORDS = 624
 """32-bit words in the state of the Mersenne Twister, torch's CPU generator."""
 _HEADER = 24
@@ -45,24 +40,3 @@ def generator_for(seed: int | bytes, purpose: str, *key: int) -> torch.Generator
         return torch.Generator().set_state(whole)
     state = np.random.SeedSequence((seed % 2**63, zlib.crc32(purpose.encode()), *key)).generate_state(2, np.uint32)
     return torch.Generator().manual_seed(int(state[0]) << 31 ^ int(state[1]))
-
-
-def secret_key() -> bytes:
-    """The secret key of a training: 256 random bits, or the value of `KEY_VARIABLE`.
-
-    Pseudonyms, the order of messages and the noise of defences are drawn from it. It is in the checkpoint, for
-    resuming, and in no recording.
-
-    Raises:
-        InputError: the variable is not a hexadecimal number of at least 128 bits.
-    """
-    given = os.environ.get(KEY_VARIABLE)
-    if given is None:
-        return secrets.token_bytes(32)
-    if not re.fullmatch(r"([0-9a-fA-F]{2}){16,}", given):
-        raise InputError(
-            expected=f"{KEY_VARIABLE} of 32 hexadecimal digits or more, an even number of them",
-            found=f"{len(given)} characters",
-            way_out=f"Unset {KEY_VARIABLE} for a key of its own for each training, or make one: openssl rand -hex 32.",
-        )
-    return bytes.fromhex(given)

@@ -185,6 +185,17 @@ class ClassifierSimulator(SteppedSimulator, Protocol):
 
 
 @runtime_checkable
+class RecordSimulator(ClassifierSimulator, Protocol):
+    """Clients that learn to classify; loss and gradient of single records are known."""
+
+    def record_losses(self, models: Model, inputs: Tensor, labels: Tensor) -> Tensor:
+        """``(B, M)`` loss of each of M records ``(M, *shape)``, ``(M,)`` under models ``(B, *shape)``."""
+
+    def record_gradients(self, model: Model, inputs: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        """Gradients ``(M, *shape)`` by parameter of the losses of single records ``(M, *shape)``, ``(M,)``."""
+
+
+@runtime_checkable
 class LayerSimulator(ClassifierSimulator, Protocol):
     """Clients that learn to classify; gradients of single examples at a linear layer are known."""
 

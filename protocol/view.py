@@ -9,6 +9,10 @@ from typing import Any, Literal, TypeVar
 import torch
 from torch import Tensor
 
+from fedleak_recorder.format import ATTRIBUTE as ATTRIBUTE
+from fedleak_recorder.format import ATTRIBUTE_PSEUDONYMS as ATTRIBUTE_PSEUDONYMS
+from fedleak_recorder.format import CANDIDATE_LABELS as CANDIDATE_LABELS
+from fedleak_recorder.format import CANDIDATES as CANDIDATES
 from protocol import simulators
 from protocol.errors import ViewError
 from protocol.simulators import AnySimulator

@@ -6,38 +6,18 @@ memory. The functions below refuse all of these.
 """
 
 import hashlib
-import os
-import stat
 from pathlib import Path
 
+from fedleak_recorder.files import MOST_TEXT as MOST_TEXT
+from fedleak_recorder.files import read_bounded as read_bounded
+from fedleak_recorder.files import regular_file as regular_file
+from fedleak_recorder.files import write_whole as write_whole
 from protocol.errors import InputError, require
 
-MOST_TEXT = 2**26
-"""Bytes of a manifest or of a list of names."""
 MOST_UNPACKED = 2**28
 """Bytes that any file may unpack to."""
 MOST_RATIO = 100
 """A larger file may unpack to this many times its size; weights and images compress to a third at best."""
-_WAY_OUT = "Give a regular file; copy the target of a link together with the rest of the folder."
-
-
-def regular_file(path: Path, *, way_out: str = _WAY_OUT) -> int:
-    """Size in bytes of a regular file; links are followed.
-
-    Raises:
-        InputError: it is missing, or a folder, a pipe or a device.
-    """
-    try:
-        found = path.stat()
-    except (OSError, ValueError):
-        raise InputError(expected=f"the file {path.name}", found=f"nothing at {path}", way_out=way_out) from None
-    require(
-        stat.S_ISREG(found.st_mode),
-        f"{path.name} as a regular file",
-        f"a folder, a pipe or a device at {path}",
-        way_out,
-    )
-    return found.st_size
 
 
 def check_file(path: Path, page: str) -> None:
@@ -47,22 +27,6 @@ def check_file(path: Path, page: str) -> None:
         InputError: it does not; the error names the page that offers it.
     """
     require(path.is_file(), f"the file {path.name}", f"nothing at {path}", f"Download it from {page} and put it there.")
-
-
-def read_bounded(path: Path, *, most: int = MOST_TEXT, way_out: str = _WAY_OUT) -> bytes:
-    """Content of a regular file of at most `most` bytes.
-
-    Raises:
-        InputError: it is missing, no regular file, too large, or cannot be read.
-    """
-    size = regular_file(path, way_out=way_out)
-    try:
-        with path.open("rb") as file:
-            content = file.read(most + 1)
-    except OSError as error:
-        raise InputError(expected=f"a readable file {path.name}", found=str(error), way_out=way_out) from None
-    require(len(content) <= most, f"{path.name} of at most {most} bytes", f"{size} bytes at {path}", way_out)
-    return content
 
 
 def unpacked_limit(size: int) -> int:
@@ -94,31 +58,6 @@ def inside(folder: Path, name: object, *, what: str) -> Path:
         "Copy the file next to the manifest, and give its name relative to that folder.",
     )
     return path
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Writes a file atomically: after a crash it is complete or absent. A failed write leaves nothing behind."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-        _flush_folder(path.parent)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def _flush_folder(folder: Path) -> None:
-    """Makes the names in a folder survive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def sha256_of(path: Path) -> str:

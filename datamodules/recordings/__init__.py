@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from protocol.exports import exports
 
 if TYPE_CHECKING:
-    from datamodules.recordings.external_system import System as System
     from datamodules.recordings.recording import Recording as Recording
-    from datamodules.recordings.writer import RecordingWriter as RecordingWriter
+    from fedleak_recorder.system import System as System
+    from fedleak_recorder.writer import RecordingWriter as RecordingWriter
 
 __all__ = exports(__name__)

@@ -8,14 +8,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from fedleak_recorder.format import HOLDOUT_USERS
+
 PSEUDONYMS, PSEUDONYM_USERS = "known_pseudonyms", "known_users"
 """``(P,)`` pseudonyms of the adversary's own devices, and the users whose data they hold."""
-HOLDOUT_USERS = "holdout_users"
-"""``(H,)`` hold-out users, whose data represent unseen users; absent if there are none."""
 FEATURES, LABELS, EXAMPLE_USERS = "prior_features", "prior_labels", "prior_users"
 """``(M, ...)`` examples on those devices, and ``(M,)`` their users."""
-POPULARITY_OF_OTHERS = "popularity_of_others"
-"""``(F, I)`` number of users outside each fold who interacted with each item; see `popularity_of_others`."""
 _FOLDS = 10
 
 

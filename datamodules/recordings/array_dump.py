@@ -12,8 +12,8 @@ from torch import Tensor
 from datamodules.io.array_files import read_arrays
 from datamodules.io.files import inside, regular_file
 from datamodules.recordings.dump_manifest import DumpClient, DumpManifest, DumpRound, read_dump_manifest
-from datamodules.recordings.external_round import Sent
-from datamodules.recordings.external_system import System
+from fedleak_recorder.gathered_round import Sent
+from fedleak_recorder.system import System
 from protocol.errors import InputError, require
 
 _SERVED = "served"

@@ -10,9 +10,9 @@ from typing import Any, TypeVar, get_args
 import yaml
 
 from datamodules.io.files import read_bounded
-from datamodules.io.plain_values import strange_value
-from datamodules.recordings.external_system import Holds
-from datamodules.recordings.manifest_fields import is_names, is_release, is_shape, is_text, is_texts, is_whole
+from fedleak_recorder.manifest_fields import is_names, is_release, is_shape, is_text, is_texts, is_whole
+from fedleak_recorder.plain_values import strange_value
+from fedleak_recorder.system import Holds
 from protocol.errors import InputError, require
 
 FORMAT = 1
@@ -89,7 +89,7 @@ class DumpManifest:
         rounds: all rounds.
         rename: names in the recording by names in the files, if those of the learner's network differ.
         learner: the clients' algorithm by name and arguments; None if it is unknown.
-        releases: what clients publicly do to their deltas, see `datamodules.recordings.external_system.System`.
+        releases: what clients publicly do to their deltas, see `fedleak_recorder.system.System`.
         row_parameters: tables of which a client trains the rows of its served items only.
         auxiliary: file of the server's auxiliary data, e.g. ``images`` and ``labels``.
         system: the system, its version and its settings, as free text by key.

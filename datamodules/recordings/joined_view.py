@@ -8,8 +8,9 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from datamodules.recordings.adversary_devices import HOLDOUT_USERS, PSEUDONYM_USERS, PSEUDONYMS
+from datamodules.recordings.adversary_devices import PSEUDONYM_USERS, PSEUDONYMS
 from datamodules.recordings.recording import Recording
+from fedleak_recorder.format import HOLDOUT_USERS
 from protocol.errors import require
 from protocol.simulators import AnySimulator
 from protocol.view import HOLDOUT, USERS, ServerView

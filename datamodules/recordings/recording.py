@@ -14,7 +14,9 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from datamodules.io.files import regular_file
-from datamodules.recordings.format import (
+from datamodules.recordings.shard_files import ShardFiles, damaged, model_of, view_dtype
+from datamodules.recordings.shard_view import ShardView, truth_of
+from fedleak_recorder.format import (
     AUXILIARY,
     CLIENT,
     MANIFEST,
@@ -25,7 +27,7 @@ from datamodules.recordings.format import (
     read_journal,
     read_manifest,
 )
-from datamodules.recordings.shard_check import (
+from fedleak_recorder.shard_check import (
     CLASS_COUNTS,
     MisfitError,
     check_auxiliary,
@@ -34,8 +36,6 @@ from datamodules.recordings.shard_check import (
     check_truth,
     common_shapes,
 )
-from datamodules.recordings.shard_files import ShardFiles, damaged, model_of
-from datamodules.recordings.shard_view import ShardView, truth_of
 from protocol.errors import require
 from protocol.simulators import AnySimulator, ClassifierSimulator
 from protocol.view import ServerView
@@ -81,7 +81,7 @@ class Recording:
     @property
     def models(self) -> Callable[[int], dict[str, Tensor]]:
         """Function that reads the global model before a round, and gives no access to the ground truth."""
-        return self._seen.model_reader(self.manifest.view_dtype)
+        return self._seen.model_reader(view_dtype(self.manifest))
 
     def pseudonyms(self, round_number: int | None = None) -> list[int]:
         """Ascending pseudonyms of all clients of a round, or of the recording.
@@ -141,7 +141,7 @@ class Recording:
             name,
             round_number=self._seen.round_of(name),
             manifest=self.manifest,
-            model=model_of(shard, self.manifest.view_dtype),
+            model=model_of(shard, view_dtype(self.manifest)),
             auxiliary=self._auxiliary,
         )
 
@@ -182,7 +182,7 @@ class Recording:
     def model(self, round_number: int) -> dict[str, Tensor]:
         """The global model before a recorded round."""
         with self._open(self._seen.names(round_number)[0]) as shard:
-            return model_of(shard, self.manifest.view_dtype)
+            return model_of(shard, view_dtype(self.manifest))
 
     def truth(self, view: ServerView) -> dict[str, Tensor]:
         """Ground truth of a view. Only code that computes scores may call this.

@@ -9,7 +9,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from datamodules.recordings.format import MODEL, JournalLine
+from fedleak_recorder.format import MODEL, JournalLine, Manifest
 from protocol.errors import InputError
 
 
@@ -75,8 +75,13 @@ class ShardFiles:
         return read
 
 
+def view_dtype(manifest: Manifest) -> torch.dtype:
+    """Type of the models and deltas of server views: float64 if all deltas are recorded so, else float32."""
+    return torch.float64 if manifest.double else torch.float32
+
+
 def model_of(shard: Any, dtype: torch.dtype) -> dict[str, Tensor]:
-    """Global model in an opened shard of ``rounds/``, by parameter; for the type see `Manifest.view_dtype`."""
+    """Global model in an opened shard of ``rounds/``, by parameter; for the type see `view_dtype`."""
     names = [key for key in shard.keys() if key.startswith(MODEL)]  # noqa: SIM118 - no mapping
     return {key.removeprefix(MODEL): shard.get_tensor(key).to(dtype) for key in names}
 

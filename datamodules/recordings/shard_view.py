@@ -6,10 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from datamodules.recordings.adversary_devices import POPULARITY_OF_OTHERS
-from datamodules.recordings.format import CLIENT_MODEL, ITEM_FEATURES, PRIOR, Manifest
-from datamodules.recordings.shard_check import MESSAGES, SHOWN
-from datamodules.recordings.shard_files import damaged
+from datamodules.recordings.shard_files import damaged, view_dtype
+from fedleak_recorder.format import CLIENT_MODEL, ITEM_FEATURES, POPULARITY_OF_OTHERS, PRIOR, Manifest
+from fedleak_recorder.shard_check import MESSAGES, SHOWN
 from protocol.simulators import AnySimulator
 from protocol.view import POPULARITY, Release, ServerView, features_of
 
@@ -93,7 +92,7 @@ class ShardView:
                 value = _ragged(shard.get_slice(f"rows/{parameter}"), chunk, self.offsets, 0)
             else:
                 value = _of_clients(shard.get_slice(f"deltas/{parameter}"), chunk)
-            deltas[parameter] = value.to(manifest.view_dtype)
+            deltas[parameter] = value.to(view_dtype(manifest))
             # A finite sum needs one pass; an infinite one may only have overflowed.
             if not bool(deltas[parameter].sum().isfinite()) and not bool(torch.isfinite(deltas[parameter]).all()):
                 raise damaged(self.name, f"NaN or infinity in the deltas of {parameter!r}")
@@ -106,7 +105,7 @@ class ShardView:
         if ITEM_FEATURES in keys and served is not None:
             shown["features"] = features_of(shard.get_tensor(ITEM_FEATURES).float(), served)
         own_models = {
-            key.removeprefix(CLIENT_MODEL): _of_clients(shard.get_slice(key), chunk).to(manifest.view_dtype)
+            key.removeprefix(CLIENT_MODEL): _of_clients(shard.get_slice(key), chunk).to(view_dtype(manifest))
             for key in sorted(keys)
             if key.startswith(CLIENT_MODEL)
         }

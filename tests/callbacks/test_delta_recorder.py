@@ -16,9 +16,9 @@ from torch.utils.data import DataLoader
 from callbacks.delta_recorder import DeltaRecorder
 from datamodules.cohort import Cohort
 from datamodules.io.files import write_whole
-from datamodules.recordings import format as recording_format
 from datamodules.recordings.recording import Recording
 from defenses.local_dp import LocalDP
+from fedleak_recorder import format as format_of_recordings
 from protocol.errors import InputError
 from protocol.seeding import KEY_VARIABLE, generator_for
 from protocol.view import ITEM_EMBEDDING
@@ -264,7 +264,7 @@ def test_a_full_disk_ends_the_training_and_keeps_what_is_whole(tmp_path: Path, m
             raise OSError(errno.ENOSPC, "No space left on device")
         real(path, data)
 
-    monkeypatch.setattr(recording_format, "write_whole", full)
+    monkeypatch.setattr(format_of_recordings, "write_whole", full)
     with pytest.raises(InputError, match="the disk is full"):
         train(tmp_path, rounds=3)
     assert Recording(tmp_path / "deltas").rounds == [0]

@@ -1,14 +1,17 @@
 """Training examples are in the ground truth, as salted hashes or themselves, and never in what the server saw."""
 
+import pytest
 import torch
 from safetensors.torch import load
 from torch import Tensor
 
 from callbacks.recorded_content import RecordedContent
+from datamodules.candidates import CandidateOptions, CandidatePool
 from datamodules.cohort import Cohort
 from defenses.base import Defense, Update
 from defenses.secure_aggregation import SecureSum
 from modules.learners.image_classifier import FederatedClassifier
+from protocol.errors import InputError
 from protocol.record_hash import record_hashes
 from tests.composition_toys import NETWORK, SGD
 
@@ -66,3 +69,52 @@ def test_a_secure_sum_holds_the_examples_of_all_its_clients() -> None:
         real = torch.cat([cohort.examples["image"][c, : COUNTS[c]] for c in (first, first + 1)])
         expected = record_hashes(real, truth["client/record_salt"][place])
         assert torch.equal(hashes[place][hashes[place].any(1)], expected)
+
+
+def pool() -> CandidatePool:
+    return CandidatePool(torch.rand(6, 1, 12, 12), torch.arange(6) % 3, torch.tensor([7, -1, 8, 9, -1, 11]))
+
+
+class Source:
+    """Data with candidates."""
+
+    def candidates(self, options: CandidateOptions) -> CandidatePool:
+        return pool()
+
+
+@pytest.mark.parametrize("defenses", [(), (SecureSum(participants=2),)])
+def test_candidates_are_public_and_their_holders_are_truth(defenses: tuple[Defense, ...]) -> None:
+    learner = FederatedClassifier(
+        num_classes=3, image_shape=(1, 12, 12), network=NETWORK, local=SGD, defenses=list(defenses)
+    )
+    content = RecordedContent(None, "float32", candidates=CandidateOptions(per_client=1))
+    given = content.auxiliary(Source(), learner)
+    assert given is not None
+    held = load(given)
+    assert set(held) == {"candidates", "candidate_labels"}
+    numbers = torch.tensor([7, 8, 9, 11])
+    cohort = Cohort(
+        0,
+        numbers,
+        {"image": torch.rand(4, 2, 1, 12, 12), "label": torch.zeros(4, 2, dtype=torch.int64)},
+        torch.ones(4, 2, dtype=torch.bool),
+    )
+    model = learner.public_parameters()
+    deltas = {name: torch.zeros(4, *value.shape) for name, value in model.items()}
+    record = learner._record(cohort, Update(deltas, {}, clients=numbers), model)
+    files = content.shards(record, 0, learner)
+    seen, truth = (load(next(file for name, file in files.items() if kind in name)) for kind in ("rounds/", "truth/"))
+    assert not [name for name in seen if "member" in name]
+    own = {7: {7}, 8: {8}, 9: {9}, 11: {11}} if not defenses else {7: {7, 8}, 9: {9, 11}}
+    original = pool()
+    for client, member in zip(truth["clients"].tolist(), truth["client/member"], strict=True):
+        labels = held["candidate_labels"][member].tolist()
+        expected = [int(original.labels[(original.holders == holder).nonzero()[0, 0]]) for holder in own[client]]
+        assert sorted(labels) == sorted(expected)
+
+
+def test_candidates_need_records_with_classes() -> None:
+    learner = FederatedClassifier(num_classes=3, image_shape=(1, 12, 12), network=NETWORK, local=SGD)
+    content = RecordedContent(None, "float32", candidates=CandidateOptions(per_client=1))
+    with pytest.raises(InputError, match="labelled images"):
+        content.auxiliary(object(), learner)

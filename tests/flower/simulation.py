@@ -22,12 +22,12 @@ from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
 from torch.nn.functional import cross_entropy
 
-from callbacks.flower_recorder import RecordingStrategy
 from datamodules.images.base import ClassificationDataModule
 from datamodules.images.digits import Digits
 from datamodules.images.mnist import MNIST
 from datamodules.partition.client_split import ClientSplit
-from datamodules.recordings.external_system import System
+from fedleak_recorder import Recorder
+from fedleak_recorder.flower import RecordingStrategy
 from modules.engine.batches import batch_schedule
 from modules.engine.local_hyperparameters import LocalTraining
 from modules.learners.image_classifier import FederatedClassifier
@@ -90,8 +90,9 @@ def recorded(config: Path, root: str | None, out: Path) -> tuple[RecordingStrate
     source, module, _ = read(config, root)
     first = module.public_parameters()
     known = source.auxiliary()
-    system = System(
-        parameters={name: tuple(value.shape) for name, value in first.items()},
+    recorder = Recorder(
+        out,
+        parameters=first,
         data=source.fingerprint,
         learner=module.learner_description(),
         auxiliary={"images": known["image"], "labels": known["label"]},
@@ -99,7 +100,7 @@ def recorded(config: Path, root: str | None, out: Path) -> tuple[RecordingStrate
     everyone = source.num_clients
     strategy = FedAvg(fraction_evaluate=0.0, min_train_nodes=everyone, min_available_nodes=everyone)
     truth = ("class_counts", "partition")
-    return RecordingStrategy(strategy, directory=out, system=system, truth=truth), ArrayRecord(first)
+    return RecordingStrategy(strategy, recorder, truth=truth), ArrayRecord(first)
 
 
 def server_app(config: Path, root: str | None, out: Path) -> ServerApp:

@@ -1,6 +1,7 @@
 """The recording strategies with Flower's own types, strategies, clients and loop; only the transport is left out."""
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,12 @@ from flwr.common import Code, FitRes, Status, ndarrays_to_parameters
 from flwr.server.strategy import FedAvg as LegacyFedAvg
 from flwr.serverapp.strategy import FedAvg, Strategy
 
-from callbacks.flower_recorder import RecordingLegacyStrategy, RecordingStrategy
-from datamodules.recordings.external_system import System
 from datamodules.recordings.recording import Recording
+from fedleak_recorder import Recorder
+from fedleak_recorder.flower import RecordingLegacyStrategy, RecordingStrategy
 from protocol.errors import InputError
 from tests.flower.here import Answer, start
+from tests.places import ROOT
 
 SHAPES = {"layer.weight": (2, 3), "layer.bias": (2,)}
 
@@ -40,9 +42,8 @@ def small() -> dict[str, torch.Tensor]:
 
 
 def strategy_of(folder: Path, strategy: Strategy | None = None, **options: Any) -> RecordingStrategy:
-    system = System(parameters=SHAPES, data={"name": "toy"})
-    chosen = strategy or FedAvg(fraction_evaluate=0.0)
-    return RecordingStrategy(chosen, directory=folder, system=system, **options)
+    recorder = Recorder(folder, parameters=SHAPES, data="toy")
+    return RecordingStrategy(strategy or FedAvg(fraction_evaluate=0.0), recorder, **options)
 
 
 @pytest.mark.parametrize(
@@ -92,6 +93,24 @@ def test_a_strategy_with_a_loop_of_its_own_is_refused(tmp_path: Path) -> None:
         strategy_of(tmp_path, Looping())
 
 
+def test_the_example_of_the_page_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs/record-your-system.md").read_text(encoding="utf-8")
+    example = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[1]
+    network = torch.nn.Linear(3, 2)
+    known: dict[str, Any] = {"network": network, "strategy": FedAvg(fraction_evaluate=0.0)}
+    exec(compile(example, "record-your-system.md", "exec"), known)
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    told = {"num-examples": 3, "class_counts": [2, 1]}
+    after = {name: value + 0.3 for name, value in before.items()}
+    start(known["strategy"], ArrayRecord(before), reply(after, told), nodes=[1, 2], rounds=1)
+    recording = Recording("runs/mine/deltas")
+    (view,) = recording.views()
+    for name, value in before.items():
+        assert all(torch.equal(delta, after[name] - value) for delta in view.deltas[name])
+    assert recording.truth(view)["class_counts"].tolist() == [[2, 1], [2, 1]]
+
+
 class Proxy:
     """As much of a client's proxy as a strategy looks at."""
 
@@ -109,8 +128,8 @@ class NobodySampled(LegacyFedAvg):
 
 
 def test_lists_of_parameters_are_recorded_by_place_and_shape(tmp_path: Path) -> None:
-    system = System(parameters=SHAPES, data={"name": "toy"})
-    strategy = RecordingLegacyStrategy(NobodySampled(), directory=tmp_path, system=system, truth=("class_counts",))
+    recorder = Recorder(tmp_path, parameters=SHAPES, data="toy")
+    strategy = RecordingLegacyStrategy(NobodySampled(), recorder, truth=("class_counts",))
     before = ndarrays_to_parameters([np.ones((2, 3)), np.ones(2)])
     strategy.configure_fit(1, before, None)
     good = [np.full((2, 3), 1.5), np.zeros(2)]

@@ -53,6 +53,7 @@ def decaf(folder: Path) -> dict[str, tuple[float, tuple[float, float], int]]:
     return {r["metric"]: (r["mean"], (r["low"], r["high"]), r["n"]) for r in decaf}
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(("name", "root"), [("decaf_digits", None), ("decaf_mnist", REAL)])
 def test_flower_and_our_own_simulation_leak_the_same(tmp_path: Path, name: str, root: Path | None) -> None:
     if root is not None and not (root / "MNIST/raw").is_dir():

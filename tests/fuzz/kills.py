@@ -31,8 +31,8 @@ from tqdm import tqdm
 
 import attack
 import train
-from datamodules.recordings.format import journals_in, read_journal
 from datamodules.recordings.recording import Recording
+from fedleak_recorder.format import journals_in, read_journal
 from modules.federated import FederatedModule
 from modules.learners.fncf import FNCF
 from modules.learners.image_classifier import FederatedClassifier

@@ -15,8 +15,8 @@ from callbacks.delta_recorder import DeltaRecorder
 from datamodules.base import FederatedDataModule
 from datamodules.devices.synthetic_posts import SyntheticPosts
 from datamodules.images.synthetic_features import SyntheticFeatures
-from datamodules.recordings.format import AUXILIARY, MANIFEST
 from experiments.conversion import convert_dump
+from fedleak_recorder.format import AUXILIARY, MANIFEST
 from modules.engine.local_hyperparameters import LocalTraining
 from modules.federated import FederatedModule
 from modules.learners.image_ranker import ImageRanker

@@ -30,6 +30,7 @@ from datamodules.images.cifar10 import CIFAR10
 from datamodules.images.fer import FER
 from datamodules.images.mnist import MNIST
 from datamodules.images.skin_cancer import SkinCancer
+from datamodules.people import Attributes
 from datamodules.ranking.letor import LETOR
 from datamodules.recommendation.movielens import MovieLens
 from datamodules.recommendation.steam import Steam
@@ -252,6 +253,14 @@ def _ratings(root: Path) -> None:
     write_tree(root, {name: text.encode() for name, text in texts.items()})
 
 
+def _raters(root: Path) -> None:
+    _ratings(root)
+    people = "".join(
+        f"{user}|{15 + 4 * user}|{'MF'[user % 2]}|{('artist', 'none')[user % 2]}|0\n" for user in range(1, 13)
+    )
+    write_tree(root, {"ml-100k/u.user": people.encode()})
+
+
 def _letor(root: Path) -> None:
     draws = random.Random(0)
     lines = [
@@ -303,6 +312,13 @@ def _clicks(make: Callable[[str], Any]) -> Callable[[Path], str]:
     return read
 
 
+def _attributes(make: Callable[..., Any]) -> Callable[[Path], str]:
+    def read(root: Path) -> str:
+        return digest(make(root=str(root), attributes=Attributes()).people.table)
+
+    return read
+
+
 def _labelled(make: Callable[[str], Any]) -> Callable[[Path], str]:
     def read(root: Path) -> str:
         data = make(str(root))
@@ -326,6 +342,7 @@ def _letor_queries(root: Path) -> str:
 
 _DATA: list[tuple[str, Callable[[Path], None], Callable[[Path], str]]] = [
     ("ml-100k/", _ratings, _clicks(lambda root: MovieLens(root=root))),
+    ("ml-100k/u.user", _raters, _attributes(MovieLens)),
     ("ml-1m/", _ratings, _clicks(lambda root: MovieLens(root=root, variant="ml-1m"))),
     ("steam-200k/", _ratings, _clicks(lambda root: Steam(root=root))),
     ("MQ2008/Fold1/train", _letor, _letor_queries),

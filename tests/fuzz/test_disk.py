@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import attack
-from datamodules.recordings.format import only_writer
+from fedleak_recorder.format import only_writer
 from tests.foreign_toys import write_dump
 from tests.fuzz.kills import Digits, Table, damaged, in_process
 from tests.toys import train as train_toy

@@ -12,12 +12,12 @@ from datamodules.devices.open_world import HOLDOUT as ROLE
 from datamodules.devices.open_world import OpenWorld
 from datamodules.devices.synthetic_posts import SyntheticPosts
 from datamodules.recordings.adversary_devices import PSEUDONYMS
-from datamodules.recordings.format import append_journal, shard_name, write_shard
 from datamodules.recordings.joined_view import joined_view, messages_view
 from datamodules.recordings.recording import Recording
 from defenses.base import Defense
 from defenses.device_noise import DeviceNoise
 from evaluation.message_selection import client_truth, message_truth
+from fedleak_recorder.format import append_journal, shard_name, write_shard
 from modules.engine.local_hyperparameters import LocalTraining
 from modules.learners.registry import learner_from
 from modules.learners.text import FederatedText, TextOptions

@@ -122,6 +122,35 @@ def test_strangers_that_are_no_users_are_refused(tmp_path: Path, value: list[flo
     refused(tmp_path, files, match)
 
 
+NAMES, VALUES = torch.tensor([3, 5]), torch.tensor([0, -1])
+
+
+@pytest.mark.parametrize(
+    ("held", "match"),
+    [
+        ({"attribute/sex": VALUES}, "without 'attribute_pseudonyms'"),
+        ({"attribute_pseudonyms": NAMES, "attribute/sex": VALUES[:1]}, "one length"),
+        ({"attribute_pseudonyms": NAMES * 0, "attribute/sex": VALUES}, "twice"),
+        ({"attribute_pseudonyms": NAMES, "attribute/sex": VALUES - 1}, "from -1"),
+        ({"attribute_pseudonyms": NAMES, "attribute/sex": VALUES + 10**6}, "below 1000"),
+        ({"attribute_pseudonyms": NAMES, "attribute/sex": VALUES / 2}, "whole numbers"),
+        ({"attribute_pseudonyms": NAMES, "attribute/sex": VALUES[:, None]}, "attribute/sex"),
+    ],
+)
+def test_attributes_of_known_people_that_do_not_fit_are_refused(
+    tmp_path: Path, held: dict[str, Tensor], match: str
+) -> None:
+    refused(tmp_path, with_tensors(recording("classes"), "auxiliary", lambda t: t.update(held)), match)
+
+
+@pytest.mark.parametrize("change", [lambda t: t - 2, lambda t: t / 2, lambda t: t[:, 0], lambda t: t + 5000])
+def test_true_attributes_that_do_not_fit_are_refused(tmp_path: Path, change: Callable[[Tensor], Tensor]) -> None:
+    def add(tensors: dict[str, Tensor]) -> None:
+        tensors["client/attributes"] = change(torch.ones(len(tensors["clients"]), 2, dtype=torch.int64) - 1)
+
+    refused(tmp_path, with_tensors(recording("classes"), TRUTH, add), "client/attributes")
+
+
 def test_models_of_some_parameters_only_are_refused(tmp_path: Path) -> None:
     files = with_tensors(recording("votes"), SEEN, lambda t: t.pop("client_model/output.weight"))
     refused(tmp_path, files, "'output.weight' in one of")

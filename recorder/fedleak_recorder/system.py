@@ -4,19 +4,17 @@ import dataclasses
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from typing import Any, Literal
 
-from torch import Tensor
-
-from datamodules.io.plain_values import strange_value
-from datamodules.recordings.format import Manifest
-from datamodules.recordings.manifest_fields import check_fields
-from datamodules.recordings.shape_check import Shapes
-from protocol.errors import InputError, require
+from fedleak_recorder.errors import InputError, require
+from fedleak_recorder.format import Manifest
+from fedleak_recorder.manifest_fields import check_fields
+from fedleak_recorder.plain_values import strange_value
+from fedleak_recorder.shape_check import Shapes
+from fedleak_recorder.version import __version__
 
 Holds = Literal["models", "deltas"]
-_PACKAGES = ("torch", "numpy", "safetensors")
+_PACKAGES = ("numpy", "safetensors")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +25,8 @@ class System:
         parameters: shapes of the model's parameters by name, in the model's order.
         data: ``name`` of the data set; ``sha256`` if it is known.
         holds: whether clients send their trained ``models`` or the ``deltas``.
-        learner: the clients' algorithm for `modules.learners.registry`; None if it is unknown.
+        dtype: type in which deltas and models are stored.
+        learner: the clients' algorithm, ``name`` and ``arguments`` of a learner of fedleak; None if it is unknown.
         releases: what clients publicly do to their deltas: ``clip``, ``noise_scale`` and ``parameters`` (all if empty).
         row_parameters: tables of which only the rows of the served items are kept.
         auxiliary: the server's auxiliary data, e.g. ``images (M, ch, h, w)`` and ``labels (M,)``.
@@ -38,36 +37,45 @@ class System:
     parameters: Shapes
     data: Mapping[str, str]
     holds: Holds = "models"
+    dtype: Literal["float32", "float64"] = "float32"
     learner: Mapping[str, Any] | None = None
     releases: Sequence[Mapping[str, Any]] = ()
     row_parameters: Sequence[str] = ()
-    auxiliary: Mapping[str, Tensor] = field(default_factory=dict)
+    auxiliary: Mapping[str, Any] = field(default_factory=dict)
     origin: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
 
 
-def manifest_of(system: System, auxiliary: bytes | None) -> Manifest:
+def manifest_of(system: System, auxiliary: bytes | None, run: str | None = None) -> Manifest:
     """Manifest of a recording of a system.
+
+    Args:
+        system: the system.
+        auxiliary: content of the auxiliary data's file; None if there are none.
+        run: name of the training; see `fedleak_recorder.pseudonyms.run_name`.
 
     Raises:
         InputError: it names a parameter that it does not have, or has values that a manifest cannot hold.
     """
+    from importlib.metadata import version  # slow to import, and needed once
+
     releases = [_release(release, list(system.parameters)) for release in system.releases]
     names = [*system.row_parameters, *(name for release in releases for name in release["parameters"])]
     unknown = next((name for name in names if name not in system.parameters), None)
     expected = f"parameters among {', '.join(system.parameters)}"
     require(unknown is None, expected, unknown, "Correct that name.")
     manifest = Manifest(
-        parameters={n: {"shape": list(shape), "dtype": "float32"} for n, shape in system.parameters.items()},
+        parameters={n: {"shape": list(shape), "dtype": system.dtype} for n, shape in system.parameters.items()},
         row_parameters=list(system.row_parameters),
         learner=None if system.learner is None else dict(system.learner),
         releases=releases,
         seed=None,
         data={"name": system.data["name"], "sha256": system.data.get("sha256", "")},
         config=dict(system.origin),
-        versions={name: version(name) for name in _PACKAGES} | dict(system.versions),
+        versions={"fedleak-recorder": __version__} | {n: version(n) for n in _PACKAGES} | dict(system.versions),
         commit=None,
         auxiliary=None if auxiliary is None else hashlib.sha256(auxiliary).hexdigest(),
+        run=run,
     )
     problem = strange_value(dataclasses.asdict(manifest))
     expected = "a description of the system as texts, numbers, lists and mappings with texts as keys"

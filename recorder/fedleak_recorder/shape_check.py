@@ -2,16 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 
-import torch
-from torch import Tensor
-
-from protocol.errors import require
+from fedleak_recorder.arrays import Array, is_finite
+from fedleak_recorder.errors import require
 
 Shapes = Mapping[str, Sequence[int]]
 _WAY_OUT = "Describe the model that was trained, with the parameters in its own order."
 
 
-def check_arrays(expected: Shapes, arrays: Mapping[str, Tensor], *, where: str) -> None:
+def check_arrays(expected: Shapes, arrays: Mapping[str, Array], *, where: str) -> None:
     """Checks that arrays are finite parameters of a model, with the expected names and shapes in order.
 
     Raises:
@@ -20,7 +18,7 @@ def check_arrays(expected: Shapes, arrays: Mapping[str, Tensor], *, where: str) 
     check_shapes(expected, {name: tuple(value.shape) for name, value in arrays.items()}, where=where)
     for name, value in arrays.items():
         require(
-            value.dtype != torch.bool and not value.is_complex() and bool(torch.isfinite(value).all()),
+            is_finite(value),
             f"finite real numbers in {name!r}",
             f"NaN, infinity or {value.dtype} in {where}",
             "Leave this client out of the round, or fix what wrote it.",
@@ -47,7 +45,7 @@ def check_shapes(expected: Shapes, found: Shapes, *, where: str, ordered: bool =
         )
 
 
-def named(expected: Shapes, arrays: Sequence[Tensor], *, where: str) -> dict[str, Tensor]:
+def named(expected: Shapes, arrays: Sequence[Array], *, where: str) -> dict[str, Array]:
     """Arrays without names, named in the model's order.
 
     Raises:

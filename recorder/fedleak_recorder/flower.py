@@ -1,18 +1,15 @@
-"""Flower strategies that record what the server receives, so that every attack runs on a Flower training.
+"""Flower strategies that record what the server receives, so that every attack of fedleak runs on a Flower training.
 
-Wrap the strategy, train as before, then run ``python attack.py audit --deltas DIR``. `RecordingStrategy` wraps a
-message-based strategy (``flwr.serverapp.strategy``), `RecordingLegacyStrategy` a strategy of parameter lists
-(``flwr.server.strategy``). All decisions are left to the wrapped strategy; replies are recorded as received.
+Wrap the strategy and train as before. `RecordingStrategy` wraps a message-based strategy
+(``flwr.serverapp.strategy``), `RecordingLegacyStrategy` a strategy of parameter lists (``flwr.server.strategy``). All
+decisions are left to the wrapped strategy; replies are recorded as received.
 """
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
-import torch
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.common import FitIns, FitRes, Parameters, Scalar, parameters_to_ndarrays
 from flwr.server.client_manager import ClientManager
@@ -20,61 +17,12 @@ from flwr.server.client_proxy import ClientProxy
 from flwr.server.strategy import Strategy as LegacyStrategy
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
-from torch import Tensor
 
-from datamodules.io.plain_values import strange_value
-from datamodules.recordings.external_round import Sent
-from datamodules.recordings.external_system import System
-from datamodules.recordings.shape_check import Shapes, named
-from datamodules.recordings.writer import RecordingWriter
-from modules.learners.recorded_learner import check_learner
-from protocol.errors import InputError
-
-
-def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings that can be stored in a manifest."""
-    kinds = (bool, int, float, str)
-    return {
-        name: value for name, value in settings.items() if isinstance(value, kinds) and strange_value(value) is None
-    }
-
-
-class _Recorder:
-    """Writer of rounds for both interfaces.
-
-    Args:
-        directory: folder of the recording.
-        system: public description of the model; the strategy and its settings are added.
-        strategy: wrapped strategy.
-    """
-
-    def __init__(self, directory: str | Path, system: System, strategy: object) -> None:
-        check_learner(system.learner, system.parameters, where="the description of the system")
-        self.directory, self.system, self.strategy = Path(directory), system, strategy
-        self._writer: RecordingWriter | None = None
-        self.model: dict[str, Tensor] = {}
-
-    def begin(self, model: dict[str, Tensor], config: Mapping[str, Any]) -> None:
-        """Keeps the global model at the start of a round; the first one creates the recording."""
-        self.model = model
-        if self._writer is None:
-            origin = {
-                "system": "flower",
-                "strategy": f"{type(self.strategy).__module__}.{type(self.strategy).__qualname__}",
-                "settings": _plain(vars(self.strategy)),
-                "config": _plain(config),
-                **self.system.origin,
-            }
-            versions = {"flwr": version("flwr"), **self.system.versions}
-            system = replace(self.system, origin=origin, versions=versions)
-            self._writer = RecordingWriter(self.directory, system)
-            self._writer.declare()
-
-    def write(self, number: int, sent: Iterable[Sent], clients: int) -> None:
-        """Writes the started round."""
-        assert self._writer is not None
-        self._writer.write(number, self.model, sent, clients)
-        self._writer.close()
+from fedleak_recorder.arrays import Array, as_array
+from fedleak_recorder.errors import InputError
+from fedleak_recorder.gathered_round import Sent
+from fedleak_recorder.plain_values import strange_value
+from fedleak_recorder.recorder import Arrays, Recorder
 
 
 class RecordingStrategy(Strategy):
@@ -82,8 +30,7 @@ class RecordingStrategy(Strategy):
 
     Args:
         strategy: wrapped strategy.
-        directory: folder of the recording; it must not contain one.
-        system: the model's parameters in order, the data's name, and what else is public.
+        recorder: the recording; without ``parameters`` it takes those of the first global model.
         truth: names of client metrics that are ground truth for evaluations only, e.g. ``class_counts``; clients of a
             real deployment do not send them.
         examples_key: metric with a client's number of examples.
@@ -95,9 +42,8 @@ class RecordingStrategy(Strategy):
     def __init__(
         self,
         strategy: Strategy,
+        recorder: Recorder,
         *,
-        directory: str | Path,
-        system: System,
         truth: Sequence[str] = (),
         examples_key: str = "num-examples",
     ) -> None:
@@ -107,15 +53,16 @@ class RecordingStrategy(Strategy):
                 found=f"{type(strategy).__name__} with a loop of its own",
                 way_out="Use a strategy that only overrides configure_train and aggregate_train.",
             )
-        self.strategy, self.truth, self.examples_key = strategy, tuple(truth), examples_key
-        self._recorder = _Recorder(directory, system, strategy)
+        self.strategy, self.recorder = strategy, recorder
+        self.truth, self.examples_key = tuple(truth), examples_key
+        self._model: Arrays = {}
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Keeps the global model at the start of the round."""
-        where = f"the global model before round {server_round}"
-        self._recorder.begin(_tensors(arrays, self._recorder.system.parameters, where), dict(config))
+        _describe(self.recorder, self.strategy, dict(config))
+        self._model = self._arrays(arrays)
         asked: Iterable[Message] = self.strategy.configure_train(server_round, arrays, config, grid)
         return asked
 
@@ -124,8 +71,8 @@ class RecordingStrategy(Strategy):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Records the replies before aggregation."""
         received = list(replies)
-        whole = [message for message in received if message.has_content()]
-        self._recorder.write(server_round, (self._sent(message) for message in whole), len(whole))
+        sent = [self._sent(message) for message in received if message.has_content()]
+        self.recorder.record(server_round, self._model, sent)
         merged: tuple[ArrayRecord | None, MetricRecord | None] = self.strategy.aggregate_train(server_round, received)
         return merged
 
@@ -158,10 +105,16 @@ class RecordingStrategy(Strategy):
         return Sent(
             client=str(node),
             examples=int(_metric(metrics, self.examples_key, where)),
-            arrays=_tensors(records[0], self._recorder.system.parameters, where),
+            arrays=self._arrays(records[0]),
             truth={name: _numbers(_metric(metrics, name, where)) for name in self.truth},
             where=where,
         )
+
+    def _arrays(self, record: ArrayRecord) -> Arrays:
+        """Arrays by name; the names of a record made from a list are numbers, then a list."""
+        arrays = {name: array.numpy() for name, array in record.items()}
+        listed = list(arrays) == [str(place) for place in range(len(arrays))]
+        return list(arrays.values()) if listed and list(arrays) != list(self.recorder.parameters) else arrays
 
 
 class RecordingLegacyStrategy(LegacyStrategy):
@@ -169,16 +122,13 @@ class RecordingLegacyStrategy(LegacyStrategy):
 
     Args:
         strategy: wrapped strategy.
-        directory: folder of the recording; it must not contain one.
-        system: see `RecordingStrategy`.
+        recorder: the recording, with ``parameters``.
         truth: see `RecordingStrategy`; single numbers, or lists as JSON text.
     """
 
-    def __init__(
-        self, strategy: LegacyStrategy, *, directory: str | Path, system: System, truth: Sequence[str] = ()
-    ) -> None:
-        self.strategy, self.truth = strategy, tuple(truth)
-        self._recorder = _Recorder(directory, system, strategy)
+    def __init__(self, strategy: LegacyStrategy, recorder: Recorder, *, truth: Sequence[str] = ()) -> None:
+        self.strategy, self.recorder, self.truth = strategy, recorder, tuple(truth)
+        self._model: list[Array] = []
 
     def initialize_parameters(self, client_manager: ClientManager) -> Parameters | None:
         """Calls the strategy."""
@@ -191,8 +141,8 @@ class RecordingLegacyStrategy(LegacyStrategy):
         instructions: list[tuple[ClientProxy, FitIns]] = self.strategy.configure_fit(
             server_round, parameters, client_manager
         )
-        config = instructions[0][1].config if instructions else {}
-        self._recorder.begin(self._tensors(parameters, f"the global model before round {server_round}"), config)
+        _describe(self.recorder, self.strategy, instructions[0][1].config if instructions else {})
+        self._model = parameters_to_ndarrays(parameters)
         return instructions
 
     def aggregate_fit(
@@ -202,7 +152,7 @@ class RecordingLegacyStrategy(LegacyStrategy):
         failures: list[tuple[ClientProxy, FitRes] | BaseException],
     ) -> tuple[Parameters | None, dict[str, Scalar]]:
         """Records the results before aggregation."""
-        self._recorder.write(server_round, (self._sent(*result) for result in results), len(results))
+        self.recorder.record(server_round, self._model, [self._sent(*result) for result in results])
         merged: tuple[Parameters | None, dict[str, Scalar]]
         merged = self.strategy.aggregate_fit(server_round, results, failures)
         return merged
@@ -225,22 +175,29 @@ class RecordingLegacyStrategy(LegacyStrategy):
         return Sent(
             client=str(proxy.cid),
             examples=int(result.num_examples),
-            arrays=self._tensors(result.parameters, where),
+            arrays=parameters_to_ndarrays(result.parameters),
             truth={name: _numbers(_metric(result.metrics, name, where)) for name in self.truth},
             where=where,
         )
 
-    def _tensors(self, parameters: Parameters, where: str) -> dict[str, Tensor]:
-        arrays = [torch.from_numpy(array.copy()) for array in parameters_to_ndarrays(parameters)]
-        return named(self._recorder.system.parameters, arrays, where=where)
+
+def _describe(recorder: Recorder, strategy: object, config: Mapping[str, Any]) -> None:
+    """Adds the strategy and its settings to the description; those of later rounds come too late and change nothing."""
+    origin = {
+        "system": "flower",
+        "strategy": f"{type(strategy).__module__}.{type(strategy).__qualname__}",
+        "settings": _plain(vars(strategy)),
+        "config": _plain(config),
+    }
+    recorder.add_origin(origin, {"flwr": version("flwr")})
 
 
-def _tensors(record: ArrayRecord, expected: Shapes, where: str) -> dict[str, Tensor]:
-    """Arrays by name; the names of a record made from a list are numbers."""
-    arrays = {name: torch.from_numpy(array.numpy().copy()) for name, array in record.items()}
-    if list(arrays) == [str(place) for place in range(len(arrays))] and list(arrays) != list(expected):
-        return named(expected, list(arrays.values()), where=where)
-    return arrays
+def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings that can be stored in a manifest."""
+    kinds = (bool, int, float, str)
+    return {
+        name: value for name, value in settings.items() if isinstance(value, kinds) and strange_value(value) is None
+    }
 
 
 def _metric(metrics: Mapping[str, Any], name: str, where: str) -> Any:
@@ -253,5 +210,5 @@ def _metric(metrics: Mapping[str, Any], name: str, where: str) -> Any:
     return metrics[name]
 
 
-def _numbers(value: Any) -> Tensor:
-    return torch.as_tensor(json.loads(value) if isinstance(value, str) else value)
+def _numbers(value: Any) -> Array:
+    return as_array(json.loads(value) if isinstance(value, str) else value)

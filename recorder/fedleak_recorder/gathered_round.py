@@ -1,16 +1,17 @@
-"""A round of another system: what its clients sent, gathered into the tensors of a shard."""
+"""A round of another system: what its clients sent, gathered into the arrays of a shard."""
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
 
-from datamodules.recordings.external_system import System
-from datamodules.recordings.format import CLIENT
-from datamodules.recordings.shape_check import check_arrays
-from protocol.errors import require
+from fedleak_recorder.arrays import Array, as_array
+from fedleak_recorder.errors import require
+from fedleak_recorder.format import CLIENT
+from fedleak_recorder.pseudonyms import pseudonym
+from fedleak_recorder.shape_check import check_arrays
+from fedleak_recorder.system import Holds, System
 
 _ITEM_TRUTH = "labels"
 """Ground truth of the served items; all other ground truth is of the clients themselves."""
@@ -28,44 +29,64 @@ class Sent:
         truth: ground truth for evaluations only: ``labels (R,)`` of the served items, or values of the client itself,
             such as ``class_counts (K,)``.
         where: file or message, for errors.
+        holds: whether `arrays` are its model or its delta; None for what the description of the system says.
+
+    Arrays are of any framework, see `fedleak_recorder.arrays.as_array`.
     """
 
     client: str
     examples: int
-    arrays: Mapping[str, Tensor]
-    served: Tensor | None = None
-    truth: Mapping[str, Tensor] = field(default_factory=dict)
+    arrays: Any
+    served: Any = None
+    truth: Mapping[str, Any] = field(default_factory=dict)
     where: str = ""
+    holds: Holds | None = None
+
+    def plain(self) -> "Sent":
+        """The same with arrays of NumPy."""
+        return Sent(
+            client=self.client,
+            examples=self.examples,
+            arrays={name: as_array(value) for name, value in self.arrays.items()},
+            served=None if self.served is None else as_array(self.served),
+            truth={name: as_array(value) for name, value in self.truth.items()},
+            where=self.where,
+            holds=self.holds,
+        )
 
 
 class Round:
-    """The clients of a round, gathered into the tensors of a shard.
+    """The clients of a round, gathered into the arrays of a shard.
 
     Args:
         system: description of the system.
         number: number of the round.
         model: the global model before the round; empty if it is unknown.
         clients: largest number of clients.
+        key: secret key of the pseudonyms; None for plain hashes of the names.
     """
 
-    def __init__(self, system: System, number: int, model: Mapping[str, Tensor], clients: int) -> None:
-        self.system, self.number, self.model = system, number, model
+    def __init__(
+        self, system: System, number: int, model: Mapping[str, Array], clients: int, key: bytes | None = None
+    ) -> None:
+        self.system, self.number, self.model, self.key = system, number, model, key
         self.names: dict[int, str] = {}
         self.counts: list[int] = []
-        self.served: list[Tensor] = []
-        self.truths: list[Mapping[str, Tensor]] = []
-        self.rows: dict[str, list[Tensor]] = {name: [] for name in system.row_parameters}
+        self.served: list[Array] = []
+        self.truths: list[Mapping[str, Array]] = []
+        self.rows: dict[str, list[Array]] = {name: [] for name in system.row_parameters}
         self.clients = clients
-        self.dense: dict[str, Tensor] = {}
+        self.dense: dict[str, Array] = {}
 
-    def add(self, one: Sent) -> None:
+    def add(self, sent: Sent) -> None:
         """Adds a client.
 
         Raises:
             InputError: its arrays are of another model or not finite, or it is there twice.
         """
+        one = sent.plain()
         where = one.where or f"what client {one.client} sent in round {self.number}"
-        name = pseudonym(one.client)
+        name = pseudonym(one.client, self.key)
         require(
             name not in self.names,
             f"each client once in round {self.number}",
@@ -78,11 +99,11 @@ class Round:
         place = len(self.names)
         for parameter, value in one.arrays.items():
             if parameter in self.rows:
-                self.rows[parameter].append(self._rows(parameter, value, one.served))
+                self.rows[parameter].append(self._rows(one, parameter, value))
             else:
                 if not place:
-                    self.dense[parameter] = torch.empty(self.clients, *value.shape)
-                self.dense[parameter][place] = self._delta(value, self.model.get(parameter))
+                    self.dense[parameter] = np.empty((self.clients, *value.shape), self.system.dtype)
+                self.dense[parameter][place] = self._delta(one, value, self.model.get(parameter))
         self.names[name] = one.client
         self.counts.append(one.examples)
         self.truths.append(one.truth)
@@ -98,18 +119,21 @@ class Round:
                 shapes[name] = (len(one.served), *shapes[name][1:])
         return shapes
 
-    def _rows(self, parameter: str, value: Tensor, served: Tensor | None) -> Tensor:
-        assert served is not None
+    def _rows(self, one: Sent, parameter: str, value: Array) -> Array:
+        served, before = one.served, self.model.get(parameter)
         whole = len(value) == self.system.parameters[parameter][0]
-        before = self.model.get(parameter)
-        return self._delta(value[served] if whole else value, None if before is None else before[served])
+        return self._delta(one, value[served] if whole else value, None if before is None else before[served])
 
-    def _delta(self, value: Tensor, before: Tensor | None) -> Tensor:
-        """The delta, computed in double precision because it is small compared with the models."""
-        if self.system.holds == "deltas":
-            return value.float()
+    def _delta(self, one: Sent, value: Array, before: Array | None) -> Array:
+        """The delta, computed in double precision because it is small compared with the models.
+
+        For models in single precision the result is that of a subtraction in single precision: 53 bits are more than
+        twice 24, so rounding twice changes nothing.
+        """
+        if (one.holds or self.system.holds) == "deltas":
+            return value.astype(self.system.dtype)
         assert before is not None
-        return (value.double() - before.double()).float()
+        return (value.astype(np.float64) - before.astype(np.float64)).astype(self.system.dtype)
 
     def _check_served(self, one: Sent, where: str) -> None:
         found = f"{one.examples} in {where}"
@@ -121,7 +145,7 @@ class Round:
             f"others in {where}",
             "Give an array 'served' with the numbers of the items to each client.",
         )
-        if one.served is not None and one.served.numel() and self.rows:
+        if one.served is not None and one.served.size and self.rows:
             items = min(int(self.system.parameters[name][0]) for name in self.rows)
             right = 0 <= int(one.served.min()) <= int(one.served.max()) < items
             require(right, f"served items from 0 to {items - 1}", f"others in {where}", "Correct them.")
@@ -129,7 +153,7 @@ class Round:
     def _check_truth(self, one: Sent, where: str) -> None:
         for key, value in one.truth.items():
             require(
-                key and "/" not in key and key not in ("clients", "offsets") and not value.is_complex(),
+                key and "/" not in key and key not in ("clients", "offsets") and value.dtype.kind in "biuf",
                 "truth as real numbers under plain names",
                 f"{key[:60]!r} in {where}",
                 "Give class_counts of the client, or labels of the served items.",
@@ -144,32 +168,27 @@ class Round:
         found = f"{sorted(one.truth)} in {where}"
         require(one.truth.keys() == first.keys(), expected, found, "Give the same of every client, or of none.")
 
-    def shards(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """The tensors that the server saw, and those of the ground truth.
+    def shards(self) -> tuple[dict[str, Array], dict[str, Array]]:
+        """The arrays that the server saw, and those of the ground truth.
 
         Raises:
             InputError: the ground truth of two clients is of different shapes.
         """
-        clients = torch.tensor(list(self.names))
-        seen = {"clients": clients, "counts": torch.tensor(self.counts)}
-        truth: dict[str, Tensor] = {"clients": clients}
+        clients = np.array(list(self.names), np.int64)
+        seen = {"clients": clients, "counts": np.array(self.counts, np.int64)}
+        truth: dict[str, Array] = {"clients": clients}
         seen |= {f"deltas/{name}": value[: len(clients)] for name, value in self.dense.items()}
         if self.served:
-            sizes = torch.tensor([0, *(len(items) for items in self.served)])
-            seen |= {"offsets": sizes.cumsum(0), "served": torch.cat(self.served)}
-            seen |= {f"rows/{name}": torch.cat(values) for name, values in self.rows.items()}
+            sizes = [0, *(len(items) for items in self.served)]
+            seen |= {"offsets": np.cumsum(sizes, dtype=np.int64), "served": np.concatenate(self.served)}
+            seen |= {f"rows/{name}": np.concatenate(values) for name, values in self.rows.items()}
         for name in self.truths[0] if self.truths else ():
             values = [one[name] for one in self.truths]
             if self.served and name == _ITEM_TRUTH:
-                truth |= {"offsets": seen["offsets"], name: torch.cat(values)}
+                truth |= {"offsets": seen["offsets"], name: np.concatenate(values)}
                 continue
             shapes = sorted({str(tuple(value.shape)) for value in values})
             expected = f"the truth {name!r} of one shape in round {self.number}"
             require(len(shapes) == 1, expected, ", ".join(shapes), "Give as many numbers of every client.")
-            truth[f"{CLIENT}{name}"] = torch.stack(values)
+            truth[f"{CLIENT}{name}"] = np.stack(values)
         return seen, truth
-
-
-def pseudonym(client: str) -> int:
-    """Pseudonym of a client, the same in every round: a hash, so that a published recording has no names."""
-    return int.from_bytes(hashlib.sha256(client.encode()).digest()[:8], "big") >> 2

@@ -12,19 +12,15 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors.torch import save
-from torch import Tensor
-
-from datamodules.io.files import read_bounded, write_whole
-from datamodules.io.plain_values import parse_json
-from datamodules.recordings.manifest_fields import check_fields, is_whole
-from protocol.errors import InputError, require
+from fedleak_recorder.errors import InputError, require
+from fedleak_recorder.files import read_bounded, write_whole
+from fedleak_recorder.manifest_fields import check_fields, is_whole
+from fedleak_recorder.plain_values import parse_json
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -48,6 +44,16 @@ CLIENT_MODEL = "client_model/"
 """Prefix of parameters in rounds/ of which the server sent each client its own."""
 ITEM_FEATURES = "item_features"
 """Features of the served items in rounds/, if all clients of a shard share them."""
+HOLDOUT_USERS = "holdout_users"
+"""``(H,)`` in the auxiliary data: hold-out users, whose data represent unseen users; absent if there are none."""
+POPULARITY_OF_OTHERS = "popularity_of_others"
+"""``(F, I)`` in the auxiliary data: number of users outside each fold who interacted with each item."""
+ATTRIBUTE_PSEUDONYMS = "attribute_pseudonyms"
+"""Auxiliary ``(P,)``: pseudonyms of the people whose attributes the server knows."""
+ATTRIBUTE = "attribute/"
+"""Prefix of auxiliary ``(P,)``: value from 0 of an attribute of these people, -1 where it is unknown."""
+CANDIDATES, CANDIDATE_LABELS = "candidates", "candidate_labels"
+"""Auxiliary ``(M, *shape)`` and ``(M,)``: records that the server has in mind, and their classes."""
 _LONGEST_JOURNAL = 2**30
 """Bytes; a line has about 150."""
 _SHARD = re.compile(r"(rounds|truth)/\d{6,15}-\d{4,6}\.safetensors")
@@ -86,10 +92,9 @@ class Manifest:
     format: int = FORMAT
 
     @property
-    def view_dtype(self) -> torch.dtype:
-        """Type of the models and deltas of server views: float64 if all deltas are recorded so, else float32."""
-        double = bool(self.parameters) and all(one["dtype"] == "float64" for one in self.parameters.values())
-        return torch.float64 if double else torch.float32
+    def double(self) -> bool:
+        """Whether all deltas are recorded in float64; views then hold models and deltas of that type, else float32."""
+        return bool(self.parameters) and all(one["dtype"] == "float64" for one in self.parameters.values())
 
     def same_run(self, other: "Manifest") -> bool:
         """Whether shards of both may be in one recording."""
@@ -180,12 +185,6 @@ def only_writer(folder: Path, *, wait: bool = False) -> Iterator[None]:
             if _UNFINISHED.fullmatch(left.name):
                 left.unlink(missing_ok=True)
         yield
-
-
-def shard_bytes(tensors: Mapping[str, Tensor]) -> bytes:
-    """Content of a shard; the tensors may change afterwards."""
-    content: bytes = save({key: value.detach().cpu().contiguous() for key, value in tensors.items()})
-    return content
 
 
 def write_shard(directory: Path, name: str, content: bytes) -> JournalLine:
@@ -297,9 +296,3 @@ def read_manifest(directory: Path) -> Manifest:
         raise InputError(
             expected="the fields of a manifest", found=f"{error} in {path}", way_out="Record again with this version."
         ) from None
-
-
-def dtype_of(name: str) -> torch.dtype:
-    """Floating-point type by its name in a manifest."""
-    dtype: torch.dtype = getattr(torch, name)
-    return dtype

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from protocol.errors import InputError, require
+from fedleak_recorder.errors import InputError, require
 
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 """Types in which deltas may be stored."""

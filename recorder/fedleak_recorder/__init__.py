@@ -1,0 +1,25 @@
+"""Recorder of what the server of a federated-learning system sees, for audits with fedleak.
+
+`Recorder` records any system; `fedleak_recorder.flower` and `fedleak_recorder.nvflare` adapt it to these frameworks.
+Importing the package imports nothing else; its names are imported when they are first asked for (PEP 562).
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fedleak_recorder.errors import InputError as InputError
+    from fedleak_recorder.format import FORMAT as FORMAT
+    from fedleak_recorder.recorder import Recorder as Recorder
+    from fedleak_recorder.version import __version__ as __version__
+
+__all__ = ["FORMAT", "InputError", "Recorder", "__version__"]
+_MODULES = {"FORMAT": "format", "InputError": "errors", "Recorder": "recorder", "__version__": "version"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    globals()[name] = found
+    return found

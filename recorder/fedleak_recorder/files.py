@@ -1,0 +1,74 @@
+"""Reading and writing of whole files; those of strangers must be regular files of bounded size.
+
+In place of a file there may be a pipe that never ends, or a link to a device; the functions below refuse them.
+"""
+
+import os
+import stat
+from pathlib import Path
+
+from fedleak_recorder.errors import InputError, require
+
+MOST_TEXT = 2**26
+"""Bytes of a manifest or of a list of names."""
+_WAY_OUT = "Give a regular file; copy the target of a link together with the rest of the folder."
+
+
+def regular_file(path: Path, *, way_out: str = _WAY_OUT) -> int:
+    """Size in bytes of a regular file; links are followed.
+
+    Raises:
+        InputError: it is missing, or a folder, a pipe or a device.
+    """
+    try:
+        found = path.stat()
+    except (OSError, ValueError):
+        raise InputError(expected=f"the file {path.name}", found=f"nothing at {path}", way_out=way_out) from None
+    require(
+        stat.S_ISREG(found.st_mode),
+        f"{path.name} as a regular file",
+        f"a folder, a pipe or a device at {path}",
+        way_out,
+    )
+    return found.st_size
+
+
+def read_bounded(path: Path, *, most: int = MOST_TEXT, way_out: str = _WAY_OUT) -> bytes:
+    """Content of a regular file of at most `most` bytes.
+
+    Raises:
+        InputError: it is missing, no regular file, too large, or cannot be read.
+    """
+    size = regular_file(path, way_out=way_out)
+    try:
+        with path.open("rb") as file:
+            content = file.read(most + 1)
+    except OSError as error:
+        raise InputError(expected=f"a readable file {path.name}", found=str(error), way_out=way_out) from None
+    require(len(content) <= most, f"{path.name} of at most {most} bytes", f"{size} bytes at {path}", way_out)
+    return content
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Writes a file atomically: after a crash it is complete or absent. A failed write leaves nothing behind."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        _flush_folder(path.parent)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _flush_folder(folder: Path) -> None:
+    """Makes the names in a folder survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

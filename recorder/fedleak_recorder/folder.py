@@ -1,0 +1,126 @@
+"""Folder of a recording while it is written: the only code that writes shards, journals and manifests.
+
+fedleak's own trainings and the recordings of other systems are both written here, so both survive a crash at any time.
+"""
+
+import contextlib
+from collections.abc import Mapping
+from pathlib import Path
+
+from fedleak_recorder.errors import InputError
+from fedleak_recorder.files import write_whole
+from fedleak_recorder.format import (
+    AUXILIARY,
+    MANIFEST,
+    Manifest,
+    append_journal,
+    close_journal,
+    journal_name,
+    journals_in,
+    only_writer,
+    read_journal,
+    read_manifest,
+    rewrite_journal,
+    write_manifest,
+    write_shard,
+)
+
+
+class RecordingFolder:
+    """Folder of a recording that one process, or one rank of a training, writes to.
+
+    Args:
+        directory: the folder.
+        rank: number of the writing process of the training.
+    """
+
+    def __init__(self, directory: str | Path, rank: int = 0) -> None:
+        self.directory, self.rank = Path(directory), rank
+        self._lock = contextlib.ExitStack()
+
+    def lock(self) -> None:
+        """Refuses other writers until `release`, or until the process ends.
+
+        Raises:
+            InputError: another process writes to the folder.
+        """
+        self._lock.enter_context(only_writer(self.directory))
+
+    def release(self) -> None:
+        """Lets other processes write to the folder."""
+        self._lock.close()
+
+    def start(self) -> None:
+        """Starts anew what an earlier writer left without a manifest; other files in the folder are not changed.
+
+        Raises:
+            InputError: the folder holds a recording or files that would be lost.
+        """
+        left = journals_in(self.directory)
+        for journal in left:
+            try:
+                read_journal(journal)
+            except InputError:
+                raise self._taken(journal.name) from None
+        if (self.directory / AUXILIARY).exists() and not left:
+            raise self._taken(AUXILIARY)
+        for journal in left:
+            journal.unlink()
+
+    def check_free(self) -> None:
+        """Checks that the folder holds no recording.
+
+        Raises:
+            InputError: it does.
+        """
+        if (self.directory / MANIFEST).exists():
+            raise self._taken(MANIFEST)
+
+    def resume(self, manifest: Manifest, next_round: int, *, ranks: int = 1, way_out: str) -> None:
+        """Keeps the rounds before `next_round` of an interrupted recording.
+
+        Args:
+            manifest: manifest of the training that goes on.
+            next_round: first round that is written again.
+            ranks: number of processes that go on.
+            way_out: what to do if the folder is another training's.
+
+        Raises:
+            InputError: the folder holds recorded rounds of another training.
+        """
+        journals = {path: read_journal(path).lines for path in journals_in(self.directory)}
+        recorded = len({line.round for lines in journals.values() for line in lines})
+        described = (self.directory / MANIFEST).exists()
+        if recorded and not (described and read_manifest(self.directory).same_run(manifest)):
+            raise InputError(
+                expected="an empty folder, or the recording of this same training",
+                found=f"another training's recording of {recorded} rounds in {self.directory}",
+                way_out=way_out,
+            )
+        for journal, lines in journals.items():
+            rewrite_journal(journal, [line for line in lines if line.round < next_round])
+        for rank in range(ranks, len(journals)):
+            if self.directory / journal_name(rank) in journals:
+                close_journal(self.directory, rank)  # no process writes to it any more
+
+    def declare(self, manifest: Manifest, auxiliary: bytes | None) -> None:
+        """Writes the auxiliary data and the manifest, with which the folder becomes a recording."""
+        if auxiliary is not None:
+            write_whole(self.directory / AUXILIARY, auxiliary)
+        write_manifest(self.directory, manifest)
+
+    def write(self, shards: Mapping[str, bytes]) -> None:
+        """Writes shards by name, and then their lines in the journal."""
+        lines = [write_shard(self.directory, name, content) for name, content in shards.items()]
+        append_journal(self.directory, self.rank, lines)
+
+    def close(self) -> None:
+        """Notes in the journal that no round is missing; further rounds may follow, and then another call."""
+        close_journal(self.directory, self.rank)
+
+    def _taken(self, name: str) -> InputError:
+        return InputError(
+            expected="a folder without a recording",
+            found=f"{name} in {self.directory}, which would be lost",
+            way_out="Give another folder, or delete that one.",
+        )

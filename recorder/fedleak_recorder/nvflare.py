@@ -1,0 +1,142 @@
+"""NVFlare component that records what the server receives, so that every attack of fedleak runs on an NVFlare job.
+
+Add it to the server's components; it listens to the events of tasks and results, and changes nothing. It works with
+every controller that sends a global model and gets models or differences back, e.g. ``FedAvg`` and
+``ScatterAndGather``.
+"""
+
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+from nvflare.apis.dxo import DataKind, MetaKey, from_shareable
+from nvflare.apis.event_type import EventType
+from nvflare.apis.fl_component import FLComponent
+from nvflare.apis.fl_constant import FLContextKey, ReturnCode
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.shareable import Shareable
+from nvflare.app_common.app_constant import AppConstants
+from nvflare.app_common.app_event_type import AppEventType
+
+from fedleak_recorder.arrays import Array, as_array
+from fedleak_recorder.errors import InputError, require
+from fedleak_recorder.gathered_round import Sent
+from fedleak_recorder.recorder import Recorder
+from fedleak_recorder.system import Holds
+
+_HOLDS: dict[str, Holds] = {DataKind.WEIGHTS: "models", DataKind.WEIGHT_DIFF: "deltas"}
+
+
+class RoundRecorder(FLComponent):
+    """Server component that records the rounds of a job.
+
+    Args:
+        folder: folder of the recording on the server; it must not contain one.
+        data: name of the data set.
+        task: name of the tasks that are recorded.
+        truth: names in a client's meta data or metrics that are ground truth for evaluations only, e.g.
+            ``class_counts``; clients of a real deployment do not send them.
+        examples_key: name in a client's meta data or metrics of its number of examples; where it is missing, the number
+            is recorded as 0, which means unknown.
+        learner: see `fedleak_recorder.Recorder`.
+        after_filters: record the results after the server's filters instead of as they arrive, e.g. if a filter decodes
+            them.
+
+    A result that cannot be recorded ends the job with a message.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        data: str = "unknown",
+        task: str = "train",
+        truth: Sequence[str] = (),
+        examples_key: str = MetaKey.NUM_STEPS_CURRENT_ROUND,
+        learner: Mapping[str, Any] | None = None,
+        after_filters: bool = False,
+    ) -> None:
+        super().__init__()
+        self.folder, self.data, self.task = folder, data, task  # NVFlare reads the arguments from attributes
+        self.truth, self.examples_key = list(truth), examples_key
+        self.learner, self.after_filters = learner, after_filters
+        self._recorder: Recorder | None = None
+        self._number: int | None = None
+        self._last = -1
+        """Number of the last round that is recorded."""
+        self._model: dict[str, Array] = {}
+        self._sent: dict[str, Sent] = {}
+
+    def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
+        """Collects the tasks and results of a round, and records it when it is over."""
+        result_event = EventType.AFTER_TASK_RESULT_FILTER if self.after_filters else EventType.BEFORE_TASK_RESULT_FILTER
+        try:
+            if event_type == EventType.BEFORE_TASK_DATA_FILTER:
+                self._begin(fl_ctx)
+            elif event_type == result_event:
+                self._receive(fl_ctx)
+            elif event_type in (AppEventType.BEFORE_AGGREGATION, EventType.ABOUT_TO_END_RUN, EventType.END_RUN):
+                self._write()
+        except (InputError, OSError) as error:
+            self.system_panic(f"the round could not be recorded: {error}", fl_ctx)
+
+    def _begin(self, fl_ctx: FLContext) -> None:
+        """Keeps the global model of a round that begins."""
+        task = fl_ctx.get_prop(FLContextKey.TASK_DATA)
+        if fl_ctx.get_prop(FLContextKey.TASK_NAME) != self.task or not isinstance(task, Shareable):
+            return
+        number = _round_of(task, fl_ctx)
+        if number == self._number or number <= self._last:
+            return
+        self._write()
+        model = {name: np.array(as_array(value)) for name, value in from_shareable(task).data.items()}
+        self._number, self._model = number, model
+        if self._recorder is None:
+            origin = {"system": "nvflare", "job": str(fl_ctx.get_job_id())}
+            versions = {"nvflare": version("nvflare")}
+            self._recorder = Recorder(
+                self.folder, parameters=model, data=self.data, learner=self.learner, system=origin, versions=versions
+            )
+
+    def _receive(self, fl_ctx: FLContext) -> None:
+        """Keeps a client's result."""
+        result = fl_ctx.get_prop(FLContextKey.TASK_RESULT)
+        if fl_ctx.get_prop(FLContextKey.TASK_NAME) != self.task or not isinstance(result, Shareable):
+            return
+        if result.get_return_code(ReturnCode.OK) != ReturnCode.OK:
+            return
+        client = fl_ctx.get_peer_context().get_identity_name()
+        number, where = _round_of(result, fl_ctx), f"the result of {client}"
+        if number != self._number or number <= self._last:
+            self.log_warning(fl_ctx, f"{where} for round {number} came too late to be recorded")
+            return
+        dxo = from_shareable(result)
+        holds = _HOLDS.get(dxo.data_kind)
+        way_out = "If a filter on the server decodes it, give after_filters=True."
+        require(holds, f"a result of kind {' or '.join(_HOLDS)}", f"{dxo.data_kind} in {where}", way_out)
+        reported = {**dxo.meta, **(dxo.meta.get(MetaKey.INITIAL_METRICS) or {})}
+        missing = next((name for name in self.truth if name not in reported), None)
+        way_out = "Return it in the meta data of the model, or leave it out of the argument truth."
+        require(missing is None, f"{missing!r} from every client", f"{', '.join(reported)} in {where}", way_out)
+        self._sent[client] = Sent(
+            client=client,
+            examples=int(reported.get(self.examples_key, 0)),
+            arrays=dxo.data,
+            truth={name: reported[name] for name in self.truth},
+            where=where,
+            holds=holds,
+        )
+
+    def _write(self) -> None:
+        """Records the round that is over."""
+        sent, self._sent = list(self._sent.values()), {}
+        if sent and self._recorder is not None and self._number is not None:
+            self._recorder.record(self._number, self._model, sent)
+            self._last = self._number
+
+
+def _round_of(content: Shareable, fl_ctx: FLContext) -> int:
+    number = content.get_header(AppConstants.CURRENT_ROUND, fl_ctx.get_prop(AppConstants.CURRENT_ROUND))
+    way_out = "Use a controller that numbers its rounds, such as FedAvg or ScatterAndGather."
+    require(number is not None, f"a task with the header {AppConstants.CURRENT_ROUND}", "none", way_out)
+    return int(number)

@@ -1,0 +1,50 @@
+"""Names of clients in a recording: pseudonyms, made with a secret key that no recording holds."""
+
+import hashlib
+import hmac
+import os
+import re
+import secrets
+
+from fedleak_recorder.errors import InputError
+
+KEY_VARIABLE = "FEDLEAK_KEY"
+"""Environment variable with the secret key of a training, in hexadecimal, for reproducible secret draws."""
+
+
+def secret_key() -> bytes:
+    """The secret key of a training: 256 random bits, or the value of `KEY_VARIABLE`.
+
+    Pseudonyms, the order of messages and the noise of defences are drawn from it. It is in the checkpoint, for
+    resuming, and in no recording.
+
+    Raises:
+        InputError: the variable is not a hexadecimal number of at least 128 bits.
+    """
+    given = os.environ.get(KEY_VARIABLE)
+    if given is None:
+        return secrets.token_bytes(32)
+    if not re.fullmatch(r"([0-9a-fA-F]{2}){16,}", given):
+        raise InputError(
+            expected=f"{KEY_VARIABLE} of 32 hexadecimal digits or more, an even number of them",
+            found=f"{len(given)} characters",
+            way_out=f"Unset {KEY_VARIABLE} for a key of its own for each training, or make one: openssl rand -hex 32.",
+        )
+    return bytes.fromhex(given)
+
+
+def pseudonym(client: str, key: bytes | None) -> int:
+    """Pseudonym of a client, the same in every round.
+
+    Args:
+        client: name under which the server knows it.
+        key: secret key, see `secret_key`; with None it is a plain hash, which whoever can guess the name can repeat.
+    """
+    name = client.encode()
+    digest = hashlib.sha256(name).digest() if key is None else hmac.digest(key, b"client:" + name, "sha256")
+    return int.from_bytes(digest[:8], "big") >> 2
+
+
+def run_name(key: bytes | None) -> str | None:
+    """Name of a training, by which a continued recording is recognised; it does not reveal the key."""
+    return None if key is None else hmac.digest(key, b"run", "sha256")[:16].hex()

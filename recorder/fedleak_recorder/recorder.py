@@ -1,0 +1,238 @@
+"""Recorder of any federated system: a call per round, with arrays of any framework."""
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from fedleak_recorder.arrays import FLOATS, Array, as_array, is_float
+from fedleak_recorder.errors import InputError, require
+from fedleak_recorder.folder import RecordingFolder
+from fedleak_recorder.gathered_round import Sent
+from fedleak_recorder.pseudonyms import pseudonym, secret_key
+from fedleak_recorder.shape_check import Shapes, named
+from fedleak_recorder.system import Holds, System
+from fedleak_recorder.writer import RecordingWriter
+
+Arrays = Mapping[str, Any] | Sequence[Any]
+"""Parameters by name, as ``state_dict()`` gives them, or a list of them in the model's order."""
+
+
+class Recorder:
+    """Recording of what the server of a federated system sees, written while the system trains.
+
+    Each round is on the disk when `round` returns, and a crash at any time leaves a recording of the rounds before.
+    Clients appear under pseudonyms that a secret key gives, in an order that depends on the pseudonyms only. The key is
+    drawn anew, or read from the environment variable ``FEDLEAK_KEY``, and is in no file of the recording.
+
+    Args:
+        folder: folder of the recording; it must not contain one, except to resume it.
+        parameters: the model's parameters in order: arrays, of which the floating-point ones are recorded (not a
+            counter such as ``num_batches_tracked``), or shapes; None for those of the first round's model.
+        data: name of the data set, or ``name`` and ``sha256``.
+        holds: whether clients send their trained ``models`` or the ``deltas``, local minus global.
+        dtype: type in which deltas and models are stored; None for float64 if all parameters are arrays of that type,
+            else float32.
+        learner: the clients' algorithm, ``name`` and ``arguments`` of a learner of fedleak; None if it is unknown, an
+            audit can name it later.
+        releases: what clients publicly do to their deltas: ``clip``, ``noise_scale`` and ``parameters`` (all if empty).
+        row_parameters: tables of which only the rows of the served items are kept.
+        auxiliary: the server's auxiliary data, e.g. ``images (M, ch, h, w)`` and ``labels (M,)``.
+        system: the system, its version and its settings, as free text by key.
+        versions: versions of the system's packages.
+        key: secret key of at least 16 bytes; needed to resume, because another key gives other pseudonyms.
+        resume_at: first round to record again after a restart from a checkpoint: the rounds before it are kept.
+
+    Attributes:
+        key: the secret key. Keep it where the checkpoints are, not with the recording.
+
+    Raises:
+        InputError: the folder holds a recording, or the description contradicts itself.
+
+    Example:
+        >>> import tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> with Recorder(folder, parameters={"weight": (2,)}) as recorder:
+        ...     recorder.round(0, {"weight": [0.0, 0.0]}, {"phone-17": ({"weight": [1.0, 2.0]}, 30)})
+        >>> sorted(path.name for path in Path(folder).glob("rounds/*"))
+        ['000000-0000.safetensors']
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        parameters: Mapping[str, Any] | None = None,
+        data: str | Mapping[str, str] = "unknown",
+        holds: Holds = "models",
+        dtype: Literal["float32", "float64"] | None = None,
+        learner: Mapping[str, Any] | None = None,
+        releases: Sequence[Mapping[str, Any]] = (),
+        row_parameters: Sequence[str] = (),
+        auxiliary: Mapping[str, Any] | None = None,
+        system: Mapping[str, Any] | None = None,
+        versions: Mapping[str, str] | None = None,
+        key: bytes | None = None,
+        resume_at: int | None = None,
+    ) -> None:
+        require(holds in ("models", "deltas"), "holds as 'models' or 'deltas'", repr(holds), "Correct it.")
+        types = (None, "float32", "float64")
+        require(dtype in types, "dtype as 'float32' or 'float64'", repr(dtype), "Correct it.")
+        length = 32 if key is None else len(key)
+        require(length >= 16, "a key of at least 16 bytes", f"{length}", "Draw one: secrets.token_bytes(32).")
+        self.folder, self.key, self._resume_at = Path(folder), secret_key() if key is None else key, resume_at
+        self._dtype = dtype
+        self._system = System(
+            parameters={},
+            data={"name": data} if isinstance(data, str) else data,
+            holds=holds,
+            learner=learner,
+            releases=releases,
+            row_parameters=row_parameters,
+            auxiliary=dict(auxiliary or {}),
+            origin=dict(system or {}),
+            versions=dict(versions or {}),
+        )
+        self._writer: RecordingWriter | None = None
+        self._names: list[str] = []
+        """Names of all parameters that were described, in order, those that are not recorded among them."""
+        if resume_at is None:
+            RecordingFolder(folder).check_free()
+        if parameters is not None:
+            self._describe(parameters)
+
+    @property
+    def parameters(self) -> Shapes:
+        """Shapes of the recorded parameters by name; empty before they are known."""
+        return self._system.parameters
+
+    def add_origin(self, system: Mapping[str, Any], versions: Mapping[str, str]) -> None:
+        """Adds what an adapter knows about its system, before the first round; what the caller gave stays."""
+        origin, packages = {**system, **self._system.origin}, {**versions, **self._system.versions}
+        self._system = dataclasses.replace(self._system, origin=origin, versions=packages)
+
+    def round(
+        self,
+        number: int,
+        model: Arrays | None,
+        updates: Mapping[Any, tuple[Arrays, int]],
+        *,
+        truth: Mapping[Any, Mapping[str, Any]] | None = None,
+        served: Mapping[Any, Sequence[int]] | None = None,
+    ) -> None:
+        """Records a round.
+
+        Args:
+            number: number of the round, from 0 or 1.
+            model: the global model before the round; None if it is unknown and clients send deltas.
+            updates: by client, what it sent (its model or its delta) and the number of examples that it reports.
+            truth: by client, ground truth for evaluations only, e.g. ``class_counts (K,)``.
+            served: by client, numbers of the items that the server showed it ``(R,)``.
+
+        Raises:
+            InputError: something is of another model, not finite, or does not fit the rest of the round.
+        """
+        told, shown = truth or {}, served or {}
+        self._check_names("truth", told, updates)
+        self._check_names("served items", shown, updates)
+        sent = [
+            Sent(
+                client=str(client),
+                examples=int(examples),
+                arrays=arrays,
+                served=None if client not in shown else _items(shown[client], client),
+                truth=told.get(client, {}),
+            )
+            for client, (arrays, examples) in updates.items()
+        ]
+        self.record(number, model, sent)
+
+    def record(self, number: int, model: Arrays | None, sent: Iterable[Sent]) -> None:
+        """Records a round of messages, for adapters.
+
+        Args:
+            number: see `round`.
+            model: see `round`.
+            sent: messages; their arrays may also be lists in the model's order.
+
+        Raises:
+            InputError: see `round`.
+        """
+        messages = sorted(sent, key=lambda one: pseudonym(one.client, self.key))
+        writer = self._begin(model)
+        before = {} if model is None else self._named(model, f"the global model before round {number}")
+        arrays = (dataclasses.replace(one, arrays=self._named(one.arrays, _where(one, number))) for one in messages)
+        writer.write(number, before, arrays, len(messages))
+        writer.close()
+
+    def close(self) -> None:
+        """Lets other processes write to the folder; the recording is complete after every round."""
+        if self._writer is not None:
+            self._writer.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _describe(self, parameters: Mapping[str, Any]) -> None:
+        shapes, types = {}, set()
+        for name, value in parameters.items():
+            if _is_shape(value):
+                shapes[name] = tuple(int(size) for size in value)
+                continue
+            array = as_array(value)
+            if is_float(array):
+                shapes[name] = array.shape
+                types.add(array.dtype.name)
+        way_out = "Give the model's state_dict(), or shapes by name."
+        require(shapes, f"parameters of a type among {', '.join(FLOATS)}", "none", way_out)
+        dtype = self._dtype or ("float64" if types == {"float64"} else "float32")
+        self._system = dataclasses.replace(self._system, parameters=shapes, dtype=dtype)
+        self._names = list(parameters)
+
+    def _begin(self, model: Arrays | None) -> RecordingWriter:
+        """The writer; the first round creates the recording."""
+        if self._writer is None:
+            if not self.parameters:
+                way_out = "Give Recorder the argument parameters."
+                require(isinstance(model, Mapping), "the model's parameters by name", type(model).__name__, way_out)
+                self._describe(model)  # type: ignore[arg-type]
+            self._writer = RecordingWriter(self.folder, self._system, key=self.key, resume_at=self._resume_at)
+            self._writer.declare()
+        return self._writer
+
+    def _named(self, arrays: Arrays, where: str) -> dict[str, Array]:
+        """The recorded ones among a model's arrays."""
+        if not isinstance(arrays, Mapping):
+            if len(arrays) != len(self._names):
+                return named(self.parameters, [as_array(value) for value in arrays], where=where)
+            arrays = dict(zip(self._names, arrays, strict=True))
+        left_out = set(self._names) - set(self.parameters)
+        found = {name: as_array(value) for name, value in arrays.items() if name not in left_out}
+        return {name: value for name, value in found.items() if name in self.parameters or is_float(value)}
+
+    def _check_names(self, what: str, given: Mapping[Any, Any], updates: Mapping[Any, Any]) -> None:
+        unknown = next((name for name in given if name not in updates), None)
+        found = f"{what} of {unknown!r}, which sent nothing"
+        require(unknown is None, f"{what} of the clients of the round", found, "Correct the names.")
+
+
+def _where(one: Sent, number: int) -> str:
+    return one.where or f"what client {one.client} sent in round {number}"
+
+
+def _is_shape(value: Any) -> bool:
+    return isinstance(value, Sequence) and all(isinstance(size, int | np.integer) for size in value)
+
+
+def _items(given: Any, client: Any) -> Array:
+    items = as_array(given)
+    right = items.ndim == 1 and (items.dtype.kind in "iu" or not items.size)
+    found = f"{items.dtype} of shape {items.shape} for client {client}"
+    if not right:
+        raise InputError(expected="served items as whole numbers (R,)", found=found, way_out="Give their numbers.")
+    return items.astype(np.int64)

@@ -1,0 +1,37 @@
+"""A job of NVFlare's simulator that is recorded: ``python -m tests.nvflare OUT KEPT KIND``, apart from pytest.
+
+The component is that of docs/record-your-system.md.
+
+KIND is ``models`` or ``differences`` (what clients send), or ``wrong`` for a recorder that asks for what nobody sends.
+The component is that of docs/record-your-system.md.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+from nvflare.app_common.workflows.fedavg import FedAvg
+from nvflare.client.config import ExchangeFormat, TransferType
+from nvflare.job_config.api import FedJob
+from nvflare.job_config.script_runner import FrameworkType, ScriptRunner
+
+out, kept, kind = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+first = {"weight": np.zeros((2, 3), np.float32).tolist(), "bias": np.zeros(2, np.float32).tolist()}
+job = FedJob(name="recorded", min_clients=3)
+job.to_server(FedAvg(num_clients=3, num_rounds=2, model=first, persistor_id="", save_filename=""))
+page = (Path(__file__).resolve().parents[2] / "docs/record-your-system.md").read_text(encoding="utf-8")
+example = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[2].replace("runs/mine/deltas", str(out))
+exec(compile(example.replace("class_counts", "age") if kind == "wrong" else example, "page", "exec"), {"job": job})
+script = str(Path(__file__).with_name("client.py"))
+arguments = f"--kept {kept}" + (" --differences" if kind == "differences" else "")
+for number in range(3):
+    runner = ScriptRunner(
+        script=script,
+        script_args=arguments,
+        framework=FrameworkType.NUMPY,
+        server_expected_format=ExchangeFormat.NUMPY,
+        params_transfer_type=TransferType.FULL,
+    )
+    job.to(runner, f"site-{number + 1}")
+job.simulator_run(str(Path(kept) / "workspace"))

@@ -1,0 +1,32 @@
+"""Arrays of any framework, and the bytes that they become."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load, save
+
+from fedleak_recorder.arrays import as_array, dtype_name, shard_bytes
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, np.int64, np.int32, np.uint8, np.bool_])
+def test_bytes_do_not_depend_on_the_framework(dtype: Any) -> None:
+    arrays = {"b": np.arange(6).reshape(2, 3).astype(dtype).T, "a": np.array(1).astype(dtype), "c": np.zeros(0, dtype)}
+    tensors = {name: torch.from_numpy(value.copy()) for name, value in arrays.items()}
+    whole = {name: value.contiguous() for name, value in tensors.items()}
+    assert shard_bytes(arrays) == shard_bytes(tensors) == save(whole)
+
+
+def test_what_numpy_does_not_have_is_stored_as_it_is() -> None:
+    tensor = torch.tensor([1.5, -2.0], dtype=torch.bfloat16, requires_grad=True)
+    assert torch.equal(load(shard_bytes({"a": tensor}))["a"], tensor)
+    assert as_array(tensor).dtype == np.float32
+    assert as_array(tensor).tolist() == [1.5, -2.0]
+    assert dtype_name(tensor) == "bfloat16"
+
+
+def test_plain_numbers_become_integers_or_single_precision() -> None:
+    assert as_array([1, 2]).dtype == np.int64
+    assert as_array([0.1]).dtype == as_array(0.1).dtype == np.float32
+    assert as_array(np.array([0.1])).dtype == np.float64

@@ -1,0 +1,211 @@
+"""A recording made with `Recorder`: what fedleak reads is what the system's own loop computed."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from datamodules.recordings.recording import Recording
+from fedleak_recorder import InputError, Recorder
+
+CLIENTS = ["alice", "bob", "carol"]
+KEY = b"k" * 32
+SMALL = {"weight": (2, 3), "bias": (2,)}
+
+
+def network() -> torch.nn.Module:
+    return torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 2))
+
+
+def state(net: torch.nn.Module) -> dict[str, Tensor]:
+    return {name: value.detach().clone() for name, value in net.state_dict().items()}
+
+
+def locally_trained(before: dict[str, Tensor], seed: int) -> dict[str, Tensor]:
+    net = network().to(next(iter(before.values())).dtype)
+    net.load_state_dict(before)
+    draws = torch.Generator().manual_seed(seed)
+    inputs = torch.randn(8, 3, generator=draws, dtype=next(iter(before.values())).dtype)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        net(inputs).square().mean().backward()
+        optimizer.step()
+    return state(net)
+
+
+def small(value: float, dtype: Any = np.float32) -> dict[str, Any]:
+    return {name: np.full(shape, value, dtype) for name, shape in SMALL.items()}
+
+
+def written(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_deltas_are_exactly_those_of_the_loop(tmp_path: Path, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    model = state(network().to(dtype))
+    recorder = Recorder(tmp_path, parameters=model, data="toy")
+    own: dict[int, dict[int, dict[str, Tensor]]] = {}
+    for number in range(3):
+        updates = {name: (locally_trained(model, 10 * number + place), 8) for place, name in enumerate(CLIENTS)}
+        truth = {name: {"place": [place]} for place, name in enumerate(CLIENTS)}
+        recorder.round(number, model, updates, truth=truth)
+        own[number] = {
+            place: {key: updates[name][0][key] - model[key] for key in model} for place, name in enumerate(CLIENTS)
+        }
+        model = {key: torch.stack([sent[key] for sent, _ in updates.values()]).to(dtype).mean(0) for key in model}
+    recording = Recording(tmp_path)
+    assert recording.closed
+    assert recording.rounds == [0, 1, 2]
+    floats = [name for name in model if "num_batches" not in name]
+    for number in recording.rounds:
+        (view,) = recording.views(rounds=[number])
+        places = recording.truth(view)["place"].flatten().tolist()
+        for row, place in enumerate(places):
+            for name in floats:
+                assert view.deltas[name].dtype == dtype
+                assert torch.equal(view.deltas[name][row], own[number][int(place)][name])
+    assert list(recording.manifest.parameters) == floats
+
+
+def test_neither_names_nor_the_key_are_in_the_recording(tmp_path: Path) -> None:
+    orders = set()
+    for attempt in range(8):
+        recorder = Recorder(tmp_path / str(attempt), parameters=SMALL)
+        recorder.round(
+            0, small(0), {name: (small(1), place) for place, name in enumerate(CLIENTS)}, truth={CLIENTS[0]: {}}
+        )
+        content = b"".join(written(tmp_path / str(attempt)).values())
+        for secret in (recorder.key, recorder.key.hex().encode(), *(name.encode() for name in CLIENTS)):
+            assert secret not in content
+        (view,) = Recording(tmp_path / str(attempt)).views()
+        orders.add(tuple(view.example_counts.tolist()))
+    # Without FEDLEAK_KEY each recorder draws a key; in the tests the variable fixes it.
+    assert len(orders) == 1
+    other = Recorder(tmp_path / "other", parameters=SMALL, key=KEY)
+    other.round(0, small(0), {name: (small(1), 1) for name in CLIENTS})
+    assert not set(Recording(tmp_path / "other").pseudonyms()) & set(Recording(tmp_path / "0").pseudonyms())
+
+
+def test_a_key_is_drawn_if_none_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FEDLEAK_KEY", raising=False)
+    first, second = (Recorder(tmp_path / name, parameters=SMALL) for name in ("a", "b"))
+    assert len(first.key) == 32
+    assert first.key != second.key
+
+
+@pytest.mark.parametrize("made", [np.asarray, torch.as_tensor, np.ndarray.tolist], ids=["np", "torch", "list"])
+@pytest.mark.parametrize("listed", [False, True])
+@pytest.mark.parametrize("holds", ["models", "deltas"])
+def test_every_kind_of_array_gives_the_same_files(tmp_path: Path, made: Any, listed: bool, holds: Any) -> None:
+    def given(arrays: dict[str, Any]) -> Any:
+        each = {name: made(value) for name, value in arrays.items()}
+        return list(each.values()) if listed else each
+
+    before, shift = small(0.5), 0.5 if holds == "models" else 0.0
+    with Recorder(tmp_path / "one", parameters=SMALL, holds=holds, key=KEY) as recorder:
+        updates = {name: (given(small(place + shift)), 3) for place, name in enumerate(CLIENTS)}
+        recorder.round(4, given(before), updates, truth={name: {"class_counts": [1, 2]} for name in CLIENTS})
+    with Recorder(tmp_path / "two", parameters=SMALL, holds="deltas", key=KEY) as recorder:
+        updates = {name: (small(place), 3) for place, name in enumerate(CLIENTS)}
+        recorder.round(4, before, updates, truth={name: {"class_counts": [1, 2]} for name in CLIENTS})
+    assert written(tmp_path / "one") == written(tmp_path / "two")
+
+
+def test_the_first_model_describes_the_parameters_if_none_are_given(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path, system={"name": "mine"}, versions={"mine": "1"})
+    recorder.round(1, {**small(0), "steps": np.int64(3)}, {7: ({**small(1), "steps": np.int64(4)}, 2)})
+    manifest = Recording(tmp_path).manifest
+    assert {name: tuple(one["shape"]) for name, one in manifest.parameters.items()} == SMALL
+    assert manifest.config == {"name": "mine"}
+    assert manifest.versions["mine"] == "1"
+    assert manifest.versions["fedleak-recorder"]
+
+
+def test_a_list_may_hold_the_counters_that_are_not_recorded(tmp_path: Path) -> None:
+    model = state(network())
+    values = [value.numpy() for value in model.values()]
+    recorder = Recorder(tmp_path, parameters=model)
+    recorder.round(1, values, {"a": ([value + 1 for value in values], 2)})
+    (view,) = Recording(tmp_path).views()
+    assert len(view.deltas) == len(model) - 1
+    assert torch.equal(view.deltas["2.bias"], torch.ones(1, 2))
+
+
+def test_served_items_are_recorded_by_row(tmp_path: Path) -> None:
+    table = {"items": np.zeros((5, 2), np.float32)}
+    moved = {"items": np.arange(10, dtype=np.float32).reshape(5, 2)}
+    recorder = Recorder(tmp_path, parameters=table, row_parameters=["items"], key=KEY)
+    labels = {"a": {"labels": [1, 0]}, "b": {"labels": [0]}}
+    recorder.round(0, table, {"a": (moved, 2), "b": (moved, 1)}, served={"a": [4, 1], "b": [2]}, truth=labels)
+    found = {}
+    recording = Recording(tmp_path)
+    for view in recording.views():
+        assert view.served is not None
+        for row in range(view.victims):
+            real = view.served[row] >= 0
+            found[int(real.sum())] = (view.served[row][real].tolist(), view.deltas["items"][row][real].tolist())
+    assert found == {2: ([4, 1], [[8, 9], [2, 3]]), 1: ([2], [[4, 5]])}
+
+
+def test_a_failed_round_leaves_those_before(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path, parameters=SMALL)
+    recorder.round(0, small(0), {"a": (small(1), 1)})
+    with pytest.raises(InputError, match=r"finite real numbers in 'weight'.*client a sent in round 1"):
+        recorder.round(1, small(0), {"a": (small(np.nan), 1)})
+    recording = Recording(tmp_path)
+    assert recording.rounds == [0]
+    assert recording.closed
+    recorder.round(1, small(0), {"a": (small(1), 1)})
+    assert Recording(tmp_path).rounds == [0, 1]
+
+
+def test_a_recording_is_resumed_with_its_key_only(tmp_path: Path) -> None:
+    with Recorder(tmp_path, parameters=SMALL, key=KEY) as recorder:
+        for number in range(3):
+            recorder.round(number, small(0), {"a": (small(number), 1)})
+    with pytest.raises(InputError, match="without a recording"):
+        Recorder(tmp_path, parameters=SMALL, key=KEY)
+    with pytest.raises(InputError, match=r"recording of this same training.*key of the training"):
+        Recorder(tmp_path, parameters=SMALL, key=b"o" * 32, resume_at=2).round(2, small(0), {"a": (small(9), 1)})
+    with Recorder(tmp_path, parameters=SMALL, key=KEY, resume_at=2) as recorder:
+        recorder.round(2, small(0), {"a": (small(9), 1)})
+    recording = Recording(tmp_path)
+    assert [float(view.deltas["bias"][0, 0]) for view in recording.views()] == [0, 1, 9]
+    assert len(recording.pseudonyms()) == 1
+    assert recording.closed
+
+
+@pytest.mark.parametrize(
+    ("options", "call", "told"),
+    [
+        ({}, {"updates": {"a": ({"weight": np.ones((2, 3))}, 1)}}, ["'bias' of shape (2,)", "nothing"]),
+        ({}, {"updates": {"a": ([np.ones(2), np.ones((2, 3))], 1)}}, ["'weight' of shape (2, 3)", "another model"]),
+        ({}, {"updates": {"a": (small(1), -1)}}, ["a number of examples", "-1"]),
+        ({}, {"truth": {"zoe": {"class_counts": [1]}}}, ["truth of 'zoe'", "Correct the names"]),
+        ({}, {"truth": {"a": {"class_counts": [0, 0]}}}, ["no example"]),
+        ({}, {"served": {"a": [0.5]}}, ["served items as whole numbers"]),
+        ({}, {"model": None}, ["'weight' of shape (2, 3)", "nothing in the global model"]),
+        ({"parameters": None}, {"model": [np.ones(2)]}, ["the argument parameters"]),
+        ({"parameters": {"n": np.int64(1)}}, {}, ["parameters of a type among"]),
+        ({"holds": "gradients"}, {}, ["'models' or 'deltas'"]),
+        ({"dtype": "float8"}, {}, ["'float32' or 'float64'"]),
+        ({"key": b"short"}, {}, ["at least 16 bytes"]),
+        ({"releases": [{"clip": -1.0}]}, {}, ["clip"]),
+    ],
+)
+def test_what_cannot_be_recorded_is_refused(
+    tmp_path: Path, options: dict[str, Any], call: dict[str, Any], told: list[str]
+) -> None:
+    def record() -> None:
+        recorder = Recorder(tmp_path, **{"parameters": SMALL, **options})
+        recorder.round(0, **{"model": small(0), "updates": {"a": (small(1), 1)}, **call})
+
+    with pytest.raises(InputError) as refused:
+        record()
+    assert all(part in str(refused.value) for part in told), refused.value
