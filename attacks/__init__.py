@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from attacks.composition import *  # noqa: F403
     from attacks.reconstruction import *  # noqa: F403
     from attacks.words import *  # noqa: F403
+    from attacks.attributes import *  # noqa: F403
     from attacks.linkability import *  # noqa: F403
     from attacks.declared_privacy import *  # noqa: F403
 

@@ -15,6 +15,8 @@ from protocol.exports import module_of_each
 from protocol.threat_model import ThreatModel
 
 ATTRIBUTES = frozenset({"name", "family", "baseline", "tells", "references", "exact", "cost", "threat_model"})
+_OURS = ("attacks", "protocol", "fedleak_recorder")
+"""Packages whose constants descriptions may refer to."""
 
 
 def described() -> list[Any]:
@@ -37,7 +39,7 @@ def _names(module: str) -> dict[str, Any]:
     names: dict[str, Any] = {"dataclasses": dataclasses}
     source = Path(str(getattr(find_spec(module), "origin", None)))
     for node in ast.parse(source.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in ("attacks", "protocol"):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in _OURS:
             held = _names(str(node.module))
             names |= {alias.name: held[alias.name] for alias in node.names if alias.name in held}
         elif isinstance(node, ast.Assign | ast.AnnAssign):

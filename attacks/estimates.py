@@ -90,6 +90,7 @@ class Scores:
         candidates: what was ranked, so that a threshold on all scores has a true- and a false-positive rate.
         details: rows of the attack's own table, which the report shows as it is.
         reconstruction: some images and their reconstructions.
+        settings: ``(V,)`` by key: further setting columns of the values, e.g. which attribute of a person one is about.
     """
 
     metrics: Mapping[str, Tensor]
@@ -102,6 +103,7 @@ class Scores:
     candidates: Candidates | None = None
     details: Sequence[Detail] = ()
     reconstruction: Reconstruction | None = None
+    settings: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,5 +1,8 @@
 """Metrics as functions on tensors: AUC, F1, ROC, average precision, distances of proportions."""
 
+from dataclasses import dataclass
+
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -54,6 +57,47 @@ def roc_per_victim(scores: Tensor, labels: Tensor, mask: Tensor, grid: Tensor) -
     positives = positive.sum(1, keepdim=True).clamp(min=1)
     part = ((allowed - passed) / tied.clamp(min=1)).clamp(0, 1)
     return torch.where(grid >= 1, 1.0, wins / positives + ties / positives * part)
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Rates of the decision to accept every candidate whose score reaches a threshold.
+
+    Attributes:
+        tpr: share of the positives that are accepted.
+        fpr: share of the negatives that are accepted.
+        threshold: smallest accepted score, infinity if nothing is accepted.
+    """
+
+    tpr: float
+    fpr: float
+    threshold: float
+
+
+def exact_roc(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The whole ROC curve, from (0, 0), where nothing is accepted, to (1, 1), with a point for each distinct score.
+
+    Args:
+        scores: ``(N,)``, higher means more likely positive.
+        labels: ``(N,)`` bool, some of them True and some False.
+
+    Returns:
+        False-positive rates, true-positive rates and thresholds, ``(P,)`` each.
+    """
+    values, positive = scores.double().numpy(), labels.numpy().astype(bool)
+    thresholds, rank = np.unique(-values, return_inverse=True)
+    rates = [np.bincount(rank[kind], minlength=len(thresholds)).cumsum() / kind.sum() for kind in (~positive, positive)]
+    curve = (np.concatenate([[start], rest]) for start, rest in zip((0, 0, np.inf), (*rates, -thresholds), strict=True))
+    fpr, tpr, at = (torch.from_numpy(part) for part in curve)
+    return fpr, tpr, at
+
+
+def rates_at(scores: Tensor, labels: Tensor, allowed: float) -> Rates:
+    """Highest true-positive rate with a false-positive rate of at most `allowed`; arguments as in `exact_roc`."""
+    fpr, tpr, thresholds = exact_roc(scores, labels)
+    last = int((fpr <= allowed).nonzero()[-1])
+    place = int((tpr == tpr[last]).nonzero()[0])
+    return Rates(float(tpr[place]), float(fpr[place]), float(thresholds[place]))
 
 
 def wins_over_negatives(scores: Tensor, labels: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
 """Base class of federated data sets: clients, and the cohort of every round."""
 
 import abc
+import functools
 import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +14,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from datamodules.cohort import Cohort
+from datamodules.people import Attributes, People, draw_people
 from protocol.errors import InputError, require
 from protocol.ranges import NonNegativeInt
 from protocol.seeding import generator_for
@@ -30,6 +32,7 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
         clients_per_round: number of clients in a round, or their fraction in (0, 1].
         seed: seed of every draw.
         num_workers: processes that build the next cohorts during training.
+        attributes: attributes of the people behind the clients that a recording holds; None for none.
 
     Raises:
         InputError: `clients_per_round` is neither.
@@ -45,6 +48,7 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
         clients_per_round: int | float = 1.0,
         seed: int = 0,
         num_workers: NonNegativeInt = 0,
+        attributes: Attributes | None = None,
     ) -> None:
         super().__init__()
         require(
@@ -57,6 +61,7 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
         self.clients_per_round = clients_per_round
         self.seed = seed
         self.num_workers = num_workers
+        self.attributes = attributes
 
     @classmethod
     def folder_arguments(cls, folder: str) -> dict[str, Any]:  # noqa: ARG003 - subclasses use it
@@ -82,9 +87,44 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
     def build_cohort(self, round_number: int, clients: Tensor) -> Cohort:
         """Cohort of the given clients, in their order."""
 
+    def read_attributes(self) -> dict[str, Tensor]:
+        """Attributes of the person behind each client, ``(num_clients,)`` int64 by name; see `People.values`.
+
+        Raises:
+            InputError: the data set has none.
+        """
+        raise self._without_people()
+
+    @property
+    def persons(self) -> Tensor:
+        """``(num_clients,)`` int64 number of the person behind each client."""
+        return torch.arange(self.num_clients)
+
+    def raw_features(self) -> dict[str, Tensor]:
+        """Each client's raw data, ``(num_clients, F)`` float32 by kind, for an upper bound of such attacks.
+
+        Raises:
+            InputError: the data set has no attributes of people.
+        """
+        raise self._without_people()
+
+    def _without_people(self) -> InputError:
+        return InputError(
+            expected="a data set with attributes of the people behind its clients",
+            found=type(self).__name__,
+            way_out="Leave data.attributes out, or take MovieLens (ml-100k), Blog or SkinCancer.",
+        )
+
+    @functools.cached_property
+    def people(self) -> People | None:
+        """The people behind the clients: part of the ground truth. None without the option `attributes`."""
+        if self.attributes is None:
+            return None
+        return draw_people(self.read_attributes(), self.persons, self.attributes, seed=self.seed)
+
     def setup(self, stage: str) -> None:
         """Reads the clients' data; without Lightning, the first use does."""
-        _ = self.num_clients
+        _ = self.num_clients, self.people
 
     def cohort(self, round_number: int) -> Cohort:
         """Cohort of a round, its clients in ascending order."""

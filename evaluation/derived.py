@@ -1,4 +1,4 @@
-"""Results derived from several cells: interactions needed for an error, and utility under a mitigation."""
+"""Results derived from several cells: interactions needed for an error, utility under a mitigation, gains."""
 
 import functools
 import math
@@ -10,6 +10,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from evaluation.attribute_gain import SHARE, shares_of_ceiling
 from evaluation.bootstrap import crossed_ratio, crossed_weights
 from evaluation.runner import Evaluation
 from evaluation.scores import SETTING, Line, from_records, setting_columns
@@ -23,7 +24,7 @@ REFERENCES = (100, 1000, 10000)
 """Numbers of interactions after which the error of the published attack is the goal of the others."""
 MODEL = "global-model"
 """Label of the trained model's own quality."""
-DERIVED = ("interactions", "times-fewer", "utility")
+DERIVED = ("interactions", "times-fewer", "utility", SHARE)
 """Derived metrics."""
 _RESAMPLES = 1000
 _NO_MITIGATION = "none"
@@ -31,7 +32,7 @@ _NO_MITIGATION = "none"
 
 def derived(evaluation: Evaluation) -> pd.DataFrame:
     """Derived results of all scores, with the columns of `evaluation.summary.summarise`; empty if there are none."""
-    rows = [*_interactions_needed(evaluation), *_utilities(evaluation)]
+    rows = [*_interactions_needed(evaluation), *_utilities(evaluation), *shares_of_ceiling(evaluation)]
     return described(from_records(rows), evaluation.lines) if rows else pd.DataFrame()
 
 

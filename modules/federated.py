@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from datamodules.cohort import Cohort
-from datamodules.recordings.format import CLIENT_MODEL, PRIOR
 from defenses.base import Update, hold_back, per_client, with_whole_tables
+from fedleak_recorder.format import CLIENT_MODEL, PRIOR
 from modules.engine.fast.gradients import Parameters
 from modules.engine.local_training import train_clients
 from modules.engine.training_job import LocalResult
@@ -194,10 +194,12 @@ class FederatedModule(Learner):
 
     def _record(self, cohort: Cohort, update: Update, model: Parameters) -> RoundRecord:
         participants, examples = cohort.clients, self.examples(cohort)
+        contributors = cohort.clients[:, None]
         for defense in self.defenses:
             groups = defense.contributors(len(cohort))
             update, positions = defense.seen(update)
             if positions is not None:
+                contributors = contributors[positions[:, None] if groups is None else groups].flatten(1)
                 cohort = cohort.select(positions)
                 examples = examples and examples.joined(positions[:, None] if groups is None else groups)
         known, of_clients = self.priors(cohort), self.client_truth(cohort)
@@ -209,7 +211,17 @@ class FederatedModule(Learner):
         own |= {f"{CLIENT_MODEL}{name}": value for name, value in self.client_models(cohort).items()}
         items = self.item_features(cohort)
         return RoundRecord(
-            cohort.round, cohort, participants, update, model, self.served(cohort), *truth, own, items, examples
+            cohort.round,
+            cohort,
+            participants,
+            update,
+            model,
+            self.served(cohort),
+            *truth,
+            own,
+            items,
+            examples,
+            contributors,
         )
 
     def _own_view(self, cohort: Cohort, model: Parameters, update: Update) -> tuple[ServerView, Tensor]:

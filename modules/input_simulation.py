@@ -13,10 +13,14 @@ from modules.engine.differentiable_training import descend
 from modules.engine.fast.gradients import Parameters
 from modules.engine.local_hyperparameters import LocalTraining
 from modules.engine.network_task import NetworkTask
+from protocol.errors import ViewError
+
+_RECORDS_AT_ONCE = 128
+"""Records whose losses or gradients are computed together."""
 
 
 class InputSimulation(abc.ABC):
-    """What makes a simulator of clients with a network an `InvertibleSimulator`."""
+    """What makes a simulator with a network an `InvertibleSimulator`, and that of a classifier a `RecordSimulator`."""
 
     local: LocalTraining
 
@@ -58,6 +62,34 @@ class InputSimulation(abc.ABC):
         start = {name: value.detach().requires_grad_() for name, value in self.trained(models).items()}
         loss = self._loss_of(start, inputs, labels, examples)
         return dict(zip(start, torch.autograd.grad(loss, list(start.values()), create_graph=True), strict=True))
+
+    @torch.no_grad()
+    def record_losses(self, models: Mapping[str, Tensor], inputs: Tensor, labels: Tensor) -> Tensor:
+        task, own = self._of_single_records(), self.trained(models)
+        parts = torch.split(torch.arange(len(labels)), _RECORDS_AT_ONCE)
+
+        def losses(model: Parameters) -> Tensor:
+            return torch.cat([task.record_losses(model, inputs[part], labels[part]) for part in parts])
+
+        count = len(next(iter(own.values())))
+        return torch.stack([losses({name: value[place] for name, value in own.items()}) for place in range(count)])
+
+    def record_gradients(self, model: Mapping[str, Tensor], inputs: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        task, own = self._of_single_records(), self.trained(model)
+
+        def loss(parameters: Parameters, record: Tensor, label: Tensor) -> Tensor:
+            return task.record_losses(parameters, record[None], label[None])[0]
+
+        every = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0), chunk_size=_RECORDS_AT_ONCE)
+        found: dict[str, Tensor] = every(own, inputs, labels)
+        return found
+
+    def _of_single_records(self) -> NetworkTask:
+        """The task, after a check that records do not influence each other."""
+        task = self.task
+        if any("BatchNorm" in type(layer).__name__ for layer in task.network.modules()):
+            raise ViewError("expected clients whose records do not influence each other, got a network with batch norm")
+        return task
 
     def _loss_of(self, parameters: Parameters, inputs: Tensor, labels: Tensor, batch: Tensor) -> Tensor:
         """Sum of the clients' mean losses on ``batch (B, n)`` of their own examples, padded with -1."""

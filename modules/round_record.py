@@ -52,6 +52,7 @@ class RoundRecord:
             a recording.
         item_features: ``(I, F)`` features of the items that ``served`` refers to, the same for all clients, or None.
         examples: training examples in each message, None if the learner has none to reconstruct.
+        contributors: ``(C, P)`` numbers of the clients whose updates each message sums up; None for those of `cohort`.
     """
 
     round: int
@@ -65,3 +66,4 @@ class RoundRecord:
     of_clients: dict[str, Tensor] = field(default_factory=dict)
     item_features: Tensor | None = None
     examples: TrainingExamples | None = None
+    contributors: Tensor | None = None

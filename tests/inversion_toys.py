@@ -38,9 +38,10 @@ def server_view(
     network: ClassifierOptions = NETWORK,
     seed: int = 0,
     double: bool = False,
+    pictured: tuple[Tensor, Tensor] | None = None,
 ) -> tuple[ServerView, dict[str, Tensor]]:
     """What the server sees, and the truth."""
-    images, labels = pictures(clients * records, seed=seed)
+    images, labels = pictured or pictures(clients * records, seed=seed)
     if double:
         images = (images * 255).round().double() / 255
     learner = ImageSimulator(network=network, image_shape=SHAPE, num_classes=10, local=local)

@@ -44,7 +44,7 @@ def linear_estimate(
     records: Sequence[Tensor],
     labels: Sequence[Tensor] | None,
     *,
-    certain: bool = True,
+    certain: bool | Sequence[Tensor] = False,
     predicted: Tensor | None = None,
 ) -> LinearEstimate:
     """Estimate of records ``(M_v, D)`` of each client.
@@ -53,11 +53,12 @@ def linear_estimate(
         layer: the layer, which knows the shape of a record.
         records: of each client.
         labels: ``(M_v,)`` classes of each client's records; None if unknown.
-        certain: whether the records are certified; never under noise.
+        certain: whether the records are certified, of all or ``(M_v,)`` of each client's; never under noise.
         predicted: see `LinearEstimate`.
     """
     shaped = [own.float().reshape(len(own), *layer.shape) for own in records]
-    sure = [torch.full((len(own),), certain and not layer.noise) for own in records]
+    said = [torch.full((len(own),), certain) for own in records] if isinstance(certain, bool) else certain
+    sure = [own.bool() & (not layer.noise) for own in said]
     made = reconstruction(shaped, labels=labels, certified=sure)
     nothing = torch.full((len(records),), torch.nan, dtype=torch.float64)
     return LinearEstimate(

@@ -21,8 +21,9 @@ class LinearInversion(ReconstructionAttack):
     """Exact records from a linear first layer: ratios, subtraction of what is found, and a search in the span.
 
     1. The change of a neuron's weight by that of its bias is a record, if only this record excites the neuron (Phong et
-       al.). A vector with all numbers on the grid of pixels is one; a combination of records is not (`record_span`).
-    2. Records found are subtracted, which isolates others.
+       al.). A vector with all numbers on the grid of pixels is one, and is certain if the update also has its changes
+       of the bias (`record_span`).
+    2. Certain records are subtracted, which isolates others.
     3. What remains is searched by linear programs for images in the span of the update (`face_search`).
 
     Exact for one step and for several of plain SGD, with momentum, weight decay (which is subtracted), clipping, and
@@ -62,7 +63,8 @@ class LinearInversion(ReconstructionAttack):
         if layer.noise:
             return _of_single_records(layer, view.example_counts)
         found = [self._solve(view, layer, victim, generator) for victim in range(view.victims)]
-        return linear_estimate(layer, [span_records(span) for span in found], [torch.tensor(s.classes) for s in found])
+        classes, certain = ([torch.tensor(s.classes) for s in found], [torch.tensor(s.certain) for s in found])
+        return linear_estimate(layer, [span_records(span) for span in found], classes, certain=certain)
 
     def _solve(self, view: ServerView, layer: LayerUpdate, victim: int, generator: torch.Generator) -> RecordSpan:
         model = {name: value[victim] for name, value in view.sent_models().items()}

@@ -54,7 +54,7 @@ class LinearRatio(ReconstructionAttack):
         ]
         near = 1 / 255
         images = [own[((own > -near) & (own < 1 + near)).all(1)].clamp(0, 1) for own in ratios]
-        return linear_estimate(layer, [torch.unique(own.float(), dim=0) for own in images], None, certain=False)
+        return linear_estimate(layer, [torch.unique(own.float(), dim=0) for own in images], None)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,8 @@ _LEAST_DISTANCE = 1e-3
 _MOST_DISTANCE = 0.25
 _GAP = 0.1
 """Largest ratio of the singular value after the last of the records to that one."""
+_MOST_MISFIT = 0.1
+"""Largest relative distance of a record's changes of the bias from the span, also where rounding allows more."""
 _MARGIN = 0.05
 """Share of the largest input of a neuron below whose negative a neuron is silent also after a few steps."""
 
@@ -26,16 +28,18 @@ class RecordSpan:
 
     The rows span the records. In this span, a record is a point with all numbers on the grid of 8-bit pixels: of other
     points, a number between 0 and 255 levels lies within distance d of a whole one with probability 2d, so a vector
-    with n such numbers is a combination with probability ``(2d)^n``.
+    with n such numbers is a combination with probability ``(2d)^n``. Images of few grey levels are an exception: three
+    quarters of one and a quarter of another may be on the grid too. So a record is certain only with its changes u of
+    the bias, which lie in the span of the columns. If the clients made one step of a known algorithm, they are those of
+    the record's class at the global model. Otherwise, after ReLU, they are the only vector of the span that is zero at
+    all neurons that the record does not excite.
 
-    A record found is subtracted, which isolates others. Its changes u of the bias lie in the span of the columns, and
-    are those of its class at the global model, if the clients made one step of a known algorithm. Otherwise, after
-    ReLU, they are the only vector of the span that is zero at all neurons that the record does not excite. Without the
-    record the update is ``M - u x^T / (x^T M^+ u)``, whatever the learning rate, the clipping and the other records.
+    A certain record is subtracted, which isolates others: without it the update is ``M - u x^T / (x^T M^+ u)``,
+    whatever the learning rate, the clipping and the other records.
 
     Args:
         rows: ``(N, D + 1)`` float64.
-        records: largest number of records.
+        records: number of records of the client; of a sum of clients, the rows show more.
         precision: relative precision of the rows.
         model: weight and bias ``(N, D + 1)`` of the layer.
         errors: the records' changes of the bias by class; None if unknown.
@@ -49,10 +53,11 @@ class RecordSpan:
     ) -> None:
         self.errors, self.model, self.precision = errors, model, precision
         left, values, basis = torch.linalg.svd(rows, full_matrices=False)
-        self.rank = min(records, int((values > 4 * precision * values[0]).sum()))
-        self.exact = self.rank > 0 and (
-            self.rank == len(values) or bool(values[self.rank] < _GAP * values[self.rank - 1])
-        )
+        visible = int((values > 4 * precision * values[0]).sum())
+        self.rank = min(records, visible)
+        if self.rank < visible < len(values) and not _ends(values, self.rank) and _ends(values, visible):
+            self.rank = visible
+        self.exact = self.rank > 0 and (self.rank == len(values) or _ends(values, self.rank))
         """Whether the rows are sums of so few records, and no noise."""
         self.columns, self.basis, self.core = left[:, : self.rank], basis[: self.rank], values[: self.rank].diag()
         # Rounding of the rows turns the directions of the smallest singular values most.
@@ -60,6 +65,7 @@ class RecordSpan:
         self.floor = 1e3 * precision * float(rows[:, -1].abs().max())
         self.levels: list[Tensor] = []
         self.classes: list[int] = []
+        self.certain: list[bool] = []
         self.left = self.rank
         """Rank of the rows without the records that were subtracted."""
         self._known: set[bytes] = set()
@@ -94,6 +100,7 @@ class RecordSpan:
         self.levels.append(levels)
         label, change = self._change(record) if self.exact else (-1, None)
         self.classes.append(label)
+        self.certain.append(change is not None)
         if change is not None:
             left, values, right = torch.linalg.svd(self.core)
             kept = slice(0, self.left)
@@ -109,7 +116,7 @@ class RecordSpan:
             within = changes @ self.columns
             misfit = (changes - within @ self.columns.T).norm(dim=1) / changes.norm(dim=1).clamp(min=1e-300)
             best = int(misfit.argmin())
-            if float(misfit[best]) <= self.slack:
+            if float(misfit[best]) <= min(self.slack, _MOST_MISFIT):
                 return best, within[best]
         excitement = self.model @ record
         silent = excitement < -_MARGIN * excitement.abs().max()
@@ -118,7 +125,12 @@ class RecordSpan:
             return -1, None
         _, values, directions = torch.linalg.svd(self.columns[silent] @ turn, full_matrices=False)
         alone = self.left == 1 or bool(values[-1] < _GAP * values[-2])
-        return -1, turn @ directions[-1] if alone and float(values[-1]) <= self.slack else None
+        return -1, turn @ directions[-1] if alone and float(values[-1]) <= min(self.slack, _MOST_MISFIT) else None
+
+
+def _ends(values: Tensor, rank: int) -> bool:
+    """Whether the singular values after the first `rank` are small."""
+    return rank < len(values) and bool(values[rank] < _GAP * values[rank - 1])
 
 
 def on_grid(points: Tensor) -> Tensor:

@@ -25,7 +25,11 @@ _UNEXPLAINED = 3.0
 
 _MOST = 2**14
 """Largest number of prefixes of one length that are checked in the deeper layer."""
+_MOST_PREFIXES = 2**11
+"""Largest number of prefixes of all lengths: more take minutes to tell apart, and mostly cannot be."""
 _AT_ONCE = 512
+_LOOSE = 100.0
+"""What is accepted in the first layer before the check in the deeper one: a direction may be lost in the rounding."""
 _SLACK = 16.0
 """What is accepted in the deeper layer: its inputs are more alike, so that more of them is lost below the noise."""
 
@@ -59,7 +63,8 @@ class SpanEstimate(ReconstructionEstimate):
     """Sentences of each client, with what the ranks predict.
 
     Attributes:
-        rank: ``(V,)`` float64 rank of the first layer's change above the noise.
+        rank: ``(V,)`` float64 rank, above the noise, of the change of the layer whose inputs tell prefixes apart: the
+            first layer of a recurrent network; the deeper one of a decoder, whose first inputs are words and places.
         spare: ``(V,)`` float64 dimensions outside its span.
         predicted: ``(V,)`` float64 share of exact sentences that these predict: 1 if enough dimensions are spare and
             the rank is not below the number of sentences, else 0.
@@ -175,17 +180,18 @@ class SentenceSpan(ReconstructionAttack):
         return SpanEstimate(**vars(made), rank=rank, spare=spare, predicted=predicted)
 
     def sentences(self, victim: "Victim") -> tuple[Tensor, Tensor, Span]:
-        """``(M, L)`` sentences of one client, ``(M,)`` whether they are certain, and the span of the first layer."""
+        """``(M, L)`` sentences of one client, ``(M,)`` whether they are certain, and the span that decides."""
         first, deeper = self.spans(victim)
         prefixes = self.prefixes(victim, first, deeper)
+        deciding = first if victim.first_sees_prefixes else deeper
         if prefixes is None:
-            return torch.zeros(0, 1, dtype=torch.int64), torch.zeros(0, dtype=torch.bool), first
+            return torch.zeros(0, 1, dtype=torch.int64), torch.zeros(0, dtype=torch.bool), deciding
         following = victim.next_words(prefixes)
         records = endings(prefixes, following.counts.clamp(max=victim.sentences))
         if victim.steps == 1 and len(records) and victim.sentences % len(records) == 0:
             records = records.repeat_interleave(victim.sentences // len(records), 0)
         certain = victim.steps == 1 and following.excess <= _UNEXPLAINED and len(records) == victim.sentences
-        return records, torch.full((len(records),), certain), first
+        return records, torch.full((len(records),), certain), deciding
 
     def spans(self, victim: "Victim") -> tuple[Span, Span]:
         """Spans of the first and of the deeper layer."""
@@ -194,7 +200,7 @@ class SentenceSpan(ReconstructionAttack):
         return first, deeper
 
     def prefixes(self, victim: "Victim", first: Span, deeper: Span) -> Prefixes | None:
-        """Prefixes whose inputs lie in both spans; None if there are none, or too few dimensions are free."""
+        """Prefixes whose inputs lie in both spans; None if there are none, too many, or too few free dimensions."""
         if first.free < self.margin or not first.rank:
             return None
         words, parents = [torch.zeros(1, 0, dtype=torch.int64)], list[Tensor]()
@@ -207,6 +213,8 @@ class SentenceSpan(ReconstructionAttack):
             parents.append(origin + total - len(words[-1]) if place else torch.full_like(origin, -1))
             words.append(longer)
             total += len(longer)
+            if total > _MOST_PREFIXES:
+                return None
         if not parents:
             return None
         rows = [row for level in words[1:] for row in level]
@@ -221,19 +229,23 @@ class SentenceSpan(ReconstructionAttack):
             return None
         excess = first.excess(victim.learner.prefix_inputs(victim.model, prefixes), inputs, missed=self.missed)
         excess = excess.expand(len(prefixes), -1)
-        origin, word = (excess <= 1).nonzero(as_tuple=True)
+        checked_again = deeper.free >= self.margin
+        origin, word = (excess <= (_LOOSE if checked_again else 1)).nonzero(as_tuple=True)
         if len(origin) > _MOST:
             best = excess[origin, word].argsort()[:_MOST]
             origin, word = origin[best], word[best]
         longer = torch.cat([prefixes[origin], victim.words[word][:, None]], dim=1)
         if not len(longer):
             return None
-        if deeper.free >= self.margin:
+        most = self.width * victim.sentences
+        if checked_again:
             parts = [victim.learner.deeper_inputs(victim.model, some) for some in torch.split(longer, _AT_ONCE)]
             states = torch.cat(parts)
             second = deeper.excess(states, states.new_zeros(1, states.shape[1]), missed=self.missed)[:, 0]
-            longer, origin = longer[second <= _SLACK], origin[second <= _SLACK]
-        if not 0 < len(longer) <= self.width * victim.sentences:
+            best = second.argsort()[:most]
+            best = best[second[best] <= _SLACK].sort().values
+            longer, origin = longer[best], origin[best]
+        if not 0 < len(longer) <= most:
             return None  # with more prefixes than sentences, the check shows nothing
         return longer, origin
 
@@ -259,6 +271,12 @@ class Victim:
     words: Tensor
     sentences: int
     steps: int
+
+    @property
+    def first_sees_prefixes(self) -> bool:
+        """Whether the first layer's inputs differ between prefixes, and not only between words and places."""
+        two = self.learner.prefix_inputs(self.model, torch.tensor([[1], [2]]))
+        return not torch.equal(two[0], two[1])
 
     def word_inputs(self, place: int) -> Tensor | None:
         """``(W', D)`` parts of the first layer's input; None if the model takes no sentence so long."""

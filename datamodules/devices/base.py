@@ -151,6 +151,10 @@ class OwnedDataModule(FederatedDataModule):
         """``(num_clients,)`` True for the adversary's own devices."""
         return torch.tensor([known for _, known, _ in self._clients])
 
+    @property
+    def persons(self) -> Tensor:
+        return self.client_users
+
     def client_examples(self) -> list[Tensor]:
         """Numbers of the examples of every device."""
         return [part for _, _, part in self._clients]

@@ -6,19 +6,34 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from datamodules.devices.dates import blog_day, days_of
 from datamodules.devices.text import OwnedTextDataModule
 from datamodules.devices.tokenization import TextOptions
 from datamodules.devices.user_filter import Posts, UserFilter, ranks_of
 from datamodules.io.files import check_file, check_utf8
-from datamodules.io.tables import TEXT, WHOLE, BadRows, Unparsable, read_table
-from protocol.errors import require
+from datamodules.io.tables import TEXT, WHOLE, BadRows, Unparsable, matching, read_table
+from datamodules.people import bands
+from protocol.errors import InputError, require
 
 _PAGE = "https://www.kaggle.com/datasets/rtatman/blog-authorship-corpus"
 _WIKIREADING = "https://github.com/google-research-datasets/wiki-reading"
-_FILE_NAME = re.compile(r"([0-9]{1,18})\.[^.]*\.[^.]*\.[^.]*\.[^.]*\.xml")
+_FILE_NAME = re.compile(r"([0-9]{1,18})\.([^.]*)\.([^.]*)\.[^.]*\.([^.]*)\.xml")
 """Blogger, gender, age, topic and sign."""
+_GENDERS = ("male", "female")
+_SIGNS = (
+    *("Aries", "Taurus", "Gemini", "Cancer", "Leo", "Virgo"),
+    *("Libra", "Scorpio", "Sagittarius", "Capricorn", "Aquarius", "Pisces"),
+)
+_AGES = (20, 30)
+"""First age of the second and of the third band; the corpus has no bloggers of 18 to 22 and of 28 to 32."""
+_PERSON = {
+    "gender": matching("|".join(_GENDERS), "male or female", _GENDERS.index),
+    "age": WHOLE,
+    "sign": matching("|".join(_SIGNS), "a sign of the zodiac", _SIGNS.index),
+}
 _DATE, _DATE_END, _POST, _POST_END = "<date>", "</date>", "<post>", "</post>"
 _NEXT = re.compile(f"{_POST}|{_DATE}")
 _SPACE = re.compile(r"\s*")
@@ -33,6 +48,9 @@ class Blog(OwnedTextDataModule):
     Files: ``root/blog/blogtext.csv`` from https://www.kaggle.com/datasets/rtatman/blog-authorship-corpus, or else the
     corpus' own files ``root/blog/blogs/*.xml``. Background: ``root/wikipedia/sentences.txt`` with one or more sentences
     per line, e.g. from WikiReading (the paper's), or ``root/blog/blogtext_background.csv``.
+
+    Attributes of bloggers, in the same files: ``gender``, ``age`` (below 20, 20 to 29, from 30) and ``sign`` of the
+    zodiac, which has nothing to do with what people write and is a control.
 
     Args:
         users: see `OwnedDataModule`; the paper's have at least 1,000 posts.
@@ -70,6 +88,18 @@ class Blog(OwnedTextDataModule):
             return read_blog_csv(path, bad_rows=self.bad_rows)
         return read_blog_xml(folder / "blogs", bad_rows=self.bad_rows)
 
+    def read_attributes(self) -> dict[str, Tensor]:
+        folder = self.data_root() / self.name
+        path = folder / self.file
+        if path.is_file() or self.file != "blogtext.csv":
+            columns, _ = read_table(path, {"id": WHOLE, **_PERSON}, page=_PAGE, bad_rows=self.bad_rows)
+        else:
+            columns = _attributes_of_files(_xml_files(folder / "blogs"))
+        _, first = np.unique(columns["id"], return_index=True)
+        found = {name: torch.tensor(columns[name])[torch.from_numpy(first)] for name in _PERSON}
+        users = self.examples.owner_ids[self.client_users]  # ranks among all bloggers of the source
+        return {**{name: values[users] for name, values in found.items()}, "age": bands(found["age"][users], _AGES)}
+
     def background_texts(self) -> tuple[Sequence[str], Sequence[float]]:
         texts: Sequence[str]
         if self.background_source == "wikipedia":
@@ -104,20 +134,9 @@ def read_blog_xml(folder: Path, *, bad_rows: BadRows) -> Posts:
     Raises:
         InputError: there is no file, one has another name, or a post is incomplete.
     """
-    files = sorted(folder.glob("*.xml"))
-    require(
-        files,
-        f"blogtext.csv or the corpus' XML files at {folder.parent}",
-        "neither",
-        f"Download the corpus from {_PAGE} and put blogtext.csv there, or its XML files into {folder}.",
-    )
     ids, dates, texts = list[int](), list[str](), list[str]()
     total = Unparsable()
-    for path in files:
-        found = _FILE_NAME.fullmatch(path.name)
-        way_out = "Leave only the corpus' files in that folder."
-        require(found, "files named like 5114.male.25.indUnk.Scorpio.xml", path, way_out)
-        assert found is not None
+    for path, found in _xml_files(folder):
         unparsable = Unparsable()
         for date, text in _entries(_decoded(path), unparsable):
             ids.append(int(found[1]))
@@ -126,6 +145,39 @@ def read_blog_xml(folder: Path, *, bad_rows: BadRows) -> Posts:
         unparsable.refuse(path, "a complete post after every date", bad_rows)
         total.merge(unparsable)
     return _posts(ids, dates, texts, total)
+
+
+def _xml_files(folder: Path) -> list[tuple[Path, re.Match[str]]]:
+    """The corpus' own files with what their names say."""
+    files = sorted(folder.glob("*.xml"))
+    require(
+        files,
+        f"blogtext.csv or the corpus' XML files at {folder.parent}",
+        "neither",
+        f"Download the corpus from {_PAGE} and put blogtext.csv there, or its XML files into {folder}.",
+    )
+    named = []
+    for path in files:
+        found = _FILE_NAME.fullmatch(path.name)
+        way_out = "Leave only the corpus' files in that folder."
+        require(found, "files named like 5114.male.25.indUnk.Scorpio.xml", path, way_out)
+        assert found is not None
+        named.append((path, found))
+    return named
+
+
+def _attributes_of_files(files: Sequence[tuple[Path, re.Match[str]]]) -> dict[str, list[int]]:
+    """Blogger and attributes of every file, from its name."""
+    columns: dict[str, list[int]] = {"id": [int(found[1]) for _, found in files]}
+    for place, (name, field) in enumerate(_PERSON.items(), 2):
+        try:
+            columns[name] = [field.convert(found[place]) for _, found in files]
+        except ValueError as error:
+            way_out = "Leave only the corpus' files in that folder."
+            raise InputError(
+                expected=f"{field.meaning} in every file's name", found=str(error), way_out=way_out
+            ) from None
+    return columns
 
 
 def _entries(content: str, unparsable: Unparsable) -> Iterator[tuple[str, str]]:

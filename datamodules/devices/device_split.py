@@ -37,6 +37,8 @@ class Devices:
             these two; the paper's is (0.5, 0.5).
         test_fraction: fraction of every user's examples on neither device, for the evaluation of the trained model
             (section 5: 20 %), in the units of the prior.
+        adversary: whether the adversary has a device of each user; if not, all of a user's examples outside the test
+            are on the anonymous one.
         world: the open world; None for the closed world, in which the adversary has data of all users.
         iid: control: the examples of all devices are dealt at random, the same number to each.
         profiles: kinds of examples for the prior ``profile``.
@@ -50,6 +52,7 @@ class Devices:
     prior: Literal["random", "chrono", "photoset", "profile"] = "random"
     share: tuple[float, float] = (0.3, 0.7)
     test_fraction: float = 0.2
+    adversary: bool = True
     world: OpenWorld | None = None
     iid: bool = False
     profiles: Sequence[Profile] = ()
@@ -72,6 +75,12 @@ class Devices:
             "the closed world and no control with the prior profile",
             "another world or iid: true",
             "Its known devices belong to profiles, not to users: leave both out.",
+        )
+        require(
+            self.adversary or (self.world is None and self.prior != "profile"),
+            "no world and no profiles without devices of the adversary",
+            "adversary: false with one of them",
+            "Leave them out.",
         )
 
 
@@ -110,6 +119,8 @@ def split_devices(examples: OwnedExamples, devices: Devices, *, seed: int, membe
     if devices.prior == "chrono":
         _check_dates(examples)
     test, anonymous, known = _thirds(examples, devices, seed)
+    if not devices.adversary:
+        anonymous, known = anonymous | known, torch.zeros_like(known)
     split = DeviceSplit(
         anonymous=_by_user(anonymous, examples),
         known=_by_user(known, examples),

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from datamodules.devices.base import Background, OwnedDataModule
-from datamodules.devices.tokenization import UNKNOWN, TextOptions, Vocabulary, encode_background, encode_posts
+from datamodules.devices.tokenization import PADDING, UNKNOWN, TextOptions, Vocabulary, encode_background, encode_posts
 from datamodules.devices.user_examples import OwnedExamples
 from datamodules.devices.user_filter import Posts, UserFilter, kept_posts, warn_of_users_alike
 from datamodules.io.tables import BadRows
@@ -74,6 +74,15 @@ class OwnedTextDataModule(OwnedDataModule):
 
     def batch(self, features: Tensor, labels: Tensor) -> dict[str, Tensor]:
         return {"tokens": features, "label": labels} if self.rated else {"tokens": features}
+
+    def raw_features(self) -> dict[str, Tensor]:
+        """``words`` ``(num_clients, vocabulary)`` float32: square root of each word's share of a client's."""
+        counts = torch.zeros(self.num_clients, self.vocabulary_size)
+        for client, numbers in enumerate(self.client_examples()):
+            words = self.raw(numbers)[0].flatten()
+            counts[client] = words[words != PADDING].bincount(minlength=self.vocabulary_size)
+        shares: Tensor = counts / counts.sum(1, keepdim=True).clamp(min=1)
+        return {"words": shares.sqrt()}
 
     def profile_members(self, examples: OwnedExamples | Background) -> Tensor:
         """``(P, N)`` True for the examples of each profile; a word outside the vocabulary is in no example."""

@@ -13,11 +13,15 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader
 
 from datamodules.base import FederatedDataModule
+from datamodules.candidates import CandidateOptions, CandidatePool, draw_numbers
 from datamodules.cohort import Cohort
 from datamodules.partition.client_split import ClientSplit, split_clients
 from datamodules.partition.pool import hold_back, shuffled_pool, split_off
 from protocol.errors import require
 from protocol.seeding import PERSISTENT, generator_for
+
+_COLOURS = 16
+"""Bins of a channel's histogram."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +119,32 @@ class ClassificationDataModule(FederatedDataModule):
         """The attacker's images ``image (K * k, ch, h, w)`` and classes ``label (K * k,)``, class after class."""
         return self._examples(self._train, self.auxiliary_images().flatten())
 
+    def candidates(self, options: CandidateOptions) -> CandidatePool:
+        """Candidates of membership attacks: images of the clients, and images that nobody holds.
+
+        The latter are training images that were not assigned, or test images. None is of a group (a lesion) of which a
+        client or the attacker has an image.
+
+        Raises:
+            InputError: a client or a class has too few images.
+        """
+        train, test = self._train, self._test
+        taken = torch.cat([*self.client_images(), self.auxiliary_images().flatten()])
+        own = torch.arange(len(train.labels)) if train.groups is None else train.groups
+        rest = (~torch.isin(own, own[taken])).nonzero().flatten()
+        numbers, holders = draw_numbers(
+            options,
+            self.client_images(),
+            torch.cat([rest, len(own) + torch.arange(len(test.labels))]),
+            torch.cat([train.labels, test.labels]),
+            classes=self.class_names,
+            seed=self.seed,
+        )
+        inside = numbers < len(own)
+        parts = [self._examples(train, numbers[inside]), self._examples(test, numbers[~inside] - len(own))]
+        images, labels = (torch.cat([part[name] for part in parts]) for name in ("image", "label"))
+        return CandidatePool(images, labels, torch.cat([holders[inside], holders[~inside]]))
+
     def build_cohort(self, round_number: int, clients: Tensor) -> Cohort:
         """Cohort of some clients.
 
@@ -128,6 +158,18 @@ class ClassificationDataModule(FederatedDataModule):
         examples["image"][~mask] = 0
         examples["label"][~mask] = 0
         return Cohort(round_number, clients, examples, mask)
+
+    def raw_features(self) -> dict[str, Tensor]:
+        """``image`` ``(num_clients, F)``, the mean; ``colours``, roots of histograms; ``classes``, their shares."""
+        levels = torch.arange(_COLOURS)[:, None, None]
+        means, colours = [], []
+        for part in self._parts[0]:
+            images = self._train.images[part].float() / 256
+            means.append(images.mean(0).flatten())
+            bins = (images.transpose(0, 1).flatten(1) * _COLOURS).long()  # of each channel
+            colours.append((bins == levels.flatten(1)[..., None]).float().mean(2).sqrt().flatten())
+        shares = self.class_counts() / self.class_counts().sum(1, keepdim=True)
+        return {"image": torch.stack(means), "colours": torch.stack(colours), "classes": shares}
 
     def val_dataloader(self) -> DataLoader[dict[str, Tensor]]:
         """Batches of test images: ``image (B, ch, h, w)`` float32 in [0, 1] and ``label (B,)``."""

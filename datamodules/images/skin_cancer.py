@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from datamodules.images.base import ClassificationDataModule, LabelledImages, split_test
 from datamodules.images.image_files import image_files_by_stem, read_images
 from datamodules.io.tables import matching, read_table
+from datamodules.people import UNKNOWN, bands
 from protocol.errors import require
 
 _PAGE = "https://www.kaggle.com/datasets/kmader/skin-cancer-mnist-ham10000"
@@ -23,6 +25,23 @@ _COLUMNS = {
     "image_id": matching(".+", "an image"),
     "dx": matching("|".join(_KINDS), f"a kind ({', '.join(_KINDS)})", _KINDS.index),
 }
+_REGIONS = {
+    **dict.fromkeys(("face", "neck", "scalp", "ear"), 0),
+    **dict.fromkeys(("back", "trunk", "abdomen", "chest", "genital"), 1),
+    **dict.fromkeys(("upper extremity", "hand"), 2),
+    **dict.fromkeys(("lower extremity", "foot"), 3),
+    **dict.fromkeys(("acral", "unknown"), UNKNOWN),
+}
+_AGES = (40, 60)
+"""First age of the second and of the third band."""
+_PERSON = {
+    "lesion_id": matching(".+", "a lesion"),
+    "age": matching(r"([0-9]{1,3}(\.0*)?)?", "an age or nothing", lambda text: int(float(text)) if text else UNKNOWN),
+    "sex": matching(
+        "male|female|unknown", "male, female or unknown", {"male": 0, "female": 1, "unknown": UNKNOWN}.__getitem__
+    ),
+    "localization": matching("|".join(_REGIONS), "a place on the body", _REGIONS.__getitem__),
+}
 
 
 class SkinCancer(ClassificationDataModule):
@@ -30,6 +49,10 @@ class SkinCancer(ClassificationDataModule):
 
     All images of a lesion belong to one client, to the attacker, or to the test part, whose share is Decaf's: 3,005 of
     10,015.
+
+    Attributes of the patient, where every client has the photographs of one lesion (``split.scheme: groups``): ``sex``,
+    ``age`` (below 40, 40 to 59, from 60) and ``site``: head and neck, trunk, arm, leg. The set does not say which
+    lesions are of one patient.
 
     Files in ``root/ham10000/`` from https://www.kaggle.com/datasets/kmader/skin-cancer-mnist-ham10000:
     ``HAM10000_metadata.csv``, and the images in Kaggle's two folders, next to the metadata, or in zip files of either
@@ -82,6 +105,21 @@ class SkinCancer(ClassificationDataModule):
         lesions = np.unique(columns["lesion_id"], return_inverse=True)[1]
         whole = LabelledImages(images, torch.tensor(columns["dx"]), torch.from_numpy(lesions))
         return split_test(whole, class_names=self.class_names, fraction=0.3, seed=self.seed)
+
+    def read_attributes(self) -> dict[str, Tensor]:
+        assert self._train.groups is not None
+        lesions = [torch.unique(self._train.groups[part]) for part in self.client_images()]
+        several = next((client for client, own in enumerate(lesions) if len(own) > 1), None)
+        require(
+            several is None,
+            "clients with the photographs of one lesion each, whose patient has the attributes",
+            f"client {several} with several lesions",
+            "Set data.split.scheme to groups, or leave data.attributes out.",
+        )
+        columns, _ = read_table(self.data_root() / self.name / _METADATA, _PERSON, page=_PAGE)
+        first = torch.from_numpy(np.unique(columns["lesion_id"], return_index=True)[1])[torch.cat(lesions)]
+        age, sex, site = (torch.tensor(columns[name])[first] for name in ("age", "sex", "localization"))
+        return {"age": bands(age, _AGES), "sex": sex, "site": site}
 
 
 def _find(names: Sequence[str], folder: Path) -> list[Traversable]:

@@ -8,7 +8,15 @@ import torch
 from torch import Tensor
 
 from datamodules.partition.class_proportions import composition_counts, decaf_composition, has_composition
-from datamodules.partition.deal import FEWEST, deal_by_counts, deal_dirichlet, deal_evenly, deal_shards, dirichlet_table
+from datamodules.partition.deal import (
+    FEWEST,
+    deal_by_counts,
+    deal_dirichlet,
+    deal_evenly,
+    deal_groups,
+    deal_shards,
+    dirichlet_table,
+)
 from datamodules.partition.pool import Pool
 from protocol.errors import require
 from protocol.seeding import PERSISTENT, generator_for
@@ -24,7 +32,7 @@ class ClientSplit:
     Attributes:
         scheme: ``iid``; ``dirichlet``: with `examples_per_client` the class proportions of each client are one draw,
             without it the clients' shares of each class are; ``shards`` (McMahan 2017); ``composition``: given
-            proportions.
+            proportions; ``groups``: each client has one group, e.g. the photographs of one skin lesion.
         clients: number of clients; a composition has its own.
         examples_per_client: number of examples of every client, or a list. None assigns all examples; a composition
             needs a number.
@@ -38,7 +46,7 @@ class ClientSplit:
         InputError: a number is too small, or the scheme lacks an option, or would ignore one.
     """
 
-    scheme: Literal["iid", "dirichlet", "shards", "composition"] = "iid"
+    scheme: Literal["iid", "dirichlet", "shards", "composition", "groups"] = "iid"
     clients: int = 10
     examples_per_client: int | Sequence[int] | None = None
     alpha: float = 0.5
@@ -56,10 +64,10 @@ class ClientSplit:
             "Give each client more examples.",
         )
         require(
-            self.scheme != "shards" or sizes is None,
-            "no examples_per_client for shards",
+            self.scheme not in ("shards", "groups") or sizes is None,
+            f"no examples_per_client for {self.scheme}",
             sizes,
-            "Shards assign all examples: leave it empty, or choose another scheme.",
+            "They are as large as they are: leave it empty, or choose another scheme.",
         )
         require(
             self.scheme != "iid" or isinstance(sizes, int | None),
@@ -93,6 +101,8 @@ def split_clients(pool: Pool, split: ClientSplit, *, seed: int, data: str) -> li
     generator = generator_for(seed, "client split", PERSISTENT)
     if split.scheme == "shards":
         return deal_shards(pool, split.clients, split.shards_per_client, generator=generator)
+    if split.scheme == "groups":
+        return deal_groups(pool, split.clients)
     if split.scheme == "iid":
         size = split.examples_per_client
         return deal_evenly(pool, split.clients, size if isinstance(size, int) else None)

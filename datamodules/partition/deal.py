@@ -64,6 +64,16 @@ def deal_shards(pool: Pool, clients: int, shards_per_client: int, *, generator: 
     return _by_client(pool, client, clients)
 
 
+def deal_groups(pool: Pool, clients: int) -> list[Tensor]:
+    """One group for each client, among the groups of at least `FEWEST` examples."""
+    begins = (group_begins(pool.groups) == torch.arange(len(pool))).nonzero().flatten()
+    parts = torch.split(pool.examples, begins.diff(append=torch.tensor([len(pool)])).tolist())
+    large = [part for part in parts if len(part) >= FEWEST]
+    expected = f"{clients} groups of at least {FEWEST} examples for as many clients"
+    require(clients <= len(large), expected, len(large), "Take fewer clients.")
+    return large[:clients]
+
+
 def dirichlet_table(rows: int, columns: int, alpha: float, *, generator: torch.Generator) -> Tensor:
     """``(rows, columns)`` float64 draws from a symmetric Dirichlet distribution.
 

@@ -126,6 +126,15 @@ class RecommenderDataModule(FederatedDataModule):
         """Liked training items of every user, in the order of time."""
         return self._positives
 
+    def raw_features(self) -> dict[str, Tensor]:
+        """``likes`` and ``dislikes`` ``(num_clients, I)`` float32: 1 for each such item of a user."""
+        held = {"likes": self._positives} | ({} if self._dislikes is None else {"dislikes": self._dislikes})
+        found = {name: torch.zeros(self.num_clients, self.num_items) for name in held}
+        for name, items_of_users in held.items():
+            for user, items in enumerate(items_of_users):
+                found[name][user, torch.from_numpy(items)] = 1
+        return found
+
     @property
     def rate(self) -> float | None:
         """Share of likes that sampled negatives lead to; None if the data have dislikes."""

@@ -24,6 +24,7 @@ class Interactions:
         num_users: number of users; each has at least one interaction.
         num_items: number of items in the catalogue.
         liked: ``(P,)`` whether the user liked the item; None if every interaction counts as liked.
+        ranks: ``(num_users,)`` number of each user among all of the source; None if nobody was left out.
     """
 
     users: Ints
@@ -31,6 +32,7 @@ class Interactions:
     num_users: int
     num_items: int
     liked: Bools | None = None
+    ranks: Ints | None = None
 
     @property
     def offsets(self) -> Ints:
@@ -138,4 +140,5 @@ def keep_users(interactions: Interactions, kept: Ints) -> Interactions:
     number = np.full(interactions.num_users, -1, dtype=np.int64)
     number[kept] = np.arange(len(kept))
     rest = interactions.select(number[interactions.users] >= 0)
-    return dataclasses.replace(rest, users=number[rest.users], num_users=len(kept))
+    ranks = kept if interactions.ranks is None else interactions.ranks[kept]
+    return dataclasses.replace(rest, users=number[rest.users], num_users=len(kept), ranks=ranks)

@@ -7,16 +7,34 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from datamodules.io.download import Archive, by_hand, fetch_archive
 from datamodules.io.files import sha256_of
-from datamodules.io.tables import WHOLE, number, read_table
+from datamodules.io.tables import TEXT, WHOLE, matching, number, read_table
+from datamodules.people import bands
 from datamodules.recommendation.base import RecommenderDataModule
-from datamodules.recommendation.interactions import Interactions, unique_interactions
+from datamodules.recommendation.interactions import Interactions, Ints, unique_interactions
+from protocol.errors import require
 
 LIKED = 4.0
 """Stars from which a rating means that the user liked the film."""
 _COLUMNS = {"userId": WHOLE, "movieId": WHOLE, "rating": number(0.5, 5), "timestamp": WHOLE}
+_OCCUPATIONS = (
+    *("administrator", "artist", "doctor", "educator", "engineer", "entertainment", "executive", "healthcare"),
+    *("homemaker", "lawyer", "librarian", "marketing", "none", "other", "programmer", "retired", "salesman"),
+    *("scientist", "student", "technician", "writer"),
+)
+_PEOPLE = {
+    "userId": WHOLE,
+    "age": WHOLE,
+    "gender": matching("[MF]", "M or F", "MF".index),
+    "occupation": matching("|".join(_OCCUPATIONS), "one of the 21 occupations of u.occupation", _OCCUPATIONS.index),
+    "zip": TEXT,
+}
+_AGES = (35, 46)
+"""First age of the second and of the third band."""
 _PAGE = "https://grouplens.org/datasets/movielens/"
 _FILES = "https://files.grouplens.org/datasets/movielens/"
 _logger = logging.getLogger(__name__)
@@ -51,6 +69,9 @@ class MovieLens(RecommenderDataModule):
 
     Files: ``root/ml-100k/u.data``, ``root/ml-1m/ratings.dat`` or ``root/ml-latest-small/ratings.csv``, from
     https://grouplens.org/datasets/movielens/.
+
+    Attributes of people, in ``root/ml-100k/u.user``: ``gender``, ``age`` (below 35, 35 to 45, above 45) and
+    ``occupation`` (21 of them).
 
     Args:
         variant: the set; also the name of its folder under `root`.
@@ -113,5 +134,31 @@ class MovieLens(RecommenderDataModule):
         user_ids, item_ids, ratings, times = (np.array(values) for values in columns.values())
         users, user = np.unique(user_ids, return_inverse=True)
         items, item = np.unique(item_ids, return_inverse=True)
+        self._all_users = users
         liked = ratings >= LIKED if self.preferences == "liked" else None
         return unique_interactions(user, item, times, num_users=len(users), num_items=len(items), liked=liked)
+
+    def read_attributes(self) -> dict[str, Tensor]:
+        require(
+            self.variant == "ml-100k",
+            "ml-100k, of whose users u.user has the attributes",
+            self.variant,
+            "Set data.variant to ml-100k, or leave data.attributes out.",
+        )
+        path = self._path.with_name("u.user")
+        columns, _ = read_table(path, _PEOPLE, page=_PAGE, separator="|", header=False)
+        rows = {user: row for row, user in enumerate(columns["userId"])}
+        users = self._user_ids.tolist()
+        absent = next((user for user in users if user not in rows), None)
+        require(
+            absent is None, f"every user of {self._path.name} in {path}", f"no line of user {absent}", "Copy it again."
+        )
+        chosen = torch.tensor([rows[user] for user in users])
+        ages, gender, occupation = (torch.tensor(columns[name])[chosen] for name in ("age", "gender", "occupation"))
+        return {"age": bands(ages, _AGES), "gender": gender, "occupation": occupation}
+
+    @property
+    def _user_ids(self) -> Ints:
+        """``(num_clients,)`` identifier in the file of the user of each client."""
+        interactions = self._split[0]
+        return self._all_users if interactions.ranks is None else self._all_users[interactions.ranks]

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from experiments.after.attribute_ceiling import AttributeCeiling
 from experiments.after.bounds import Bounds
 from experiments.after.class_gradients import GradientChanges
 from experiments.after.devices import Maps, Profiles, RawData, UserBias
@@ -18,7 +19,7 @@ from protocol.errors import InputError
 
 _KINDS: tuple[type[AfterStep], ...] = (
     *(Accuracy, GradientChanges, Quality, Utility),
-    *(Bounds, HeldBack, ManipulationChecks),
+    *(AttributeCeiling, Bounds, HeldBack, ManipulationChecks),
     *(ImageQuality, UpdateMaps),
     *(Clients, Privacy, ProbeCheckStep, Reached, Sharpness, Theorem),
     *(Maps, Profiles, RawData, UserBias),

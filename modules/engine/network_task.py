@@ -104,6 +104,20 @@ class NetworkTask(Task):
         each = losses.flatten(1).mean(1) if losses.dim() > 1 else losses
         return (each * mask).sum() / mask.sum().clamp(min=1)
 
+    def record_losses(self, parameters: Parameters, inputs: Tensor, labels: Tensor) -> Tensor:
+        """``(M,)`` losses of single records without dropout, of a network without batch norm.
+
+        Args:
+            parameters: one model, ``shape`` each.
+            inputs: ``(M, *shape)`` records.
+            labels: ``(M, ...)`` their labels.
+        """
+        network = self._own_network
+        mask_batches(network, None)
+        draw_dropout(network, None)
+        losses = self.criterion(functional_call(network, dict(parameters), (inputs,)), labels, reduction="none")
+        return losses.flatten(1).mean(1) if losses.dim() > 1 else losses
+
     def fast(self) -> Gradients | None:
         return None if self._chain is None else ChainGradients(self._chain, self.fields)
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from datamodules.recordings.recording import Recording
-from datamodules.recordings.shape_check import Shapes, check_shapes
+from fedleak_recorder.shape_check import Shapes, check_shapes
 from modules.engine.local_hyperparameters import LocalTraining
 from modules.engine.network_task import NUMBER
 from modules.learners.image_classifier import ImageSimulator

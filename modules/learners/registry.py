@@ -9,8 +9,8 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 from jsonargparse import ArgumentError, ArgumentParser
 
-from datamodules.recordings.shape_check import Shapes
 from defenses.update_l1 import UpdateL1
+from fedleak_recorder.shape_check import Shapes
 from modules.federated import FederatedModule
 from modules.hyper_parameters import check_classes
 from modules.learners.decoder import DecoderSimulator

@@ -1,12 +1,17 @@
+import math
+
 import pytest
 import torch
 from sklearn.metrics import f1_score, roc_auc_score
 
 from attacks.metrics import (
+    Rates,
     auc_per_victim,
     composition_errors,
+    exact_roc,
     f1_per_victim,
     null_class_errors,
+    rates_at,
     roc_per_victim,
     wins_over_negatives,
 )
@@ -88,3 +93,22 @@ def test_distances_and_null_errors_by_hand() -> None:
     assert wrong["null_false_positive"][0] == 1
     assert wrong["null_false_positive"][1].isnan()
     torch.testing.assert_close(wrong["null_false_negative"], torch.tensor([2 / 3, 0], dtype=torch.float64))
+
+
+def test_the_exact_curve_has_every_threshold_and_ends_where_all_is_accepted() -> None:
+    scores, labels = torch.tensor([3.0, 2.0, 2.0, 1.0]), torch.tensor([True, True, False, False])
+    fpr, tpr, thresholds = exact_roc(scores, labels)
+    assert fpr.tolist() == [0, 0, 0.5, 1]
+    assert tpr.tolist() == [0, 0.5, 1, 1]
+    assert thresholds.tolist() == [math.inf, 3, 2, 1]
+    assert rates_at(scores, labels, 0.49) == Rates(0.5, 0.0, 3.0)
+    assert rates_at(scores, labels, 1.0) == Rates(1.0, 0.5, 2.0)
+    assert rates_at(-scores, labels, 0.0) == Rates(0.0, 0.0, math.inf)
+
+
+def test_a_rate_below_the_grid_of_the_mean_curves_is_exact() -> None:
+    scores = torch.arange(20_000.0)
+    labels = torch.zeros(20_000, dtype=torch.bool)
+    labels[[19_999, 19_991, 100]] = True
+    found = rates_at(scores, labels, 1e-3)
+    assert (found.tpr, found.fpr) == pytest.approx((2 / 3, 7 / 19_997))

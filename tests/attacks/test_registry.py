@@ -19,9 +19,12 @@ from protocol.view import ServerView
 FAMILIES = {
     *("recommendation", "ranking", "images", "interactions", "membership"),
     *("re-identification", "matching", "identifiability", "composition", "declared-privacy", "linkability"),
-    *("reconstruction", "words"),
+    *("reconstruction", "words", "attributes", "record-membership", "source"),
 }
-TOGETHER = {"re-identification", "matching", "declared-privacy", "linkability"}
+TOGETHER = {
+    *("re-identification", "matching", "declared-privacy", "linkability", "attributes"),
+    *("record-membership", "source"),
+}
 """Families that attack all messages together."""
 PUBLISHED = {
     *("recommendation/raifle", "recommendation/imia", "ranking/raifle", "images/raifle"),
@@ -36,8 +39,12 @@ PUBLISHED = {
     *("composition/llg", "composition/rlu", "composition/soft-labels", "composition/auxiliary-gradients"),
     *("composition/llg-alone", "composition/llg-dummies", "composition/ilrg", "composition/rlg"),
     *("composition/idlg-labels", "composition/gradinversion-labels"),
-    "linkability/plain-cosine",
+    *("linkability/plain-cosine", "attributes/property-forest"),
     *("reconstruction/linear-ratio", "reconstruction/linear-peeling"),
+    *("record-membership/record-loss", "record-membership/loss-series", "record-membership/gradient-norm"),
+    *("record-membership/gradient-cosine", "record-membership/average-cosine"),
+    *("record-membership/gradient-difference", "record-membership/fedmia-1", "record-membership/fedmia-2"),
+    "source/smallest-loss",
     *("reconstruction/dlg", "reconstruction/inverting-gradients", "reconstruction/fedavg-matching"),
 }
 BASELINES = {
@@ -47,7 +54,9 @@ BASELINES = {
     *("identifiability/chance", "identifiability/mean-item"),
     *("composition/random-guess", "composition/uniform-present", "composition/equal-counts"),
     *("reconstruction/mean-image", "reconstruction/random-sentences", "reconstruction/unrelated-update"),
-    "words/popular-words",
+    *("words/popular-words", "attributes/majority", "attributes/example-counts"),
+    *("record-membership/random-member", "record-membership/sent-model-loss", "record-membership/class-counts"),
+    "source/random-source",
     *("linkability/link-counts", "declared-privacy/coin-guess"),
 }
 

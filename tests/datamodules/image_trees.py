@@ -121,9 +121,17 @@ def skin_cancer_metadata(*, lesions: int = 70) -> list[tuple[str, str, str]]:
 
 
 def metadata_text(rows: list[tuple[str, str, str]]) -> str:
-    """The metadata file; like the real one it has an age that is empty."""
+    """The metadata file; like the real one it has ages that are empty."""
     head = "lesion_id,image_id,dx,dx_type,age,sex,localization\n"
-    return head + "".join(f"{lesion},{image},{kind},histo,,male,back\n" for lesion, image, kind in rows)
+    return head + "".join(
+        f"{lesion},{image},{kind},histo,{_patient(int(lesion[4:]))}\n" for lesion, image, kind in rows
+    )
+
+
+def _patient(lesion: int) -> str:
+    """Age, sex and place of a lesion."""
+    age = ("", "30.0", "45.0", "70.0")[lesion % 4]
+    return f"{age},{('male', 'female')[lesion // 2 % 2]},{('back', 'foot', 'hand')[lesion % 3]}"
 
 
 def skin_cancer_images(rows: list[tuple[str, str, str]]) -> dict[str, bytes]:

@@ -11,7 +11,13 @@ from tests.datamodules.image_trees import jpeg, noise, write_tree
 Row = tuple[str, str, str]
 WORDS = ("cat", "dog", "sea", "sun", "tea", "car", "sky", "map")
 DISPLAY_NAMES = {"/m/0c4": "Food", "/m/0d5": "Building", "/m/0e6": "Guitar"}
-_DESCRIPTION = ["male", "25", "indUnk", "Aries"]
+_SIGNS = ("Aries", "Leo", "Pisces")
+
+
+def _description(name: str) -> list[str]:
+    """Gender, age, topic and sign."""
+    blogger = int(name) if name.isdigit() else 0
+    return ["male" if blogger % 2 else "female", str(15 + 10 * (blogger % 3)), "indUnk", _SIGNS[blogger // 2 % 3]]
 
 
 def posts(bloggers: Sequence[int], *, per_blogger: int, sentences: int = 3) -> list[Row]:
@@ -39,7 +45,7 @@ def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]
 
 def write_blog_csv(root: Path, rows: Iterable[Row], *, name: str = "blogtext.csv") -> Path:
     header = ["id", "gender", "age", "topic", "sign", "date", "text"]
-    return write_csv(root / "blog" / name, header, ([one, *_DESCRIPTION, date, text] for one, date, text in rows))
+    return write_csv(root / "blog" / name, header, ([one, *_description(one), date, text] for one, date, text in rows))
 
 
 def write_blog_xml(root: Path, rows: Sequence[Row]) -> Path:
@@ -50,7 +56,7 @@ def write_blog_xml(root: Path, rows: Sequence[Row]) -> Path:
         entries = [
             f"<date>{date}</date>\n<post>\n\n\t \n {text}\n\n</post>\n" for one, date, text in rows if one == blogger
         ]
-        path = folder / f"{blogger}.{'.'.join(_DESCRIPTION)}.xml"
+        path = folder / f"{blogger}.{'.'.join(_description(blogger))}.xml"
         path.write_text("<Blog>\n\n" + "\n".join(entries) + "\n</Blog>\n", encoding="utf-8")
     return folder
 

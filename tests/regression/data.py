@@ -26,7 +26,10 @@ def write_data(root: Path) -> Path:
 def _ratings() -> dict[str, bytes]:
     films = "".join(f"{user}\t{item}\t{stars}\t{time}\n" for user, item, stars, time in _rated(80, seed=0))
     games = "".join(f'{user},"Game, {item}",play,{stars}.5,0\n' for user, item, stars, _ in _rated(60, seed=1))
-    return {"ml-100k/u.data": films.encode(), "steam-200k/steam-200k.csv": games.encode()}
+    jobs = ("artist", "student", "writer")
+    people = "".join(f"{user}|{20 + user}|{'MF'[user % 2]}|{jobs[user % 3]}|00000\n" for user in _USERS)
+    own = {"ml-100k/u.data": films.encode(), "ml-100k/u.user": people.encode()}
+    return {**own, "steam-200k/steam-200k.csv": games.encode()}
 
 
 def _rated(items: int, *, seed: int) -> Iterator[tuple[int, int, int, int]]:

@@ -13,7 +13,7 @@ from modules.nets.classifiers import ClassifierOptions
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
 from protocol.view import Release, ServerView
-from tests.inversion_toys import changed, server_view, truth_of
+from tests.inversion_toys import SHAPE, changed, pictures, server_view, truth_of
 
 
 def attacked(view: ServerView, **options: int) -> LinearEstimate:
@@ -67,12 +67,13 @@ def test_clipping_changes_nothing() -> None:
     assert torch.equal(scores(clipped, truth)["recovered"], scores(view, truth)["recovered"])
 
 
-def test_a_sum_of_clients_is_a_batch_of_all() -> None:
+@pytest.mark.parametrize("reported", [4, 20])  # examples of the client that the sum is named after, or of all
+def test_a_sum_of_clients_is_a_batch_of_all(reported: int) -> None:
     view, truth = server_view(5, 4)
     summed = dataclasses.replace(
         view,
         pseudonyms=torch.zeros(1, dtype=torch.int64),
-        example_counts=torch.tensor([20]),
+        example_counts=torch.tensor([reported]),
         deltas={name: value.sum(0, keepdim=True) for name, value in view.deltas.items()},
     )
     found = scores(summed, truth_of(truth["records"].flatten(0, 1)[None], truth["record_labels"].reshape(1, -1)))
@@ -166,3 +167,19 @@ def test_of_several_records_under_noise_nothing_is_returned() -> None:
     view, _ = server_view(2, 3)
     release = Release(parameters=tuple(view.deltas), clip=1.0, noise_scale=0.01)
     assert attacked(dataclasses.replace(view, releases=(release,))).count.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_mixture_of_images_of_few_grey_levels_is_on_the_grid_but_not_certain(known: bool) -> None:
+    """A neuron that two such images excite with weights 3:1 gives an image that neither client nor attack has seen."""
+    images, labels = pictures(8)
+    images = (images * 3).round() * 64 / 255  # levels 0, 64, 128, 192: a quarter of a difference is whole
+    kind = LocalTraining(optimizer="sgd", learning_rate=0.1, epochs=1 if known else 2)
+    view, _ = server_view(clients=1, local=kind, pictured=(images, labels))
+    weight, bias = (view.deltas[f"body.1.{part}"].clone() for part in ("weight", "bias"))
+    mixture = 0.75 * images[0] + 0.25 * images[1]
+    weight[0, 0], bias[0, 0] = mixture.flatten() * bias.abs().max(), bias.abs().max()
+    estimate = attacked(changed(view, {**view.deltas, "body.1.weight": weight, "body.1.bias": bias}))
+    found = (estimate.records[0] - mixture.reshape(SHAPE)).flatten(1).abs().amax(1) < 1e-3
+    assert found.any()
+    assert not estimate.certified[0, : len(found)][found].any()

@@ -144,3 +144,11 @@ def test_a_recording_without_a_layer_is_refused() -> None:
     deltas = {name: value for name, value in view.deltas.items() if name != "lstm.weight_hh_l0"}
     with pytest.raises(ViewError, match=r"without 'lstm\.weight_hh_l0'"):
         attacked(dataclasses.replace(view, deltas=deltas))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_rank_is_that_of_the_layer_that_tells_prefixes_apart(kind: str) -> None:
+    """The number of different prefixes that the model continues, in a decoder too, whose first layer sees no prefix."""
+    found = attacked(seen(kind))
+    prefixes = [{tuple(line[:end]) for line in own for end in range(1, len(line))} for own in CLIENTS]
+    assert found.rank.tolist() == [len(own) for own in prefixes]

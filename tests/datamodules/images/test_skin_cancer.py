@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from datamodules.candidates import CandidateOptions
 from datamodules.images.skin_cancer import SkinCancer
 from datamodules.partition.client_split import ClientSplit
 from protocol.errors import InputError
@@ -62,6 +63,23 @@ def test_no_lesion_is_with_two_clients_or_the_attacker(tmp_path: Path, split: Cl
     holders = [*data.client_images(), data.auxiliary_images().flatten()]
     owned = [set(groups[part].tolist()) for part in holders]
     assert len(set.union(*owned)) == sum(len(own) for own in owned)
+
+
+def test_no_outsider_is_a_photograph_of_a_members_lesion(tmp_path: Path) -> None:
+    trees.write_skin_cancer(tmp_path)
+    split = ClientSplit(scheme="composition", composition=[[1 / 7] * 7] * 2, examples_per_client=7)
+    data = SkinCancer(root=str(tmp_path), image_size=(8, 8), split=split, auxiliary_per_class=1)
+    train, test = data.read_train(), data.read_test()
+    assert train.groups is not None
+    assert test.groups is not None
+    pool = data.candidates(CandidateOptions(per_client=4))
+    lesions: dict[bool, set[int]] = {True: set(), False: set()}
+    for record, holder in zip(pool.records, pool.holders.tolist(), strict=True):
+        for part, groups in ((train, train.groups), (test, test.groups)):
+            same = (part.images.float().div(255) == record).flatten(1).all(1)
+            lesions[holder >= 0] |= set(groups[same].tolist())
+    assert lesions[True]
+    assert not lesions[True] & lesions[False]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,218 @@
+"""Joint fit of an update by the effects of all candidates: a linear mixed model in the space of their Gram matrix."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.optimize import minimize
+from torch import Tensor
+
+_ROUNDING = {torch.float32: 1e-6, torch.float64: 1e-13}
+"""Eigenvalues below this share of the largest are rounding errors of the Gram matrix."""
+_LEAST_SPREAD, _MOST_SPREAD = 1e-4, 2.0
+"""Bounds of the standard deviation of the weights; that of fair coins is 0.5."""
+_LEAST_APART = 1e-3
+"""Lower bound of the standard deviation of the classes' means."""
+_PRIOR_SPREAD = 0.5
+"""Standard deviation of the prior of the logarithm of the weights' standard deviation."""
+_MEAN_CLASS_SPREAD = 0.3
+"""Mean of the exponential prior of the classes' spread: where noise hides the classes, they are taken to be alike."""
+_EVALUATIONS = 150
+_PAIRS = 1000
+"""Candidates of which the predicted AUC compares all pairs."""
+
+
+@dataclass(frozen=True)
+class Basis:
+    """Eigenvectors of the Gram matrix of candidates' effects.
+
+    Attributes:
+        values: ``(M,)`` eigenvalues, 0 where they are rounding errors.
+        vectors: ``(M, M)`` eigenvectors, one per column.
+    """
+
+    values: Tensor
+    vectors: Tensor
+
+    @classmethod
+    def of(cls, gram: Tensor) -> "Basis":
+        """Basis of a Gram matrix ``(M, M)``; float32 is enough where much of an update is noise."""
+        values, vectors = torch.linalg.eigh(gram)
+        return cls(values.where(values > _ROUNDING[gram.dtype] * values[-1], 0).double(), vectors.double())
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What one update says about each candidate.
+
+    Attributes:
+        score: ``(M,)`` standardised evidence of a weight above zero: N(0, 1) for a record that is not in the update,
+            N(shift, 1) for one that is.
+        shift: ``(M,)`` expected score of a record in the update.
+        share: ``(M,)`` estimated share of its class's candidates, in units of a record, that the update contains.
+        spread: standard deviation of the weights within a class.
+        noise: standard deviation of what the candidates do not explain, in each direction that they span.
+        class_spread: standard deviation of the classes' mean weights.
+    """
+
+    score: Tensor
+    shift: Tensor
+    share: Tensor
+    spread: float
+    noise: float
+    class_spread: float
+
+    @property
+    def weight(self) -> Tensor:
+        """``(M,)`` generalised least-squares estimate of each weight: 1 for a record in the update, 0 for another."""
+        return self.score / self.shift
+
+    @property
+    def log_odds(self) -> Tensor:
+        """``(M,)`` posterior log odds: of the evidence, and of the record's class beforehand."""
+        return self.evidence + torch.logit(self.share, eps=1e-9)
+
+    @property
+    def evidence(self) -> Tensor:
+        """``(M,)`` log likelihood ratio of a record in the update against one that is not."""
+        return self.shift * (self.score - self.shift / 2)
+
+
+def fit(basis: Basis, products: Tensor, classes: Tensor, *, records: int, noise: float = 0.0) -> Fit:
+    """Fits an update as ``sum_m w_m a_m + e`` of the effects ``a_m`` of all candidates.
+
+    The weights are 1 for records in the update and 0 for others: random with a mean for each class and one variance,
+    which also stand for records in the update that are no candidates, as these resemble the candidates. What is left is
+    white noise in the space of the effects, of at least the declared standard deviation. The classes' means vary about
+    a common one, which has the prior N(0, 1). All three variances are those of the largest likelihood, that of the
+    weights with a lognormal prior about the one of as many records as the update has, and that of the classes' means
+    with an exponential prior: in strong noise nothing tells the classes apart, so they must not seem to differ.
+
+    For a candidate m, let S be the covariance of the update without it. The score is
+    ``a_m' S^-1 (update - mean) / sqrt(a_m' S^-1 a_m)``, with the mean of all other candidates; from it follows the
+    likelihood ratio of weight 1 against 0. Without noise and with no more candidates than numbers this is the solution
+    of the linear equations; of two equal candidates, each explains the other, so that both get half.
+
+    Args:
+        basis: eigenvectors of the effects' Gram matrix.
+        products: ``(M,)`` inner products of the effects and the update.
+        classes: ``(M,)`` class of each candidate.
+        records: number of records in the update.
+        noise: declared standard deviation on each number.
+
+    References:
+        This project; C. R. Henderson, "Best linear unbiased estimation and prediction under a selection model",
+        Biometrics, 1975, for mixed models; R. D. Cook, "Detection of influential observation in linear regression",
+        Technometrics, 1977, for the omission of one observation by its leverage.
+    """
+    kept = basis.values > 0
+    values, vectors = basis.values[kept], basis.vectors[:, kept]
+    seen = (vectors.T @ products.double()) / values.sqrt()  # coordinates of the update in the span of the effects
+    of_class = torch.nn.functional.one_hot(torch.unique(classes, return_inverse=True)[1]).double()
+    design = (vectors.T @ of_class) * values.sqrt()[:, None]
+    model = _Likelihood(values, seen, design, noise, math.sqrt(min(records / len(products), 1.0)))
+    spread, left, class_spread = model.largest()
+    means, errors, residual = model.means(spread, left, class_spread)
+    ratio = left**2 / spread**2
+    known = vectors.square() @ (values / (values + ratio))
+    unseen = basis.vectors[:, ~kept].square().sum(1) + ratio * (vectors.square() @ (1 / (values + ratio)))
+    known, unseen = known.clamp(min=1e-30), unseen.clamp(min=1e-30)
+    weights = vectors @ (values.sqrt() * residual / (values + ratio))
+    shift = (known / unseen).sqrt() / spread
+    score = weights / (known * unseen).sqrt() / spread + (of_class @ means) * shift
+    return Fit(score, shift, of_class @ _positive_part(means, errors), spread, left, class_spread)
+
+
+class _Likelihood:
+    """Marginal likelihood of the mixed model in the coordinates of the eigenvectors."""
+
+    def __init__(self, values: Tensor, seen: Tensor, design: Tensor, noise: float, expected: float) -> None:
+        self.values, self.seen, self.design, self.noise = values, seen, design, noise
+        self.expected = expected
+        """Standard deviation of the weights if the pool resembles the client's records."""
+
+    def _at(self, spread: float, left: float, class_spread: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Variances ``(M,)``, class means ``(K,)``, and the precision ``(K, K)`` of the means, after and before."""
+        variance = spread**2 * self.values + left**2
+        scaled = self.design / variance[:, None]
+        count = self.design.shape[1]
+        between = class_spread**2
+        eye = torch.eye(count, dtype=torch.float64)
+        prior = (eye - 1 / (between + count)) / between  # of class_spread^2 I + 1 1'
+        precision = self.design.T @ scaled + prior
+        return variance, torch.linalg.solve(precision, scaled.T @ self.seen), precision, prior
+
+    def means(self, spread: float, left: float, class_spread: float) -> tuple[Tensor, Tensor, Tensor]:
+        """Class means, their standard errors ``(K,)`` each, and the update without them ``(M,)``."""
+        _, means, precision, _ = self._at(spread, left, class_spread)
+        return means, torch.linalg.inv(precision).diagonal().sqrt(), self.seen - self.design @ means
+
+    def negative_log(self, spread: float, left: float, class_spread: float) -> float:
+        variance, means, precision, prior = self._at(spread, left, class_spread)
+        residual = self.seen - self.design @ means
+        fitted = variance.log().sum() + (residual.square() / variance).sum() + means @ prior @ means
+        surprise = (math.log(spread / self.expected) / _PRIOR_SPREAD) ** 2
+        surprise += 2 * class_spread / _MEAN_CLASS_SPREAD
+        return (float(fitted + torch.logdet(precision) - torch.logdet(prior)) + surprise) / 2
+
+    def largest(self) -> tuple[float, float, float]:
+        """Standard deviations of the weights, of what is left and of the class means, of the largest likelihood."""
+        size = float(self.seen.square().mean().sqrt()) or 1.0
+        least = max(self.noise, 1e-8 * size, 1e-150)
+        low = np.log([_LEAST_SPREAD, least, _LEAST_APART])
+        high = np.log([_MOST_SPREAD, max(10 * size, 2 * least), 1.0])
+
+        def objective(logs: np.ndarray) -> float:
+            return self.negative_log(*np.exp(np.clip(logs, low, high)).tolist())
+
+        small = self.seen[: max(1, len(self.seen) // 10)].square().mean().sqrt()
+        starts = [
+            np.clip(np.log([weight, max(float(small), least) * part, class_spread]), low, high)
+            for weight, part, class_spread in (
+                *((self.expected, 1.0, 0.2), (self.expected, 1e-3, 0.2)),
+                *((self.expected, 1.0, 0.02), (0.01, 1.0, 0.02)),
+            )
+        ]
+        start = min(starts, key=objective)
+        found = minimize(
+            objective,
+            start,
+            method="Nelder-Mead",
+            options={"maxfev": _EVALUATIONS, "xatol": 0.01, "fatol": 0.01, "initial_simplex": _simplex(start)},
+        )
+        spread, left, class_spread = np.exp(np.clip(found.x, low, high)).tolist()
+        return spread, left, class_spread
+
+
+def _simplex(start: Any) -> Any:
+    return start + np.array([[0.0, 0.0, 0.0], [0.5, 0.0, 0.0], [0.0, -1.0, 0.0], [0.0, 0.0, -1.0]])
+
+
+def _positive_part(means: Tensor, errors: Tensor) -> Tensor:
+    """Expected positive part of normal variables, below 1: the share of a class cannot be negative."""
+    at = means / errors
+    density = torch.exp(-at.square() / 2) / math.sqrt(2 * math.pi)
+    share: Tensor = errors * density + means * torch.special.ndtr(at)
+    return share.clamp(1e-9, 1 - 1e-6)
+
+
+def predicted_auc(shift: Tensor, share: Tensor) -> float:
+    """AUC of the log odds that a fit expects, if its model holds: a mean over pairs of a member and another record.
+
+    The evidence is N(s^2/2, s^2) for a member and N(-s^2/2, s^2) for another record, ``s`` being its shift. With equal
+    shifts and classes the AUC is ``Phi(s / sqrt 2)``; ``s`` is the norm of the record's effect without what the other
+    candidates explain, in units of the noise. Of many candidates, `_PAIRS` are compared.
+
+    Args:
+        shift: ``(M,)`` shifts, those of several rounds combined as the root of their sum of squares.
+        share: ``(M,)`` share of each candidate's class.
+    """
+    step = -(-len(shift) // _PAIRS)
+    half, prior, weight = (part.double()[::step] for part in (shift.square() / 2, torch.logit(share, eps=1e-9), share))
+    gap = half[:, None] + half + prior[:, None] - prior
+    spread = (2 * (half[:, None] + half)).sqrt().clamp(min=1e-12)
+    pairs = weight[:, None] * (1 - weight)
+    pairs = pairs.fill_diagonal_(0.0)
+    return float((pairs * torch.special.ndtr(gap / spread)).sum() / pairs.sum().clamp(min=1e-300))

@@ -1,0 +1,180 @@
+"""A pool of candidate records, and what each round's updates say about each of them."""
+
+import weakref
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from attacks.base import Attack
+from attacks.estimates import Estimate
+from attacks.membership.estimates import RecordMembershipEstimate
+from protocol.errors import ViewError
+from protocol.simulators import RecordSimulator
+from protocol.threat_model import ThreatModel
+from protocol.view import CANDIDATE_LABELS, CANDIDATES, ServerView
+
+NEEDS = ("deltas", f"auxiliary:{CANDIDATES}", f"auxiliary:{CANDIDATE_LABELS}", "learner:RecordSimulator")
+KNOWS = "a pool of records with their classes, of which it asks who holds them; the clients' algorithm"
+_NUMBERS_AT_ONCE = 2**24
+"""Gradients' numbers in memory at a time: 64 MiB of float32."""
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Candidate records of a view.
+
+    Attributes:
+        records: ``(M, *shape)`` records.
+        labels: ``(M,)`` classes.
+        learner: the clients' algorithm.
+    """
+
+    records: Tensor
+    labels: Tensor
+    learner: RecordSimulator
+
+    @classmethod
+    def of(cls, view: ServerView) -> "Pool":
+        """The pool of a view, which has one global model for all clients.
+
+        Raises:
+            ViewError: there are no candidates, or clients received models of their own.
+        """
+        if view.client_models is not None:
+            raise ViewError("expected one global model for all clients, got a model for each")
+        records, labels = view.auxiliary[CANDIDATES], view.auxiliary[CANDIDATE_LABELS].long()
+        if not len(labels):
+            raise ViewError("expected at least one candidate, got none")
+        return cls(records, labels, view.require(RecordSimulator))
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def gradients(self, model: Mapping[str, Tensor], names: tuple[str, ...]) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yields positions ``(B,)`` and flat gradients ``(B, D)`` of some parameters, in chunks of bounded memory."""
+        width = sum(model[name].numel() for name in names)
+        for part in torch.split(torch.arange(len(self)), max(1, _NUMBERS_AT_ONCE // width)):
+            found = self.learner.record_gradients(model, self.records[part], self.labels[part])
+            yield part, torch.cat([found[name].flatten(1) for name in names], dim=1)
+
+    def duplicates(self) -> Tensor:
+        """``(M,)`` bool: records of which the pool has another copy of the same class."""
+        flat = torch.cat([self.records.flatten(1).double(), self.labels[:, None].double()], dim=1)
+        _, place, count = torch.unique(flat, dim=0, return_inverse=True, return_counts=True)
+        several: Tensor = count[place] > 1
+        return several
+
+
+@dataclass(frozen=True)
+class RoundStatistics:
+    """What a round says about each candidate by one number; clients in the order of `senders`.
+
+    Attributes:
+        senders: ``(V,)`` pseudonyms.
+        loss: ``(V, M)`` loss of each candidate under each client's model after its training.
+        sent_loss: ``(M,)`` loss under the global model that was sent.
+        products: ``(V, M)`` inner product of each update with minus each candidate's gradient at the sent model.
+        norms: ``(M,)`` norm of these gradients.
+        lengths: ``(V,)`` norm of the updates.
+        class_shares: ``(V, K)`` weight of each class: least squares of the update on the classes' mean gradients.
+        step_sums: ``(V,)`` sum of each client's step sizes; None if its optimizer scales gradients.
+    """
+
+    senders: Tensor
+    loss: Tensor
+    sent_loss: Tensor
+    products: Tensor
+    norms: Tensor
+    lengths: Tensor
+    class_shares: Tensor
+    step_sums: Tensor | None
+
+    @property
+    def cosines(self) -> Tensor:
+        """``(V, M)`` cosine of each update and minus each candidate's gradient; 0 where one of them is zero."""
+        whole = self.lengths[:, None] * self.norms
+        return self.products / whole.where(whole > 0, 1)
+
+
+def flat_updates(view: ServerView, learner: RecordSimulator) -> tuple[Tensor, tuple[str, ...]]:
+    """Updates ``(V, D)`` without weight decay, and the names of the parameters, which the gradients have too."""
+    names = tuple(name for name in view.deltas if name not in view.row_parameters and name in view.model)
+    decay = learner.decay_change(view.model, view.example_counts)
+    parts = [(view.deltas[name] - decay[name]).flatten(1) for name in names]
+    if not parts:
+        raise ViewError("expected the deltas of the network's parameters, got none")
+    return torch.cat(parts, dim=1).float(), names
+
+
+def statistics(view: ServerView) -> list[RoundStatistics]:
+    """Statistics of every round of a view; those of the last view are kept, because several attacks use them."""
+    if (kept := _LAST.get("view")) is not None and kept[0]() is view:
+        return kept[1]
+    pool = Pool.of(view)
+    found = [_of_round(part, pool) for part in view.each_round()]
+    _LAST["view"] = weakref.ref(view), found
+    return found
+
+
+_LAST: dict[str, tuple["weakref.ref[ServerView]", list[RoundStatistics]]] = {}
+
+
+def _of_round(view: ServerView, pool: Pool) -> RoundStatistics:
+    updates, names = flat_updates(view, pool.learner)
+    after = {name: value + view.deltas.get(name, torch.zeros(())) for name, value in view.sent_models().items()}
+    products, norms = torch.zeros(len(updates), len(pool)), torch.zeros(len(pool))
+    of_class = torch.nn.functional.one_hot(pool.labels).float()
+    means = torch.zeros(of_class.shape[1], updates.shape[1])
+    for part, gradients in pool.gradients(view.model, names):
+        products[:, part], norms[part] = -(updates @ gradients.T), gradients.norm(dim=1)
+        means += (of_class[part] / of_class.sum(0).clamp(min=1)).T @ gradients
+    sent = {name: value[None] for name, value in view.model.items()}
+    return RoundStatistics(
+        senders=view.pseudonyms,
+        loss=pool.learner.record_losses(after, pool.records, pool.labels),
+        sent_loss=pool.learner.record_losses(sent, pool.records, pool.labels)[0],
+        products=products,
+        norms=norms,
+        lengths=updates.norm(dim=1),
+        class_shares=torch.linalg.lstsq(means.double().T, -updates.double().T).solution.T,
+        step_sums=pool.learner.step_sums(view.example_counts),
+    )
+
+
+class PoolAttack(Attack):
+    """Base class of attacks that score every client and candidate, round after round."""
+
+    family = "record-membership"
+    scope: ClassVar[Literal["round", "recording"]] = "recording"
+    estimates: ClassVar[type[Estimate]] = RecordMembershipEstimate
+    tells = "which of the records in its pool the client trained on"
+    cost = "milliseconds per record and round"
+    threat_model = ThreatModel(sees="each client's update of every round", knows=KNOWS, needs=NEEDS)
+
+
+def averaged(rounds: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    """Mean score of every client over the rounds in which it sent.
+
+    Args:
+        rounds: ``(V,)`` pseudonyms and ``(V, M)`` scores of each round.
+
+    Returns:
+        ``(U,)`` pseudonyms, and ``(U, M)`` means.
+    """
+    senders, place = torch.unique(torch.cat([one for one, _ in rounds]), return_inverse=True)
+    scores = torch.cat([one.double() for _, one in rounds])
+    total = torch.zeros(len(senders), scores.shape[1], dtype=torch.float64).index_add_(0, place, scores)
+    return senders, total / place.bincount()[:, None]
+
+
+def membership(senders: Tensor, scores: Tensor, view: ServerView) -> RecordMembershipEstimate:
+    """Estimate of an attack that expects nothing of itself."""
+    return RecordMembershipEstimate(
+        senders=senders,
+        scores=scores,
+        predicted=torch.full((len(senders),), torch.nan),
+        duplicates=Pool.of(view).duplicates(),
+    )

@@ -1,0 +1,76 @@
+"""Source inference: which client holds a record."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from attacks.estimates import Estimate
+from attacks.membership.candidate_fit import Precision, summed_fits
+from attacks.membership.estimates import SourceEstimate
+from attacks.membership.pool import KNOWS, NEEDS, PoolAttack, averaged, statistics
+from protocol.ranges import PositiveInt
+from protocol.threat_model import ThreatModel
+from protocol.view import ServerView
+
+_TELLS = "which client holds a record"
+
+
+class SmallestLoss(PoolAttack):
+    """Client whose model has the smallest loss on the record, in its last round.
+
+    Threat model: passive server that sees each client's update.
+
+    References:
+        Hu, Zhang, Salcic, Sun, Choo and Dobbie, "Source Inference Attacks: Beyond Membership Inference Attacks in
+        Federated Learning", IEEE TDSC 2023, arXiv:2310.06222, section 4 and the published code.
+    """
+
+    name = "smallest-loss"
+    family = "source"
+    estimates: ClassVar[type[Estimate]] = SourceEstimate
+    tells = _TELLS
+    references = ("Source Inference Attacks, smallest prediction loss",)
+
+    def run(self, view: ServerView, *, generator: torch.Generator) -> SourceEstimate:
+        last = statistics(view)[-1]
+        senders, scores = averaged([(last.senders, -last.loss)])
+        return SourceEstimate(senders=senders, scores=scores)
+
+
+@dataclass(frozen=True)
+class CandidateSource(PoolAttack):
+    """Client with the highest posterior odds of a joint fit of its update by all candidates.
+
+    The fit is that of `candidate-fit`; a record has one holder, so the clients' posterior odds are compared.
+
+    Threat model: passive server that sees each client's update.
+
+    Attributes:
+        rounds: see `CandidateFit`.
+        sketch: see `CandidateFit`.
+        precision: see `CandidateFit`.
+
+    Raises:
+        ViewError: the clients' optimizer scales gradients, or clips examples.
+
+    References:
+        This project.
+    """
+
+    name: ClassVar[str] = "candidate-source"
+    family: ClassVar[str] = "source"
+    estimates: ClassVar[type[Estimate]] = SourceEstimate
+    tells: ClassVar[str] = _TELLS
+    cost: ClassVar[str] = "seconds per client and round"
+    threat_model: ClassVar[ThreatModel] = ThreatModel(sees="each client's update", knows=KNOWS, needs=NEEDS)
+
+    rounds: PositiveInt | None = None
+    sketch: PositiveInt = 32768
+    precision: Precision = "float32"
+
+    def run(self, view: ServerView, *, generator: torch.Generator) -> SourceEstimate:
+        found = summed_fits(view, rounds=self.rounds, sketch=self.sketch, precision=self.precision, generator=generator)
+        return SourceEstimate(
+            senders=torch.tensor(list(found)), scores=torch.stack([one.log_odds for one in found.values()])
+        )

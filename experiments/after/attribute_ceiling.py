@@ -1,0 +1,63 @@
+"""Step on what the raw data say about people's attributes, the upper end for attacks on the updates."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pandas as pd
+
+from attacks.attributes.classifier import Discriminant, stacked
+from attacks.attributes.estimates import BALANCED, scores_of_people
+from attacks.attributes.messages import cosines
+from evaluation.attribute_gain import CEILING
+from evaluation.runner import Evaluation
+from experiments.after.step import AfterStep
+from experiments.cell_training import CellRun
+from protocol.errors import require
+from protocol.ranges import AtLeastTwo, check_fields
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttributeCeiling(AfterStep):
+    """The classifier of `AttributeLDA` on the clients' raw data instead of their updates, with the same known people.
+
+    The raw data are the interactions of a recommender's clients, the words of texts, and the mean image, colours and
+    classes of image clients; see `FederatedDataModule.raw_features`. It needs the ground truth, so it is no attack.
+
+    Attributes:
+        folds: see `AttributeLDA`.
+    """
+
+    name = "attribute-ceiling"
+    metrics = ("auc", BALANCED)
+    folds: AtLeastTwo = 5
+
+    def __post_init__(self) -> None:
+        """Checks the values."""
+        check_fields(self)
+
+    def rows(self, run: CellRun, evaluation: Evaluation) -> Iterator[pd.DataFrame]:
+        _, data = run.build()
+        people = data.people
+        way_out = "Set data.attributes in the table, or leave the step out of `after`."
+        require(people is not None, "data with attributes of people", "data.attributes of null", way_out)
+        assert people is not None
+        vectors = [features.double() for features in data.raw_features().values()]
+        inner = [cosines(one @ one.T) for one in vectors]
+        machine, seed = Discriminant(folds=self.folds), run.cell.seed
+        for name, values in people.values.items():
+            known = (people.known & (values >= 0)).nonzero().flatten()
+            asked = (~people.known & (values >= 0)).nonzero().flatten()
+            classes = int(values[known].max()) + 1
+            parts = [machine.evidence(one, known, values[known], classes, seed=seed) for one in inner]
+            found = stacked([own for own, _ in parts], [left_out for _, left_out in parts], values[known])
+            metrics, influences = scores_of_people(found[asked], values[asked])
+            yield run.scores(
+                CEILING,
+                {key: own.numpy() for key, own in metrics.items()},
+                influences={key: own.numpy() for key, own in influences.items()},
+                victims=asked,
+                round=run.recording.rounds[0],
+                items=classes,
+                positives=1,
+                setting={"attribute": name},
+            )

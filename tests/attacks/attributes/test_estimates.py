@@ -1,0 +1,94 @@
+"""Scores of attributes: against scikit-learn, by hand, and the influences against leaving people out."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import balanced_accuracy_score, roc_auc_score
+from torch import Tensor
+
+from attacks.attributes.estimates import AttributeEstimate, scores_of_people
+from attacks.estimates import EstimateError
+from protocol.errors import ViewError
+from protocol.seeding import generator_for
+from tests.attribute_toys import toy
+
+
+def drawn(people: int, classes: int) -> tuple[Tensor, Tensor]:
+    generator = generator_for(0, "evidence", people)
+    held = torch.multinomial(torch.arange(1.0, classes + 1), people, replacement=True, generator=generator)
+    evidence = torch.randn(people, classes, generator=generator, dtype=torch.float64)
+    evidence += torch.nn.functional.one_hot(held, classes)
+    return evidence.round(decimals=1), held  # with ties
+
+
+@pytest.mark.parametrize("classes", [2, 5])
+def test_the_means_are_those_of_scikit_learn(classes: int) -> None:
+    evidence, held = drawn(150, classes)
+    values, influences = scores_of_people(evidence, held)
+    expected = np.mean([roc_auc_score(held.numpy() == k, evidence[:, k].numpy()) for k in range(classes)])
+    assert float(values["auc"].mean()) == pytest.approx(expected)
+    right = balanced_accuracy_score(held.numpy(), evidence.argmax(1).numpy())
+    assert float(values["balanced-accuracy"].mean()) == pytest.approx(right)
+    for name, own in influences.items():
+        assert float(own.mean()) == pytest.approx(float(values[name].mean()))
+
+
+def test_influences_are_nearly_the_jackknifes() -> None:
+    evidence, held = drawn(120, 3)
+    values, influences = scores_of_people(evidence, held)
+    for name in values:
+        whole, pseudo = float(values[name].mean()), []
+        for person in range(len(held)):
+            kept = torch.arange(len(held)) != person
+            without = float(scores_of_people(evidence[kept], held[kept])[0][name].mean())
+            pseudo.append(len(held) * whole - (len(held) - 1) * without)
+        assert np.corrcoef(pseudo, influences[name].numpy())[0, 1] > 0.999
+        assert np.std(pseudo) == pytest.approx(float(influences[name].std(correction=0)), rel=0.05)
+
+
+def test_a_value_that_no_known_person_has_is_a_guess() -> None:
+    evidence, held = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]).double(), torch.tensor([0, 1, 2])
+    values, _ = scores_of_people(evidence, held)
+    # AUC of the values 0, 1 and 2: 0.75, 1 and 0.5; two of three are right.
+    assert float(values["auc"].mean()) == pytest.approx((0.75 + 1 + 0.5) / 3)
+    assert float(values["balanced-accuracy"].mean()) == pytest.approx(2 / 3)
+
+
+def test_people_of_one_value_have_no_score() -> None:
+    values, influences = scores_of_people(torch.zeros(4, 2).double(), torch.ones(4, dtype=torch.int64))
+    assert bool(values["auc"].isnan().all())
+    assert bool(influences["auc"].isnan().all())
+
+
+def estimate(asked: slice = slice(60, 120), **evidence: Tensor) -> tuple[AttributeEstimate, list[int]]:
+    view, _ = toy()
+    known = torch.isin(view.pseudonyms, view.auxiliary["attribute_pseudonyms"])
+    order = torch.cat([known[:120].nonzero().flatten(), (~known[:120]).nonzero().flatten()])
+    made = {"colour": torch.zeros(60, 2), "luck": torch.zeros(60, 3), **evidence}
+    return AttributeEstimate(messages=order[asked], evidence=made), order.tolist()
+
+
+def test_each_attribute_has_rows_of_its_own() -> None:
+    view, truth = toy()
+    made, _ = estimate()
+    scores = made.score(view, truth)
+    assert scores.settings["attribute"] == ["colour"] * 60 + ["luck"] * 60
+    assert scores.units is not None
+    assert scores.units.tolist() == truth["clients"][made.messages].tolist() * 2
+    assert set(scores.metrics["auc"].tolist()) != {0.0}
+    assert scores.items is not None
+    assert scores.items.tolist() == [2] * 60 + [3] * 60
+
+
+def test_an_estimate_of_known_people_or_of_other_attributes_is_a_defect() -> None:
+    view, truth = toy()
+    with pytest.raises(EstimateError, match="of whom nothing is known"):
+        estimate(slice(0, 60))[0].check(view)
+    with pytest.raises(EstimateError, match="expected colour, luck"):
+        dataclasses.replace(estimate()[0], evidence={"colour": torch.zeros(60, 2)}).check(view)
+    with pytest.raises(EstimateError, match="finite"):
+        estimate(colour=torch.full((60, 2), torch.nan))[0].check(view)
+    with pytest.raises(ViewError, match="3 in truth/"):
+        estimate()[0].score(view, {**truth, "attributes": truth["attributes"][:, [0, 1, 1]]})

@@ -1,0 +1,159 @@
+"""Every attack on attributes: it succeeds on a leaky toy, and is at chance where updates say nothing of the person."""
+
+import dataclasses
+import itertools
+
+import pytest
+import torch
+
+from attacks.attributes import AttributeLDA, ExampleCounts, MajorityValue, PropertyForest
+from attacks.attributes.estimates import AttributeEstimate, known_people
+from attacks.attributes.messages import AttributeAttack
+from protocol.errors import ViewError
+from protocol.seeding import generator_for
+from protocol.view import ATTRIBUTE, ATTRIBUTE_PSEUDONYMS, ServerView
+from tests.attribute_toys import Toy, toy, trained, with_deltas
+
+READERS = (AttributeLDA(), PropertyForest(trees=60))
+BASELINES = (MajorityValue(), ExampleCounts())
+EVERY = pytest.mark.parametrize("attack", [*READERS, *BASELINES], ids=lambda attack: attack.name)
+READING = pytest.mark.parametrize("attack", READERS, ids=lambda attack: attack.name)
+
+
+def inferred(attack: AttributeAttack, view: ServerView) -> AttributeEstimate:
+    estimate = attack(view, generator=generator_for(0, "attack"))
+    assert isinstance(estimate, AttributeEstimate)
+    return estimate
+
+
+def auc(attack: AttributeAttack, made: Toy) -> dict[str, float]:
+    """AUC by attribute."""
+    view, truth = made
+    scores = inferred(attack, view).score(view, truth)
+    names = scores.settings["attribute"]
+    return {
+        name: float(
+            torch.stack([value for own, value in zip(names, scores.metrics["auc"], strict=True) if own == name]).mean()
+        )
+        for name in dict.fromkeys(names)
+    }
+
+
+@READING
+def test_an_attribute_that_shifts_the_update_is_found_and_another_is_not(attack: AttributeAttack) -> None:
+    found = auc(attack, toy(people=200))
+    assert found["colour"] > 0.9
+    assert abs(found["luck"] - 0.5) < 0.12
+
+
+@READING
+def test_an_attribute_of_several_values_is_found(attack: AttributeAttack) -> None:
+    assert auc(attack, toy(people=300, values=4, leak=3.0))["colour"] > 0.9
+
+
+@READING
+def test_updates_of_other_people_and_noise_say_nothing(attack: AttributeAttack) -> None:
+    view, truth = toy(people=400, rounds=1)
+    order = torch.randperm(view.victims, generator=generator_for(0, "others"))
+    others = with_deltas(view, lambda delta: delta[order])
+    noise = with_deltas(view, lambda delta: torch.randn(delta.shape, generator=generator_for(1, "noise")))
+    for changed in (others, noise):
+        assert abs(auc(attack, (changed, truth))["colour"] - 0.5) < 0.1
+
+
+@EVERY
+def test_nobody_whose_attributes_are_known_is_asked_about(attack: AttributeAttack) -> None:
+    view, _ = toy()
+    estimate = inferred(attack, view)
+    asked = view.pseudonyms[estimate.messages]
+    assert not torch.isin(asked, known_people(view)).any()
+    assert len(asked) == len(torch.unique(asked)) == 60
+
+
+@EVERY
+def test_the_order_of_the_known_people_and_a_second_run_change_nothing(attack: AttributeAttack) -> None:
+    view, _ = toy()
+    order = torch.randperm(60, generator=generator_for(0, "order"))
+    other = dataclasses.replace(view, auxiliary={name: value[order] for name, value in view.auxiliary.items()})
+    runs = [inferred(attack, one) for one in (view, view, other)]
+    for one, two in itertools.pairwise(runs):
+        for name in one.evidence:
+            assert torch.allclose(one.evidence[name], two.evidence[name])
+
+
+@EVERY
+def test_people_of_whom_an_attribute_is_unknown_are_left_out(attack: AttributeAttack) -> None:
+    view, truth = toy(people=200)
+    colour = view.auxiliary[f"{ATTRIBUTE}colour"].clone()
+    colour[:20] = -1
+    view = dataclasses.replace(view, auxiliary={**view.auxiliary, f"{ATTRIBUTE}colour": colour})
+    held = truth["attributes"].clone()
+    held[held[:, 1] == 2] = -1
+    scores = inferred(attack, view).score(view, {**truth, "attributes": held})
+    first = torch.unique(truth["clients"][~torch.isin(view.pseudonyms, known_people(view))])
+    expected = sum(int(held[client, 0] >= 0) for client in first.tolist())
+    assert sum(name == "colour" for name in scores.settings["attribute"]) == expected
+
+
+def without(view: ServerView, *names: str) -> ServerView:
+    return dataclasses.replace(view, auxiliary={k: v for k, v in view.auxiliary.items() if k not in names})
+
+
+@EVERY
+def test_a_view_without_known_people_is_refused(attack: AttributeAttack) -> None:
+    view, _ = toy()
+    generator = generator_for(0, "attack")
+    with pytest.raises(ViewError, match="attribute_pseudonyms"):
+        attack(without(view, ATTRIBUTE_PSEUDONYMS), generator=generator)
+    with pytest.raises(ViewError, match="attributes of known people"):
+        attack(without(view, f"{ATTRIBUTE}colour", f"{ATTRIBUTE}luck"), generator=generator)
+    strangers = {**view.auxiliary, ATTRIBUTE_PSEUDONYMS: view.auxiliary[ATTRIBUTE_PSEUDONYMS] + 10**6}
+    with pytest.raises(ViewError, match="0 known of 120"):
+        attack(dataclasses.replace(view, auxiliary=strangers), generator=generator)
+    alike = {**view.auxiliary, f"{ATTRIBUTE}luck": torch.zeros(60, dtype=torch.int64)}
+    with pytest.raises(ViewError, match="different values of luck"):
+        attack(dataclasses.replace(view, auxiliary=alike), generator=generator)
+
+
+def test_example_counts_find_an_attribute_of_the_amount_of_data() -> None:
+    view, truth = toy(people=300)
+    counts = 10 + 40 * truth["attributes"][:, 0] + torch.arange(len(truth["clients"])) % 30
+    found = auc(ExampleCounts(), (dataclasses.replace(view, example_counts=counts), truth))
+    assert found["colour"] > 0.95
+    assert auc(ExampleCounts(), (view, truth))["colour"] == 0.5
+    assert auc(MajorityValue(), (view, truth)) == {"colour": 0.5, "luck": 0.5}
+
+
+@pytest.mark.integration
+@READING
+def test_the_taste_of_a_recommenders_users_is_found(attack: AttributeAttack) -> None:
+    assert auc(attack, trained())["half"] > (0.85 if isinstance(attack, AttributeLDA) else 0.65)
+
+
+@pytest.mark.integration
+@READING
+def test_attributes_exchanged_before_the_training_are_not_found(attack: AttributeAttack) -> None:
+    assert abs(auc(attack, trained(shuffled=True))["half"] - 0.5) < 0.2
+
+
+@pytest.mark.integration
+def test_a_recording_gives_the_server_the_attributes_of_the_known_people_only() -> None:
+    view, truth = trained()
+    known = torch.isin(view.pseudonyms, known_people(view))
+    assert int(known.sum()) == len(known_people(view)) == view.victims // 2
+    order = known_people(view).argsort()
+    place = order[torch.searchsorted(known_people(view)[order], view.pseudonyms[known].contiguous())]
+    assert torch.equal(view.auxiliary[f"{ATTRIBUTE}half"][place], truth["attributes"][known, 0])
+    assert not view.priors
+
+
+@pytest.mark.integration
+def test_rows_that_were_not_sent_are_zeros() -> None:
+    from attacks.attributes.messages import blocks, products
+    from attacks.deanonymization.messages import layer_vectors
+
+    view, _ = trained()
+    part = next(view.each_round())
+    whole = layer_vectors(part, None)
+    assert torch.equal(torch.cat([block for name in part.deltas for block in blocks(part, name)], 1), whole)
+    assert torch.allclose(products(part, list(part.deltas)), whole.double() @ whole.double().T, rtol=1e-4)

@@ -1,0 +1,105 @@
+"""The joint fit on trainings: exact after one step, flagged duplicates, its noise, its sketch and its limits."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from attacks.membership import CandidateFit, CandidateSource
+from attacks.membership.estimates import RecordMembershipEstimate
+from modules.engine.local_hyperparameters import LocalTraining
+from protocol.errors import ViewError
+from protocol.seeding import generator_for
+from protocol.view import CANDIDATES, Release
+from tests.membership_toys import CLIENTS, ONE_EPOCH, scored, several_rounds, toy
+
+
+def test_one_step_is_exact() -> None:
+    view, truth = toy()
+    for metric in ("auc", "class-auc", "tpr@0.01", "tpr@0.001", "no-false-alarm"):
+        assert scored(CandidateFit(), view, truth, metric) == 1
+    assert scored(CandidateSource(), view, truth) == 1
+
+
+def test_outsiders_of_the_clients_own_classes_are_told_from_members() -> None:
+    view, truth = toy(ONE_EPOCH)
+    assert scored(CandidateFit(), view, truth, "class-auc") > 0.8
+
+
+def test_copies_are_flagged_and_score_alike() -> None:
+    view, truth = toy()
+    one = int(truth["member"][0].nonzero()[0])
+    other = next(n for n in range(0, 99) if not truth["member"][:, n].any() and n % 4 == one % 4)
+    images = view.auxiliary[CANDIDATES].clone()
+    images[other] = images[one]
+    copied = dataclasses.replace(view, auxiliary={**view.auxiliary, CANDIDATES: images})
+    estimate = CandidateFit()(copied, generator=generator_for(0, "attack"))
+    assert isinstance(estimate, RecordMembershipEstimate)
+    assert estimate.duplicates.nonzero().flatten().tolist() == sorted([one, other])
+    assert float(estimate.scores[0, one]) == pytest.approx(float(estimate.scores[0, other]), rel=0.01)
+
+
+def test_the_prediction_under_declared_noise_is_what_is_measured() -> None:
+    found = [
+        (
+            scored(CandidateFit(), *toy(seed=seed, noise=noise)),
+            scored(CandidateFit(), *toy(seed=seed, noise=noise), "predicted-auc"),
+        )
+        for noise in (0.002, 0.01)
+        for seed in range(6)
+    ]
+    for part in (found[:6], found[6:]):
+        measured, expected = (sum(values) / len(values) for values in zip(*part, strict=True))
+        assert 0.52 < measured < 0.995
+        assert measured == pytest.approx(expected, abs=0.04)
+
+
+def test_a_clip_is_simulated() -> None:
+    view, truth = toy(noise=0.001)
+    lengths = torch.stack([value.flatten(1).square().sum(1) for value in view.deltas.values()]).sum(0).sqrt()
+    clip = float(lengths.min()) / 4
+    deltas = {name: torch.einsum("v...,v->v...", value, clip / lengths) for name, value in view.deltas.items()}
+    release = Release(clip=clip, noise_scale=0.00025, parameters=tuple(deltas))
+    clipped = dataclasses.replace(view, deltas=deltas, releases=(release,))
+    assert scored(CandidateFit(), clipped, truth) > 0.9
+    assert scored(CandidateFit(), clipped, truth, "predicted-auc") == pytest.approx(
+        scored(CandidateFit(), clipped, truth), abs=0.05
+    )
+
+
+def test_a_sketch_of_enough_numbers_changes_little() -> None:
+    view, truth = toy()
+    assert scored(CandidateFit(sketch=800), view, truth) > 0.99
+    assert scored(CandidateFit(sketch=800), view, truth) > scored(CandidateFit(sketch=60), view, truth)
+
+
+def test_rounds_are_evenly_spaced() -> None:
+    view, truth = several_rounds(5)
+    read = list[int]()
+
+    class Counted(dict):  # type: ignore[type-arg]
+        def __getitem__(self, number: int) -> object:
+            read.append(number)
+            return super().__getitem__(number)
+
+    watched = dataclasses.replace(view, by_round=Counted(view.by_round))
+    scored(CandidateFit(rounds=3), watched, truth)
+    assert read == [0, 2, 4]
+
+
+def test_weight_decay_is_subtracted() -> None:
+    decayed = LocalTraining(optimizer="sgd", learning_rate=0.5, weight_decay=0.1)
+    assert scored(CandidateFit(), *toy(decayed)) == 1
+
+
+def test_a_scaled_gradient_is_refused() -> None:
+    view, _ = toy(LocalTraining(optimizer="adam", learning_rate=0.01))
+    with pytest.raises(ViewError, match="SGD"):
+        CandidateFit()(view, generator=generator_for(0, "attack"))
+
+
+def test_the_number_of_clients_is_that_of_the_senders() -> None:
+    view, _ = several_rounds(2)
+    estimate = CandidateFit()(view, generator=generator_for(0, "attack"))
+    assert isinstance(estimate, RecordMembershipEstimate)
+    assert len(estimate.senders) == CLIENTS

@@ -1,0 +1,86 @@
+"""A leaky federation for membership: clients that train a small network on random images, and a pool of candidates."""
+
+import dataclasses
+
+import torch
+from torch import Tensor
+
+from attacks.base import Attack
+from attacks.membership.estimates import RecordMembershipEstimate, SourceEstimate
+from modules.engine.local_hyperparameters import LocalTraining
+from modules.learners.image_classifier import ImageSimulator
+from modules.nets.classifiers import ClassifierOptions, build_classifier
+from protocol.seeding import generator_for
+from protocol.view import CANDIDATE_LABELS, CANDIDATES, Release, ServerView
+
+CLIENTS, EACH, CLASSES, SHAPE = 4, 20, 4, (1, 12, 12)
+NETWORK = ClassifierOptions(hidden=32, channels=8, activation="tanh")
+ONE_STEP = LocalTraining(optimizer="sgd", learning_rate=0.5)
+ONE_EPOCH = LocalTraining(optimizer="sgd", learning_rate=0.2, batch_size=10)
+
+
+def learner(local: LocalTraining = ONE_STEP) -> ImageSimulator:
+    return ImageSimulator(network=NETWORK, image_shape=SHAPE, num_classes=CLASSES, local=local)
+
+
+def toy(
+    local: LocalTraining = ONE_STEP, *, seed: int = 0, dealt_anew: bool = False, noise: float = 0.0
+) -> tuple[ServerView, dict[str, Tensor]]:
+    """View of one round, and the truth: half of the pool is held by the clients, the other half by nobody.
+
+    Args:
+        local: how clients train.
+        seed: seed of everything.
+        dealt_anew: clients train on other records of the pool than the truth says, which are drawn before they train.
+        noise: declared standard deviation of Gaussian noise on every number.
+    """
+    generator = generator_for(seed, "membership-toy")
+    size = 2 * CLIENTS * EACH
+    images, labels = torch.rand(size, *SHAPE, generator=generator), torch.arange(size) % CLASSES
+    place = torch.randperm(size, generator=generator)
+    member = torch.zeros(CLIENTS, size, dtype=torch.bool)
+    held = place[: CLIENTS * EACH].reshape(CLIENTS, EACH)
+    member[torch.arange(CLIENTS)[:, None], held] = True
+    trained = torch.randperm(size, generator=generator)[: CLIENTS * EACH].reshape(CLIENTS, EACH) if dealt_anew else held
+    network = build_classifier(NETWORK, image_shape=SHAPE, classes=CLASSES, generator=generator)
+    model = {name: value.detach().clone() for name, value in network.named_parameters()}
+    deltas = learner(local).simulate_examples(model, images, labels, trained, generator=generator)
+    releases: tuple[Release, ...] = ()
+    if noise:
+        deltas = {name: v + noise * torch.randn(v.shape, generator=generator) for name, v in deltas.items()}
+        releases = (Release(noise_scale=noise, parameters=tuple(deltas)),)
+    view = ServerView(
+        round=0,
+        pseudonyms=torch.arange(CLIENTS) + 100,
+        example_counts=torch.full((CLIENTS,), EACH),
+        deltas=deltas,
+        model=model,
+        learner=learner(local),
+        releases=releases,
+        auxiliary={CANDIDATES: images, CANDIDATE_LABELS: labels},
+    )
+    return view, {"member": member, "clients": torch.arange(CLIENTS)}
+
+
+def several_rounds(count: int, local: LocalTraining = ONE_EPOCH) -> tuple[ServerView, dict[str, Tensor]]:
+    """The same clients in several rounds, in one view without deltas; the models differ as of independent trainings."""
+    first, truth = toy(local)
+    held = truth["member"].nonzero()[:, 1].reshape(CLIENTS, EACH)
+    parts = {}
+    for number in range(count):
+        model, generator = toy(local, seed=number)[0].model, generator_for(number, "rounds")
+        pool = first.auxiliary[CANDIDATES], first.auxiliary[CANDIDATE_LABELS]
+        deltas = learner(local).simulate_examples(model, *pool, held, generator=generator)
+        parts[number] = dataclasses.replace(first, round=number, model=model, deltas=deltas)
+    together = first.select(torch.arange(CLIENTS).repeat(count))
+    sent_in = torch.arange(count).repeat_interleave(CLIENTS)
+    view = dataclasses.replace(together, deltas={}, sent_in=sent_in, by_round=parts)
+    return view, {"member": truth["member"].repeat(count, 1), "clients": truth["clients"].repeat(count)}
+
+
+def scored(attack: Attack, view: ServerView, truth: dict[str, Tensor], name: str = "") -> float:
+    """Mean of a metric over clients, or over records: the AUC of membership, the share of sources named."""
+    estimate = attack(view, generator=generator_for(0, "attack"))
+    assert isinstance(estimate, RecordMembershipEstimate | SourceEstimate)
+    default = "auc" if isinstance(estimate, RecordMembershipEstimate) else "source"
+    return float(estimate.score(view, truth).metrics[name or default].nanmean())
