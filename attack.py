@@ -1,7 +1,8 @@
-"""Attacks on what was recorded: ``python attack.py run | audit | list | reproduce | report | convert``."""
+"""Attacks on what was recorded: ``python attack.py demo | run | audit | list | reproduce | report | convert``."""
 
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from experiments.commands.attack_parser import parsed
 from protocol.errors import InputError, ViewError
@@ -27,5 +28,10 @@ def main(args: Sequence[str] | None = None) -> int:
     return 2
 
 
-if __name__ == "__main__":
+def command() -> NoReturn:
+    """The program that an installation puts on the path."""
     leave(main())
+
+
+if __name__ == "__main__":
+    command()

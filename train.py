@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from protocol.signals import Stopped, ends_on_signals, leave
 
@@ -41,5 +42,10 @@ def run(args: Sequence[str] | None = None) -> int:
     return 0
 
 
-if __name__ == "__main__":
+def command() -> NoReturn:
+    """The program that an installation puts on the path."""
     leave(run())
+
+
+if __name__ == "__main__":
+    command()

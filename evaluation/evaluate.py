@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
+import pandas as pd
 import torch
 from torch import Tensor
 
@@ -22,6 +23,8 @@ from protocol.metrics import METRICS
 from protocol.seeding import generator_for
 from protocol.simulators import AnySimulator, MarginSimulator, MetricSimulator, RankingSimulator
 from protocol.view import ServerView
+
+_SLOW = "it is slow"
 
 
 def evaluate_recording(
@@ -125,7 +128,7 @@ def evaluate(
     first = next(recording.views(victims_per_view=1, rounds=recording.rounds[:1], learner=learner), None)
     misfits: dict[Attack, str] = {}
     if leave_out:
-        misfits = {a: f"it is slow ({a.cost}); add --slow to run it on {a.audited_victims} clients" for a in attacks}
+        misfits = {a: f"{_SLOW} ({a.cost}); add --slow to run it on {a.audited_victims} clients" for a in attacks}
     if first is not None:
         reasons_by_attack = {attack: unfit(attack, first, recording.truth(first)) for attack in attacks}
         misfits |= {attack: reason for attack, reason in reasons_by_attack.items() if reason is not None}
@@ -178,16 +181,19 @@ def attack_messages(
 
 
 def relevant(evaluation: Evaluation, attacks: Sequence[Attack], truth: Collection[str]) -> Evaluation:
-    """An evaluation of `attacks` without the missing attacks of families that do not fit the recording.
+    """An evaluation of `attacks` without what does not fit the recording.
 
-    A family fits if one of its attacks was scored. Where none was that takes more than the clients' identities to score
-    it, families fit that the ground truth can score; where it can score none, those that lack nothing else.
+    Baselines are left out of which no attack on the same question ran, unless it is slow and was not asked for: alone,
+    they say nothing about the updates. Missing attacks are left out if their family does not fit. A family fits if one
+    of its attacks was scored. Where none was that takes more than the clients' identities to score it, families fit
+    that the ground truth can score; where it can score none, those that lack nothing else.
 
     Args:
         evaluation: scores, and the attacks that could not run.
         attacks: attacks that were to run.
         truth: names in the ground truth.
     """
+    evaluation = _without_lonely_baselines(evaluation, attacks)
     scored = {line.family for line in evaluation.lines.values()}
     asking = [attack for attack in attacks if set(attack.estimates.truth) - {"clients"}]
     families = {attack.family for attack in asking} & scored
@@ -197,7 +203,35 @@ def relevant(evaluation: Evaluation, attacks: Sequence[Attack], truth: Collectio
     missing = evaluation.missing.items()
     kept = {name: reason for name, reason in missing if name in own or (not families and is_unscored(reason))}
     unrelated = {name: reason for name, reason in missing if name not in kept}
-    return dataclasses.replace(evaluation, missing=kept, unrelated=unrelated)
+    return dataclasses.replace(evaluation, missing=kept, unrelated=evaluation.unrelated | unrelated)
+
+
+def _without_lonely_baselines(evaluation: Evaluation, attacks: Sequence[Attack]) -> Evaluation:
+    """Without the baselines of questions on which attacks were to run and none did."""
+    slow = {name for name, reason in evaluation.missing.items() if reason.startswith(_SLOW)}
+    asked = {a.estimates.question() for a in attacks if not a.baseline}
+    asked -= {a.estimates.question() for a in attacks if slow & {a.name, _full_name(a, attacks)}}
+    asked -= {line.question for line in evaluation.lines.values() if line.role != "baseline"}
+    lonely = {name for name, line in evaluation.lines.items() if line.role == "baseline" and line.question in asked}
+    if not lonely:
+        return evaluation
+
+    def rows(table: pd.DataFrame) -> pd.DataFrame:
+        return table[~table["attack"].isin(lonely)] if len(table) else table
+
+    def entries(by_label: dict[str, Any]) -> dict[str, Any]:
+        return {label: value for label, value in by_label.items() if label.partition(" (")[0] not in lonely}
+
+    return dataclasses.replace(
+        evaluation,
+        scores=rows(evaluation.scores),
+        profiles=rows(evaluation.profiles),
+        lines=entries(evaluation.lines),
+        roc=entries(evaluation.roc),
+        candidates=entries(evaluation.candidates),
+        details=entries(evaluation.details),
+        unrelated=evaluation.unrelated | dict.fromkeys(sorted(lonely), "no attack on its question ran"),
+    )
 
 
 def truth_names(recording: Recording) -> set[str]:

@@ -162,6 +162,9 @@ def attack_view(
     )
     if view.messages is not None and of_view:
         found.scores = with_setting(found.scores, rounds=view.messages.tolist() * len(metrics))
+    if scores.settings:
+        own_settings = {key: list(values) * len(metrics) for key, values in scores.settings.items()}
+        found.scores = with_setting(found.scores, **own_settings)
     if scores.roc is not None and len(scores.roc):
         found.roc[label] = scores.roc.double().sum(0), len(scores.roc)
     if scores.candidates is not None:

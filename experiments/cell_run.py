@@ -5,7 +5,6 @@ import time
 
 from tqdm import tqdm
 
-from datamodules.recordings.format import only_writer
 from evaluation.evaluate import evaluate_recording
 from evaluation.runner import Evaluation
 from evaluation.scores import with_setting
@@ -13,6 +12,7 @@ from experiments.after import after_steps
 from experiments.cell import Cell
 from experiments.cell_cache import Finished, StaleError, Stamp, read_cell, write_cell
 from experiments.cell_training import CellRun, trained
+from fedleak_recorder.format import only_writer
 
 
 def run_cell(cell: Cell, stamp: Stamp, *, wait: bool = False) -> Finished:

@@ -5,7 +5,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from datamodules.recordings.array_dump import Dump
-from datamodules.recordings.writer import RecordingWriter
+from fedleak_recorder.writer import RecordingWriter
 from modules.learners.recorded_learner import check_learner
 
 

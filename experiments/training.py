@@ -29,6 +29,7 @@ from defenses.base import Defense
 from experiments.commands.ending import results_in, say_where, typed
 from experiments.commands.one_line_parser import OneLineParser, check_config_files, config_files
 from experiments.commands.train_overview import SUBCOMMANDS
+from experiments.quiet import quieten
 from modules.checkpoint_io import NAMES, CheckedCheckpointIO, check_present
 from modules.error_reports import refused
 from modules.image_manipulation.base import ImageManipulation
@@ -46,6 +47,12 @@ def run_folder(root: str | None, environment: Mapping[str, str]) -> str | None:
     if not (environment.get("WANDB_SWEEP_ID") and environment.get("WANDB_RUN_ID")):
         return root
     return str(Path(root or "runs") / environment["WANDB_RUN_ID"])
+
+
+def name_run(logger: Namespace, environment: Mapping[str, str]) -> None:
+    """Names the run of a logger after its folder, unless it has a name; a W&B sweep names its runs itself."""
+    if "name" in logger and "project" in logger and logger.name is None and "WANDB_SWEEP_ID" not in environment:
+        logger.name = Path(logger.save_dir).resolve().name
 
 
 class TrainParser(OneLineParser, LightningArgumentParser):
@@ -99,6 +106,7 @@ class FederatedCLI(LightningCLI):
         trainer.default_root_dir = run_folder(trainer.default_root_dir, os.environ)
         if isinstance(trainer.logger, Namespace) and "init_args" in trainer.logger:
             trainer.logger.init_args.save_dir = trainer.default_root_dir
+            name_run(trainer.logger.init_args, os.environ)
         # Lightning would fail with a traceback in some of these cases.
         if str(trainer.devices).isdigit():
             check_processes(int(trainer.devices) * trainer.num_nodes, os.environ)
@@ -179,6 +187,8 @@ TRAINER_DEFAULTS = {
     "use_distributed_sampler": False,
     "max_epochs": 1,
     "logger": False,
+    # Few people need the table of layers; `--trainer.enable_model_summary true` prints it.
+    "enable_model_summary": False,
     # A round is expensive.
     "num_sanity_val_steps": 0,
     "log_every_n_steps": 1,
@@ -209,6 +219,7 @@ def main(args: ArgsType = None, stopping: Stopping | None = None) -> FederatedCL
         args: command line arguments, None for those of the process.
         stopping: handler of signals that end the training.
     """
+    quieten()
     stops = [Requeue(), StopReport(stopping or Stopping())]
     return FederatedCLI(
         save_config_callback=RunConfig,

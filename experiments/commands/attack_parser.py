@@ -13,6 +13,7 @@ from experiments.commands.plain_names import plain_names
 from protocol.errors import InputError
 
 COMMANDS = {
+    "demo": "demo",
     "run": "run",
     "audit": "audit",
     "list": "list_attacks",

@@ -7,11 +7,11 @@ from typing import Any
 
 from attacks.base import Attack
 from datamodules.recordings.recording import Recording
+from evaluation.auditing import audit
 from evaluation.diagnosis import explainer
-from evaluation.evaluate import evaluate_recording, metrics_of, relevant, truth_names
+from evaluation.evaluate import evaluate_recording, metrics_of
 from evaluation.gate import Gate
 from evaluation.runner import Evaluation
-from evaluation.update_table import UPDATES, update_table
 from modules.learners.recorded_learner import recorded_learner
 from protocol.errors import require
 from reports.files import Format
@@ -44,16 +44,16 @@ def attack_recording(
         wandb: Weights & Biases project to log to.
         formats: formats of further files, see `reports.files`.
         describe: whether to describe the updates, also if no attack could be scored.
-        options: further arguments of `evaluate_recording`.
+        options: further arguments of `evaluate_recording`, or of `audit` if the updates are described.
     """
     start = time.perf_counter()
     check_numbers(seed=seed, victims=options.get("victims"))
-    evaluation = evaluate_recording(recording, attacks, seed=seed, **options)
     if describe:
-        evaluation = relevant(evaluation, attacks, truth_names(recording))
-        evaluation.details[UPDATES] = update_table(recording)
-    elif evaluation.scores.empty:
-        return evaluation, None
+        evaluation = audit(recording, attacks, seed=seed, **options).evaluation
+    else:
+        evaluation = evaluate_recording(recording, attacks, seed=seed, **options)
+        if evaluation.scores.empty:
+            return evaluation, None
     run = write_run(
         evaluation,
         directory=directory,

@@ -65,7 +65,7 @@ def audit(
     options: dict[str, Any] = {
         "gate": limits,
         "wandb": wandb,
-        "slow": "few" if slow else "none",
+        "slow": slow,
         "describe": True,
         "formats": format or (),
     }

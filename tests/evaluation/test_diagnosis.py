@@ -19,15 +19,15 @@ from attacks.recommendation.item_deltas import Direction
 from callbacks.delta_recorder import DeltaRecorder
 from datamodules.base import FederatedDataModule
 from datamodules.ranking.synthetic_ranking import SyntheticRanking
-from datamodules.recordings.external_round import Sent
-from datamodules.recordings.external_system import System
 from datamodules.recordings.recording import Recording
-from datamodules.recordings.writer import RecordingWriter
 from defenses.local_dp import LocalDP
 from evaluation.diagnosis import best_guess, is_near, near_guessing
 from evaluation.noise_floor import declared_noise, spectral_noise
 from evaluation.symptoms import label_effects, symptoms
 from experiments.commands.attack_recording import attack_recording
+from fedleak_recorder.gathered_round import Sent
+from fedleak_recorder.system import System
+from fedleak_recorder.writer import RecordingWriter
 from modules.engine.local_hyperparameters import LocalTraining
 from modules.federated import FederatedModule
 from modules.learners.fpdgd import FPDGD

@@ -8,12 +8,12 @@ import pytest
 import yaml
 
 import attack
-from datamodules.recordings.format import only_writer
 from experiments.cell import Cell
 from experiments.cell_cache import Stamp
 from experiments.cell_run import run_cell
 from experiments.table import Choice, read_table
 from experiments.table_file import read_content
+from fedleak_recorder.format import only_writer
 from protocol.errors import InputError
 from reports.run import Run
 from tests.experiments.tables import RECOMMENDER, cells_of, check_by_hand, read, reproduce

@@ -1,0 +1,70 @@
+"""An audit in Python is that of the command, with a table and figures for a notebook."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+import attack
+from attacks.base import Attack
+from attacks.interactions.baselines import Chance, Popularity
+from attacks.recommendation.item_deltas import Direction
+from attacks.recommendation.matched_filter import MatchedFilter
+from datamodules.recordings.recording import Recording
+from evaluation import audit
+from evaluation.auditing import AuditResult
+from evaluation.evaluate import relevant
+from evaluation.runner import Evaluation
+from evaluation.scores import Line, concat, score_table
+from protocol.errors import InputError
+from tests import toys
+
+
+@pytest.mark.integration
+def test_an_audit_has_a_table_and_figures_and_the_numbers_of_the_command(tmp_path: Path) -> None:
+    toys.train(tmp_path, rounds=2)
+    found = audit(tmp_path / "deltas", [MatchedFilter(), "popularity", "closed-form"], progress=False)
+    means = {row["attack"]: row["mean"] for _, row in found.results[found.results["metric"] == "auc"].iterrows()}
+    assert means["matched-filter"] > 0.95 > means["popularity"]
+    assert set(found.scores["round"]) == {0, 1}
+    assert found.missing == {}  # class composition is no question about this recording
+    assert "matched-filter" in repr(found)
+    page = found._repr_html_()
+    assert page.count("<svg") == len(found.figures) == 1
+    assert "<table" in page
+    assert "Further right is more leakage" in page
+
+    assert attack.main(["audit", "--deltas", str(tmp_path / "deltas")]) == 0
+    written = json.loads((tmp_path / "results.json").read_text())["results"]
+    command = {row["attack"]: row["mean"] for row in written if row["metric"] == "auc"}
+    assert {name: command[name] for name in means} == means
+
+    one = audit(Recording(tmp_path / "deltas"), ["direction"], rounds=[1], victims=3, progress=False)
+    assert set(one.scores["round"]) == {1}
+    assert one.scores["victim"].nunique() <= 3
+
+
+def test_an_unknown_attack_and_a_missing_folder_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="manifest"):
+        audit(tmp_path)
+
+
+def test_nothing_scored_is_an_empty_table() -> None:
+    empty = AuditResult(Evaluation(), ["auc"], {"name": "d", "sha256": "0"})
+    assert empty.figures == []
+    assert len(empty.results) == 0
+
+
+def test_a_baseline_alone_is_no_answer() -> None:
+    """Unless the attacks on its question are slow, or were not to run."""
+    attacks: list[Attack] = [Direction(), Popularity(), Chance()]
+    rows = concat([score_table("popularity", {"auc": [0.7]}, setting={}, seed=0, victims=[1])])
+    line = Line(role="baseline", family="interactions", question=Direction.estimates.question())
+    found = Evaluation(rows, {"popularity": line}, missing={"direction": "it has no item deltas"})
+    left = relevant(found, attacks, {"labels"})
+    assert left.lines == {}
+    assert left.scores.empty
+    assert "popularity" in left.unrelated
+    assert relevant(dataclasses.replace(found, missing={"direction": "it is slow (x)"}), attacks, {"labels"}).lines
+    assert relevant(found, attacks[1:], {"labels"}).lines == {"popularity": line}
