@@ -26,7 +26,15 @@ from reports.headline import headline
 from reports.looks import looks
 from reports.questions import by_question
 from reports.tables import DATA, axis
-from reports.trade_offs import DEFENCE, MANIPULATION, MITIGATIONS, detectability, mitigations, privacy_and_utility
+from reports.trade_offs import (
+    DEFENCE,
+    MANIPULATION,
+    MITIGATIONS,
+    against_rank,
+    detectability,
+    mitigations,
+    privacy_and_utility,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,5 +120,6 @@ FIGURES: list[Figure] = [
     Figure(table="results", metric="times-chance", columns=MITIGATIONS, draw=mitigations),
     Figure(table="results", metric="auc", columns=(DEFENCE,), draw=privacy_and_utility),
     Figure(table="results", metric="auc", columns=(MANIPULATION,), draw=detectability),
+    Figure(table="results", metric="recovered", draw=against_rank),
 ]
 """Figures of every report, in order."""

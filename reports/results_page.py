@@ -195,7 +195,8 @@ def _tables(folder: Path) -> dict[str, Published]:
 def _filled(folder: Path, template: str, tables: Mapping[str, Published]) -> str:
     loader, undefined = jinja2.FileSystemLoader(folder), jinja2.StrictUndefined
     environment = jinja2.Environment(loader=loader, undefined=undefined, keep_trailing_newline=True, autoescape=False)
-    return environment.get_template(template).render(**tables, evidence=lambda: _evidence(tables))
+    text = environment.get_template(template).render(**tables, evidence=lambda: _evidence(tables))
+    return "".join(line.rstrip() + "\n" for line in text.splitlines())
 
 
 def add(directory: Path, metrics: Sequence[str] = (), *, folder: Path = FOLDER) -> Path:

@@ -1,4 +1,4 @@
-"""Figures of two measures per choice: what a defence costs, and what a manipulation risks."""
+"""Figures of two measures per choice: what a defence costs, what a manipulation risks, and what a rank allows."""
 
 import pandas as pd
 import seaborn.objects as so
@@ -6,10 +6,10 @@ from matplotlib.figure import Figure
 
 from evaluation.drawing import Drawing
 from evaluation.scores import SETTING, setting_columns
-from reports.drawing import Material, drawn, errors, of_data, styled
+from reports.drawing import Material, drawn, errors, legend_right, of_data, styled
 from reports.looks import COLOURS
 from reports.run import ATTACKS
-from reports.tables import DATA, described_settings, words
+from reports.tables import DATA, axis, described_settings, words
 
 DEFENCE, MANIPULATION = SETTING + "defence", SETTING + "manipulation"
 _MITIGATION, _AMOUNT = SETTING + "mitigation", SETTING + "amount"
@@ -62,6 +62,37 @@ def detectability(material: Material) -> list[Drawing]:
     text = "Share of clients with at least one check that flags the features, against the AUC of the best attack; the "
     text += "lower right is better for the server. Without a manipulation, flags are false."
     return _scatter(material, flagged, MANIPULATION, y="flagged", caption=text, across="auc of the best attack")
+
+
+def against_rank(material: Material) -> list[Drawing]:
+    """Share of exactly recovered records against the share of a layer's dimensions that an update uses."""
+    rows = material.results
+    keys = [name for name in setting_columns(rows) if name != DATA]
+    number = axis(rows)
+    if number is None or not {"rank", "spare"} <= set(rows["metric"]):
+        return []
+    wide = rows.assign(**{name: rows[name].map(str) for name in keys})
+    wide = wide.pivot_table(index=["attack", *keys], columns="metric", values="mean").reset_index()
+    wide = wide.assign(used=wide["rank"] / (wide["rank"] + wide["spare"])).dropna(subset=["used", "recovered"])
+    shown = wide.merge(material.rows.assign(**{name: material.rows[name].map(str) for name in keys}))
+    others = [name for name in keys if name != number]
+    lines = [own.sort_values("used") for _, own in shown.groupby(["attack", *others], sort=False) if len(own) > 2]
+    if not lines:
+        return []
+    differ = {name.removeprefix(SETTING) for name in others if pd.concat(lines)[name].nunique() > 1}
+    with styled():
+        figure = Figure(figsize=(6, 4), layout="constrained")
+        axes = figure.subplots()
+    for place, own in enumerate(lines):
+        label = ", ".join(filter(None, [own["attack"].iloc[0], described_settings(own, differ)[0]]))
+        colour = COLOURS[place % len(COLOURS)]
+        axes.errorbar(own["used"], own["mean"], errors(own), marker="o", lw=1, color=colour, label=label)
+    axes.set(xlabel="rank of the change as a share of the dimensions", ylabel="recovered")
+    legend_right(axes)
+    text = (
+        "Share of exactly recovered records, by the share of its first layer's dimensions that a client's change spans"
+    )
+    return [Drawing(f"{of_data(rows)}{text} (means over clients).", figure, name="recovered-by-rank")]
 
 
 def _scatter(

@@ -43,12 +43,13 @@ ASKED: dict[str, tuple[tuple[str, str | None, str], ...]] = {
         ("matching-mlp", "ap", "matching"),
         ("global-model", "top5", ""),
     ),
+    "source": (("smallest-loss", None, "source"),),
     "linear": (("linear-peeling", "recovered", "reconstruction"),),
     "gradient": (("inverting-gradients", "psnr", "reconstruction"),),
 }
 """By paper the lines of which a cell may have a number: attack, metric (None for the table's first) and family."""
 NUMBERS = {
-    **{"gradient_matching_cifar10": 2, "linear_inversion": 18},
+    **{"gradient_matching_cifar10": 2, "linear_inversion": 12, "source_cifar10": 2},
     **{"deanon_table2": 4, "deanon_table3": 2, "deanon_equal_halves": 2, "deanon_table4": 2},
     **{"deanon_figure7": 3, "deanon_figure9": 1, "deanon_figure10": 1},  # the other figures are drawn
     **{
@@ -62,7 +63,13 @@ NUMBERS = {
         "decaf_figure10": 2,
         "decaf_figure13": 6,
     },
-    **{"raifle_table5": 2, "raifle_table6": 8, "raifle_algorithm2": 18, "raifle_table8": 36},
+    **{
+        "raifle_table5": 2,
+        "raifle_table6": 8,
+        "raifle_algorithm2": 18,
+        "raifle_table8": 36,
+        "raifle_table8_cifar10": 18,
+    },
     **{"raifle_table9": 16, "raifle_table11": 78, "raifle_table12": 1, "raifle_table13": 16, "raifle_table15": 180},
     **{
         "raifle_table7": 21,

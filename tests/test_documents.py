@@ -23,7 +23,10 @@ from tests.places import ROOT, tracked
 
 DOCUMENTS = [path for path in tracked() if path.suffix == ".md"]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-FOLDERS = "bench|configs|docs|(?:data)?modules|attacks|callbacks|defenses|evaluation|experiments|protocol|reports|tests"
+FOLDERS = (
+    "attacks|bench|callbacks|configs|(?:data)?modules|defenses|docs|evaluation|"
+    "experiments|protocol|recorder|reports|tests"
+)
 PLACES = re.compile(rf"(?:{FOLDERS})/[\w./-]+\.(?:yaml|yml|md|py|sbatch)\b")
 TABLES = re.compile(r"`((?:raifle|deanon|pac|decaf)_\w+?)(?:\.yaml)?`")
 
@@ -66,7 +69,7 @@ def test_a_command_of_the_readme(command: str, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.integration
 def test_the_quickstart_infers_every_interaction(tmp_path: Path) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    code += "\nassert view.victims == 32"
+    code += "\nassert found.results['n'].tolist() == [32] * len(found.results)"
     command, environment = [sys.executable, "-c", code], {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -15,7 +15,7 @@ KINDS = {
     "files of the project that are no source": (
         r"test_(batch_files|documents|mirror|outside|pages|project|recording_format_page|self_description|start|sweeps)"
     ),
-    "programs of the tests' own": r"(cluster|flower|fuzz|regression)/.*",
+    "programs of the tests' own": r"(cluster|flower|fuzz|nvflare|regression)/.*",
 }
 """What is named after no file of the source."""
 TRACKED = [path.relative_to(TESTS) for path in tracked() if path.is_relative_to(TESTS)]

@@ -2,7 +2,12 @@
 
 import ast
 import re
+import shutil
+import subprocess
+import sys
 import tomllib
+import zipfile
+from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
@@ -73,8 +78,10 @@ def test_the_search_for_pickle_finds_it(source: str) -> None:
     assert len(unsafe_in(source)) == 1
 
 
-LOCKS = {"requirements.lock": [], "requirements-flower.lock": ["flower"]}
-"""Every lock and the extras that it holds."""
+LOCKS: dict[str, list[str]] = {"requirements.lock": []} | {
+    f"requirements-{name}.lock": [name] for name in ("flower", "nvflare", "docs")
+}
+"""Every lock and the extras and groups that it holds."""
 
 
 @pytest.mark.parametrize("lock", LOCKS)
@@ -92,7 +99,8 @@ def test_lock_is_pinned_by_hash_and_holds_no_pre_release(lock: str) -> None:
 def test_lock_holds_every_dependency(lock: str, extras: list[str]) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     wanted = project["project"]["dependencies"] + project["dependency-groups"]["dev"]
-    wanted += [name for extra in extras for name in project["project"]["optional-dependencies"][extra]]
+    further = project["project"]["optional-dependencies"] | project["dependency-groups"]
+    wanted += [name for extra in extras for name in further[extra]]
     locked = set(re.findall(r"^([a-z0-9._-]+)==", (ROOT / lock).read_text(encoding="utf-8"), re.MULTILINE))
     assert {re.split(r"[^a-z0-9.-]", name.lower())[0].replace("_", "-") for name in wanted} <= locked
 
@@ -103,8 +111,8 @@ def test_every_dependency_has_a_bound_and_a_reason() -> None:
     names = [line for line in lines if re.match(r'\s+"[a-z0-9-]+",?\s*(#.*)?$', line)]
     project = tomllib.loads("\n".join(lines))
     extras = project["project"]["optional-dependencies"].values()
-    count = len(project["project"]["dependencies"]) + len(project["dependency-groups"]["dev"])
-    count += sum(len(extra) for extra in extras)
+    groups = project["dependency-groups"].values()
+    count = len(project["project"]["dependencies"]) + sum(len(names) for names in [*extras, *groups])
     assert len(dependencies) == count, f"without a bound: {names}"
     assert [line for line in dependencies if not re.search(r"#\s*\S.{10,}", line)] == []
 
@@ -116,3 +124,27 @@ def test_no_download_addresses_are_committed() -> None:
 def test_every_yaml_file_is_yaml() -> None:
     files = [path for path in tracked() if path.suffix in {".yaml", ".yml", ".cff"}]
     assert all(isinstance(yaml.safe_load(path.read_text(encoding="utf-8")), dict) for path in files)
+
+
+@pytest.mark.integration
+def test_an_editable_install_has_the_packages_and_both_commands(tmp_path: Path) -> None:
+    """Built from a copy, without a network, with the setuptools of the environment."""
+    copy, site = tmp_path / "copy", tmp_path / "site"
+    for path in tracked():
+        if path.suffix in {".py", ".toml"} or path.name in {"README.md", "LICENSE"}:
+            (copy / path.relative_to(ROOT)).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, copy / path.relative_to(ROOT))
+    site.mkdir()
+    build = "from setuptools import build_meta; print(build_meta.build_editable('..'))"
+    done = subprocess.run([sys.executable, "-c", build], cwd=copy, capture_output=True, text=True, check=True)
+    with zipfile.ZipFile(tmp_path / done.stdout.splitlines()[-1]) as wheel:
+        wheel.extractall(site)
+    (own,) = distributions(path=[str(site)])
+    names = {point.name for point in own.entry_points.select(group="console_scripts")}
+    assert names == {"fedleak-train", "fedleak-attack"}
+    use = (
+        "import site; site.addsitedir('site'); import attack, train, attacks.recommendation, reports, reports.statement"
+    )
+    use += "; print(attack.command, train.command, attack.__file__)"
+    done = subprocess.run([sys.executable, "-c", use], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.rstrip().endswith(str(copy / "attack.py"))

@@ -14,13 +14,13 @@ import pytest
 import yaml
 from safetensors import safe_open
 
-from datamodules.recordings.format import FORMAT, Manifest, read_manifest
 from datamodules.recordings.recording import Recording
-from datamodules.recordings.shape_check import check_shapes
 from experiments.commands.attack_parser import parsed
 from experiments.commands.audit import audit
 from experiments.commands.convert import convert
 from experiments.conversion import convert_dump
+from fedleak_recorder.format import FORMAT, Manifest, read_manifest
+from fedleak_recorder.shape_check import check_shapes
 from modules.learners.registry import learner_from, network_of
 from tests.foreign_toys import write_dump
 from tests.places import ROOT, tracked
@@ -117,7 +117,8 @@ def test_the_steps_of_the_ci_example_run_in_somebody_elses_repository(
             shutil.copyfile(path, copy)
     for name in (".venv", ".uv"):
         (checkout / name).symlink_to(ROOT / name)
-    os.utime(checkout / "requirements.lock", (0, 0))  # older than the environment, which make then leaves as it is
+    for name in ("requirements.lock", "recorder/pyproject.toml"):
+        os.utime(checkout / name, (0, 0))  # older than the environment, which make then leaves as it is
     job = ci_job()
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("FEDLEAK_")}
     environment = {**inherited, **job["env"], **({} if sigma is None else {"SIGMA": sigma})}

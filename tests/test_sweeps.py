@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,9 @@ def wandb_files(run: Path) -> dict[str, bytes]:
     (folder,) = (run / "wandb").glob("offline-run-*")
     (log,) = folder.glob("run-*.wandb")
     media = folder / "files/media"
+    until = time.monotonic() + 60
+    while b"audit/" not in log.read_bytes() and time.monotonic() < until:
+        time.sleep(0.1)  # another process of W&B writes the file, also after the run has ended
     return {
         "run": log.read_bytes(),
         "table": next(media.rglob("*.table.json")).read_bytes(),

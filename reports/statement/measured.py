@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from attacks.base import Attack
+from attacks.membership.estimates import PLACE
 from evaluation.diagnosis import best_guess, is_near
 from evaluation.risk import operating_point, rows_of, worst_tenth
 from evaluation.runner import Evaluation
@@ -54,6 +55,17 @@ class Rates(Strict):
     """number of clients they are about"""
 
 
+class Exposed(Strict):
+    """A record that a client holds and that the attack finds most easily."""
+
+    client: int
+    """number of the client"""
+    place: int
+    """its place among the candidates"""
+    others_above: int
+    """number of candidates that the client does not hold with at least its score"""
+
+
 class Measured(Strict):
     """Result of one question."""
 
@@ -99,6 +111,10 @@ class Measured(Strict):
     """mean over the tenth of the clients about whom most is inferred"""
     worst_clients: int
     """number of these clients"""
+    worst_people: list[int]
+    """their numbers, the worst first"""
+    most_exposed: list[Exposed]
+    """records that the attack finds most easily, empty where it does not ask about single records"""
     rates: Rates | None
     """rates at one threshold, null where the attack ranks nothing or no acceptable rate is declared"""
     sentence: str
@@ -169,8 +185,26 @@ def _measured(
         "baseline": baseline,
         "worst_tenth": None if worst is None else of_range(worst.mean),
         "worst_clients": 0 if worst is None else worst.clients,
+        "worst_people": [] if worst is None else _worst_people(own, worst.clients),
+        "most_exposed": _most_exposed(evaluation, row["attack"]),
         "rates": _rates(row, evaluation, system.of("acceptable_fpr", row["family"]), seed),
     }
+
+
+def _worst_people(rows: pd.DataFrame, count: int) -> list[int]:
+    """Numbers of the clients about whom most is inferred, the worst first."""
+    means = crossed(rows).mean(axis=1).dropna()
+    lower = metric(str(rows["metric"].iloc[0])).lower_is_better
+    return [int(person) for person in means.sort_values(ascending=lower, kind="stable").index[:count]]
+
+
+def _most_exposed(evaluation: Evaluation, attack: str) -> list[Exposed]:
+    """The records that an attack on candidates lists in its own table."""
+    table = evaluation.details.get(attack, pd.DataFrame())
+    if PLACE not in table:
+        return []
+    rows = records(table[table[PLACE].notna()])
+    return [Exposed(client=int(r["client"]), place=int(r[PLACE]), others_above=int(r["others above"])) for r in rows]
 
 
 def _baseline(row: Row, reading: Sequence[str], evaluation: Evaluation, seed: int) -> Baseline:

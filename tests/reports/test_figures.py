@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import torch
 
+import attacks.registry  # noqa: F401  # attacks define their metrics
 from evaluation.runner import Evaluation
 from evaluation.scores import Line
 from protocol.metrics import METRICS

@@ -5,7 +5,7 @@ from typing import Any
 
 from reports.drawing import Material
 from reports.looks import looks
-from reports.trade_offs import detectability, privacy_and_utility
+from reports.trade_offs import against_rank, detectability, privacy_and_utility
 from tests.reports.toys import cell, table
 
 
@@ -40,3 +40,25 @@ def test_a_point_per_manipulation_and_a_panel_per_other_setting() -> None:
     caption, svg = drawing.caption, drawing.svg
     assert "at least one check" in caption
     assert all(f">{text}<" in svg for text in ("queries 4", "queries 16", "codebook", "flagged"))
+
+
+def test_a_line_per_network_by_the_share_of_dimensions_that_updates_use() -> None:
+    rows = []
+    for network, dimensions in (("small", 40), ("large", 400)):
+        for batch in (1, 2, 4):
+            setting: dict[str, Any] = {"network": network, "batch": batch}
+            rank = min(dimensions, 10 * batch)
+            rows += [cell("codebook", float(rank < dimensions), metric="recovered", **setting)]
+            rows += [cell("codebook", rank, metric="rank", **setting)]
+            rows += [cell("codebook", dimensions - rank, metric="spare", **setting)]
+            rows += [cell("chance", 0.1, metric="recovered", **setting)]
+    results = table(*rows)
+    recovered = results[results["metric"] == "recovered"]
+    (drawing,) = against_rank(Material(recovered, "recovered", results, looks(results)))
+    assert "d: Share of exactly recovered records" in drawing.caption
+    assert drawing.figure is not None
+    lines: dict[Any, Any] = {line.get_label(): line for line in drawing.figure.axes[0].containers}
+    assert set(lines) == {"codebook, network small", "codebook, network large"}
+    points = lines["codebook, network small"].lines[0].get_xydata().tolist()
+    assert points == [[0.25, 1.0], [0.5, 1.0], [1.0, 0.0]]
+    assert against_rank(Material(recovered, "recovered", recovered, looks(results))) == []

@@ -18,6 +18,8 @@ def question(family: str, name: str) -> Measured:
         **nothing,
         question=family,
         attacks=1,
+        worst_people=[],
+        most_exposed=[],
         setting={},
         metric=name,
         direction="lower means that more is inferred"

@@ -70,7 +70,8 @@ def test_measured_numbers_are_those_of_the_results(folder: Path, content: dict[s
     assert one["baseline"]["attack"] == "popularity"
     assert not one["baseline"]["reads_update"]
     assert one["worst_tenth"]["value"] >= one["result"]["value"]
-    assert one["worst_clients"] == 3
+    assert one["worst_clients"] == len(one["worst_people"]) == 3
+    assert one["most_exposed"] == []
     assert one["rates"]["fpr"]["value"] <= one["rates"]["acceptable_fpr"] == 0.01
     assert one["rates"]["tpr"]["value"] > 0.5
     assert "higher means that more is inferred" in one["sentence"]

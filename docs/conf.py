@@ -1,0 +1,152 @@
+"""Configuration of Sphinx. The source is the whole checkout, so that links work here as they do in a code browser.
+
+Pages of attacks and of the API are written into docs/generated/ before Sphinx reads: `make docs`.
+"""
+
+import importlib
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx.application import Sphinx
+from tqdm import tqdm
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "recorder")]
+
+from reports import attack_pages  # noqa: E402
+
+project = "fedleak"
+author = "the authors of fedleak"
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.mathjax",
+    "myst_parser",
+    "sphinx_gallery.gen_gallery",
+]
+root_doc = "README"
+include_patterns = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/**"]
+exclude_patterns = [
+    *(f"{folder.name}/**" for folder in ROOT.iterdir() if folder.is_dir() and folder.name != "docs"),
+    *("docs/results/**", "docs/families/**", "docs/tutorials/**", "docs/_templates/**"),
+]
+templates_path = ["_templates"]
+
+html_theme = "pydata_sphinx_theme"
+html_title = "fedleak"
+html_additional_pages = {"index": "index.html"}  # the first page is README.html
+html_theme_options = {"show_prev_next": False, "secondary_sidebar_items": ["page-toc"], "navigation_with_keys": False}
+html_show_sourcelink = False
+html_math_renderer = "mathml"  # drawn by the browser, without a script of another site
+
+myst_enable_extensions = ["dollarmath", "colon_fence"]
+myst_heading_anchors = 4
+suppress_warnings = ["config.cache", "myst.header"]
+
+default_role = "literal"  # a name in single backticks
+autodoc_typehints = "none"
+autodoc_inherit_docstrings = False
+autodoc_member_order = "bysource"
+napoleon_numpy_docstring = False
+napoleon_use_ivar = True
+napoleon_custom_sections = ["Threat model"]
+
+sphinx_gallery_conf = {
+    "examples_dirs": ["docs/tutorials"],
+    "gallery_dirs": ["docs/generated/tutorials"],
+    "filename_pattern": r"\.py$",
+    "capture_repr": ("_repr_html_", "__repr__"),
+    "within_subsection_order": "FileNameSortKey",
+    "abort_on_example_error": True,
+    "min_reported_time": 1,
+    "remove_config_comments": True,
+    "show_memory": False,
+    "write_computation_times": False,
+}
+
+ROOMS = (
+    *("evaluation", "attacks", "fedleak_recorder", "protocol", "defenses", "modules", "datamodules", "callbacks"),
+    *("experiments", "reports"),
+)
+HOME = """
+```{toctree}
+:hidden:
+
+docs/audit-your-system
+docs/generated/tutorials/index
+docs/generated/attacks/index
+docs/reproduce-a-paper
+docs/reference
+```
+"""
+
+
+def api_pages() -> dict[str, str]:
+    """A page for each package with everything that it exports; attacks have pages of their own."""
+    pages = {}
+    for room in ROOMS:
+        package = importlib.import_module(room)
+        text = f"# {room}\n\n{(package.__doc__ or '').strip()}\n"
+        for name in package.__all__:
+            shown = getattr(package, name)
+            defined = getattr(shown, "__module__", "").partition(".")[0]
+            if attack_pages.is_listed(shown) or defined != room:
+                continue
+            kind, members = ("class", "\n   :members:") if isinstance(shown, type) else ("function", "")
+            text += f"\n```{{eval-rst}}\n.. auto{kind}:: {room}.{name}{members}\n```\n"
+        pages[f"{room}.md"] = text
+    listed = "\n".join(ROOMS)
+    return {**pages, "index.md": f"# API\n\nWhat each package exports.\n\n```{{toctree}}\n{listed}\n```\n"}
+
+
+def generate(*_: Any) -> None:
+    """Writes the pages that the code describes."""
+    for folder, pages in {"attacks": attack_pages.pages(), "api": api_pages()}.items():
+        place = ROOT / "docs" / "generated" / folder
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir(parents=True)
+        for name, text in pages.items():
+            (place / name).write_text(text, encoding="utf-8")
+
+
+def add_contents(_: Sphinx, name: str, source: list[str]) -> None:
+    """Adds the table of contents to the first page, which is README.md as it stands."""
+    if name == root_doc:
+        source[0] += HOME
+
+
+def keep_colons(_: Sphinx, what: str, _name: str, _thing: Any, _options: Any, lines: list[str]) -> None:
+    """Keeps napoleon from taking the text before a colon for the type of a property."""
+    if what in ("property", "attribute"):
+        lines.insert(0, "")
+
+
+def add_math(translator: Any, node: Any) -> None:
+    """Writes a formula as MathML."""
+    block = isinstance(node, nodes.math_block)
+    formula = tex2mathml(node.astext().strip(), as_block=block)
+    translator.body.append(f"<div>{formula}</div>" if block else formula)
+    raise nodes.SkipNode
+
+
+def hide_bars() -> None:
+    """Hides progress bars, which the output of a tutorial would hold at every step."""
+    start = tqdm.__init__
+
+    def hidden(bar: Any, *given: Any, **options: Any) -> None:
+        start(bar, *given, **{**options, "disable": True})
+
+    tqdm.__init__ = hidden  # type: ignore[method-assign, assignment]
+
+
+def setup(app: Sphinx) -> None:
+    """Connects the steps of this build."""
+    hide_bars()
+    app.connect("config-inited", generate)
+    app.connect("source-read", add_contents)
+    app.connect("autodoc-process-docstring", keep_colons, priority=100)  # napoleon has 500
+    app.add_html_math_renderer("mathml", (add_math, None), (add_math, None))
