@@ -1,7 +1,7 @@
 """Modules whose sizes may come from the data: built at once if the sizes are given, otherwise when training starts."""
 
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, Any, ClassVar, Self
 
 import torch
 from lightning import LightningModule
@@ -9,7 +9,7 @@ from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning.fabric.utilities.types import _MAP_LOCATION_TYPE, _PATH
 
 from modules.hyper_parameters import KEY, check_classes, described
-from protocol.errors import InputError
+from protocol.errors import InputError, require
 
 
 class BuiltFromData(LightningModule):
@@ -18,6 +18,9 @@ class BuiltFromData(LightningModule):
     A subclass takes the sizes as optional constructor arguments, implements `build`, and ends its constructor with
     `build_with`. Checkpoints contain the arguments and the sizes, so ``load_from_checkpoint(path)`` needs neither.
     """
+
+    precisions: ClassVar[tuple[str, ...]] = ("32-true", "bf16-mixed")
+    """Supported values of ``--trainer.precision``."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,6 +60,19 @@ class BuiltFromData(LightningModule):
             self.build(**sizes)
         self._missing = None
         self.hparams.update(sizes)
+
+    def setup(self, stage: str) -> None:
+        """Checks that the module supports the Trainer's precision.
+
+        Raises:
+            InputError: it is not one of `precisions`.
+        """
+        require(
+            self.trainer.precision in self.precisions,
+            f"precision {' or '.join(self.precisions)} for {type(self).__name__}",
+            self.trainer.precision,
+            "Leave --trainer.precision out.",
+        )
 
     def configure_model(self) -> None:
         """Builds the module for the Trainer's data when training or validation starts."""

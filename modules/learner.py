@@ -17,7 +17,6 @@ from modules.hyper_parameters import described
 from modules.round_record import TrainingExamples
 from modules.server import ServerOptimizer
 from modules.simulator import PublicAlgorithm
-from protocol.errors import require
 from protocol.view import Release
 
 Weighting = Literal["examples", "uniform"]
@@ -65,7 +64,6 @@ class Learner(BuiltFromData):
     e.g. which words it has."""
 
     precisions: ClassVar[tuple[str, ...]] = ("32-true",)
-    """Supported values of ``--trainer.precision``."""
 
     weighs_by: ClassVar[Weighting] = "examples"
     """Default weighting."""
@@ -218,19 +216,6 @@ class Learner(BuiltFromData):
                 for name, value in self.public_parameters().items()
             },
         }
-
-    def setup(self, stage: str) -> None:
-        """Checks that the learner supports the Trainer's precision.
-
-        Raises:
-            InputError: it is not one of `precisions`.
-        """
-        require(
-            self.trainer.precision in self.precisions,
-            f"precision {' or '.join(self.precisions)} for {type(self).__name__}",
-            self.trainer.precision,
-            "Leave --trainer.precision out.",
-        )
 
     def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
         """Logs `update_metrics`."""

@@ -1,6 +1,7 @@
 """Training of an image network on pooled data, for features by which clients rank images."""
 
 from pathlib import Path
+from typing import ClassVar
 
 import torch
 from lightning.pytorch.utilities.types import OptimizerLRScheduler
@@ -35,6 +36,9 @@ class FeatureNetwork(BuiltFromData):
     References:
         L. N. Smith and N. Topin, "Super-Convergence", 2017, arXiv:1708.07120 (the schedule).
     """
+
+    precisions: ClassVar[tuple[str, ...]] = ("32-true",)
+    """In bfloat16 on a CPU, oneDNN leaves gradients of strided convolutions unset where a map has one pixel."""
 
     mean: Tensor
     std: Tensor

@@ -251,7 +251,7 @@ def test_a_checkpoint_that_names_a_class_of_nobody_is_refused(tmp_path: Path) ->
 def test_every_learner_trains_in_mixed_precision_or_refuses_it(kind: type[BuiltFromData], tmp_path: Path) -> None:
     make, data = MADE[kind]
     module = make()
-    if "bf16-mixed" in getattr(module, "precisions", ("bf16-mixed",)):
+    if "bf16-mixed" in module.precisions:
         trained(module, data(), tmp_path, precision="bf16-mixed")
         assert all(value.dtype == torch.float32 and value.isfinite().all() for value in module.parameters())
         return
