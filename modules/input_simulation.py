@@ -84,6 +84,18 @@ class InputSimulation(abc.ABC):
         found: dict[str, Tensor] = every(own, inputs, labels)
         return found
 
+    def weighted_gradient(
+        self, model: Mapping[str, Tensor], inputs: Tensor, labels: Tensor, weights: Tensor
+    ) -> dict[str, Tensor]:
+        task = self._of_single_records()
+        own = {name: value.detach().requires_grad_() for name, value in self.trained(model).items()}
+        total = {name: torch.zeros_like(value) for name, value in own.items()}
+        for part in torch.split(torch.arange(len(labels)), _RECORDS_AT_ONCE):
+            loss = weights[part] @ task.record_losses(own, inputs[part], labels[part])
+            for value, gradient in zip(total.values(), torch.autograd.grad(loss, list(own.values())), strict=True):
+                value += gradient
+        return total
+
     def _of_single_records(self) -> NetworkTask:
         """The task, after a check that records do not influence each other."""
         task = self.task

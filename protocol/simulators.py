@@ -194,6 +194,9 @@ class RecordSimulator(ClassifierSimulator, Protocol):
     def record_gradients(self, model: Model, inputs: Tensor, labels: Tensor) -> dict[str, Tensor]:
         """Gradients ``(M, *shape)`` by parameter of the losses of single records ``(M, *shape)``, ``(M,)``."""
 
+    def weighted_gradient(self, model: Model, inputs: Tensor, labels: Tensor, weights: Tensor) -> dict[str, Tensor]:
+        """Gradient ``shape`` by parameter of the sum of M records' losses with weights ``(M,)``."""
+
 
 @runtime_checkable
 class LayerSimulator(ClassifierSimulator, Protocol):

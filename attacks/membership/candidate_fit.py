@@ -1,5 +1,6 @@
 """Membership and source by a joint fit of every update by all candidates."""
 
+import dataclasses
 import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,59 +13,139 @@ from attacks.membership.estimates import RecordMembershipEstimate
 from attacks.membership.joint_fit import Basis, Fit, fit, predicted_auc
 from attacks.membership.pool import KNOWS, NEEDS, Pool, PoolAttack, flat_updates
 from protocol.errors import ViewError
-from protocol.ranges import PositiveInt
+from protocol.ranges import NonNegativeInt, PositiveInt
 from protocol.threat_model import ThreatModel
 from protocol.view import ServerView
 
 _QUADRATURE = ((0.1127, 5 / 18), (0.5, 8 / 18), (0.8873, 5 / 18))
 """Places on the way from the sent model to the client's own, and their weights: the rule of Gauss and Legendre."""
 Precision = Literal["float32", "float64"]
+_MOST_STEPS, _PLACES = 32, 5
+"""Largest number of steps of a simulated path, and the number of places on it."""
 _SIMULATED = 4
 """Simulated clients that estimate by how much clients clip."""
 
 
 @dataclass(frozen=True)
-class CandidateFit(PoolAttack):
-    """Joint least squares of an update over all candidates: the part of it that only one candidate explains.
+class JointFitAttack(PoolAttack):
+    """Base class of attacks that fit every update by the effects of all candidates.
 
     A record's effect on the update is minus the sum of step sizes over the number of examples, times its mean gradient
-    on the way from the sent model to the client's own, by three places on the line between them. All effects together
-    are fitted to the update as a mixed model (`attacks.membership.joint_fit`): the weights of a client's records are 1,
-    those of others 0; records that are no candidates and the path of the training are noise. The score is the posterior
-    log odds of weight 1, summed over rounds. Published attacks compare one candidate with the update, so all records of
-    a client's classes resemble it.
+    on the way from the sent model to the client's own. All effects together are fitted to the update as a mixed model
+    (`attacks.membership.joint_fit`): the weights of a client's records are 1, those of others 0; records that are no
+    candidates and the path of the training are noise.
 
-    For one step of SGD the effect is exact, and the weights solve linear equations. Declared noise bounds the variance
-    from below; effects are then taken at the sent model, because the client's own is noisy, and scaled by the clip of
-    simulated clients. `predicted-auc` is what follows from the model of the noise.
+    For one step of SGD the effect is exact, and the weights solve linear equations. Of one pass over the data, the path
+    is a straight line. Of several passes, that is only the first fit: its weights simulate the training, by gradient
+    descent on all candidates with these weights, which ends close to the client's own model, because the effects with
+    these weights make up the update. The effects on this path give the next fit; that which leaves the least noise
+    counts. The order of the mini-batches hardly matters for it.
 
-    Threat model: passive server that sees each client's update.
+    Declared noise bounds the variance from below; effects are then taken at the sent model, because the client's own is
+    noisy, and scaled by the clip of simulated clients.
 
     Attributes:
         rounds: largest number of rounds that are fitted, evenly spaced from the first to the last; None for all.
         sketch: largest number of numbers of an update: of more, random sums with random signs (a count sketch).
+        refinements: number of simulated paths for an update of several passes.
         precision: of the inner products of effects. In float32, which takes half the time, directions with less than
             1e-6 of the largest variance are lost: too many where all records have nearly the same gradient. One step
             without noise is always computed in float64.
-
-    Raises:
-        ViewError: the clients' optimizer scales gradients, or clips examples.
 
     References:
         This project; Charikar, Chen and Farach-Colton, "Finding frequent items in data streams", ICALP 2002, for the
         sketch.
     """
 
-    name: ClassVar[str] = "candidate-fit"
-    cost: ClassVar[str] = "seconds per client and round"
+    cost: ClassVar[str] = "seconds per client and round; with several passes over the data, a minute"
     threat_model: ClassVar[ThreatModel] = ThreatModel(sees="each client's update", knows=KNOWS, needs=NEEDS)
 
     rounds: PositiveInt | None = None
     sketch: PositiveInt = 32768
+    refinements: NonNegativeInt = 4
     precision: Precision = "float32"
 
+    def fits(self, view: ServerView, *, generator: torch.Generator) -> dict[int, Fit]:
+        """Fit of every client's updates, by pseudonym; those of the last view are kept for another attack.
+
+        The scores of several rounds are weighted by their shifts, so that the evidence of the sum is the sum of the
+        evidence; shares are averaged.
+        """
+        options = self.rounds, self.sketch, self.refinements, self.precision
+        if (kept := _LAST.get("view")) is not None and kept[0]() is view and kept[1] == options:
+            return kept[2]
+        pool, parts = Pool.of(view), dict[int, list[Fit]]()
+        for part in _evenly(view, self.rounds):
+            for pseudonym, one in zip(part.pseudonyms.tolist(), self._of_round(part, pool, generator), strict=True):
+                parts.setdefault(pseudonym, []).append(one)
+        found = {pseudonym: _summed(own) for pseudonym, own in parts.items()}
+        _LAST["view"] = weakref.ref(view), options, found
+        return found
+
+    def _of_round(self, view: ServerView, pool: Pool, generator: torch.Generator) -> list[Fit]:
+        """Fits of one round's updates."""
+        sums = pool.learner.step_sums(view.example_counts)
+        if sums is None:
+            raise ViewError("expected clients that train by SGD, whose update is a sum of gradients")
+        updates, names = flat_updates(view, pool.learner)
+        noise = max(view.noise_scale(name) for name in names)
+        steps = pool.learner.steps(view.example_counts)
+        single = bool((steps == 1).all())
+        exact = self.precision == "float64" or (single and not noise)
+        effects = _Effects(
+            pool, names, _Sketch(updates.shape[1], self.sketch, generator), torch.float64 if exact else torch.float32
+        )
+        common = effects.along([(view.model, 1.0)]) if single or noise > 0 else None
+        factors = _clip_factors(view, pool, generator)
+        several_passes = not single and pool.learner.single_pass_batch is None
+        found = []
+        for place in range(view.victims):
+            client = _Client(
+                effects=effects,
+                sent=view.model,
+                delta={name: view.deltas[name][place] for name in names},
+                update=effects.sketch.of(updates[place : place + 1])[0],
+                records=int(view.example_counts[place]),
+                rate=float(sums[place] / view.example_counts[place].clamp(min=1) * factors[place]),
+                noise=noise * effects.sketch.factor,
+            )
+            if common is not None:
+                found.append(client.fit(*common))
+                continue
+            tried = [client.fit(*effects.along(client.line()))]
+            for _ in range(self.refinements if several_passes else 0):
+                tried.append(client.fit(*effects.along(client.simulated(tried[-1].mean, int(steps[place])))))
+            found.append(min(tried, key=lambda one: one.noise))
+        return found
+
+
+@dataclass(frozen=True)
+class CandidateFit(JointFitAttack):
+    """Joint least squares of an update over all candidates: the part of it that only one candidate explains.
+
+    The score is the posterior log odds of weight 1 in the joint fit (`JointFitAttack`), summed over rounds. Published
+    attacks compare one candidate with the update, so all records of a client's classes resemble it. `predicted-auc` is
+    what follows from the model of the noise.
+
+    Threat model: passive server that sees each client's update.
+
+    Attributes:
+        rounds: see `JointFitAttack`.
+        sketch: see `JointFitAttack`.
+        refinements: see `JointFitAttack`.
+        precision: see `JointFitAttack`.
+
+    Raises:
+        ViewError: the clients' optimizer scales gradients, or clips examples.
+
+    References:
+        This project.
+    """
+
+    name: ClassVar[str] = "candidate-fit"
+
     def run(self, view: ServerView, *, generator: torch.Generator) -> RecordMembershipEstimate:
-        found = summed_fits(view, rounds=self.rounds, sketch=self.sketch, precision=self.precision, generator=generator)
+        found = self.fits(view, generator=generator)
         return RecordMembershipEstimate(
             senders=torch.tensor(list(found)),
             scores=torch.stack([one.log_odds for one in found.values()]),
@@ -73,28 +154,7 @@ class CandidateFit(PoolAttack):
         )
 
 
-def summed_fits(
-    view: ServerView, *, rounds: int | None, sketch: int, precision: Precision, generator: torch.Generator
-) -> dict[int, Fit]:
-    """Fit of every client's updates, by pseudonym; those of the last view are kept for another attack.
-
-    The scores of several rounds are weighted by their shifts, so that the evidence of the sum is the sum of the
-    evidence; shares are averaged.
-    """
-    if (kept := _LAST.get("view")) is not None and kept[0]() is view and kept[1] == (rounds, sketch, precision):
-        return kept[2]
-    pool, parts = Pool.of(view), dict[int, list[Fit]]()
-    for part in _evenly(view, rounds):
-        for pseudonym, one in zip(
-            part.pseudonyms.tolist(), _fits(part, pool, sketch, precision, generator), strict=True
-        ):
-            parts.setdefault(pseudonym, []).append(one)
-    found = {pseudonym: _summed(fits) for pseudonym, fits in parts.items()}
-    _LAST["view"] = weakref.ref(view), (rounds, sketch, precision), found
-    return found
-
-
-_LAST: dict[str, tuple["weakref.ref[ServerView]", tuple[int | None, int, Precision], dict[int, Fit]]] = {}
+_LAST: dict[str, tuple["weakref.ref[ServerView]", tuple[int | None, int, int, Precision], dict[int, Fit]]] = {}
 
 
 def _evenly(view: ServerView, count: int | None) -> Iterator[ServerView]:
@@ -110,44 +170,13 @@ def _evenly(view: ServerView, count: int | None) -> Iterator[ServerView]:
 def _summed(fits: list[Fit]) -> Fit:
     shifts, scores = (torch.stack([getattr(one, name) for one in fits]) for name in ("shift", "score"))
     shift = shifts.square().sum(0).sqrt()
-    score = (shifts * scores).sum(0) / shift.where(shift > 0, 1)
-    return Fit(
-        score,
-        shift,
-        torch.stack([one.share for one in fits]).mean(0),
-        *(getattr(fits[-1], name) for name in ("spread", "noise", "class_spread")),
+    return dataclasses.replace(
+        fits[-1],
+        score=(shifts * scores).sum(0) / shift.where(shift > 0, 1),
+        shift=shift,
+        share=torch.stack([one.share for one in fits]).mean(0),
+        mean=torch.stack([one.mean for one in fits]).mean(0),
     )
-
-
-def _fits(view: ServerView, pool: Pool, size: int, least: Precision, generator: torch.Generator) -> list[Fit]:
-    """Fits of one round's updates."""
-    sums = pool.learner.step_sums(view.example_counts)
-    if sums is None:
-        raise ViewError("expected clients that train by SGD, whose update is a sum of gradients")
-    updates, names = flat_updates(view, pool.learner)
-    noise = max(view.noise_scale(name) for name in names)
-    single = bool((pool.learner.steps(view.example_counts) == 1).all())
-    at_sent_model = single or noise > 0
-    sketch = _Sketch(updates.shape[1], size, generator)
-    scales = -(sums / view.example_counts.clamp(min=1))[:, None] * _clip_factors(view, pool, generator)
-    shared = _effects(pool, view.model, names, sketch) if at_sent_model else None
-    exact = least == "float64" or (single and not noise)
-    precision = torch.float64 if exact else torch.float32
-    common = None if shared is None else Basis.of(_gram(shared, precision))
-    found = []
-    for place in range(view.victims):
-        effects, basis = shared, common
-        if effects is None or basis is None:
-            effects = torch.zeros(())
-            for way, weight in _QUADRATURE:
-                between = {n: v + way * view.deltas[n][place] if n in names else v for n, v in view.model.items()}
-                effects = effects + weight * _effects(pool, between, names, sketch)
-            basis = Basis.of(_gram(effects, precision))
-        scale, count = float(scales[place]), int(view.example_counts[place])
-        own = Basis(basis.values * scale**2, basis.vectors)
-        products = scale * (effects @ sketch.of(updates[place : place + 1])[0]).double()
-        found.append(fit(own, products, pool.labels, records=count, noise=noise * sketch.factor))
-    return found
 
 
 def _clip_factors(view: ServerView, pool: Pool, generator: torch.Generator) -> Tensor:
@@ -164,9 +193,74 @@ def _clip_factors(view: ServerView, pool: Pool, generator: torch.Generator) -> T
     return factors
 
 
-def _effects(pool: Pool, model: Mapping[str, Tensor], names: tuple[str, ...], sketch: "_Sketch") -> Tensor:
-    """``(M, D)`` gradients of all candidates, sketched."""
-    return torch.cat([sketch.of(gradients) for _, gradients in pool.gradients(model, names)])
+@dataclass(frozen=True)
+class _Effects:
+    """Gradients of all candidates, sketched, and their Gram matrix."""
+
+    pool: Pool
+    names: tuple[str, ...]
+    sketch: "_Sketch"
+    precision: torch.dtype
+
+    def along(self, places: list[tuple[Mapping[str, Tensor], float]]) -> tuple[Tensor, Basis]:
+        """``(M, D)`` mean gradients at some models with weights, and the basis of their inner products."""
+        total = torch.zeros(())
+        for model, weight in places:
+            parts = [self.sketch.of(gradients) for _, gradients in self.pool.gradients(model, self.names)]
+            total = total + weight * torch.cat(parts)
+        return total, Basis.of(_gram(total, self.precision))
+
+
+@dataclass(frozen=True)
+class _Client:
+    """One update.
+
+    Attributes:
+        effects: of the candidates.
+        sent: the model that was sent.
+        delta: the update by parameter.
+        update: ``(D,)`` the update without weight decay, sketched.
+        records: number of records.
+        rate: sum of step sizes per record.
+        noise: declared standard deviation on each number.
+    """
+
+    effects: _Effects
+    sent: Mapping[str, Tensor]
+    delta: Mapping[str, Tensor]
+    update: Tensor
+    records: int
+    rate: float
+    noise: float
+
+    def fit(self, gradients: Tensor, basis: Basis) -> Fit:
+        """Fit by mean gradients."""
+        own = Basis(basis.values * self.rate**2, basis.vectors)
+        products = -self.rate * (gradients @ self.update).double()
+        return fit(own, products, self.effects.pool.labels, records=self.records, noise=self.noise)
+
+    def line(self) -> list[tuple[Mapping[str, Tensor], float]]:
+        """Places on the line to the client's own model, and their weights."""
+        return [(self._moved(self.sent, way), weight) for way, weight in _QUADRATURE]
+
+    def simulated(self, weights: Tensor, steps: int) -> list[tuple[Mapping[str, Tensor], float]]:
+        """Places on the path of gradient descent on the candidates with some weights, turned to the client's model."""
+        pool, count = self.effects.pool, min(steps, _MOST_STEPS)
+        path, share = [dict(self.sent)], weights.float()
+        for _ in range(count):
+            gradient = pool.learner.weighted_gradient(path[-1], pool.records, pool.labels, share)
+            own = {name: path[-1][name] - self.rate / count * gradient[name] for name in self.delta}
+            path.append({**path[-1], **own})
+        missing = {name: self.sent[name] + change - path[-1][name] for name, change in self.delta.items()}
+        places = min(count, _PLACES)
+        chosen = [round((number + 0.5) * count / places - 0.5) for number in range(places)]
+        return [
+            ({**path[step], **{name: path[step][name] + step / count * missing[name] for name in missing}}, 1 / places)
+            for step in chosen
+        ]
+
+    def _moved(self, model: Mapping[str, Tensor], way: float) -> dict[str, Tensor]:
+        return {name: value + way * self.delta[name] if name in self.delta else value for name, value in model.items()}
 
 
 def _gram(effects: Tensor, precision: torch.dtype) -> Tensor:

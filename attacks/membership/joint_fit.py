@@ -52,6 +52,7 @@ class Fit:
             N(shift, 1) for one that is.
         shift: ``(M,)`` expected score of a record in the update.
         share: ``(M,)`` estimated share of its class's candidates, in units of a record, that the update contains.
+        mean: ``(M,)`` posterior mean of each weight, with which the effects together make up the update.
         spread: standard deviation of the weights within a class.
         noise: standard deviation of what the candidates do not explain, in each direction that they span.
         class_spread: standard deviation of the classes' mean weights.
@@ -60,6 +61,7 @@ class Fit:
     score: Tensor
     shift: Tensor
     share: Tensor
+    mean: Tensor
     spread: float
     noise: float
     class_spread: float
@@ -122,7 +124,8 @@ def fit(basis: Basis, products: Tensor, classes: Tensor, *, records: int, noise:
     weights = vectors @ (values.sqrt() * residual / (values + ratio))
     shift = (known / unseen).sqrt() / spread
     score = weights / (known * unseen).sqrt() / spread + (of_class @ means) * shift
-    return Fit(score, shift, of_class @ _positive_part(means, errors), spread, left, class_spread)
+    share, mean = of_class @ _positive_part(means, errors), of_class @ means + weights
+    return Fit(score, shift, share, mean, spread, left, class_spread)
 
 
 class _Likelihood:

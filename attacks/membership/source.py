@@ -6,11 +6,9 @@ from typing import ClassVar
 import torch
 
 from attacks.estimates import Estimate
-from attacks.membership.candidate_fit import Precision, summed_fits
+from attacks.membership.candidate_fit import JointFitAttack
 from attacks.membership.estimates import SourceEstimate
-from attacks.membership.pool import KNOWS, NEEDS, PoolAttack, averaged, statistics
-from protocol.ranges import PositiveInt
-from protocol.threat_model import ThreatModel
+from attacks.membership.pool import PoolAttack, averaged, statistics
 from protocol.view import ServerView
 
 _TELLS = "which client holds a record"
@@ -39,7 +37,7 @@ class SmallestLoss(PoolAttack):
 
 
 @dataclass(frozen=True)
-class CandidateSource(PoolAttack):
+class CandidateSource(JointFitAttack):
     """Client with the highest posterior odds of a joint fit of its update by all candidates.
 
     The fit is that of `candidate-fit`; a record has one holder, so the clients' posterior odds are compared.
@@ -47,9 +45,10 @@ class CandidateSource(PoolAttack):
     Threat model: passive server that sees each client's update.
 
     Attributes:
-        rounds: see `CandidateFit`.
-        sketch: see `CandidateFit`.
-        precision: see `CandidateFit`.
+        rounds: see `JointFitAttack`.
+        sketch: see `JointFitAttack`.
+        refinements: see `JointFitAttack`.
+        precision: see `JointFitAttack`.
 
     Raises:
         ViewError: the clients' optimizer scales gradients, or clips examples.
@@ -62,15 +61,9 @@ class CandidateSource(PoolAttack):
     family: ClassVar[str] = "source"
     estimates: ClassVar[type[Estimate]] = SourceEstimate
     tells: ClassVar[str] = _TELLS
-    cost: ClassVar[str] = "seconds per client and round"
-    threat_model: ClassVar[ThreatModel] = ThreatModel(sees="each client's update", knows=KNOWS, needs=NEEDS)
-
-    rounds: PositiveInt | None = None
-    sketch: PositiveInt = 32768
-    precision: Precision = "float32"
 
     def run(self, view: ServerView, *, generator: torch.Generator) -> SourceEstimate:
-        found = summed_fits(view, rounds=self.rounds, sketch=self.sketch, precision=self.precision, generator=generator)
+        found = self.fits(view, generator=generator)
         return SourceEstimate(
             senders=torch.tensor(list(found)), scores=torch.stack([one.log_odds for one in found.values()])
         )

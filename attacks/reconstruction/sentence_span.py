@@ -29,9 +29,11 @@ _MOST_PREFIXES = 2**11
 """Largest number of prefixes of all lengths: more take minutes to tell apart, and mostly cannot be."""
 _AT_ONCE = 512
 _LOOSE = 100.0
-"""What is accepted in the first layer before the check in the deeper one: a direction may be lost in the rounding."""
+"""What is accepted in the first layer of an input that passes the strict check of the deeper one: a direction may be
+lost in the rounding."""
 _SLACK = 16.0
-"""What is accepted in the deeper layer: its inputs are more alike, so that more of them is lost below the noise."""
+"""What is accepted in the deeper layer of an input that passes the strict check of the first one: deeper inputs are
+more alike, so that more of them is lost below the noise."""
 
 
 @dataclass(frozen=True)
@@ -242,8 +244,9 @@ class SentenceSpan(ReconstructionAttack):
             parts = [victim.learner.deeper_inputs(victim.model, some) for some in torch.split(longer, _AT_ONCE)]
             states = torch.cat(parts)
             second = deeper.excess(states, states.new_zeros(1, states.shape[1]), missed=self.missed)[:, 0]
-            best = second.argsort()[:most]
-            best = best[second[best] <= _SLACK].sort().values
+            kept = second <= torch.where(excess[origin, word] <= 1, _SLACK, 1.0)
+            best = second.where(kept, torch.inf).argsort()[:most]
+            best = best[kept[best]].sort().values
             longer, origin = longer[best], origin[best]
         if not 0 < len(longer) <= most:
             return None  # with more prefixes than sentences, the check shows nothing

@@ -10,8 +10,8 @@ from attacks.membership.estimates import RecordMembershipEstimate
 from modules.engine.local_hyperparameters import LocalTraining
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
-from protocol.view import CANDIDATES, Release
-from tests.membership_toys import CLIENTS, ONE_EPOCH, scored, several_rounds, toy
+from protocol.view import CANDIDATE_LABELS, CANDIDATES, Release
+from tests.membership_toys import CLIENTS, ONE_EPOCH, learner, scored, several_rounds, toy
 
 
 def test_one_step_is_exact() -> None:
@@ -24,6 +24,25 @@ def test_one_step_is_exact() -> None:
 def test_outsiders_of_the_clients_own_classes_are_told_from_members() -> None:
     view, truth = toy(ONE_EPOCH)
     assert scored(CandidateFit(), view, truth, "class-auc") > 0.8
+
+
+def test_after_several_passes_simulated_paths_tell_more_than_the_straight_line() -> None:
+    local = LocalTraining(optimizer="sgd", learning_rate=0.5, batch_size=10, epochs=10)
+    straight, refined = (
+        sum(scored(CandidateSource(refinements=count), *toy(local, seed=seed)) for seed in (0, 1)) / 2
+        for count in (0, 2)
+    )
+    assert 0.8 < straight < refined
+
+
+def test_the_weighted_gradient_is_that_of_the_records() -> None:
+    view, _ = toy()
+    images, labels = view.auxiliary[CANDIDATES][:30], view.auxiliary[CANDIDATE_LABELS][:30].long()
+    weights = torch.linspace(-0.5, 1.5, 30)
+    every = learner().record_gradients(view.model, images, labels)
+    together = learner().weighted_gradient(view.model, images, labels, weights)
+    for name, value in every.items():
+        torch.testing.assert_close(together[name], torch.einsum("m...,m->...", value, weights), rtol=1e-4, atol=1e-6)
 
 
 def test_copies_are_flagged_and_score_alike() -> None:
