@@ -11,6 +11,7 @@ from bench.attacks import attack_times
 from bench.figure import draw_ratios, draw_scaling
 from bench.manipulation import manipulation_times
 from bench.measure import Measure
+from bench.membership import membership_times
 from bench.memory import memory_while_attacking
 from bench.peers.race import OURS, PLAIN, race
 from bench.processes import process_times
@@ -38,6 +39,7 @@ def main() -> None:
         "memory": memory_while_attacking,
         "scaling": scaling,
         "manipulation": manipulation_times,
+        "membership": membership_times,
     }
     OUT.mkdir(parents=True, exist_ok=True)
     for name in options.jobs:
