@@ -62,7 +62,7 @@ class JointFitAttack(PoolAttack):
 
     rounds: PositiveInt | None = None
     sketch: PositiveInt = 32768
-    refinements: NonNegativeInt = 4
+    refinements: NonNegativeInt = 5
     precision: Precision = "float32"
 
     def fits(self, view: ServerView, *, generator: torch.Generator) -> dict[int, Fit]:
@@ -244,9 +244,12 @@ class _Client:
         return [(self._moved(self.sent, way), weight) for way, weight in _QUADRATURE]
 
     def simulated(self, weights: Tensor, steps: int) -> list[tuple[Mapping[str, Tensor], float]]:
-        """Places on the path of gradient descent on the candidates with some weights, turned to the client's model."""
+        """Places on the path of gradient descent on the candidates with some weights, turned to the client's model.
+
+        The weights are shifted, so that they add to the number of records: the update shows their sum badly.
+        """
         pool, count = self.effects.pool, min(steps, _MOST_STEPS)
-        path, share = [dict(self.sent)], weights.float()
+        path, share = [dict(self.sent)], (weights + (self.records - weights.sum()) / len(weights)).float()
         for _ in range(count):
             gradient = pool.learner.weighted_gradient(path[-1], pool.records, pool.labels, share)
             own = {name: path[-1][name] - self.rate / count * gradient[name] for name in self.delta}
