@@ -25,7 +25,7 @@ _UNEXPLAINED = 3.0
 
 _MOST = 2**14
 """Largest number of prefixes of one length that are checked in the deeper layer."""
-_MOST_PREFIXES = 2**11
+_MOST_PREFIXES = 2**12
 """Largest number of prefixes of all lengths: more take minutes to tell apart, and mostly cannot be."""
 _AT_ONCE = 512
 _LOOSE = 100.0

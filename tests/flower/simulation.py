@@ -46,7 +46,7 @@ def read(config: Path, root: str | None) -> tuple[ClassificationDataModule, Fede
     module = FederatedClassifier(
         num_classes=source.num_classes,
         image_shape=source.image_shape,
-        network=ClassifierOptions(**model["network"]),
+        network=ClassifierOptions(**model.get("network", {})),
         local=LocalTraining(**model["local"]),
         seed=source.seed,
     )

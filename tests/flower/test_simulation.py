@@ -27,8 +27,9 @@ SGD = {"optimizer": "sgd", "learning_rate": 0.05, "batch_size": 32}
 def written_config(folder: Path, name: str) -> Path:
     """A configuration of configs/train with plain SGD and without the accuracy on the test images."""
     content = yaml.safe_load((ROOT / f"configs/train/{name}.yaml").read_text())
-    if content["model"]["init_args"]["local"]["optimizer"] != "sgd":
-        content["model"]["init_args"]["local"] = SGD
+    model = content["model"].setdefault("init_args", {})
+    if model.get("local", {}).get("optimizer") != "sgd":
+        model["local"] = SGD
     content["trainer"] |= {"max_steps": 2, "default_root_dir": str(folder / "ours"), "accelerator": "cpu"}
     content["trainer"] |= {"limit_val_batches": 0, "enable_checkpointing": False}
     path = folder / "config.yaml"
