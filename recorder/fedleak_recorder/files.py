@@ -3,6 +3,7 @@
 In place of a file there may be a pipe that never ends, or a link to a device; the functions below refuse them.
 """
 
+import glob
 import os
 import stat
 from pathlib import Path
@@ -50,6 +51,15 @@ def read_bounded(path: Path, *, most: int = MOST_TEXT, way_out: str = _WAY_OUT) 
 
 
 def write_whole(path: Path, content: bytes) -> None:
+    """Writes a file as `write_once`, and removes what killed processes left of it."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
+        number = left.suffixes[-2].removeprefix(".")
+        if number.isdecimal() and not _runs(int(number)):
+            left.unlink(missing_ok=True)
+    write_once(path, content)
+
+
+def write_once(path: Path, content: bytes) -> None:
     """Writes a file atomically: after a crash it is complete or absent. A failed write leaves nothing behind."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -63,6 +73,16 @@ def write_whole(path: Path, content: bytes) -> None:
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _flush_folder(folder: Path) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from fedleak_recorder.errors import InputError, require
-from fedleak_recorder.files import read_bounded, write_whole
+from fedleak_recorder.files import read_bounded, write_once, write_whole
 from fedleak_recorder.manifest_fields import check_fields, is_whole
 from fedleak_recorder.plain_values import parse_json
 
@@ -29,9 +29,9 @@ AUXILIARY = "auxiliary.safetensors"
 LOCK = ".lock"
 """Empty file, locked by the process that writes to the folder."""
 _UNFINISHED = re.compile(
-    r"\.(?:manifest\.json|auxiliary\.safetensors|journal(?:-\d{4})?\.jsonl|\d{6,}-\d{4,}\.safetensors|cell\.json)\.\d+\.tmp"
+    r"\.(?:manifest\.json|auxiliary\.safetensors|journal(?:-\d{4})?\.jsonl|\d{6,}-\d{4,}\.safetensors|training\.json)\.\d+\.tmp"
 )
-"""Files that `write_whole` leaves if its process is killed."""
+"""Files that `write_once` leaves if its process is killed."""
 CLIENT = "client/"
 """Prefix of ground truth about a client itself; other names in truth/ are about its served items."""
 PRIOR = "prior/"
@@ -189,7 +189,7 @@ def only_writer(folder: Path, *, wait: bool = False) -> Iterator[None]:
 
 def write_shard(directory: Path, name: str, content: bytes) -> JournalLine:
     """Writes a shard and returns its line for the journal."""
-    write_whole(directory / name, content)
+    write_once(directory / name, content)  # `only_writer` removes unfinished ones
     return JournalLine(name, len(content), hashlib.sha256(content).hexdigest())
 
 

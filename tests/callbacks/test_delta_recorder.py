@@ -15,10 +15,10 @@ from torch.utils.data import DataLoader
 
 from callbacks.delta_recorder import DeltaRecorder
 from datamodules.cohort import Cohort
-from datamodules.io.files import write_whole
 from datamodules.recordings.recording import Recording
 from defenses.local_dp import LocalDP
 from fedleak_recorder import format as format_of_recordings
+from fedleak_recorder.files import write_once
 from protocol.errors import InputError
 from protocol.seeding import KEY_VARIABLE, generator_for
 from protocol.view import ITEM_EMBEDDING
@@ -257,14 +257,14 @@ def test_a_resumed_training_draws_from_the_key_of_its_checkpoint(
 
 
 def test_a_full_disk_ends_the_training_and_keeps_what_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = write_whole
+    real = write_once
 
     def full(path: Path, data: bytes) -> None:
         if path.name.startswith("000001"):
             raise OSError(errno.ENOSPC, "No space left on device")
         real(path, data)
 
-    monkeypatch.setattr(format_of_recordings, "write_whole", full)
+    monkeypatch.setattr(format_of_recordings, "write_once", full)
     with pytest.raises(InputError, match="the disk is full"):
         train(tmp_path, rounds=3)
     assert Recording(tmp_path / "deltas").rounds == [0]
