@@ -36,7 +36,10 @@ class Headline:
 
 
 def headline(results: pd.DataFrame) -> Headline:
-    """Headline about the attack that goes furthest from guessing, or the best baseline, towards certainty."""
+    """Headline about the attack that goes furthest from guessing, or the best baseline, towards certainty.
+
+    An attack on generated data has it only if no other attack was scored.
+    """
     scored = results[results["role"].isin(ATTACKS) & results["mean"].notna()]
     judged = [name for name, entry in METRICS.items() if entry.judged]
     attacks = scored[scored["metric"].isin(judged)]
@@ -44,9 +47,12 @@ def headline(results: pd.DataFrame) -> Headline:
         attacks = scored.drop_duplicates("attack")
     if attacks.empty:
         return Headline("No attack could be scored on this recording.")
+    real = attacks[~is_generated(attacks)]
+    attacks = attacks if real.empty else real
     best = records(attacks.iloc[[int(np.argmax(_gains(attacks, results)))]])[0]
     inferred = best["tells"] or "something about the client"
-    where = describe(setting_of(best), differing(results) | {"data"})
+    asked = results[results["question"].isna() | (results["question"] == best["question"])]
+    where = describe(setting_of(best), differing(asked) | {"data"})
     parts = [_compared(best, results), *meanings([best["metric"]])]
     measured = (
         f"The best attack, {best['attack']}, reaches {best['metric']} {number(best['mean'])} (95% interval"
@@ -56,6 +62,11 @@ def headline(results: pd.DataFrame) -> Headline:
     if is_near(best, results):
         verdict = f"On {where}, no attack infers {inferred} much better than the baselines."
     return Headline(verdict, measured, best["metric"], best["question"], best.get(DATA))
+
+
+def is_generated(results: pd.DataFrame) -> pd.Series:
+    """Whether the data of each row are generated."""
+    return results.get(DATA, pd.Series("", results.index)).map(str).str.startswith("synthetic")
 
 
 def _gains(attacks: pd.DataFrame, results: pd.DataFrame) -> NDArray[np.float64]:

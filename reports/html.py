@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from datamodules.io.files import write_whole
 from evaluation.drawing import Drawing
 from evaluation.scores import records
 from protocol.metrics import metric
-from reports.headline import headline
+from reports.headline import headline, is_generated
 from reports.run import Run
 from reports.sections import BASELINES, Section
 from reports.tables import DATA, Table
@@ -20,7 +21,7 @@ from reports.tables import DATA, Table
 _HALF_PAGE = 520
 """Largest width in points of a figure that fits into half of the page."""
 TEMPLATES = Path(__file__).parent / "templates"
-GENERATED = "The data are generated: the numbers show that the attacks run, and nothing about real people's data."
+GENERATED = "The data are generated: their numbers show that the attacks run, and nothing about real people's data."
 
 
 def write_report(
@@ -48,11 +49,10 @@ def write_report(
     """
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
     results = run.results
-    generated = DATA in results and results[DATA].map(str).str.startswith("synthetic").any()
     page = environment.get_template("report.html.j2").render(
         run=run,
         headline=headline(results),
-        notes=[*([GENERATED] if generated else []), *(str(verdict.get("message", "")) for verdict in run.gate)],
+        notes=[*_generated(results), *(str(verdict.get("message", "")) for verdict in run.gate)],
         sections=sections,
         differences=differences,
         missing=missing,
@@ -65,6 +65,14 @@ def write_report(
     path = directory / "report.html"
     write_whole(path, page.encode())
     return path
+
+
+def _generated(results: pd.DataFrame) -> list[str]:
+    """The remark on generated data, with their names if there are others too; none without them."""
+    generated = is_generated(results)
+    if not generated.any() or generated.all():
+        return [GENERATED] if generated.any() else []
+    return [GENERATED.replace("The data", f"The data of {', '.join(dict.fromkeys(results[DATA][generated]))}")]
 
 
 def _is_wide(svg: str) -> bool:

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import torch
 
@@ -26,7 +27,8 @@ _WAY_OUT = "Write it anew with attack.py, or delete it: the page then lacks its 
 def join_runs(directories: Sequence[Path], out: Path, formats: Sequence[Format] = ()) -> Run:
     """Joins the results of several runs and writes one page.
 
-    Runs with the same cells differ in a setting ``run``. The figures of tables' steps are only in the runs' own pages.
+    Runs that have a cell in common differ in a setting ``run``. The figures of tables' steps are only in the runs' own
+    pages.
 
     Args:
         directories: folders that hold a results.json.
@@ -45,8 +47,10 @@ def join_runs(directories: Sequence[Path], out: Path, formats: Sequence[Format] 
         for one, name in zip(found, names, strict=True):
             one.roc = {_labelled(label, name): curve for label, curve in one.roc.items()}
     cells = stacked([run.results for run in runs])
-    if cells.duplicated(["attack", "metric", *setting_columns(cells)]).any():
-        for place, (one, name) in enumerate(zip(found, names, strict=True)):
+    repeated = cells.duplicated(["attack", "metric", *setting_columns(cells)], keep=False).to_numpy()
+    parts = np.split(repeated, np.cumsum([len(run.results) for run in runs])[:-1])
+    for place, (one, name) in enumerate(zip(found, names, strict=True)):
+        if parts[place].any():
             one.scores, one.profiles = with_setting(one.scores, run=name), with_setting(one.profiles, run=name)
             results, differences = (with_setting(t, run=name) for t in (runs[place].results, runs[place].differences))
             runs[place] = dataclasses.replace(runs[place], results=results, differences=differences)

@@ -10,6 +10,7 @@ from evaluation.scores import differing
 from evaluation.update_table import MEANING, UPDATES
 from protocol.metrics import meanings, metric
 from reports.aligned import aligned
+from reports.headline import Headline, headline
 from reports.questions import by_question, metrics_of
 from reports.run import ATTACKS
 from reports.tables import (
@@ -35,16 +36,25 @@ class Section:
     Attributes:
         title: the question.
         tables: its tables, the main metric's first.
+        answer: how well the best attack answers it; None if no attack does.
     """
 
     title: str
     tables: Sequence[Table]
+    answer: Headline | None = None
 
 
 def sections(results: pd.DataFrame) -> list[Section]:
     """Sections of results, a question each; a table of several data sets or settings says so in its rows."""
     found = by_question(results[results["mean"].notna()])
-    return [Section(title, _tables(rows, f"-{place}" if place else "")) for place, (title, rows) in enumerate(found)]
+    return [
+        Section(
+            title,
+            _tables(rows, f"-{place}" if place else ""),
+            headline(rows) if rows["role"].isin(ATTACKS).any() else None,
+        )
+        for place, (title, rows) in enumerate(found)
+    ]
 
 
 def difference_tables(differences: pd.DataFrame) -> list[Table]:
@@ -68,8 +78,8 @@ def detail_sections(details: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[
     for label, rows in details.items():
         table = pd.DataFrame(list(rows), dtype=object).dropna(axis="columns", how="all")
         title, caption = f"Details of {label}", f"{len(table)} rows of {label}."
-        if label == UPDATES:
-            title, caption = "What the updates look like", MEANING
+        if label == UPDATES or label.startswith(f"{UPDATES} "):
+            title, caption = f"What the updates{label.removeprefix(UPDATES)} look like", MEANING
         found.append(Section(title, [Table(f"details-{label}", caption, table, folded=len(table) > 12)]))
     return found
 

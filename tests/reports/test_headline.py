@@ -66,3 +66,16 @@ def test_without_a_score_it_says_so() -> None:
 def test_a_setting_that_all_rows_share_is_left_out() -> None:
     rows = [cell(attack, mean, learner="classifier") for attack, mean in (("codebook", 0.95), ("chance", 0.5))]
     assert headline(table(*rows)).verdict.startswith("On d, the server")
+
+
+def test_an_attack_on_generated_data_has_the_headline_only_if_no_other_was_scored() -> None:
+    generated, real = cell("codebook", 0.99, data="synthetic"), cell("raifle", 0.9, data="ml-100k")
+    baselines = [cell("chance", 0.5, data=data) for data in ("synthetic", "ml-100k")]
+    assert headline(table(generated, real, *baselines)).data == "ml-100k"
+    assert headline(table(generated, *baselines)).data == "synthetic"
+
+
+def test_settings_in_which_only_another_question_differs_are_left_out() -> None:
+    lines = {**LINES, "elsewhere": Line(role="baseline", question="another")}
+    rows = [cell("codebook", 0.95, learner="a"), cell("chance", 0.5, learner="a"), cell("elsewhere", 0.5, learner="b")]
+    assert headline(table(*rows, lines=lines)).verdict.startswith("On d, the server")

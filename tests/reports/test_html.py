@@ -1,5 +1,6 @@
 """The page explains what it shows, and what strangers wrote is text there."""
 
+import html
 from pathlib import Path
 
 import pandas as pd
@@ -9,8 +10,8 @@ from evaluation.drawing import Drawing
 from evaluation.scores import Line
 from reports.html import GENERATED, write_report
 from reports.run import Run
-from reports.sections import sections
-from tests.reports.toys import cell, table
+from reports.sections import detail_sections, sections
+from tests.reports.toys import LINES, cell, table
 
 DATA = {"name": "digits", "sha256": ""}
 
@@ -48,6 +49,27 @@ def test_who_the_attacker_is_stands_once_for_each_attack(tmp_path: Path) -> None
 def test_generated_data_are_said_to_be_so(tmp_path: Path) -> None:
     assert GENERATED.split("'")[0] in page(tmp_path, table(cell("codebook", 0.9, data="synthetic-letor")))
     assert "generated" not in page(tmp_path, table(cell("codebook", 0.9, data="ml-100k")))
+    both = page(tmp_path, table(cell("codebook", 0.9, data="synthetic"), cell("codebook", 0.9, data="ml-100k")))
+    assert "The data of synthetic are generated" in both
+
+
+def test_a_further_question_has_an_answer_of_its_own(tmp_path: Path) -> None:
+    asked = Line(role="ours", question="another", tells="what it reads")
+    lines = {**LINES, "words": asked, "guess": Line(role="baseline", question="another")}
+    rows = [cell(name, mean) for name, mean in (("codebook", 0.95), ("chance", 0.5), ("words", 0.8), ("guess", 0.5))]
+    text = html.unescape(page(tmp_path, table(*rows, lines=lines)))
+    assert text.count("On d, the server can infer from a client's update what it clicked.") == 1  # of the page
+    answer = text.index("On d, the server can infer from a client's update what it reads.")
+    assert answer > text.index("Can the server infer what it reads?")
+
+
+def test_a_long_text_in_a_table_is_broken_into_lines(tmp_path: Path) -> None:
+    rows = [{"tensor": "w", "remark": "a remark that is longer than any name of a tensor"}]
+    sections_of_details = detail_sections({"updates in digits": rows})
+    run = Run("test", "", 0, None, {}, DATA, "", 1.0, table(cell("codebook", 0.9)))
+    text = write_report(tmp_path, run, sections=sections_of_details).read_text(encoding="utf-8")
+    assert '<td class="long">a remark' in text
+    assert "What the updates in digits look like" in text
 
 
 def test_the_verdict_and_one_figure_stand_above_the_tables(tmp_path: Path) -> None:

@@ -74,6 +74,9 @@ def test_runs_with_the_same_cells_differ_by_their_names(tmp_path: Path) -> None:
     assert all(f">codebook, {name}: " in page for name in ("one", "two"))  # curves of their own
     joined = join_runs([left(tmp_path / "three"), left(tmp_path / "four")], tmp_path / "same")
     assert joined.results["setting.run"].nunique() == 2
+    runs = [*(left(tmp_path / name, name) for name in ("five", "six")), left(tmp_path / "seven", "seven", epsilon=1)]
+    joined = join_runs(runs, tmp_path / "three-runs")
+    assert joined.results["setting.run"].dropna().tolist() == ["five", "five", "six", "six"]
 
 
 def test_results_alone_are_enough(tmp_path: Path) -> None:
