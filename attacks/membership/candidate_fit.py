@@ -38,8 +38,8 @@ class JointFitAttack(PoolAttack):
     For one step of SGD the effect is exact, and the weights solve linear equations. Of one pass over the data, the path
     is a straight line. Of several passes, that is only the first fit: its weights simulate the training, by gradient
     descent on all candidates with these weights, which ends close to the client's own model, because the effects with
-    these weights make up the update. The effects on this path give the next fit; that which leaves the least noise
-    counts. The order of the mini-batches hardly matters for it.
+    these weights make up the update. The effects on this path give the next fit; that whose effects span most of the
+    update counts. The order of the mini-batches hardly matters for it.
 
     Declared noise bounds the variance from below; effects are then taken at the sent model, because the client's own is
     noisy, and scaled by the clip of simulated clients.
@@ -115,7 +115,7 @@ class JointFitAttack(PoolAttack):
             tried = [client.fit(*effects.along(client.line()))]
             for _ in range(self.refinements if several_passes else 0):
                 tried.append(client.fit(*effects.along(client.simulated(tried[-1].mean, int(steps[place])))))
-            found.append(min(tried, key=lambda one: one.noise))
+            found.append(max(tried, key=lambda one: one.spanned))
         return found
 
 

@@ -56,6 +56,7 @@ class Fit:
         spread: standard deviation of the weights within a class.
         noise: standard deviation of what the candidates do not explain, in each direction that they span.
         class_spread: standard deviation of the classes' mean weights.
+        spanned: square of the norm of the part of the update that the effects span.
     """
 
     score: Tensor
@@ -65,6 +66,7 @@ class Fit:
     spread: float
     noise: float
     class_spread: float
+    spanned: float
 
     @property
     def weight(self) -> Tensor:
@@ -125,7 +127,7 @@ def fit(basis: Basis, products: Tensor, classes: Tensor, *, records: int, noise:
     shift = (known / unseen).sqrt() / spread
     score = weights / (known * unseen).sqrt() / spread + (of_class @ means) * shift
     share, mean = of_class @ _positive_part(means, errors), of_class @ means + weights
-    return Fit(score, shift, share, mean, spread, left, class_spread)
+    return Fit(score, shift, share, mean, spread, left, class_spread, float(seen.square().sum()))
 
 
 class _Likelihood:

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from attacks.membership import CandidateFit, CandidateSource
+from attacks.membership.candidate_fit import JointFitAttack
 from attacks.membership.estimates import RecordMembershipEstimate
 from modules.engine.local_hyperparameters import LocalTraining
 from protocol.errors import ViewError
@@ -27,12 +28,22 @@ def test_outsiders_of_the_clients_own_classes_are_told_from_members() -> None:
 
 
 def test_after_several_passes_simulated_paths_tell_more_than_the_straight_line() -> None:
-    local = LocalTraining(optimizer="sgd", learning_rate=0.5, batch_size=10, epochs=10)
+    full_batches = LocalTraining(optimizer="sgd", learning_rate=0.5, epochs=20)
     straight, refined = (
-        sum(scored(CandidateSource(refinements=count), *toy(local, seed=seed)) for seed in (0, 1)) / 2
+        sum(scored(CandidateSource(refinements=count), *toy(full_batches, seed=seed)) for seed in (0, 1)) / 2
         for count in (0, 2)
     )
-    assert 0.8 < straight < refined
+    assert 0.8 < straight < 0.97
+    assert refined > 0.98
+
+
+@pytest.mark.parametrize(
+    ("attack", "chance"), [(CandidateFit(refinements=2), 0.5), (CandidateSource(refinements=2), 1 / CLIENTS)]
+)
+def test_simulated_paths_are_at_chance_on_updates_of_other_records(attack: JointFitAttack, chance: float) -> None:
+    ten_epochs = LocalTraining(optimizer="sgd", learning_rate=0.5, batch_size=10, epochs=10)
+    found = [scored(attack, *toy(ten_epochs, seed=seed, dealt_anew=True)) for seed in range(6)]
+    assert sum(found) / len(found) == pytest.approx(chance, abs=0.05)
 
 
 def test_the_weighted_gradient_is_that_of_the_records() -> None:
