@@ -24,6 +24,7 @@ from evaluation.summary import RATIO
 from protocol.errors import InputError, require
 from reports.provenance import CHECKOUT, published
 from reports.run import Run
+from reports.tables import is_single
 
 FOLDER = CHECKOUT / "docs" / "results"
 PAGE, README = CHECKOUT / "docs" / "results.md", CHECKOUT / "README.md"
@@ -67,6 +68,8 @@ class Published:
     def full(self, attack: str, metric: str, digits: int = 3, **setting: Any) -> str:
         """Mean of one cell with its interval and n."""
         row = self._cell(attack, metric, setting)
+        if is_single(row):
+            return f"{_fixed(row['mean'], digits)} (n = 1)"
         mean, low, high = (_fixed(row[name], digits) for name in ("mean", "low", "high"))
         return f"{mean} ({low} to {high}, n = {row['n']}{_seeds(row['seeds'])})"
 
@@ -120,7 +123,7 @@ class Published:
             ]
             texts = [" / ".join(_text(entry, digits) for entry in cell) if any(cell) else "" for cell in cells]
             whole = [entry for cell in cells for entry in cell if entry is not None]
-            widths = [(entry["high"] - entry["low"]) / 2 for entry in whole if "n" in entry]
+            widths = [(entry["high"] - entry["low"]) / 2 for entry in whole if "n" in entry and not is_single(entry)]
             widths = [width for width in widths if not math.isnan(width)]
             width = _fixed(math.ceil(round(max(widths) * 10**digits, 6)) / 10**digits, digits) if widths else ""
             width = "" if "against" in own else width

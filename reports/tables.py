@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,7 +61,7 @@ def long_table(results: pd.DataFrame) -> pd.DataFrame:
     rows = [
         (
             *(row["attack"], setting, row["metric"], number(row["mean"])),
-            *(f"{number(row['low'])} to {number(row['high'])}", _people(row["n"], row["seeds"])),
+            *("" if is_single(row) else f"{number(row['low'])} to {number(row['high'])}", _people(row["n"], row["seeds"])),
             "" if row["paper"] != row["paper"] else f"{row['paper']:.3f} ({row['source']})",
             "" if row["paper"] != row["paper"] else f"{row['mean'] - row['paper']:+.3f}",
             f"{1000 * row['seconds_per_victim']:.1f}",
@@ -69,6 +69,11 @@ def long_table(results: pd.DataFrame) -> pd.DataFrame:
         for row, setting in zip(records(results), settings, strict=True)
     ]
     return _without_empty(pd.DataFrame(rows, columns=HEADER))
+
+
+def is_single(row: Mapping[str, Any]) -> bool:
+    """Whether a result is a single value, e.g. the utility of one training, which has no interval."""
+    return bool(row["n"] == 1 and row["seeds"] == 1 and row["low"] == row["high"])
 
 
 def column_of(results: pd.DataFrame) -> str | None:
@@ -198,4 +203,5 @@ def _short(row: dict[str, object]) -> str:
     mean, low, high, paper = (float(str(row[name])) for name in ("mean", "low", "high", "paper"))
     if math.isnan(mean):
         return "-"
-    return f"{number(mean)}±{number((high - low) / 2)}" + ("" if math.isnan(paper) else f" ({paper:.2f})")
+    width = "" if is_single(row) else f"±{number((high - low) / 2)}"
+    return f"{number(mean)}{width}" + ("" if math.isnan(paper) else f" ({paper:.2f})")

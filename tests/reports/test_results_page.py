@@ -51,6 +51,12 @@ def test_a_grid_shows_every_cell_with_its_interval_and_n(published: Published) -
     ]
 
 
+def test_a_single_value_has_no_interval() -> None:
+    published = Published("toy", run(results=table(cell("bound", 0.2, n=1, half=0), cell("codebook", 0.2, half=0.1))))
+    assert published.full("bound", "auc") == "0.200 (n = 1)"
+    assert published.grid("auc", {"b": "bound"}, {"": {}}).splitlines()[-1] == "| b | 0.20 | | 1 |"
+
+
 def test_a_value_names_one_cell(published: Published) -> None:
     assert published.value("codebook", "auc", 2, queries=2, epsilon=1) == "0.20"
     assert published.full("codebook", "auc", 2, queries=2, epsilon=1) == "0.20 (0.17 to 0.23, n = 20)"

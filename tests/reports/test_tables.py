@@ -115,3 +115,9 @@ def test_without_a_setting_the_columns_are_the_metrics() -> None:
     assert list(wide) == ["attack", *metrics, "n"]
     assert wide["attack"].tolist() == [*attacks]
     assert wide.iloc[0].tolist()[:3] == ["codebook", "0.500±0.030", "0.500±0.030"]
+
+
+def test_a_single_value_has_no_interval() -> None:
+    one = table(cell("bound", 0.2, n=1, half=0), cell("codebook", 0.9))
+    assert long_table(one)["95% interval"].tolist() == ["", "0.870 to 0.930"]
+    assert wide_table(one, None)["auc"].tolist() == ["0.200", "0.900±0.030"]
