@@ -61,7 +61,8 @@ def long_table(results: pd.DataFrame) -> pd.DataFrame:
     rows = [
         (
             *(row["attack"], setting, row["metric"], number(row["mean"])),
-            *("" if is_single(row) else f"{number(row['low'])} to {number(row['high'])}", _people(row["n"], row["seeds"])),
+            "" if is_single(row) else f"{number(row['low'])} to {number(row['high'])}",
+            _people(row["n"], row["seeds"]),
             "" if row["paper"] != row["paper"] else f"{row['paper']:.3f} ({row['source']})",
             "" if row["paper"] != row["paper"] else f"{row['mean'] - row['paper']:+.3f}",
             f"{1000 * row['seconds_per_victim']:.1f}",
