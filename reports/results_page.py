@@ -22,6 +22,9 @@ from datamodules.io.files import write_whole
 from evaluation.scores import SETTING
 from evaluation.summary import RATIO
 from protocol.errors import InputError, require
+from reports.below_bounds import below_bounds
+from reports.drawing import Material
+from reports.looks import looks
 from reports.provenance import CHECKOUT, published
 from reports.run import Run
 from reports.tables import is_single
@@ -191,6 +194,17 @@ def readme(folder: Path = FOLDER) -> str:
     return before + _START + _filled(folder, _README_TEMPLATE, _tables(folder)) + _END + rest.split(_END)[1]
 
 
+def figures(folder: Path = FOLDER) -> dict[str, bytes]:
+    """SVG of each table with a bound at several budgets, by file name: the attacks below it."""
+    found = {}
+    for name, table in _tables(folder).items():
+        results = table.run.results
+        rows = results[results["metric"] == "auc"]
+        for drawing in below_bounds(Material(rows, "auc", results, looks(results))):
+            found[f"{name}.svg"] = drawing.file("svg")
+    return found
+
+
 def _tables(folder: Path) -> dict[str, Published]:
     return {path.stem: Published(path.stem, Run.read(path)) for path in sorted(folder.glob("*.json"))}
 
@@ -292,8 +306,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for directory in given.runs:
             print(add(directory, given.metrics))
     else:
-        for path, text in ((PAGE, page()), (README, readme())):
-            write_whole(path, text.encode())
+        written = {PAGE: page().encode(), README: readme().encode()}
+        written |= {PAGE.parent / "figures" / name: content for name, content in figures().items()}
+        for path, content in written.items():
+            write_whole(path, content)
             print(path.relative_to(CHECKOUT))
 
 

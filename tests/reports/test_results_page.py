@@ -9,7 +9,7 @@ import pytest
 
 from protocol.errors import InputError
 from reports import results_page
-from reports.results_page import FOLDER, PAGE, README, TEMPLATE, Published, add, page, readme
+from reports.results_page import FOLDER, PAGE, README, TEMPLATE, Published, add, figures, page, readme
 from reports.run import Run
 from tests.reports.toys import cell, run, table
 
@@ -55,6 +55,16 @@ def test_a_single_value_has_no_interval() -> None:
     published = Published("toy", run(results=table(cell("bound", 0.2, n=1, half=0), cell("codebook", 0.2, half=0.1))))
     assert published.full("bound", "auc") == "0.200 (n = 1)"
     assert published.grid("auc", {"b": "bound"}, {"": {}}).splitlines()[-1] == "| b | 0.20 | | 1 |"
+
+
+@pytest.mark.parametrize("name", ["raifle_bounds", "raifle_bounds_fncf", "raifle_bounds_images"])
+def test_attacks_are_drawn_below_their_bound(name: str) -> None:
+    drawn, kept = figures()[f"{name}.svg"].decode(), (PAGE.parent / "figures" / f"{name}.svg").read_text()
+    results = Run.read(FOLDER / f"{name}.json").results
+    for label in results[results["metric"] == "auc"]["attack"]:
+        assert f">{label}<" in drawn
+        assert f">{label}<" in kept
+    assert f"(figures/{name}.svg)" in PAGE.read_text(encoding="utf-8")
 
 
 def test_a_value_names_one_cell(published: Published) -> None:
