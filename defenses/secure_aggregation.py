@@ -2,13 +2,12 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 from torch import Tensor
 
 from defenses.base import Defense, Update
-from defenses.local_dp import LocalDP
 from protocol.errors import InputError
 from protocol.view import Release
 
@@ -24,31 +23,41 @@ class _Aggregate:
                 way_out="RAIFLE's table XI has one target and 10 to 1,000 participants.",
             )
         self.participants, self.noise_scale = participants, noise_scale
+        self._before: tuple[Defense, ...] = ()
 
     def placed(self, before: Sequence[Defense]) -> None:
-        if self.noise_scale is None:
-            self.noise_scale = math.hypot(*(one.noise_scale for one in before if isinstance(one, LocalDP)))
+        self._before = tuple(before)
 
-    @property
-    def others_scale(self) -> float:
-        """Standard deviation of the sum of the other participants' noise."""
-        return float((self.participants - 1) ** 0.5 * (self.noise_scale or 0.0))
+    def others_scales(self, parameters: Iterable[str]) -> dict[str, float]:
+        """Standard deviation of the sum of the other participants' noise, by parameter."""
+        names, others = tuple(parameters), (self.participants - 1) ** 0.5
+        if self.noise_scale is not None:
+            return dict.fromkeys(names, others * self.noise_scale)
+        public = [release for defense in self._before for release in defense.releases(names)]
+        return {n: others * math.hypot(*(one.noise_scale for one in public if n in one.parameters)) for n in names}
 
     def releases(self, parameters: tuple[str, ...]) -> tuple[Release, ...]:
-        return (Release(noise_scale=self.others_scale, parameters=parameters),)
+        """The others' noise; parameters with equal noise in one release."""
+        if not parameters:  # the caller asks whether there is noise at all
+            return (Release(noise_scale=self.noise_scale or 0.0),)
+        scales = self.others_scales(parameters)
+        return tuple(
+            Release(noise_scale=scale, parameters=tuple(name for name in parameters if scales[name] == scale))
+            for scale in dict.fromkeys(scales.values())
+        )
 
 
 class SecureAggregation(_Aggregate, Defense):
     """Secure aggregation in which all participants but one send a zero update, by the server's manipulation.
 
     With features that are zero for all clients but the target, the sum is the target's update plus the noise of the
-    other participants' local DP, N(0, (n - 1) sigma^2); the target's own noise is added by `LocalDP`. Each client of
+    other participants, N(0, (n - 1) sigma^2); the target's own is added by the defences before this one. Each client of
     the cohort is the target of its own aggregate.
 
     Args:
         participants: clients in an aggregate, including the target.
-        noise_scale: standard deviation of each participant's noise; None for that of the local DP among the defences
-            before this one.
+        noise_scale: standard deviation of each participant's noise; None for that of the defences before this one, as
+            they make it public.
 
     Raises:
         InputError: an argument is out of range.
@@ -67,12 +76,13 @@ class SecureAggregation(_Aggregate, Defense):
                 found=", ".join(update.rows),
                 way_out="Use a learner whose whole update is sent, e.g. FPDGD.",
             )
-        if not self.others_scale:
+        scales = {name: scale for name, scale in self.others_scales(update.deltas).items() if scale}
+        if not scales:
             return update
-        deltas = {name: value.clone() for name, value in update.deltas.items()}
-        for value in deltas.values():
-            for client, own in enumerate(value):
-                own += self.others_scale * torch.randn(own.shape, generator=generators(client)).to(own)
+        deltas = update.deltas | {name: update.deltas[name].clone() for name in scales}
+        for name, scale in scales.items():
+            for client, own in enumerate(deltas[name]):
+                own += scale * torch.randn(own.shape, generator=generators(client)).to(own)
         return dataclasses.replace(update, deltas=deltas)
 
 
@@ -85,8 +95,8 @@ class SecureSum(_Aggregate, Defense):
     Args:
         participants: clients in an aggregate.
         targets: attacked clients in each aggregate.
-        noise_scale: standard deviation of each participant's noise; None for that of the local DP among the defences
-            before this one.
+        noise_scale: standard deviation of each participant's noise; None for that of the defences before this one, as
+            they make it public.
 
     Raises:
         InputError: an argument is out of range.

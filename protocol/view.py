@@ -65,6 +65,17 @@ class Release:
     delta: float | None = None
     neighbours: Literal["replace", "add"] = "replace"
 
+    def clip_factors(self, squares: Mapping[str, Tensor]) -> Tensor | None:
+        """``(B,)`` factors of at most 1 by which the release clips its parameters; None without a clip.
+
+        Args:
+            squares: ``(B,)`` squared L2 norm of each parameter before the clip; parameters without one do not count.
+        """
+        held = [squares[name] for name in self.parameters if name in squares]
+        if self.clip is None or not held:
+            return None
+        return (self.clip / torch.stack(held).sum(0).clamp(min=1e-24).sqrt()).clamp(max=1)
+
     def described(self) -> dict[str, Any]:
         """The release in the manifest of a recording, without optional entries at their defaults."""
         optional = {one.name: one.default for one in fields(self)[3:]}
@@ -227,13 +238,16 @@ class ServerView:
         return min(clips) if clips else None
 
     def clip_factors(self, parameter: str, deltas: Mapping[str, Tensor]) -> Tensor:
-        """``(B,)`` factors by which clients clip `parameter` in deltas ``(B, ...)``, at most 1."""
-        size = len(deltas[parameter])
+        """``(B,)`` factors of at most 1 by which all releases in turn clip `parameter` in deltas ``(B, ...)``."""
+        held = {name for release in self.releases if release.clip is not None for name in release.parameters}
+        squares = {name: value.flatten(1).square().sum(1) for name, value in deltas.items() if name in held}
+        factors = torch.ones(len(deltas[parameter]), device=deltas[parameter].device)
         for release in self.releases:
-            if parameter in release.parameters and release.clip is not None:
-                squares = [deltas[name].flatten(1).square().sum(1) for name in release.parameters]
-                return (release.clip / torch.stack(squares).sum(0).clamp(min=1e-24).sqrt()).clamp(max=1)
-        return torch.ones(size, device=deltas[parameter].device)
+            own = release.clip_factors(squares)
+            if own is not None:
+                factors = factors * own if parameter in release.parameters else factors
+                squares |= {name: squares[name] * own.square() for name in release.parameters if name in squares}
+        return factors
 
     def missing(self, needs: tuple[str, ...]) -> list[str]:
         """Those of `needs` that this view does not have: fields, or entries such as ``"deltas:PARAMETER"``.

@@ -185,10 +185,14 @@ def _scale(view: ServerView, known: Auxiliary | None, *, noisy: bool, generator:
     clip = view.clip(bias)
     if clip is None or (noisy and known is None):
         return rates
-    if not noisy:  # a clip that binds leaves exactly its norm
-        held = next(one.parameters for one in view.releases if bias in one.parameters and one.clip is not None)
-        squares = [view.deltas[name].flatten(1).double().square().sum(1) for name in held if name in view.deltas]
-        return rates.where(torch.stack(squares).sum(0).sqrt() < (1 - 1e-4) * clip, torch.nan)
+    if not noisy:  # the last clip that binds leaves exactly its norm
+        clips = [one for one in view.releases if one.clip is not None]
+        joint = {name for one in clips if bias in one.parameters for name in one.parameters}
+        squares = {n: view.deltas[n].flatten(1).double().square().sum(1) / (1 - 1e-4) ** 2 for n in view.deltas}
+        for one in clips:
+            if joint & {*one.parameters} and (factors := one.clip_factors(squares)) is not None:
+                rates = rates.where(factors == 1, torch.nan)
+        return rates
     assert known is not None
     own = view.example_counts[torch.arange(_SIMULATED) % view.victims]
     counts = whole_counts(random_compositions(_SIMULATED, len(known.by_class), generator=generator), own)

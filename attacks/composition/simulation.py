@@ -91,9 +91,10 @@ def as_released(view: ServerView, deltas: dict[str, Tensor], *, generator: torch
     released = dict(deltas)
     for release in view.releases:
         names = [name for name in release.parameters if name in released]
-        norms = torch.stack([released[name].flatten(1).square().sum(1) for name in names]).sum(0).sqrt()
-        factor = 1.0 if release.clip is None else (release.clip / norms.clamp(min=1e-12)).clamp(max=1)
+        factors = release.clip_factors({name: released[name].flatten(1).square().sum(1) for name in names})
         for name in names:
-            value = released[name] * torch.as_tensor(factor).reshape(-1, *[1] * (released[name].dim() - 1))
+            value = released[name]
+            if factors is not None:
+                value = value * factors.reshape(-1, *[1] * (value.dim() - 1))
             released[name] = value + release.noise_scale * torch.randn(value.shape, generator=generator)
     return released

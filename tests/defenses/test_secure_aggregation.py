@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from defenses.base import Update
+from defenses.base import Defense, Update
+from defenses.device_noise import DeviceNoise
 from defenses.local_dp import LocalDP
 from defenses.secure_aggregation import SecureAggregation, SecureSum
 from protocol.errors import InputError
@@ -36,12 +37,25 @@ def test_impossible_values_are_refused(participants: int, noise_scale: float) ->
 
 
 @pytest.mark.parametrize("kind", [SecureAggregation, SecureSum])
-def test_the_others_noise_is_that_of_their_local_dp(kind: type[SecureAggregation | SecureSum]) -> None:
-    private = LocalDP(clip=0.25, epsilon=100, delta=1e-8)
-    for before, expected in (([], 0.0), ([private], 3 * private.noise_scale)):
+@pytest.mark.parametrize("noisy", [LocalDP(clip=0.25, epsilon=100, delta=1e-8), DeviceNoise(variance=2.25)])
+def test_the_others_noise_is_what_the_defences_before_make_public(
+    kind: type[SecureAggregation | SecureSum], noisy: Defense
+) -> None:
+    own = noisy.releases(("w",))[0].noise_scale
+    for before, expected in (([], 0.0), ([noisy], 3 * own)):
         defense = kind(participants=10)
         ranker(source(), defenses=[*before, defense])
         assert defense.releases(("w",))[0].noise_scale == pytest.approx(expected)
     given = kind(participants=10, noise_scale=0.5)
-    ranker(source(), defenses=[private, given])
-    assert given.noise_scale == 0.5
+    ranker(source(), defenses=[noisy, given])
+    assert given.releases(("w",))[0].noise_scale == pytest.approx(1.5)
+
+
+def test_noise_of_the_others_in_one_parameter_is_not_declared_for_another() -> None:
+    defense = SecureAggregation(participants=5)
+    defense.placed([LocalDP(clip=1, epsilon=10, delta=1e-5, parameters=["a"])])
+    noised, plain = defense.releases(("a", "b"))
+    assert (noised.parameters, plain.parameters, plain.noise_scale) == (("a",), ("b",), 0)
+    update = Update({"a": torch.zeros(1, 4), "b": torch.zeros(1, 4)})
+    sent = defense.protect(update, lambda _: torch.Generator()).deltas
+    assert (bool(sent["a"].all()), bool(sent["b"].any())) == (True, False)

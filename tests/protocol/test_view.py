@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from attacks.composition.simulation import as_released
 from protocol.errors import ViewError
 from protocol.simulators import MarginSimulator
 from protocol.view import OF_VICTIMS, Release, ServerView
@@ -139,3 +140,15 @@ def test_clip_factors_scale_the_joint_norm_of_a_releases_parameters() -> None:
     clipped = dataclasses.replace(small(VICTIMS), releases=(Release(clip=1.0, parameters=("a", "b")),))
     torch.testing.assert_close(clipped.clip_factors("a", deltas), torch.tensor([0.2, 1.0]))
     torch.testing.assert_close(clipped.clip_factors("c", deltas), torch.ones(2))
+
+
+def test_clip_factors_of_two_clips_are_those_of_simulated_releases() -> None:
+    deltas = {"a": torch.tensor([[6.0, 8.0], [0.3, 0.4]]), "b": torch.tensor([[10.0], [0.1]])}
+    for clips in (((5.0, ("a",)), (1.0, ("a",))), ((1.0, ("a",)), (5.0, ("a",))), ((5.0, ("b", "a")), (1.0, ("a",)))):
+        releases = tuple(Release(clip=clip, parameters=names) for clip, names in clips)
+        clipped = dataclasses.replace(small(VICTIMS), releases=releases)
+        sent = as_released(clipped, deltas, generator=torch.Generator())
+        for name, delta in deltas.items():
+            torch.testing.assert_close(delta * clipped.clip_factors(name, deltas)[:, None], sent[name])
+        assert clipped.clip("a") == 1
+        assert float(sent["a"].norm(dim=1).max()) == pytest.approx(1)
