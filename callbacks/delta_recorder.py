@@ -26,7 +26,6 @@ from modules.federated import FederatedModule
 from modules.round_record import RoundRecord
 from protocol.errors import InputError
 from protocol.ranges import NonNegativeInt, PositiveInt
-from protocol.seeding import generator_for
 from reports.provenance import commit
 
 _PACKAGES = ("torch", "lightning", "numpy", "safetensors")
@@ -255,5 +254,5 @@ def federated(module: LightningModule, callback: str) -> FederatedModule:
 
 
 def _any_clients(data: FederatedDataModule, count: int) -> Tensor:
-    order = torch.randperm(data.num_clients, generator=generator_for(data.seed, "victims"))
+    order = torch.randperm(data.num_clients, generator=data.secret_draws("victims"))
     return order[:count].sort().values

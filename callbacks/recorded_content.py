@@ -1,12 +1,14 @@
 """Content of a recording: the shards of each round, and the auxiliary data of the server."""
 
 import fnmatch
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from datamodules.base import FederatedDataModule, refuse_misspelt
 from datamodules.candidates import CandidateOptions, CandidatePool
 from datamodules.recommendation.base import RecommenderDataModule
 from datamodules.recordings.adversary_devices import popularity_of_others, prior_knowledge
@@ -93,9 +95,11 @@ class RecordedContent:
 
     def auxiliary(self, data: Any, module: FederatedModule) -> bytes | None:
         """Auxiliary data of the server: images, known devices, item popularity, attributes of people, candidates."""
+        if data is not None:
+            refuse_misspelt(type(data))
         given = data.auxiliary() if hasattr(data, "auxiliary") else {}
         held: dict[str, Tensor] = {name: value for name, value in given.items() if len(value)}
-        if hasattr(data, "client_known"):
+        if getattr(data, "client_known", None) is not None:
             held |= prior_knowledge(data, lambda client: self._pseudonym(module, client))
         if isinstance(data, RecommenderDataModule):
             pseudonyms = torch.tensor([self._pseudonym(module, client) for client in range(data.num_clients)])
@@ -153,18 +157,9 @@ class RecordedContent:
 
 
 def _shuffled_candidates(data: Any, options: CandidateOptions, module: FederatedModule) -> CandidatePool:
-    """The candidates in an order that needs the training's secret key, so that places tell nothing.
-
-    Raises:
-        InputError: the data have no records with classes.
-    """
-    if not hasattr(data, "candidates"):
-        raise InputError(
-            expected="a data set of labelled images, for DeltaRecorder.candidates",
-            found=type(data).__name__,
-            way_out="Remove candidates from the recorder; in a recommender the served items are the candidates.",
-        )
-    pool: CandidatePool = data.candidates(options)
+    """The candidates, shuffled with the training's secret key: their order must not reveal who is a member."""
+    draw = getattr(data, "candidates", functools.partial(FederatedDataModule.candidates, data))
+    pool: CandidatePool = draw(options)
     generator = generator_for(module.secret, "order of candidates", module.seed, PERSISTENT)
     return pool.select(torch.randperm(len(pool.labels), generator=generator))
 

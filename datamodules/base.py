@@ -1,6 +1,7 @@
 """Base class of federated data sets: clients, and the cohort of every round."""
 
 import abc
+import difflib
 import functools
 import itertools
 import os
@@ -13,6 +14,7 @@ from lightning import LightningDataModule
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
+from datamodules.candidates import CandidateOptions, CandidatePool
 from datamodules.cohort import Cohort
 from datamodules.people import Attributes, People, draw_people
 from protocol.errors import InputError, require
@@ -20,10 +22,12 @@ from protocol.ranges import NonNegativeInt
 from protocol.seeding import generator_for
 
 DATA_VARIABLE = "FEDLEAK_DATA"
+_NEAR = 0.85
+"""Similarity from which on a name is a misspelt one; `difflib` gives 0.94 to ``auxilary``."""
 
 
 class FederatedDataModule(LightningDataModule, abc.ABC):
-    """Data set that is split over clients; the cohort of round r is a pure function of (seed, r).
+    """Data set that is split over clients; the cohort of round r is a pure function of (secret key, seed, r).
 
     The constructor reads nothing: ``prepare_data`` downloads if that is asked for, and `setup` reads.
 
@@ -35,7 +39,11 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
         attributes: attributes of the people behind the clients that a recording holds; None for none.
 
     Raises:
-        InputError: `clients_per_round` is neither.
+        InputError: `clients_per_round` is neither, or a member of the class is misspelt.
+
+    Attributes:
+        secret: the secret key of the training, which sets it: a public draw of who takes part would name the clients of
+            a recording. None without a training; the draws then depend on the seed only.
     """
 
     folders: ClassVar[tuple[str, ...]] = ()
@@ -51,6 +59,7 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
         attributes: Attributes | None = None,
     ) -> None:
         super().__init__()
+        refuse_misspelt(type(self))
         require(
             clients_per_round > 0 and not (isinstance(clients_per_round, float) and clients_per_round > 1),
             "clients_per_round a whole number above 0 or a fraction in (0, 1]",
@@ -62,6 +71,7 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
         self.seed = seed
         self.num_workers = num_workers
         self.attributes = attributes
+        self.secret: bytes | None = None
 
     @classmethod
     def folder_arguments(cls, folder: str) -> dict[str, Any]:  # noqa: ARG003 - subclasses use it
@@ -108,6 +118,32 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
         """
         raise self._without_people()
 
+    def auxiliary(self) -> dict[str, Tensor]:
+        """The server's auxiliary data by name, such as ``image (M, ch, h, w)`` and ``label (M,)``; none by default."""
+        return {}
+
+    def candidates(self, options: CandidateOptions) -> CandidatePool:
+        """Candidates of membership attacks.
+
+        Raises:
+            InputError: the data have no records with classes.
+        """
+        raise InputError(
+            expected="a data set of labelled images, for DeltaRecorder.candidates",
+            found=type(self).__name__,
+            way_out="Remove candidates from the recorder; in a recommender the served items are the candidates.",
+        )
+
+    @property
+    def client_users(self) -> Tensor | None:
+        """``(num_clients,)`` int64 user of every device; None if a client is no device of a user."""
+        return None
+
+    @property
+    def client_known(self) -> Tensor | None:
+        """``(num_clients,)`` True for the adversary's own devices; None if it has none."""
+        return None
+
     def _without_people(self) -> InputError:
         return InputError(
             expected="a data set with attributes of the people behind its clients",
@@ -135,8 +171,14 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
         size = participants_per_round(self.clients_per_round, self.num_clients)
         if size == self.num_clients:
             return torch.arange(self.num_clients)
-        generator = generator_for(self.seed, "cohort", round_number)
+        generator = self.secret_draws("cohort", round_number)
         return torch.randperm(self.num_clients, generator=generator)[:size].sort().values
+
+    def secret_draws(self, purpose: str, *key: int) -> torch.Generator:
+        """Generator of draws that would name clients to whoever can repeat them."""
+        if self.secret is None:
+            return generator_for(self.seed, purpose, *key)
+        return generator_for(self.secret, purpose, self.seed, *key)
 
     def train_dataloader(self) -> DataLoader[Cohort]:
         """One item per round, from the trainer's round on up to `rounds`; each rank gets its share of the clients."""
@@ -166,6 +208,20 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
 
     def data_root(self) -> Path:
         return data_root(self.root)
+
+
+def refuse_misspelt(kind: type) -> None:
+    """Refuses a data set with a public member that is nearly one of those that a recording asks for.
+
+    Raises:
+        InputError: a member's name is close to, but not, one of `FederatedDataModule`'s.
+    """
+    offered = [name for name in vars(FederatedDataModule) if not name.startswith("_")]
+    given = {name for base in kind.__mro__ if not issubclass(FederatedDataModule, base) for name in vars(base)}
+    for name in sorted(given - {*offered}):
+        near = [] if name.startswith("_") else difflib.get_close_matches(name, offered, n=1, cutoff=_NEAR)
+        expected, way_out = f"{' or '.join(near)} in {kind.__name__}", "Correct the name, or begin it with _."
+        require(not near, expected, f"{name}; did you mean {' or '.join(near)}?", way_out)
 
 
 def data_root(root: str | None) -> Path:

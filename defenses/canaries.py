@@ -36,10 +36,11 @@ class Canaries(Defense):
 
     Args:
         kind: the kind of canary.
-        share: probability with which a client is a canary, in (0, 1]; drawn from `seed`, so it is public who is.
+        share: probability with which a client is a canary, in (0, 1]; the recording lists their pseudonyms.
         norm: L2 norm of an ``update`` canary before the clip; at least the clip.
         mislabelled: share of a ``data`` canary's examples that are mislabelled in the world +1.
-        seed: public seed of the draws of canaries and directions.
+        seed: another seed draws other canaries and directions with the same secret key. They are drawn from the key,
+            because a direction, which the recording holds, would name the client to whoever can draw it too.
 
     Raises:
         InputError: an argument is out of range, or the clients' noise is added before.
@@ -84,7 +85,8 @@ class Canaries(Defense):
 
     def chosen(self, clients: Tensor) -> Tensor:
         """``(C,)`` bool, which of ``clients (C,)`` are canaries."""
-        draws = [float(torch.rand((), generator=generator_for(self.seed, "canary", c))) for c in clients.tolist()]
+        keys = (generator_for(self._key, "canary", self.seed, client) for client in clients.tolist())
+        draws = [float(torch.rand((), generator=key)) for key in keys]
         return torch.tensor(draws, dtype=torch.float64).reshape(-1) < self.share
 
     def coins(self, clients: Tensor) -> Tensor:
@@ -120,7 +122,7 @@ class Canaries(Defense):
         coins = self.coins(update.clients).to(update.clients.device)
         draws = {name: torch.zeros_like(delta) for name, delta in update.deltas.items()}
         for place in coins.nonzero().flatten().tolist():
-            generator = generator_for(self.seed, "canary direction", int(update.clients[place]))
+            generator = generator_for(self._key, "canary direction", self.seed, int(update.clients[place]))
             for delta in draws.values():
                 delta[place] = torch.randn(delta[place].shape, generator=generator).to(delta)
         for name in update.rows:

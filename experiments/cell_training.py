@@ -64,6 +64,7 @@ class CellRun:
         content = trainer.strategy.checkpoint_io.load_checkpoint(self.cell.folder / "last.ckpt")
         module.load_state_dict(content["state_dict"])
         module.on_load_checkpoint(content)
+        data.secret = module.secret
         return module, data
 
     def recording_of(self, overrides: Mapping[str, Any]) -> Recording:
@@ -82,7 +83,7 @@ class CellRun:
         callbacks: Sequence[Callback] = (),
         data: FederatedDataModule | None = None,
     ) -> tuple[FederatedModule, float]:
-        """Trains the model again, on one device and without a recorder; returns it and the seconds.
+        """Trains the model again with its secret key, on one device, without a recorder; returns it and the seconds.
 
         Args:
             overrides: overrides by dotted key of ``train.py``.
@@ -94,6 +95,7 @@ class CellRun:
         module, own, trainer = Training(config).build()
         assert isinstance(module, FederatedModule)
         module.build_for(own)
+        module.secret = self.trained()[0].secret
         trainer.callbacks.extend(callbacks)  # type: ignore[attr-defined]
         start = time.perf_counter()
         trainer.fit(module, datamodule=own if data is None else data)

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from datamodules.base import FederatedDataModule
 from datamodules.cohort import Cohort
 from defenses.base import Update, hold_back, per_client, with_whole_tables
 from fedleak_recorder.format import CLIENT_MODEL, PRIOR
@@ -45,7 +46,7 @@ class FederatedModule(Learner):
 
     @property
     def secret(self) -> bytes:
-        """Key of the clients' secret draws: noise of their defences, pseudonyms, order of messages.
+        """Key of secret draws: cohorts, noise of the clients' defences, pseudonyms, order of messages.
 
         It is the same on every rank and part of the checkpoint; see `protocol.seeding.secret_key`.
         """
@@ -53,10 +54,17 @@ class FederatedModule(Learner):
             self._secret = secret_key()
         return self._secret
 
+    @secret.setter
+    def secret(self, key: bytes) -> None:
+        self._secret = key
+
     def on_fit_start(self) -> None:
-        """Broadcasts rank zero's secret key, and prepares the defences with what clients know."""
+        """Broadcasts rank zero's secret key, gives it to the data, and prepares the defences with what clients know."""
         self._secret = self.trainer.strategy.broadcast(self.secret)
-        known = getattr(getattr(self.trainer, "datamodule", None), "client_known", None)
+        data = getattr(self.trainer, "datamodule", None)
+        if isinstance(data, FederatedDataModule):
+            data.secret = self._secret
+        known = getattr(data, "client_known", None)
         for defense in self.defenses:
             defense.prepare(known)
             defense.begin(self.secret)

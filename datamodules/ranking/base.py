@@ -138,7 +138,7 @@ class RankingDataModule(FederatedDataModule):
 
     def participants(self, round_number: int) -> Tensor:
         """``(C,)`` ascending numbers of the clients of a round, drawn at random."""
-        generator = generator_for(self.seed, "cohort", round_number)
+        generator = self.secret_draws("cohort", round_number)
         return torch.randperm(self._per_deal, generator=generator)[: self._per_round].sort().values
 
     @property
@@ -163,7 +163,7 @@ class RankingDataModule(FederatedDataModule):
         examples = {"document": document.reshape(shape), "grade": grade.reshape(shape)}
         shared = {"features": torch.from_numpy(self._train.features)[row], "row": row}
         if self.private_retrieval:
-            order = torch.randperm(len(clients), generator=generator_for(self.seed, "holders", round_number))
+            order = torch.randperm(len(clients), generator=self.secret_draws("holders", round_number))
             examples["holder"] = (order < len(clients) // 2)[:, None].expand(queries.shape)
             shared["planted"] = self.planted_document
         return Cohort(round_number, clients, examples, torch.ones_like(queries, dtype=torch.bool), shared=shared)

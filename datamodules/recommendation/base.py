@@ -76,6 +76,8 @@ class RecommenderDataModule(FederatedDataModule):
         self.degenerate_users = degenerate_users
         self.fewest_labels = fewest_labels
         self.called = called
+        self._called: dict[bytes | None, Tensor] = {}
+        """Called clients by the secret key that they were drawn from."""
 
     @abc.abstractmethod
     def read(self) -> Interactions:
@@ -143,13 +145,10 @@ class RecommenderDataModule(FederatedDataModule):
     def participants(self, round_number: int) -> Tensor:
         if self.called is None or round_number < self.called.after:
             return super().participants(round_number)
-        return self._called
-
-    @functools.cached_property
-    def _called(self) -> Tensor:
-        assert self.called is not None
-        before = torch.cat([self.participants(number) for number in range(self.called.after)])
-        return draw_clients(self, self.called.clients, among=before)
+        if self.secret not in self._called:
+            before = torch.cat([self.participants(number) for number in range(self.called.after)])
+            self._called[self.secret] = draw_clients(self, self.called.clients, among=before)
+        return self._called[self.secret]
 
     def build_cohort(self, round_number: int, clients: Tensor) -> Cohort:
         """The cohort of some clients; example k of a client is about row k of its item table."""

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from protocol.errors import require
 from protocol.ranges import PositiveInt, check_fields
-from protocol.seeding import generator_for
 
 if TYPE_CHECKING:
     from datamodules.recommendation.base import RecommenderDataModule
@@ -61,5 +60,5 @@ def draw_clients(data: "RecommenderDataModule", count: int, *, among: Tensor | N
         "none",
         "Change data.negatives_per_positive, or let more clients take part.",
     )
-    drawn = torch.randperm(len(found), generator=generator_for(data.seed, "victims"))
+    drawn = torch.randperm(len(found), generator=data.secret_draws("victims"))
     return cohort.clients[found[drawn[:count]]].sort().values

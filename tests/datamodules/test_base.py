@@ -1,14 +1,20 @@
+import importlib
+import pkgutil
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 from lightning import Trainer
 
+import datamodules
+from datamodules.base import FederatedDataModule, refuse_misspelt
 from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
 from experiments.training import check_end
 from protocol.errors import InputError
+from protocol.seeding import KEY_VARIABLE
 from protocol.view import ITEM_EMBEDDING
-from tests.toys import data, model
+from tests.toys import data, model, quiet_trainer
 
 
 def test_a_cohort_is_a_function_of_seed_and_round() -> None:
@@ -94,3 +100,43 @@ def test_a_training_without_a_number_of_rounds_is_one_round_of_the_data_after_an
         check_end(trainer, data())
     trainer.fit(model(source), datamodule=source)
     assert trainer.global_step == 3
+
+
+def test_members_of_the_projects_data_sets_are_no_misspelt_ones() -> None:
+    for found in pkgutil.walk_packages(datamodules.__path__, "datamodules."):
+        importlib.import_module(found.name)
+    kinds = [FederatedDataModule]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+        refuse_misspelt(kind)
+    assert len(kinds) > 20
+
+
+@pytest.mark.parametrize(("name", "meant"), [("auxilary", "auxiliary"), ("client_knwon", "client_known")])
+def test_a_data_set_with_a_misspelt_member_is_refused(name: str, meant: str) -> None:
+    kind = type("Visits", (SyntheticRecommender,), {name: property(len)})
+    with pytest.raises(InputError, match=f"did you mean {meant}"):
+        kind()
+    type("Visits", (SyntheticRecommender,), {f"_{name}": None, "auxiliary_size": 3})()
+
+
+@pytest.mark.integration
+def test_cohorts_of_a_training_need_its_secret_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(KEY_VARIABLE)
+    public = [data(clients_per_round=5).participants(number).tolist() for number in range(3)]
+    cohorts = []
+    for run in range(2):
+        source = data(clients_per_round=5)
+        module = model(source)
+        quiet_trainer(1, tmp_path / str(run)).fit(module, datamodule=source)
+        assert source.secret == module.secret
+        cohorts.append([source.participants(number).tolist() for number in range(3)])
+    assert public not in cohorts
+    assert cohorts[0] != cohorts[1]
+    assert cohorts[1] == [keyed(module.secret).participants(number).tolist() for number in range(3)]
+
+
+def keyed(secret: bytes) -> FederatedDataModule:
+    source = data(clients_per_round=5)
+    source.secret = secret
+    return source
