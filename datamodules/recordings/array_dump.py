@@ -13,6 +13,7 @@ from datamodules.io.array_files import read_arrays
 from datamodules.io.files import inside, regular_file
 from datamodules.recordings.dump_manifest import DumpClient, DumpManifest, DumpRound, read_dump_manifest
 from fedleak_recorder.gathered_round import Sent
+from fedleak_recorder.pseudonyms import pseudonym
 from fedleak_recorder.system import System
 from protocol.errors import InputError, require
 
@@ -61,11 +62,11 @@ class Dump:
         """The global model before a round; empty if it is unknown."""
         return {} if one.model is None else self._parameters(one.model)
 
-    def sent(self, one: DumpRound) -> Iterator[Sent]:
-        """What the clients of a round sent, read client after client."""
+    def sent(self, one: DumpRound, key: bytes) -> Iterator[Sent]:
+        """What the clients of a round sent, read client after client in the order of their pseudonyms under a key."""
         self._check_size(one)
         stacked = None if one.file is None else self._parameters(one.file)
-        for place, client in enumerate(one.clients):
+        for place, client in sorted(enumerate(one.clients), key=lambda each: pseudonym(each[1].client, key)):
             if stacked is not None:
                 arrays, where = self._slice(stacked, place, one), f"{one.file}, client {client.client}"
             else:

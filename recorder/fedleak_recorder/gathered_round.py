@@ -63,12 +63,10 @@ class Round:
         number: number of the round.
         model: the global model before the round; empty if it is unknown.
         clients: largest number of clients.
-        key: secret key of the pseudonyms; None for plain hashes of the names.
+        key: secret key of the pseudonyms.
     """
 
-    def __init__(
-        self, system: System, number: int, model: Mapping[str, Array], clients: int, key: bytes | None = None
-    ) -> None:
+    def __init__(self, system: System, number: int, model: Mapping[str, Array], clients: int, key: bytes) -> None:
         self.system, self.number, self.model, self.key = system, number, model, key
         self.names: dict[int, str] = {}
         self.counts: list[int] = []

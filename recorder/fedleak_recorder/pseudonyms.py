@@ -1,6 +1,5 @@
 """Names of clients in a recording: pseudonyms, made with a secret key that no recording holds."""
 
-import hashlib
 import hmac
 import os
 import re
@@ -33,18 +32,17 @@ def secret_key() -> bytes:
     return bytes.fromhex(given)
 
 
-def pseudonym(client: str, key: bytes | None) -> int:
+def pseudonym(client: str, key: bytes) -> int:
     """Pseudonym of a client, the same in every round.
 
     Args:
         client: name under which the server knows it.
-        key: secret key, see `secret_key`; with None it is a plain hash, which whoever can guess the name can repeat.
+        key: secret key, see `secret_key`; without it, whoever can guess the name could repeat the hash.
     """
-    name = client.encode()
-    digest = hashlib.sha256(name).digest() if key is None else hmac.digest(key, b"client:" + name, "sha256")
+    digest = hmac.digest(key, b"client:" + client.encode(), "sha256")
     return int.from_bytes(digest[:8], "big") >> 2
 
 
-def run_name(key: bytes | None) -> str | None:
+def run_name(key: bytes) -> str:
     """Name of a training, by which a continued recording is recognised; it does not reveal the key."""
-    return None if key is None else hmac.digest(key, b"run", "sha256")[:16].hex()
+    return hmac.digest(key, b"run", "sha256")[:16].hex()

@@ -26,16 +26,14 @@ class RecordingWriter:
     Args:
         directory: folder of the recording.
         system: description of the system.
-        key: secret key of the pseudonyms; None for plain hashes of the clients' names.
+        key: secret key of the pseudonyms, see `pseudonyms.secret_key`.
         resume_at: first round to write again in a recording of the same system and key; None for a new recording.
 
     Raises:
         InputError: the folder holds a recording or files that would be lost, or the description contradicts itself.
     """
 
-    def __init__(
-        self, directory: str | Path, system: System, *, key: bytes | None = None, resume_at: int | None = None
-    ) -> None:
+    def __init__(self, directory: str | Path, system: System, *, key: bytes, resume_at: int | None = None) -> None:
         self.directory = Path(directory)
         self.system, self._key = system, key
         self._folder = RecordingFolder(directory)
@@ -73,7 +71,7 @@ class RecordingWriter:
         Args:
             number: number of the round in that system.
             model: the global model before the round, in the model's order; empty if it is unknown.
-            sent: what the clients sent, read one after the other.
+            sent: what the clients sent, read one after the other, in an order that does not reveal their names.
             clients: largest number of clients.
 
         Raises:

@@ -90,7 +90,7 @@ def write_foreign(folder: Path, seen: ServerView, learner: dict[str, object] | N
         )
         for place in range(seen.victims)
     ]
-    writer = RecordingWriter(folder / "deltas", system)
+    writer = RecordingWriter(folder / "deltas", system, key=b"secret")
     writer.declare()
     writer.write(0, seen.model, sent, len(sent))
     return folder / "deltas"

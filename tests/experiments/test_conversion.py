@@ -1,5 +1,6 @@
 """Dumps of other systems become recordings that attacks run on, and what is wrong with a dump is named."""
 
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -15,8 +16,9 @@ import attack
 from datamodules.recordings.recording import Recording
 from experiments.conversion import convert_dump
 from protocol.errors import InputError
+from protocol.seeding import KEY_VARIABLE
 from tests.experiments.tables import read
-from tests.foreign_toys import changed_manifest, items, one_client, rewrite, view, write_dump
+from tests.foreign_toys import CLIENTS, changed_manifest, items, one_client, rewrite, view, write_dump
 
 
 def told_apart(folder: Path) -> dict[str, Tensor]:
@@ -137,6 +139,24 @@ def test_a_mended_dump_is_converted_into_the_same_folder_once(tmp_path: Path) ->
     convert_dump(manifest, tmp_path / "out", progress=False)
     with pytest.raises(InputError, match="without a recording"):
         convert_dump(manifest, tmp_path / "out", progress=False)
+
+
+def test_pseudonyms_and_order_of_converted_clients_need_the_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest, found = write_dump(tmp_path / "dump"), {}
+    for name, key in (("drawn", None), ("other", None), ("given", "ab" * 16), ("again", "ab" * 16)):
+        monkeypatch.delenv(KEY_VARIABLE, raising=False)
+        if key is not None:
+            monkeypatch.setenv(KEY_VARIABLE, key)
+        convert_dump(manifest, tmp_path / name, progress=False)
+        found[name] = Recording(tmp_path / name).pseudonyms(3)
+        assert found[name] == sorted(found[name])
+    plain = {int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") >> 2 for name in CLIENTS}
+    assert not plain & {*found["drawn"], *found["other"], *found["given"]}
+    assert not {*found["drawn"]} & {*found["other"]}
+    files = [path.relative_to(tmp_path / "given") for path in (tmp_path / "given").rglob("*") if path.is_file()]
+    assert all((tmp_path / "given" / path).read_bytes() == (tmp_path / "again" / path).read_bytes() for path in files)
 
 
 def second_client(content: dict[str, Any], **change: Any) -> dict[str, Any]:
