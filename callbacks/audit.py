@@ -37,10 +37,17 @@ class Audit(Callback):
         victims: number of victims, drawn at random; None for all.
         each_validation: whether to attack the newest recorded round after every validation too, and log the numbers.
         seed: seed of the attacks' draws.
+        persons: whether the files hold pseudonyms and client numbers, see `evaluation.persons`.
     """
 
     def __init__(
-        self, *, attacks: list[Attack | str], victims: int | None = None, each_validation: bool = False, seed: int = 0
+        self,
+        *,
+        attacks: list[Attack | str],
+        victims: int | None = None,
+        each_validation: bool = False,
+        seed: int = 0,
+        persons: bool = False,
     ) -> None:
         if not attacks:
             way_out = "Give them as in configs/trainer/audit_recommender.yaml, or leave Audit out of callbacks."
@@ -48,7 +55,7 @@ class Audit(Callback):
         self.attacks = [built(attack) for attack in attacks]
         self.victims = victims
         self.each_validation = each_validation
-        self.seed = seed
+        self.seed, self.persons = seed, persons
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Checks that there is a `DeltaRecorder`."""
@@ -86,6 +93,7 @@ class Audit(Callback):
             metrics=metrics_of(self.attacks),
             explain=explainer(recording, learner_from(recording.manifest.learner), seed=self.seed),
             shows=shows,
+            persons=self.persons,
         )
         self._log(trainer, leaks(run.results))
 

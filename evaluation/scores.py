@@ -30,8 +30,9 @@ SCHEMA: dict[str, str] = {
 
 ``attack`` is the label of an attack or of another line (a bound, a model); ``seed`` the seed of the training; ``round``
 the round of the recording, from 0; ``victim`` a pseudonym; ``person`` the client number, which is the same under every
-seed; ``items`` and ``positives`` the size of the inference problem; ``value`` NaN where a metric is undefined;
-``influence`` see `attacks.estimates.Scores.influences`, NaN for none; ``seconds`` the attack's time per victim.
+seed (in files, both are a new number, see `evaluation.persons`); ``items`` and ``positives`` the size of the inference
+problem; ``value`` NaN where a metric is undefined; ``influence`` see `attacks.estimates.Scores.influences`, NaN for
+none; ``seconds`` the attack's time per victim.
 """
 _WITHOUT_KEY = frozenset({"data", "ranker", "click_model"})
 """Keys of settings whose values need no name in a label."""

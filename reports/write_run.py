@@ -13,9 +13,11 @@ from evaluation.diagnosis import Explain, sentences
 from evaluation.drawing import Drawing
 from evaluation.evaluate import reasons
 from evaluation.gate import Gate
+from evaluation.persons import in_order_of_persons, without_persons
 from evaluation.runner import Evaluation, joined
 from evaluation.scores import concat, describe, differing, plain_records, records, setting_of, stacked
 from evaluation.summary import paired_differences, summarise
+from protocol.seeding import secret_key
 from reports.figures import drawings
 from reports.files import Format, write_files
 from reports.headline import headline
@@ -44,6 +46,8 @@ def write_run(
     read_back: Sequence[str] = (),
     shows: Sequence[Show] = (),
     formats: Sequence[Format] = (),
+    persons: bool = False,
+    key: bytes | None = None,
 ) -> Run:
     """Writes the files of a run and prints its table.
 
@@ -60,6 +64,8 @@ def write_run(
         read_back: keys of the cells that an earlier run had finished.
         shows: functions that show the results and figures elsewhere.
         formats: formats of further files, see `reports.files`.
+        persons: whether the files hold pseudonyms and client numbers instead of new numbers, see `evaluation.persons`.
+        key: secret key of the new numbers; None for that of `secret_key`.
     """
     scores = evaluation.scores
     reported = dataclasses.replace(evaluation, scores=scores[scores["metric"].isin(metrics)])
@@ -67,6 +73,7 @@ def write_run(
     results = everything[everything["metric"].isin(metrics)].reset_index(drop=True)
     causes = [] if explain is None else explain(results)
     verdicts = [] if gate is None else [dataclasses.asdict(verdict) for verdict in gate(results, evaluation)]
+    shared = evaluation if persons else without_persons(evaluation, key or secret_key())
     run = Run(
         *(experiment, command(), seed, commit(), versions(), dict(data), hardware(), seconds, results),
         dict(evaluation.missing),
@@ -74,11 +81,13 @@ def write_run(
         paired_differences(reported),
         verdicts,
         list(read_back),
-        {label: plain_records(table) for label, table in evaluation.details.items()},
+        {label: plain_records(table) for label, table in shared.details.items()},
     )
     run.write(directory)
     write_gate(directory, verdicts)
-    tables = {SCORES: scores, COMPOSITIONS: evaluation.profiles, ROC: _roc(evaluation)}
+    rows = {SCORES: shared.scores, COMPOSITIONS: shared.profiles}
+    rows = rows if persons else {name: in_order_of_persons(table) for name, table in rows.items()}
+    tables = {**rows, ROC: _roc(evaluation)}
     for name, table in tables.items():
         if len(table):
             write_whole(directory / name, table.to_csv(index=False).encode())

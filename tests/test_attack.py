@@ -16,11 +16,13 @@ from attacks.base import Attack
 from attacks.estimates import InteractionEstimate
 from attacks.recommendation.item_deltas import Direction
 from attacks.registry import REGISTRY
+from datamodules.recordings.recording import Recording
 from evaluation.evaluate import nothing_scored
 from evaluation.scores import records
 from experiments.cell import Cell
 from experiments.commands.attack_parser import parsed
 from experiments.table import Choice, read_table
+from protocol.seeding import KEY_VARIABLE
 from protocol.threat_model import ThreatModel
 from reports.papers import with_papers
 from reports.run import Run
@@ -125,7 +127,8 @@ def test_audit_leaves_results_victims_and_a_report(deltas: Path, tmp_path: Path)
     with (tmp_path / "scores.csv").open() as file:
         rows = [r for r in csv.DictReader(file) if (r["attack"], r["metric"]) == ("direction", "auc")]
     assert len(rows) == 48
-    assert {int(row["person"]) for row in rows} == set(range(24))
+    assert len({row["person"] for row in rows}) == 24
+    assert all(row["person"] == row["victim"] for row in rows)
     page = (tmp_path / "report.html").read_text()
     assert "http://" not in page.replace("http://www.w3.org", "").replace("http://purl.org", "").replace(
         "http://creativecommons.org", ""
@@ -179,6 +182,30 @@ def test_what_an_attack_refuses_is_one_message(deltas: Path, capsys: pytest.Capt
     with pytest.raises(SystemExit, match="2"):
         attack.main(["run", "--attack", kind, "--attack.victims_at_once", "0", "--deltas", str(deltas)])
     assert "victims_at_once: expected a number >0" in capsys.readouterr().err
+
+
+@pytest.mark.integration
+def test_results_name_clients_only_on_request(
+    deltas: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = {str(name) for name in Recording(deltas).pseudonyms()}
+    people = {str(person) for person in range(24)}
+
+    def clients(out: str, *options: str) -> set[str]:
+        arguments = ["--attack", "row-norm", "--deltas", str(deltas), "--out", str(tmp_path / out)]
+        assert attack.main(["run", *arguments, *options]) == 0
+        with (tmp_path / out / "scores.csv").open() as file:
+            return {row[name] for row in csv.DictReader(file) for name in ("victim", "person")}
+
+    assert clients("kept", "--persons") == names | people
+    assert clients("one") == clients("two")
+    monkeypatch.delenv(KEY_VARIABLE)
+    drawn = [clients("drawn"), clients("other")]
+    assert not drawn[0] & drawn[1]
+    assert not (drawn[0] | drawn[1]) & (names | people)
+    left = b"".join(path.read_bytes() for path in (tmp_path / "drawn").rglob("*") if path.is_file()).decode()
+    left += capsys.readouterr().out
+    assert not [name for name in names if name in left]
 
 
 @pytest.mark.integration

@@ -11,9 +11,11 @@ from evaluation.auditing import audit
 from evaluation.diagnosis import explainer
 from evaluation.evaluate import evaluate_recording, metrics_of
 from evaluation.gate import Gate
+from evaluation.persons import without_persons
 from evaluation.runner import Evaluation
 from modules.learners.recorded_learner import recorded_learner
 from protocol.errors import require
+from protocol.seeding import secret_key
 from reports.files import Format
 from reports.run import Run
 from reports.wandb_log import shows_in_wandb
@@ -31,9 +33,10 @@ def attack_recording(
     wandb: str | None = None,
     formats: Sequence[Format] = (),
     describe: bool = False,
+    persons: bool = False,
     **options: Any,
 ) -> tuple[Evaluation, Run | None]:
-    """Scores of attacks, and the written results; None if no attack could be scored and nothing is described.
+    """Scores of attacks as written, and the results; None if no attack could be scored and nothing is described.
 
     Args:
         attacks: attacks to run.
@@ -44,9 +47,10 @@ def attack_recording(
         wandb: Weights & Biases project to log to.
         formats: formats of further files, see `reports.files`.
         describe: whether to describe the updates, also if no attack could be scored.
+        persons: whether the results hold pseudonyms and client numbers, see `evaluation.persons`.
         options: further arguments of `evaluate_recording`, or of `audit` if the updates are described.
     """
-    start = time.perf_counter()
+    start, key = time.perf_counter(), secret_key()
     check_numbers(seed=seed, victims=options.get("victims"))
     if describe:
         evaluation = audit(recording, attacks, seed=seed, **options).evaluation
@@ -66,8 +70,10 @@ def attack_recording(
         gate=gate,
         shows=shows_in_wandb(wandb, directory),
         formats=formats,
+        persons=persons,
+        key=key,
     )
-    return evaluation, run
+    return evaluation if persons else without_persons(evaluation, key), run
 
 
 def folder_above(deltas: str) -> Path:

@@ -30,6 +30,7 @@ def audit(
     learner_arguments: dict[str, Any] | None = None,
     format: list[Format] | None = None,
     statement: str | None = None,
+    persons: bool = False,
 ) -> int:
     """Runs all attacks for which the recording has the needed data, and describes the updates in any case.
 
@@ -52,6 +53,8 @@ def audit(
         format: formats of further files, e.g. ``svg,pdf,csv,tex``: figures into figures/, tables into tables/.
         statement: file with what the controller declares, e.g. ``system.yaml`` (docs/statement.md); writes
             statement.html and statement.json. Its limits are limits of the gate.
+        persons: keep the clients' pseudonyms and numbers in the results, which then must not be passed on; otherwise
+            each client gets a number that needs FEDLEAK_KEY or, without it, is new in each call.
     """
     recording = opened(deltas, learner, learner_arguments)
     added = [built(name) for name in attacks or []]
@@ -68,6 +71,7 @@ def audit(
         "slow": slow,
         "describe": True,
         "formats": format or (),
+        "persons": persons,
     }
     write_gate(directory, [])  # an earlier verdict must not outlive an audit that fails
     evaluation, done = attack_recording(chosen, recording, directory, seed, victims=victims, **options)

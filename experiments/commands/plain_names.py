@@ -10,13 +10,15 @@ import yaml
 
 from protocol.errors import InputError, require
 
+_FLAGS = ("--slow", "--persons")
+
 
 def plain_names(args: Sequence[str]) -> list[str]:
     """Arguments in the form of the parser, from the documented form.
 
     ``--data.root DIR`` becomes ``--root``, because a key cannot be both a value and a group; repeated ``--gate``,
-    ``--attacks``, ``--format``, ``--set`` and ``--learner.NAME VALUE`` become JSON; ``--slow`` may stand alone; names
-    of attacks become class paths.
+    ``--attacks``, ``--format``, ``--set`` and ``--learner.NAME VALUE`` become JSON; ``--slow`` and
+    ``--persons`` may stand alone; names of attacks become class paths.
     """
     plain: list[str] = []
     added: list[str] = []
@@ -25,7 +27,7 @@ def plain_names(args: Sequence[str]) -> list[str]:
     overrides: dict[str, Any] = {}
     arguments: dict[str, Any] = {}
     alone = [following is None or following.startswith("-") for following in (*args[1:], None)][: len(args)]
-    left = iter("--slow=true" if word == "--slow" and own else word for word, own in zip(args, alone, strict=True))
+    left = iter(f"{word}=true" if word in _FLAGS and own else word for word, own in zip(args, alone, strict=True))
     for argument in left:
         head, given, value = argument.partition("=")
         if head == "--gate":

@@ -32,6 +32,7 @@ def reproduce(
     attacks: list[str] | None = None,
     dry_run: bool = False,
     format: list[Format] | None = None,
+    persons: bool = False,
 ) -> int:
     """Computes a paper's table; finished trainings and cells are cached, so an interrupted run can resume.
 
@@ -53,6 +54,8 @@ def reproduce(
         attacks: additional attacks, by names of ``attack.py list`` or class paths.
         dry_run: print the commands of each cell without running them.
         format: formats of further files, e.g. ``svg,pdf,csv,tex``: figures into figures/, tables into tables/.
+        persons: keep the clients' pseudonyms and numbers in the results, which then must not be passed on; otherwise
+            each client gets a number that needs FEDLEAK_KEY or, without it, is new in each call.
     """
     start = time.perf_counter()
     check_numbers(victims=victims, seeds=seeds)
@@ -94,6 +97,7 @@ def reproduce(
         read_back=[cell.key for cell, finished in done if finished.read_back],
         shows=shows_in_wandb(wandb, directory),
         formats=format or (),
+        persons=persons,
     )
     say_where(results_in(directory), then=typed("report", directory, "RUN", why="joins it with other runs"))
     return 0

@@ -26,6 +26,7 @@ def run(
     learner: str | None = None,
     learner_arguments: dict[str, Any] | None = None,
     format: list[Format] | None = None,
+    persons: bool = False,
 ) -> int:
     """Runs one attack on a recording.
 
@@ -43,6 +44,8 @@ def run(
             learner that the manifest names. It is imported, so name only code that you trust.
         learner_arguments: arguments of that class by name.
         format: formats of further files, e.g. ``svg,pdf,csv,tex``: figures into figures/, tables into tables/.
+        persons: keep the clients' pseudonyms and numbers in the results, which then must not be passed on; otherwise
+            each client gets a number that needs FEDLEAK_KEY or, without it, is new in each call.
     """
     recording = opened(deltas, learner, learner_arguments)
     attack = built(attack)
@@ -51,6 +54,7 @@ def run(
     directory = Path(out or folder_above(deltas) / f"run-{attack.name}")
     options: dict[str, Any] = {
         "formats": format or (),
+        "persons": persons,
         "rounds": rounds,
         "history": history,
         "messages": messages or MessageSelection(),

@@ -1,0 +1,67 @@
+"""Results that name nobody: clients under numbers from a secret key, instead of pseudonyms and client numbers."""
+
+import dataclasses
+import hmac
+from collections.abc import Iterable
+
+import pandas as pd
+
+from evaluation.runner import Evaluation
+
+CLIENT = "client"
+"""Column of an attack's own table that holds a client's number."""
+_BYTES = 6
+"""Below 2**48, a number is exact in a spreadsheet; of 100,000 clients, two share one with probability 2e-5."""
+
+
+def without_persons(evaluation: Evaluation, key: bytes) -> Evaluation:
+    """An evaluation in which every client has a number that needs the key; the order of the rows stays.
+
+    A client has the same number in all rounds, trainings and tables, so that scores can still be grouped and paired by
+    client; under another key all numbers differ, so that different clients are never taken for one. Both ``victim`` and
+    ``person`` become this number.
+
+    Args:
+        evaluation: scores with pseudonyms and client numbers.
+        key: secret key, see `protocol.seeding.secret_key`.
+    """
+    scores, profiles = evaluation.scores, evaluation.profiles
+    people = dict(zip(zip(scores["seed"], scores["victim"], strict=True), scores["person"], strict=True))
+    if len(profiles):
+        whose = zip(profiles["seed"], profiles["victim"], strict=True)
+        profiles = profiles.assign(victim=_numbers((people.get(one, one[1]) for one in whose), key))
+    numbers = _numbers(scores["person"], key)
+    return dataclasses.replace(
+        evaluation,
+        scores=scores.assign(victim=numbers, person=numbers),
+        profiles=profiles,
+        details={label: _renumbered(table, key) for label, table in evaluation.details.items()},
+    )
+
+
+def in_order_of_persons(table: pd.DataFrame) -> pd.DataFrame:
+    """A table's rows by the number of the client within each attack, training, round and metric.
+
+    In the order of the recording's messages, the rows would still tell which message is whose.
+    """
+    keys = [name for name in ("attack", "seed", "round", "metric") if name in table]
+    if "victim" not in table or table.empty:
+        return table
+    blocks = table.groupby(keys, sort=False, dropna=False).ngroup()
+    ordered = table.assign(block=blocks).sort_values(["block", "victim"], kind="stable")
+    return ordered.drop(columns="block").reset_index(drop=True)
+
+
+def _numbers(people: Iterable[int], key: bytes) -> list[int]:
+    return [_number(int(person), key) for person in people]
+
+
+def _number(person: int, key: bytes) -> int:
+    return int.from_bytes(hmac.digest(key, f"number of person {person}".encode(), "sha256")[:_BYTES], "big")
+
+
+def _renumbered(table: pd.DataFrame, key: bytes) -> pd.DataFrame:
+    if CLIENT not in table:
+        return table
+    numbers = [value if pd.isna(value) else _number(int(value), key) for value in table[CLIENT]]
+    return table.assign(**{CLIENT: pd.Series(numbers, index=table.index, dtype=table[CLIENT].dtype)})
