@@ -49,7 +49,8 @@ class DeltaRecorder(Callback):
         sums_at: numbers of messages of a client after which to record their sum, instead of single rounds.
         clients: number of clients, drawn at random, whose sums are recorded; None for all.
         keep_records: whether the ground truth holds the clients' training examples, which reports of reconstructions
-            need for PSNR and pictures; without them it holds salted hashes, which prove exact reconstructions.
+            need for PSNR and pictures; without them it holds salted hashes, which prove exact reconstructions, and
+            confirm guesses.
         candidates: records for attacks on membership, of which the server knows neither whether a client holds them nor
             which; None for none.
     """

@@ -1,13 +1,25 @@
-"""Conversion of a dump of plain arrays to a recording."""
+"""Conversion of a dump of plain arrays to a recording, and of a recording to one without ground truth."""
 
 from pathlib import Path
 
 from tqdm import tqdm
 
+from datamodules.io.files import inside, regular_file
 from datamodules.recordings.array_dump import Dump
+from datamodules.recordings.recording import Recording
+from fedleak_recorder.folder import RecordingFolder
+from fedleak_recorder.format import (
+    AUXILIARY,
+    append_journal,
+    close_journal,
+    journals_in,
+    read_journal,
+    write_shard,
+)
 from fedleak_recorder.pseudonyms import secret_key
 from fedleak_recorder.writer import RecordingWriter
 from modules.learners.recorded_learner import check_learner
+from protocol.errors import require
 
 
 def convert_dump(manifest: Path, out: Path, *, progress: bool = True) -> int:
@@ -35,3 +47,36 @@ def convert_dump(manifest: Path, out: Path, *, progress: bool = True) -> int:
         writer.close()
         writer.declare()
     return len(rounds)
+
+
+def copy_without_truth(deltas: Path, out: Path) -> int:
+    """Copies what the server saw, to pass it on without ground truth; returns the number of rounds.
+
+    Args:
+        deltas: folder of a recording.
+        out: folder of the copy.
+
+    Raises:
+        InputError: there is no recording, a file differs from its journal, or `out` holds a recording.
+    """
+    recording, folder = Recording(deltas), RecordingFolder(out)
+    folder.check_free()
+    folder.lock()
+    try:
+        folder.start()
+        for path in journals_in(deltas):
+            journal, rank = read_journal(path), int(path.stem.partition("-")[2] or 0)
+            for line in journal.lines:
+                if line.file.startswith("rounds/"):
+                    source = inside(deltas, line.file, what="a shard")
+                    regular_file(source)
+                    copied = write_shard(out, line.file, source.read_bytes())
+                    require(copied == line, f"{line.file} as journalled", "another content", "Copy it again, whole.")
+                    append_journal(out, rank, [copied])
+            if journal.closed:
+                close_journal(out, rank)
+        given = recording.manifest.auxiliary is not None
+        folder.declare(recording.manifest, (deltas / AUXILIARY).read_bytes() if given else None)
+    finally:
+        folder.release()
+    return len(recording.rounds)

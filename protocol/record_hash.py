@@ -1,4 +1,8 @@
-"""Salted hashes of training examples, which prove an exact reconstruction without a copy of anybody's data."""
+"""Salted hashes of training examples, which prove an exact reconstruction without a copy of anybody's data.
+
+They do not hide a record that can be guessed: who has hash and salt, which lie next to each other in the ground truth,
+confirms each guess. The salt prevents only tables made in advance, and that equal records are recognised as equal.
+"""
 
 import hashlib
 
@@ -33,7 +37,7 @@ def record_hashes(records: Tensor, salt: Tensor) -> Tensor:
 
     Args:
         records: ``(N, *shape)``, see `record_bytes`.
-        salt: ``(16,)`` uint8, random; without it, a hash would confirm a guess.
+        salt: ``(16,)`` uint8, random for each client and round.
     """
     key = salt.cpu().numpy().tobytes()
     found = b"".join(hashlib.sha256(key + content).digest() for content in record_bytes(records))

@@ -14,7 +14,7 @@ from torch import Tensor
 
 import attack
 from datamodules.recordings.recording import Recording
-from experiments.conversion import convert_dump
+from experiments.conversion import convert_dump, copy_without_truth
 from protocol.errors import InputError
 from protocol.seeding import KEY_VARIABLE
 from tests.experiments.tables import read
@@ -157,6 +157,20 @@ def test_pseudonyms_and_order_of_converted_clients_need_the_key(
     assert not {*found["drawn"]} & {*found["other"]}
     files = [path.relative_to(tmp_path / "given") for path in (tmp_path / "given").rglob("*") if path.is_file()]
     assert all((tmp_path / "given" / path).read_bytes() == (tmp_path / "again" / path).read_bytes() for path in files)
+
+
+def test_a_copy_without_truth_holds_what_the_server_saw_alone(tmp_path: Path) -> None:
+    convert_dump(write_dump(tmp_path / "dump"), tmp_path / "whole", progress=False)
+    assert attack.main(["convert", "--deltas", str(tmp_path / "whole"), "--out", str(tmp_path / "copy")]) == 0
+    whole, copy = Recording(tmp_path / "whole"), Recording(tmp_path / "copy")
+    assert not (tmp_path / "copy" / "truth").exists()
+    assert "truth/" not in (tmp_path / "copy" / "journal.jsonl").read_text()
+    assert (copy.rounds, copy.closed) == (whole.rounds, True)
+    seen, kept = next(whole.views()), next(copy.views())
+    assert all(torch.equal(kept.deltas[name], value) for name, value in seen.deltas.items())
+    assert kept.auxiliary.keys() == seen.auxiliary.keys()
+    with pytest.raises(InputError, match="without a recording"):
+        copy_without_truth(tmp_path / "whole", tmp_path / "copy")
 
 
 def second_client(content: dict[str, Any], **change: Any) -> dict[str, Any]:
