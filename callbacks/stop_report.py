@@ -61,7 +61,7 @@ def _last_words(trainer: Trainer, name: str) -> str:
         if isinstance(callback, DeltaRecorder):
             folder = callback.folder(trainer)
             try:
-                words.append(f"{len(Recording(folder).rounds)} rounds are recorded in {folder}.")
+                words.append(f"{len(Recording(folder, running=True).rounds)} rounds are recorded in {folder}.")
             except (InputError, OSError):
                 words.append("No round is recorded.")
     checkpoint, config = newest_checkpoint(trainer), Path(trainer.default_root_dir) / "config.yaml"

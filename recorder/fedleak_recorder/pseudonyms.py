@@ -39,8 +39,15 @@ def pseudonym(client: str, key: bytes | None) -> int:
     Args:
         client: name under which the server knows it.
         key: secret key, see `secret_key`; with None it is a plain hash, which whoever can guess the name can repeat.
+
+    Raises:
+        InputError: UTF-8 cannot encode the name.
     """
-    name = client.encode()
+    try:
+        name = client.encode()
+    except UnicodeEncodeError:
+        found, way_out = ascii(client)[:60], "Give the client another name; it is in no file of the recording."
+        raise InputError(expected="a client's name that UTF-8 can encode", found=found, way_out=way_out) from None
     digest = hashlib.sha256(name).digest() if key is None else hmac.digest(key, b"client:" + name, "sha256")
     return int.from_bytes(digest[:8], "big") >> 2
 
