@@ -77,9 +77,6 @@ def test_it_ends_with_one_line(number: signal.Signals, status: int, more: tuple[
     assert last[0].startswith(f"train.py: stopped by {number.name} after ")
     assert f"recorded in {tmp_path / 'deltas'}" in last[0]
     assert "Traceback" not in said
-    stopped = tmp_path / "stopped.ckpt"
-    assert f"--ckpt_path {stopped}" in last[0]
-    assert torch.load(stopped, weights_only=True)["global_step"] >= 1
     recording = Recording(tmp_path / "deltas")
     for number_of_round in recording.rounds:
         assert all(len(view.pseudonyms) for view in recording.views(rounds=[number_of_round]))

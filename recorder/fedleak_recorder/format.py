@@ -209,7 +209,8 @@ def _append(path: Path, text: str) -> None:
     """Appends all of the lines or, on a full disk, none: another line must not follow a half one."""
     with path.open("ab+", buffering=0) as file:
         end = _end_of_lines(file)
-        file.truncate(end)
+        if end < file.seek(0, os.SEEK_END):
+            file.truncate(end)
         rest = memoryview(text.encode())
         try:
             while rest:
