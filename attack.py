@@ -11,9 +11,10 @@ from protocol.signals import Stopped, ends_on_signals, leave
 
 def main(args: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status: 2 with one message for what a person can fix, 128 + n of signal n."""
+    given = sys.argv[1:] if args is None else list(args)
     try:
         with ends_on_signals():
-            command, arguments = parsed(sys.argv[1:] if args is None else args)
+            command, arguments = parsed(given)
             return command(**arguments)
     except (InputError, ViewError) as error:
         print(f"attack.py: {error}", file=sys.stderr)
@@ -23,7 +24,11 @@ def main(args: Sequence[str] | None = None) -> int:
         wanted = "expected files and folders that can be read and written, and room for them"
         print(f"attack.py: {wanted}; found {error}. What was written before is whole.", file=sys.stderr)
     except Stopped as stopped:
-        print(f"attack.py: stopped by {stopped}; a table's finished cells are kept for its next run", file=sys.stderr)
+        table = given[:1] == ["reproduce"]
+        kept = (
+            "finished cells are kept for its next run" if table else "results are written at the end: none of this run"
+        )
+        print(f"attack.py: stopped by {stopped}; {kept}", file=sys.stderr)
         return stopped.status
     return 2
 

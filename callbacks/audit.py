@@ -102,7 +102,7 @@ class Audit(Callback):
         recorder = self._recorder(trainer)
         recorder.wait()
         trainer.strategy.barrier("recorded")
-        return Recording(recorder.folder(trainer)) if trainer.is_global_zero else None
+        return Recording(recorder.folder(trainer), running=True) if trainer.is_global_zero else None
 
     def _recorder(self, trainer: Trainer) -> DeltaRecorder:
         for callback in trainer.callbacks:  # type: ignore[attr-defined]

@@ -1,11 +1,17 @@
 """Report of a training that a signal stops: what is written, and how to resume."""
 
+import contextlib
+import io
+import time
 from pathlib import Path
+from typing import Any
 
+import torch
 from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 
 from callbacks.delta_recorder import DeltaRecorder
+from datamodules.io.files import write_whole
 from datamodules.recordings.recording import Recording
 from protocol.errors import InputError
 from protocol.signals import Stopping
@@ -18,16 +24,24 @@ class StopReport(Callback):
     restores the command's handlers, which raise `Stopped` at once, and forwards the signals to the processes that
     Lightning started. Rounds recorded by then are complete.
 
+    A round cannot be resumed in its middle, where some clients' private parameters are trained and others are not. So
+    the checkpoint of the last finished round is kept in memory, and written to ``stopped.ckpt`` in the run's folder
+    when the signal comes. A new one is made after a round at most once in a second, and so rarely that it takes a
+    twentieth of the time; rounds after it are trained and recorded again.
+
     Args:
         stopping: signal handling of the command.
     """
 
     def __init__(self, stopping: Stopping) -> None:
         self.stopping = stopping
+        self._checkpoint = b""
+        self._made, self._next = 0.0, 0.0
+        """Times of the checkpoint in memory, and of the next one."""
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Registers the report and the processes to forward signals to."""
-        self.stopping.last_words = lambda name: _last_words(trainer, name) if trainer.is_global_zero else ""
+        self.stopping.last_words = lambda name: self._last_words(trainer, name) if trainer.is_global_zero else ""
         self.stopping.forward = lambda number: _forward(trainer, number)
 
     def on_sanity_check_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -38,9 +52,48 @@ class StopReport(Callback):
         """Restores the signal handlers."""
         self.stopping.take()
 
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Makes a checkpoint in memory; on all processes together, because private parameters are gathered."""
+        if not trainer.strategy.reduce_boolean_decision(time.monotonic() >= self._next, all=False):
+            return
+        start = time.monotonic()
+        content = trainer._checkpoint_connector.dump_checkpoint()  # what `Trainer.save_checkpoint` writes
+        if trainer.is_global_zero:
+            buffer = io.BytesIO()
+            torch.save(content, buffer)
+            self._checkpoint, self._made = buffer.getvalue(), time.time()
+        end = time.monotonic()
+        self._next = end + max(1.0, 20 * (end - start))
+
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Restores the signal handlers, e.g. in a validation without training."""
         self.stopping.take()
+
+    def _last_words(self, trainer: Trainer, name: str) -> str:
+        words = [f"stopped by {name} after {trainer.global_step} rounds."]
+        for callback in trainer.callbacks:  # type: ignore[attr-defined]
+            if isinstance(callback, DeltaRecorder):
+                folder = callback.folder(trainer)
+                try:
+                    words.append(f"{len(Recording(folder, running=True).rounds)} rounds are recorded in {folder}.")
+                except (InputError, OSError):
+                    words.append("No round is recorded.")
+        checkpoint, config = self._newest(trainer), Path(trainer.default_root_dir) / "config.yaml"
+        resume = f"Resume with: python train.py fit --config {config} --ckpt_path {checkpoint}"
+        return " ".join([*words, "There is no checkpoint to resume from." if checkpoint is None else resume])
+
+    def _newest(self, trainer: Trainer) -> Path | None:
+        """Newest checkpoint; the one in memory is written if it is newer than those on the disk."""
+        saved = newest_checkpoint(trainer)
+        if not self._checkpoint or (saved is not None and saved.stat().st_mtime >= self._made):
+            return saved
+        path = Path(trainer.default_root_dir) / "stopped.ckpt"
+        with contextlib.suppress(OSError):  # a full disk: what is there already must do
+            write_whole(path, self._checkpoint)
+            return path
+        return saved
 
 
 def newest_checkpoint(trainer: Trainer) -> Path | None:
@@ -53,20 +106,6 @@ def newest_checkpoint(trainer: Trainer) -> Path | None:
     ]
     present = [Path(path) for path in named if path and Path(path).is_file()]
     return max(present, key=lambda path: path.stat().st_mtime, default=None)
-
-
-def _last_words(trainer: Trainer, name: str) -> str:
-    words = [f"stopped by {name} after {trainer.global_step} rounds."]
-    for callback in trainer.callbacks:  # type: ignore[attr-defined]
-        if isinstance(callback, DeltaRecorder):
-            folder = callback.folder(trainer)
-            try:
-                words.append(f"{len(Recording(folder).rounds)} rounds are recorded in {folder}.")
-            except (InputError, OSError):
-                words.append("No round is recorded.")
-    checkpoint, config = newest_checkpoint(trainer), Path(trainer.default_root_dir) / "config.yaml"
-    resume = f"Resume with: python train.py fit --config {config} --ckpt_path {checkpoint}"
-    return " ".join([*words, "There is no checkpoint to resume from." if checkpoint is None else resume])
 
 
 def _forward(trainer: Trainer, number: int) -> None:

@@ -83,18 +83,22 @@ def _finished(work: Sequence[Sequence[tuple[Cell, Stamp]]], jobs: int) -> Iterat
     if jobs == 1:
         yield from ((cell.key, run_cell(cell, stamp)) for group in work for cell, stamp in group)
         return
-    with parallel_config("loky", inner_max_num_threads=1):
+    watch = {
+        "initializer": end_with_parent,
+        "initargs": (os.getpid(),),
+    }  # also of a worker that waits for its first cell
+    with parallel_config("loky", inner_max_num_threads=1, **watch):
         parallel = Parallel(n_jobs=jobs, return_as="generator", pre_dispatch=jobs)
-        for group in parallel(delayed(_group_in_process)(group, Path.cwd(), sys.path) for group in work):
+        for group in parallel(delayed(_group_in_process)(group, Path.cwd(), sys.path, os.getpid()) for group in work):
             yield from group
 
 
 def _group_in_process(
-    group: Sequence[tuple[Cell, Stamp]], folder: Path, path: Sequence[str]
+    group: Sequence[tuple[Cell, Stamp]], folder: Path, path: Sequence[str], parent: int
 ) -> list[tuple[str, Finished]]:
     os.chdir(folder)  # joblib reuses processes, which may have started in another folder
     sys.path[:] = path  # packages outside of the checkout
-    end_with_parent()
+    end_with_parent(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all processes; the parent ends the workers
     torch.set_num_threads(1)
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)

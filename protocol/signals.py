@@ -167,17 +167,21 @@ def leave(status: int, grace: float = GRACE) -> NoReturn:
     sys.exit(status)
 
 
-def end_with_parent(every: float = 1.0) -> None:
+def end_with_parent(parent: int, every: float = 1.0) -> None:
     """Ends this process when the process that started it is gone, even by SIGKILL; a thread looks after it.
 
-    Called again, it does nothing.
+    The parent names itself: a worker that imports for seconds may have lost it before it asks for its parent's number.
+    Linux could send a signal instead, but it does so when the *thread* ends that started the worker. Called again, it
+    does nothing.
 
     Args:
+        parent: number of the process that started this one.
         every: seconds between two looks.
     """
+    if os.getppid() != parent:
+        os._exit(1)
     if any(thread.name == _WATCH for thread in threading.enumerate()):
         return
-    parent = os.getppid()
 
     def watch() -> None:
         while os.getppid() == parent:

@@ -49,6 +49,33 @@ def until(what: str, process: "subprocess.Popen[str]", condition: Iterator[bool]
         time.sleep(0.05)
 
 
+@pytest.mark.parametrize("begun", [False, True], ids=["workers still import", "a cell was finished"])
+def test_workers_end_with_a_parent_that_is_killed_alone(begun: bool, tmp_path: Path) -> None:
+    (tmp_path / "t.yaml").write_text(TABLE)
+    out = tmp_path / "out"
+    command = [sys.executable, "attack.py", "reproduce", str(tmp_path / "t.yaml"), "--out", str(out), "--jobs", "2"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with (tmp_path / "said").open("w") as said:
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=said, stderr=said, text=True)
+    started: list[int] = []
+    try:
+        until("workers were started", process, (len(descendants(process.pid)) > 2 for _ in iter(int, 1)))
+        if begun:
+            until("a cell was finished", process, (any((out / "cells").glob("*.json")) for _ in iter(int, 1)))
+        started = descendants(process.pid)
+    finally:
+        process.kill()
+    process.wait(60)
+    end = time.monotonic() + 90
+    while any(runs(one) for one in started) and time.monotonic() < end:
+        time.sleep(0.1)
+    left = [one for one in started if runs(one)]
+    for one in left:
+        os.kill(one, signal.SIGKILL)
+    assert left == []
+    assert begun or not list((out / "cells").glob("*.json"))  # a worker that was still importing trains nothing
+
+
 @pytest.mark.parametrize(("number", "status", "jobs"), [(signal.SIGTERM, 143, 1), (signal.SIGINT, 130, 2)])
 def test_a_table_ends_and_keeps_its_finished_cells(
     number: signal.Signals, status: int, jobs: int, tmp_path: Path

@@ -8,8 +8,11 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
+import train
 from datamodules.recordings.recording import Recording
+from protocol.seeding import KEY_VARIABLE
 from tests.places import ROOT
 
 pytestmark = pytest.mark.integration
@@ -77,3 +80,22 @@ def test_it_ends_with_one_line(number: signal.Signals, status: int, more: tuple[
     recording = Recording(tmp_path / "deltas")
     for number_of_round in recording.rounds:
         assert all(len(view.pseudonyms) for view in recording.views(rounds=[number_of_round]))
+
+
+def test_a_stopped_training_is_resumed_to_the_recording_of_one_that_nobody_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(KEY_VARIABLE, "5e" * 32)
+    process = begin(tmp_path / "stopped")
+    process.terminate()
+    assert process.wait(LIMIT) == 143
+    checkpoint = tmp_path / "stopped/stopped.ckpt"
+    rounds = str(torch.load(checkpoint, weights_only=True)["global_step"] + 2)
+    config = ("--config", str(tmp_path / "stopped/config.yaml"), "--trainer.max_steps", rounds)
+    assert train.run(["fit", *config, "--ckpt_path", str(checkpoint)]) == 0
+    assert train.run(["fit", *config, "--trainer.default_root_dir", str(tmp_path / "whole")]) == 0
+    assert Recording(tmp_path / "stopped/deltas").closed
+    shards = list((tmp_path / "whole/deltas").glob("*/*.safetensors"))
+    assert shards
+    for path in shards:
+        assert (tmp_path / "stopped/deltas" / path.parent.name / path.name).read_bytes() == path.read_bytes()

@@ -49,6 +49,7 @@ class Recording:
     Args:
         directory: folder that the recorder wrote.
         verify: check each file's hash before its first use.
+        running: whether its training is known to be running, so that a recording that is not closed needs no warning.
 
     Attributes:
         closed: whether its writer finished, so that no round is missing; otherwise a warning is logged.
@@ -57,8 +58,9 @@ class Recording:
         InputError: the folder is no complete recording of this format.
     """
 
-    def __init__(self, directory: str | Path, *, verify: bool = True) -> None:
+    def __init__(self, directory: str | Path, *, verify: bool = True, running: bool = False) -> None:
         self.directory = Path(directory)
+        self._running = running
         self.verify = verify
         self.manifest: Manifest = read_manifest(self.directory)
         self._lines = self._journalled()
@@ -241,10 +243,10 @@ class Recording:
         )
         ranks = self.manifest.config.get("ranks", 1)
         self.closed = len(journals) >= (ranks if type(ranks) is int else 1) and all(one.closed for one in journals)
-        if not self.closed:
+        if not self.closed and not self._running:
             _logger.warning(
-                "%s is not closed: its training is still running, was interrupted, or its journal is cut short; "
-                "%d rounds are read",
+                "%s is not closed: its training is still running, was interrupted or never closed its recorder, or its "
+                "journal is cut short; %d rounds are read",
                 self.directory,
                 len({line.round for line in lines.values()}),
             )

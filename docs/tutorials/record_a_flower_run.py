@@ -19,9 +19,9 @@ your server runs, and fedleak reads the recording later.
 #     @app.main()
 #     def main(grid, context):
 #         network = Network()
-#         recorder = Recorder("/data/audit/deltas", parameters=network.state_dict(), data="digits")
-#         strategy = RecordingStrategy(FedAvg(), recorder, truth=["class_counts"])
-#         strategy.start(grid=grid, initial_arrays=ArrayRecord(network.state_dict()), num_rounds=3)
+#         with Recorder("/data/audit/deltas", parameters=network.state_dict(), data="digits") as recorder:
+#             strategy = RecordingStrategy(FedAvg(), recorder, truth=["class_counts"])
+#             strategy.start(grid=grid, initial_arrays=ArrayRecord(network.state_dict()), num_rounds=3)
 #
 # ``truth`` names metrics that the clients add to their replies during an audit, next to ``num-examples``; leave it out
 # where you have none. Strategies of ``flwr.server.strategy`` take ``RecordingLegacyStrategy``. See
@@ -64,18 +64,19 @@ def train(before: dict[str, torch.Tensor], part: torch.Tensor) -> tuple[dict[str
 
 
 folder = Path(tempfile.mkdtemp()) / "deltas"
-recorder = Recorder(folder, parameters=model.state_dict(), data="digits")
-for number in range(3):
-    before = copy.deepcopy(model.state_dict())
-    updates = {name: train(before, part) for name, part in clients.items()}
-    recorder.round(number, before, updates, truth={name: {"class_counts": counts[name]} for name in clients})
-    model.load_state_dict({key: torch.stack([own[key] for own, _ in updates.values()]).mean(0) for key in before})
+with Recorder(folder, parameters=model.state_dict(), data="digits") as recorder:
+    for number in range(3):
+        before = copy.deepcopy(model.state_dict())
+        updates = {name: train(before, part) for name, part in clients.items()}
+        recorder.round(number, before, updates, truth={name: {"class_counts": counts[name]} for name in clients})
+        model.load_state_dict({key: torch.stack([own[key] for own, _ in updates.values()]).mean(0) for key in before})
 
 # %%
 # What is on the disk
 # -------------------
-# A round is whole on the disk when ``round`` returns, also if the server is killed later. Clients appear under
-# pseudonyms; the key that gives them is ``recorder.key``, and in no file.
+# A round is whole on the disk when ``round`` returns, also if the server is killed later; the end of the ``with``
+# block notes that no round is missing. Clients appear under pseudonyms; the key that gives them is ``recorder.key``,
+# and in no file.
 
 for path in sorted(folder.rglob("*")):
     if path.is_file():

@@ -11,6 +11,7 @@ from evaluation.gate import gate as check_gate
 from experiments.commands.attack_recording import attack_recording, folder_above
 from experiments.commands.ending import results_in, say_where, typed
 from experiments.commands.given_learner import opened
+from experiments.commands.results_folder import results_folder
 from reports.files import Format
 from reports.junit import write_gate
 from reports.statement.statement import write_statement
@@ -64,7 +65,7 @@ def audit(
     gate = gate if declared is None else declared.with_limits(gate)
     check_limits(gate or {})
     limits = None if gate is None else check_gate(gate, chosen)
-    directory = Path(out or folder_above(deltas))
+    directory = results_folder(out or folder_above(deltas))
     options: dict[str, Any] = {
         "gate": limits,
         "wandb": wandb,

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.commands.ending import results_in, say_where, typed
+from experiments.commands.results_folder import results_folder
 from reports.files import Format
 from reports.join import join_runs
 
@@ -18,6 +19,7 @@ def report(directories: list[str], out: str = "runs/report", format: list[Format
         out: folder of the page.
         format: formats of further files, e.g. ``svg,pdf,csv,tex``: figures into figures/, tables into tables/.
     """
-    join_runs([Path(directory) for directory in directories], Path(out), format or ())
-    say_where(results_in(Path(out)), then=typed("report", "--help", why="formats for papers"))
+    folder = results_folder(out)
+    join_runs([Path(directory) for directory in directories], folder, format or ())
+    say_where(results_in(folder), then=typed("report", "--help", why="formats for papers"))
     return 0

@@ -9,6 +9,7 @@ from evaluation.message_selection import MessageSelection
 from experiments.commands.attack_recording import attack_recording, check_numbers, folder_above
 from experiments.commands.ending import results_in, say_where, typed
 from experiments.commands.given_learner import opened
+from experiments.commands.results_folder import results_folder
 from protocol.errors import ViewError, require
 from reports.files import Format
 from reports.run import Run
@@ -51,7 +52,7 @@ def run(
     attack = built(attack)
     if out is not None:
         check_own_folder(Path(out))
-    directory = Path(out or folder_above(deltas) / f"run-{attack.name}")
+    directory = results_folder(out or folder_above(deltas) / f"run-{attack.name}")
     options: dict[str, Any] = {
         "formats": format or (),
         "persons": persons,

@@ -6,26 +6,60 @@ from typing import Any
 
 import numpy as np
 
+from fedleak_recorder.errors import InputError, require
+
 Array = np.ndarray[Any, np.dtype[Any]]
 FLOATS = ("float64", "float32", "float16", "bfloat16")
 """Types of floating-point numbers that a recording may hold."""
+_WAY_OUT = "Give a dense array of NumPy, a tensor, or a list of numbers."
 
 
-def as_array(value: Any) -> Array:
+def as_array(value: Any, *, where: str = "an array") -> Array:
     """A value as a NumPy array, without a copy where that is possible.
 
     Args:
         value: array of NumPy, tensor of PyTorch (of any device; bfloat16 becomes float32) or of another framework that
-            NumPy can read, number, or list of numbers (fractions become float32).
+            NumPy can read, number, or list of numbers (fractions become float32 if they fit).
+        where: what it is, for errors.
+
+    Raises:
+        InputError: it is none of these, or some of its entries have no value: objects, texts, dates, sparse and
+            quantized tensors, tensors without memory, masked entries.
     """
+    expected = f"real numbers as {where}"
+    try:
+        array = _converted(value)
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever the conversion of a foreign object raises
+        found = f"{type(value).__name__} ({type(error).__name__}: {error})"
+        raise InputError(expected=expected, found=found, way_out=_WAY_OUT) from None
+    require(array.dtype.kind in "biufc", expected, f"{type(value).__name__} of {array.dtype}", _WAY_OUT)
+    return array
+
+
+def _converted(value: Any) -> Array:
     if _is_tensor(value):
-        value = value.detach().cpu()
+        value = value.detach().cpu().resolve_conj().resolve_neg()
         try:
             return np.asarray(value.numpy())
         except TypeError:  # a type that NumPy does not have
             return np.asarray(value.float().numpy())
+    if np.ma.is_masked(value):
+        raise ValueError("masked entries")
     array = np.asarray(value)
-    return array.astype(np.float32) if _is_plain(value) and array.dtype == np.float64 else array
+    if array.dtype.kind == "f" and array.dtype.itemsize > np.dtype(np.float64).itemsize:
+        array = array.astype(np.float64)  # safetensors has no wider type
+    if _is_plain(value) and array.dtype == np.float64:
+        narrow = cast(array, "float32")
+        return narrow if np.isfinite(narrow).all() else array
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def cast(array: Array, dtype: str) -> Array:
+    """An array in another type; what that type cannot hold becomes infinite, without a warning."""
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        return array.astype(dtype)
 
 
 def dtype_name(value: Any) -> str:

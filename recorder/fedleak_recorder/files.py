@@ -70,7 +70,7 @@ def write_once(path: Path, content: bytes) -> None:
             os.fsync(file.fileno())
         temporary.replace(path)
         _flush_folder(path.parent)
-    except OSError:
+    except BaseException:  # also a signal that ends the process
         temporary.unlink(missing_ok=True)
         raise
 

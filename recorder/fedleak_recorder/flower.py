@@ -104,7 +104,7 @@ class RecordingStrategy(Strategy):
         metrics = {name: value for record in message.content.metric_records.values() for name, value in record.items()}
         return Sent(
             client=str(node),
-            examples=int(_metric(metrics, self.examples_key, where)),
+            examples=_metric(metrics, self.examples_key, where),
             arrays=self._arrays(records[0]),
             truth={name: _numbers(_metric(metrics, name, where)) for name in self.truth},
             where=where,
@@ -174,7 +174,7 @@ class RecordingLegacyStrategy(LegacyStrategy):
         where = f"the result of client {proxy.cid}"
         return Sent(
             client=str(proxy.cid),
-            examples=int(result.num_examples),
+            examples=result.num_examples,
             arrays=parameters_to_ndarrays(result.parameters),
             truth={name: _numbers(_metric(result.metrics, name, where)) for name in self.truth},
             where=where,

@@ -4,7 +4,7 @@ fedleak's own trainings and the recordings of other systems are both written her
 """
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from fedleak_recorder.errors import InputError
@@ -12,6 +12,8 @@ from fedleak_recorder.files import write_whole
 from fedleak_recorder.format import (
     AUXILIARY,
     MANIFEST,
+    Journal,
+    JournalLine,
     Manifest,
     append_journal,
     close_journal,
@@ -37,6 +39,8 @@ class RecordingFolder:
     def __init__(self, directory: str | Path, rank: int = 0) -> None:
         self.directory, self.rank = Path(directory), rank
         self._lock = contextlib.ExitStack()
+        self._journal: tuple[set[str], bool] | None = None
+        """Names of the journalled shards, and whether it is closed; read once, so that every round costs the same."""
 
     def lock(self) -> None:
         """Refuses other writers until `release`, or until the process ends.
@@ -66,6 +70,7 @@ class RecordingFolder:
             raise self._taken(AUXILIARY)
         for journal in left:
             journal.unlink()
+        self._journal = None
 
     def check_free(self) -> None:
         """Checks that the folder holds no recording.
@@ -97,11 +102,14 @@ class RecordingFolder:
                 found=f"another training's recording of {recorded} rounds in {self.directory}",
                 way_out=way_out,
             )
-        for journal, lines in journals.items():
-            rewrite_journal(journal, [line for line in lines if line.round < next_round])
+        kept = {path: [line for line in lines if line.round < next_round] for path, lines in journals.items()}
+        for journal, lines in kept.items():
+            rewrite_journal(journal, lines)
         for rank in range(ranks, len(journals)):
-            if self.directory / journal_name(rank) in journals:
-                close_journal(self.directory, rank)  # no process writes to it any more
+            path = self.directory / journal_name(rank)
+            if path in kept:
+                close_journal(self.directory, rank, len(_shards(kept[path])))  # no process writes to it any more
+        self._journal = None
 
     def declare(self, manifest: Manifest, auxiliary: bytes | None) -> None:
         """Writes the auxiliary data and the manifest, with which the folder becomes a recording."""
@@ -110,13 +118,40 @@ class RecordingFolder:
         write_manifest(self.directory, manifest)
 
     def write(self, shards: Mapping[str, bytes]) -> None:
-        """Writes shards by name, and then their lines in the journal."""
-        lines = [write_shard(self.directory, name, content) for name, content in shards.items()]
-        append_journal(self.directory, self.rank, lines)
+        """Writes shards by name, and then their lines in the journal.
+
+        Raises:
+            OSError: e.g. the disk is full; the folder is as it was before.
+        """
+        before, _ = self._journalled()
+        try:
+            lines = [write_shard(self.directory, name, content) for name, content in shards.items()]
+            append_journal(self.directory, self.rank, lines)
+        except OSError:
+            for name in shards:
+                if not self.holds(name):
+                    (self.directory / name).unlink(missing_ok=True)
+            raise
+        before.update(_shards(lines))
+        self._journal = before, False
+
+    def holds(self, name: str) -> bool:
+        """Whether the journal names a shard."""
+        return Path(name).name in self._journalled()[0]
 
     def close(self) -> None:
         """Notes in the journal that no round is missing; further rounds may follow, and then another call."""
-        close_journal(self.directory, self.rank)
+        shards, closed = self._journalled()
+        if not closed:
+            close_journal(self.directory, self.rank, len(shards))
+        self._journal = shards, True
+
+    def _journalled(self) -> tuple[set[str], bool]:
+        if self._journal is None:
+            path = self.directory / journal_name(self.rank)
+            journal = read_journal(path) if path.exists() else Journal([])
+            self._journal = _shards(journal.lines), journal.closed
+        return self._journal
 
     def _taken(self, name: str) -> InputError:
         return InputError(
@@ -124,3 +159,8 @@ class RecordingFolder:
             found=f"{name} in {self.directory}, which would be lost",
             way_out="Give another folder, or delete that one.",
         )
+
+
+def _shards(lines: Iterable[JournalLine]) -> set[str]:
+    """Names of shards, without their folder."""
+    return {Path(line.file).name for line in lines if line.file.startswith("rounds/")}

@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import fcntl
 import hashlib
+import io
 import json
 import os
 import re
@@ -56,6 +57,7 @@ CANDIDATES, CANDIDATE_LABELS = "candidates", "candidate_labels"
 """Auxiliary ``(M, *shape)`` and ``(M,)``: records that the server has in mind, and their classes."""
 _LONGEST_JOURNAL = 2**30
 """Bytes; a line has about 150."""
+_LONGEST_LINE = 4096
 _SHARD = re.compile(r"(rounds|truth)/\d{6,15}-\d{4,6}\.safetensors")
 
 
@@ -198,20 +200,32 @@ def append_journal(directory: Path, rank: int, lines: list[JournalLine]) -> None
     _append(directory / journal_name(rank), _json_lines(lines))
 
 
-def close_journal(directory: Path, rank: int) -> None:
+def close_journal(directory: Path, rank: int, rounds: int) -> None:
     """Ends a journal with its number of files of rounds; a journal without it is of an unfinished training."""
-    path = directory / journal_name(rank)
-    journal = read_journal(path) if path.exists() else Journal([])
-    if not journal.closed:
-        rounds = sum(line.file.startswith("rounds/") for line in journal.lines)
-        _append(path, json.dumps({"closed": rounds}) + "\n")
+    _append(directory / journal_name(rank), json.dumps({"closed": rounds}) + "\n")
 
 
 def _append(path: Path, text: str) -> None:
-    with path.open("a", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
+    """Appends all of the lines or, on a full disk, none: another line must not follow a half one."""
+    with path.open("ab+", buffering=0) as file:
+        end = _end_of_lines(file)
+        if end < file.seek(0, os.SEEK_END):
+            file.truncate(end)
+        rest = memoryview(text.encode())
+        try:
+            while rest:
+                rest = rest[file.write(rest) :]
+            os.fsync(file.fileno())
+        except BaseException:
+            file.truncate(end)
+            raise
+
+
+def _end_of_lines(file: io.FileIO) -> int:
+    """Where the last whole line ends, before what a crash left of another one."""
+    size = file.seek(0, os.SEEK_END)
+    begin = file.seek(max(0, size - _LONGEST_LINE))
+    return begin + file.read(_LONGEST_LINE).rfind(b"\n") + 1
 
 
 def _json_lines(lines: list[JournalLine]) -> str:

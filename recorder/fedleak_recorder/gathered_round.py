@@ -6,15 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from fedleak_recorder.arrays import Array, as_array
-from fedleak_recorder.errors import require
+from fedleak_recorder.arrays import Array, as_array, cast
+from fedleak_recorder.errors import InputError, require
 from fedleak_recorder.format import CLIENT
+from fedleak_recorder.plain_values import whole_number
 from fedleak_recorder.pseudonyms import pseudonym
 from fedleak_recorder.shape_check import check_arrays
 from fedleak_recorder.system import Holds, System
 
 _ITEM_TRUTH = "labels"
 """Ground truth of the served items; all other ground truth is of the clients themselves."""
+_UNKNOWN = "Give the number of examples that the client reports, 0 if it is unknown."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +25,7 @@ class Sent:
 
     Attributes:
         client: name under which the server knew it.
-        examples: number of examples that it reports.
+        examples: number of examples that it reports, of any type that holds a whole number.
         arrays: its model or its delta, in the model's order.
         served: ``(R,)`` items that the server showed it; None if the server shows nothing.
         truth: ground truth for evaluations only: ``labels (R,)`` of the served items, or values of the client itself,
@@ -35,22 +37,29 @@ class Sent:
     """
 
     client: str
-    examples: int
+    examples: Any
     arrays: Any
     served: Any = None
     truth: Mapping[str, Any] = field(default_factory=dict)
     where: str = ""
     holds: Holds | None = None
 
-    def plain(self) -> "Sent":
-        """The same with arrays of NumPy."""
+    def plain(self, where: str) -> "Sent":
+        """The same with arrays of NumPy.
+
+        Args:
+            where: what the client sent, for errors.
+
+        Raises:
+            InputError: something is no array, or no number of examples.
+        """
         return Sent(
             client=self.client,
-            examples=self.examples,
-            arrays={name: as_array(value) for name, value in self.arrays.items()},
-            served=None if self.served is None else as_array(self.served),
-            truth={name: as_array(value) for name, value in self.truth.items()},
-            where=self.where,
+            examples=whole_number(self.examples, what="a number of examples", where=where, way_out=_UNKNOWN),
+            arrays={name: as_array(value, where=f"{name!r} of {where}") for name, value in self.arrays.items()},
+            served=None if self.served is None else as_array(self.served, where=f"the served items of {where}"),
+            truth={name: as_array(value, where=f"the truth {name!r} of {where}") for name, value in self.truth.items()},
+            where=where,
             holds=self.holds,
         )
 
@@ -82,8 +91,8 @@ class Round:
         Raises:
             InputError: its arrays are of another model or not finite, or it is there twice.
         """
-        one = sent.plain()
-        where = one.where or f"what client {one.client} sent in round {self.number}"
+        where = sent.where or f"what client {sent.client} sent in round {self.number}"
+        one = sent.plain(where)
         name = pseudonym(one.client, self.key)
         require(
             name not in self.names,
@@ -101,7 +110,7 @@ class Round:
             else:
                 if not place:
                     self.dense[parameter] = np.empty((self.clients, *value.shape), self.system.dtype)
-                self.dense[parameter][place] = self._delta(one, value, self.model.get(parameter))
+                self.dense[parameter][place] = self._delta(one, parameter, value, self.model.get(parameter))
         self.names[name] = one.client
         self.counts.append(one.examples)
         self.truths.append(one.truth)
@@ -120,22 +129,24 @@ class Round:
     def _rows(self, one: Sent, parameter: str, value: Array) -> Array:
         served, before = one.served, self.model.get(parameter)
         whole = len(value) == self.system.parameters[parameter][0]
-        return self._delta(one, value[served] if whole else value, None if before is None else before[served])
+        rows = value[served] if whole else value
+        return self._delta(one, parameter, rows, None if before is None else before[served])
 
-    def _delta(self, one: Sent, value: Array, before: Array | None) -> Array:
+    def _delta(self, one: Sent, parameter: str, value: Array, before: Array | None) -> Array:
         """The delta, computed in double precision because it is small compared with the models.
 
         For models in single precision the result is that of a subtraction in single precision: 53 bits are more than
         twice 24, so rounding twice changes nothing.
         """
+        where = f"{parameter!r} of {one.where}"
         if (one.holds or self.system.holds) == "deltas":
-            return value.astype(self.system.dtype)
+            return stored(value, self.system.dtype, where=where)
         assert before is not None
-        return (value.astype(np.float64) - before.astype(np.float64)).astype(self.system.dtype)
+        with np.errstate(over="ignore"):
+            delta = value.astype(np.float64) - before.astype(np.float64)
+        return stored(delta, self.system.dtype, where=where)
 
     def _check_served(self, one: Sent, where: str) -> None:
-        found = f"{one.examples} in {where}"
-        require(one.examples >= 0, "a number of examples", found, "Give 0 if it is unknown.")
         needs = bool(self.rows) or bool(self.served)
         require(
             not needs if one.served is None else len(self.served) == len(self.names),
@@ -151,7 +162,7 @@ class Round:
     def _check_truth(self, one: Sent, where: str) -> None:
         for key, value in one.truth.items():
             require(
-                key and "/" not in key and key not in ("clients", "offsets") and value.dtype.kind in "biuf",
+                key and "/" not in key and key not in ("clients", "offsets") and value.dtype.kind != "c",
                 "truth as real numbers under plain names",
                 f"{key[:60]!r} in {where}",
                 "Give class_counts of the client, or labels of the served items.",
@@ -190,3 +201,19 @@ class Round:
             require(len(shapes) == 1, expected, ", ".join(shapes), "Give as many numbers of every client.")
             truth[f"{CLIENT}{name}"] = np.stack(values)
         return seen, truth
+
+
+def stored(value: Array, dtype: str, *, where: str) -> Array:
+    """Numbers in the type in which a recording holds them.
+
+    Raises:
+        InputError: a number is too large for that type.
+    """
+    narrow = cast(value, dtype)
+    if not np.isfinite(narrow).all():
+        raise InputError(
+            expected=f"numbers that {dtype} can hold",
+            found=f"{np.abs(value.astype(np.float64)).max():.3g} in {where}",
+            way_out="Leave this client out of the round, or make the recorder with dtype='float64', which holds more.",
+        )
+    return narrow

@@ -62,6 +62,8 @@ class RoundRecorder(FLComponent):
         self.learner, self.after_filters = learner, after_filters
         self._recorder: Recorder | None = None
         self._number: int | None = None
+        self._failed = False
+        """Whether a round is missing, so that the recording must not be closed."""
         self._last = -1
         """Number of the last round that is recorded."""
         self._model: dict[str, Array] = {}
@@ -77,7 +79,10 @@ class RoundRecorder(FLComponent):
                 self._receive(fl_ctx)
             elif event_type in (AppEventType.BEFORE_AGGREGATION, EventType.ABOUT_TO_END_RUN, EventType.END_RUN):
                 self._write()
+            if event_type == EventType.END_RUN and self._recorder is not None and not self._failed:
+                self._recorder.close()
         except (InputError, OSError) as error:
+            self._failed = True
             self.system_panic(f"the round could not be recorded: {error}", fl_ctx)
 
     def _begin(self, fl_ctx: FLContext) -> None:
@@ -120,7 +125,7 @@ class RoundRecorder(FLComponent):
         require(missing is None, f"{missing!r} from every client", f"{', '.join(reported)} in {where}", way_out)
         self._sent[client] = Sent(
             client=client,
-            examples=int(reported.get(self.examples_key, 0)),
+            examples=reported.get(self.examples_key, 0),
             arrays=dxo.data,
             truth={name: reported[name] for name in self.truth},
             where=where,

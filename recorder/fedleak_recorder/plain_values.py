@@ -1,8 +1,11 @@
 """Plain values from strangers' JSON or YAML: no key twice, no NaN, bounded depth, number and size."""
 
+import contextlib
 import json
 import math
 from typing import Any, NoReturn
+
+from fedleak_recorder.errors import require
 
 _DEEPEST = 32
 _MOST_VALUES = 2 * 10**6
@@ -50,6 +53,22 @@ def strange_value(value: Any) -> str | None:
         elif (problem := _strange_scalar(one)) is not None:
             return problem
     return None
+
+
+def whole_number(value: Any, *, what: str, where: str, way_out: str, most: int = 2**48) -> int:
+    """A whole number from 0 to `most`, also of an array or tensor without dimensions, or as 3.0.
+
+    Raises:
+        InputError: it is none: a fraction, a text, True, NaN, a list.
+    """
+    number = value
+    if getattr(value, "ndim", None) == 0:
+        with contextlib.suppress(Exception):  # a tensor without memory has no number
+            number = value.item()
+    whole = isinstance(number, int) and not isinstance(number, bool)
+    whole = whole or (isinstance(number, float) and number.is_integer())
+    require(whole and 0 <= number <= most, f"{what}, a whole number from 0", f"{_short(value)} in {where}", way_out)
+    return int(number)
 
 
 def _strange_scalar(value: Any) -> str | None:

@@ -38,8 +38,16 @@ def pseudonym(client: str, key: bytes) -> int:
     Args:
         client: name under which the server knows it.
         key: secret key, see `secret_key`; without it, whoever can guess the name could repeat the hash.
+
+    Raises:
+        InputError: UTF-8 cannot encode the name.
     """
-    digest = hmac.digest(key, b"client:" + client.encode(), "sha256")
+    try:
+        name = client.encode()
+    except UnicodeEncodeError:
+        found, way_out = ascii(client)[:60], "Give the client another name; it is in no file of the recording."
+        raise InputError(expected="a client's name that UTF-8 can encode", found=found, way_out=way_out) from None
+    digest = hmac.digest(key, b"client:" + name, "sha256")
     return int.from_bytes(digest[:8], "big") >> 2
 
 

@@ -1,6 +1,7 @@
 """Recorder of any federated system: a call per round, with arrays of any framework."""
 
 import dataclasses
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -11,10 +12,11 @@ from fedleak_recorder.arrays import FLOATS, Array, as_array, is_float
 from fedleak_recorder.errors import InputError, require
 from fedleak_recorder.folder import RecordingFolder
 from fedleak_recorder.gathered_round import Sent
+from fedleak_recorder.plain_values import whole_number
 from fedleak_recorder.pseudonyms import pseudonym, secret_key
 from fedleak_recorder.shape_check import Shapes, named
 from fedleak_recorder.system import Holds, System
-from fedleak_recorder.writer import RecordingWriter
+from fedleak_recorder.writer import RecordingWriter, on_disk
 
 Arrays = Mapping[str, Any] | Sequence[Any]
 """Parameters by name, as ``state_dict()`` gives them, or a list of them in the model's order."""
@@ -24,6 +26,9 @@ class Recorder:
     """Recording of what the server of a federated system sees, written while the system trains.
 
     Each round is on the disk when `round` returns, and a crash at any time leaves a recording of the rounds before.
+    Use it as a context manager, or call `close` after the last round: it notes that no round is missing. A recording
+    without that note, such as that of a training that was interrupted, is read with a warning.
+
     Clients appear under pseudonyms that a secret key gives, in an order that depends on the pseudonyms only. The key is
     drawn anew, or read from the environment variable ``FEDLEAK_KEY``, and is in no file of the recording.
 
@@ -43,13 +48,15 @@ class Recorder:
         system: the system, its version and its settings, as free text by key.
         versions: versions of the system's packages.
         key: secret key of at least 16 bytes; needed to resume, because another key gives other pseudonyms.
-        resume_at: first round to record again after a restart from a checkpoint: the rounds before it are kept.
+        resume_at: first round to record again after a restart from a checkpoint: the rounds before it are kept. Without
+            it each round has a number of its own.
 
     Attributes:
         key: the secret key. Keep it where the checkpoints are, not with the recording.
 
     Raises:
-        InputError: the folder holds a recording, or the description contradicts itself.
+        InputError: the folder holds a recording, or the description contradicts itself. Every call raises it before it
+            writes anything; what was written before stays whole.
 
     Example:
         >>> import tempfile
@@ -80,28 +87,35 @@ class Recorder:
         require(holds in ("models", "deltas"), "holds as 'models' or 'deltas'", repr(holds), "Correct it.")
         types = (None, "float32", "float64")
         require(dtype in types, "dtype as 'float32' or 'float64'", repr(dtype), "Correct it.")
-        length = 32 if key is None else len(key)
-        require(length >= 16, "a key of at least 16 bytes", f"{length}", "Draw one: secrets.token_bytes(32).")
-        self.folder, self.key, self._resume_at = Path(folder), secret_key() if key is None else key, resume_at
+        if key is not None:
+            found = f"{len(key)}" if isinstance(key, bytes) else type(key).__name__
+            right = isinstance(key, bytes) and len(key) >= 16
+            require(right, "a key of at least 16 bytes", found, "Draw one: secrets.token_bytes(32).")
+        path = isinstance(folder, str | os.PathLike) and "\0" not in str(folder)
+        require(path, "a path as folder", ascii(folder)[:60], "Give the path of a new folder.")
+        self.folder, self.key = Path(folder), secret_key() if key is None else key
+        self._resume_at = None if resume_at is None else _round_number(resume_at, "resume_at")
         self._dtype = dtype
         self._system = System(
             parameters={},
-            data={"name": data} if isinstance(data, str) else data,
+            data={"name": data} if isinstance(data, str) else _mapping(data, "data"),
             holds=holds,
-            learner=learner,
-            releases=releases,
-            row_parameters=row_parameters,
-            auxiliary=dict(auxiliary or {}),
-            origin=dict(system or {}),
-            versions=dict(versions or {}),
+            learner=None if learner is None else _mapping(learner, "learner"),
+            releases=[_mapping(release, "releases") for release in _sequence(releases, "releases")],
+            row_parameters=_sequence(row_parameters, "row_parameters"),
+            auxiliary=_mapping(auxiliary or {}, "auxiliary"),
+            origin=_mapping(system or {}, "system"),
+            versions=_mapping(versions or {}, "versions"),
         )
+        self._closed = False
         self._writer: RecordingWriter | None = None
         self._names: list[str] = []
         """Names of all parameters that were described, in order, those that are not recorded among them."""
         if resume_at is None:
-            RecordingFolder(folder).check_free()
+            with on_disk(f"into {folder}"):
+                RecordingFolder(folder).check_free()
         if parameters is not None:
-            self._describe(parameters)
+            self._describe(_mapping(parameters, "parameters"))
 
     @property
     def parameters(self) -> Shapes:
@@ -132,20 +146,23 @@ class Recorder:
             served: by client, numbers of the items that the server showed it ``(R,)``.
 
         Raises:
-            InputError: something is of another model, not finite, or does not fit the rest of the round.
+            InputError: something is of another model, not finite, too large for the stored type, or does not fit the
+                rest of the round; the round was recorded before; or the disk is full. Then nothing of it is written,
+                and the next round may follow.
         """
-        told, shown = truth or {}, served or {}
+        updates = _mapping(updates, "updates", keys=object)
+        told, shown = _mapping(truth or {}, "truth", keys=object), _mapping(served or {}, "served", keys=object)
         self._check_names("truth", told, updates)
         self._check_names("served items", shown, updates)
         sent = [
             Sent(
                 client=str(client),
-                examples=int(examples),
+                examples=examples,
                 arrays=arrays,
                 served=None if client not in shown else _items(shown[client], client),
-                truth=told.get(client, {}),
+                truth=_mapping(told.get(client, {}), f"truth of client {client}"),
             )
-            for client, (arrays, examples) in updates.items()
+            for client, (arrays, examples) in ((client, _pair(sent, client)) for client, sent in updates.items())
         ]
         self.record(number, model, sent)
 
@@ -160,23 +177,44 @@ class Recorder:
         Raises:
             InputError: see `round`.
         """
+        way_out = f"Make another one with key=recorder.key and resume_at={number}."
+        require(not self._closed, "a recorder that is open", "one that was closed", way_out)
+        number = _round_number(number, "number of a round")
         messages = sorted(sent, key=lambda one: pseudonym(one.client, self.key))
         writer = self._begin(model)
         before = {} if model is None else self._named(model, f"the global model before round {number}")
         arrays = (dataclasses.replace(one, arrays=self._named(one.arrays, _where(one, number))) for one in messages)
         writer.write(number, before, arrays, len(messages))
-        writer.close()
 
     def close(self) -> None:
-        """Lets other processes write to the folder; the recording is complete after every round."""
+        """Notes that no round is missing, and lets other processes write to the folder; call it after the last round.
+
+        Raises:
+            InputError: the disk is full.
+        """
+        if self._closed:
+            return
+        if self._writer is None and self._resume_at is not None and self.parameters:
+            self._begin(None)
+        try:
+            if self._writer is not None:
+                self._writer.close()
+        finally:
+            self._release()
+
+    def _release(self) -> None:
+        self._closed = True
         if self._writer is not None:
             self._writer.release()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.close()
+        else:  # rounds are missing
+            self._release()
 
     def _describe(self, parameters: Mapping[str, Any]) -> None:
         shapes, types = {}, set()
@@ -184,7 +222,7 @@ class Recorder:
             if _is_shape(value):
                 shapes[name] = tuple(int(size) for size in value)
                 continue
-            array = as_array(value)
+            array = as_array(value, where=f"{name!r} of parameters")
             if is_float(array):
                 shapes[name] = array.shape
                 types.add(array.dtype.name)
@@ -200,19 +238,25 @@ class Recorder:
             if not self.parameters:
                 way_out = "Give Recorder the argument parameters."
                 require(isinstance(model, Mapping), "the model's parameters by name", type(model).__name__, way_out)
-                self._describe(model)  # type: ignore[arg-type]
-            self._writer = RecordingWriter(self.folder, self._system, key=self.key, resume_at=self._resume_at)
-            self._writer.declare()
+                self._describe(_mapping(model, "the global model"))
+            self._writer = RecordingWriter(
+                self.folder, self._system, key=self.key, resume_at=self._resume_at, growing=True
+            )
         return self._writer
 
     def _named(self, arrays: Arrays, where: str) -> dict[str, Array]:
         """The recorded ones among a model's arrays."""
         if not isinstance(arrays, Mapping):
+            arrays = _sequence(arrays, where)
             if len(arrays) != len(self._names):
-                return named(self.parameters, [as_array(value) for value in arrays], where=where)
+                return named(self.parameters, [as_array(value, where=where) for value in arrays], where=where)
             arrays = dict(zip(self._names, arrays, strict=True))
-        left_out = set(self._names) - set(self.parameters)
-        found = {name: as_array(value) for name, value in arrays.items() if name not in left_out}
+        arrays, left_out = _mapping(arrays, where), set(self._names) - set(self.parameters)
+        found = {
+            name: as_array(value, where=f"{name!r} of {where}")
+            for name, value in arrays.items()
+            if name not in left_out
+        }
         return {name: value for name, value in found.items() if name in self.parameters or is_float(value)}
 
     def _check_names(self, what: str, given: Mapping[Any, Any], updates: Mapping[Any, Any]) -> None:
@@ -225,12 +269,39 @@ def _where(one: Sent, number: int) -> str:
     return one.where or f"what client {one.client} sent in round {number}"
 
 
+def _round_number(value: Any, what: str) -> int:
+    way_out = "Number the rounds from 0 or 1 on."
+    return whole_number(value, what=what, where="a call of the recorder", way_out=way_out, most=10**15 - 1)
+
+
+def _mapping(value: Any, what: str, *, keys: type = str) -> dict[Any, Any]:
+    """A mapping; names of arrays and settings are texts, but a client may be known by any value."""
+    require(isinstance(value, Mapping), f"a mapping as {what}", type(value).__name__, "Give it by name.")
+    odd = next((key for key in value if not isinstance(key, keys)), None)
+    require(odd is None, f"texts as names in {what}", ascii(odd)[:60], "Write that name as a text.")
+    return dict(value)
+
+
+def _sequence(value: Any, what: str) -> list[Any]:
+    right = isinstance(value, Sequence) and not isinstance(value, str | bytes)
+    require(right, f"a list as {what}", ascii(type(value).__name__), "Give a list.")
+    return list(value)
+
+
+def _pair(sent: Any, client: Any) -> tuple[Any, Any]:
+    right = isinstance(sent, list | tuple) and len(sent) == 2
+    require(right, "(arrays, number of examples) of each client", f"{type(sent).__name__} of {client!r}", "Give both.")
+    return sent[0], sent[1]
+
+
 def _is_shape(value: Any) -> bool:
-    return isinstance(value, Sequence) and all(isinstance(size, int | np.integer) for size in value)
+    if not isinstance(value, Sequence) or isinstance(value, str | bytes):
+        return False
+    return all(isinstance(size, int | np.integer) for size in value)
 
 
 def _items(given: Any, client: Any) -> Array:
-    items = as_array(given)
+    items = as_array(given, where=f"the served items of client {client}")
     right = items.ndim == 1 and (items.dtype.kind in "iu" or not items.size)
     found = f"{items.dtype} of shape {items.shape} for client {client}"
     if not right:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from fedleak_recorder.errors import InputError, require
 from fedleak_recorder.format import Manifest
-from fedleak_recorder.manifest_fields import check_fields
+from fedleak_recorder.manifest_fields import check_fields, is_names
 from fedleak_recorder.plain_values import strange_value
 from fedleak_recorder.shape_check import Shapes
 from fedleak_recorder.version import __version__
@@ -59,6 +59,11 @@ def manifest_of(system: System, auxiliary: bytes | None, run: str | None = None)
     """
     from importlib.metadata import version  # slow to import, and needed once
 
+    name, known = system.data.get("name"), {"name", "sha256"}
+    found = ", ".join(f"{key}: {value!r}"[:60] for key, value in system.data.items()) or "none"
+    right = isinstance(name, str) and name and not system.data.keys() - known
+    require(right, "data as a name, or as name and sha256", found, "Name the data set.")
+    require(is_names(system.row_parameters), "row_parameters as names", system.row_parameters, "Correct them.")
     releases = [_release(release, list(system.parameters)) for release in system.releases]
     names = [*system.row_parameters, *(name for release in releases for name in release["parameters"])]
     unknown = next((name for name in names if name not in system.parameters), None)
@@ -88,6 +93,8 @@ def _release(given: Mapping[str, Any], everything: list[str]) -> dict[str, Any]:
     try:
         clip, scale = given.get("clip"), float(given.get("noise_scale", 0.0))
         names = list(given.get("parameters") or everything)
+        if not is_names(names):
+            raise ValueError("parameters that are no names")
         others = {name: given[name] for name in ("own_devices", "epsilon", "delta", "neighbours") if name in given}
         return {"clip": None if clip is None else float(clip), "noise_scale": scale, "parameters": names, **others}
     except (AttributeError, TypeError, ValueError) as error:

@@ -49,8 +49,9 @@ def train(folder: Path, audit: Callback, *, validations: int = 0, record: bool =
 
 
 @pytest.mark.integration
-def test_the_end_of_a_training_is_attacked(tmp_path: Path) -> None:
+def test_the_end_of_a_training_is_attacked(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     logged = train(tmp_path, Audit(attacks=[Direction(), Chance()]))
+    assert "not closed" not in caplog.text
     results = {(r["attack"], r["metric"]): r for r in records(Run.read(tmp_path / "results.json").results)}
     assert logged["audit/direction/auc"] == [pytest.approx(results["direction", "auc"]["mean"])]
     assert results["direction", "auc"]["n"] == 24

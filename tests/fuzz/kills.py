@@ -1,7 +1,8 @@
 """SIGKILL at random instants of trainings, tables and conversions, and the same command again.
 
-``make kills`` (``KILLS=200``) prints a line per subject. What a journal names must be whole right after each kill, and
-what the last run leaves must equal, bit for bit, what a run leaves that nobody killed. Exit status 1 with any problem.
+``make kills`` (``KILLS=200``, and a tenth more of a parent alone, whose workers must end) prints a line per subject.
+What a journal names must be whole right after each kill, and what the last run leaves must equal, bit for bit, what a
+run leaves that nobody killed. Exit status 1 with any problem.
 """
 
 import abc
@@ -43,6 +44,8 @@ _PATIENCE = 600.0
 """Seconds after which a command that nobody kills counts as hanging."""
 _KILLS_OF_ONE = 8
 """A command is killed so many times, then it may end."""
+_LAST_WORKER = 60.0
+"""Seconds in which workers must end after their parent, also those that are still importing."""
 
 
 class Subject(abc.ABC):
@@ -55,6 +58,8 @@ class Subject(abc.ABC):
     name: str
     share: float
     """Of all kills."""
+    alone = False
+    """Whether the command's own process is killed and not its children, which must end by themselves."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -231,6 +236,14 @@ class TableOfTwoJobs(Table):
     jobs = 2
 
 
+class ParentOfTwoJobs(TableOfTwoJobs):
+    """The same; only the parent of the workers is killed, as where memory runs out."""
+
+    name = "table, two jobs, the parent alone"
+    share = 0.1
+    alone = True
+
+
 class Conversion(Subject):
     """A dump of 60 rounds; a folder that became a recording is whole."""
 
@@ -255,7 +268,7 @@ class Conversion(Subject):
         return _content(out)
 
 
-SUBJECTS: tuple[type[Subject], ...] = (Clicks, Digits, Table, TableOfTwoJobs, Conversion)
+SUBJECTS: tuple[type[Subject], ...] = (Clicks, Digits, Table, TableOfTwoJobs, ParentOfTwoJobs, Conversion)
 
 
 @dataclass
@@ -296,7 +309,7 @@ def kill(subject: Subject, kills: int, *, seed: int, tick: Callable[[], object] 
     while report.kills < kills:
         out = subject.folder / f"run{report.finished}"
         for _ in range(min(_KILLS_OF_ONE, kills - report.kills)):
-            status, log = _run(subject, out, instants.uniform(0, span))
+            status, log = _run(subject, out, instants.uniform(0, span), report.problems)
             if status is not None:
                 break
             report.kills += 1
@@ -313,12 +326,17 @@ def kill(subject: Subject, kills: int, *, seed: int, tick: Callable[[], object] 
     return report
 
 
-def _run(subject: Subject, out: Path, seconds: float) -> tuple[int | None, str]:
-    return in_process(lambda: subject.start(out), subject.folder / "log", seconds)
+def _run(subject: Subject, out: Path, seconds: float, problems: Counter[str] | None = None) -> tuple[int | None, str]:
+    outlived = problems if subject.alone else None
+    return in_process(lambda: subject.start(out), subject.folder / "log", seconds, outlived)
 
 
-def in_process(action: Callable[[], int], log: Path, seconds: float) -> tuple[int | None, str]:
+def in_process(
+    action: Callable[[], int], log: Path, seconds: float, outlived: Counter[str] | None = None
+) -> tuple[int | None, str]:
     """Runs a command in a process of its own, with its own children; kills them all after some seconds.
+
+    With `outlived`, only the process itself is killed, and children are counted there that do not end soon.
 
     Returns:
         Its exit status, None where it had to be killed; and what it printed.
@@ -332,11 +350,28 @@ def in_process(action: Callable[[], int], log: Path, seconds: float) -> tuple[in
         if done:
             return os.waitstatus_to_exitcode(status), log.read_text(errors="replace")
         time.sleep(0.002)
+    if outlived is not None:
+        os.kill(child, signal.SIGKILL)
+        end = time.monotonic() + _LAST_WORKER
+        while _of_session(child) and time.monotonic() < end:
+            time.sleep(0.1)
+        if _of_session(child):
+            outlived["workers that outlive their parent"] += 1
     with contextlib.suppress(ProcessLookupError):  # killed before it had a session of its own
         os.killpg(child, signal.SIGKILL)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     return None, log.read_text(errors="replace") if log.exists() else ""
+
+
+def _of_session(leader: int) -> int:
+    """Number of processes of a session that run."""
+    found = 0
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = path.read_text().rpartition(")")[2].split()
+            found += fields[3] == str(leader) and fields[0] != "Z"
+    return found
 
 
 def _become(action: Callable[[], int], log: Path) -> None:
@@ -368,7 +403,7 @@ def main() -> int:
     logging.disable(logging.WARNING)
     os.environ.setdefault(KEY_VARIABLE, "5e" * 32)
     wrong = False
-    with tempfile.TemporaryDirectory() as folder, tqdm(total=options.kills, unit="kill") as bar:
+    with tempfile.TemporaryDirectory() as folder, tqdm(unit="kill") as bar:
         for number, kind in enumerate(SUBJECTS):
             kills = math.ceil(kind.share * options.kills)
             report = kill(kind(Path(folder) / str(number)), kills, seed=options.seed + number, tick=bar.update)

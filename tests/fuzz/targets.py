@@ -46,6 +46,7 @@ from tests.foreign_toys import items, write_dump
 from tests.fuzz.children import LEGAL, SAME, SILENT, Answer
 from tests.fuzz.mutations import change_bytes, change_npz, change_shard, change_value
 from tests.fuzz.oracle import GRAMMARS, contradiction
+from tests.fuzz.recorder_calls import change_calls, record_calls, whole_calls, wrong_calls
 from tests.fuzz.recordings import RECORDINGS, Files, read_tree, recording, with_file, write_tree
 
 Mutant = tuple[Files, str]
@@ -392,6 +393,8 @@ def targets() -> list[Target]:
         made.append(Target(f"dump of {name}", functools.partial(_example, write), _dump, read_dump, _wrong_dump))
     for name, write, read in _DATA:
         made.append(Target(f"data {name}", functools.partial(_example, write), _of_data(name), read, _wrong_data))
+    read_calls = functools.partial(record_calls, read=read_recording)
+    made.append(Target("calls of the recorder", whole_calls, change_calls, read_calls, wrong_calls))
     for change in (_describe, _author):
         said = f"audit of clicks, {'manifest' if change is _describe else 'hashes fit'}"
         whole = functools.partial(recording, "clicks")

@@ -51,7 +51,7 @@ with ends_on_signals(grace=0.5):
 """
 FAMILY = """
 import os, subprocess, sys, time
-code = "import time; from protocol.signals import end_with_parent; end_with_parent(0.1)"
+code = f"import time; from protocol.signals import end_with_parent; end_with_parent({os.getpid()}, 0.1)"
 code += "; print('ready', flush=True); time.sleep(60)"
 started = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
 started.stdout.readline()
@@ -71,6 +71,13 @@ def test_a_handler_that_swallows_the_signal_does_not_keep_the_process() -> None:
     process, _ = start(SWALLOWS)
     process.terminate()
     assert process.wait(30) == 143
+
+
+@pytest.mark.integration
+def test_a_worker_that_has_lost_its_parent_ends_at_once() -> None:
+    process, said = start(f"from protocol.signals import end_with_parent; end_with_parent({os.getppid()}); print('on')")
+    assert process.wait(30) == 1
+    assert not said
 
 
 @pytest.mark.integration

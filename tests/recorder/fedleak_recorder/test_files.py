@@ -4,7 +4,20 @@ import os
 import subprocess
 from pathlib import Path
 
-from fedleak_recorder.files import write_whole
+import pytest
+
+from fedleak_recorder.files import write_once, write_whole
+from protocol.signals import Stopped
+
+
+def test_a_signal_leaves_no_temporary_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(_: int) -> None:
+        raise Stopped(15)
+
+    monkeypatch.setattr(os, "fsync", stopped)
+    with pytest.raises(Stopped):
+        write_once(tmp_path / "a", b"content")
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_a_killed_process_left_of_a_file_is_removed_with_its_next_writing(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """A recording made with `Recorder`: what fedleak reads is what the system's own loop computed."""
 
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from datamodules.recordings.recording import Recording
 from fedleak_recorder import InputError, Recorder
+from fedleak_recorder.format import read_journal
 
 CLIENTS = ["alice", "bob", "carol"]
 KEY = b"k" * 32
@@ -59,6 +61,7 @@ def test_deltas_are_exactly_those_of_the_loop(tmp_path: Path, dtype: torch.dtype
             place: {key: updates[name][0][key] - model[key] for key in model} for place, name in enumerate(CLIENTS)
         }
         model = {key: torch.stack([sent[key] for sent, _ in updates.values()]).to(dtype).mean(0) for key in model}
+    recorder.close()
     recording = Recording(tmp_path)
     assert recording.closed
     assert recording.rounds == [0, 1, 2]
@@ -158,11 +161,118 @@ def test_a_failed_round_leaves_those_before(tmp_path: Path) -> None:
     recorder.round(0, small(0), {"a": (small(1), 1)})
     with pytest.raises(InputError, match=r"finite real numbers in 'weight'.*client a sent in round 1"):
         recorder.round(1, small(0), {"a": (small(np.nan), 1)})
-    recording = Recording(tmp_path)
-    assert recording.rounds == [0]
-    assert recording.closed
+    assert Recording(tmp_path).rounds == [0]
     recorder.round(1, small(0), {"a": (small(1), 1)})
     assert Recording(tmp_path).rounds == [0, 1]
+
+
+def test_closing_is_an_act_of_the_end(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def interrupted() -> None:
+        with Recorder(tmp_path, parameters=SMALL, key=KEY) as recorder:
+            for number in range(6):
+                recorder.round(number, small(0), {"a": (small(1), 1)})
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        interrupted()
+    assert not Recording(tmp_path).closed
+    assert "not closed" in caplog.text
+    with Recorder(tmp_path, parameters=SMALL, key=KEY, resume_at=6):
+        pass
+    caplog.clear()
+    assert Recording(tmp_path).closed
+    assert not caplog.text
+    journal = tmp_path / "journal.jsonl"
+    journal.write_text("".join(journal.read_text().splitlines(keepends=True)[:6]))
+    assert Recording(tmp_path).rounds == [0, 1, 2]
+    assert "not closed" in caplog.text
+
+
+def test_a_closed_recorder_takes_no_round(tmp_path: Path) -> None:
+    with Recorder(tmp_path, parameters=SMALL) as recorder:
+        recorder.round(0, small(0), {"a": (small(1), 1)})
+    recorder.close()
+    with pytest.raises(InputError, match="resume_at=1"):
+        recorder.round(1, small(0), {"a": (small(1), 1)})
+
+
+def test_a_number_beyond_the_stored_type_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "one", parameters=SMALL, holds="deltas")
+    huge = {"a": (small(0), 1), "b": (small(-1e39, np.float64), 1)}
+    with pytest.raises(InputError, match=r"1e\+39 in 'weight' of what client b sent in round 0.*dtype='float64'"):
+        recorder.round(0, None, huge)
+    assert not (tmp_path / "one").exists()
+    with Recorder(tmp_path / "two", parameters=SMALL, holds="deltas", dtype="float64") as recorder:
+        recorder.round(0, None, huge)
+    (view,) = Recording(tmp_path / "two").views()
+    assert view.deltas["bias"].double().min() == -1e39
+
+
+def test_a_round_number_is_given_once(tmp_path: Path) -> None:
+    with Recorder(tmp_path, parameters=SMALL, key=KEY) as recorder:
+        recorder.round(3, small(0), {"a": (small(1), 1)})
+        before = written(tmp_path)
+        with pytest.raises(InputError, match=r"round 3.*resume_at=3"):
+            recorder.round(3, small(0), {"a": (small(2), 1)})
+        assert written(tmp_path) == before
+    with Recorder(tmp_path, parameters=SMALL, key=KEY, resume_at=4) as recorder:
+        with pytest.raises(InputError, match="resume_at=3"):
+            recorder.round(3, small(0), {"a": (small(2), 1)})
+        recorder.round(4, small(0), {"a": (small(2), 1)})
+    assert Recording(tmp_path).rounds == [3, 4]
+
+
+@pytest.mark.parametrize(
+    "examples", [0.5, 1.9, "7", True, float("nan"), float("inf"), [3], None, 2**60, np.float64(2.7), -1], ids=repr
+)
+def test_examples_that_are_no_whole_number_are_refused(tmp_path: Path, examples: Any) -> None:
+    recorder = Recorder(tmp_path / "one", parameters=SMALL)
+    with pytest.raises(InputError, match="number of examples"):
+        recorder.round(0, small(0), {"a": (small(1), examples)})
+    assert not (tmp_path / "one").exists()
+
+
+@pytest.mark.parametrize("examples", [3, 3.0, np.int64(3), torch.tensor(3), np.array(3)], ids=repr)
+def test_examples_of_any_type_are_recorded_as_given(tmp_path: Path, examples: Any) -> None:
+    Recorder(tmp_path, parameters=SMALL).round(0, small(0), {"a": (small(1), examples)})
+    (view,) = Recording(tmp_path).views()
+    assert view.example_counts.tolist() == [3]
+
+
+def test_disk_full_keeps_finished_rounds(tmp_path: Path) -> None:
+    """The kernel refuses files of more bytes, as a full disk does."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with Recorder(tmp_path, parameters=SMALL) as recorder:
+        recorder.round(0, small(0), {"a": (small(1), 1)})
+        before = written(tmp_path)
+        size = (tmp_path / "journal.jsonl").stat().st_size
+        for limit in (100, size + 100):  # a shard does not fit; half a line of the journal does
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+            try:
+                with pytest.raises(InputError, match=r"write round 1 into .*"):
+                    recorder.round(1, small(0), {"a": (small(2), 1)})
+            finally:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+            assert written(tmp_path) == before
+        recorder.round(2, small(0), {"a": (small(3), 1)})
+    recording = Recording(tmp_path)
+    assert recording.rounds == [0, 2]
+    assert recording.closed
+
+
+def test_a_round_costs_the_same_after_many_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[Path] = []
+
+    def counting(path: Path) -> Any:
+        read.append(path)
+        return read_journal(path)
+
+    monkeypatch.setattr("fedleak_recorder.folder.read_journal", counting)
+    with Recorder(tmp_path, parameters=SMALL) as recorder:
+        for number in range(5):
+            recorder.round(number, small(0), {"a": (small(1), 1)})
+    assert not read
+    assert Recording(tmp_path).closed
 
 
 def test_a_recording_is_resumed_with_its_key_only(tmp_path: Path) -> None:

@@ -1,0 +1,27 @@
+"""Folder of the results of a command, made before the work whose results it takes."""
+
+import tempfile
+from pathlib import Path
+
+from protocol.errors import InputError
+
+
+def results_folder(directory: str | Path) -> Path:
+    """The folder, made if it does not exist and tested for writing.
+
+    Raises:
+        InputError: it is a file, or cannot be made or written to.
+    """
+    folder = Path(directory)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        file = next((path for path in (folder, *folder.parents) if path.is_file()), None)
+        raise InputError(
+            expected=f"a folder for the results at {folder}",
+            found=str(error.strerror or error).lower() if file is None else f"the file {file}",
+            way_out="Give another folder with --out.",
+        ) from None
+    return folder
