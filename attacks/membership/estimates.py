@@ -55,7 +55,12 @@ class RecordMembershipEstimate(Estimate):
             for rate in RATES
         ),
         Metric("no-false-alarm", "No false alarm is the share of members that score above every other candidate."),
-        Metric("predicted-auc", "Predicted AUC is what the attack expects of itself, without the truth.", leak=False),
+        Metric(
+            "predicted-auc",
+            "Predicted AUC is the AUC that the attack expects of itself under its assumptions, without the truth.",
+            leak=False,
+            predicts="auc",
+        ),
     )
     senders: Tensor
     scores: Tensor

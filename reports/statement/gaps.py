@@ -56,6 +56,7 @@ def not_tried(evaluation: Evaluation, attacks: Sequence[Attack], measured: Colle
     """
     families = {name: attack.family for attack in attacks for name in (attack.name, f"{attack.family}/{attack.name}")}
     without = {name: what for name, what in KNOWN_CLASSES.items() if name not in families.values()}
+    asking = [attack.family for attack in attacks if not attack.baseline]  # a family of baselines alone is no question
     reasons: dict[str, Counter[str]] = defaultdict(Counter)
     for name, reason in {**evaluation.missing, **evaluation.unrelated}.items():
         reasons[families.get(name, name)][reason] += 1
@@ -65,7 +66,7 @@ def not_tried(evaluation: Evaluation, attacks: Sequence[Attack], measured: Colle
         else reasons[name].most_common(1)[0][0]
         if reasons[name]
         else "no attack gave a value"
-        for name in sorted({*families.values(), *without} - {*measured, DECLARED_PRIVACY})
+        for name in sorted({*asking, *without} - {*measured, DECLARED_PRIVACY})
     }
     return NotTried(
         not_measured=open_ones,

@@ -219,7 +219,7 @@ def _summary(content: dict[str, Any]) -> list[str]:
     first = questions[0] if questions else None
     unjudged = "How many people that exposes was not computed: the attack ranks nothing, or no prior is declared."
     gaps = content["not_tried"]
-    lacking = "; ".join(f"{name} ({reason})" for name, reason in gaps.not_measured.items())
+    lacking = "; ".join(f"{name} ({reason.partition(';')[0]})" for name, reason in gaps.not_measured.items())
     stopped = ", ".join(name for one in gaps.could_not_run for name in one.attacks)
     stopped = f" Attacks that could not run: {stopped}." if stopped else ""
     return [
