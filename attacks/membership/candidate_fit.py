@@ -50,8 +50,8 @@ class JointFitAttack(PoolAttack):
         refinements: number of simulated paths for an update of several passes.
         precision: of the inner products of effects. In float32, which takes half the time, directions with less than
             1e-6 of the largest variance are lost: too many where all records have nearly the same gradient. One step
-            without noise is always computed in float64, gradients and updates too. What the clients' float32 has
-            rounded stays lost: where records are alike, it hides some of them.
+            without noise is always computed in float64, gradients and updates too: in float32, members are
+            missed where records are alike.
 
     References:
         This project; Charikar, Chen and Farach-Colton, "Finding frequent items in data streams", ICALP 2002, for the
