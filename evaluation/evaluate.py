@@ -82,7 +82,8 @@ def evaluate_recording(
         except InputError as error:
             if len(group) == len(attacks):
                 raise
-            found.append(Evaluation(missing={_full_name(attack, attacks): error.found for attack in group}))
+            reason = f"expected {error.expected}"
+            found.append(Evaluation(missing={_full_name(attack, attacks): reason for attack in group}))
     single = [attack for attack in attacks if attack.scope == "round"]
     confined = [attack for attack in single if attack.audited_victims is not None and slow != "all"]
     fast = [attack for attack in single if attack not in confined]

@@ -271,7 +271,8 @@ class ClassificationSimulator(NetworkSimulator):
         local = self.local
         separate = local.optimizer == "sgd" and local.weight_decay > 0
         steps = self.steps(example_counts).tolist()
-        factors = torch.tensor([self._decayed(count) if separate else 1.0 for count in steps]) - 1
+        changes = [self._decayed(count) - 1 if separate else 0.0 for count in steps]
+        factors = torch.tensor(changes, dtype=torch.float64)
         return {name: factors.reshape(-1, *[1] * value.dim()).to(value.dtype) * value for name, value in model.items()}
 
     def _decayed(self, steps: int) -> float:

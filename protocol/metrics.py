@@ -22,6 +22,8 @@ class Metric:
         binary: whether a single value is 0 or 1, so that equal values still leave uncertainty.
         worst_client: whether a gate limits the worst client's value instead of the mean over clients.
         span: least and largest possible value, to which intervals are cut; None for no limits.
+        predicts: metric whose value the attack expects of itself by this one, so that tables show the measured value
+            next to it; None for what is measured.
     """
 
     name: str
@@ -34,6 +36,15 @@ class Metric:
     binary: bool = False
     worst_client: bool = False
     span: tuple[float, float] | None = None
+    predicts: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.predicts is not None and (self.leak or self.judged):
+            raise InputError(
+                expected=f"leak=False of {self.name}, which an attack expects of itself",
+                found="a metric of the leak",
+                way_out="Only measured values may be taken for the leak.",
+            )
 
     @property
     def certainty(self) -> float:

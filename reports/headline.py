@@ -46,7 +46,9 @@ def headline(results: pd.DataFrame) -> Headline:
     if attacks.empty:  # metrics that are unknown in this process, of attacks from other packages
         attacks = scored.drop_duplicates("attack")
     if attacks.empty:
-        return Headline("No attack could be scored on this recording.")
+        baselines = ", ".join(dict.fromkeys(results["attack"][results["mean"].notna()]))
+        only = f" The values below are of {baselines}, which are no attacks." if baselines else ""
+        return Headline(f"No attack could be scored on this recording.{only}")
     real = attacks[~is_generated(attacks)]
     attacks = attacks if real.empty else real
     best = records(attacks.iloc[[int(np.argmax(_gains(attacks, results)))]])[0]

@@ -22,6 +22,7 @@ from reports.tables import (
     difference_table,
     long_table,
     wide_table,
+    with_measured,
 )
 
 BASELINES = "baselines, bounds and models"
@@ -46,7 +47,7 @@ class Section:
 
 def sections(results: pd.DataFrame) -> list[Section]:
     """Sections of results, a question each; a table of several data sets or settings says so in its rows."""
-    found = by_question(results[results["mean"].notna()])
+    found = by_question(with_measured(results[results["mean"].notna()]))
     return [
         Section(
             title,

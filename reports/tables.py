@@ -55,12 +55,25 @@ def is_numeric(texts: Sequence[str]) -> bool:
     return any(texts) and all(_NUMBER.fullmatch(text) for text in texts if text)
 
 
+def with_measured(results: pd.DataFrame) -> pd.DataFrame:
+    """Results with a column ``measured``: the measured mean next to one that an attack expects of itself, or NaN.
+
+    Args:
+        results: all metrics of the attacks.
+    """
+    settings = setting_columns(results)
+    keys = [(row["attack"], row["metric"], *(repr(row[name]) for name in settings)) for row in records(results)]
+    means = dict(zip(keys, results["mean"], strict=True))
+    found = [means.get((attack, metric_of(name).predicts, *rest), math.nan) for attack, name, *rest in keys]
+    return results.assign(measured=pd.Series(found, index=results.index, dtype=float))
+
+
 def long_table(results: pd.DataFrame) -> pd.DataFrame:
     """One row of texts per cell with columns `HEADER`, without those that have no value or only one setting."""
     settings = described_settings(results, differing(results))
     rows = [
         (
-            *(row["attack"], setting, row["metric"], number(row["mean"])),
+            *(row["attack"], setting, row["metric"], number(row["mean"]) + _against_measured(row)),
             "" if is_single(row) else f"{number(row['low'])} to {number(row['high'])}",
             _people(row["n"], row["seeds"]),
             "" if row["paper"] != row["paper"] else f"{row['paper']:.3f} ({row['source']})",
@@ -205,4 +218,14 @@ def _short(row: dict[str, object]) -> str:
     if math.isnan(mean):
         return "-"
     width = "" if is_single(row) else f"±{number((high - low) / 2)}"
-    return f"{number(mean)}{width}" + ("" if math.isnan(paper) else f" ({paper:.2f})")
+    return f"{number(mean)}{width}" + ("" if math.isnan(paper) else f" ({paper:.2f})") + _against_measured(row)
+
+
+def _against_measured(row: Mapping[str, Any]) -> str:
+    """What was measured, and by how much an attack's own expectation of it was off; empty for measured metrics."""
+    if metric_of(str(row["metric"])).predicts is None:
+        return ""
+    measured = float(row.get("measured", math.nan))
+    if math.isnan(measured):
+        return " (expected, nothing measured)"
+    return f" (expected; measured {number(measured)}, off by {row['mean'] - measured:+.3f})"

@@ -79,7 +79,7 @@ def several_rounds(count: int, local: LocalTraining = ONE_EPOCH) -> tuple[Server
 
 
 def scored(attack: Attack, view: ServerView, truth: dict[str, Tensor], name: str = "") -> float:
-    """Mean of a metric over clients, or over records: the AUC of membership, the share of sources named."""
+    """Mean of a metric over clients: the AUC of membership, or the share of sources named."""
     estimate = attack(view, generator=generator_for(0, "attack"))
     assert isinstance(estimate, RecordMembershipEstimate | SourceEstimate)
     default = "auc" if isinstance(estimate, RecordMembershipEstimate) else "source"

@@ -33,8 +33,10 @@ class CountEstimate(CompositionEstimate):
         Metric("class-existence", "Class existence is the share of classes rightly called present or absent."),
         Metric(
             "predicted-exact-classes",
-            "Predicted exact classes is the share of classes that the attack expects to count right.",
+            "Predicted exact classes is the share of classes that the attack expects to count right under its"
+            " assumptions, without the truth.",
             leak=False,
+            predicts="exact-classes",
         ),
     )
     counts: Tensor

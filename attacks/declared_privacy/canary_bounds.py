@@ -51,6 +51,7 @@ class CanaryEstimate(Estimate):
             of one message.
         declared: epsilon that the recording declares for the client with most messages; infinite without noise.
         delta: of every epsilon.
+        rounds: number of rounds in which canaries sent.
         threshold: score above which a canary is decided to be +1, fixed without the scores.
         abstention: absolute score below which no coin is guessed, fixed without the scores.
         draw: a draw of N(0, 1), for the test of Gaussianity.
@@ -69,6 +70,7 @@ class CanaryEstimate(Estimate):
     distances: Tensor
     declared: float
     delta: float
+    rounds: int
     threshold: float
     abstention: float
     draw: float
@@ -94,37 +96,42 @@ class CanaryEstimate(Estimate):
         count, least = len(coins), fewest_canaries(self.delta)
         if count < least or not 0 < int((coins > 0).sum()) < count:
             raise ViewError(f"{self._too_few(count, least)}")
-        bounds, why_not = self._bounds(coins.numpy())
+        bounds, why_not, counts = self._bounds(coins.numpy())
         right = ((self.scores > 0) == (coins > 0)).double()
         metrics = {"coin": right} | {name: torch.full_like(right, value) for name, value in bounds.items()}
-        rows = [self._row(name, bounds.get(name), count, why_not) for name in _ASSUMES]
+        rows = [{**self._row(name, bounds.get(name), count, why_not), **counts.get(name, {})} for name in _ASSUMES]
         ones = torch.ones(count, dtype=torch.int64)
         return Scores(metrics, ones, (coins > 0).long(), units=self.clients, details=rows)
 
-    def _bounds(self, coins: np.ndarray[tuple[int], np.dtype[np.float64]]) -> tuple[dict[str, float], str]:
-        """The bounds by name, and why that of Gaussian scores is not given."""
+    def _bounds(
+        self, coins: np.ndarray[tuple[int], np.dtype[np.float64]]
+    ) -> tuple[dict[str, float], str, dict[str, dict[str, int]]]:
+        """The bounds by name, why that of Gaussian scores is not given, and the decisions that bounds count."""
         scores, plus, count = self.scores.numpy(), coins > 0, len(coins)
         above = scores > self.threshold
-        counts = (above & plus).sum(), plus.sum(), (above & ~plus).sum(), (~plus).sum()
+        kinds = {"hits": above & plus, "positives": plus, "alarms": above & ~plus, "negatives": ~plus}
+        decided = {name: int(kind.sum()) for name, kind in kinds.items()}
         guessed = np.abs(scores) > self.abstention
         right, guesses = int((guessed & (scores * coins > 0)).sum()), int(guessed.sum())
         gaussian = gaussian_bound(
             (scores * coins)[None], np.square(self.distances.numpy()), delta=self.delta, draw=np.array([self.draw])
         )
         found = {
-            "epsilon-cp": float(clopper_pearson_epsilon(*counts, delta=self.delta)),
+            "epsilon-cp": float(clopper_pearson_epsilon(**decided, delta=self.delta)),
             "epsilon-one-run": one_run_epsilon(right, guesses, count, delta=self.delta),
             "epsilon-one-run-fdp": float(one_run_fdp_epsilon([right], [guesses], count, delta=self.delta)[0]),
         }
+        counts = {"epsilon-cp": decided, "epsilon-one-run": {"right": right, "guesses": guesses}}
         if bool(gaussian.valid[0]):
-            return found | {"epsilon-gdp": float(gaussian.epsilon[0])}, ""
-        return found, f"the scores are not Gaussian (Kolmogorov-Smirnov, p = {float(gaussian.p_value[0]):.1e})"
+            return found | {"epsilon-gdp": float(gaussian.epsilon[0])}, "", counts
+        why_not = f"the scores are not Gaussian (Kolmogorov-Smirnov, p = {float(gaussian.p_value[0]):.1e})"
+        return found, why_not, counts
 
     def _row(self, name: str, bound: float | None, count: int, why_not: str) -> dict[str, str | float | int | None]:
         """A bound and its verdict."""
         declared = self.declared if math.isfinite(self.declared) else None
         row: dict[str, str | float | int | None] = {"bound": name, "epsilon at least": bound, "declared": declared}
-        row |= {"delta": self.delta, "canaries": count, "assumes": _ASSUMES[name]}
+        row |= {"delta": self.delta, "rounds": self.rounds, "canaries": count, "assumes": _ASSUMES[name]}
         if bound is None:
             verdict = f"not given: {why_not}"
         elif declared is None:
@@ -190,7 +197,7 @@ class CanaryBounds(Attack):
     delta: OpenUnitInterval = 1e-5
 
     def run(self, view: ServerView, *, generator: torch.Generator) -> CanaryEstimate:
-        canaries, clip, noise = _sums(view)
+        canaries, clip, noise, rounds = _sums(view)
         names = torch.tensor(sorted(canaries), dtype=torch.int64)
         inner, squares, rest, numbers, sends = torch.tensor([canaries[name] for name in names.tolist()]).unbind(1)
         if not bool(squares.any()):
@@ -207,6 +214,7 @@ class CanaryBounds(Attack):
             distances=(squares / squares.max() * sends.max()).sqrt(),
             declared=float(epsilon_of_mu(mu, self.delta)) if math.isfinite(mu) else math.inf,
             delta=self.delta,
+            rounds=rounds,
             threshold=fixed_threshold(expected, count, delta=self.delta),
             abstention=fixed_abstention(expected, count, delta=self.delta),
             draw=float(torch.randn((), generator=generator, dtype=torch.float64)),
@@ -233,8 +241,8 @@ class CoinGuess(CanaryBounds):
         return torch.randn(matched.shape, generator=generator, dtype=matched.dtype)
 
 
-def _sums(view: ServerView) -> tuple[dict[int, list[float]], float | None, float]:
-    """By canary its sums over rounds; the clip; and the declared standard deviation of the noise.
+def _sums(view: ServerView) -> tuple[dict[int, list[float]], float | None, float, int]:
+    """By canary its sums over rounds; the clip; the declared standard deviation of the noise; the number of rounds.
 
     The sums are the inner product of message and direction, the squared distance of the worlds, the squared rest of the
     message, the number of numbers, and the number of messages.
@@ -244,7 +252,7 @@ def _sums(view: ServerView) -> tuple[dict[int, list[float]], float | None, float
     """
     wanted = set(view.auxiliary[CANARY_PSEUDONYMS].tolist())
     found: dict[int, list[float]] = {}
-    clip, noise = None, 0.0
+    clip, noise, rounds = None, 0.0, 0
     for own in view.each_round():
         places = torch.tensor(
             [i for i, name in enumerate(own.pseudonyms.tolist()) if name in wanted], dtype=torch.int64
@@ -256,11 +264,12 @@ def _sums(view: ServerView) -> tuple[dict[int, list[float]], float | None, float
         if not any(f"{CANARY_PLUS}{name}" in part.priors for name in noised):
             raise ViewError("the recording lacks what canaries would send in both worlds (prior/canary/...)")
         clip, noise = part.clip(noised[0]), part.noise_scale(noised[0])
+        rounds += 1 if part.messages is None else int(part.messages.max())
         for name, sums in zip(part.pseudonyms.tolist(), _of_messages(part, noised).tolist(), strict=True):
             found[name] = [a + b for a, b in zip(sums, found.get(name, [0.0] * len(sums)), strict=True)]
     if not found:
         raise ViewError("no message in the recording is of a canary")
-    return found, clip, noise
+    return found, clip, noise, rounds
 
 
 def _of_messages(view: ServerView, names: list[str]) -> Tensor:

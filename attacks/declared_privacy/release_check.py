@@ -12,7 +12,7 @@ from torch import Tensor
 from attacks.base import Attack
 from attacks.declared_privacy.check_table import Reported, rows_of
 from attacks.declared_privacy.findings import Findings
-from attacks.declared_privacy.message_tests import CHECKS, Group, MessageTests
+from attacks.declared_privacy.message_tests import CHECKS, WHOLE, Group, MessageTests
 from attacks.estimates import Detail, Estimate, EstimateError, Scores
 from protocol.errors import ViewError
 from protocol.gaussian_budget import declared_precision, gaussian_epsilon
@@ -162,7 +162,7 @@ class ReleaseCheck(Attack):
         deltas = [release.delta for release in view.releases if release.delta is not None]
         delta = self.delta or min(deltas, default=_DELTA)
         declared = [gaussian_epsilon(promised * count, delta) for count in sends.tolist()]
-        rows = rows_of(reported)
+        rows = [*rows_of(reported), _epsilon_row(sums, delta, int(sends.max()) if len(sends) else 0)]
         ratios = torch.from_numpy(reported.ratios())
         mean = torch.zeros_like(sums).index_add_(0, place, ratios) / sends
         count = torch.tensor(reported.counts(clients.numpy()), dtype=torch.float64)
@@ -174,6 +174,15 @@ class ReleaseCheck(Attack):
             findings=count,
             rows=tuple(rows),
         )
+
+
+def _epsilon_row(sums: Tensor, delta: float, messages: int) -> Detail:
+    """Row with the delta of every epsilon, and the largest number of messages that one covers."""
+    worst = gaussian_epsilon(float(sums.max()), delta) if len(sums) else math.nan
+    text = "Epsilon of the worst client as sent, at this delta, over at most so many messages of a client."
+    measured = worst if math.isfinite(worst) else None
+    row: Detail = {"check": "epsilon", "parameter": WHOLE, "outcome": "computed", "clients": len(sums), "text": text}
+    return {**row, "measured": measured, "delta": delta, "messages": messages}
 
 
 def _parts(view: ServerView) -> Iterator[ServerView]:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from attacks.membership.estimates import RecordMembershipEstimate
 from attacks.membership.joint_fit import Basis, Fit, fit, predicted_auc
-from attacks.membership.pool import KNOWS, NEEDS, Pool, PoolAttack, flat_updates
+from attacks.membership.pool import KNOWS, NEEDS, Pool, PoolAttack, flat_updates, in_type
 from protocol.errors import ViewError
 from protocol.ranges import NonNegativeInt, PositiveInt
 from protocol.threat_model import ThreatModel
@@ -50,7 +50,8 @@ class JointFitAttack(PoolAttack):
         refinements: number of simulated paths for an update of several passes.
         precision: of the inner products of effects. In float32, which takes half the time, directions with less than
             1e-6 of the largest variance are lost: too many where all records have nearly the same gradient. One step
-            without noise is always computed in float64.
+            without noise is always computed in float64, gradients and updates too: in float32, members are
+            missed where records are alike.
 
     References:
         This project; Charikar, Chen and Farach-Colton, "Finding frequent items in data streams", ICALP 2002, for the
@@ -88,13 +89,16 @@ class JointFitAttack(PoolAttack):
         if sums is None:
             raise ViewError("expected clients that train by SGD, whose update is a sum of gradients")
         updates, names = flat_updates(view, pool.learner)
+        pool = pool.in_type(updates.dtype)
         noise = max(view.noise_scale(name) for name in names)
         steps = pool.learner.steps(view.example_counts)
         single = bool((steps == 1).all())
-        exact = self.precision == "float64" or (single and not noise)
-        effects = _Effects(
-            pool, names, _Sketch(updates.shape[1], self.sketch, generator), torch.float64 if exact else torch.float32
-        )
+        if single and not noise:
+            updates, names = flat_updates(view, pool.learner, torch.float64)
+        exact = self.precision == "float64" or updates.dtype == torch.float64
+        sketch = _Sketch(updates.shape[1], self.sketch, generator)
+        precision = torch.float64 if exact else torch.float32
+        effects = _Effects(pool.in_type(updates.dtype), names, sketch, updates.dtype, precision)
         common = effects.along([(view.model, 1.0)]) if single or noise > 0 else None
         factors = _clip_factors(view, pool, generator)
         several_passes = not single and pool.learner.single_pass_batch is None
@@ -195,19 +199,31 @@ def _clip_factors(view: ServerView, pool: Pool, generator: torch.Generator) -> T
 
 @dataclass(frozen=True)
 class _Effects:
-    """Gradients of all candidates, sketched, and their Gram matrix."""
+    """Gradients of all candidates, sketched, and their Gram matrix.
+
+    Attributes:
+        pool: candidates, in the type of the gradients.
+        names: parameters.
+        sketch: random sums of the gradients.
+        dtype: of the gradients.
+        precision: of the inner products.
+    """
 
     pool: Pool
     names: tuple[str, ...]
     sketch: "_Sketch"
+    dtype: torch.dtype
     precision: torch.dtype
 
     def along(self, places: list[tuple[Mapping[str, Tensor], float]]) -> tuple[Tensor, Basis]:
         """``(M, D)`` mean gradients at some models with weights, and the basis of their inner products."""
         total = torch.zeros(())
         for model, weight in places:
-            parts = [self.sketch.of(gradients) for _, gradients in self.pool.gradients(model, self.names)]
-            total = total + weight * torch.cat(parts)
+            for part, gradients in self.pool.gradients(in_type(model, self.dtype), self.names):
+                sums = self.sketch.of(gradients)
+                if not total.dim():  # in place, as all candidates' gradients are large
+                    total = sums.new_zeros(len(self.pool), sums.shape[1])
+                total[part] += weight * sums
         return total, Basis.of(_gram(total, self.precision))
 
 
@@ -249,7 +265,8 @@ class _Client:
         The weights are shifted, so that they add to the number of records: the update shows their sum badly.
         """
         pool, count = self.effects.pool, min(steps, _MOST_STEPS)
-        path, share = [dict(self.sent)], (weights + (self.records - weights.sum()) / len(weights)).float()
+        shifted = weights + (self.records - weights.sum()) / len(weights)
+        path, share = [dict(self.sent)], shifted.to(pool.records.dtype)
         for _ in range(count):
             gradient = pool.learner.weighted_gradient(path[-1], pool.records, pool.labels, share)
             own = {name: path[-1][name] - self.rate / count * gradient[name] for name in self.delta}

@@ -55,7 +55,12 @@ class RecordMembershipEstimate(Estimate):
             for rate in RATES
         ),
         Metric("no-false-alarm", "No false alarm is the share of members that score above every other candidate."),
-        Metric("predicted-auc", "Predicted AUC is what the attack expects of itself, without the truth.", leak=False),
+        Metric(
+            "predicted-auc",
+            "Predicted AUC is the AUC that the attack expects of itself under its assumptions, without the truth.",
+            leak=False,
+            predicts="auc",
+        ),
     )
     senders: Tensor
     scores: Tensor
@@ -140,7 +145,7 @@ class SourceEstimate(Estimate):
     metrics: ClassVar[tuple[str | Metric, ...]] = (
         Metric(
             "source",
-            "Source is the share of the clients' records whose holder is named, or its chance in a tie.",
+            "Source is the share of a client's records whose holder is named, or its chance in a tie.",
             judged=True,
             binary=True,
             span=(0.0, 1.0),
@@ -153,18 +158,36 @@ class SourceEstimate(Estimate):
         check_tensor("scores", self.scores, (len(self.senders), len(view.auxiliary[CANDIDATE_LABELS])))
 
     def score(self, view: ServerView, truth: Mapping[str, Tensor]) -> Scores:
-        """Whether the highest score is that of the holder, for each record that one client of the round holds.
+        """The share of each client's records whose highest score is that of the holder.
+
+        A record counts if one client of the round holds it. The records of a client depend on one another, as one
+        update and one global model decide them, so the clients are the units, and the table of details has the records.
 
         Raises:
             ViewError: the ground truth is about another number of candidates, or no record has one holder.
         """
-        member, _ = truth_of_senders(self.senders, view, truth, self.scores.shape[1])
+        member, clients = truth_of_senders(self.senders, view, truth, self.scores.shape[1])
         places = (member.sum(0) == 1).nonzero().flatten()
         if not len(places):
             raise ViewError("expected candidates that one of the clients holds, got none")
-        right = top_share(self.scores[:, places].T, member[:, places].int().argmax(0), 1)
-        asked = torch.full_like(places, len(member))
-        return Scores({"source": right}, asked, torch.ones_like(places), units=places)
+        holder = member[:, places].int().argmax(0)
+        right = top_share(self.scores[:, places].T, holder, 1)
+        records = holder.bincount(minlength=len(member))
+        asked = records > 0
+        share = (torch.zeros(len(member), dtype=torch.float64).index_add_(0, holder, right) / records)[asked]
+        row: Detail = {
+            "what": "records that one client holds",
+            "records": len(places),
+            "clients": int(asked.sum()),
+            "share whose holder is named": float(right.mean()),
+        }
+        return Scores(
+            {"source": share},
+            torch.full_like(records[asked], len(places)),
+            records[asked],
+            units=clients[asked],
+            details=[row],
+        )
 
 
 def truth_of_senders(

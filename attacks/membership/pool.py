@@ -1,5 +1,6 @@
 """A pool of candidate records, and what each round's updates say about each of them."""
 
+import dataclasses
 import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from protocol.view import CANDIDATE_LABELS, CANDIDATES, ServerView
 NEEDS = ("deltas", f"auxiliary:{CANDIDATES}", f"auxiliary:{CANDIDATE_LABELS}", "learner:RecordSimulator")
 KNOWS = "a pool of records with their classes, of which it asks who holds them; the clients' algorithm"
 _NUMBERS_AT_ONCE = 2**24
-"""Gradients' numbers in memory at a time: 64 MiB of float32."""
+"""Gradients' numbers in memory at a time: 64 MiB of float32, 128 MiB of float64."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,10 @@ class Pool:
         if not len(labels):
             raise ViewError("expected at least one candidate, got none")
         return cls(records, labels, view.require(RecordSimulator))
+
+    def in_type(self, dtype: torch.dtype) -> "Pool":
+        """The same pool with records in another type, for gradients of a model in that type."""
+        return self if self.records.dtype == dtype else dataclasses.replace(self, records=self.records.to(dtype))
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -99,14 +104,33 @@ class RoundStatistics:
         return self.products / whole.where(whole > 0, 1)
 
 
-def flat_updates(view: ServerView, learner: RecordSimulator) -> tuple[Tensor, tuple[str, ...]]:
-    """Updates ``(V, D)`` without weight decay, and the names of the parameters, which the gradients have too."""
+def _type_of(view: ServerView) -> torch.dtype:
+    """float64 where the recording is in float64, else float32."""
+    return torch.float64 if any(value.dtype == torch.float64 for value in view.deltas.values()) else torch.float32
+
+
+def flat_updates(
+    view: ServerView, learner: RecordSimulator, dtype: torch.dtype | None = None
+) -> tuple[Tensor, tuple[str, ...]]:
+    """Updates ``(V, D)`` without weight decay, and the names of the parameters, which the gradients have too.
+
+    Args:
+        view: what the server saw.
+        learner: the clients' algorithm.
+        dtype: of the updates; None for that of the recording.
+    """
+    dtype = dtype or _type_of(view)
     names = tuple(name for name in view.deltas if name not in view.row_parameters and name in view.model)
-    decay = learner.decay_change(view.model, view.example_counts)
-    parts = [(view.deltas[name] - decay[name]).flatten(1) for name in names]
+    decay = learner.decay_change(in_type(view.model, dtype), view.example_counts)
+    parts = [(view.deltas[name].to(dtype) - decay[name]).flatten(1) for name in names]
     if not parts:
         raise ViewError("expected the deltas of the network's parameters, got none")
-    return torch.cat(parts, dim=1).float(), names
+    return torch.cat(parts, dim=1).to(dtype), names
+
+
+def in_type(model: Mapping[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:
+    """A model whose floating-point tensors have a type."""
+    return {name: value.to(dtype) if value.is_floating_point() else value for name, value in model.items()}
 
 
 def statistics(view: ServerView) -> list[RoundStatistics]:
@@ -124,10 +148,11 @@ _LAST: dict[str, tuple["weakref.ref[ServerView]", list[RoundStatistics]]] = {}
 
 def _of_round(view: ServerView, pool: Pool) -> RoundStatistics:
     updates, names = flat_updates(view, pool.learner)
+    pool = pool.in_type(updates.dtype)
     after = {name: value + view.deltas.get(name, torch.zeros(())) for name, value in view.sent_models().items()}
-    products, norms = torch.zeros(len(updates), len(pool)), torch.zeros(len(pool))
-    of_class = torch.nn.functional.one_hot(pool.labels).float()
-    means = torch.zeros(of_class.shape[1], updates.shape[1])
+    products, norms = updates.new_zeros(len(updates), len(pool)), updates.new_zeros(len(pool))
+    of_class = torch.nn.functional.one_hot(pool.labels).to(updates.dtype)
+    means = updates.new_zeros(of_class.shape[1], updates.shape[1])
     for part, gradients in pool.gradients(view.model, names):
         products[:, part], norms[part] = -(updates @ gradients.T), gradients.norm(dim=1)
         means += (of_class[part] / of_class.sum(0).clamp(min=1)).T @ gradients

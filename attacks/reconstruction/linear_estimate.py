@@ -28,6 +28,7 @@ class LinearEstimate(ReconstructionEstimate):
             "predicted-psnr",
             "Predicted PSNR is that of the mean squared error which follows from the declared noise.",
             leak=False,
+            predicts="psnr",
         ),
     )
     predicted: Tensor

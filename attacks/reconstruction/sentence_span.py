@@ -76,7 +76,12 @@ class SpanEstimate(ReconstructionEstimate):
         *ReconstructionEstimate.metrics,
         Metric("rank", "Rank is the number of independent inputs that show in a layer's change.", leak=False),
         Metric("spare", "Spare is the number of dimensions in which a wrong sentence shows.", leak=False),
-        Metric("predicted", "Predicted is the share of exact sentences that the rank implies.", leak=False),
+        Metric(
+            "predicted",
+            "Predicted is the share of exact sentences that the rank implies, without the truth.",
+            leak=False,
+            predicts="recovered",
+        ),
     )
     rank: Tensor
     spare: Tensor

@@ -30,7 +30,12 @@ class WordSetEstimate(Estimate):
             "Rare words is the share found of the words that only one of the clients has.",
             span=(0.0, 1.0),
         ),
-        Metric("predicted-f1", "Predicted F1 is the one that the attack expects from the noise.", leak=False),
+        Metric(
+            "predicted-f1",
+            "Predicted F1 is the one that the attack expects of itself from the noise, without the truth.",
+            leak=False,
+            predicts="f1",
+        ),
     )
     scores: Tensor
     decisions: Tensor
@@ -72,7 +77,13 @@ class WordCountEstimate(Estimate):
         Metric("exact-words", "Exact words is the share of occurring words whose rounded count is right."),
         Metric("within-one", "Within one is the share of occurring words whose count is wrong by at most one."),
         Metric("word-recall", "Word recall is the share of a text's words that are inferred, repetitions included."),
-        Metric("predicted-exact-words", "Predicted exact words is the share that the attack expects.", leak=False),
+        Metric(
+            "predicted-exact-words",
+            "Predicted exact words is the share that the attack expects of itself under its assumptions, without the"
+            " truth.",
+            leak=False,
+            predicts="exact-words",
+        ),
     )
     counts: Tensor
     deviation: Tensor

@@ -1,10 +1,11 @@
 """What an audit did not try, by name."""
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
 
 from attacks.base import Attack
 from evaluation.runner import Evaluation
+from reports.statement.measured import DECLARED_PRIVACY
 from reports.statement.numbers import Strict
 
 KNOWN_CLASSES: Mapping[str, str] = {
@@ -35,6 +36,8 @@ class NotRun(Strict):
 class NotTried(Strict):
     """What this audit did not try."""
 
+    not_measured: dict[str, str]
+    """every question without a result, and the reason"""
     could_not_run: list[NotRun]
     """attacks on the measured questions that could not run"""
     other_questions: list[NotRun]
@@ -43,14 +46,33 @@ class NotTried(Strict):
     """known classes of attack of which this version has none"""
 
 
-def not_tried(evaluation: Evaluation, attacks: Sequence[Attack]) -> NotTried:
-    """What was not tried, by name, from the reasons of an evaluation and the families of the audit's attacks."""
+def not_tried(evaluation: Evaluation, attacks: Sequence[Attack], measured: Collection[str] = ()) -> NotTried:
+    """What was not tried, by name.
+
+    Args:
+        evaluation: reasons of attacks that could not run.
+        attacks: attacks of the audit, of all questions.
+        measured: families with a result.
+    """
     families = {name: attack.family for attack in attacks for name in (attack.name, f"{attack.family}/{attack.name}")}
-    known = {attack.family for attack in attacks}
+    without = {name: what for name, what in KNOWN_CLASSES.items() if name not in families.values()}
+    asking = [attack.family for attack in attacks if not attack.baseline]  # a family of baselines alone is no question
+    reasons: dict[str, Counter[str]] = defaultdict(Counter)
+    for name, reason in {**evaluation.missing, **evaluation.unrelated}.items():
+        reasons[families.get(name, name)][reason] += 1
+    open_ones = {
+        name: "this version has no attack on it"
+        if name in without
+        else reasons[name].most_common(1)[0][0]
+        if reasons[name]
+        else "no attack gave a value"
+        for name in sorted({*asking, *without} - {*measured, DECLARED_PRIVACY})
+    }
     return NotTried(
+        not_measured=open_ones,
         could_not_run=_by_reason(evaluation.missing, families),
         other_questions=_by_reason(evaluation.unrelated, families),
-        without_attack={name: what for name, what in KNOWN_CLASSES.items() if name not in known},
+        without_attack=without,
     )
 
 

@@ -1,13 +1,15 @@
 """What would lower a leak, as far as that was measured anywhere."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import yaml
 
-from evaluation.scores import SETTING, records, setting_columns, setting_of
+from evaluation.scores import SETTING, records, setting_columns
 from protocol.metrics import metric
+from reports.headline import best_baseline
 from reports.provenance import CHECKOUT
 from reports.run import ATTACKS, Run
 from reports.statement.measured import Measured
@@ -16,10 +18,12 @@ from reports.statement.numbers import Cell, Interval, Strict, of_row
 _DEFENCES = ("epsilon", "amount", "participants")
 """Settings of the published results that a client or operator can change to leak less."""
 _RESULTS = CHECKOUT / "docs" / "results"
+_TABLES = CHECKOUT / "configs" / "paper"
+_NAMES = {"epsilon": "epsilon of local privacy", "amount": "amount of noise", "participants": "participants of a sum"}
 
 
 class At(Strict):
-    """Best attack at one value of a defence."""
+    """Largest leak at one value of a defence, over all other settings of the table."""
 
     value: Cell
     """value of the defence's setting"""
@@ -29,6 +33,10 @@ class At(Strict):
     """its mean"""
     n: int
     """number of clients"""
+    baseline: str | None
+    """best baseline in the same setting, null if there is none"""
+    baseline_result: Interval | None
+    """its mean"""
 
 
 class Effect(Strict):
@@ -39,13 +47,15 @@ class Effect(Strict):
     table: str
     """table in docs/results"""
     setting: dict[str, Cell]
-    """setting that the cells share"""
+    """setting that the cells share: the data"""
     defence: str
-    """setting that varies, e.g. epsilon"""
+    """what varies, e.g. epsilon of local privacy"""
+    note: str
+    """what the defence covers, empty where the table does not say it"""
     metric: str
     """metric"""
     cells: list[At]
-    """best attack by value"""
+    """largest leak by value"""
 
 
 class Lowering(Strict):
@@ -60,18 +70,19 @@ class Lowering(Strict):
 def lowering(measured: Sequence[Measured], folder: Path = _RESULTS) -> Lowering:
     """Measured effects of defences on the same questions and metrics, from published results.
 
-    An audit is of one recording, so it measures no effect itself. Of each table and data the cells are those that vary
-    most in one defence and share all other settings.
+    An audit is of one recording, so it measures no effect itself. At each value of a defence stands the largest leak
+    over all other settings of the table on the same data, of those settings in which the defence varies.
     """
     effects = [
         effect
         for path in sorted(folder.glob("*.json"))
-        for results in [Run.read(path).results]
+        for run in [Run.read(path)]
         for one in measured
-        for effect in _effects(results, one, path.stem)
+        for effect in _effects(run, one, path.stem)
     ]
     elsewhere = (
-        "The effects below were measured on other data; the model's utility, which falls too, is not compared."
+        "The effects below were measured on other data; the model's utility, which falls too, is not compared. Where"
+        " tables give several values at one setting of a defence, the largest counts: the others tried other attacks."
         if effects
         else "None was measured for these questions on other data either."
     )
@@ -82,31 +93,60 @@ def lowering(measured: Sequence[Measured], folder: Path = _RESULTS) -> Lowering:
     return Lowering(sentence=sentence, effects=effects)
 
 
-def _effects(results: pd.DataFrame, one: Measured, table: str) -> list[Effect]:
+def _effects(run: Run, one: Measured, table: str) -> Iterator[Effect]:
+    """An effect for each defence and data of a table."""
+    results = run.results
     same = results[(results["family"] == one.question) & (results["metric"] == one.metric)]
     same = same[same["role"].isin(ATTACKS) & same["mean"].notna()]
-    best: dict[str, Effect] = {}
     for key in _DEFENCES:
-        if SETTING + key not in same:
+        column = SETTING + key
+        if column not in same or same.empty:
             continue
-        others = [name for name in setting_columns(same) if name != SETTING + key]
-        for _, group in same.groupby([same[name].map(repr) for name in others] or "metric", sort=False):
-            effect = _effect(group, one, table, key)
-            data = str(effect.setting.get("data"))
-            if len(effect.cells) > max(1, len(best[data].cells) if data in best else 0):
-                best[data] = effect
-    return list(best.values())
+        others = [name for name in setting_columns(same) if name != column]
+        given = same[same[column].notna()]
+        varied = given.groupby([given[name].map(repr) for name in others] or "metric", sort=False)[column]
+        given = given[varied.transform(lambda values: values.map(repr).nunique()) > 1]
+        for data, rows in given.groupby(SETTING + "data", sort=False):
+            cells = _cells(rows, one, results, column)
+            common: dict[str, Any] = {"question": one.question, "table": table, "metric": one.metric}
+            note = _covered(run.experiment) if key == "epsilon" else ""
+            yield Effect(**common, setting={"data": str(data)}, defence=_NAMES[key], note=note, cells=cells)
 
 
-def _effect(group: pd.DataFrame, one: Measured, table: str, key: str) -> Effect:
-    """The best attack at every value of one setting, the largest leak first."""
+def _cells(rows: pd.DataFrame, one: Measured, results: pd.DataFrame, column: str) -> list[At]:
+    """The largest leak at every value of one setting with its baseline, the largest of all first."""
     sign = -1 if metric(one.metric).lower_is_better else 1
     by_value: dict[Any, dict[str, Any]] = {}
-    for row in records(group):
-        value = row[SETTING + key]
-        if value is not None and (value not in by_value or sign * row["mean"] > sign * by_value[value]["mean"]):
+    for row in records(rows):
+        value = row[column]
+        if value not in by_value or sign * row["mean"] > sign * by_value[value]["mean"]:
             by_value[value] = row
-    rows = sorted(by_value.items(), key=lambda item: -sign * item[1]["mean"])
-    cells = [At(value=value, attack=row["attack"], result=of_row(row), n=row["n"]) for value, row in rows]
-    shared = {name: value for name, value in setting_of(records(group)[0]).items() if name != key}
-    return Effect(question=one.question, table=table, setting=shared, defence=key, metric=one.metric, cells=cells)
+    cells = []
+    for value, row in sorted(by_value.items(), key=lambda item: -sign * item[1]["mean"]):
+        found = best_baseline(row, results)
+        baseline = (None, None) if found is None else (found["attack"], of_row(found))
+        common: dict[str, Any] = {"value": value, "attack": row["attack"], "result": of_row(row), "n": row["n"]}
+        cells.append(At(**common, baseline=baseline[0], baseline_result=baseline[1]))
+    return cells
+
+
+def _covered(table: str) -> str:
+    """What the noise of a table's defences covers, from the table's file and those that it extends."""
+    path, names = _TABLES / f"{table}.yaml", set[str]()
+    while path.exists():
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        for arguments in _noised(content):
+            names |= set(arguments.get("parameters") or ["everything that is sent"])
+        if names or "over" not in content:
+            break
+        path = path.parent / content["over"]
+    only = "" if "everything that is sent" in names else " only; everything else is sent as it is"
+    return f"the noise covers {', '.join(sorted(names))}{only}" if names else ""
+
+
+def _noised(content: Any) -> Iterator[dict[str, Any]]:
+    """Arguments of all defences with an epsilon."""
+    if isinstance(content, dict) and "epsilon" in (content.get("init_args") or {}):
+        yield content["init_args"]
+    for part in content.values() if isinstance(content, dict) else content if isinstance(content, list) else ():
+        yield from _noised(part)

@@ -234,6 +234,8 @@ def _sentence(made: Mapping[str, Any], beyond: bool) -> str:
         without = "a baseline" if baseline.reads_update else "without the update"
         against.append(f"{baseline.attack}, {without}, gives {shown(baseline.result.value)}")
     reached = f"{made['attack']} reaches {made['metric']} {with_interval(result)} over {made['n']} clients"
+    if made["attacks"] > 1:
+        reached += f" (chosen among {made['attacks']} attacks by the same data)"
     parts = [
         f"{more} {made['infers']}: {reached}" + (f", where {' and '.join(against)}" if against else ""),
         f"{made['meaning'].rstrip('.')}; {made['direction']}" if made["meaning"] else made["direction"].capitalize(),

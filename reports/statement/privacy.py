@@ -5,14 +5,17 @@ from typing import Any, Literal
 
 import pandas as pd
 
+from attacks.declared_privacy.bound_conversion import bound_at, gaussian_at
 from evaluation.runner import Evaluation
 from evaluation.scores import records
+from protocol.errors import ViewError
+from reports.run import ATTACKS
 from reports.statement.measured import DECLARED_PRIVACY
 from reports.statement.numbers import Cell, Interval, Number, Strict, of_row, plain, shown
 from reports.statement.system_file import Promise, System
 
-BOUNDS = ("epsilon-cp", "epsilon-one-run", "epsilon-one-run-fdp", "epsilon-gdp")
-"""Metrics of lower bounds from canaries."""
+BOUNDS = ("epsilon-gdp", "epsilon-cp", "epsilon-one-run", "epsilon-one-run-fdp")
+"""Metrics of lower bounds from canaries: the first that an audit gives is the bound, the others check it."""
 
 
 class Bound(Strict):
@@ -24,8 +27,18 @@ class Bound(Strict):
     """the bound, at 95% confidence"""
     n: int
     """number of canaries"""
+    delta: float | None
+    """delta of the bound, null if the audit does not say it"""
+    rounds: int | None
+    """number of rounds that it covers, null if the audit does not say it"""
+    at_declared: Number
+    """the same bound at the delta and the rounds of the declaration, null if it does not compare"""
+    role: Literal["bound", "check"]
+    """the bound, which is the only one to decide, or one of its checks: the largest of several 95% bounds is none"""
     refutes: bool | None
-    """whether it exceeds the declared epsilon; null if none is declared, or for another unit"""
+    """whether the bound exceeds the declared epsilon in its own terms; null for a check or if it does not compare"""
+    note: str
+    """why it does not compare, or what it means"""
 
 
 class Sent(Strict):
@@ -37,6 +50,12 @@ class Sent(Strict):
     """largest of a client"""
     n: int
     """number of clients"""
+    delta: float | None
+    """delta of these, null if the audit does not say it"""
+    messages: int | None
+    """largest number of messages of a client that they cover, null if the audit does not say it"""
+    at_declared: Number
+    """largest of a client at the delta and the rounds of the declaration, null if it does not compare"""
 
 
 class Level(Strict):
@@ -62,7 +81,7 @@ class Privacy(Strict):
     as_sent: Sent | None
     """epsilon of the noise that the release check found, null if not looked at"""
     lower_bounds: list[Bound]
-    """lower bounds from canaries, empty if not looked at"""
+    """lower bounds from canaries, the one that decides first; empty if not looked at"""
     findings: list[dict[str, Cell]]
     """rows of the release check"""
     sentence: str
@@ -87,17 +106,11 @@ def privacy(
         800-226, 2025.
     """
     own = results[(results["family"] == DECLARED_PRIVACY) & results["mean"].notna()]
-    recorded, sent = (_sent(own, evaluation, name) for name in ("epsilon-declared", "epsilon"))
-    promise = system.epsilon
-    comparable = promise is not None and promise.unit == "client"
-    bounds = [
-        Bound(
-            **{"metric": row["metric"], "value": plain(row["mean"]), "n": int(row["n"])},
-            refutes=bool(row["mean"] > promise.value) if promise is not None and comparable else None,
-        )
-        for row in records(own[own["metric"].isin(BOUNDS)])
-    ]
-    findings = [dict(row) for rows in _details(evaluation).values() for row in rows]
+    own = own[own["role"].isin(ATTACKS)]
+    promise, tables = system.epsilon, _details(evaluation)
+    recorded, sent = (_sent(own, evaluation, name, promise, tables) for name in ("epsilon-declared", "epsilon"))
+    bounds = _bounds(own, promise, tables)
+    findings = [row for rows in tables.values() for row in rows if "check" in row]
     return Privacy(
         declared=promise,
         recorded=recorded,
@@ -120,12 +133,64 @@ def _plain(row: Mapping[str, Any]) -> dict[str, Cell]:
     return {name: plain(value) if isinstance(value, float) else value for name, value in row.items()}
 
 
-def _sent(own: pd.DataFrame, evaluation: Evaluation, name: str) -> Sent | None:
+def _bounds(
+    own: pd.DataFrame, promise: Promise | None, tables: Mapping[str, Sequence[Mapping[str, Any]]]
+) -> list[Bound]:
+    """Lower bounds, the one that decides first: the first of `BOUNDS` that compares, or else that is given."""
+    found = []
+    for row in sorted(records(own[own["metric"].isin(BOUNDS)]), key=lambda row: BOUNDS.index(row["metric"])):
+        entry = next((one for one in tables.get(row["attack"], ()) if one.get("bound") == row["metric"]), None)
+        common: dict[str, Any] = {"metric": row["metric"], "value": plain(row["mean"]), "n": int(row["n"])}
+        common |= {name: None if entry is None else entry[name] for name in ("delta", "rounds")}
+        common["rounds"] = common["rounds"] and int(common["rounds"])
+        found.append((common, *_at_declared(entry, promise)))
+    decides = next((place for place, (_, value, _) in enumerate(found) if value is not None), 0)
+    ordered = [*found[decides : decides + 1], *found[:decides], *found[decides + 1 :]]
+    bounds = []
+    for place, (common, value, note) in enumerate(ordered):
+        decided = place == 0 and value is not None and promise is not None
+        refutes = bool(value > promise.value) if decided else None  # type: ignore[operator, union-attr]
+        at = None if value is None else plain(value)
+        bounds.append(Bound(**common, at_declared=at, role="check" if place else "bound", refutes=refutes, note=note))
+    return bounds
+
+
+def _at_declared(entry: Mapping[str, Any] | None, promise: Promise | None) -> tuple[float | None, str]:
+    """A bound in the terms of the declaration, and what to note about it."""
+    if promise is None:
+        return None, "no epsilon is declared"
+    if promise.unit != "client":
+        return None, f"it is per client, the declaration per {promise.unit}"
+    if entry is None:
+        return None, "the audit does not say its delta"
+    try:
+        value = bound_at(entry, promise.delta, promise.rounds)
+    except ViewError as error:
+        return None, str(error)
+    covered = "" if promise.rounds is None or promise.rounds >= entry["rounds"] else f" over {promise.rounds} rounds"
+    return value, f"at delta {promise.delta:g}{covered}"
+
+
+def _sent(
+    own: pd.DataFrame,
+    evaluation: Evaluation,
+    name: str,
+    promise: Promise | None,
+    tables: Mapping[str, Sequence[Mapping[str, Any]]],
+) -> Sent | None:
     rows = records(own[own["metric"] == name])
     if not rows:
         return None
-    scores = evaluation.scores[evaluation.scores["metric"] == name]
-    return Sent(mean=of_row(rows[0]), worst=plain(scores["value"].max()), n=int(rows[0]["n"]))
+    attack, scores = rows[0]["attack"], evaluation.scores
+    worst = float(scores[(scores["attack"] == attack) & (scores["metric"] == name)]["value"].max())
+    entry = next((one for one in tables.get(attack, ()) if one.get("check") == "epsilon"), None)
+    delta, messages = (None, None) if entry is None else (float(entry["delta"]), int(entry["messages"]))
+    comparable = promise is not None and promise.unit == "client" and promise.delta > 0 and delta is not None
+    at = None
+    if comparable and promise is not None and delta is not None and messages:
+        at = plain(gaussian_at(worst, delta, promise.delta, min((promise.rounds or messages) / messages, 1.0)))
+    common: dict[str, Any] = {"mean": of_row(rows[0]), "worst": plain(worst), "n": int(rows[0]["n"])}
+    return Sent(**common, delta=delta, messages=messages, at_declared=at)
 
 
 def _sentence(
@@ -139,18 +204,39 @@ def _sentence(
     if not releases:
         parts.append("the recording declares no clipping and no noise")
     if recorded is not None:
-        parts.append(f"the recording declares epsilon {shown(recorded.worst)} for the worst client")
-    unit = promise is not None and promise.unit != "client"
+        parts.append(f"the recording declares {_of_worst(recorded, promise)}")
     if sent is not None:
-        note = " (per client, so it does not compare with the declaration)" if unit else ""
-        parts.append(f"as sent, the worst client has epsilon {shown(sent.worst)}{note}")
+        parts.append(f"as sent, it is {_of_worst(sent, promise)}")
     elif releases or promise is not None:
         parts.append("whether the noise was really sent was not looked at")
     if bounds:
-        best = max(bounds, key=lambda one: (one.value == "infinite", one.value or 0.0))
-        refuted = {True: "refutes", False: "does not refute", None: "does not compare with"}[best.refutes]
-        parts.append(f"the largest lower bound from canaries is {shown(best.value)}, which {refuted} the declaration")
+        parts.append(_about_bound(bounds[0], len(bounds) - 1))
     return f"Differential privacy: {'; '.join(parts)}."
+
+
+def _of_worst(sent: Sent, promise: Promise | None) -> str:
+    """Epsilon of the worst client with its delta and messages, and in the terms of the declaration."""
+    text = f"epsilon {shown(sent.worst)} for the worst client"
+    if sent.delta is not None:
+        text += f", with delta {sent.delta:g} over {sent.messages} of its messages"
+    if sent.at_declared is not None and sent.at_declared != sent.worst:
+        return f"{text}, which is {shown(sent.at_declared)} at the delta and rounds of the declaration"
+    if promise is None or sent.at_declared is not None:
+        return text
+    why = "per client, so it" if promise.unit != "client" else "it"
+    return f"{text} ({why} does not compare with the declaration)"
+
+
+def _about_bound(bound: Bound, checks: int) -> str:
+    own = "" if bound.delta is None else f" with delta {bound.delta:g} over {bound.rounds} rounds"
+    text = f"the lower bound from {bound.n} canaries is {shown(bound.value)}{own} ({bound.metric})"
+    others = f"; {checks} other bounds, which check it, decide nothing" if checks else ""
+    if bound.refutes is None:
+        return f"{text}, which does not compare with the declaration: {bound.note}{others}"
+    verdict = "refutes" if bound.refutes else "does not refute"
+    if bound.at_declared != bound.value:
+        text += f", {shown(bound.at_declared)} at the delta and rounds of the declaration"
+    return f"{text}, which {verdict} the declaration{others}"
 
 
 def _promised(promise: Promise) -> str:
@@ -164,8 +250,8 @@ def _pyramid(
     """A line for each item, from the top."""
     promise, unseen, said = system.epsilon, "not looked at", "declared"
     readers = ", ".join(system.readers)
-    checked = f"as sent: epsilon {shown(sent.worst)} for the worst of {sent.n} clients" if sent is not None else ""
-    attacked = ", ".join(f"{one.metric} {shown(one.value)} (n = {one.n})" for one in bounds)
+    checked = f"as sent: {_of_worst(sent, promise)}; n = {sent.n}" if sent is not None else ""
+    attacked = ", ".join(f"{one.metric} {shown(one.value)} (n = {one.n}, {one.role})" for one in bounds)
     lines: list[tuple[str, str, str, str]] = [
         ("top", "epsilon and delta", "checked" if checked else said, checked or "none is declared"),
         ("top", "unit of privacy", said if promise else unseen, promise.unit if promise else "none is declared"),

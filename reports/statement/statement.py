@@ -156,7 +156,7 @@ def write_statement(
         **{"scope": _scope(recording, evaluation, run, system), "measured": questions, "declared": system},
         "combined": combined(questions, system),
         "privacy": privacy(run.results, evaluation, system, recording.manifest.releases),
-        "not_tried": not_tried(evaluation, attacks),
+        "not_tried": not_tried(evaluation, attacks, [one.question for one in questions]),
         "lowering": lowering(questions),
         "gate": [Verdict(**{name: one[name] for name in Verdict.model_fields}) for one in run.gate],
         "provenance": _provenance(directory, run, recording, declared),
@@ -219,7 +219,9 @@ def _summary(content: dict[str, Any]) -> list[str]:
     first = questions[0] if questions else None
     unjudged = "How many people that exposes was not computed: the attack ranks nothing, or no prior is declared."
     gaps = content["not_tried"]
-    lacking = [*gaps.without_attack, *(name for one in gaps.could_not_run for name in one.attacks)]
+    lacking = "; ".join(f"{name} ({reason.partition(';')[0]})" for name, reason in gaps.not_measured.items())
+    stopped = ", ".join(name for one in gaps.could_not_run for name in one.attacks)
+    stopped = f" Attacks that could not run: {stopped}." if stopped else ""
     return [
         f"{system.system} {system.version}: fedleak attacked {scope.messages} recorded updates of {scope.clients}"
         f" clients in {scope.rounds} rounds; the adversary is {scope.adversary}.",
@@ -228,5 +230,6 @@ def _summary(content: dict[str, Any]) -> list[str]:
         else f"Measured: {first.sentence}{others}",
         "Combined: " + (unjudged if first is None else together.get(first.question, unjudged)),
         content["privacy"].sentence,
-        f"Not tried: {', '.join(lacking)}. So this is a lower bound on the leak, never a proof of anonymity.",
+        f"Measured: {len(questions)} of {len(questions) + len(gaps.not_measured)} questions. Not measured:"
+        f" {lacking or 'none'}.{stopped} So this is a lower bound on the leak, never a proof of anonymity.",
     ]

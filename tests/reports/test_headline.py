@@ -59,8 +59,10 @@ def test_an_attack_of_which_nothing_is_known_has_a_headline_too() -> None:
 
 
 def test_without_a_score_it_says_so() -> None:
-    for rows in ([cell("chance", 0.5)], [cell("codebook", math.nan)]):
-        assert headline(table(*rows)) == Headline("No attack could be scored on this recording.")
+    assert headline(table(cell("codebook", math.nan))) == Headline("No attack could be scored on this recording.")
+    baseline_alone = headline(table(cell("chance", 0.5), cell("codebook", math.nan)))
+    assert "No attack could be scored" in baseline_alone.verdict
+    assert "chance, which are no attacks" in baseline_alone.verdict
 
 
 def test_a_setting_that_all_rows_share_is_left_out() -> None:

@@ -5,7 +5,19 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from reports.tables import Table, axis, best_first, column_of, difference_table, is_numeric, long_table, wide_table
+from protocol.errors import InputError
+from protocol.metrics import METRICS, Metric
+from reports.tables import (
+    Table,
+    axis,
+    best_first,
+    column_of,
+    difference_table,
+    is_numeric,
+    long_table,
+    wide_table,
+    with_measured,
+)
 from tests.reports.toys import cell, table
 
 RANKERS = ("linear", "neural-4")
@@ -121,3 +133,37 @@ def test_a_single_value_has_no_interval() -> None:
     one = table(cell("bound", 0.2, n=1, half=0), cell("codebook", 0.9))
     assert long_table(one)["95% interval"].tolist() == ["", "0.870 to 0.930"]
     assert wide_table(one, None)["auc"].tolist() == ["0.200", "0.900±0.030"]
+
+
+def test_value_that_an_attack_expects_of_itself_stands_next_to_the_measured_one() -> None:
+    rows = table(
+        *(cell("codebook", mean, metric="auc", epsilon=epsilon) for mean, epsilon in ((0.5, 1), (0.9, "inf"))),
+        *(
+            cell("codebook", mean, metric="predicted-auc", epsilon=epsilon)
+            for mean, epsilon in ((0.8, 1), (0.9, "inf"))
+        ),
+        cell("raifle", 0.7, metric="predicted-auc", epsilon=1),
+    )
+    predicted = with_measured(rows)
+    predicted = predicted[predicted["metric"] == "predicted-auc"]
+    assert long_table(predicted)["mean"].tolist() == [
+        "0.800 (expected; measured 0.500, off by +0.300)",
+        "0.900 (expected; measured 0.900, off by +0.000)",
+        "0.700 (expected, nothing measured)",
+    ]
+    wide = wide_table(predicted, None)
+    assert "measured 0.500" in wide["predicted-auc"].iloc[0]
+    assert is_numeric(wide["predicted-auc"].tolist())
+
+
+def test_every_predicted_metric_names_what_was_measured_and_is_no_leak() -> None:
+    from attacks.registry import REGISTRY
+
+    assert {kind.estimates for kind in REGISTRY.values()}  # imports all metrics
+    predicted = [entry for entry in METRICS.values() if entry.name.startswith("predicted")]
+    assert len(predicted) >= 6
+    for entry in predicted:
+        assert entry.predicts in METRICS
+        assert not entry.leak
+    with pytest.raises(InputError, match="expects of itself"):
+        Metric("predicted-x", "", predicts="auc")

@@ -1,17 +1,20 @@
 """The joint fit on trainings: exact after one step, flagged duplicates, its noise, its sketch and its limits."""
 
 import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 import torch
 
-from attacks.membership import CandidateFit, CandidateSource
+from attacks.membership import CandidateFit, CandidateSource, FedMIACosine, SmallestLoss
 from attacks.membership.candidate_fit import JointFitAttack
 from attacks.membership.estimates import RecordMembershipEstimate
+from attacks.membership.pool import Pool, PoolAttack
 from modules.engine.local_hyperparameters import LocalTraining
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
-from protocol.view import CANDIDATE_LABELS, CANDIDATES, Release
+from protocol.view import CANDIDATE_LABELS, CANDIDATES, Release, ServerView
 from tests.membership_toys import CLIENTS, ONE_EPOCH, learner, scored, several_rounds, toy
 
 
@@ -133,3 +136,48 @@ def test_the_number_of_clients_is_that_of_the_senders() -> None:
     estimate = CandidateFit()(view, generator=generator_for(0, "attack"))
     assert isinstance(estimate, RecordMembershipEstimate)
     assert len(estimate.senders) == CLIENTS
+
+
+def in_float64(seed: int = 0, spread: float = 1.0) -> tuple[ServerView, dict[str, torch.Tensor]]:
+    """The toy trained and recorded in float64, with records that differ by a spread; the pool stays in float32."""
+    view, truth = toy(seed=seed)
+    images, labels = view.auxiliary[CANDIDATES], view.auxiliary[CANDIDATE_LABELS]
+    alike = images[:1] + spread * (images - images[:1])
+    model = {name: value.double() for name, value in view.model.items()}
+    held = truth["member"].nonzero()[:, 1].reshape(CLIENTS, -1)
+    deltas = learner().simulate_examples(model, alike.double(), labels, held, generator=generator_for(seed, "order"))
+    return dataclasses.replace(view, model=model, deltas=deltas, auxiliary={**view.auxiliary, CANDIDATES: alike}), truth
+
+
+def in_float32(view: ServerView) -> ServerView:
+    """The same view of clients that hold models in float32: their updates are differences of rounded parameters."""
+    model = {name: value.float() for name, value in view.model.items()}
+    deltas = {name: (view.model[name] + delta).float() - model[name] for name, delta in view.deltas.items()}
+    return dataclasses.replace(view, model=model, deltas=deltas)
+
+
+def test_recording_in_float64_is_read_in_float64() -> None:
+    """A pool in float32, and records that are more alike than images are."""
+    view, truth = in_float64(spread=1e-3)
+    assert all(value.dtype == torch.float64 for value in view.deltas.values())
+    assert scored(CandidateFit(), view, truth, "no-false-alarm") == 1
+
+
+@pytest.mark.parametrize("attack", [FedMIACosine(), SmallestLoss()])
+def test_published_scores_run_on_recordings_in_float64(attack: PoolAttack) -> None:
+    view, truth = in_float64()
+    assert scored(attack, view, truth) == pytest.approx(scored(attack, in_float32(view), truth), abs=0.02)
+
+
+def test_one_step_in_float32_is_fitted_by_gradients_in_float64(monkeypatch: pytest.MonkeyPatch) -> None:
+    view, truth = toy()
+    types = set[torch.dtype]()
+    gradients = Pool.gradients
+
+    def watched(pool: Pool, model: Mapping[str, torch.Tensor], names: tuple[str, ...]) -> Iterator[Any]:
+        types.update(value.dtype for value in model.values())
+        return gradients(pool, model, names)
+
+    monkeypatch.setattr(Pool, "gradients", watched)
+    assert scored(CandidateFit(), view, truth, "auc") == 1
+    assert types == {torch.float64}

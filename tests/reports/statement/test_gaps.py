@@ -18,3 +18,14 @@ def test_a_class_that_the_project_has_is_no_gap() -> None:
     found = not_tried(Evaluation(), [kind() for kind in REGISTRY.values()])
     assert set(found.without_attack) == set(KNOWN_CLASSES) - families
     assert found.without_attack
+
+
+def test_every_question_without_a_result_has_a_reason() -> None:
+    attacks = [kind() for kind in REGISTRY.values()]
+    evaluation = Evaluation(missing={"recommendation/raifle": "it is slow"}, unrelated={"decaf": "no learner"})
+    found = not_tried(evaluation, attacks, ["recommendation"]).not_measured
+    families = {kind.family for kind in REGISTRY.values() if not kind.baseline} | set(KNOWN_CLASSES)
+    assert set(found) == families - {"recommendation", "declared-privacy"}
+    assert found["composition"] == "no learner"
+    assert "no attack" in found["eavesdropping"]
+    assert found["words"] == "no attack gave a value"

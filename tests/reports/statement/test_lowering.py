@@ -39,7 +39,7 @@ def test_published_effects_are_read_not_typed() -> None:
     found = lowering([question("recommendation", "auc")])
     tables = {one.table: one for one in found.effects if one.setting["data"] == "ml-100k"}
     effect = tables["raifle_table13"]
-    assert effect.defence == "epsilon"
+    assert effect.defence == "epsilon of local privacy"
     assert [cell.value for cell in effect.cells] == [500, 100, 20, 1]
     assert effect.cells[0].result.value == pytest.approx(0.829, abs=0.001)
     assert "measured on other data" in found.sentence
@@ -49,3 +49,22 @@ def test_nothing_published_is_said(tmp_path: Path) -> None:
     found = lowering([question("recommendation", "auc")], tmp_path)
     assert found.effects == []
     assert "None was measured for these questions on other data either" in found.sentence
+
+
+def test_largest_leak_over_all_other_settings_stands_at_each_value() -> None:
+    """A table whose first setting leaks less under noise than the others."""
+    (effect,) = [
+        one for one in lowering([question("recommendation", "auc")]).effects if one.table == "raifle_algorithm2"
+    ]
+    assert effect.setting == {"data": "ml-100k"}
+    assert [cell.value for cell in effect.cells] == ["inf", 500, 100]
+    assert [cell.result.value for cell in effect.cells] == pytest.approx([1.0, 0.930, 0.916], abs=0.001)
+    assert {cell.baseline for cell in effect.cells} == {"popularity"}
+    assert effect.cells[2].baseline_result is not None
+    assert effect.cells[2].baseline_result.value == pytest.approx(0.864, abs=0.001)
+    assert "item_embedding.weight only" in effect.note
+
+
+def test_noise_on_everything_is_said() -> None:
+    found = lowering([question("record-membership", "auc")]).effects
+    assert "everything that is sent" in next(one for one in found if one.table == "membership_noise").note

@@ -6,8 +6,10 @@ import pytest
 import yaml
 
 import attack
+from attacks.registry import REGISTRY
 from datamodules.io.files import sha256_of
 from reports.statement.docs import schema
+from reports.statement.gaps import KNOWN_CLASSES
 from reports.statement.statement import Statement
 from tests.places import ROOT
 from tests.toys import train
@@ -75,6 +77,7 @@ def test_measured_numbers_are_those_of_the_results(folder: Path, content: dict[s
     assert one["rates"]["fpr"]["value"] <= one["rates"]["acceptable_fpr"] == 0.01
     assert one["rates"]["tpr"]["value"] > 0.5
     assert "higher means that more is inferred" in one["sentence"]
+    assert f"chosen among {one['attacks']} attacks" in one["sentence"]
 
 
 @pytest.mark.integration
@@ -113,6 +116,16 @@ def test_what_was_not_looked_at_is_said(content: dict[str, Any]) -> None:
     assert "reconstruction" in missing["without_attack"] or "reconstruction" in {
         o["question"] for o in missing["other_questions"]
     }
+    last = content["summary"][-1]
+    measured, families = (
+        content["measured"],
+        {kind.family for kind in REGISTRY.values() if not kind.baseline} | set(KNOWN_CLASSES),
+    )
+    assert (
+        f"Measured: {len(measured)} of {len(families) - 1} questions" in last
+    )  # declared privacy asks about no client
+    for name in families - {one["question"] for one in measured} - {"declared-privacy"}:
+        assert f"{name} (" in last
     assert any("never a proof of anonymity" in one for one in content["limits"])
     assert any("generated" in one for one in content["limits"])
 
