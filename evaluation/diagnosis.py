@@ -86,12 +86,21 @@ def near_guessing(results: pd.DataFrame) -> list[Row]:
 
 
 def is_near(row: Row, results: pd.DataFrame) -> bool:
-    """Whether a result is close to the best baseline of its setting, or its interval contains that baseline."""
+    """Whether a result is close to the best baseline of its setting, or its interval contains that baseline.
+
+    Without guessing or a baseline, only a value of which more is better can be near: if its interval contains 0.
+    """
     guess = best_guess(row, results)
     if guess is None:
-        return False
+        return not metric(row["metric"]).lower_is_better and bool(row["low"] <= 0)
     worst = row["high"] if metric(row["metric"]).lower_is_better else row["low"]
-    return _gain(row, row["mean"], guess) < _NEAR or _gain(row, worst, guess) <= 0
+    return hardly_exceeds(row, results) or _gain(row, worst, guess) <= 0
+
+
+def hardly_exceeds(row: Row, results: pd.DataFrame) -> bool:
+    """Whether a mean is close to guessing or the best baseline of its setting."""
+    guess = best_guess(row, results)
+    return guess is not None and _gain(row, row["mean"], guess) < _NEAR
 
 
 def best_guess(row: Row, results: pd.DataFrame) -> float | None:
@@ -143,7 +152,7 @@ def _causes(row: Row, results: pd.DataFrame, found: Sequence[Symptom]) -> list[C
 
 def _few_victims(row: Row, results: pd.DataFrame) -> tuple[str, dict[str, float]] | None:
     guess = best_guess(row, results)
-    assert guess is not None
+    guess = 0.0 if guess is None else guess
     low, high = sorted(_gain(row, end, guess) for end in (row["low"], row["high"]))
     if not (low <= 0 < _NEAR < high and high - low > _WIDE):
         return None

@@ -51,7 +51,7 @@ def write_report(
     results = run.results
     page = environment.get_template("report.html.j2").render(
         run=run,
-        headline=headline(results),
+        headline=headline(results, run.differences),
         notes=[*_generated(results), *(str(verdict.get("message", "")) for verdict in run.gate)],
         sections=sections,
         differences=differences,

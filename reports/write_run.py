@@ -118,7 +118,7 @@ def write_page(
     """
     figures = drawings(evaluation, everything, metrics) + evaluation.figures
     own = [*further, *detail_sections(run.details)]
-    found, differences = [*sections(run.results), *own], difference_tables(run.differences)
+    found, differences = [*sections(run.results, run.differences), *own], difference_tables(run.differences)
     missing = reasons(run.not_run)
     write_report(
         directory,
@@ -134,7 +134,7 @@ def write_page(
     numbers = {"results": run.results, "differences": run.differences}
     numbers |= {table.name: table.rows for section in own for table in section.tables}
     written = write_files(directory, formats, figures=figures, tables=tables, numbers=numbers)
-    print(f"{headline(run.results).verdict}\n\n{text_tables(run.results)}\n")
+    print(f"{headline(run.results, run.differences).verdict}\n\n{text_tables(run.results)}\n")
     if written:
         print(f"{', '.join(formats)}: {' and '.join(sorted({str(path.parent) for path in written}))}")
     return figures
