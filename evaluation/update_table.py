@@ -47,7 +47,7 @@ def _head(view: ServerView) -> dict[str, str]:
     try:
         bias = f"{output_layer(view)}.bias"
     except ViewError:
-        last = next(reversed(view.deltas))
+        last = list(view.deltas)[-1]
         one = view.deltas[last][0].numel() == 1
         return (
             {last: "last layer, of one output: a logit of two classes or a regression; no attack reads it"}

@@ -75,6 +75,7 @@ def write_run(
         verdicts,
         list(read_back),
         {label: plain_records(table) for label, table in evaluation.details.items()},
+        evaluation.learner_check,
     )
     run.write(directory)
     write_gate(directory, verdicts)
@@ -86,6 +87,8 @@ def write_run(
     figures = write_page(directory, run, evaluation, everything, metrics, causes=explained, formats=formats)
     if explained:
         print("\n".join(["why attacks failed:", *(f"  {sentence}" for sentence in explained)]))
+    if run.learner_check:
+        print(f"learner: {run.learner_check}.")
     for show in shows:
         show(results, figures)
     return run

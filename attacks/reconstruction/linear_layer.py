@@ -99,7 +99,8 @@ def check_scale(view: ServerView, *, found: bool) -> None:
         right, which = found or hasattr(view.learner, "image_shape"), "nothing found in the updates has values"
     else:
         levels = images.double() * (1 if images.dtype == torch.uint8 else 255)
-        right = bool(((levels - levels.round()).abs() < _OFF_GRID).all()) and 0 <= levels.min() <= levels.max() <= 255
+        on_grid = (levels - levels.round()).abs() < _OFF_GRID
+        right = bool((on_grid & (levels > -_OFF_GRID) & (levels < 255 + _OFF_GRID)).all())
         which = "the auxiliary images have values that are not"
     if not right:
         raise ViewError(
