@@ -10,7 +10,7 @@ import pandas as pd
 from datamodules.recordings.recording import Recording
 from evaluation.no_reconstruction import no_reconstructions
 from evaluation.scores import records, setting_columns, setting_of
-from evaluation.symptoms import Symptom, symptoms
+from evaluation.symptoms import POSSIBLE, Symptom, symptoms
 from protocol.metrics import METRICS, metric
 from protocol.simulators import AnySimulator
 
@@ -30,7 +30,7 @@ class Cause:
         attack: label of the attack.
         setting: cell.
         metric: metric that judges the attack.
-        cause: ``noise``, ``rank``, ``steps``, ``silence``, ``few-victims``, ``attack`` or ``unknown``.
+        cause: that of a `Symptom`, ``few-victims``, ``attack`` or ``unknown``.
         told: sentence of the report, without the attack's name.
         measured: numbers of the sentence.
     """
@@ -138,7 +138,8 @@ def _gain(row: Row, value: float, guess: float) -> float:
 
 def _causes(row: Row, results: pd.DataFrame, found: Sequence[Symptom]) -> list[Cause]:
     """Symptoms that explain a row; else too few victims; else a better attack in the cell; else unknown."""
-    causes = [(s.cause, s.told, s.measured) for s in found if s.metrics is None or row["metric"] in s.metrics]
+    own = [(s.cause, s.told, s.measured) for s in found if s.metrics is None or row["metric"] in s.metrics]
+    causes, possible = ([one for one in own if (one[0] == POSSIBLE) is last] for last in (False, True))
     few, better = _few_victims(row, results), _succeeded(row, results)
     if not causes and few is not None:
         causes = [("few-victims", *few)]
@@ -146,7 +147,9 @@ def _causes(row: Row, results: pd.DataFrame, found: Sequence[Symptom]) -> list[C
         other = f"{better['attack']}: {better['metric']} {better['mean']:.3f}"
         causes = [("attack", f"another attack succeeds on the same recording ({other})", {"other": better["mean"]})]
     elif not causes:
-        causes = [("unknown", "none of the measured causes (noise, rank, local steps, silence) applies", {})]
+        causes = possible or [
+            ("unknown", "none of the measured causes (noise, rank, local steps, silence) applies", {})
+        ]
     return [Cause(row["attack"], setting_of(row), row["metric"], *cause) for cause in causes]
 
 

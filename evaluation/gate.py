@@ -109,7 +109,7 @@ def gate(limits: Mapping[str, float], attacks: Sequence[Attack]) -> Gate:
 
     def check(results: pd.DataFrame, evaluation: Evaluation) -> list[Verdict]:
         found = [_verdict(name, limit, results, evaluation, attacks) for name, limit in limits.items()]
-        return [_with_learner(verdict, evaluation, attacks) for verdict in found]
+        return [_with_learner(verdict, results, evaluation, attacks) for verdict in found]
 
     return check
 
@@ -140,9 +140,12 @@ def _verdict(
     return Verdict(name, limit, one.label, sign * one.value, low, high, one.n, outcome, message)
 
 
-def _with_learner(verdict: Verdict, evaluation: Evaluation, attacks: Sequence[Attack]) -> Verdict:
-    """Unchecked instead of ok or undecided, if attacks that measure the metric simulate a learner that is wrong."""
-    measuring = [attack for attack in attacks if verdict.metric in attack.estimates.metric_names()]
+def _with_learner(
+    verdict: Verdict, results: pd.DataFrame, evaluation: Evaluation, attacks: Sequence[Attack]
+) -> Verdict:
+    """Unchecked instead of ok or undecided, if attacks that measured the metric simulate a learner that is wrong."""
+    measured = {row["attack"] for row in _of_attacks(verdict.metric, results)}
+    measuring = [attack for attack in attacks if attack.name in measured]
     if evaluation.mismatch is None or verdict.verdict == "failed" or not any(map(simulates, measuring)):
         return verdict
     message = f"gate could not be checked: {verdict.metric}, because {evaluation.mismatch}"

@@ -82,8 +82,9 @@ def with_learner_check(
         )
         return dataclasses.replace(evaluation, learner_check=sentence)
     sentence = (
-        f"your learner's updates are {length} {known}: check learning_rate, epochs, batch_size and optimizer; until"
-        f" then, results of attacks that simulate clients show less than a server can infer ({', '.join(sorted(ran))})"
+        f"the learner's updates are {length} {known}: check learning_rate, epochs, batch_size and optimizer; until"
+        " then, results of attacks that simulate clients may show less than a server can infer"
+        f" ({', '.join(sorted(ran))})"
     )
     return dataclasses.replace(evaluation, mismatch=sentence, learner_check=sentence)
 
@@ -97,7 +98,7 @@ def learner_match(view: ServerView, *, generator: torch.Generator) -> LearnerMat
     """Compares updates of simulated clients, of random examples, with the recorded ones of a view.
 
     Clients of other examples have updates of another length, but not much: over the learners of this project, of the
-    clients' own hyper-parameters, the ratio was 0.7 to 1.9.
+    clients' own hyper-parameters, the ratio was 0.6 to 1.7.
 
     Returns:
         The comparison, or why there is none.
