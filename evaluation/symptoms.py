@@ -60,7 +60,7 @@ def symptoms(views: Sequence[ServerView], *, seed: int) -> list[Symptom]:
     """
     noise = _noise(views, seed)
     # Noise hides the direction of the update, so the effect of several steps cannot be measured under it.
-    steps = _steps(views, seed) if noise is None or noise.cause == POSSIBLE else None
+    steps = _steps(views, seed) if noise is None else None
     found = [_silence(views), noise, _rank(views, seed), _class_rank(views, seed), steps]
     return [symptom for symptom in found if symptom is not None]
 

@@ -7,6 +7,7 @@ import torch
 
 from evaluation.learner_match import LearnerMatch, learner_match
 from modules.engine.local_hyperparameters import LocalTraining
+from modules.simulator import Simulator
 from protocol.seeding import generator_for
 from protocol.view import Release, ServerView
 from tests.composition_toys import views
@@ -20,9 +21,10 @@ def compared(view: ServerView) -> LearnerMatch:
 
 
 def with_rate(view: ServerView, factor: float) -> ServerView:
-    local: LocalTraining = view.learner.local  # type: ignore[union-attr]
-    changed = dataclasses.replace(local, learning_rate=factor * local.learning_rate)
-    return dataclasses.replace(view, learner=dataclasses.replace(view.learner, local=changed))  # type: ignore[type-var]
+    learner = view.learner
+    assert isinstance(learner, Simulator)
+    local = dataclasses.replace(learner.local, learning_rate=factor * learner.local.learning_rate)
+    return dataclasses.replace(view, learner=dataclasses.replace(learner, local=local))
 
 
 @pytest.mark.parametrize(("factor", "right"), [(1.0, True), (0.01, False), (0.1, False), (100.0, False)])
