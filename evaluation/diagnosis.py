@@ -142,7 +142,7 @@ def _causes(row: Row, results: pd.DataFrame, found: Sequence[Symptom]) -> list[C
     causes, possible = ([one for one in own if (one[0] == POSSIBLE) is last] for last in (False, True))
     few, better = _few_victims(row, results), _succeeded(row, results)
     if not causes and few is not None:
-        causes = [("few-victims", *few)]
+        causes = [("few-victims", *few), *possible]
     elif not causes and better is not None:
         other = f"{better['attack']}: {better['metric']} {better['mean']:.3f}"
         causes = [("attack", f"another attack succeeds on the same recording ({other})", {"other": better["mean"]})]

