@@ -16,7 +16,7 @@ _SMALLEST = 8
 _LARGE = 64
 """Smallest number of rows and columns for a proof of noise; of 64 x 64, its eigenvalues are within 0.08 of the law."""
 _FLAT = 0.1
-"""Largest distance from the law of noise. Of updates without noise, that of matrices of this size was 0.23 or more."""
+"""Largest distance from the law of noise. That of smaller matrices without noise was 0.18 or more."""
 _EQUAL = 1.1
 """Largest ratio of the clients' standard deviations of noise."""
 
