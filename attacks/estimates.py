@@ -320,8 +320,7 @@ class CompositionEstimate(Estimate):
         """Distances of the proportions, exact counts, errors on null classes, and coverage of the intervals."""
         counts = truth["class_counts"].double()
         if counts.shape[1] != self.proportions.shape[1]:
-            found = f"{self.proportions.shape[1]} classes, but counts of {counts.shape[1]} in truth/"
-            raise ViewError(f"expected as many classes in the last layer as in the ground truth, got {found}")
+            raise ViewError(f"expected an estimate of {counts.shape[1]} classes, got {self.proportions.shape[1]}")
         shares = counts / counts.sum(1, keepdim=True)
         inferred = self.proportions.double()
         held = counts > 0

@@ -15,6 +15,7 @@ from datamodules.recordings.recording import Recording
 from evaluation.derived import derived
 from evaluation.drawing import Drawing
 from evaluation.evaluate import evaluate_recording, metrics_of, relevant, truth_names
+from evaluation.learner_match import with_learner_check
 from evaluation.runner import Evaluation
 from evaluation.scores import differing, setting_columns, stacked
 from evaluation.summary import summarise
@@ -113,7 +114,7 @@ def audit(
     chosen = [built(one) for one in attacks] or [kind() for kind in REGISTRY.values()]
     options: dict[str, Any] = {"seed": seed, "victims": victims, "rounds": rounds, "progress": progress}
     found = evaluate_recording(recording, chosen, slow="few" if slow else "none", **options)
-    evaluation = relevant(found, chosen, truth_names(recording))
+    evaluation = with_learner_check(relevant(found, chosen, truth_names(recording)), recording, chosen, seed=seed)
     evaluation.details[UPDATES] = update_table(recording)
     return AuditResult(evaluation, metrics_of(chosen), dict(recording.manifest.data))
 

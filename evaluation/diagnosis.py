@@ -10,7 +10,7 @@ import pandas as pd
 from datamodules.recordings.recording import Recording
 from evaluation.no_reconstruction import no_reconstructions
 from evaluation.scores import records, setting_columns, setting_of
-from evaluation.symptoms import Symptom, symptoms
+from evaluation.symptoms import POSSIBLE, Symptom, symptoms
 from protocol.metrics import METRICS, metric
 from protocol.simulators import AnySimulator
 
@@ -30,7 +30,7 @@ class Cause:
         attack: label of the attack.
         setting: cell.
         metric: metric that judges the attack.
-        cause: ``noise``, ``rank``, ``steps``, ``silence``, ``few-victims``, ``attack`` or ``unknown``.
+        cause: that of a `Symptom`, ``few-victims``, ``attack`` or ``unknown``.
         told: sentence of the report, without the attack's name.
         measured: numbers of the sentence.
     """
@@ -86,12 +86,21 @@ def near_guessing(results: pd.DataFrame) -> list[Row]:
 
 
 def is_near(row: Row, results: pd.DataFrame) -> bool:
-    """Whether a result is close to the best baseline of its setting, or its interval contains that baseline."""
+    """Whether a result is close to the best baseline of its setting, or its interval contains that baseline.
+
+    Without guessing or a baseline, only a value of which more is better can be near: if its interval contains 0.
+    """
     guess = best_guess(row, results)
     if guess is None:
-        return False
+        return not metric(row["metric"]).lower_is_better and bool(row["low"] <= 0)
     worst = row["high"] if metric(row["metric"]).lower_is_better else row["low"]
-    return _gain(row, row["mean"], guess) < _NEAR or _gain(row, worst, guess) <= 0
+    return hardly_exceeds(row, results) or _gain(row, worst, guess) <= 0
+
+
+def hardly_exceeds(row: Row, results: pd.DataFrame) -> bool:
+    """Whether a mean is close to guessing or the best baseline of its setting."""
+    guess = best_guess(row, results)
+    return guess is not None and _gain(row, row["mean"], guess) < _NEAR
 
 
 def best_guess(row: Row, results: pd.DataFrame) -> float | None:
@@ -129,21 +138,24 @@ def _gain(row: Row, value: float, guess: float) -> float:
 
 def _causes(row: Row, results: pd.DataFrame, found: Sequence[Symptom]) -> list[Cause]:
     """Symptoms that explain a row; else too few victims; else a better attack in the cell; else unknown."""
-    causes = [(s.cause, s.told, s.measured) for s in found if s.metrics is None or row["metric"] in s.metrics]
+    own = [(s.cause, s.told, s.measured) for s in found if s.metrics is None or row["metric"] in s.metrics]
+    causes, possible = ([one for one in own if (one[0] == POSSIBLE) is last] for last in (False, True))
     few, better = _few_victims(row, results), _succeeded(row, results)
     if not causes and few is not None:
-        causes = [("few-victims", *few)]
+        causes = [("few-victims", *few), *possible]
     elif not causes and better is not None:
         other = f"{better['attack']}: {better['metric']} {better['mean']:.3f}"
         causes = [("attack", f"another attack succeeds on the same recording ({other})", {"other": better["mean"]})]
     elif not causes:
-        causes = [("unknown", "none of the measured causes (noise, rank, local steps, silence) applies", {})]
+        causes = possible or [
+            ("unknown", "none of the measured causes (noise, rank, local steps, silence) applies", {})
+        ]
     return [Cause(row["attack"], setting_of(row), row["metric"], *cause) for cause in causes]
 
 
 def _few_victims(row: Row, results: pd.DataFrame) -> tuple[str, dict[str, float]] | None:
     guess = best_guess(row, results)
-    assert guess is not None
+    guess = 0.0 if guess is None else guess
     low, high = sorted(_gain(row, end, guess) for end in (row["low"], row["high"]))
     if not (low <= 0 < _NEAR < high and high - low > _WIDE):
         return None

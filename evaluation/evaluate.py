@@ -186,8 +186,8 @@ def relevant(evaluation: Evaluation, attacks: Sequence[Attack], truth: Collectio
 
     Baselines are left out of which no attack on the same question ran, unless it is slow and was not asked for: alone,
     they say nothing about the updates. Missing attacks are left out if their family does not fit. A family fits if one
-    of its attacks was scored. Where none was that takes more than the clients' identities to score it, families fit
-    that the ground truth can score; where it can score none, those that lack nothing else.
+    of its attacks was scored, or if the ground truth holds more than the clients' identities to score it; where it can
+    score none, families fit that lack nothing else.
 
     Args:
         evaluation: scores, and the attacks that could not run.
@@ -198,7 +198,7 @@ def relevant(evaluation: Evaluation, attacks: Sequence[Attack], truth: Collectio
     scored = {line.family for line in evaluation.lines.values()}
     asking = [attack for attack in attacks if set(attack.estimates.truth) - {"clients"}]
     families = {attack.family for attack in asking} & scored
-    families = families or {a.family for a in asking if set(a.estimates.truth) <= set(truth)}
+    families |= {attack.family for attack in asking if set(attack.estimates.truth) <= set(truth)}
     fitting = [attack for attack in attacks if attack.family in families | scored]
     own = {name for attack in fitting for name in (_full_name(attack, attacks), attack.name)}
     missing = evaluation.missing.items()

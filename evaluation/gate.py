@@ -6,6 +6,7 @@ contains the limit leaves it undecided, as does a mean over fewer than `FEWEST` 
 limited for each client instead. What was not measured does not pass.
 """
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ import pandas as pd
 
 from attacks.base import Attack
 from evaluation.evaluate import reasons
+from evaluation.learner_match import simulates
 from evaluation.runner import Evaluation
 from evaluation.scores import SETTING, describe, differing, number, records, setting_of
 from protocol.errors import InputError
@@ -106,7 +108,8 @@ def gate(limits: Mapping[str, float], attacks: Sequence[Attack]) -> Gate:
     """Function that checks limits, by metric, on the results of attacks."""
 
     def check(results: pd.DataFrame, evaluation: Evaluation) -> list[Verdict]:
-        return [_verdict(name, limit, results, evaluation, attacks) for name, limit in limits.items()]
+        found = [_verdict(name, limit, results, evaluation, attacks) for name, limit in limits.items()]
+        return [_with_learner(verdict, results, evaluation, attacks) for verdict in found]
 
     return check
 
@@ -135,6 +138,18 @@ def _verdict(
     low, high = (None, None) if worst and (ends[0] == ends[1] or one.leaky == math.inf) else sorted(ends)
     message = _message(name, limit, one, outcome, (low, high))
     return Verdict(name, limit, one.label, sign * one.value, low, high, one.n, outcome, message)
+
+
+def _with_learner(
+    verdict: Verdict, results: pd.DataFrame, evaluation: Evaluation, attacks: Sequence[Attack]
+) -> Verdict:
+    """Unchecked instead of ok or undecided, if attacks that measured the metric simulate a learner that is wrong."""
+    measured = {row["attack"] for row in _of_attacks(verdict.metric, results)}
+    measuring = [attack for attack in attacks if attack.name in measured]
+    if evaluation.mismatch is None or verdict.verdict == "failed" or not any(map(simulates, measuring)):
+        return verdict
+    message = f"gate could not be checked: {verdict.metric}, because {evaluation.mismatch}"
+    return dataclasses.replace(verdict, verdict="unchecked", message=message)
 
 
 def _of_attacks(name: str, results: pd.DataFrame) -> list[dict[str, Any]]:

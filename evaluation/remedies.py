@@ -1,10 +1,14 @@
 """Why an attack cannot run on a recording or be scored, and what would change that."""
 
+import inspect
 from collections.abc import Mapping
 
 from torch import Tensor
 
 from attacks.base import Attack
+from attacks.composition.base import CompositionAttack, output_layer
+from protocol import simulators
+from protocol.errors import ViewError
 from protocol.view import CANARY_PSEUDONYMS, ServerView
 
 _UNSCORED = "without "
@@ -23,18 +27,43 @@ def unfit(attack: Attack, view: ServerView, truth: Mapping[str, Tensor]) -> str 
     """Reason why an attack cannot run on a view or be scored, with the remedy; None if it can."""
     lacking = [name.partition(":") for name in view.missing(attack.threat_model.needs)]
     if lacking:
+        if view.learner is not None and any(head == "learner" for head, _, _ in lacking):
+            kinds = [entry for head, _, entry in lacking if head == "learner"]
+            return f"the learner, {type(view.learner).__name__}, is no {', '.join(map(_described, kinds))}"
         needs = [f"{head} ({entry})" if entry else head for head, _, entry in lacking]
         heads: dict[str, list[str]] = {}
         for head, _, entry in lacking:
             heads.setdefault(head, []).append(entry)
-        ways_out = [remedy for head, entries in heads.items() if (remedy := _remedy(view, head, entries))]
+        ways_out = [remedy for head, entries in heads.items() if (remedy := _remedy(head, entries))]
         return "; ".join([f"the recording lacks {', '.join(needs)}", *dict.fromkeys(ways_out)])
     unknown = ", ".join(name for name in attack.estimates.truth if name not in truth)
     if not unknown:
-        return None
+        return _other_classes(view, truth) if isinstance(attack, CompositionAttack) else None
     added = f"add {unknown} to the truth of each client (docs/recording-format.md)"
     way_out = added if truth else "the recording was published without truth/, audit it where that is"
     return f"{_UNSCORED}{unknown} in truth/ of the recording it cannot be scored; {way_out}"
+
+
+def _described(kind: str) -> str:
+    """Name of a kind of learner, with the first sentence of its documentation."""
+    sentence = (inspect.getdoc(getattr(simulators, kind)) or "").partition(".")[0]
+    return f"{kind} ({sentence[:1].lower()}{sentence[1:]})"
+
+
+def _other_classes(view: ServerView, truth: Mapping[str, Tensor]) -> str | None:
+    """That the model's last layer has other classes than the ground truth counts; None if it has the same."""
+    try:
+        layer = output_layer(view)
+        classes = view.deltas[f"{layer}.bias"].shape[1]
+    except (ViewError, KeyError) as error:
+        return str(error)
+    counted = truth["class_counts"].shape[1]
+    if classes == counted:
+        return None
+    return (
+        f"the model's last layer, {layer!r}, has outputs for {classes} classes, and class_counts in truth/ counts"
+        f" {counted}; if another layer is the last, give the parameters in the network's order"
+    )
 
 
 def is_unscored(reason: str) -> bool:
@@ -42,10 +71,8 @@ def is_unscored(reason: str) -> bool:
     return reason.partition("; ")[0].startswith(_UNSCORED)
 
 
-def _remedy(view: ServerView, head: str, entries: list[str]) -> str | None:
-    """What to do about a field or its entries; None if the clients have another learner, or nothing is known."""
-    if head == "learner" and view.learner is not None:
-        return None
+def _remedy(head: str, entries: list[str]) -> str | None:
+    """What to do about a field or its entries; None if nothing is known."""
     if entries == [CANARY_PSEUDONYMS]:
         return "train with the defence Canaries, see docs/canaries.md"
     if head == "auxiliary":

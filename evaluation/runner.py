@@ -39,6 +39,8 @@ class Evaluation:
         candidates: by label, what was ranked, with clients as owners; of the first views, see `MOST_CANDIDATES`.
         unrelated: by attack of a family in which none was scored, the reason; see `evaluation.evaluate.relevant`.
         details: by label, the attack's own table, see `attacks.estimates.Scores.details`.
+        mismatch: that the learner's updates differ from the recorded ones, see `evaluation.learner_match`; else None.
+        learner_check: outcome of this comparison, also if it found nothing or could not be made; empty for none.
     """
 
     scores: pd.DataFrame = field(default_factory=lambda: concat([]))
@@ -50,6 +52,8 @@ class Evaluation:
     candidates: dict[str, Candidates] = field(default_factory=dict)
     unrelated: dict[str, str] = field(default_factory=dict)
     details: dict[str, pd.DataFrame] = field(default_factory=dict)
+    mismatch: str | None = None
+    learner_check: str = ""
 
 
 def joined(evaluations: Sequence[Evaluation]) -> Evaluation:
@@ -68,6 +72,8 @@ def joined(evaluations: Sequence[Evaluation]) -> Evaluation:
             sums, already = whole.roc.get(label, (torch.zeros_like(rates), 0))
             whole.roc[label] = sums + rates, already + count
         whole.unrelated |= evaluation.unrelated
+        whole.mismatch = whole.mismatch or evaluation.mismatch
+        whole.learner_check = whole.learner_check or evaluation.learner_check
     ranked = {label: [one.candidates[label] for one in evaluations if label in one.candidates] for label in whole.lines}
     whole.figures = first_of_each(whole.figures)
     whole.candidates = {label: _pooled(parts) for label, parts in ranked.items() if parts}

@@ -12,7 +12,7 @@ from attacks.composition.base import AUXILIARY, auxiliary
 from attacks.composition.decaf import gradient_bases
 from attacks.ranking.lists import ranked_lists
 from evaluation.bootstrap import bootstrap
-from evaluation.noise_floor import declared_noise, numbers, spectral_noise
+from evaluation.noise_floor import declared_noise, numbers, proven_noise, spectral_noise
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
 from protocol.simulators import AnySimulator, ClassifierSimulator, RankingSimulator, RecommenderSimulator
@@ -26,6 +26,8 @@ _ONE_STEP: dict[str, Any] = {
     **{"epochs": 1, "batch_size": None, "updates": None},
 }
 """Hyper-parameters of one step of gradient descent on all of a client's examples."""
+POSSIBLE = "possible-noise"
+"""Cause that is named only where no other is."""
 _LABELS = ("auc", "error")
 _SHARES = ("l1",)
 _MOST_ITEMS = 400
@@ -37,7 +39,7 @@ class Symptom:
     """Likely cause of an attack's failure.
 
     Attributes:
-        cause: ``noise``, ``rank``, ``steps`` or ``silence``.
+        cause: ``noise``, ``possible-noise``, ``rank``, ``steps`` or ``silence``.
         told: sentence of the report.
         measured: numbers of the sentence.
         metrics: metrics of the attacks that it can explain, None for all.
@@ -74,17 +76,22 @@ def _silence(views: Sequence[ServerView]) -> Symptom | None:
 
 
 def _noise(views: Sequence[ServerView], seed: int) -> Symptom | None:
-    """Noise of at least half of the energy of an update, as declared or else as estimated from the spectrum."""
+    """Noise of at least half of the energy of an update: declared, proven by the spectrum, or at least possible."""
     declared = [share for view in views if (share := declared_noise(view)) is not None]
-    shares = declared or [share for view in views if (share := spectral_noise(view)) is not None]
+    proven = declared or [share for view in views if (share := proven_noise(view)) is not None]
+    shares = proven or [share for view in views if (share := spectral_noise(view)) is not None]
     if not shares:
         return None
     values = torch.cat([share.share for share in shares])
     summary = bootstrap(values, generator=generator_for(seed, "noise share"))
     if not summary.mean >= _HALF:
         return None
+    if not proven:
+        told = f"up to {summary.mean:.0%} of the energy of an update could be noise; none is declared, and none proven"
+        return Symptom(POSSIBLE, told, {"noise_share": summary.mean, "n": summary.n})
     scale, clip = float(torch.cat([share.scale for share in shares]).mean()), shares[0].clip
-    source = "as the clients declare it" if declared else "as estimated from the flat spectrum of the updates"
+    undeclared = "though none is declared: the spectra are flat, with one scale for all clients"
+    source = "as the clients declare it" if declared else undeclared
     clipped = "" if clip is None else f", on updates clipped to norm {clip:.3g}"
     told = (
         f"noise is {summary.mean:.0%} of the energy of an update ({summary.low:.0%} to {summary.high:.0%}, "

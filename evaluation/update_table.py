@@ -8,11 +8,13 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from attacks.composition.base import last_layer
+from attacks.composition.base import output_layer
 from datamodules.recordings.recording import Recording
 from evaluation.noise_floor import spectral_noise
 from evaluation.scores import from_records
+from modules.learners.recorded_learner import recorded_learner
 from protocol.errors import ViewError
+from protocol.simulators import ClassifierSimulator
 from protocol.view import ServerView, is_statistic
 
 UPDATES = "updates"
@@ -34,14 +36,30 @@ def update_table(recording: Recording) -> pd.DataFrame:
     views = list(itertools.islice(recording.views(victims_per_view=_VICTIMS, rounds=first), _VIEWS))
     if not views:
         return pd.DataFrame()
+    head = _head(dataclasses.replace(views[0], learner=recorded_learner(recording)))
+    return from_records([_row(views, name, head) for name in views[0].deltas])
+
+
+def _head(view: ServerView) -> dict[str, str]:
+    """What the last layer is taken for, by the name of its bias; empty if there is none, or the clients rank items."""
+    if view.row_parameters or not isinstance(view.learner, ClassifierSimulator | None):
+        return {}
     try:
-        classes = last_layer(views[0])
+        bias = f"{output_layer(view)}.bias"
     except ViewError:
-        classes = ""
-    return from_records([_row(views, name, classes) for name in views[0].deltas])
+        last = list(view.deltas)[-1]
+        one = view.deltas[last][0].numel() == 1
+        return (
+            {last: "last layer, of one output: a logit of two classes or a regression; no attack reads it"}
+            if one
+            else {}
+        )
+    if isinstance(view.learner, ClassifierSimulator):
+        return {bias: "last layer: class shares are read from it"}
+    return {bias: "last layer: if its outputs are classes of a softmax, class shares are read from it"}
 
 
-def _row(views: list[ServerView], name: str, classes: str) -> dict[str, Any]:
+def _row(views: list[ServerView], name: str, head: dict[str, str]) -> dict[str, Any]:
     parts = [view.deltas[name].double().reshape(view.victims, -1) for view in views]
     norms = torch.cat([part.norm(dim=1) for part in parts])
     models = [view.model[name].double().norm() for view in views if name in view.model]
@@ -59,7 +77,7 @@ def _row(views: list[ServerView], name: str, classes: str) -> dict[str, Any]:
         "noise floor": None,
         "zeros": float(torch.cat([(part == 0).double().mean(1) for part in parts]).mean()),
         "n": len(norms),
-        "remark": _remark(views[0], name, classes),
+        "remark": _remark(views[0], name, head),
     }
     matrix = views[0].deltas[name].dim() > 2 and name not in views[0].row_parameters
     if matrix and views[0].deltas[name][0].numel() <= _LARGEST:
@@ -82,11 +100,11 @@ def _only(view: ServerView, name: str) -> ServerView:
     return dataclasses.replace(view, deltas={name: view.deltas[name]})
 
 
-def _remark(view: ServerView, name: str, classes: str) -> str | None:
+def _remark(view: ServerView, name: str, head: dict[str, str]) -> str | None:
     if is_statistic(name):
         return "batch-norm statistic: an average over the client's own examples, and no attack's simulation has it"
     if view.noise_scale(name) > 0:
         return f"declared noise of standard deviation {view.noise_scale(name):.3g}"
     if name in view.row_parameters:
         return "rows of the served items only"
-    return "last layer by shape: class shares are read from it" if classes and name == f"{classes}.bias" else None
+    return head.get(name)

@@ -154,7 +154,7 @@ class NextWordSimulator(SteppedSimulator, Protocol):
 
 @runtime_checkable
 class ClassifierSimulator(SteppedSimulator, Protocol):
-    """Clients that learn to classify; the network ends in one linear layer."""
+    """Clients that learn to classify by softmax; the network ends in one linear layer."""
 
     @property
     def output_layer(self) -> str:

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from evaluation.diagnosis import is_near, same_cell
-from evaluation.scores import describe, differing, number, records, setting_columns, setting_of
+from evaluation.diagnosis import hardly_exceeds, same_cell
+from evaluation.scores import SETTING, describe, differing, number, records, setting_columns, setting_of
 from protocol.metrics import METRICS, meanings, metric
 from reports.run import ATTACKS
 from reports.tables import DATA
@@ -35,10 +35,15 @@ class Headline:
     data: Any = None
 
 
-def headline(results: pd.DataFrame) -> Headline:
+def headline(results: pd.DataFrame, differences: pd.DataFrame | None = None) -> Headline:
     """Headline about the attack that goes furthest from guessing, or the best baseline, towards certainty.
 
-    An attack on generated data has it only if no other attack was scored.
+    An attack whose leak is shown, see `is_shown`, comes before the others. An attack on generated data has the headline
+    only if no other attack was scored.
+
+    Args:
+        results: a row per attack, setting and metric, see `evaluation.summary.summarise`.
+        differences: paired differences of the same run, see `evaluation.summary.paired_differences`.
     """
     scored = results[results["role"].isin(ATTACKS) & results["mean"].notna()]
     judged = [name for name, entry in METRICS.items() if entry.judged]
@@ -51,6 +56,8 @@ def headline(results: pd.DataFrame) -> Headline:
         return Headline(f"No attack could be scored on this recording.{only}")
     real = attacks[~is_generated(attacks)]
     attacks = attacks if real.empty else real
+    shown = attacks[[is_shown(row, results, differences) for row in records(attacks)]]
+    attacks = attacks if shown.empty else shown
     best = records(attacks.iloc[[int(np.argmax(_gains(attacks, results)))]])[0]
     inferred = best["tells"] or "something about the client"
     asked = results[results["question"].isna() | (results["question"] == best["question"])]
@@ -61,9 +68,59 @@ def headline(results: pd.DataFrame) -> Headline:
         f" {number(best['low'])} to {number(best['high'])}, n = {best['n']} clients){' '.join(parts)}"
     )
     verdict = f"On {where}, the server can infer from a client's update {inferred}."
-    if is_near(best, results):
-        verdict = f"On {where}, no attack infers {inferred} much better than the baselines."
+    if shown.empty and not _comparisons(best, results):
+        verdict = f"On {where}, no baseline ran that could show whether the server can infer {inferred}."
+    elif shown.empty:
+        verdict = f"On {where}, no attack is shown to infer {inferred}{_than(best, results, 'better')}."
+    elif hardly_exceeds(best, results):
+        verdict = f"On {where}, no attack infers {inferred}{_than(best, results, 'much better')}."
     return Headline(verdict, measured, best["metric"], best["question"], best.get(DATA))
+
+
+def is_shown(row: Row, results: pd.DataFrame, differences: pd.DataFrame | None = None) -> bool:
+    """Whether the whole interval of an attack lies beyond guessing and beyond the best baseline.
+
+    The paired difference decides on the baseline where there is one. Without either, a value of which more is better
+    counts from its least one.
+    """
+    entry = metric(row["metric"])
+    sign, end = (-1, "high") if entry.lower_is_better else (1, "low")
+    least = _comparisons(row, results)
+    baseline, paired = best_baseline(row, results), _paired(row, results, differences)
+    if baseline is not None and paired is not None:
+        least.remove(baseline["mean"])
+        least.append(row[end] - paired[end])
+    return bool(least) and all(sign * (row[end] - value) > 0 for value in least)
+
+
+def _comparisons(row: Row, results: pd.DataFrame) -> list[float]:
+    """Values of guessing and of the best baseline; the least value if there are none and more is better."""
+    entry, baseline = metric(row["metric"]), best_baseline(row, results)
+    cell = same_cell({**row, "metric": f"{row['metric']}-by-chance"}, results)
+    found = [entry.guessing, *cell["mean"][cell["attack"] == row["attack"]]]
+    found = [value for value in (*found, None if baseline is None else baseline["mean"]) if value is not None]
+    least = 0.0 if entry.span is None else entry.span[0]
+    return found or ([] if entry.lower_is_better else [least])
+
+
+def _paired(row: Row, results: pd.DataFrame, differences: pd.DataFrame | None) -> Row | None:
+    """Paired difference between an attack and the best baseline of its setting, if there is one."""
+    if differences is None or differences.empty:
+        return None
+    cell = same_cell(row, results)
+    baselines = set(cell["attack"][cell["role"] == "baseline"])
+    own = differences[(differences["attack"] == row["attack"]) & (differences["metric"] == row["metric"])]
+    own = own[own["against"].isin(baselines)]
+    for key, value in setting_of(row).items():
+        own = own[own[SETTING + key] == value] if SETTING + key in own else own
+    return next(iter(records(own)), None)
+
+
+def _than(row: Row, results: pd.DataFrame, how: str) -> str:
+    """What the attacks are not better than; empty if there is nothing."""
+    if best_baseline(row, results) is not None:
+        return f" {how} than the baselines"
+    return "" if metric(row["metric"]).guessing is None else f" {how} than guessing"
 
 
 def is_generated(results: pd.DataFrame) -> pd.Series:

@@ -51,8 +51,8 @@ def write_report(
     results = run.results
     page = environment.get_template("report.html.j2").render(
         run=run,
-        headline=headline(results),
-        notes=[*_generated(results), *(str(verdict.get("message", "")) for verdict in run.gate)],
+        headline=headline(results, run.differences),
+        notes=[*_generated(results), *_learner(run), *(str(verdict.get("message", "")) for verdict in run.gate)],
         sections=sections,
         differences=differences,
         missing=missing,
@@ -73,6 +73,11 @@ def _generated(results: pd.DataFrame) -> list[str]:
     if not generated.any() or generated.all():
         return [GENERATED] if generated.any() else []
     return [GENERATED.replace("The data", f"The data of {', '.join(dict.fromkeys(results[DATA][generated]))}")]
+
+
+def _learner(run: Run) -> list[str]:
+    """The comparison of the learner's updates with the recorded ones, if there is one."""
+    return [f"{run.learner_check[:1].upper()}{run.learner_check[1:]}."] if run.learner_check else []
 
 
 def _is_wide(svg: str) -> bool:

@@ -66,6 +66,7 @@ def join_runs(directories: Sequence[Path], out: Path, formats: Sequence[Format] 
         differences=stacked([run.differences for run in runs]),
         gate=[verdict for run in runs for verdict in run.gate],
         read_back=[key for run in runs for key in run.read_back],
+        learner_check="; ".join(dict.fromkeys(run.learner_check for run in runs if run.learner_check)),
         details={f"{label} in {run.experiment}": rows for run in runs for label, rows in run.details.items()},
     )
     whole.write(out)

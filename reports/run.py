@@ -42,6 +42,7 @@ class Run:
         gate: verdict of each limit, see `evaluation.gate.Verdict`.
         read_back: keys of a table's cells that an earlier run had finished.
         details: rows of attacks' own tables by label, see `attacks.estimates.Scores.details`.
+        learner_check: comparison of the learner's updates with the recorded ones, see `evaluation.learner_match`.
     """
 
     experiment: str
@@ -59,6 +60,7 @@ class Run:
     gate: list[dict[str, Any]] = field(default_factory=list)
     read_back: list[str] = field(default_factory=list)
     details: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    learner_check: str = ""
 
     def write(self, directory: Path) -> Path:
         """Writes results.json, with null for NaN."""
@@ -66,8 +68,9 @@ class Run:
         content = {"format": FORMAT, **{one.name: getattr(self, one.name) for one in fields(self)}}
         content["results"] = [_as_result(row) for row in records(self.results)]
         content["differences"] = [_as_difference(row) for row in records(self.differences)]
-        if not self.details:
-            del content["details"]
+        for name in ("details", "learner_check"):
+            if not content[name]:
+                del content[name]
         write_whole(path, json.dumps(_without_nan(content), indent=2, allow_nan=False).encode())
         return path
 
@@ -123,7 +126,7 @@ _RUN: _Kinds = {
 }
 _RUN_MAY: _Kinds = {
     **{"not_run": dict, "causes": list, "differences": list, "gate": list, "read_back": list},
-    "details": dict,
+    **{"details": dict, "learner_check": str},
 }
 _DETAIL = (str, int, float, bool, _NONE)
 _CELL: _Kinds = {"attack": str, "setting": dict, "metric": str, "mean": _OR_NAN, "ci95": list, "n": int}

@@ -45,14 +45,19 @@ class Section:
     answer: Headline | None = None
 
 
-def sections(results: pd.DataFrame) -> list[Section]:
-    """Sections of results, a question each; a table of several data sets or settings says so in its rows."""
+def sections(results: pd.DataFrame, differences: pd.DataFrame | None = None) -> list[Section]:
+    """Sections of results, a question each; a table of several data sets or settings says so in its rows.
+
+    Args:
+        results: a row per attack, setting and metric.
+        differences: paired differences of the same run, which show whether attacks exceed the baselines.
+    """
     found = by_question(with_measured(results[results["mean"].notna()]))
     return [
         Section(
             title,
             _tables(rows, f"-{place}" if place else ""),
-            headline(rows) if rows["role"].isin(ATTACKS).any() else None,
+            headline(rows, differences) if rows["role"].isin(ATTACKS).any() else None,
         )
         for place, (title, rows) in enumerate(found)
     ]

@@ -82,6 +82,7 @@ def write_run(
         verdicts,
         list(read_back),
         {label: plain_records(table) for label, table in shared.details.items()},
+        evaluation.learner_check,
     )
     run.write(directory)
     write_gate(directory, verdicts)
@@ -95,6 +96,8 @@ def write_run(
     figures = write_page(directory, run, evaluation, everything, metrics, causes=explained, formats=formats)
     if explained:
         print("\n".join(["why attacks failed:", *(f"  {sentence}" for sentence in explained)]))
+    if run.learner_check:
+        print(f"learner: {run.learner_check}.")
     for show in shows:
         show(results, figures)
     return run
@@ -127,7 +130,7 @@ def write_page(
     """
     figures = drawings(evaluation, everything, metrics) + evaluation.figures
     own = [*further, *detail_sections(run.details)]
-    found, differences = [*sections(run.results), *own], difference_tables(run.differences)
+    found, differences = [*sections(run.results, run.differences), *own], difference_tables(run.differences)
     missing = reasons(run.not_run)
     write_report(
         directory,
@@ -143,7 +146,7 @@ def write_page(
     numbers = {"results": run.results, "differences": run.differences}
     numbers |= {table.name: table.rows for section in own for table in section.tables}
     written = write_files(directory, formats, figures=figures, tables=tables, numbers=numbers)
-    print(f"{headline(run.results).verdict}\n\n{text_tables(run.results)}\n")
+    print(f"{headline(run.results, run.differences).verdict}\n\n{text_tables(run.results)}\n")
     if written:
         print(f"{', '.join(formats)}: {' and '.join(sorted({str(path.parent) for path in written}))}")
     return figures

@@ -101,19 +101,27 @@ def output_layer(view: ServerView) -> str:
 
 
 def last_layer(view: ServerView) -> str:
-    """Name of the last layer by shape: the last in the model's order with weight ``(K, F)``, bias ``(K,)`` and K > 1.
+    """Name of the last layer in the order of the manifest, with weight ``(K, F)``, bias ``(K,)`` and K > 1.
 
     Raises:
-        ViewError: there is none.
+        ViewError: the last layer has another shape. One output is the logit of two classes or a regression: the change
+            of its bias is one equation for the share of positives and the size of the steps, which it cannot separate.
     """
-    shapes = {name: value.shape[1:] for name, value in view.deltas.items() if name not in view.row_parameters}
-    names = [name.removesuffix(".weight") for name, shape in shapes.items() if len(shape) == 2 and shape[0] > 1]
-    fitting = [name for name in names if shapes.get(f"{name}.bias") == shapes.get(f"{name}.weight", ())[:1]]
-    if not fitting:
+    shapes = {name: tuple(value.shape[1:]) for name, value in view.deltas.items() if name not in view.row_parameters}
+    last = next((name for name, shape in reversed(shapes.items()) if len(shape) > 1), "none")
+    name, shape = last.removesuffix(".weight"), shapes.get(last, ())
+    if len(shape) != 2 or shapes.get(f"{name}.bias") != shape[:1]:
         raise ViewError(
-            "expected a last layer NAME.weight (K, F) with NAME.bias (K,) and K > 1, got none of that shape"
+            "expected a last layer NAME.weight (K, F) with NAME.bias (K,), the last in the order of the manifest;"
+            f" got {last} {' x '.join(map(str, shape))}"
         )
-    return fitting[-1]
+    if shape[0] == 1:
+        raise ViewError(
+            f"expected an output for each class, got one output of the last layer, {name!r}: a logit of two classes or"
+            " a regression. Attacks cannot separate the share of positives from the size of the steps; that the update"
+            " of a logit's bias rises with the share is a leak that they do not measure"
+        )
+    return name
 
 
 def layer_change(view: ServerView, deltas: dict[str, Tensor] | None = None) -> LayerChange:

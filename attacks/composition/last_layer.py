@@ -1,4 +1,4 @@
-"""Class shares from the last layer alone: the layer is found by its shape, and no learner needs to be known."""
+"""Class shares from the last layer alone, which needs no known learner."""
 
 from dataclasses import dataclass
 
@@ -23,7 +23,7 @@ class LastLayerCounts(CompositionAttack):
     after many local steps, and where an optimizer such as Adam scales entries differently. It fails under noise.
 
     Threat model: passive server, one round; knows neither the clients' algorithm nor any data. The layer is the
-    learner's where one is known, otherwise the last one with a bias, see `attacks.composition.base.output_layer`.
+    learner's where one is known, otherwise the last of the manifest, see `attacks.composition.base.output_layer`.
 
     Args:
         rounds: see `CompositionAttack`.

@@ -8,7 +8,7 @@ from torch import Tensor
 from attacks.reconstruction.base import ReconstructionAttack
 from attacks.reconstruction.face_search import search_faces
 from attacks.reconstruction.linear_estimate import LinearEstimate, linear_estimate
-from attacks.reconstruction.linear_layer import LayerUpdate, layer_update
+from attacks.reconstruction.linear_layer import LayerUpdate, check_scale, layer_update
 from attacks.reconstruction.record_span import RecordErrors, RecordSpan, as_record
 from protocol.ranges import NonNegativeInt
 from protocol.simulators import LayerSimulator
@@ -30,7 +30,8 @@ class LinearInversion(ReconstructionAttack):
     for a sum of clients, as all of these keep ``weight = C^T X`` and ``bias = C^T 1`` with one matrix C. Adam, Adadelta
     and batch norm do not, and are refused with the cause. Under noise, a client with one record gets its estimate of
     least squares, ``sum_j h_j G_j / sum_j h_j^2``, with a mean squared error of ``s^2 / sum_j h_j^2`` for noise of
-    standard deviation s; of several records nothing is certain, and nothing is returned.
+    standard deviation s; of several records nothing is certain, and nothing is returned. Records that are no 8-bit
+    pixels are refused, see `linear_layer.check_scale`.
 
     Threat model: passive server with the model and the update of its first layer. If it knows the clients' algorithm,
     and they make one step, it also infers the records' classes.
@@ -63,6 +64,7 @@ class LinearInversion(ReconstructionAttack):
         if layer.noise:
             return _of_single_records(layer, view.example_counts)
         found = [self._solve(view, layer, victim, generator) for victim in range(view.victims)]
+        check_scale(view, found=any(span.levels for span in found))
         classes, certain = ([torch.tensor(s.classes) for s in found], [torch.tensor(s.certain) for s in found])
         return linear_estimate(layer, [span_records(span) for span in found], classes, certain=certain)
 

@@ -13,6 +13,8 @@ from protocol.view import ServerView
 ELASTIC = "adam", "adadelta"
 """Optimizers that scale each number of an update by itself, after which no ratio is a record."""
 
+_OFF_GRID = 0.05
+"""Distance from the grid of 8-bit pixels, in levels, above which a number is no pixel."""
 _LEAST_BIAS = 1e-5
 """Change of the bias, as a share of the weight's, below which it is rounding."""
 
@@ -80,6 +82,32 @@ def layer_update(view: ServerView) -> LayerUpdate:
         precision=torch.finfo(view.deltas[f"{name}.weight"].dtype).eps,
         noise=view.noise_scale(f"{name}.weight"),
     )
+
+
+def check_scale(view: ServerView, *, found: bool) -> None:
+    """Refuses records that are no 8-bit pixels, which attacks that know them by their grid cannot find.
+
+    Args:
+        view: what the server saw.
+        found: whether anything on the grid was found in the updates; without images to look at, this alone decides.
+
+    Raises:
+        ViewError: the server's own images are off the grid, or it knows of none and nothing on the grid was found.
+    """
+    images = view.auxiliary.get("images")
+    if images is None:
+        right, which = found or hasattr(view.learner, "image_shape"), "nothing found in the updates has values"
+    else:
+        levels = images.double() * (1 if images.dtype == torch.uint8 else 255)
+        on_grid = (levels - levels.round()).abs() < _OFF_GRID
+        right = bool((on_grid & (levels > -_OFF_GRID) & (levels < 255 + _OFF_GRID)).all())
+        which = "the auxiliary images have values that are not"
+    if not right:
+        raise ViewError(
+            f"{which} on a grid of 1/255 in [0, 1], by which this attack knows a record: records on another scale, e.g."
+            " standardised tables, may be in the updates all the same; to measure how many, train on features that are"
+            " scaled to [0, 1] and rounded to 1/255"
+        )
 
 
 def _first_linear(view: ServerView) -> tuple[str, tuple[int, ...]]:

@@ -8,7 +8,8 @@ from torch import Tensor
 from attacks.reconstruction.base import ReconstructionAttack
 from attacks.reconstruction.linear_estimate import LinearEstimate, linear_estimate
 from attacks.reconstruction.linear_inversion import record_errors
-from attacks.reconstruction.linear_layer import LayerUpdate, layer_update
+from attacks.reconstruction.linear_layer import LayerUpdate, check_scale, layer_update
+from attacks.reconstruction.record_span import on_grid
 from protocol.errors import ViewError
 from protocol.simulators import LayerSimulator
 from protocol.threat_model import ThreatModel
@@ -54,6 +55,7 @@ class LinearRatio(ReconstructionAttack):
         ]
         near = 1 / 255
         images = [own[((own > -near) & (own < 1 + near)).all(1)].clamp(0, 1) for own in ratios]
+        check_scale(view, found=any(bool(on_grid(own).any()) for own in images))
         return linear_estimate(layer, [torch.unique(own.float(), dim=0) for own in images], None)
 
 

@@ -11,6 +11,7 @@ from evaluation.auditing import audit
 from evaluation.diagnosis import explainer
 from evaluation.evaluate import evaluate_recording, metrics_of
 from evaluation.gate import Gate
+from evaluation.learner_match import with_learner_check
 from evaluation.persons import without_persons
 from evaluation.runner import Evaluation
 from modules.learners.recorded_learner import recorded_learner
@@ -58,6 +59,7 @@ def attack_recording(
         evaluation = evaluate_recording(recording, attacks, seed=seed, **options)
         if evaluation.scores.empty:
             return evaluation, None
+        evaluation = with_learner_check(evaluation, recording, attacks, seed=seed)
     run = write_run(
         evaluation,
         directory=directory,

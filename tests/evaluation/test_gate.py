@@ -309,3 +309,16 @@ def test_a_wrong_gate_is_one_line_before_anything_runs(
     assert attack.main(["audit", "--deltas", str(deltas), "--out", str(tmp_path / "o"), *words]) == 2
     assert capsys.readouterr().err.count("\n") == 1
     assert not (tmp_path / "o").exists()
+
+
+@pytest.mark.parametrize(
+    ("metric", "mean", "verdict"), [("auc", 0.5, "ok"), ("l1", 0.9, "unchecked"), ("l1", 0.1, "failed")]
+)
+def test_a_learner_that_does_not_match_leaves_limits_unchecked_that_need_it(
+    metric: str, mean: float, verdict: str
+) -> None:
+    attack = {"auc": DIRECTION, "l1": DECAF}[metric]
+    evaluation = Evaluation(mismatch="the learner's updates are 0.01 x as long")
+    (found,) = gate({metric: 0.6}, ATTACKS)(results(cell(attack, metric, mean)), evaluation)
+    assert found.verdict == verdict
+    assert ("0.01 x" in found.message) == (verdict == "unchecked")

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from evaluation.scores import Line
+from evaluation.scores import Line, from_records
 from reports.headline import Headline, headline
 from tests.reports.toys import LINES, cell, table
 
@@ -20,16 +20,45 @@ def test_it_says_what_is_inferred_how_well_and_next_to_what() -> None:
 
 
 @pytest.mark.parametrize(
-    "rows",
+    ("rows", "verdict"),
     [
-        [cell("codebook", 0.55)],  # near guessing
-        [cell("codebook", 0.7, half=0.25)],  # the interval holds it
-        [cell("codebook", 0.9), cell("popularity", 0.89)],  # as good without the update
+        ([cell("codebook", 0.55)], "infers what it clicked much better than guessing"),
+        (
+            [cell("codebook", 0.91, half=0.01), cell("popularity", 0.89)],
+            "infers what it clicked much better than the baselines",
+        ),
+        ([cell("codebook", 0.7, half=0.25)], "is shown to infer what it clicked better than guessing"),
+        ([cell("codebook", 0.9), cell("popularity", 0.89)], "is shown to infer what it clicked better than the base"),
+        ([cell("codebook", 0.0, metric="recovered", half=0.0)], "is shown to infer what it clicked."),
+        ([cell("codebook", math.nan), cell("raifle", 0.9, half=math.nan)], "is shown to infer"),
     ],
-    ids=["near", "uncertain", "baseline"],
+    ids=["near", "near-baseline", "uncertain", "baseline", "zero", "without-interval"],
 )
-def test_what_hardly_beats_guessing_is_no_leak(rows: list[dict[str, object]]) -> None:
-    assert headline(table(*rows)).verdict == "On d, no attack infers what it clicked much better than the baselines."
+def test_what_hardly_beats_guessing_is_no_leak(rows: list[dict[str, object]], verdict: str) -> None:
+    assert headline(table(*rows)).verdict.startswith(f"On d, no attack {verdict}")
+
+
+def test_a_value_without_guessing_counts_from_its_least_one() -> None:
+    assert "can infer" in headline(table(cell("codebook", 0.2, metric="recovered"))).verdict
+    assert "can infer" not in headline(table(cell("codebook", 0.2, metric="recovered", half=0.2))).verdict
+
+
+def test_a_value_with_its_own_chance_counts_from_that() -> None:
+    rows = [cell("codebook", 0.4, metric="identified"), cell("codebook", 0.39, metric="identified-by-chance")]
+    assert "no attack is shown" in headline(table(*rows)).verdict
+
+
+@pytest.mark.parametrize(("half", "shown"), [(0.01, True), (0.2, False)])
+def test_a_paired_difference_decides_on_the_baseline(half: float, shown: bool) -> None:
+    rows = table(cell("codebook", 0.9, half=0.3 if shown else 0.03), cell("popularity", 0.7))
+    paired = from_records([{**cell("codebook", 0.2, half=half), "against": "popularity"}])
+    assert ("can infer" in headline(rows, paired).verdict) == shown
+    assert ("can infer" in headline(rows).verdict) != shown
+
+
+def test_a_leak_that_is_shown_comes_before_a_greater_one_that_is_not() -> None:
+    rows = [cell("codebook", 0.9, half=0.5), cell("raifle", 0.8), cell("chance", 0.5)]
+    assert "raifle, reaches auc 0.800" in headline(table(*rows)).measured
 
 
 def test_the_baseline_is_that_of_the_same_setting_and_question() -> None:
@@ -50,7 +79,7 @@ def test_of_a_distance_the_nearest_is_best() -> None:
     rows = [cell("codebook", 0.2, metric="l1"), cell("raifle", 0.4, metric="l1"), cell("chance", 0.9, metric="l1")]
     assert "codebook, reaches l1 0.200" in headline(table(*rows)).measured
     assert "the best baseline, chance, 0.900" in headline(table(*rows)).measured
-    assert "can infer" in headline(table(cell("codebook", 0.2, metric="l1"))).verdict  # nothing to compare with
+    assert "no baseline ran" in headline(table(cell("codebook", 0.2, metric="l1"))).verdict
 
 
 def test_an_attack_of_which_nothing_is_known_has_a_headline_too() -> None:

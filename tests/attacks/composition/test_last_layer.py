@@ -1,4 +1,4 @@
-"""Class shares from the last bias: exact for one step from uniform predictions; the layer is found by its shape."""
+"""Class shares from the last bias: exact for one step from uniform predictions; the layer is the manifest's last."""
 
 import dataclasses
 
@@ -57,7 +57,7 @@ def test_unknown_clients_are_inferred_far_better_than_by_a_guess_and_not_from_ot
     assert l1(estimate(LastLayerCounts(), others).proportions, shares) > 0.8 * guess
 
 
-def test_the_layer_is_the_last_with_a_bias_of_its_height() -> None:
+def test_the_layer_is_the_last_of_the_manifest() -> None:
     deltas = {
         "embedding.weight": torch.zeros(2, 9, 4),
         "hidden.weight": torch.zeros(2, 8, 4),
@@ -67,14 +67,16 @@ def test_the_layer_is_the_last_with_a_bias_of_its_height() -> None:
         "norm.running_mean": torch.zeros(2, 8),
         "out.weight": torch.zeros(2, 3, 8),
         "out.bias": torch.zeros(2, 3),
-        "scale.weight": torch.zeros(2, 5, 8),
-        "value.weight": torch.zeros(2, 1, 8),
-        "value.bias": torch.zeros(2, 1),
+        "out_norm.weight": torch.zeros(2, 3),
     }
     assert last_layer(seen(deltas)) == "out"
     assert last_layer(seen(deltas, rows=frozenset({"out.weight"}))) == "hidden"
-    with pytest.raises(ViewError, match="none of that shape"):
-        last_layer(seen({"scale.weight": torch.zeros(2, 5, 8), "value.bias": torch.zeros(2, 1)}))
+    value = {"value.weight": torch.zeros(2, 1, 8), "value.bias": torch.zeros(2, 1)}
+    for last, reason in ((value, "one output"), ({"scale.weight": torch.zeros(2, 5, 8)}, "scale.weight 5 x 8")):
+        with pytest.raises(ViewError, match=reason):  # no hidden layer instead
+            last_layer(seen({**deltas, **last}))
+    with pytest.raises(ViewError, match="none"):
+        last_layer(seen({"norm.bias": torch.zeros(2, 8)}))
     (view,), _ = views()
     assert output_layer(view) == output_layer(dataclasses.replace(view, learner=None))
 
@@ -83,5 +85,5 @@ def test_counts_of_other_classes_than_the_layer_has_are_refused() -> None:
     view = seen({"last.weight": torch.zeros(2, 4, 6), "last.bias": torch.zeros(2, 4)})
     found = LastLayerCounts()(view, generator=generator_for(0, "attack"))
     assert isinstance(found, CompositionEstimate)
-    with pytest.raises(ViewError, match=r"4 classes, but counts of 3"):
+    with pytest.raises(ViewError, match="3 classes, got 4"):
         found.score(view, {"class_counts": torch.ones(2, 3)})

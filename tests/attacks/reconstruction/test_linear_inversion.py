@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.reconstruction import LinearInversion
+from attacks.base import Attack
+from attacks.reconstruction import LinearInversion, LinearRatio
 from attacks.reconstruction.linear_estimate import LinearEstimate
 from modules.engine.local_hyperparameters import LocalTraining
 from modules.nets.classifiers import ClassifierOptions
@@ -90,7 +91,19 @@ def test_optimizers_that_scale_each_number_are_refused(optimizer: str) -> None:
 
 def test_under_an_unknown_optimizer_nothing_is_certain() -> None:
     view, _ = server_view(2, 4, local=LocalTraining(optimizer="adam"))
-    assert int(attacked(dataclasses.replace(view, learner=None)).count.sum()) == 0
+    unknown = dataclasses.replace(view, learner=None, auxiliary={"images": pictures(2)[0]})
+    assert int(attacked(unknown).count.sum()) == 0
+
+
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("attack", [LinearInversion(), LinearRatio()], ids=lambda attack: attack.name)
+def test_records_off_the_grid_of_pixels_are_refused_not_missed(attack: Attack, known: bool) -> None:
+    images, labels = pictures(8)
+    standardised = (images - images.mean()) / images.std()
+    view, _ = server_view(1, 8, pictured=(standardised, labels))
+    view = dataclasses.replace(view, learner=None, auxiliary={"images": standardised} if known else {})
+    with pytest.raises(ViewError, match="grid"):
+        attack(view, generator=generator_for(0, "attack"))
 
 
 @pytest.mark.parametrize(
