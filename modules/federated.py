@@ -6,6 +6,8 @@ once, so ``global_step`` is the number of rounds, and ``max_steps``, checkpoints
 
 import dataclasses
 import functools
+import re
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -279,6 +281,10 @@ class FederatedModule(Learner):
         checkpoint["secret"] = self.secret.hex()
         checkpoint["private"] = {name: self._whole_table(table) for name, table in self.private.items()}
 
+    def saved_tensors(self) -> dict[str, Mapping[str, Tensor]]:
+        """Also the private parameters of all clients."""
+        return {**super().saved_tensors(), "private": self.private}
+
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Restores the secret key and the clients' private parameters.
 
@@ -292,7 +298,10 @@ class FederatedModule(Learner):
             f"a file without {', '.join(missing)}",
             "Give a checkpoint that this version of train.py wrote, or train anew without --ckpt_path.",
         )
-        self._secret = bytes.fromhex(checkpoint["secret"])
+        secret = checkpoint["secret"]
+        right = isinstance(secret, str) and re.fullmatch("([0-9a-f]{2})+", secret) is not None
+        require(right, "a checkpoint with a secret key in hexadecimal digits", repr(secret)[:20], "Train anew.")
+        self._secret = bytes.fromhex(secret)
         self.private = {name: table.clone() for name, table in checkpoint["private"].items()}
 
     def _whole_table(self, table: Tensor) -> Tensor:

@@ -2,11 +2,8 @@
 
 import dataclasses
 import inspect
-import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
-
-from protocol.errors import InputError
 
 KEY = "hyper_parameters"
 """Lightning's key of the arguments in a checkpoint."""
@@ -21,8 +18,8 @@ def described(kind: type, arguments: Mapping[str, Any]) -> dict[str, Any]:
         arguments: arguments by name; those that its constructor does not take are ignored.
     """
     names = set(argument_names(kind))
-    given = {name: _plain(value) for name, value in arguments.items() if name in names}
-    return {**given, "_class_path": _path(kind), "_instantiator": "lightning.pytorch.cli.instantiate_module"}
+    given = {name: plain(value) for name, value in arguments.items() if name in names}
+    return {**given, "_class_path": class_path(kind), "_instantiator": "lightning.pytorch.cli.instantiate_module"}
 
 
 def argument_names(kind: type) -> Iterator[str]:
@@ -36,54 +33,27 @@ def argument_names(kind: type) -> Iterator[str]:
             return
 
 
-def check_classes(value: Any) -> None:
-    """Checks that all classes in a description are imported, because importing one would run its module's code.
-
-    Args:
-        value: value of `KEY` in a checkpoint, or arguments in a manifest.
-
-    Raises:
-        InputError: a class is not imported.
-    """
-    if isinstance(value, list | tuple):
-        for entry in value:
-            check_classes(entry)
-    elif isinstance(value, Mapping):
-        for name, entry in value.items():
-            if name in ("class_path", "_class_path"):
-                _check_imported(entry)
-            check_classes(entry)
-
-
-def _check_imported(path: Any) -> None:
-    module, _, name = str(path).rpartition(".")
-    if not isinstance(getattr(sys.modules.get(module), name, None), type):
-        raise InputError(
-            expected="a file that names only imported classes",
-            found=str(path),
-            way_out=f"If you trust the file, `import {module}` first." if module else "Write the checkpoint again.",
-        )
-
-
-def _plain(value: Any) -> Any:
-    for plain in _PLAIN:
-        if isinstance(value, plain):
+def plain(value: Any) -> Any:
+    """Value as numbers, texts, lists and mappings; an object as its class path and arguments, or its fields."""
+    for kind in _PLAIN:
+        if isinstance(value, kind):
             # Types of ranges, e.g. `protocol.ranges.PositiveInt`, are not allowed in a checkpoint.
-            return plain(value)
+            return kind(value)
     if value is None:
         return None
     if isinstance(value, Mapping):
-        return {name: _plain(entry) for name, entry in value.items()}
+        return {name: plain(entry) for name, entry in value.items()}
     if isinstance(value, list | tuple | range):
-        return [_plain(entry) for entry in value]
+        return [plain(entry) for entry in value]
     if isinstance(value, set | frozenset):
-        return sorted(_plain(entry) for entry in value)
+        return sorted(plain(entry) for entry in value)
     # Subclasses of an abstract class are described by class path and arguments, other dataclasses by their fields.
     if dataclasses.is_dataclass(value) and not any(inspect.isabstract(base) for base in inspect.getmro(type(value))):
-        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value) if field.init}
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value) if field.init}
     held = {name: getattr(value, name) for name in inspect.signature(type(value)).parameters if hasattr(value, name)}
-    return {"class_path": _path(type(value)), "init_args": _plain(held)}
+    return {"class_path": class_path(type(value)), "init_args": plain(held)}
 
 
-def _path(kind: type) -> str:
+def class_path(kind: type) -> str:
+    """Module and name of a class."""
     return f"{kind.__module__}.{kind.__qualname__}"

@@ -1,7 +1,9 @@
 """Base of every learner: its options, what a subclass declares, and its description in a recording."""
 
+import inspect
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict
+from typing import Any, ClassVar, Literal, TypedDict
+from typing import Unpack as Unpack
 
 from torch import Tensor
 from torchmetrics import Metric
@@ -20,20 +22,6 @@ from modules.simulator import PublicAlgorithm
 from protocol.view import Release
 
 Weighting = Literal["examples", "uniform"]
-
-
-if TYPE_CHECKING:
-    from typing import Unpack as Unpack  # re-exported
-else:
-
-    class Unpack:
-        """`typing.Unpack` for a type checker; Any at run time, so that the parser takes the arguments of `Learner`.
-
-        jsonargparse takes no defaults from a TypedDict and refuses one that contains a dataclass.
-        """
-
-        def __class_getitem__(cls, _: type) -> object:
-            return Any
 
 
 class Federation(TypedDict, total=False):
@@ -67,6 +55,15 @@ class Learner(BuiltFromData):
 
     weighs_by: ClassVar[Weighting] = "examples"
     """Default weighting."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Lets the parser take the arguments of `Learner`: it takes no defaults from a TypedDict, and refuses one that
+        contains a dataclass.
+        """
+        super().__init_subclass__(**options)
+        for parameter in inspect.signature(cls.__init__).parameters.values():
+            if parameter.kind is parameter.VAR_KEYWORD and "__init__" in vars(cls):
+                cls.__init__.__annotations__[parameter.name] = Any
 
     def __init__(
         self,

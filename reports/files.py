@@ -43,7 +43,9 @@ def write_files(
     }
     if "csv" in formats:
         content |= {
-            f"tables/{name}.csv": rows.to_csv(index=False).encode() for name, rows in numbers.items() if len(rows)
+            f"tables/{name}.csv": rows.map(_no_formula).to_csv(index=False).encode()
+            for name, rows in numbers.items()
+            if len(rows)
         }
     if "tex" in formats:
         labels = _distinct([table.name for table in tables])
@@ -68,6 +70,11 @@ def latex(table: Table, label: str) -> str:
     if table.attacks is not None and 0 < table.attacks < len(table.rows):
         lines.insert(lines.index("\\midrule\n") + 1 + table.attacks, "\\midrule\n")
     return "% \\usepackage{booktabs}\n" + "".join(lines)
+
+
+def _no_formula(value: object) -> object:
+    """A text that a spreadsheet would calculate, behind an apostrophe; results may be those of somebody else."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
 
 
 def _escaped(text: str) -> str:

@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
+from jsonargparse import ArgumentError, ArgumentParser
+
 from datamodules.recordings.recording import Recording
 from experiments.commands.one_line_parser import one_line
 from modules.federated import FederatedModule
-from modules.hyper_parameters import argument_names
+from modules.hyper_parameters import argument_names, class_path, described
 from modules.learners.recorded_learner import recorded_learner
 from protocol.errors import InputError, require
 
@@ -39,7 +41,7 @@ def opened(deltas: str, learner: str | None, arguments: Mapping[str, Any] | None
         near = difflib.get_close_matches(name, known, n=1)
         way_out = f"Did you mean {near[0]}?" if near else f"Known: {', '.join(known)}."
         require(name in known, f"--learner.NAME with the name of an argument of {learner}", repr(name), way_out)
-    named = {"name": learner, "arguments": dict(arguments or {})}
+    named = {"name": learner, "arguments": _plain_arguments(found, arguments) if arguments else {}}
     recording.manifest = dataclasses.replace(recording.manifest, learner=named)
     try:
         simulator = recorded_learner(recording)
@@ -69,6 +71,18 @@ def _imported(path: str) -> Any:
     right = issubclass(found, FederatedModule) if isinstance(found, type) else isinstance(found, ModuleType)
     require(right, expected, f"{path}, which is {found!r}", way_out)
     return found
+
+
+def _plain_arguments(kind: type[FederatedModule], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The auditor's arguments as plain values, as a recording has them; only these are parsed."""
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_subclass_arguments(FederatedModule, "learner")
+    named = {"class_path": class_path(kind), "init_args": dict(arguments)}
+    try:
+        built = parser.instantiate_classes(parser.parse_object({"learner": named})).learner
+    except (ArgumentError, TypeError, ValueError, AttributeError) as error:
+        raise _misfit(class_path(kind), f"arguments that {kind.__name__} takes", one_line(str(error))) from None
+    return {name: value for name, value in described(kind, built.hparams).items() if name in arguments}
 
 
 def _misfit(learner: str, expected: str, found: str) -> InputError:

@@ -1,10 +1,10 @@
 """Feature extractors by name: any classification network of timm or torchvision."""
 
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -42,6 +42,8 @@ class Extractor:
         features: number of features after averaging neighbours, None for all.
         crop: height and width of an image, None for the network's own.
     """
+
+    file_arguments: ClassVar[Mapping[str, tuple[str, ...]]] = {"weights": _KINDS}
 
     name: str = "resnet18"
     weights: str = "pretrained"

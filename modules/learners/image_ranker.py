@@ -117,6 +117,8 @@ class ImageRanker(FederatedModule):
         InputError: a defence changes the loss, which these clients do not support.
     """
 
+    file_arguments: ClassVar[Mapping[str, tuple[str, ...]]] = {"images": ()}
+
     def __init__(
         self,
         *,

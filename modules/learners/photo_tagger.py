@@ -7,6 +7,7 @@ References:
 
 import dataclasses
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -43,6 +44,8 @@ class TaggerOptions:
         weights: safetensors file of weights under timm's names, e.g. pretrained on ImageNet; those of the last layer
             are ignored if their shape differs. None for random weights.
     """
+
+    file_arguments: ClassVar[Mapping[str, tuple[str, ...]]] = {"weights": ()}
 
     name: str = "mobilenetv1_100"
     weights: str | None = None

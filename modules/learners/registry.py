@@ -1,18 +1,13 @@
 """Public algorithms by the names that recordings use; an untrusted recording never causes an import."""
 
-import dataclasses
-import math
-import sys
-from collections.abc import Mapping, Sequence
-from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
-from jsonargparse import ArgumentError, ArgumentParser
+import torch
 
-from defenses.update_l1 import UpdateL1
 from fedleak_recorder.shape_check import Shapes
 from modules.federated import FederatedModule
-from modules.hyper_parameters import check_classes
+from modules.hyper_parameters import class_path
 from modules.learners.decoder import DecoderSimulator
 from modules.learners.fncf import FNCFSimulator
 from modules.learners.foltr_es import FOLtRESSimulator
@@ -22,6 +17,7 @@ from modules.learners.image_ranker import VoteSimulator
 from modules.learners.matrix_factorization import MFSimulator
 from modules.learners.photo_tagger import TaggerSimulator
 from modules.learners.text import TextSimulator
+from modules.plain_arguments import from_plain, subclasses
 from modules.simulator import PublicAlgorithm
 from protocol.errors import InputError, require
 
@@ -39,15 +35,18 @@ SIMULATORS: dict[str, type[PublicAlgorithm]] = {
         VoteSimulator,
     )
 }
-_LARGEST_WHOLE, _LARGEST_NUMBER, _MOST_ENTRIES = 10**8, 1e30, 1000
+_OWN = "modules."
+_MOST_NUMBERS = 2**32
 _LEFT_OUT = "set learner to null in the manifest: attacks that simulate clients will be left out."
-_Made = TypeVar("_Made")
+_WAY_OUT = f"Record again with this version, or {_LEFT_OUT}"
+_Kind = TypeVar("_Kind")
 
 
 def learner_from(description: Mapping[str, Any] | None) -> PublicAlgorithm | None:
     """Public algorithm of the clients that a recording names.
 
-    A class path, as of a learner from outside the project, is used only if its module is already imported.
+    A learner from outside the project has a class path, and is used only if the user's code has defined it already. Its
+    arguments are plain values, see `modules.plain_arguments`.
 
     Args:
         description: ``{"name": ..., "arguments": {...}}`` from the manifest, None where the algorithm is unknown.
@@ -59,58 +58,42 @@ def learner_from(description: Mapping[str, Any] | None) -> PublicAlgorithm | Non
         return None
     name, arguments = description.get("name"), description.get("arguments")
     if isinstance(name, str) and "." in name:
-        return _imported(name, arguments)
+        return _defined(name, arguments)
     known = f"a learner among {', '.join(sorted(SIMULATORS))}"
     require(isinstance(name, str) and name in SIMULATORS, known, repr(name)[:100], _LEFT_OUT.capitalize())
-    return from_plain(SIMULATORS[str(name)], arguments, where=f"the learner {name!r} of the manifest")
+    return from_plain(SIMULATORS[str(name)], arguments, where=f"the learner {name!r} of the manifest", way_out=_WAY_OUT)
 
 
-def _imported(path: str, arguments: Any) -> PublicAlgorithm | None:
-    module, _, name = path.rpartition(".")
-    kind = getattr(sys.modules.get(module), name, None)
-    if not (isinstance(kind, type) and issubclass(kind, FederatedModule)):
+def _defined(path: str, arguments: Any) -> PublicAlgorithm | None:
+    """Algorithm of a learner that the user's own code has defined; nothing is imported."""
+    from_outside = {class_path(kind): kind for kind in subclasses(FederatedModule)}
+    kind = None if path.startswith(_OWN) else from_outside.get(path)
+    if kind is None:
+        known = f"Learners of this project: {', '.join(sorted(SIMULATORS))}."
         raise InputError(
-            expected="a learner whose module is imported",
-            found=path,
-            way_out=f"If you trust the recording, give --learner {path}; or {_LEFT_OUT}",
+            expected="a learner of this project by its name, or one whose module is imported",
+            found=path[:100],
+            way_out=f"{known} If you trust the recording, give --learner {path[:100]}; or {_LEFT_OUT}",
         )
-    check_classes(arguments)
-    parser = ArgumentParser(exit_on_error=False)
-    parser.add_subclass_arguments(FederatedModule, "learner")
-    where = f"the learner {path!r}"
-    try:
-        config = parser.parse_object({"learner": {"class_path": path, "init_args": dict(arguments or {})}})
-        built: FederatedModule = parser.instantiate_classes(config).learner
-        return built.simulator()
-    except (ArgumentError, TypeError, ValueError, AttributeError) as error:
-        raise _wrong(where, "its arguments", str(error)) from None
+    where, values = f"the learner {path!r}", {} if arguments is None else arguments
+    _check_size(kind, values, where)
+    return from_plain(kind, values, where=where, way_out=_WAY_OUT).simulator()
 
 
-def from_plain(kind: type[_Made], values: Any, *, where: str) -> _Made:
-    """Dataclass or defence from JSON values, each checked against the type of its field.
-
-    Args:
-        kind: the class.
-        values: values by field; a missing one has its default.
-        where: origin of the values, for the message.
+def _check_size(kind: type[FederatedModule], values: Any, where: str) -> None:
+    """Checks that a network fits into memory, on the meta device, which takes none.
 
     Raises:
-        InputError: a value is unknown, has a wrong type, or is out of range.
+        InputError: it is larger than `_MOST_NUMBERS`.
     """
-    if not isinstance(values, Mapping):
-        raise _wrong(where, "arguments by name", values)
-    hints = _types(kind)
-    made = {}
-    for name, value in values.items():
-        if name not in hints:
-            raise _wrong(where, f"arguments among {', '.join(hints)}", name)
-        made[name] = _value(hints[name], value, name, where)
     try:
-        return kind(**made)
-    except InputError as error:
-        raise _wrong(where, error.expected, error.found) from None
-    except (TypeError, ValueError) as error:
-        raise _wrong(where, "arguments that go together", str(error)) from None
+        with torch.device("meta"):
+            built = from_plain(kind, values, where=where, way_out=_WAY_OUT)
+    except (RuntimeError, NotImplementedError):
+        return  # a constructor that reads values of its tensors; its sizes are those of the user's own code
+    numbers = sum(value.numel() for value in built.parameters())
+    known = f"a network of at most {_MOST_NUMBERS} numbers, in {where}"
+    require(numbers <= _MOST_NUMBERS, known, str(numbers), _WAY_OUT)
 
 
 def network_of(learner: PublicAlgorithm, held: Shapes) -> dict[str, tuple[int, ...]]:
@@ -131,60 +114,3 @@ def network_of(learner: PublicAlgorithm, held: Shapes) -> dict[str, tuple[int, .
             found=f"one that cannot be built ({str(error).splitlines()[0] if str(error) else 'no such layer'})",
             way_out=_LEFT_OUT.capitalize(),
         ) from None
-
-
-def _types(kind: type) -> dict[str, Any]:
-    if dataclasses.is_dataclass(kind):
-        hints = get_type_hints(kind)
-        return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
-    hints = get_type_hints(kind.__init__)  # type: ignore[misc]
-    return {name: hint for name, hint in hints.items() if name != "return"}
-
-
-def _value(hint: Any, value: Any, name: str, where: str) -> Any:
-    """Value of a field, converted to its type."""
-    origin, options = get_origin(hint), get_args(hint)
-    if origin in (Union, UnionType):
-        if value is None and NoneType in options:
-            return None
-        return _value(next(option for option in options if option is not NoneType), value, name, where)
-    if dataclasses.is_dataclass(hint) or hint is UpdateL1:
-        return from_plain(hint, value, where=f"{where}.{name}")  # type: ignore[arg-type]
-    if isinstance(origin, type) and issubclass(origin, Sequence):
-        entries = isinstance(value, list | tuple) and len(value) <= _MOST_ENTRIES
-        fixed = origin is tuple and options[-1] is not ...
-        if not entries or (fixed and len(value) != len(options)):
-            raise _wrong(where, f"{name}: {len(options) if fixed else 'several'} values", value)
-        kinds = options if fixed else options[:1] * len(value)
-        return tuple(_value(kind, one, name, where) for kind, one in zip(kinds, value, strict=True))
-    fits, said = _fits(hint, value)
-    if not fits:
-        raise _wrong(where, f"{name}: {said}", value)
-    return value
-
-
-def _fits(hint: Any, value: Any) -> tuple[bool, str]:
-    """Whether a plain value has a type, and a description of the type."""
-    if get_origin(hint) is Literal:
-        return type(value) is str and value in get_args(hint), f"one of {', '.join(get_args(hint))}"
-    if hint is str:
-        return type(value) is str and len(value) < _MOST_ENTRIES, "a text"
-    if hint is bool:
-        return type(value) is bool, "true or false"
-    if issubclass(hint, int):
-        fits, said = type(value) is int and abs(value) <= _LARGEST_WHOLE, f"a whole number up to {_LARGEST_WHOLE}"
-    else:
-        fits = type(value) in (int, float) and math.isfinite(value) and abs(value) <= _LARGEST_NUMBER
-        said = f"a number up to {_LARGEST_NUMBER:g}"
-    try:
-        return fits and (not hasattr(hint, "_expression") or hint(value) is not None), said
-    except (TypeError, ValueError):
-        return False, str(hint._expression).replace("v", "a number")
-
-
-def _wrong(where: str, expected: str, found: Any) -> InputError:
-    return InputError(
-        expected=f"{expected}, in {where}",
-        found=str(found)[:100] if isinstance(found, str) else repr(found)[:100],
-        way_out=f"Record again with this version, or {_LEFT_OUT}",
-    )

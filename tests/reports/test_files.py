@@ -33,6 +33,15 @@ def test_each_format_has_its_files(tmp_path: Path, formats: tuple[Format, ...], 
         assert pd.read_csv(written[0])["mean"].tolist() == [0.123456789]
 
 
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r"])
+def test_csv_holds_no_formula_of_a_stranger(tmp_path: Path, start: str) -> None:
+    numbers = {"results": pd.DataFrame({"attack": [f"{start}HYPERLINK(1)", "plain"], "mean": [-0.5, 1.0]})}
+    written = write_files(tmp_path, ["csv"], figures=[], tables=[], numbers=numbers)
+    read = pd.read_csv(written[0])
+    assert read["attack"].tolist() == [f"'{start}HYPERLINK(1)", "plain"]
+    assert read["mean"].tolist() == [-0.5, 1.0]
+
+
 def test_names_of_strangers_stay_in_the_folder(tmp_path: Path) -> None:
     figures = [Drawing("c", files={"svg": b"<svg>"}, name=name) for name in ("../../x", "/etc/x", "...", "a b/ü")]
     written = write_files(tmp_path, ["svg"], figures=figures, tables=[], numbers={})

@@ -1,7 +1,6 @@
 """Any network as a learner: what a user writes is the network and its loss."""
 
 import functools
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from modules.engine.local_hyperparameters import LocalTraining
 from modules.engine.network_task import NetworkTask
 from modules.learners.network import NetworkLearner
 from modules.learners.recorded_learner import recorded_learner
-from modules.learners.registry import learner_from, network_of
+from modules.learners.registry import network_of
 from modules.simulator import ClassificationSimulator, NetworkSimulator
 from protocol.errors import InputError
 from protocol.seeding import generator_for
@@ -62,19 +61,6 @@ def test_a_recording_names_it_and_its_clients_are_simulated_exactly(tmp_path: Pa
     name = "network.0.1.weight"
     found, sent = (deltas[name].flatten(1).norm(dim=1).sort().values for deltas in (own, view.deltas))
     torch.testing.assert_close(found, sent)
-
-
-def test_a_recording_makes_nothing_be_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "unasked.py").write_text("from defenses.secure_aggregation import SecureSum\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    path = f"{__name__}.Small"
-    defenses = [{"class_path": "unasked.SecureSum", "init_args": {}}]
-    with pytest.raises(InputError, match="only imported classes"):
-        learner_from({"name": path, "arguments": {"num_classes": 10, "defenses": defenses}})
-    with pytest.raises(InputError, match="--learner unasked"):
-        learner_from({"name": "unasked.SecureSum", "arguments": {}})
-    assert "unasked" not in sys.modules
-    assert learner_from({"name": path, "arguments": {"num_classes": 10}}) is not None
 
 
 def test_a_penalty_that_no_simulator_replays_is_not_described() -> None:

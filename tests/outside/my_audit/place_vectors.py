@@ -1,5 +1,7 @@
 """A recommender without people: each place has a vector, and its score is the sum of the vector."""
 
+from typing import Unpack
+
 import torch
 from torch import Tensor, nn
 
@@ -7,7 +9,7 @@ from datamodules.cohort import Cohort
 from modules.engine.fast.gradients import Parameters
 from modules.engine.local_hyperparameters import LocalTraining
 from modules.engine.task import POSITION, Task
-from modules.federated import FederatedModule, Federation, Unpack
+from modules.federated import FederatedModule, Federation
 from protocol.view import ITEM_EMBEDDING
 
 
