@@ -74,7 +74,7 @@ def copy_without_truth(deltas: Path, out: Path) -> int:
                     require(copied == line, f"{line.file} as journalled", "another content", "Copy it again, whole.")
                     append_journal(out, rank, [copied])
             if journal.closed:
-                close_journal(out, rank)
+                close_journal(out, rank, len({line.file for line in journal.lines if line.file.startswith("rounds/")}))
         given = recording.manifest.auxiliary is not None
         folder.declare(recording.manifest, (deltas / AUXILIARY).read_bytes() if given else None)
     finally:
