@@ -1,14 +1,16 @@
 """Gate of a CI job: limits on what attacks may infer from a recording.
 
-A limit applies to every attack; baselines are exempt. The 95% interval of an attack's mean over clients decides: the
-limit holds if the whole interval is on the safe side, and is exceeded if the whole interval is beyond. An interval that
-contains the limit leaves it undecided, as does a mean over fewer than `FEWEST` clients. A metric with `worst_client` is
-limited for each client instead. What was not measured does not pass.
+A limit applies to every attack, or to those of one question; baselines are exempt. An attack's interval decides: the
+limit holds if the whole interval is on the safe side, and is exceeded if the whole interval is beyond; otherwise it is
+undecided, as it is over few clients, in a round that is beyond the limit, and where a mean hides some clients; see
+`evaluation.limits`. A metric with `worst_client` is limited for each client instead. What was not measured does not
+pass.
 """
 
 import dataclasses
+import difflib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,9 +19,10 @@ import pandas as pd
 from attacks.base import Attack
 from evaluation.evaluate import reasons
 from evaluation.learner_match import simulates
+from evaluation.limits import FEWEST, Measured, measured, worst_tenth
 from evaluation.runner import Evaluation
-from evaluation.scores import SETTING, describe, differing, number, records, setting_of
-from protocol.errors import InputError
+from evaluation.scores import differing, number, records
+from protocol.errors import InputError, require
 from protocol.metrics import METRICS, metric
 
 FAILED = 3
@@ -28,8 +31,6 @@ UNCHECKED = 4
 """Exit status if no limit is exceeded, but no attack measured one."""
 UNDECIDED = 5
 """Exit status if no limit is exceeded and all were measured, but too few clients decide one."""
-FEWEST = 5
-"""Smallest number of clients whose interval decides; that of a percentile bootstrap is too short for fewer."""
 Outcome = Literal["ok", "failed", "unchecked", "undecided"]
 _STATUS: Mapping[str, int] = {"failed": FAILED, "unchecked": UNCHECKED, "undecided": UNDECIDED}
 """Exit status by outcome, the first to be found decides."""
@@ -40,7 +41,7 @@ class Verdict:
     """Outcome of one limit.
 
     Attributes:
-        metric: limited metric.
+        metric: limited metric, after its question and a slash if the limit names one.
         limit: largest value allowed; smallest if the metric is lower for more leakage.
         attack: attack that decides, None if none was scored.
         value: mean of that attack over clients, or value of its worst client; None if there is none.
@@ -66,42 +67,46 @@ Gate = Callable[[pd.DataFrame, Evaluation], list[Verdict]]
 """Function from results (see `evaluation.summary.summarise`) and their evaluation to verdicts."""
 
 
-@dataclass(frozen=True)
-class _Measured:
-    """Value of one attack in one setting, in units in which a limit is exceeded from below: ``sign`` times the metric.
+def check_limits(limits: Mapping[str, float], attacks: Sequence[Attack]) -> None:
+    """Checks the names and values of limits; call it after loading the attacks, whose estimates may add metrics.
 
-    Attributes:
-        label: attack, with its setting if there are several.
-        value: mean over clients, or value of the worst client.
-        safe: end of the interval that is further from the leak.
-        leaky: end of the interval that is nearer to it; infinite if a client that could be the worst has no value.
-        n: number of clients.
-        enough: whether there are enough clients to decide.
-    """
-
-    label: str
-    value: float
-    safe: float
-    leaky: float
-    n: int
-    enough: bool
-
-
-def check_limits(limits: Mapping[str, float]) -> None:
-    """Checks the metrics of limits; call it after loading the attacks, whose estimates may add metrics.
+    Args:
+        limits: limits by ``METRIC`` or ``QUESTION/METRIC``, where a question is a family of attacks.
+        attacks: attacks of the audit.
 
     Raises:
-        InputError: a metric is unknown or does not measure leakage.
+        InputError: a question or a metric is unknown, a metric does not measure leakage, or a limit is no value of it.
     """
-    for name in limits:
-        if not metric(name).leak:
-            gated = [entry.name for entry in METRICS.values() if entry.leak]
-            why = "which measures no leakage" if name in METRICS else "which is unknown"
+    for name, limit in limits.items():
+        question, metric_name = _parts(name)
+        questions = {one.family for one in attacks if not one.baseline}
+        if question is not None:
+            require(question in questions, "QUESTION/METRIC=LIMIT", repr(name), _near(question, questions))
+        asked = [one for one in attacks if question in (None, one.family)]
+        gated = [one.name for one in METRICS.values() if one.leak]
+        known = gated if question is None else [m for one in asked for m in one.estimates.metric_names() if m in gated]
+        if metric_name not in known:
+            why = ", which measures no leakage" if metric_name in METRICS and metric_name not in gated else ""
             raise InputError(
-                expected=f"a metric of leakage, one of {', '.join(gated)}",
-                found=f"{name!r}, {why}",
-                way_out="Correct the name, or add the attack that measures it: --attacks PACKAGE.CLASS.",
+                expected=f"a metric of leakage{f' of {question}' if question else ''}",
+                found=f"{metric_name!r}{why}",
+                way_out=f"{_near(metric_name, dict.fromkeys(known))} An attack of your own adds its metric: "
+                "--attacks PACKAGE.CLASS.",
             )
+        low, high = metric(metric_name).span or (-math.inf, math.inf)
+        within = f"a limit on {metric_name} from {low:g} to {high:g}"
+        require(low <= limit <= high, within, f"{limit:g}", "It could never be exceeded, or always; correct it.")
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    found = difflib.get_close_matches(name, list(known), n=1)
+    return f"Did you mean {found[0]}?" if found else f"Known: {', '.join(known) or 'none'}."
+
+
+def _parts(name: str) -> tuple[str | None, str]:
+    """Question, None for all, and metric of a limit."""
+    question, given, metric_name = name.rpartition("/")
+    return (question if given else None), metric_name
 
 
 def gate(limits: Mapping[str, float], attacks: Sequence[Attack]) -> Gate:
@@ -122,22 +127,46 @@ def gate_status(outcomes: Sequence[str]) -> int:
 def _verdict(
     name: str, limit: float, results: pd.DataFrame, evaluation: Evaluation, attacks: Sequence[Attack]
 ) -> Verdict:
-    rows = _of_attacks(name, results)
-    sign = -1 if metric(name).lower_is_better else 1
-    worst, keys = metric(name).worst_client, differing(results) if len(results) else set()
-    measured = [_worst_client(row, evaluation.scores, sign, keys) if worst else _mean(row, sign, keys) for row in rows]
-    measured = [one for one in measured if not math.isnan(one.value)]
-    if not measured:
-        message = f"gate could not be checked: {_why_not(name, bool(rows), attacks, evaluation.missing)}"
+    rows, (question, metric_name) = _of_attacks(name, results), _parts(name)
+    sign = -1 if metric(metric_name).lower_is_better else 1
+    keys = differing(results) if len(results) else set()
+    asked = [one for one in attacks if not one.baseline and question in (None, one.family)]
+    found = [
+        one
+        for row in rows
+        for one in measured(row, evaluation.scores, limit=sign * limit, keys=keys, attacks=len(rows))
+        if not math.isnan(one.value)
+    ]
+    if not found:
+        message = f"gate could not be checked: {_why_not(name, bool(rows), asked, evaluation.missing)}"
         return Verdict(name, limit, None, None, None, None, 0, "unchecked", message)
-    outcomes = [_outcome(one, sign * limit) for one in measured]
+    outcomes = [_outcome(one, sign * limit) for one in found]
     outcome: Outcome = next(kind for kind in ("failed", "undecided", "ok") if kind in outcomes)
-    decisive = [one for one, own in zip(measured, outcomes, strict=True) if own == outcome]
+    decisive = [one for one, own in zip(found, outcomes, strict=True) if own == outcome]
     one = max(decisive, key=lambda one: one.leaky if outcome == "undecided" else one.value)
     ends = [sign * end for end in (one.safe, one.leaky)]
-    low, high = (None, None) if worst and (ends[0] == ends[1] or one.leaky == math.inf) else sorted(ends)
-    message = _message(name, limit, one, outcome, (low, high))
+    low, high = (None, None) if not all(map(math.isfinite, ends)) or ends[0] == ends[1] else sorted(ends)
+    if not metric(metric_name).worst_client and ends[0] == ends[1]:
+        low, high = ends
+    message = _message(name, limit, one, outcome, (low, high), len(rows))
+    if outcome == "ok":
+        message += _not_covered(metric_name, rows, asked, evaluation)
     return Verdict(name, limit, one.label, sign * one.value, low, high, one.n, outcome, message)
+
+
+def _not_covered(name: str, rows: Sequence[Mapping[str, Any]], asked: Sequence[Attack], evaluation: Evaluation) -> str:
+    """What a limit that holds says nothing about: attacks that did not run; and the clients that are exposed most."""
+    tenths = [worst_tenth(row, evaluation.scores) for row in rows] if len(evaluation.scores) else []
+    tenths = [value for value in tenths if not math.isnan(value)]
+    worst = (min if metric(name).lower_is_better else max)(tenths) if tenths else None
+    added = "" if worst is None or metric(name).worst_client else f"; worst tenth of the clients {number(worst)}"
+    ran = {row["attack"] for row in rows}
+    absent = [one.name for one in asked if name in one.estimates.metric_names() and one.name not in ran]
+    if not absent:
+        return added
+    others = f" and {len(absent) - 3} more" if len(absent) > 3 else ""
+    which = "attack" if len(absent) == 1 else "attacks"
+    return f"{added}; {len(absent)} {which} with this metric did not run: {', '.join(absent[:3])}{others}"
 
 
 def _with_learner(
@@ -156,60 +185,41 @@ def _of_attacks(name: str, results: pd.DataFrame) -> list[dict[str, Any]]:
     """Rows of the attacks for a metric, without baselines and references."""
     if results.empty:
         return []
-    return records(results[(results["metric"] == name) & results["role"].isin(("ours", "published"))])
+    question, metric_name = _parts(name)
+    rows = results[(results["metric"] == metric_name) & results["role"].isin(("ours", "published"))]
+    return records(rows if question is None else rows[rows["family"] == question])
 
 
-def _label(row: Mapping[str, Any], keys: set[str]) -> str:
-    setting = describe(setting_of(row), keys)
-    return f"{row['attack']} in {setting}" if setting else str(row["attack"])
-
-
-def _mean(row: Mapping[str, Any], sign: int, keys: set[str]) -> _Measured:
-    safe, leaky = sorted((sign * row["low"], sign * row["high"]))
-    return _Measured(_label(row, keys), sign * row["mean"], safe, leaky, int(row["n"]), row["n"] >= FEWEST)
-
-
-def _worst_client(row: Mapping[str, Any], scores: pd.DataFrame, sign: int, keys: set[str]) -> _Measured:
-    """Value of the worst client, with the interval of metrics ``NAME-low`` and ``NAME-high`` if there are such."""
-    own = scores[scores["attack"] == row["attack"]]
-    for key, value in setting_of(row).items():
-        own = own[own[SETTING + key] == value]
-
-    def by_client(name: str) -> "pd.Series[float]":
-        values: pd.Series[float] = sign * own[own["metric"] == name].set_index("person")["value"]
-        return values.groupby(level=0).max()
-
-    values = by_client(row["metric"])
-    safe, leaky = (by_client(f"{row['metric']}-{end}") for end in ("low", "high")[::sign])
-    ends = [end.reindex(values.index).fillna(values).max() for end in (safe, leaky)]
-    leakiest = math.inf if values.isna().any() else float(ends[1])
-    return _Measured(_label(row, keys), float(values.max()), float(ends[0]), leakiest, len(values), True)
-
-
-def _outcome(one: _Measured, limit: float) -> Outcome:
+def _outcome(one: Measured, limit: float) -> Outcome:
     if not one.enough:
         return "undecided"
-    return "ok" if one.leaky <= limit else "failed" if one.safe > limit else "undecided"
+    if one.safe > limit:
+        return "failed"
+    return "ok" if one.leaky <= limit and one.doubt is None else "undecided"
 
 
-def _message(name: str, limit: float, one: _Measured, outcome: Outcome, ends: tuple[float | None, float | None]) -> str:
-    entry = metric(name)
+def _message(
+    name: str, limit: float, one: Measured, outcome: Outcome, ends: tuple[float | None, float | None], attacks: int
+) -> str:
+    entry = metric(_parts(name)[1])
     lower, sign = entry.lower_is_better, -1 if entry.lower_is_better else 1
     value, beyond, within = sign * one.value, *(("below", "above") if lower else ("above", "below"))
-    interval = "" if ends[0] is None or ends[1] is None else f"95% interval {number(ends[0])} to {number(ends[1])}, "
+    joint = f" for {attacks} attacks" if attacks > 1 and not entry.worst_client else ""
+    known = (
+        "" if None in ends else f"95% interval{joint} {' to '.join(number(end) for end in ends if end is not None)}, "
+    )
     people = f"the worst of {one.n} clients" if entry.worst_client else f"n = {one.n}"
-    measured, known = f"{one.label} {name} {number(value)}", f"({interval}{people})"
+    found, known = f"{one.label} {name} {number(value)}", f"({known}{people})"
     if outcome == "failed":
-        return f"GATE FAILED: {measured} is {beyond} the limit {limit:g} {known}"
+        return f"GATE FAILED: {found} is {beyond} the limit {limit:g} {known}"
     if outcome == "undecided":
         needed = _needed(one, sign * limit, entry.worst_client)
-        return f"GATE UNDECIDED: {measured} may be {beyond} the limit {limit:g} {known}: {needed}"
-    place = "at" if value == limit else within
-    extreme = "lowest" if lower else "highest"
+        return f"GATE UNDECIDED: {found} may be {beyond} the limit {limit:g} {known}: {needed}"
+    place, extreme = "at" if value == limit else within, "lowest" if lower else "highest"
     return f"gate ok: {extreme} {name} {number(value)} ({one.label}) is {place} the limit {limit:g} {known}"
 
 
-def _needed(one: _Measured, limit: float, worst: bool) -> str:
+def _needed(one: Measured, limit: float, worst: bool) -> str:
     """What would decide: the number of clients at which the interval's end reaches the limit, if the mean stays."""
     if not one.enough:
         return f"at least {FEWEST - one.n} more clients are needed"
@@ -217,6 +227,8 @@ def _needed(one: _Measured, limit: float, worst: bool) -> str:
         return "a client has no value"
     if worst:
         return "its interval contains the limit"
+    if one.doubt is not None:
+        return one.doubt
     gap, end = limit - one.value, one.safe if one.value > limit else one.leaky
     ratio = ((end - one.value) / gap) ** 2 if gap else math.inf
     if not math.isfinite(ratio) or ratio > 1e4:
@@ -225,7 +237,7 @@ def _needed(one: _Measured, limit: float, worst: bool) -> str:
 
 
 def _why_not(name: str, scored: bool, attacks: Sequence[Attack], missing: Mapping[str, str]) -> str:
-    measuring = [a.name for a in attacks if name in a.estimates.metric_names() and not a.baseline]
+    measuring = [one.name for one in attacks if _parts(name)[1] in one.estimates.metric_names()]
     if scored:
         return f"{name} is not defined for any of these clients"
     if not measuring:

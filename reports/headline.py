@@ -94,13 +94,12 @@ def is_shown(row: Row, results: pd.DataFrame, differences: pd.DataFrame | None =
 
 
 def _comparisons(row: Row, results: pd.DataFrame) -> list[float]:
-    """Values of guessing and of the best baseline; the least value if there are none and more is better."""
+    """Values of guessing and of the best baseline; 0 if there are none and more is better."""
     entry, baseline = metric(row["metric"]), best_baseline(row, results)
     cell = same_cell({**row, "metric": f"{row['metric']}-by-chance"}, results)
     found = [entry.guessing, *cell["mean"][cell["attack"] == row["attack"]]]
     found = [value for value in (*found, None if baseline is None else baseline["mean"]) if value is not None]
-    least = 0.0 if entry.span is None else entry.span[0]
-    return found or ([] if entry.lower_is_better else [least])
+    return found or ([] if entry.lower_is_better else [0.0])
 
 
 def _paired(row: Row, results: pd.DataFrame, differences: pd.DataFrame | None) -> Row | None:

@@ -1,5 +1,6 @@
 """Verdicts of a gate as JUnit XML, which CI systems show as tests."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from xml.etree import ElementTree
 from datamodules.io.files import write_whole
 
 NAME = "gate.xml"
+_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _ELEMENT = {"failed": "failure", "undecided": "error", "unchecked": "error"}
 """Element of each outcome that does not pass: a finding is a failure, the lack of one an error."""
 
@@ -23,6 +25,7 @@ def write_gate(directory: Path, verdicts: Sequence[Mapping[str, Any]]) -> None:
     if not verdicts:
         path.unlink(missing_ok=True)
         return
+    verdicts = [{name: _printable(value) for name, value in verdict.items()} for verdict in verdicts]
     elements = [_ELEMENT.get(str(verdict["verdict"])) for verdict in verdicts]
     counts = {"tests": str(len(verdicts)), **{f"{kind}s": str(elements.count(kind)) for kind in ("failure", "error")}}
     whole = ElementTree.Element("testsuites", {"name": "fedleak", **counts})
@@ -38,3 +41,8 @@ def write_gate(directory: Path, verdicts: Sequence[Mapping[str, Any]]) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     ElementTree.indent(whole)
     write_whole(path, ElementTree.tostring(whole, encoding="utf-8", xml_declaration=True))
+
+
+def _printable(value: Any) -> Any:
+    """A text without the characters that XML cannot hold; settings and names may be a stranger's."""
+    return _NO_XML.sub("\N{REPLACEMENT CHARACTER}", value) if isinstance(value, str) else value

@@ -11,6 +11,7 @@ from evaluation.gate import gate as check_gate
 from experiments.commands.attack_recording import attack_recording, folder_above
 from experiments.commands.ending import results_in, say_where, typed
 from experiments.commands.given_learner import opened
+from experiments.commands.plain_names import read_gate
 from experiments.commands.results_folder import results_folder
 from reports.files import Format
 from reports.junit import write_gate
@@ -23,7 +24,7 @@ def audit(
     out: str | None = None,
     seed: int = 0,
     victims: int | None = None,
-    gate: dict[str, float] | None = None,
+    gate: list[str] | None = None,
     wandb: str | None = None,
     attacks: list[str] | None = None,
     slow: bool = False,
@@ -40,10 +41,11 @@ def audit(
         out: folder of the results; None for the parent folder of the recording.
         seed: seed of the attacks' draws.
         victims: number of victims to attack, drawn at random.
-        gate: METRIC=LIMIT, limit on what an attack infers: the highest mean over victims, e.g. ``auc=0.6``; for
-            distances and errors the lowest, e.g. ``l1=0.3``. Baselines are exempt. The 95% interval decides: exit
-            status 3 if that of an attack is entirely beyond a limit, 5 if one contains it or has fewer than 5 victims,
-            4 if no attack measured the metric.
+        gate: METRIC=LIMIT or QUESTION/METRIC=LIMIT, limit on what an attack infers: the highest mean over victims,
+            e.g. ``auc=0.6``; for distances and errors the lowest, e.g. ``l1=0.3``. A question is a family of attacks,
+            e.g. ``record-membership/auc=0.6``. Baselines are exempt. The 95% interval decides: exit status 3 if that of
+            an attack is entirely beyond a limit, 5 if one contains it, hides exposed clients or has fewer than 5
+            victims, 4 if no attack measured the metric.
         wandb: Weights & Biases project to log table and figures to; offline unless you have logged in.
         attacks: additional attacks, as class paths such as ``my_package.MyAttack``.
         slow: also run attacks that take minutes, on a few clients of the first round; otherwise a line lists them.
@@ -57,31 +59,31 @@ def audit(
         persons: keep the clients' pseudonyms and numbers in the results, which then must not be passed on; otherwise
             each client gets a number that needs FEDLEAK_KEY or, without it, is new in each call.
     """
+    write_gate(Path(out or folder_above(deltas)), [])  # an earlier verdict must not outlive an audit that fails
+    limits = None if gate is None else read_gate(gate)
     recording = opened(deltas, learner, learner_arguments)
     added = [built(name) for name in attacks or []]
     chosen = [*(kind() for kind in REGISTRY.values()), *added]
     check_distinct([type(attack) for attack in chosen])
     declared = None if statement is None else Declaration.read(Path(statement), {one.family for one in chosen})
-    gate = gate if declared is None else declared.with_limits(gate)
-    check_limits(gate or {})
-    limits = None if gate is None else check_gate(gate, chosen)
+    limits = limits if declared is None else declared.with_limits(limits)
+    check_limits(limits or {}, chosen)
     directory = results_folder(out or folder_above(deltas))
     options: dict[str, Any] = {
-        "gate": limits,
+        "gate": None if limits is None else check_gate(limits, chosen),
         "wandb": wandb,
         "slow": slow,
         "describe": True,
         "formats": format or (),
         "persons": persons,
     }
-    write_gate(directory, [])  # an earlier verdict must not outlive an audit that fails
     evaluation, done = attack_recording(chosen, recording, directory, seed, victims=victims, **options)
     assert done is not None
     verdicts = done.gate
     if declared is not None:
         write_statement(directory, done, evaluation, attacks=chosen, recording=recording, declared=declared)
     print("\n".join([*reasons(evaluation.missing), *(verdict["message"] for verdict in verdicts)]))
-    say_where(results_in(directory), then=_next(deltas, directory, evaluation.missing, gate))
+    say_where(results_in(directory), then=_next(deltas, directory, evaluation.missing, limits))
     return gate_status([verdict["verdict"] for verdict in verdicts])
 
 

@@ -3,12 +3,12 @@
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import yaml
 
-from protocol.errors import InputError, require
+from protocol.errors import require
 
 _FLAGS = ("--slow", "--persons")
 
@@ -23,7 +23,7 @@ def plain_names(args: Sequence[str]) -> list[str]:
     plain: list[str] = []
     added: list[str] = []
     formats: list[str] = []
-    limits: dict[str, float] = {}
+    limits: list[str] = []
     overrides: dict[str, Any] = {}
     arguments: dict[str, Any] = {}
     alone = [following is None or following.startswith("-") for following in (*args[1:], None)][: len(args)]
@@ -31,7 +31,7 @@ def plain_names(args: Sequence[str]) -> list[str]:
     for argument in left:
         head, given, value = argument.partition("=")
         if head == "--gate":
-            limits |= read_gate(value if given else next(left, ""))
+            limits += [value if given else next(left, "")]
         elif head == "--attacks":
             added += _words(value if given else next(left, ""))
         elif head == "--format":
@@ -46,7 +46,7 @@ def plain_names(args: Sequence[str]) -> list[str]:
         elif argument == "--dry-run":
             plain.append("--dry_run=true")
         elif head.startswith("--gate."):
-            limits |= read_gate(f"{head.removeprefix('--gate.')}={value}")
+            limits += [f"{head.removeprefix('--gate.')}={value}"]
         else:
             plain.append(re.sub(r"^--data\.root(?==|$)", "--root", argument))
     plain += ["--gate", json.dumps(limits)] if limits else []
@@ -84,22 +84,24 @@ def _class_path(name: str) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def read_gate(text: str) -> dict[str, float]:
+def read_gate(texts: Iterable[str]) -> dict[str, float]:
     """Limits from the command line: ``auc=0.6``, ``auc=0.6,f1=0.5`` or JSON.
 
     Raises:
-        InputError: the text has another form, or a limit is not a finite number.
+        InputError: a text has another form, or a limit is not a finite number.
     """
-    try:
-        if text.lstrip().startswith("{"):
-            limits = {str(name): float(limit) for name, limit in json.loads(text).items()}
-        else:
-            pairs = [part.partition("=")[::2] for part in text.split(",")]
-            limits = {name.strip(): float(limit) for name, limit in pairs}
-    except (ValueError, TypeError, AttributeError, RecursionError):
-        raise InputError(
-            expected="--gate METRIC=NUMBER", found=text, way_out="E.g. --gate auc=0.6 or --gate l1=0.3."
-        ) from None
+    limits: dict[str, float] = {}
+    for text in texts:
+        try:
+            if text.lstrip().startswith("{"):
+                pairs = [(str(name), str(limit)) for name, limit in json.loads(text).items()]
+            else:
+                pairs = [part.partition("=")[::2] for part in text.split(",")]
+            wrong = [limit for _, limit in pairs if "_" in limit]
+            limits |= {name.strip(): float(limit) for name, limit in pairs}
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            wrong = [text]
+        require(not wrong, "--gate METRIC=NUMBER", text, "E.g. --gate auc=0.6 or --gate l1=0.3.")
     for name, limit in limits.items():
         require(math.isfinite(limit), f"a finite limit on {name}", limit, "Set a number.")
     return limits

@@ -1,11 +1,14 @@
 """A gate fails closed: what exceeds a limit fails, what is not measured does not pass, baselines trip nothing."""
 
+import dataclasses
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -13,11 +16,14 @@ import attack
 from attacks.base import Attack
 from attacks.composition.decaf import Decaf
 from attacks.recommendation.item_deltas import Direction, RowNorm
+from bench.gate import shares
 from evaluation.gate import FAILED, UNCHECKED, UNDECIDED, Verdict, check_limits, gate, gate_status
 from evaluation.runner import Evaluation
-from evaluation.scores import concat, score_table
+from evaluation.scores import Line, concat, records, score_table
+from evaluation.summary import summarise
 from experiments.commands.plain_names import read_gate
 from protocol.errors import InputError
+from reports.junit import write_gate
 from reports.run import Run
 from tests.frames import cell, results
 from tests.toys import train
@@ -82,7 +88,10 @@ CASES: dict[str, tuple[dict[str, float], list[dict[str, Any]], int, list[str]]] 
         {"auc": 1.0},
         [cell(DIRECTION, "auc", 1.0, 1.0, 1.0)],
         0,
-        ["gate ok: highest auc 1.000 (direction) is at the limit 1 (95% interval 1.000 to 1.000, n = 20)"],
+        [
+            "gate ok: highest auc 1.000 (direction) is at the limit 1 (95% interval 1.000 to 1.000, n = 20);"
+            " 1 attack with this metric did not run: row-norm"
+        ],
     ),
     "few clients": (
         {"auc": 0.6},
@@ -153,7 +162,8 @@ def test_every_case_has_its_status_and_its_line(
     limits: dict[str, float], rows: list[dict[str, Any]], status: int, lines: list[str]
 ) -> None:
     found = verdicts(limits, *rows)
-    assert [verdict.message for verdict in found] == lines
+    numbers = re.compile(r"95% interval.*?, n|about \d+ more")  # of the report, and of a t interval for several attacks
+    assert [numbers.sub("", verdict.message) for verdict in found] == [numbers.sub("", line) for line in lines]
     assert gate_status([verdict.verdict for verdict in found]) == status
 
 
@@ -235,8 +245,8 @@ def test_an_interval_within_the_limit_stays_so_when_the_limit_is_relaxed() -> No
 
 def test_the_wanted_number_of_clients_decides() -> None:
     undecided = cell(DIRECTION, "auc", 0.58, width=0.04)
-    assert "about 60 more" in verdicts({"auc": 0.6}, undecided)[0].message
-    enough = cell(DIRECTION, "auc", 0.58, width=0.04 * math.sqrt(20 / 80), n=80)
+    assert "more clients are needed" in verdicts({"auc": 0.6}, undecided)[0].message
+    enough = cell(DIRECTION, "auc", 0.58, width=0.04 * math.sqrt(20 / 90), n=90)
     assert verdicts({"auc": 0.6}, enough)[0].verdict == "ok"
     at_the_limit = cell(DIRECTION, "auc", 0.6)
     assert "too near to the limit" in verdicts({"auc": 0.6}, at_the_limit)[0].message
@@ -247,22 +257,99 @@ def test_the_wanted_number_of_clients_decides() -> None:
     [("auc=0.6", {"auc": 0.6}), ("auc=0.6,l1=.3", {"auc": 0.6, "l1": 0.3}), ('{"f1": 1}', {"f1": 1.0})],
 )
 def test_limits_are_read(text: str, limits: dict[str, float]) -> None:
-    assert read_gate(text) == limits
+    assert read_gate([text]) == limits
 
 
-@pytest.mark.parametrize("text", ["auc", "auc=high", "", "auc=nan", "auc=inf", "{", "[1]", '{"auc": null}', "auc=0.6,"])
+@pytest.mark.parametrize(
+    "text",
+    ["auc", "auc=high", "", "auc=nan", "auc=inf", "{", "[1]", '{"auc": null}', "auc=0.6,", "auc=6_0"],
+)
 def test_a_malformed_limit_is_refused(text: str) -> None:
     with pytest.raises(InputError, match=r"--gate METRIC=NUMBER|a finite limit on auc") as refused:
-        read_gate(text)
+        read_gate([text])
     assert refused.value.found in (text, "nan", "inf")
 
 
-@pytest.mark.parametrize("metric", ["AUC", "l11", "coverage", "fpr", "ndcg@10"])
-def test_what_measures_no_leak_cannot_be_a_limit(metric: str) -> None:
-    with pytest.raises(InputError, match="auc, f1") as refused:
-        check_limits({metric: 0.5})
-    assert "coverage" not in refused.value.expected
-    assert repr(metric) in str(refused.value)
+@pytest.mark.parametrize(
+    ("name", "way_out"),
+    [
+        ("AUC", "Known: auc"),
+        ("l11", "Did you mean l1?"),
+        ("coverage", "which measures no leakage"),
+        ("fpr", "which measures no leakage"),
+        ("ndcg@10", "Known: auc"),
+        ("recomendation/auc", "Did you mean recommendation?"),
+        ("recommendation/l1", "of recommendation"),
+        ("composition/auc", "of composition"),
+    ],
+)
+def test_limit_of_an_unknown_question_or_metric_is_refused(name: str, way_out: str) -> None:
+    with pytest.raises(InputError, match="found") as refused:
+        check_limits({name: 0.5}, ATTACKS)
+    assert way_out in str(refused.value)
+
+
+@pytest.mark.parametrize(("name", "limit"), [("auc", 60), ("auc", -0.1), ("l1", -0.1), ("l1", 2.5), ("epsilon", -1)])
+def test_limit_beyond_the_span_of_its_metric_is_refused(name: str, limit: float) -> None:
+    with pytest.raises(InputError, match="a limit on"):
+        check_limits({name: limit}, ATTACKS)
+
+
+def test_limit_of_a_question_needs_an_attack_of_that_question() -> None:
+    rows = [cell(DIRECTION, "auc", 0.9), cell(DECAF, "l1", 0.9)]
+    assert [one.verdict for one in verdicts({"recommendation/auc": 0.6, "composition/l1": 0.5}, *rows)] == [
+        "failed",
+        "ok",
+    ]
+    (one,) = verdicts({"composition/l1": 0.5}, rows[0])
+    assert (one.verdict, one.metric) == ("unchecked", "composition/l1")
+    (one,) = verdicts({"auc": 0.6}, cell(DIRECTION, "auc", 0.5))
+    assert (one.verdict, "1 attack with this metric did not run: row-norm" in one.message) == ("ok", True)
+
+
+def of_rounds(values: "np.ndarray[tuple[int, int], np.dtype[np.float64]]") -> tuple[dict[str, Any], pd.DataFrame]:
+    """Row and scores of AUC of ``(rounds, clients)``."""
+    clients, setting = np.arange(values.shape[1]), {"data": "d"}
+    tables = [
+        score_table(DIRECTION, {"auc": own}, setting=setting, seed=0, victims=clients, round=number)
+        for number, own in enumerate(values)
+    ]
+    evaluation = Evaluation(scores=concat(tables), lines={DIRECTION: Line(role="ours", family="recommendation")})
+    return records(summarise(evaluation))[0], evaluation.scores
+
+
+SAFE = 0.5 + 0.001 * np.arange(100)[None] % 0.02
+HIDDEN = {
+    "all exposed in one round of ten": (np.vstack([np.ones((1, 100)), np.repeat(SAFE, 9, 0)]), "failed", "in round 0"),
+    "five of a hundred exposed": (np.where(np.arange(100) < 5, 1.0, SAFE), "undecided", "5 of 100 clients are beyond"),
+    "most without a value": (np.where(np.arange(100) < 95, np.nan, SAFE), "undecided", "95 of 100 clients have no"),
+    "nobody exposed": (np.repeat(SAFE, 10, 0), "ok", "worst tenth"),
+}
+
+
+@pytest.mark.parametrize(("values", "verdict", "said"), HIDDEN.values(), ids=HIDDEN)
+def test_mean_hides_no_exposed_clients(values: Any, verdict: str, said: str) -> None:
+    row, scores = of_rounds(values)
+    (found,) = verdicts({"auc": 0.6}, row, scores=scores)
+    assert (found.verdict, said in found.message) == (verdict, True), found.message
+
+
+@pytest.mark.parametrize("clients", [5, 8, 20])
+def test_ten_attacks_at_the_limit_rarely_fail(clients: int) -> None:
+    found = shares("at the limit", clients, 0.0, audits=40)
+    assert found.get("failed", 0) <= 0.15  # at most .05 over many audits: bench/gate.py
+
+
+def test_ten_attacks_beyond_the_limit_fail() -> None:
+    assert shares("0.1 above", 20, 0.0, audits=5) == {"failed": 1.0}
+
+
+def test_gate_xml_holds_any_text(tmp_path: Path) -> None:
+    verdict = dataclasses.asdict(verdicts({"auc": 0.6}, cell(DIRECTION, "auc", 0.9))[0])
+    write_gate(tmp_path, [{**verdict, "message": "a\x01b\x1f<&\ud800"}])
+    found = ElementTree.parse(tmp_path / "gate.xml").getroot().find("testsuite/testcase/failure")
+    assert found is not None
+    assert found.get("message", "").replace("\ufffd", "?") == "a?b?<&?"
 
 
 @pytest.fixture(scope="module")
@@ -306,9 +393,16 @@ def test_a_wrong_gate_is_one_line_before_anything_runs(
     given: str, deltas: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = [given] if given.startswith("--") else ["--gate", given]
-    assert attack.main(["audit", "--deltas", str(deltas), "--out", str(tmp_path / "o"), *words]) == 2
+    (tmp_path / "gate.xml").write_text("of an earlier audit")
+    assert attack.main(["audit", "--deltas", str(deltas), "--out", str(tmp_path), *words]) == 2
     assert capsys.readouterr().err.count("\n") == 1
-    assert not (tmp_path / "o").exists()
+    assert not list(tmp_path.iterdir())
+
+
+def test_gate_xml_does_not_outlive_a_damaged_recording(tmp_path: Path) -> None:
+    (tmp_path / "gate.xml").write_text("of an earlier audit")
+    assert attack.main(["audit", "--deltas", str(tmp_path / "none"), "--out", str(tmp_path), "--gate", "auc=0.6"]) == 2
+    assert not (tmp_path / "gate.xml").exists()
 
 
 @pytest.mark.parametrize(

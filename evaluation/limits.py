@@ -1,0 +1,156 @@
+"""One attack held against one limit: its mean over clients, its rounds, and the clients that a mean hides."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from evaluation.scores import SETTING, describe, setting_of
+from evaluation.summary import clusters, crossed
+from protocol.metrics import metric
+
+FEWEST = 5
+"""Smallest number of clients whose interval decides."""
+MOST_UNSCORED = 0.1
+"""Largest share of clients without a value of an audit that passes."""
+_TAIL = 0.025
+"""Probability that an interval of 95% leaves out at each end."""
+_NORMAL = float(stats.norm.ppf(1 - _TAIL))
+_TO_NORMAL = 1.4826
+"""Standard deviation of a normal distribution over its median absolute deviation."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Value of one attack in one setting, in units in which a limit is exceeded from below: the metric times its sign.
+
+    Attributes:
+        label: attack, with its setting if there are several, and its round.
+        value: mean over clients, or value of the worst client.
+        safe: end of the interval that is further from the leak, one-sided at 97.5% for all attacks and rounds together.
+        leaky: end that is nearer to it, one-sided at 97.5%; infinite if a client that could be the worst has no value.
+        n: number of clients.
+        enough: whether there are enough clients to decide.
+        doubt: why it does not pass, although the interval is on the safe side of the limit; None for no reason.
+    """
+
+    label: str
+    value: float
+    safe: float
+    leaky: float
+    n: int
+    enough: bool
+    doubt: str | None = None
+
+
+def measured(
+    row: Mapping[str, Any], scores: pd.DataFrame, *, limit: float, keys: set[str], attacks: int
+) -> Iterator[Measured]:
+    """An attack's mean over clients, and that of each of its rounds whose mean is beyond the limit.
+
+    Args:
+        row: row of the results, see `evaluation.summary.summarise`.
+        scores: scores of the evaluation.
+        limit: in the units of `Measured`.
+        keys: settings that differ between results.
+        attacks: number of attacks and settings that are held against the limit.
+    """
+    sign = -1 if metric(row["metric"]).lower_is_better else 1
+    own, setting = scores_of(row, scores), describe(setting_of(row), keys)
+    label = f"{row['attack']} in {setting}" if setting else str(row["attack"])
+    if metric(row["metric"]).worst_client:
+        yield _worst_client(row, scores, label, sign)
+        return
+    n = int(row["n"])
+    groups = clusters(own) if len(own) else None
+    units = n if groups is None else groups.nunique()
+    safe, leaky = sorted((sign * row["low"], sign * row["high"]))
+    value = sign * row["mean"]
+    ends = (value - (value - safe) * _wider(units, attacks), value + (leaky - value) * _wider(units, 1))
+    low, high = sorted(sign * end for end in (metric(row["metric"]).span or (-math.inf, math.inf)))
+    doubt = _hidden(own, sign, limit, attacks)
+    yield Measured(label, value, max(ends[0], low), min(ends[1], high), n, n >= FEWEST, doubt)
+    yield from _rounds(own, label, sign, limit, attacks)
+
+
+def scores_of(row: Mapping[str, Any], scores: pd.DataFrame) -> pd.DataFrame:
+    """Scores of the attack, metric and setting of a row of the results."""
+    own: pd.DataFrame = scores[(scores["attack"] == row["attack"]) & (scores["metric"] == row["metric"])]
+    for key, value in setting_of(row).items():
+        own = own[own[SETTING + key] == value] if SETTING + key in own else own
+    return own
+
+
+def worst_tenth(row: Mapping[str, Any], scores: pd.DataFrame) -> float:
+    """Mean of the tenth of the clients from whom an attack infers most, as measured; NaN for none."""
+    values = crossed(scores_of(row, scores)).mean(axis=1).dropna().sort_values()
+    entry = metric(row["metric"])
+    share = math.ceil(len(values) / 10)
+    return float((values.head(share) if entry.lower_is_better else values.tail(share)).mean())
+
+
+def _wider(units: int, tests: int) -> float:
+    """Half a t interval for several tests over that of a percentile bootstrap, which is too short for few units."""
+    if units < 2:
+        return math.inf
+    quantile = float(stats.t.ppf(1 - _TAIL / tests, units - 1))
+    return quantile / _NORMAL * math.sqrt(units / (units - 1))
+
+
+def _rounds(own: pd.DataFrame, label: str, sign: int, limit: float, attacks: int) -> Iterator[Measured]:
+    """Rounds whose mean over clients is beyond the limit, where clients have values of their own."""
+    rounds = own.groupby("round") if own["round"].nunique() > 1 and not own["influence"].notna().any() else ()
+    for number, part in rounds:
+        values = sign * crossed(part).mean(axis=1).dropna()
+        if len(values) and values.mean() > limit:
+            error = float(values.std()) / math.sqrt(len(values)) if len(values) > 1 else math.inf
+            tails = (_TAIL / (attacks * own["round"].nunique()), _TAIL)
+            below, above = (float(stats.t.ppf(1 - tail, max(len(values) - 1, 1))) * error for tail in tails)
+            mean, enough = float(values.mean()), len(values) >= FEWEST
+            place = f"{label} in round {number}"
+            yield Measured(
+                place, mean, mean - below, mean + above, len(values), enough, "one round is beyond the limit"
+            )
+
+
+def _hidden(own: pd.DataFrame, sign: int, limit: float, attacks: int) -> str | None:
+    """What a mean hides: clients without a value, or some that are beyond the limit unlike the others.
+
+    The others' spread about their median says how many clients would be beyond the limit if all were alike; the
+    binomial distribution, whether more are.
+    """
+    if own.empty:
+        return None
+    people = own["person"].nunique()
+    values = (sign * crossed(own).mean(axis=1)).dropna().to_numpy()
+    if people - len(values) > MOST_UNSCORED * people:
+        return f"{people - len(values)} of {people} clients have no value"
+    beyond = values[values > limit]
+    if metric(str(own["metric"].iloc[0])).binary or not len(beyond):
+        return None
+    middle = float(np.median(values))
+    spread = _TO_NORMAL * float(np.median(np.abs(values - middle)))
+    alike = float(stats.norm.sf((limit - middle) / spread)) if spread else float(middle > limit)
+    if stats.binom.sf(len(beyond) - 1, len(values), alike) >= _TAIL / attacks:
+        return None
+    mean = f"{sign * float(beyond.mean()):.3f}"
+    return f"{len(beyond)} of {len(values)} clients are beyond the limit, {mean} on average, unlike the others"
+
+
+def _worst_client(row: Mapping[str, Any], scores: pd.DataFrame, label: str, sign: int) -> Measured:
+    """Value of the worst client, with the interval of metrics ``NAME-low`` and ``NAME-high`` if there are such."""
+
+    def by_client(name: str) -> "pd.Series[float]":
+        own = scores_of({**row, "metric": name}, scores)
+        values: pd.Series[float] = sign * own.set_index("person")["value"]
+        return values.groupby(level=0).max()
+
+    values = by_client(row["metric"])
+    safe, leaky = (by_client(f"{row['metric']}-{end}") for end in ("low", "high")[::sign])
+    ends = [end.reindex(values.index).fillna(values).max() for end in (safe, leaky)]
+    leakiest = math.inf if values.isna().any() else float(ends[1])
+    return Measured(label, float(values.max()), float(ends[0]), leakiest, len(values), True)
