@@ -165,7 +165,8 @@ def average_precision(scores: Tensor, positive: Tensor) -> Tensor:
         positive: ``(V, U)`` bool; a column without a positive gives NaN.
     """
     columns = zip(scores.T, positive.T, strict=True)
-    return torch.stack([precision_at_positives(values, true).mean() for values, true in columns])
+    means = [precision_at_positives(values, true).mean() for values, true in columns]
+    return torch.stack(means) if means else scores.new_zeros(0, dtype=torch.float64)
 
 
 def random_average_precision(positives: Tensor, total: int) -> Tensor:

@@ -67,8 +67,8 @@ class Audit(Callback):
             return
         recording = self._recording(trainer)
         if recording is not None:
-            options: dict[str, Any] = {"victims": self.victims, "rounds": recording.rounds[-1:], "progress": False}
-            evaluation = evaluate_recording(recording, self.attacks, seed=self.seed, **options)
+            options: dict[str, Any] = {"victims": self.victims, "rounds": recording.rounds[-1:], "separate": True}
+            evaluation = evaluate_recording(recording, self.attacks, seed=self.seed, progress=False, **options)
             self._log(trainer, leaks(summarise(evaluation)))
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -77,7 +77,8 @@ class Audit(Callback):
         recording = self._recording(trainer)
         if recording is None:
             return
-        evaluation = evaluate_recording(recording, self.attacks, seed=self.seed, victims=self.victims)
+        options: dict[str, Any] = {"victims": self.victims, "separate": True}
+        evaluation = evaluate_recording(recording, self.attacks, seed=self.seed, **options)
         if evaluation.scores.empty:  # an empty report would replace an earlier one
             rank_zero_warn(f"Audit writes no report: {nothing_scored(evaluation.missing, self.attacks)}")
             return

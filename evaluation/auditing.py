@@ -113,7 +113,7 @@ def audit(
     recording = deltas if isinstance(deltas, Recording) else Recording(deltas)
     chosen = [built(one) for one in attacks] or [kind() for kind in REGISTRY.values()]
     options: dict[str, Any] = {"seed": seed, "victims": victims, "rounds": rounds, "progress": progress}
-    found = evaluate_recording(recording, chosen, slow="few" if slow else "none", **options)
+    found = evaluate_recording(recording, chosen, slow="few" if slow else "none", separate=True, **options)
     evaluation = with_learner_check(relevant(found, chosen, truth_names(recording)), recording, chosen, seed=seed)
     evaluation.details[UPDATES] = update_table(recording)
     return AuditResult(evaluation, metrics_of(chosen), dict(recording.manifest.data))

@@ -2,8 +2,10 @@
 
 import dataclasses
 import sys
+import traceback
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import pandas as pd
@@ -16,7 +18,7 @@ from datamodules.recordings.recording import Recording
 from evaluation.attack_bar import AttackBar
 from evaluation.message_selection import MessageSelection, client_truth, message_truth, selected
 from evaluation.remedies import is_unscored, unfit
-from evaluation.runner import Evaluation, append, attack_view, joined
+from evaluation.runner import AttackError, Evaluation, append, attack_view, joined
 from modules.learners.recorded_learner import recorded_learner
 from protocol.errors import InputError, ViewError
 from protocol.metrics import METRICS
@@ -24,6 +26,8 @@ from protocol.seeding import generator_for
 from protocol.simulators import AnySimulator, MarginSimulator, MetricSimulator, RankingSimulator
 from protocol.view import ServerView
 
+TRACEBACKS = "errors.txt"
+"""File of the tracebacks of attacks that ended in an exception."""
 _SLOW = "it is slow"
 
 
@@ -39,6 +43,7 @@ def evaluate_recording(
     history: bool = False,
     messages: MessageSelection = MessageSelection(),  # noqa: B008 - frozen
     slow: Literal["all", "few", "none"] = "all",
+    separate: bool = False,
     progress: bool = True,
 ) -> Evaluation:
     """Runs attacks of any scope on a recording and scores them against the ground truth.
@@ -55,6 +60,7 @@ def evaluate_recording(
         messages: selection of messages for attacks on all messages together.
         slow: whether slow attacks (with `Attack.audited_victims`) run on all clients, on a few of the first round, or
             not at all.
+        separate: whether an attack that ends in an exception is listed as missing, and the others go on.
         progress: whether to show a progress bar.
     """
     manifest, learner = recording.manifest, recorded_learner(recording)
@@ -67,7 +73,7 @@ def evaluate_recording(
     of_clients = [attack for attack in together if attack not in of_devices]
     found: list[Evaluation] = []
     last: list[Evaluation] = []  # links and declared privacy, after what was in the updates
-    common: dict[str, Any] = {"seed": seed, "setting": setting, "progress": progress}
+    common: dict[str, Any] = {"seed": seed, "setting": setting, "separate": separate, "progress": progress}
     for group in (of_devices, of_clients):
         if not group:
             continue
@@ -113,6 +119,7 @@ def evaluate(
     rounds: Sequence[int] | None = None,
     history: bool = False,
     leave_out: bool = False,
+    separate: bool = False,
     progress: bool = True,
 ) -> Evaluation:
     """Runs attacks of scope ``round`` on every round of a recording, with one view in memory at a time.
@@ -152,7 +159,8 @@ def evaluate(
                 if len(kept):
                     own = {key: value[kept] for key, value in truth.items()}
                     part = view.select(kept)
-                    append(found[attack], _run(attack, part, own, seed=seed, setting=columns, bar=bar, name=name))
+                    done = _run(attack, part, own, seed=seed, setting=columns, bar=bar, name=name, separate=separate)
+                    append(found[attack], done)
     return joined([missing, *(one for evaluations in found.values() for one in evaluations)])
 
 
@@ -163,6 +171,7 @@ def attack_messages(
     *,
     seed: int,
     setting: Mapping[str, Any],
+    separate: bool = False,
     progress: bool = True,
 ) -> Evaluation:
     """Runs attacks on all messages of a recording together and scores them.
@@ -173,12 +182,12 @@ def attack_messages(
         attacks: attacks to run.
         seed: seed of the training and of the attacks' draws.
         setting: cell that the scores belong to.
+        separate: see `evaluate_recording`.
         progress: whether to show a progress bar.
     """
+    options: dict[str, Any] = {"seed": seed, "setting": setting, "separate": separate}
     with AttackBar({attack.name: max(view.victims, 1) for attack in attacks}, show=progress) as bar:
-        return joined(
-            [_run(attack, view, truth, seed=seed, setting=setting, bar=bar, name=attack.name) for attack in attacks]
-        )
+        return joined([_run(attack, view, truth, bar=bar, name=attack.name, **options) for attack in attacks])
 
 
 def relevant(evaluation: Evaluation, attacks: Sequence[Attack], truth: Collection[str]) -> Evaluation:
@@ -202,6 +211,7 @@ def relevant(evaluation: Evaluation, attacks: Sequence[Attack], truth: Collectio
     fitting = [attack for attack in attacks if attack.family in families | scored]
     own = {name for attack in fitting for name in (_full_name(attack, attacks), attack.name)}
     missing = evaluation.missing.items()
+    own |= evaluation.tracebacks.keys()
     kept = {name: reason for name, reason in missing if name in own or (not families and is_unscored(reason))}
     unrelated = {name: reason for name, reason in missing if name not in kept}
     return dataclasses.replace(evaluation, missing=kept, unrelated=evaluation.unrelated | unrelated)
@@ -300,8 +310,9 @@ def _run(
     setting: Mapping[str, Any],
     bar: AttackBar,
     name: str,
+    separate: bool,
 ) -> Evaluation:
-    """Runs one attack on one view; an attack that does not fit is listed as missing."""
+    """Runs one attack on one view; an attack that does not fit is listed as missing, as is one that fails alone."""
     lacking = unfit(attack, view, truth)
     if lacking is not None:
         bar.leave_out(name)
@@ -312,6 +323,22 @@ def _run(
             return attack_view(attack, view, truth, seed=seed, setting=setting, label=label)
     except ViewError as error:
         return Evaluation(missing={name: str(error)})
+    except Exception as error:
+        if not separate or (isinstance(error, InputError) and not isinstance(error, AttackError)):
+            raise
+        return Evaluation(missing={name: _defect(error)}, tracebacks={name: traceback.format_exc()})
+
+
+def _defect(error: Exception) -> str:
+    """One line on an exception of an attack."""
+    if isinstance(error, InputError):
+        return f"{error.found}; {error.way_out[0].lower()}{error.way_out[1:]}".rstrip(".")
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    said = " ".join(str(error).split())[:200]
+    return (
+        f"it ended in {type(error).__name__}: {said} ({Path(place.filename).name}, line {place.lineno}), a defect; "
+        f"please report it with {TRACEBACKS}"
+    )
 
 
 def _drawn(clients: Sequence[int], generator: torch.Generator) -> list[int]:

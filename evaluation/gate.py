@@ -161,7 +161,8 @@ def _not_covered(name: str, rows: Sequence[Mapping[str, Any]], asked: Sequence[A
     worst = (min if metric(name).lower_is_better else max)(tenths) if tenths else None
     added = "" if worst is None or metric(name).worst_client else f"; worst tenth of the clients {number(worst)}"
     ran = {row["attack"] for row in rows}
-    absent = [one.name for one in asked if name in one.estimates.metric_names() and one.name not in ran]
+    measuring = [one.name for one in asked if name in one.estimates.metric_names()]
+    absent = [attack for attack in measuring if attack not in ran or attack in evaluation.tracebacks]
     if not absent:
         return added
     others = f" and {len(absent) - 3} more" if len(absent) > 3 else ""

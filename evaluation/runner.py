@@ -41,6 +41,7 @@ class Evaluation:
         details: by label, the attack's own table, see `attacks.estimates.Scores.details`.
         mismatch: that the learner's updates differ from the recorded ones, see `evaluation.learner_match`; else None.
         learner_check: outcome of this comparison, also if it found nothing or could not be made; empty for none.
+        tracebacks: by attack that ended in an exception, its traceback; `missing` has it too.
     """
 
     scores: pd.DataFrame = field(default_factory=lambda: concat([]))
@@ -54,6 +55,7 @@ class Evaluation:
     details: dict[str, pd.DataFrame] = field(default_factory=dict)
     mismatch: str | None = None
     learner_check: str = ""
+    tracebacks: dict[str, str] = field(default_factory=dict)
 
 
 def joined(evaluations: Sequence[Evaluation]) -> Evaluation:
@@ -74,6 +76,7 @@ def joined(evaluations: Sequence[Evaluation]) -> Evaluation:
         whole.unrelated |= evaluation.unrelated
         whole.mismatch = whole.mismatch or evaluation.mismatch
         whole.learner_check = whole.learner_check or evaluation.learner_check
+        whole.tracebacks |= evaluation.tracebacks
     ranked = {label: [one.candidates[label] for one in evaluations if label in one.candidates] for label in whole.lines}
     whole.figures = first_of_each(whole.figures)
     whole.candidates = {label: _pooled(parts) for label, parts in ranked.items() if parts}
@@ -92,17 +95,21 @@ def _pooled(parts: Sequence[Candidates]) -> Candidates:
     return Candidates(parts[0].asks, *tensors)
 
 
+class AttackError(InputError):
+    """A defect of one attack, or numbers that it cannot read; it says nothing about the others."""
+
+
 def infer(attack: Attack, view: ServerView, generator: torch.Generator) -> Estimate:
     """Estimate of an attack on a view.
 
     Raises:
         ViewError: the view lacks what the attack needs.
-        InputError: the attack is defective, or its estimate is not finite on a foreign recording.
+        AttackError: the attack is defective, or its estimate is not finite on a foreign recording.
     """
     try:
         return attack(view, generator=generator)
     except EstimateError as error:
-        raise InputError(
+        raise AttackError(
             expected=f"a recording on which {attack.name} returns a valid estimate",
             found=f"an invalid estimate in round {view.round}: {error}",
             way_out="Look for very large numbers in the recording; if there are none, the attack has a defect.",
@@ -113,7 +120,7 @@ def infer(attack: Attack, view: ServerView, generator: torch.Generator) -> Estim
         if type(attack).__module__.partition(".")[0] == "attacks":
             raise  # a defect of this project: keep the traceback
         where = traceback.extract_tb(error.__traceback__)[-1]
-        raise InputError(
+        raise AttackError(
             expected=f"attack {attack.name} to run on round {view.round}",
             found=f"{type(error).__name__}: {error} ({where.filename}, line {where.lineno})",
             way_out="Fix the attack.",

@@ -11,7 +11,7 @@ from datamodules.io.files import write_whole
 from evaluation.derived import derived
 from evaluation.diagnosis import Explain, sentences
 from evaluation.drawing import Drawing
-from evaluation.evaluate import reasons
+from evaluation.evaluate import TRACEBACKS, reasons
 from evaluation.gate import Gate
 from evaluation.persons import in_order_of_persons, without_persons
 from evaluation.runner import Evaluation, joined
@@ -92,6 +92,11 @@ def write_run(
     for name, table in tables.items():
         if len(table):
             write_whole(directory / name, table.to_csv(index=False).encode())
+    whole = "\n".join(f"{attack}\n{text}" for attack, text in evaluation.tracebacks.items())
+    if whole:
+        write_whole(directory / TRACEBACKS, whole.encode())
+    else:
+        (directory / TRACEBACKS).unlink(missing_ok=True)
     explained = sentences(causes)
     figures = write_page(directory, run, evaluation, everything, metrics, causes=explained, formats=formats)
     if explained:

@@ -42,8 +42,9 @@ class Group:
 
     @property
     def bound(self) -> float:
-        """Largest norm of the update in units of the noise."""
-        return self.clip / min(self.scales.values())
+        """Largest norm of the update in units of the noise; infinite if that is too small for a number."""
+        least = min(self.scales.values())
+        return self.clip / least if least else math.inf
 
 
 @dataclass

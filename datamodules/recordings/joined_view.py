@@ -177,8 +177,16 @@ def _join(parts: Sequence[ServerView]) -> ServerView:
         features=None,
         priors=_priors([part.priors for part in parts]),
         client_models=_models([part.client_models for part in parts]),
+        updates=_whole([part.updates for part in parts], max(widths)),
+        messages=_whole([part.messages for part in parts], None),
         sent_in=torch.cat([torch.full_like(part.pseudonyms, part.round) for part in parts]),
     )
+
+
+def _whole(parts: Sequence[Tensor | None], width: int | None) -> Tensor | None:
+    """Values of all clients; None if not all of them have one."""
+    whole = [part for part in parts if part is not None]
+    return _stacked(whole, width) if len(whole) == len(parts) else None
 
 
 def _models(parts: Sequence[Mapping[str, Tensor] | None]) -> dict[str, Tensor] | None:

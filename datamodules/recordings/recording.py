@@ -179,7 +179,8 @@ class Recording:
             check_auxiliary(held)
         except (SafetensorError, MisfitError) as error:
             raise damaged(AUXILIARY, str(error)) from None
-        return held
+        double = view_dtype(self.manifest) == torch.float64  # the model that reads the data has this type
+        return {name: value.double() if double and value.is_floating_point() else value for name, value in held.items()}
 
     def model(self, round_number: int) -> dict[str, Tensor]:
         """The global model before a recorded round."""

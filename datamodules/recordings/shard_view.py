@@ -103,7 +103,7 @@ class ShardView:
         }
         served = shown.get("served")
         if ITEM_FEATURES in keys and served is not None:
-            shown["features"] = features_of(shard.get_tensor(ITEM_FEATURES).float(), served)
+            shown["features"] = features_of(shard.get_tensor(ITEM_FEATURES).to(view_dtype(manifest)), served)
         own_models = {
             key.removeprefix(CLIENT_MODEL): _of_clients(shard.get_slice(key), chunk).to(view_dtype(manifest))
             for key in sorted(keys)

@@ -56,7 +56,7 @@ def attack_recording(
     if describe:
         evaluation = audit(recording, attacks, seed=seed, **options).evaluation
     else:
-        evaluation = evaluate_recording(recording, attacks, seed=seed, **options)
+        evaluation = evaluate_recording(recording, attacks, seed=seed, separate=True, **options)
         if evaluation.scores.empty:
             return evaluation, None
         evaluation = with_learner_check(evaluation, recording, attacks, seed=seed)

@@ -186,7 +186,7 @@ def _scope(recording: Recording, evaluation: Evaluation, run: Run, system: Syste
         data=run.data["name"],
         rounds=len(recording.rounds),
         messages=sum(len(recording.pseudonyms(number)) for number in recording.rounds),
-        clients=int(evaluation.scores.groupby("attack")["person"].nunique().max()),
+        clients=int(evaluation.scores.groupby("attack")["person"].nunique().max()) if len(evaluation.scores) else 0,
         adversary=f"the server, which {behaviour}, or whoever else can read single updates: {readers}",
         active=active,
         learner=None if manifest.learner is None else str(manifest.learner["name"]),
