@@ -18,8 +18,10 @@ from experiments.overrides import Config, below, class_named, kind_of, near, ove
 from experiments.table_file import (
     KEYS,
     OF_A_CELL,
+    TYPES,
     Label,
     check_keys,
+    check_types,
     checked,
     filled,
     labels_of,
@@ -29,7 +31,7 @@ from experiments.table_file import (
     read_training,
 )
 from modules.hyper_parameters import argument_names
-from protocol.errors import InputError
+from protocol.errors import InputError, require
 from protocol.metrics import METRICS
 
 Scale = Literal["small", "paper"]
@@ -95,6 +97,14 @@ class Table:
         Raises:
             InputError: a key, a value or a name is wrong, or a data set is of another kind.
         """
+        try:
+            return self._cells(choice)
+        except (TypeError, AttributeError, KeyError, IndexError, ValueError) as error:
+            expected = f"values of the forms in docs/tables.md in the table {self.name}"
+            found = f"{type(error).__name__}: {' '.join(str(error).split())[:100]}"
+            raise InputError(expected=expected, found=found, way_out="Correct the table.") from error
+
+    def _cells(self, choice: Choice) -> list[Cell]:
         scaled = over(self.content, self.content.get("scales", {}).get(choice.scale) or {})
         parts = [scaled, *(over(scaled, part) for part in scaled.get("also", []))]
         cells = [cell for part in parts for cell in self._cells_of(part, choice)]
@@ -194,7 +204,9 @@ def read_table(path: Path) -> Table:
     scales = content.get("scales", {})
     check_keys(scales, ("small", "paper"), f"scales in {path}")
     for part in (*scales.values(), *content.get("also", [])):
+        require(isinstance(part, dict | None), f"a mapping as a part of {path}", f"{part!r:.60}", "Correct it.")
         check_keys(part or {}, KEYS, f"keys of a part of {path}")
+        check_types(part or {}, TYPES, f"a part of {path}")
     base, here = Path(content["train"]), Path.cwd()
     shown = base.relative_to(here) if base.is_relative_to(here) else base
     return Table(path.stem, shown, read_training(base), content)

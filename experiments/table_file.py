@@ -8,17 +8,20 @@ from typing import Any
 import yaml
 
 from experiments.overrides import PARTS, Config, near
-from protocol.errors import InputError
+from protocol.errors import InputError, require
 
 Label = str | int | float
-_TYPES: dict[str, tuple[type, ...]] = {
+_NAMES = {str: "a text", int: "a whole number", list: "a list", dict: "a mapping"}
+TYPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("over", "train"), (str,)),
     **dict.fromkeys(("metrics", "also", "after"), (list,)),
     **dict.fromkeys(("set", "setting", "axes", "attacks", "arguments"), (dict,)),
     **dict.fromkeys(("messages", "record", "rounds", "scales"), (dict,)),
     **dict.fromkeys(("seeds", "jobs"), (int,)),
 }
-KEYS = tuple(_TYPES)
+KEYS = tuple(TYPES)
+_OF_AN_OVERRIDE: dict[str, tuple[type, ...]] = {**TYPES, "attacks": (dict, list), "where": (dict,)}
+"""Types of the keys of an override that belong to the cell."""
 OF_A_CELL = ("attacks", "arguments", "messages", "record", "rounds", "setting", "after", "where")
 """Keys of an override that belong to the cell, not to the training."""
 _LISTED = re.compile(r"\s*,\s*")
@@ -28,10 +31,7 @@ def read_content(path: Path) -> dict[str, Any]:
     """Content of a table's file, merged over the table that it names under ``over``."""
     content = read_mapping(path, "a table as in configs/paper")
     check_keys(content, KEYS, f"keys of a table in {path}")
-    for key, value in content.items():
-        if not isinstance(value, _TYPES[key]):
-            named = " or ".join(kind.__name__ for kind in _TYPES[key])
-            raise InputError(expected=f"a {named} as {key} in {path}", found=repr(value), way_out="Correct the value.")
+    check_types(content, TYPES, str(path))
     if "train" in content:
         content["train"] = str((path.parent / content["train"]).resolve())
     other = content.pop("over", None)
@@ -63,9 +63,30 @@ def check_keys(given: Collection[str], known: Sequence[str], expected: str) -> N
         InputError: names the unknown key and the most similar known one.
     """
     for key in given:
-        if key not in known:
+        if not isinstance(key, str) or key not in known:
             way_out = near(str(key), known) or "Correct the key."
             raise InputError(expected=f"{expected} among {', '.join(known)}", found=repr(key), way_out=way_out)
+
+
+def check_types(content: Mapping[str, Any], types: Mapping[str, tuple[type, ...]], where: str) -> None:
+    """Checks the types of the values of a table or of an override, and that lists of names hold texts.
+
+    Raises:
+        InputError: names the key.
+    """
+    for key, value in content.items():
+        kinds = types.get(key)
+        if kinds is None:
+            continue
+        named = " or ".join(_NAMES[kind] for kind in kinds)
+        right = isinstance(value, kinds) and not (isinstance(value, bool) and int in kinds)
+        texts = key in ("metrics", "attacks") and isinstance(value, list)
+        if not right or (texts and not all(isinstance(one, str) for one in value)):
+            raise InputError(expected=f"{named} as {key} in {where}", found=f"{value!r:.60}", way_out="Correct it.")
+        if key in ("attacks", "scales") and isinstance(value, dict):
+            wrong = [name for name, own in value.items() if not isinstance(own, dict | None)]
+            found = f"{value[wrong[0]]!r:.60} for {wrong[0]}" if wrong else ""
+            require(not wrong, f"a mapping for each of {key} in {where}", found, "Correct it.")
 
 
 def over(content: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
@@ -76,15 +97,20 @@ def over(content: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
 
 def labels_of(values: Any, axis: str) -> dict[Label, Mapping[str, Any]]:
     """Overrides by label; a key such as ``4, 8`` stands for several labels."""
-    given = {value: {} for value in values} if isinstance(values, list) else values
+    plain = isinstance(values, list) and all(isinstance(value, str | int | float) for value in values)
+    given = {value: {} for value in values} if plain else values
     if not isinstance(given, Mapping):
         expected = f"labels of axis {axis}, each with its overrides"
         raise InputError(expected=expected, found=repr(values), way_out="Correct `axes`.")
     made: dict[Label, Mapping[str, Any]] = {}
     for key, overrides in given.items():
         for label in listed(key):
-            made[label] = overrides or {}
-            checked(made[label], f"axis {axis}, label {label}")
+            where = f"axis {axis}, label {label!r}"
+            if not isinstance(label, str | int | float) or not isinstance(overrides, dict | None):
+                found = label if isinstance(overrides, dict | None) else overrides
+                expected = f"a text or a number as a label, with a mapping of overrides, in {where:.80}"
+                raise InputError(expected=expected, found=f"{found!r:.60}", way_out="Correct `axes`.")
+            made[label] = checked(overrides or {}, where)
     return made
 
 
@@ -98,8 +124,9 @@ def listed(key: Any) -> list[Label]:
 def checked(override: Mapping[str, Any], where: str) -> Mapping[str, Any]:
     """The override, after a check that its keys are those of ``train.py`` or of a cell."""
     for key in override:
-        if key.partition(".")[0] not in PARTS:
+        if not isinstance(key, str) or key.partition(".")[0] not in PARTS:
             check_keys([key], OF_A_CELL, f"keys of train.py (data..., model..., trainer...) or, in {where},")
+    check_types(override, _OF_AN_OVERRIDE, where)
     return override
 
 

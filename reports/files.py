@@ -74,7 +74,10 @@ def latex(table: Table, label: str) -> str:
 
 def _no_formula(value: object) -> object:
     """A text that a spreadsheet would calculate, behind an apostrophe; results may be those of somebody else."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
+    if not isinstance(value, str):
+        return value
+    text = value.replace("\r", " ")  # the writer does not quote it, and readers end a row there
+    return f"'{text}" if value.startswith(("=", "+", "-", "@", "\t", "\r")) else text
 
 
 def _escaped(text: str) -> str:

@@ -225,7 +225,7 @@ def test_an_attack_that_cannot_run_leaves_nothing(
     deltas: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for kind, lacks in (
-        ("decaf", "lacks learner (ClassifierSimulator), auxiliary (images)"),
+        ("decaf", "is no ClassifierSimulator"),
         ("membership/pir-fingerprint", "without member in truth/"),
         ("tests.test_attack.WithoutScorer", "expected OtherEstimate, got InteractionEstimate"),
         ("tests.test_attack.NeedsTheImpossible", "found mind. Fix `needs`"),
@@ -282,7 +282,7 @@ def test_what_cannot_be_written_is_one_line_and_the_results_are_kept(
     (tmp_path / "file").write_text("")
     command = ["audit", "--deltas", str(deltas), "--victims", "5", "--out"]
     assert attack.main([*command, str(tmp_path / "file")]) == 2
-    assert capsys.readouterr().err.splitlines()[-1].startswith("attack.py: expected files and folders")
+    assert capsys.readouterr().err.splitlines()[-1].startswith("attack.py: expected a folder for the results")
 
     def full(path: Path, content: bytes) -> None:
         raise OSError(28, "No space left on device", str(path))

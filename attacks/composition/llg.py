@@ -119,6 +119,7 @@ class LLGDummies(LLG):
         shape = count, *view.require(ImageClassifierSimulator).image_shape
         drawn = {"zeros": torch.zeros, "ones": torch.ones}.get(self.dummies)
         images = torch.rand(shape, generator=generator) if drawn is None else drawn(shape)
+        images = images.to(next(iter(view.model.values())).dtype)
         labels = torch.arange(count) % classes
         by_class = labels.argsort(stable=True).reshape(classes, -1)
         return counted(self.shares(view, Auxiliary(images, labels, by_class), generator=generator).long())

@@ -186,7 +186,7 @@ def _scope(recording: Recording, evaluation: Evaluation, run: Run, system: Syste
         data=run.data["name"],
         rounds=len(recording.rounds),
         messages=sum(len(recording.pseudonyms(number)) for number in recording.rounds),
-        clients=int(evaluation.scores.groupby("attack")["person"].nunique().max()) if len(evaluation.scores) else 0,
+        clients=_clients(recording, evaluation),
         adversary=f"the server, which {behaviour}, or whoever else can read single updates: {readers}",
         active=active,
         learner=None if manifest.learner is None else str(manifest.learner["name"]),
@@ -195,6 +195,13 @@ def _scope(recording: Recording, evaluation: Evaluation, run: Run, system: Syste
         releases=[dict(release) for release in manifest.releases],
         outside=[*system.outside, "parameters that clients keep or that are not listed here", "all other channels"],
     )
+
+
+def _clients(recording: Recording, evaluation: Evaluation) -> int:
+    """Number of people that an attack was scored on; without a score, of the clients that the server can tell apart."""
+    if evaluation.scores.empty:
+        return len(recording.pseudonyms())
+    return int(evaluation.scores.groupby("attack")["person"].nunique().max())
 
 
 def _provenance(directory: Path, run: Run, recording: Recording, declared: Declaration) -> Provenance:

@@ -7,6 +7,7 @@ from sklearn.metrics import f1_score, roc_auc_score
 from attacks.metrics import (
     Rates,
     auc_per_victim,
+    average_precision,
     composition_errors,
     exact_roc,
     f1_per_victim,
@@ -112,3 +113,7 @@ def test_a_rate_below_the_grid_of_the_mean_curves_is_exact() -> None:
     labels[[19_999, 19_991, 100]] = True
     found = rates_at(scores, labels, 1e-3)
     assert (found.tpr, found.fpr) == pytest.approx((2 / 3, 7 / 19_997))
+
+
+def test_average_precision_of_no_columns_is_empty() -> None:
+    assert average_precision(torch.zeros(3, 0), torch.zeros(3, 0, dtype=torch.bool)).shape == (0,)

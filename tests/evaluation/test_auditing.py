@@ -5,19 +5,28 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 import attack
 from attacks.base import Attack
+from attacks.estimates import InteractionEstimate
 from attacks.interactions.baselines import Chance, Popularity
 from attacks.recommendation.item_deltas import Direction
 from attacks.recommendation.matched_filter import MatchedFilter
+from callbacks.delta_recorder import DeltaRecorder
+from datamodules.images.synthetic_images import SyntheticImages
+from datamodules.partition.client_split import ClientSplit
 from datamodules.recordings.recording import Recording
 from evaluation import audit
 from evaluation.auditing import AuditResult
-from evaluation.evaluate import relevant
+from evaluation.evaluate import evaluate_recording, relevant
 from evaluation.runner import Evaluation
 from evaluation.scores import Line, concat, score_table
+from modules.engine.local_hyperparameters import LocalTraining
+from modules.learners.image_classifier import FederatedClassifier
+from modules.nets.classifiers import ClassifierOptions
 from protocol.errors import InputError
+from protocol.view import ServerView
 from tests import toys
 
 
@@ -43,6 +52,51 @@ def test_an_audit_has_a_table_and_figures_and_the_numbers_of_the_command(tmp_pat
     one = audit(Recording(tmp_path / "deltas"), ["direction"], rounds=[1], victims=3, progress=False)
     assert set(one.scores["round"]) == {1}
     assert one.scores["victim"].nunique() <= 3
+
+
+class Defective(Direction):
+    """An attack with a defect."""
+
+    name = "defective"
+
+    def run(self, view: ServerView, *, generator: torch.Generator) -> InteractionEstimate:
+        raise ZeroDivisionError("1 // 0")
+
+
+@pytest.mark.integration
+def test_exception_of_an_attack_leaves_the_others_scored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    toys.train(tmp_path, rounds=1)
+    found = audit(tmp_path / "deltas", [Defective(), "direction"], progress=False)
+    assert set(found.scores["attack"]) == {"direction"}
+    assert "ZeroDivisionError" in found.missing["defective"]
+    assert list(found.evaluation.tracebacks) == ["defective"]
+    with pytest.raises(InputError, match="defective"):
+        evaluate_recording(Recording(tmp_path / "deltas"), [Defective()], seed=0, progress=False)
+
+    command = ["audit", "--deltas", str(tmp_path / "deltas"), "--attacks", f"{__name__}.Defective"]
+    assert attack.main([*command, "--gate", "auc=1"]) == 0
+    said = capsys.readouterr()
+    assert "Traceback" not in said.out + said.err
+    assert "defective could not run" in said.out
+    assert "did not run: " in said.out.partition("gate ok")[2]
+    assert "1 // 0" in (tmp_path / "errors.txt").read_text()
+    alone = ["run", "--attack", f"{__name__}.Defective", "--deltas", str(tmp_path / "deltas")]
+    assert attack.main(alone) == 2
+    assert attack.main(["audit", "--deltas", str(tmp_path / "deltas")]) == 0
+    assert not (tmp_path / "errors.txt").exists()
+
+
+@pytest.mark.integration
+def test_images_and_candidates_have_the_type_of_a_double_model(tmp_path: Path) -> None:
+    split = ClientSplit(scheme="composition", composition="MNIST", examples_per_client=12)
+    data = SyntheticImages(split=split, train_per_class=30, test_per_class=2, auxiliary_per_class=2)
+    module = FederatedClassifier(
+        network=ClassifierOptions(hidden=8, channels=2), local=LocalTraining(learning_rate=0.1)
+    )
+    toys.quiet_trainer(1, tmp_path, DeltaRecorder(dtype="float64")).fit(module, datamodule=data)
+    found = audit(tmp_path / "deltas", progress=False)
+    assert found.evaluation.tracebacks == {}
+    assert {"decaf", "llg", "llg-dummies"} <= set(found.scores["attack"])
 
 
 def test_an_unknown_attack_and_a_missing_folder_are_refused(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from experiments.table import Choice, read_table
 from protocol.errors import InputError
@@ -156,3 +157,27 @@ def test_what_is_wrong_is_one_message_before_anything_is_trained(
         cells_of(tmp_path, RECOMMENDER.replace(old, new))
     assert found in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "said"),
+    [
+        ("axes", {"epochs": {"4": "model.local.epochs"}}, "label '4'"),
+        ("axes", {"epochs": {"4": {"epoch": 4}}}, "label '4'"),
+        ("axes", {"epochs": [[4]]}, "axis epochs"),
+        ("axes", {"epochs": {"4": {"set": [1]}}}, "label '4'"),
+        ("axes", {"epochs": {"4": {"where": "data"}}}, "where"),
+        ("attacks", {"direction": "x"}, "direction"),
+        ("metrics", ["auc", ["f1"]], "metrics"),
+        ("set", {"data": {"class_path": ["a.B"]}}, "subclass"),
+        ("also", ["x"], "part"),
+        ("scales", {"small": [1]}, "small"),
+    ],
+)
+def test_table_with_a_value_of_another_form_is_refused(tmp_path: Path, part: str, value: object, said: str) -> None:
+    content = {"train": str(CONFIGS / "train/fncf_movielens.yaml"), "metrics": ["auc"], "attacks": {"direction": None}}
+    file = tmp_path / "mine.yaml"
+    file.write_text(yaml.safe_dump({**content, part: value}))
+    with pytest.raises(InputError) as refused:
+        read_table(file).cells(Choice())
+    assert said in str(refused.value)

@@ -38,7 +38,7 @@ def test_csv_holds_no_formula_of_a_stranger(tmp_path: Path, start: str) -> None:
     numbers = {"results": pd.DataFrame({"attack": [f"{start}HYPERLINK(1)", "plain"], "mean": [-0.5, 1.0]})}
     written = write_files(tmp_path, ["csv"], figures=[], tables=[], numbers=numbers)
     read = pd.read_csv(written[0])
-    assert read["attack"].tolist() == [f"'{start}HYPERLINK(1)", "plain"]
+    assert read["attack"].tolist() == [f"'{start}HYPERLINK(1)".replace("\r", " "), "plain"]
     assert read["mean"].tolist() == [-0.5, 1.0]
 
 

@@ -9,6 +9,7 @@ import torch
 from diffprivlib.mechanisms import Gaussian, GaussianAnalytic, Laplace
 from torch import Tensor
 
+from attacks.declared_privacy.message_tests import Group
 from attacks.declared_privacy.release_check import ReleaseCheck, ReleaseEstimate
 from bench.release_check import EXPECTED, checked
 from bench.release_simulation import Fault, System, recording_of, round_of
@@ -226,3 +227,7 @@ def test_scores_are_of_clients_and_keep_the_table() -> None:
     assert set(scores.metrics) == {"epsilon", "epsilon-declared", "noise-ratio", "findings"}
     assert scores.details == found.rows
     assert all(isinstance(row["text"], str) and math.isfinite(float(row["clients"] or 0)) for row in found.rows)
+
+
+def test_noise_too_small_for_a_number_bounds_nothing() -> None:
+    assert Group(clip=math.inf, scales={"w": 0.0}).bound == math.inf
