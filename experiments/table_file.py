@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import yaml
@@ -19,6 +20,16 @@ _TYPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("seeds", "jobs"), (int,)),
 }
 KEYS = tuple(_TYPES)
+_ENTRIES: dict[str, tuple[type, ...]] = {
+    "metrics": (str,),
+    "also": (dict,),
+    "after": (str, dict),
+    "attacks": (dict, NoneType),
+    "axes": (dict, list, NoneType),
+    "scales": (dict, NoneType),
+}
+"""Types of the entries of a key's value; any type for other keys."""
+_NAMED = {dict: "mapping", str: "text", int: "number", float: "number", NoneType: "null"}
 OF_A_CELL = ("attacks", "arguments", "messages", "record", "rounds", "setting", "after", "where")
 """Keys of an override that belong to the cell, not to the training."""
 _LISTED = re.compile(r"\s*,\s*")
@@ -27,11 +38,7 @@ _LISTED = re.compile(r"\s*,\s*")
 def read_content(path: Path) -> dict[str, Any]:
     """Content of a table's file, merged over the table that it names under ``over``."""
     content = read_mapping(path, "a table as in configs/paper")
-    check_keys(content, KEYS, f"keys of a table in {path}")
-    for key, value in content.items():
-        if not isinstance(value, _TYPES[key]):
-            named = " or ".join(kind.__name__ for kind in _TYPES[key])
-            raise InputError(expected=f"a {named} as {key} in {path}", found=repr(value), way_out="Correct the value.")
+    check_part(content, f"in {path}")
     if "train" in content:
         content["train"] = str((path.parent / content["train"]).resolve())
     other = content.pop("over", None)
@@ -68,23 +75,44 @@ def check_keys(given: Collection[str], known: Sequence[str], expected: str) -> N
             raise InputError(expected=f"{expected} among {', '.join(known)}", found=repr(key), way_out=way_out)
 
 
+def check_part(part: Mapping[str, Any], where: str) -> None:
+    """Checks the keys of a table or of one of its parts, and the types of their values.
+
+    Args:
+        part: content of the table's file, or of a scale or an entry of ``also``.
+        where: place for the message, e.g. ``in FILE``.
+
+    Raises:
+        InputError: names the key and the expected type.
+    """
+    check_keys(part, KEYS, f"keys of a table {where}")
+    for key, value in part.items():
+        _check_type(value, _TYPES[key], f"`{key}` {where}")
+        entries = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
+        for name, entry in entries:
+            _check_type(entry, _ENTRIES.get(key, (object,)), f"`{key}: {name}` {where}")
+
+
+def _check_type(value: Any, kinds: tuple[type, ...], where: str) -> None:
+    if not isinstance(value, kinds):
+        named = " or ".join(dict.fromkeys(_NAMED.get(kind, kind.__name__) for kind in kinds))
+        raise InputError(expected=f"a {named} as {where}", found=f"{value!r:.60}", way_out="Correct the value.")
+
+
 def over(content: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
     """Content with the keys of `part` replaced; ``set``, ``setting`` and ``axes`` are merged key by key."""
     together = {key: {**content.get(key, {}), **part[key]} for key in ("set", "setting", "axes") if key in part}
     return {**content, **part, **together}
 
 
-def labels_of(values: Any, axis: str) -> dict[Label, Mapping[str, Any]]:
+def labels_of(values: Any, axis: str, file: str) -> dict[Label, Mapping[str, Any]]:
     """Overrides by label; a key such as ``4, 8`` stands for several labels."""
-    given = {value: {} for value in values} if isinstance(values, list) else values
-    if not isinstance(given, Mapping):
-        expected = f"labels of axis {axis}, each with its overrides"
-        raise InputError(expected=expected, found=repr(values), way_out="Correct `axes`.")
     made: dict[Label, Mapping[str, Any]] = {}
-    for key, overrides in given.items():
+    for key, overrides in values.items() if isinstance(values, Mapping) else [(value, {}) for value in values]:
+        _check_type(key, (str, int, float), f"label of axis {axis} in {file}")
         for label in listed(key):
-            made[label] = overrides or {}
-            checked(made[label], f"axis {axis}, label {label}")
+            made[label] = {} if overrides is None else overrides
+            checked(made[label], f"axis {axis}, label {label} of {file}")
     return made
 
 
@@ -96,10 +124,17 @@ def listed(key: Any) -> list[Label]:
 
 
 def checked(override: Mapping[str, Any], where: str) -> Mapping[str, Any]:
-    """The override, after a check that its keys are those of ``train.py`` or of a cell."""
-    for key in override:
-        if key.partition(".")[0] not in PARTS:
+    """The override, after a check that its keys are those of ``train.py`` or of a cell, and of the cell's values."""
+    _check_type(override, (dict,), f"the overrides of {where}")
+    for key, value in override.items():
+        if str(key).partition(".")[0] not in PARTS:
             check_keys([key], OF_A_CELL, f"keys of train.py (data..., model..., trainer...) or, in {where},")
+            # A list selects some of the table's attacks.
+            kinds = (dict, list) if key == "attacks" else _TYPES.get(key, (dict,))
+            _check_type(value, kinds, f"`{key}` of {where}")
+            for name, entry in value.items() if isinstance(value, Mapping) else enumerate(value):
+                entries = (str,) if isinstance(value, list) and key == "attacks" else _ENTRIES.get(key, (object,))
+                _check_type(entry, entries, f"`{key}: {name}` of {where}")
     return override
 
 
