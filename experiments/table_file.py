@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from experiments.overrides import PARTS, Config, near
-from protocol.errors import InputError
+from protocol.errors import InputError, require
 
 Label = str | int | float
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -38,6 +38,9 @@ _LISTED = re.compile(r"\s*,\s*")
 def read_content(path: Path) -> dict[str, Any]:
     """Content of a table's file, merged over the table that it names under ``over``."""
     content = read_mapping(path, "a table as in configs/paper")
+    training = {"model", "data"} <= {*content}
+    way_out = f"It is the configuration of a training: python train.py fit --config {path}."
+    require(not training, f"a table as in configs/paper in {path}", ", ".join(map(str, content)), way_out)
     check_part(content, f"in {path}")
     if "train" in content:
         content["train"] = str((path.parent / content["train"]).resolve())

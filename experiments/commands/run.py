@@ -49,6 +49,10 @@ def run(
             each client gets a number that needs FEDLEAK_KEY or, without it, is new in each call.
     """
     recording = opened(deltas, learner, learner_arguments)
+    known = recording.rounds
+    missing = [number for number in rounds or () if number not in known]
+    recorded = f"--rounds among {', '.join(map(str, known[:20]))}{', ...' if len(known) > 20 else ''}"
+    require(not missing, recorded, ", ".join(map(str, missing)), "Name recorded rounds, or omit --rounds for all.")
     attack = built(attack)
     if out is not None:
         check_own_folder(Path(out))
