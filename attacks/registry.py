@@ -119,7 +119,7 @@ def _imported(path: str) -> type[Attack]:
 
 
 def _unknown(expected: str, name: str, names: Collection[str]) -> InputError:
-    near = difflib.get_close_matches(name, dict.fromkeys(names), n=3)
+    near = difflib.get_close_matches(str(name), dict.fromkeys(names), n=3)
     way_out = f"Did you mean {' or '.join(near)}?" if near else f"Known: {', '.join(sorted(set(names)))}."
     return InputError(expected=expected, found=repr(name), way_out=way_out)
 

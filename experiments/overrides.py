@@ -13,7 +13,7 @@ from lightning import LightningModule
 
 from datamodules.base import FederatedDataModule
 from modules.hyper_parameters import argument_names
-from protocol.errors import InputError
+from protocol.errors import InputError, require
 
 Config = dict[str, Any]
 T = TypeVar("T")
@@ -50,6 +50,7 @@ def overridden(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> Confi
             value = {"class_path": value}
         for name in reversed(path):
             value = {name: value}
+        require(isinstance(value, Mapping), f"a mapping as {head}", repr(value), "Write `key: value` lines below it.")
         made[head] = _merged(made.get(head, {}), value, _BASES.get(head))
     return made
 
@@ -68,7 +69,7 @@ def _merged(old: Any, new: Any, base: type | None = None) -> Any:
         new = {"init_args": {**new.get("init_args", {}), **own}}
     merged = dict(old)
     for key, value in new.items():
-        if key.endswith("+"):
+        if str(key).endswith("+"):
             merged[key[:-1]] = [*(merged.get(key[:-1]) or []), *copy.deepcopy(value)]
         else:
             merged[key] = _merged(merged.get(key), value)

@@ -16,12 +16,10 @@ from experiments.after import after_steps
 from experiments.cell import Arguments, Cell, Rounds
 from experiments.overrides import Config, below, class_named, kind_of, near, overridden
 from experiments.table_file import (
-    KEYS,
     OF_A_CELL,
-    TYPES,
     Label,
     check_keys,
-    check_types,
+    check_part,
     checked,
     filled,
     labels_of,
@@ -31,7 +29,7 @@ from experiments.table_file import (
     read_training,
 )
 from modules.hyper_parameters import argument_names
-from protocol.errors import InputError, require
+from protocol.errors import InputError
 from protocol.metrics import METRICS
 
 Scale = Literal["small", "paper"]
@@ -81,6 +79,11 @@ class Table:
     content: Mapping[str, Any]
 
     @property
+    def file(self) -> str:
+        """Name of the file, for messages."""
+        return f"{self.name}.yaml"
+
+    @property
     def metrics(self) -> list[str]:
         """Metrics to report."""
         return list(self.content["metrics"])
@@ -113,7 +116,12 @@ class Table:
             if keys.count(cell.key) > 1:
                 way_out = "Give the labels of an axis different names."
                 raise InputError(expected="cells with different labels", found=f"{cell.key} twice", way_out=way_out)
-            cell.check()
+            try:
+                cell.check()
+            except InputError as error:
+                labels = ", ".join(f"{axis} {label}" for axis, label in cell.setting.items())
+                expected = f"{error.expected} (in the cell with {labels} of {self.file})"
+                raise InputError(expected=expected, found=error.found, way_out=error.way_out) from error
         self._check_metrics(cells)
         return cells
 
@@ -129,10 +137,14 @@ class Table:
                 )
 
     def _cells_of(self, part: Mapping[str, Any], choice: Choice) -> Iterator[Cell]:
-        axes = {name: labels_of(values, name) for name, values in part.get("axes", {}).items() if values is not None}
+        axes = {
+            name: labels_of(values, name, self.file)
+            for name, values in part.get("axes", {}).items()
+            if values is not None
+        }
         axes["data"] = self._data(axes.get("data", {self._own_data(): {}}), choice.data)
         of_cells = {key: part[key] for key in OF_A_CELL if key in part and key not in ("attacks", "setting")}
-        common: list[Mapping[str, Any]] = [of_cells, checked(part.get("set", {}), "`set`")]
+        common: list[Mapping[str, Any]] = [of_cells, checked(part.get("set", {}), f"`set` of {self.file}")]
         for labels in itertools.product(*axes.values()):
             setting = dict(zip(axes, labels, strict=True))
             chosen = [axes[name][label] for name, label in setting.items()]
@@ -203,10 +215,10 @@ def read_table(path: Path) -> Table:
             raise InputError(expected=f"{key} in {path}", found="none", way_out="docs/tables.md lists the keys.")
     scales = content.get("scales", {})
     check_keys(scales, ("small", "paper"), f"scales in {path}")
-    for part in (*scales.values(), *content.get("also", [])):
-        require(isinstance(part, dict | None), f"a mapping as a part of {path}", f"{part!r:.60}", "Correct it.")
-        check_keys(part or {}, KEYS, f"keys of a part of {path}")
-        check_types(part or {}, TYPES, f"a part of {path}")
+    for scale, part in scales.items():
+        check_part(part or {}, f"in scale {scale} of {path}")
+    for part in content.get("also", []):
+        check_part(part, f"in a part of `also` of {path}")
     base, here = Path(content["train"]), Path.cwd()
     shown = base.relative_to(here) if base.is_relative_to(here) else base
     return Table(path.stem, shown, read_training(base), content)
@@ -239,7 +251,7 @@ def _attacks(table: Mapping[str, Any], overrides: Sequence[Mapping[str, Any]]) -
         for name in given or ():
             check_keys([name], list(table), "attacks of the table")
         if isinstance(given, Mapping):
-            chosen = {name: {**own, **given.get(name, {})} for name, own in chosen.items()}
+            chosen = {name: {**own, **(given.get(name) or {})} for name, own in chosen.items()}
         elif given is not None:
             chosen = {name: own for name, own in chosen.items() if name in given}
     common = _merged(overrides, "arguments")
@@ -253,10 +265,11 @@ def _taken(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 def _recorded(config: Config, record: Mapping[str, Any]) -> Config:
     """Configuration with the table's recorder instead of its own."""
+    given = config.get("trainer", {}).get("callbacks") or []
     callbacks = [
         one
-        for one in config.get("trainer", {}).get("callbacks", [])
-        if str(one["class_path"] if isinstance(one, Mapping) else one).rpartition(".")[2]
+        for one in (given if isinstance(given, list) else [given])
+        if str(one.get("class_path") if isinstance(one, Mapping) else one).rpartition(".")[2]
         not in ("DeltaRecorder", "RoundProgress")
     ]
     recorder = {"class_path": "DeltaRecorder", "init_args": dict(record)}

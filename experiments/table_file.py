@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import yaml
@@ -11,17 +12,24 @@ from experiments.overrides import PARTS, Config, near
 from protocol.errors import InputError, require
 
 Label = str | int | float
-_NAMES = {str: "a text", int: "a whole number", list: "a list", dict: "a mapping"}
-TYPES: dict[str, tuple[type, ...]] = {
+_TYPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("over", "train"), (str,)),
     **dict.fromkeys(("metrics", "also", "after"), (list,)),
     **dict.fromkeys(("set", "setting", "axes", "attacks", "arguments"), (dict,)),
     **dict.fromkeys(("messages", "record", "rounds", "scales"), (dict,)),
     **dict.fromkeys(("seeds", "jobs"), (int,)),
 }
-KEYS = tuple(TYPES)
-_OF_AN_OVERRIDE: dict[str, tuple[type, ...]] = {**TYPES, "attacks": (dict, list), "where": (dict,)}
-"""Types of the keys of an override that belong to the cell."""
+KEYS = tuple(_TYPES)
+_ENTRIES: dict[str, tuple[type, ...]] = {
+    "metrics": (str,),
+    "also": (dict,),
+    "after": (str, dict),
+    "attacks": (dict, NoneType),
+    "axes": (dict, list, NoneType),
+    "scales": (dict, NoneType),
+}
+"""Types of the entries of a key's value; any type for other keys."""
+_NAMED = {dict: "mapping", str: "text", int: "number", float: "number", NoneType: "null"}
 OF_A_CELL = ("attacks", "arguments", "messages", "record", "rounds", "setting", "after", "where")
 """Keys of an override that belong to the cell, not to the training."""
 _LISTED = re.compile(r"\s*,\s*")
@@ -30,8 +38,10 @@ _LISTED = re.compile(r"\s*,\s*")
 def read_content(path: Path) -> dict[str, Any]:
     """Content of a table's file, merged over the table that it names under ``over``."""
     content = read_mapping(path, "a table as in configs/paper")
-    check_keys(content, KEYS, f"keys of a table in {path}")
-    check_types(content, TYPES, str(path))
+    training = {"model", "data"} <= {*content}
+    way_out = f"It is the configuration of a training: python train.py fit --config {path}."
+    require(not training, f"a table as in configs/paper in {path}", ", ".join(map(str, content)), way_out)
+    check_part(content, f"in {path}")
     if "train" in content:
         content["train"] = str((path.parent / content["train"]).resolve())
     other = content.pop("over", None)
@@ -63,30 +73,33 @@ def check_keys(given: Collection[str], known: Sequence[str], expected: str) -> N
         InputError: names the unknown key and the most similar known one.
     """
     for key in given:
-        if not isinstance(key, str) or key not in known:
+        if key not in known:
             way_out = near(str(key), known) or "Correct the key."
             raise InputError(expected=f"{expected} among {', '.join(known)}", found=repr(key), way_out=way_out)
 
 
-def check_types(content: Mapping[str, Any], types: Mapping[str, tuple[type, ...]], where: str) -> None:
-    """Checks the types of the values of a table or of an override, and that lists of names hold texts.
+def check_part(part: Mapping[str, Any], where: str) -> None:
+    """Checks the keys of a table or of one of its parts, and the types of their values.
+
+    Args:
+        part: content of the table's file, or of a scale or an entry of ``also``.
+        where: place for the message, e.g. ``in FILE``.
 
     Raises:
-        InputError: names the key.
+        InputError: names the key and the expected type.
     """
-    for key, value in content.items():
-        kinds = types.get(key)
-        if kinds is None:
-            continue
-        named = " or ".join(_NAMES[kind] for kind in kinds)
-        right = isinstance(value, kinds) and not (isinstance(value, bool) and int in kinds)
-        texts = key in ("metrics", "attacks") and isinstance(value, list)
-        if not right or (texts and not all(isinstance(one, str) for one in value)):
-            raise InputError(expected=f"{named} as {key} in {where}", found=f"{value!r:.60}", way_out="Correct it.")
-        if key in ("attacks", "scales") and isinstance(value, dict):
-            wrong = [name for name, own in value.items() if not isinstance(own, dict | None)]
-            found = f"{value[wrong[0]]!r:.60} for {wrong[0]}" if wrong else ""
-            require(not wrong, f"a mapping for each of {key} in {where}", found, "Correct it.")
+    check_keys(part, KEYS, f"keys of a table {where}")
+    for key, value in part.items():
+        _check_type(value, _TYPES[key], f"`{key}` {where}")
+        entries = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
+        for name, entry in entries:
+            _check_type(entry, _ENTRIES.get(key, (object,)), f"`{key}: {name}` {where}")
+
+
+def _check_type(value: Any, kinds: tuple[type, ...], where: str) -> None:
+    if not isinstance(value, kinds) or (isinstance(value, bool) and int in kinds):
+        named = " or ".join(dict.fromkeys(_NAMED.get(kind, kind.__name__) for kind in kinds))
+        raise InputError(expected=f"a {named} as {where}", found=f"{value!r:.60}", way_out="Correct the value.")
 
 
 def over(content: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
@@ -95,22 +108,15 @@ def over(content: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
     return {**content, **part, **together}
 
 
-def labels_of(values: Any, axis: str) -> dict[Label, Mapping[str, Any]]:
+def labels_of(values: Any, axis: str, file: str) -> dict[Label, Mapping[str, Any]]:
     """Overrides by label; a key such as ``4, 8`` stands for several labels."""
-    plain = isinstance(values, list) and all(isinstance(value, str | int | float) for value in values)
-    given = {value: {} for value in values} if plain else values
-    if not isinstance(given, Mapping):
-        expected = f"labels of axis {axis}, each with its overrides"
-        raise InputError(expected=expected, found=repr(values), way_out="Correct `axes`.")
     made: dict[Label, Mapping[str, Any]] = {}
-    for key, overrides in given.items():
+    for key, overrides in values.items() if isinstance(values, Mapping) else [(value, {}) for value in values]:
+        _check_type(key, (str, int, float), f"label of axis {axis} in {file}")
         for label in listed(key):
-            where = f"axis {axis}, label {label!r}"
-            if not isinstance(label, str | int | float) or not isinstance(overrides, dict | None):
-                found = label if isinstance(overrides, dict | None) else overrides
-                expected = f"a text or a number as a label, with a mapping of overrides, in {where:.80}"
-                raise InputError(expected=expected, found=f"{found!r:.60}", way_out="Correct `axes`.")
-            made[label] = checked(overrides or {}, where)
+            _check_type(label, (str, int, float), f"label of axis {axis} in {file}")
+            made[label] = {} if overrides is None else overrides
+            checked(made[label], f"axis {axis}, label {label} of {file}")
     return made
 
 
@@ -122,11 +128,17 @@ def listed(key: Any) -> list[Label]:
 
 
 def checked(override: Mapping[str, Any], where: str) -> Mapping[str, Any]:
-    """The override, after a check that its keys are those of ``train.py`` or of a cell."""
-    for key in override:
-        if not isinstance(key, str) or key.partition(".")[0] not in PARTS:
+    """The override, after a check that its keys are those of ``train.py`` or of a cell, and of the cell's values."""
+    _check_type(override, (dict,), f"the overrides of {where}")
+    for key, value in override.items():
+        if str(key).partition(".")[0] not in PARTS:
             check_keys([key], OF_A_CELL, f"keys of train.py (data..., model..., trainer...) or, in {where},")
-    check_types(override, _OF_AN_OVERRIDE, where)
+            # A list selects some of the table's attacks.
+            kinds = (dict, list) if key == "attacks" else _TYPES.get(key, (dict,))
+            _check_type(value, kinds, f"`{key}` of {where}")
+            for name, entry in value.items() if isinstance(value, Mapping) else enumerate(value):
+                entries = (str,) if isinstance(value, list) and key == "attacks" else _ENTRIES.get(key, (object,))
+                _check_type(entry, entries, f"`{key}: {name}` of {where}")
     return override
 
 

@@ -1,5 +1,6 @@
 """Verdicts of a gate as JUnit XML, which CI systems show as tests."""
 
+import contextlib
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,7 +24,8 @@ def write_gate(directory: Path, verdicts: Sequence[Mapping[str, Any]]) -> None:
     """
     path = directory / NAME
     if not verdicts:
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            path.unlink()
         return
     verdicts = [{name: _printable(value) for name, value in verdict.items()} for verdict in verdicts]
     elements = [_ELEMENT.get(str(verdict["verdict"])) for verdict in verdicts]

@@ -12,7 +12,7 @@ import pandas as pd
 from datamodules.io.files import write_whole
 from evaluation.scores import SETTING, from_records, records, setting_of
 from evaluation.summary import DIFFERENCE, RATIO, RESULT
-from protocol.errors import InputError
+from protocol.errors import InputError, require
 
 FORMAT = 1
 ATTACKS = ("ours", "published")
@@ -81,6 +81,8 @@ class Run:
         Raises:
             InputError: the file is missing, damaged or in another format.
         """
+        way_out = "Give a folder written by attack.py, e.g. runs/NAME."
+        require(path.is_file(), f"a results.json of format {FORMAT}", f"none in {path.parent}", way_out)
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
             version = content["format"]
@@ -91,7 +93,7 @@ class Run:
             raise InputError(
                 expected=f"a results.json of format {FORMAT}",
                 found=f"{type(error).__name__}: {error!s:.200} in {path}",
-                way_out="Give a folder written by attack.py, e.g. runs/NAME.",
+                way_out=way_out,
             ) from None
 
 

@@ -305,7 +305,7 @@ def test_what_cannot_be_written_is_one_line_and_the_results_are_kept(
         (["reproduce", "TABLE", "--seeds", "-1"], "--seeds of at least 1"),
         (["reproduce", "TABLE", "--victims", "0"], "--victims of at least 1"),
         (["reproduce", "TABLE", "--part", "5/9"], "a part of 1 trainings"),
-        (["reproduce", "nowhere.yaml"], "a table as in configs/paper"),
+        (["reproduce", "nowhere.yaml"], "the file of a table, or a name in configs/paper"),
         (["reproduce", "LATIN"], "a table as in configs/paper"),
         (["run", "--config", "LATIN", "--deltas", "DELTAS"], "UTF-8"),
     ],

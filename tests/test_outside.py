@@ -150,12 +150,27 @@ def test_the_headline_is_its_own(folder: Path, ran: Ran) -> None:
 
 @pytest.mark.integration
 @pytest.mark.parametrize(
+    ("attack", "message"),
+    [
+        ("WrongShape", "counts: expected shape"),
+        ("WrongType", "expected CountEstimate, got Tensor"),
+        ("Raises", "ZeroDivisionError: of no use"),
+    ],
+)
+def test_its_exception_is_its_own(folder: Path, ran: Ran, attack: str, message: str) -> None:
+    out, added = str(folder / "own" / attack), f"my_audit.interaction_counts.{attack}"
+    status, said = ran("audit", "--deltas", "clicks/deltas", "--out", out, "--victims", "6", "--attacks", added)
+    assert status == 0, said
+    assert any("could not run: " in line and message in line for line in said.splitlines()), said
+    assert "direction" in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("--attacks", "my_audit.interaction_counts.UnknownNeed"), "gradients"),
-        (("--attacks", "my_audit.interaction_counts.WrongShape"), "counts: expected shape"),
-        (("--attacks", "my_audit.interaction_counts.WrongType"), "expected CountEstimate, got Tensor"),
-        (("--attacks", "my_audit.interaction_counts.Raises"), "ZeroDivisionError: of no use"),
         (("--attacks", "my_audit.CountByNorm,my_audit.interaction_counts.Twice"), "count-by-norm"),
         (("--attacks", "my_audit.NoSuchAttack"), "NoSuchAttack"),
         (("--attacks", "directoin"), "direction"),

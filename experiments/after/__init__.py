@@ -37,7 +37,7 @@ def after_steps(entries: Sequence[str | Mapping[str, Any]]) -> list[AfterStep]:
     """
     made = []
     for entry in entries:
-        (name, options), *others = [(entry, {})] if isinstance(entry, str) else list(entry.items())
+        (name, options), *others = [(entry, {})] if isinstance(entry, str) else list(entry.items()) or [("", {})]
         if others or name not in STEPS:
             raise InputError(
                 expected=f"steps of `after` among {', '.join(STEPS)}",

@@ -68,7 +68,6 @@ def audit(
     declared = None if statement is None else Declaration.read(Path(statement), {one.family for one in chosen})
     limits = limits if declared is None else declared.with_limits(limits)
     check_limits(limits or {}, chosen)
-    directory = results_folder(out or folder_above(deltas))
     options: dict[str, Any] = {
         "gate": None if limits is None else check_gate(limits, chosen),
         "wandb": wandb,
@@ -77,7 +76,8 @@ def audit(
         "formats": format or (),
         "persons": persons,
     }
-    evaluation, done = attack_recording(chosen, recording, directory, seed, victims=victims, **options)
+    with results_folder(out or folder_above(deltas)) as directory:
+        evaluation, done = attack_recording(chosen, recording, directory, seed, victims=victims, **options)
     assert done is not None
     verdicts = done.gate
     if declared is not None:

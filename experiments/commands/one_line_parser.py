@@ -48,6 +48,10 @@ class OneLineParser(ArgumentParser):
     program: str
     """Name of the command, e.g. ``train.py``, which parsers of subcommands need."""
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        # An abbreviation that is unique today is another option, or none, tomorrow.
+        super().__init__(*args, **{"allow_abbrev": False, **kwargs})
+
     def kinds(self) -> tuple[type, ...]:
         """Base classes of classes that may be given by their short names."""
         return ()
@@ -80,9 +84,11 @@ class OneLineParser(ArgumentParser):
         """Arguments of a class, for a message about an unknown argument without a similar name."""
         line = one_line(message)
         of_a_class = " " not in self.prog
-        if not of_a_class or not _MISSPELT.search(line) or likely(line, message, self.option_names()):
+        # The options of a class are no alternatives to a misspelt class among its arguments.
+        misspelt = _MISSPELT.search(line) and "no class is called" not in line
+        if not of_a_class or not misspelt or likely(line, message, self.option_names()):
             return ""
-        return f"{_KNOWN}{', '.join(self.option_names())}."
+        return f"{_KNOWN}{', '.join(self.option_names()) or 'none, as it takes no arguments'}."
 
     def option_names(self) -> list[str]:
         """Names of the options without dashes."""
@@ -96,6 +102,9 @@ def one_line(message: str) -> str:
     """Message of jsonargparse in one line, without lists of alternatives and repeated values."""
     lines = [line.strip().removeprefix("- ").strip() for line in message.splitlines()]
     kept = [line for line in lines if line and not _NOISE.match(line)] or [line for line in lines if line]
+    if any("Not of type" in line or "is not accepted" in line for line in kept):
+        # The other branch of "an attack or its name".
+        kept = [line for line in kept if not line.startswith("Expected a <class 'str'>")]
     plain = [_simplified(line) for line in dict.fromkeys(kept)]
     return " ".join(dict.fromkeys(plain))
 
@@ -200,6 +209,9 @@ def _check_config_file(path: Path) -> None:
         return
     if not isinstance(content, dict):
         return
+    table = {"train", "metrics"} <= {*content} or "over" in content
+    way_out = f"It is a table: python attack.py reproduce {path}."
+    require(not table, f"a configuration of a training in {path}", ", ".join(map(str, content)), way_out)
     trainer = content.get("trainer", {})
     require(
         isinstance(trainer, dict),

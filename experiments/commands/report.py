@@ -19,7 +19,7 @@ def report(directories: list[str], out: str = "runs/report", format: list[Format
         out: folder of the page.
         format: formats of further files, e.g. ``svg,pdf,csv,tex``: figures into figures/, tables into tables/.
     """
-    folder = results_folder(out)
-    join_runs([Path(directory) for directory in directories], folder, format or ())
+    with results_folder(out) as folder:
+        join_runs([Path(directory) for directory in directories], folder, format or ())
     say_where(results_in(folder), then=typed("report", "--help", why="formats for papers"))
     return 0

@@ -7,6 +7,7 @@ from typing import Any
 from evaluation.evaluate import nothing_scored
 from experiments.commands.attack_recording import check_numbers
 from experiments.commands.ending import results_in, say_where, typed
+from experiments.overrides import near
 from experiments.running import default_jobs, joined_fingerprints, run_table
 from experiments.table import Choice, Scale, read_table
 from protocol.errors import require
@@ -14,7 +15,8 @@ from reports.files import Format
 from reports.wandb_log import shows_in_wandb
 from reports.write_run import combine, write_run
 
-POSITIONAL: dict[str, Any] = {"config": {"type": str, "help": "a file of configs/paper"}}
+POSITIONAL: dict[str, Any] = {"config": {"type": str, "help": "a table: its file, or its name in configs/paper"}}
+_TABLES = Path(__file__).resolve().parents[2] / "configs" / "paper"
 
 
 def reproduce(
@@ -39,7 +41,7 @@ def reproduce(
     A cached cell is used only if its table, its data, the code and the packages have not changed.
 
     Args:
-        config: table file, e.g. of configs/paper.
+        config: table: its file, or the name of one in configs/paper, e.g. ``raifle_table5``.
         root: folder of the data sets.
         data: use only this data set: a folder's name, or the class path of a data module of the same kind.
         victims: number of victims to attack, drawn at random.
@@ -60,7 +62,7 @@ def reproduce(
     start = time.perf_counter()
     check_numbers(victims=victims, seeds=seeds)
     require(jobs is None or jobs >= 1, "--jobs of at least 1", jobs, "Omit it to use every core.")
-    table = read_table(Path(config))
+    table = read_table(_file(config))
     directory = Path(out or f"runs/{table.name}")
     jobs = jobs or table.jobs or default_jobs()
     choice = Choice(
@@ -101,3 +103,17 @@ def reproduce(
     )
     say_where(results_in(directory), then=typed("report", directory, "RUN", why="joins it with other runs"))
     return 0
+
+
+def _file(config: str) -> Path:
+    """File of a table, or of the table with that name in configs/paper.
+
+    Raises:
+        InputError: there is neither.
+    """
+    names = [path.stem for path in _TABLES.glob("*.yaml")]
+    if config in names and not Path(config).is_file():
+        return _TABLES / f"{config}.yaml"
+    way_out = near(Path(config).stem, names) or f"`ls {_TABLES}` lists the tables."
+    require(Path(config).is_file(), "the file of a table, or a name in configs/paper", repr(config), way_out)
+    return Path(config)

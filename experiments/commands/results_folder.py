@@ -1,18 +1,22 @@
 """Folder of the results of a command, made before the work whose results it takes."""
 
+import contextlib
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from protocol.errors import InputError
 
 
-def results_folder(directory: str | Path) -> Path:
-    """The folder, made if it does not exist and tested for writing.
+@contextlib.contextmanager
+def results_folder(directory: str | Path) -> Iterator[Path]:
+    """The folder, made if it does not exist and tested for writing; removed if the work fails and left nothing there.
 
     Raises:
         InputError: it is a file, or cannot be made or written to.
     """
     folder = Path(directory)
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -24,4 +28,10 @@ def results_folder(directory: str | Path) -> Path:
             found=str(error.strerror or error).lower() if file is None else f"the file {file}",
             way_out="Give another folder with --out.",
         ) from None
-    return folder
+    try:
+        yield folder
+    except BaseException:
+        with contextlib.suppress(OSError):  # it holds results
+            for path in made:
+                path.rmdir()
+        raise

@@ -49,10 +49,13 @@ def run(
             each client gets a number that needs FEDLEAK_KEY or, without it, is new in each call.
     """
     recording = opened(deltas, learner, learner_arguments)
+    known = recording.rounds
+    missing = [number for number in rounds or () if number not in known]
+    recorded = f"--rounds among {', '.join(map(str, known[:20]))}{', ...' if len(known) > 20 else ''}"
+    require(not missing, recorded, ", ".join(map(str, missing)), "Name recorded rounds, or omit --rounds for all.")
     attack = built(attack)
     if out is not None:
         check_own_folder(Path(out))
-    directory = results_folder(out or folder_above(deltas) / f"run-{attack.name}")
     options: dict[str, Any] = {
         "formats": format or (),
         "persons": persons,
@@ -62,9 +65,12 @@ def run(
     }
     limits = {} if victims is None else {attack.name: victims}
     check_numbers(victims=victims)
-    evaluation, done = attack_recording([attack], recording, directory, seed, limits=limits, **options)
-    if done is None:
-        raise ViewError(f"attack {attack.name!r} could not run: {evaluation.missing.get(attack.name, 'no victims')}")
+    with results_folder(out or folder_above(deltas) / f"run-{attack.name}") as directory:
+        evaluation, done = attack_recording([attack], recording, directory, seed, limits=limits, **options)
+        if done is None:
+            raise ViewError(
+                f"attack {attack.name!r} could not run: {evaluation.missing.get(attack.name, 'no victims')}"
+            )
     say_where(results_in(directory), then=typed("audit", "--deltas", deltas, why="all attacks"))
     return 0
 

@@ -287,7 +287,9 @@ def read_manifest(directory: Path) -> Manifest:
     """
     path = directory / MANIFEST
     way_out = "Give the folder that the recorder wrote, e.g. runs/NAME/deltas."
-    require(path.exists(), f"a recording with a {MANIFEST}", f"none in {directory}", way_out)
+    below = sorted(one.parent.name for one in directory.glob(f"*/{MANIFEST}"))
+    near = f"Did you mean {directory / below[0]}?" if below else way_out
+    require(path.exists(), f"a recording with a {MANIFEST}", f"none in {directory}", near)
     content = read_bounded(path, way_out=way_out)
     try:
         fields = parse_json(content, where=str(path))

@@ -43,6 +43,7 @@ from modules.learners.recorded_learner import recorded_learner
 from protocol.errors import InputError
 from tests.datamodules import image_trees, owned_files
 from tests.foreign_toys import items, write_dump
+from tests.fuzz import user_files
 from tests.fuzz.children import LEGAL, SAME, SILENT, Answer
 from tests.fuzz.mutations import change_bytes, change_npz, change_shard, change_value
 from tests.fuzz.oracle import GRAMMARS, contradiction
@@ -395,6 +396,7 @@ def targets() -> list[Target]:
         made.append(Target(f"data {name}", functools.partial(_example, write), _of_data(name), read, _wrong_data))
     read_calls = functools.partial(record_calls, read=read_recording)
     made.append(Target("calls of the recorder", whole_calls, change_calls, read_calls, wrong_calls))
+    made += [Target(*parts) for parts in user_files.targets()]
     for change in (_describe, _author):
         said = f"audit of clicks, {'manifest' if change is _describe else 'hashes fit'}"
         whole = functools.partial(recording, "clicks")

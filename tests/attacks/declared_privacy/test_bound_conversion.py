@@ -8,7 +8,7 @@ import torch
 from attacks.declared_privacy.bound_conversion import bound_at
 from attacks.declared_privacy.canary_bounds import CanaryBounds, CanaryEstimate
 from protocol.errors import ViewError
-from tests.attacks.declared_privacy.test_canary_bounds import scored, toy, value
+from tests.attacks.declared_privacy.canaries import scored, toy, value
 
 
 def test_bounds_at_another_delta_are_those_of_an_attack_with_that_delta() -> None:

@@ -12,7 +12,7 @@ from experiments.commands.plain_names import plain_names
         (["audit", "--slow", "--victims", "3"], ["audit", "--slow=true", "--victims", "3"]),
         (["audit", "--slow", "false"], ["audit", "--slow", "false"]),
         ([], []),
-        (["audit", "--gate", "auc=0.6", "--gate", "l1=1"], ["audit", "--gate", '{"auc": 0.6, "l1": 1.0}']),
+        (["audit", "--gate", "auc=0.6", "--gate", "l1=1"], ["audit", "--gate", '["auc=0.6", "l1=1"]']),
         (["reproduce", "t", "--data.root", "d"], ["reproduce", "t", "--root", "d"]),
     ],
 )

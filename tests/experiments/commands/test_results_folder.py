@@ -11,16 +11,27 @@ from protocol.errors import InputError
 from tests.toys import train as train_toy
 
 
-def test_a_folder_of_results_is_made_and_left_empty(tmp_path: Path) -> None:
-    assert results_folder(tmp_path / "a/b") == tmp_path / "a/b"
-    assert not list((tmp_path / "a/b").iterdir())
+def test_a_folder_of_results_is_made_empty(tmp_path: Path) -> None:
+    with results_folder(tmp_path / "a/b") as folder:
+        assert folder == tmp_path / "a/b"
+        assert not list(folder.iterdir())
+
+
+@pytest.mark.parametrize("results", [(), ("scores.csv",)])
+def test_a_folder_stays_after_a_failure_if_it_holds_results(results: tuple[str, ...], tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="work"), results_folder(tmp_path / "a/b") as folder:
+        for name in results:
+            (folder / name).write_text("1")
+        raise ValueError("work")
+    assert (tmp_path / "a").exists() == bool(results)
+    assert tmp_path.exists()
 
 
 @pytest.mark.parametrize("place", ["mine", "mine/below"])
 def test_a_file_in_its_place_is_named(place: str, tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("mine")
-    with pytest.raises(InputError, match=f"the file {tmp_path / 'mine'}"):
-        results_folder(tmp_path / place)
+    with pytest.raises(InputError, match=f"the file {tmp_path / 'mine'}"), results_folder(tmp_path / place):
+        pass
 
 
 @pytest.mark.integration

@@ -1,0 +1,206 @@
+"""Fuzz targets: tables, checkpoints, declarations of systems and limits of gates, as users pass them on."""
+
+import functools
+import io
+import math
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+
+from attacks.registry import REGISTRY
+from evaluation.gate import check_limits
+from experiments.commands.plain_names import read_gate
+from experiments.table import Choice, read_table
+from modules.checkpoint_io import CheckedCheckpointIO
+from modules.learners.fncf import FNCF
+from protocol.metrics import METRICS
+from reports.statement.system_file import Declaration
+from tests.fuzz.mutations import change_bytes, change_value
+from tests.fuzz.recordings import Files, read_tree
+from tests.places import CONFIGS, ROOT
+
+Mutant = tuple[Files, str]
+Parts = tuple[
+    str,
+    Callable[[], Files],
+    Callable[[Files, random.Random], Mutant],
+    Callable[[Path], str],
+    Callable[[Path, Files, Files], str | None],
+]
+"""Name of a target, whole files, change, reading, and what cannot be."""
+TABLES = ("raifle_algorithm2", "pac_theorem1", "decaf_exact_counts", "deanon_equal_halves", "linear_inversion")
+"""Tables of several kinds, with labels, restrictions, scales and inheritance."""
+_CHECKPOINT, _SYSTEM, _GATE = "last.ckpt", "system.yaml", "gate.txt"
+
+
+@functools.cache
+def whole_tables() -> Files:
+    """All configurations, of which tables name others."""
+    return {name: content for name, content in read_tree(CONFIGS).items() if name.endswith(".yaml")}
+
+
+def change_table(name: str, files: Files, draws: random.Random) -> Mutant:
+    """Another value in a table, or other bytes."""
+    return _changed_yaml(f"paper/{name}.yaml", files, draws)
+
+
+def read_tables(name: str, folder: Path) -> str:
+    """Settings of a table's cells, as `reproduce --dry-run` makes them."""
+    cells = read_table(folder / f"paper/{name}.yaml").cells(Choice(progress=False))
+    return repr([(cell.key, sorted(cell.attacks)) for cell in cells])
+
+
+def _module() -> FNCF:
+    return FNCF(num_items=6, num_clients=4, user_dim=2, item_dim=3, hidden=(4,))
+
+
+@functools.cache
+def whole_checkpoint() -> Files:
+    """A checkpoint of a small recommender."""
+    module = _module()
+    module._secret = bytes(32)
+    content: dict[str, Any] = {"state_dict": dict(module.state_dict()), "global_step": 1, "optimizer_states": []}
+    content |= {"loops": {}, "epoch": 0, "pytorch-lightning_version": "2.6.0"}
+    module.on_save_checkpoint(content)
+    return {_CHECKPOINT: _saved(content)}
+
+
+def _saved(content: object) -> bytes:
+    file = io.BytesIO()
+    torch.save(content, file)
+    return file.getvalue()
+
+
+_TENSORS: dict[str, Callable[[torch.Tensor], Any]] = {
+    "flat": lambda value: value.flatten(),
+    "empty": lambda value: value[:0],
+    "twice": lambda value: torch.cat([value, value]),
+    "double": lambda value: value.double(),
+    "whole": lambda value: value.long(),
+    "complex": lambda value: value.to(torch.complex64),
+    "nan": lambda value: value * math.nan,
+    "list": lambda value: value.tolist(),
+    "text": lambda _: "x",
+    "none": lambda _: None,
+}
+
+
+def change_checkpoint(files: Files, draws: random.Random) -> Mutant:
+    """Another argument, another tensor, a missing part, or other bytes."""
+    if draws.random() < 0.2:
+        content, said = change_bytes(files[_CHECKPOINT], draws)
+        return {_CHECKPOINT: content}, said
+    held = torch.load(io.BytesIO(files[_CHECKPOINT]), weights_only=True)
+    part = draws.choice(["hyper_parameters", "hyper_parameters", "state_dict", "private", "top"])
+    if part == "hyper_parameters":
+        held[part], said = change_value(held[part], draws)
+    elif part == "top":
+        key = draws.choice(sorted(held))
+        held[key] = draws.choice([None, "x", {}, [], 1, {"x": 1}])
+        said = f"other {key}"
+    else:
+        name, how = draws.choice(sorted(held[part])), draws.choice(sorted(_TENSORS))
+        held[part][name] = _TENSORS[how](held[part][name])
+        said = f"{how} {name}"
+    return {_CHECKPOINT: _saved(held)}, f"{part}: {said}"
+
+
+def read_checkpoints(folder: Path) -> str:
+    """Parameters of a module that is loaded, after the check of a training that resumes."""
+    CheckedCheckpointIO(_module(), resume=True).load_checkpoint(folder / _CHECKPOINT)
+    loaded = FNCF.load_from_checkpoint(folder / _CHECKPOINT)
+    return repr({name: value.tolist() for name, value in loaded.state_dict().items()})
+
+
+def wrong_checkpoint(place: Path, before: Files, after: Files) -> str | None:
+    """A checkpoint that is accepted has the tensors of the module."""
+    held = torch.load(io.BytesIO(after[_CHECKPOINT]), weights_only=True)
+    shapes = {name: value.shape for name, value in _module().state_dict().items()}
+    right = {name: getattr(value, "shape", None) for name, value in held["state_dict"].items()} == shapes
+    return None if right else "other tensors"
+
+
+def whole_system() -> Files:
+    """The example of a declaration."""
+    return {_SYSTEM: (ROOT / "docs/system-example.yaml").read_bytes()}
+
+
+def change_system(files: Files, draws: random.Random) -> Mutant:
+    """Another value in a declaration, or other bytes."""
+    return _changed_yaml(_SYSTEM, files, draws)
+
+
+def read_systems(folder: Path) -> str:
+    """A declaration with its limits."""
+    questions = {kind.family for kind in REGISTRY.values()}
+    return repr(Declaration.read(folder / _SYSTEM, questions).with_limits({"auc": 0.6}))
+
+
+def whole_gate() -> Files:
+    """Limits on the command line."""
+    return {_GATE: b"auc=0.6,l1=0.3,record-membership/auc=0.7"}
+
+
+def change_gate(files: Files, draws: random.Random) -> Mutant:
+    """Other words and numbers."""
+    names = [*sorted(METRICS)[:12], "AUC", "", "auc/auc", "/auc", "record-membership/auc", "words/l1", "\x00"]
+    numbers = ["0.6", "60", "-0.1", "6_0", "nan", "inf", "1e400", "", "x", "0x1", "1e-3", " 0.5 ", "1,5"]
+    numbers += ["\u0660.\u0666", "\u00b2"]  # digits of another script, a power
+    pairs = [draws.choice(names) + draws.choice("=== :") + draws.choice(numbers) for _ in range(draws.randint(1, 3))]
+    text = draws.choice([",".join(pairs), "{" + ",".join(pairs) + "}", '{"auc": [0.6]}', '{"auc": 1e999}', "[]"])
+    return {_GATE: text.encode()}, repr(text)
+
+
+def read_gates(folder: Path) -> str:
+    """Limits that an audit accepts."""
+    limits = read_gate([(folder / _GATE).read_text()])
+    check_limits(limits, [kind() for kind in REGISTRY.values()])
+    return repr(sorted(limits.items()))
+
+
+def wrong_gate(place: Path, before: Files, after: Files) -> str | None:
+    """A limit that is accepted is a value of its metric, written with digits."""
+    limits = read_gate([after[_GATE].decode()])
+    for name, limit in limits.items():
+        low, high = METRICS[name.rpartition("/")[2]].span or (-math.inf, math.inf)
+        if not low <= limit <= high or not math.isfinite(limit):
+            return f"{name}={limit}"
+    return "underscore" if "_0" in after[_GATE].decode() else None
+
+
+def nothing_wrong(place: Path, before: Files, after: Files) -> str | None:
+    """There is no other grammar to compare with."""
+    return None
+
+
+def targets() -> list[Parts]:
+    """Tables, then the other files."""
+    tables: list[Parts] = [
+        (
+            f"table {name}",
+            whole_tables,
+            functools.partial(change_table, name),
+            functools.partial(read_tables, name),
+            nothing_wrong,
+        )
+        for name in TABLES
+    ]
+    return [
+        *tables,
+        ("checkpoint", whole_checkpoint, change_checkpoint, read_checkpoints, wrong_checkpoint),
+        ("system.yaml", whole_system, change_system, read_systems, nothing_wrong),
+        ("limits of a gate", whole_gate, change_gate, read_gates, wrong_gate),
+    ]
+
+
+def _changed_yaml(name: str, files: Files, draws: random.Random) -> Mutant:
+    if draws.random() < 0.25:
+        content, said = change_bytes(files[name], draws, text=True)
+    else:
+        value, said = change_value(yaml.safe_load(files[name]), draws)
+        content = yaml.safe_dump(value, sort_keys=False).encode()
+    return {**files, name: content}, f"{name}: {said}"
