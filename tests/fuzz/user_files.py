@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 import yaml
+from lightning import Trainer
 
 from attacks.registry import REGISTRY
 from evaluation.gate import check_limits
@@ -63,6 +64,7 @@ def whole_checkpoint() -> Files:
     """A checkpoint of a small recommender."""
     module = _module()
     module._secret = bytes(32)
+    module.trainer = Trainer(accelerator="cpu", logger=False, enable_checkpointing=False, enable_model_summary=False)
     content: dict[str, Any] = {"state_dict": dict(module.state_dict()), "global_step": 1, "optimizer_states": []}
     content |= {"loops": {}, "epoch": 0, "pytorch-lightning_version": "2.6.0"}
     module.on_save_checkpoint(content)
