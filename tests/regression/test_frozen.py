@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 from attacks.registry import find
 from datamodules.io.array_cache import CACHE_VARIABLE
@@ -23,6 +24,10 @@ def test_numbers_are_as_frozen(name: str, data: Path, tmp_path: Path, monkeypatc
     monkeypatch.setattr("sys.argv", ["test"])  # else Lightning warns of the arguments of pytest
     lines = differences(name, run_case(name, data=data, folder=tmp_path))
     assert not lines, "\n".join(["", *lines, f"If they are to move: python -m tests.regression --write {name}"])
+
+
+def test_the_arithmetic_is_that_of_the_frozen_values() -> None:
+    assert torch.backends.cpu.get_cpu_capability() in ("AVX2", "DEFAULT", "NO AVX")
 
 
 def test_every_table_and_training_is_run() -> None:

@@ -19,10 +19,14 @@ def test_a_folder_of_results_is_made_empty(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("results", [(), ("scores.csv",)])
 def test_a_folder_stays_after_a_failure_if_it_holds_results(results: tuple[str, ...], tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="work"), results_folder(tmp_path / "a/b") as folder:
-        for name in results:
-            (folder / name).write_text("1")
-        raise ValueError("work")
+    def work() -> None:
+        with results_folder(tmp_path / "a/b") as folder:
+            for name in results:
+                (folder / name).write_text("1")
+            raise ValueError("work")
+
+    with pytest.raises(ValueError, match="work"):
+        work()
     assert (tmp_path / "a").exists() == bool(results)
     assert tmp_path.exists()
 
