@@ -35,5 +35,6 @@ def test_two_devices_share_the_work_and_find_what_one_finds(kind: str) -> None:
             matching = GradientMatching(leaky_view(victims=3)[0], generator=draws, max_iter=5, solver=kind)  # type: ignore[arg-type]
             fit_quietly(matching, accelerator="cpu", devices=devices, max_epochs=1)
             found.append(matching.best)
-    # L-BFGS enlarges what depends on the size of a batch: the rounding of its matrix products.
-    torch.testing.assert_close(found[0], found[1], rtol=1e-4, atol=0.05 if kind == "lbfgs" else 1e-5)
+    # Both optimizers enlarge what depends on the size of a batch: the rounding of its matrix products.
+    torch.testing.assert_close(found[0], found[1], rtol=1e-4, atol=1e-5 if kind == "re-identification" else 0.05)
+    assert kind == "re-identification" or (found[0] - found[0].roll(1, 0)).abs().max() > 0.1  # victims differ by more
