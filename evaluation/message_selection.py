@@ -12,7 +12,7 @@ from datamodules.recordings.adversary_devices import EXAMPLE_USERS
 from datamodules.recordings.joined_view import joined_view
 from datamodules.recordings.recording import Recording
 from modules.learners.recorded_learner import recorded_learner
-from protocol.errors import InputError
+from protocol.errors import InputError, require
 from protocol.seeding import generator_for
 from protocol.view import HOLDOUT, USERS, ServerView
 
@@ -64,6 +64,12 @@ def message_truth(recording: Recording, view: ServerView) -> dict[str, Tensor]:
         InputError: the ground truth names no users.
     """
     assert view.known is not None
+    require(
+        view.known.victims,
+        "messages of known devices, to compare others with",
+        f"no message of the 'known_pseudonyms' in {recording.directory}",
+        "Name the pseudonyms of recorded messages.",
+    )
     return {"user": _users(recording, view), "known_user": _users(recording, view.known)}
 
 
@@ -94,7 +100,7 @@ def client_truth(recording: Recording, view: ServerView, names: Collection[str])
         truth = recording.truth(dataclasses.replace(view.select(positions), round=number, served=None))
         found = {name: [*values, truth[name]] for name, values in found.items() if name in truth}
     order = torch.cat(inside).argsort() if inside else torch.zeros(0, dtype=torch.int64)
-    return {name: torch.cat(values)[order] for name, values in found.items()}
+    return {name: torch.cat(values)[order] for name, values in found.items() if values}
 
 
 def selected(

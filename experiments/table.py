@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -111,9 +112,9 @@ class Table:
         scaled = over(self.content, self.content.get("scales", {}).get(choice.scale) or {})
         parts = [scaled, *(over(scaled, part) for part in scaled.get("also", []))]
         cells = [cell for part in parts for cell in self._cells_of(part, choice)]
-        keys = [cell.key for cell in cells]
-        for cell in tqdm(cells, desc="check", unit="cell", delay=3, leave=False):
-            if keys.count(cell.key) > 1:
+        keys = Counter(cell.key for cell in cells)
+        for cell in tqdm([cell for cell in cells if cell.seed == 0], desc="check", unit="cell", delay=3, leave=False):
+            if keys[cell.key] > 1:
                 way_out = "Give the labels of an axis different names."
                 raise InputError(expected="cells with different labels", found=f"{cell.key} twice", way_out=way_out)
             try:

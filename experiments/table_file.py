@@ -43,6 +43,8 @@ def read_content(path: Path) -> dict[str, Any]:
     require(not training, f"a table as in configs/paper in {path}", ", ".join(map(str, content)), way_out)
     check_part(content, f"in {path}")
     if "train" in content:
+        nul = f"{content['train']!r:.80} in {path}"
+        require("\0" not in content["train"], "train: the path of a training", nul, "Write it without the character 0.")
         content["train"] = str((path.parent / content["train"]).resolve())
     other = content.pop("over", None)
     return content if other is None else over(read_content(path.parent / other), content)
@@ -58,7 +60,7 @@ def read_mapping(path: Path, expected: str) -> dict[str, Any]:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(expected=expected, found=str(error), way_out="Give the path of such a file.") from None
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # of values: not UTF-8, a path with a null byte
         found = f"{' '.join(str(error).split())} in {path}"
         raise InputError(expected=expected, found=found, way_out="Correct the file.") from None
     if not isinstance(content, dict):

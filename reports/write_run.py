@@ -55,7 +55,7 @@ def write_run(
         evaluation: scores.
         directory: folder of the files.
         experiment: name of the run.
-        data: name and hash of the data.
+        data: name of the data and, where it is known, ``sha256``.
         seed: first seed.
         seconds: wall time.
         metrics: metrics to report.
@@ -75,7 +75,7 @@ def write_run(
     verdicts = [] if gate is None else [dataclasses.asdict(verdict) for verdict in gate(results, evaluation)]
     shared = evaluation if persons else without_persons(evaluation, key or secret_key())
     run = Run(
-        *(experiment, command(), seed, commit(), versions(), dict(data), hardware(), seconds, results),
+        *(experiment, command(), seed, commit(), versions(), {"sha256": "", **data}, hardware(), seconds, results),
         dict(evaluation.missing),
         [dataclasses.asdict(cause) for cause in causes],
         paired_differences(reported),

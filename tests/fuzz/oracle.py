@@ -117,7 +117,7 @@ GRAMMARS: dict[str, Callable[[bytes], bool]] = {
     "ml-100k/u.data": lines_of(rf"{_USER}\t{_USER}\t(?:[1-4](?:\.[0-9]*)?|0?\.[5-9]|5)\t{_TIME}\t?\r?"),
     "ml-1m/ratings.dat": lines_of(rf"{_USER}::{_USER}::(?:[1-4](?:\.[0-9]*)?|5)::{_TIME}(?:::)?\r?"),
     "steam-200k/steam-200k.csv": lines_of(
-        r'"?[0-9]{1,18}"?,(?:"(?:[^"]|"")+"[^",]*|[^",][^,]*),[^,]+,"?[0-9.]+"?,[^,]+,?\r?'
+        r'"?[0-9]{1,18}"?,(?:"(?:[^"]|"")+"[^",]*|[^",][^,]*),[^,]+,"?[0-9.]+"?,[^,]+,?\r?|'
     ),
     "fer2013/fer2013.csv": lines_of(
         r'"?[0-6]"?,"?[0-9]{1,3}(?: +[0-9]{1,3}){2303} *"?,(?:Training|PublicTest|PrivateTest)\r?|.*emotion.*|'

@@ -66,6 +66,12 @@ def test_a_run_leaves_results_scores_and_a_page(tmp_path: Path, capsys: pytest.C
     assert not (tmp_path / "compositions.csv").exists()
 
 
+def test_the_hash_of_data_may_be_unknown(tmp_path: Path) -> None:
+    write_run(evaluation(), directory=tmp_path, metrics=["auc"], **{**COMMON, "data": {"name": "own"}})
+    assert Run.read(tmp_path / "results.json").data == {"name": "own", "sha256": ""}
+    assert "sha256" not in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
 def test_compositions_are_left_as_a_table(tmp_path: Path) -> None:
     found = evaluation()
     profile = {"attack": "codebook", "seed": 0, "round": 0, "victim": 1, "class": [0, 1], "setting.data": "d"}

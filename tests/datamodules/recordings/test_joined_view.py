@@ -1,5 +1,6 @@
 """All messages of a recording in one view: whose they are is apart, and what the adversary knows is in it."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -135,6 +136,9 @@ def test_noise_of_anonymous_devices_is_declared_of_those_alone(tmp_path: Path) -
     assert view.known is not None
     assert view.noise_scale("lstm.weight_hh_l0") == 0.5
     assert view.known.noise_scale("lstm.weight_hh_l0") == 0
+    nobody = dataclasses.replace(view, known=view.known.select(torch.zeros(0, dtype=torch.long)))
+    with pytest.raises(InputError, match="no message of the 'known_pseudonyms'"):
+        message_truth(recording, nobody)
     _, everyone = record(tmp_path / "all", defenses=(DeviceNoise(variance=0.25),))
     assert joined_view(everyone).known.noise_scale("lstm.weight_hh_l0") == 0.5  # type: ignore[union-attr]
 
