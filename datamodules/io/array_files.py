@@ -2,6 +2,7 @@
 
 import lzma
 import math
+import tokenize
 import zipfile
 import zlib
 from pathlib import Path
@@ -17,7 +18,7 @@ from protocol.errors import InputError
 
 DAMAGED = (
     *(OSError, ValueError, TypeError, EOFError, RuntimeError, SyntaxError, KeyError, OverflowError, MemoryError),
-    *(AttributeError, zipfile.BadZipFile, zlib.error, lzma.LZMAError),
+    *(AttributeError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, tokenize.TokenError),
 )
 """What numpy and zipfile raise on damaged, encrypted or foreign archives, their compression and their headers."""
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
