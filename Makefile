@@ -36,7 +36,7 @@ frozen: $(READY)  ## compare the numbers of every table and training, at a tiny 
 	OMP_NUM_THREADS=1 $(BIN)/python -W ignore -m tests.regression
 
 results: $(READY)  ## write docs/results.md and the table of README.md from the results in docs/results
-	$(BIN)/python -m reports.results_page
+	$(BIN)/python -m docs.tools.results_page
 
 MINUTES ?= 30
 fuzz: $(READY)  ## read damaged and hostile files for MINUTES (30) minutes: a table of outcomes, failures in runs/fuzz/

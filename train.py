@@ -25,7 +25,7 @@ def run(args: Sequence[str] | None = None) -> int:
 
                 main(None if args is None else list(args), stopping)
         except (Exception, Stopped) as error:
-            from modules.error_reports import refusal_in
+            from modules.lightning.error_reports import refusal_in
 
             refusal = refusal_in(error)
             grace = _GRACE if refusal is None and "LOCAL_RANK" in os.environ else 0.0

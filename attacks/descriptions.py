@@ -15,7 +15,7 @@ from protocol.exports import module_of_each
 from protocol.threat_model import ThreatModel
 
 ATTRIBUTES = frozenset({"name", "family", "baseline", "tells", "references", "exact", "cost", "threat_model"})
-_OURS = ("attacks", "protocol", "fedleak_recorder")
+_OURS = ("attacks", "client", "protocol", "fedleak_recorder")
 """Packages whose constants descriptions may refer to."""
 
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from attacks.metrics import (
+from attacks.scoring import (
     auc_per_victim,
     composition_errors,
     exact_counts,
@@ -18,7 +18,7 @@ from attacks.metrics import (
     wins_over_negatives,
 )
 from protocol.errors import ViewError
-from protocol.metrics import METRICS, Metric, add_metric
+from protocol.metric_table import METRICS, Metric, add_metric
 from protocol.view import ITEM_EMBEDDING, ServerView
 
 ROC_GRID = torch.linspace(0, 1, 101)
@@ -112,7 +112,7 @@ class Estimate(abc.ABC):
 
     Attributes:
         truth: names of the recorded ground truth that `score` needs.
-        metrics: what `score` returns; names in `protocol.metrics.METRICS`, or new entries for it.
+        metrics: what `score` returns; names in `protocol.metric_table.METRICS`, or new entries for it.
     """
 
     truth: ClassVar[tuple[str, ...]]

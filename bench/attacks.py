@@ -3,9 +3,9 @@
 import time
 
 from attacks.estimates import InteractionEstimate
-from attacks.metrics import auc_per_victim
 from attacks.recommendation.item_deltas import Direction
 from attacks.recommendation.raifle import Raifle
+from attacks.scoring import auc_per_victim
 from bench.measure import Measure
 from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
 from modules.learners.fncf import FNCF, FNCFSimulator

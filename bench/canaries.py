@@ -19,7 +19,7 @@ from attacks.declared_privacy.epsilon_bounds import (
 )
 from evaluation.bootstrap import clopper_pearson
 from protocol.gaussian_budget import declared_precision
-from reports.provenance import versions
+from protocol.provenance import versions
 
 DELTA = 1e-5
 TARGETS = {

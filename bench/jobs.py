@@ -7,8 +7,8 @@ import torch
 
 from bench.peers.networks import ImageNetwork, InteractionNetwork, weights_of
 from bench.peers.protocol import Array, Plan, save_job
-from datamodules.cohort import Cohort
-from modules.engine.batches import batch_schedule
+from client.cohort import Cohort
+from client.engine.batches import batch_schedule
 from protocol.seeding import generator_for
 
 ROUNDS = 12

@@ -10,9 +10,9 @@ from attacks.estimates import Estimate
 from attacks.membership import CandidateFit, FedMIACosine
 from attacks.membership.estimates import RecordMembershipEstimate
 from bench.measure import Measure, peak_mib
-from modules.engine.local_hyperparameters import LocalTraining
+from client.engine.local_hyperparameters import LocalTraining
+from client.nets.classifiers import ClassifierOptions, build_classifier
 from modules.learners.image_classifier import ImageSimulator
-from modules.nets.classifiers import ClassifierOptions, build_classifier
 from protocol.seeding import generator_for
 from protocol.view import CANDIDATE_LABELS, CANDIDATES, ServerView
 

@@ -10,11 +10,11 @@ from lightning import Trainer
 from attacks.recommendation.item_deltas import Direction
 from bench.measure import Measure, peak_mib
 from callbacks.delta_recorder import DeltaRecorder
+from client.engine.local_hyperparameters import LocalTraining
 from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
-from datamodules.recordings.recording import Recording
 from evaluation.evaluate import evaluate
-from modules.engine.local_hyperparameters import LocalTraining
 from modules.learners.fncf import FNCF
+from recordings.recording import Recording
 
 CLIENTS = 20
 

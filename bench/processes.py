@@ -19,15 +19,15 @@ from torch import Tensor
 from tqdm import tqdm
 
 from bench.measure import Measure
+from client.engine.local_hyperparameters import LocalTraining
+from client.nets.classifiers import ClassifierOptions
 from datamodules.base import FederatedDataModule
 from datamodules.images.synthetic_images import SyntheticImages
 from datamodules.partition.client_split import ClientSplit
 from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
-from modules.engine.local_hyperparameters import LocalTraining
 from modules.federated import FederatedModule
 from modules.learners.fncf import FNCF
 from modules.learners.image_classifier import FederatedClassifier
-from modules.nets.classifiers import ClassifierOptions
 
 ROUNDS = 3
 """Rounds of a turn; the first is a warm-up."""

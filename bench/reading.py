@@ -10,10 +10,10 @@ from safetensors.torch import load_file
 
 from bench.measure import Measure
 from callbacks.delta_recorder import DeltaRecorder
+from client.engine.local_hyperparameters import LocalTraining
 from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
-from datamodules.recordings.recording import Recording
-from modules.engine.local_hyperparameters import LocalTraining
 from modules.learners.fncf import FNCF
+from recordings.recording import Recording
 
 CLIENTS = 10
 ROUNDS = 1000

@@ -11,11 +11,11 @@ from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 
 from bench.measure import Measure, peak_mib
+from client.cohort import Cohort
+from client.engine.local_hyperparameters import LocalTraining
+from client.nets.classifiers import ClassifierOptions
 from datamodules.base import FederatedDataModule
-from datamodules.cohort import Cohort
-from modules.engine.local_hyperparameters import LocalTraining
 from modules.learners.image_classifier import FederatedClassifier
-from modules.nets.classifiers import ClassifierOptions
 from protocol.seeding import generator_for
 
 SIZES = (1250, 2500, 5000, 10000)

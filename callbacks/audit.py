@@ -14,12 +14,12 @@ from lightning.pytorch.utilities import rank_zero_warn
 from attacks.base import Attack
 from attacks.registry import built
 from callbacks.delta_recorder import DeltaRecorder
-from datamodules.recordings.recording import Recording
 from evaluation.diagnosis import explainer
 from evaluation.evaluate import evaluate_recording, metrics_of, nothing_scored
 from evaluation.summary import summarise
 from modules.learners.registry import learner_from
 from protocol.errors import InputError
+from recordings.recording import Recording
 from reports.wandb_log import leaks, log_results
 from reports.write_run import write_run
 

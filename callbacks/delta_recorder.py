@@ -25,8 +25,8 @@ from fedleak_recorder.format import MANIFEST, Manifest, read_manifest
 from modules.federated import FederatedModule
 from modules.round_record import RoundRecord
 from protocol.errors import InputError
+from protocol.provenance import commit
 from protocol.ranges import NonNegativeInt, PositiveInt
-from reports.provenance import commit
 
 _PACKAGES = ("torch", "lightning", "numpy", "safetensors")
 _WAY_OUT = (

@@ -17,11 +17,11 @@ from attacks.base import Attack
 from attacks.estimates import InteractionEstimate
 from attacks.manipulation.direct import NoiseInjection
 from attacks.registry import built
+from client.click_models import cascade_log_law, sample_patterns, steps_for_law
 from datamodules.base import FederatedDataModule
 from defenses.base import Defense, Update
 from evaluation.runner import infer
 from modules.learners.fpdgd import FPDGD
-from protocol.click_models import cascade_log_law, sample_patterns, steps_for_law
 from protocol.errors import InputError
 from protocol.ranges import PositiveFloat, PositiveInt
 from protocol.seeding import generator_for

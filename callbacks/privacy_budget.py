@@ -10,9 +10,9 @@ from lightning import Callback, LightningModule, Trainer
 from torch import Tensor
 
 from callbacks.delta_recorder import federated
+from client.engine.local_hyperparameters import LocalTraining
 from defenses.base import Defense
 from defenses.local_dp import LocalDP
-from modules.engine.local_hyperparameters import LocalTraining
 from protocol.errors import InputError
 from protocol.gaussian_budget import composed_epsilon
 

@@ -11,7 +11,6 @@ from torch import Tensor
 from datamodules.base import FederatedDataModule, refuse_misspelt
 from datamodules.candidates import CandidateOptions, CandidatePool
 from datamodules.recommendation.base import RecommenderDataModule
-from datamodules.recordings.adversary_devices import popularity_of_others, prior_knowledge
 from defenses.canaries import Canaries
 from fedleak_recorder.arrays import shard_bytes
 from fedleak_recorder.format import CLIENT, ITEM_FEATURES, MODEL, POPULARITY_OF_OTHERS, shard_name
@@ -27,6 +26,7 @@ from protocol.view import (
     CANDIDATE_LABELS,
     CANDIDATES,
 )
+from recordings.adversary_devices import popularity_of_others, prior_knowledge
 
 _AUXILIARY_NAMES = {"image": "images", "label": "labels"}
 

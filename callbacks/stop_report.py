@@ -12,9 +12,9 @@ from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 
 from callbacks.delta_recorder import DeltaRecorder
 from datamodules.io.files import write_whole
-from datamodules.recordings.recording import Recording
 from protocol.errors import InputError
 from protocol.signals import Stopping
+from recordings.recording import Recording
 
 
 class StopReport(Callback):

@@ -6,12 +6,10 @@ from protocol.exports import exports
 
 if TYPE_CHECKING:
     from datamodules.base import FederatedDataModule as FederatedDataModule
-    from datamodules.cohort import Cohort as Cohort
     from datamodules.devices import *  # noqa: F403
     from datamodules.images import *  # noqa: F403
     from datamodules.partition import *  # noqa: F403
     from datamodules.ranking import *  # noqa: F403
     from datamodules.recommendation import *  # noqa: F403
-    from datamodules.recordings import *  # noqa: F403
 
 __all__ = exports(__name__)

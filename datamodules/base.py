@@ -14,8 +14,8 @@ from lightning import LightningDataModule
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
+from client.cohort import Cohort
 from datamodules.candidates import CandidateOptions, CandidatePool
-from datamodules.cohort import Cohort
 from datamodules.people import Attributes, People, draw_people
 from protocol.errors import InputError, require
 from protocol.ranges import NonNegativeInt

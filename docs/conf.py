@@ -17,7 +17,7 @@ from tqdm import tqdm
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "recorder")]
 
-from reports import attack_pages  # noqa: E402
+from docs.tools import attack_pages  # noqa: E402
 
 project = "fedleak"
 author = "the authors of fedleak"
@@ -69,8 +69,8 @@ sphinx_gallery_conf = {
 }
 
 ROOMS = (
-    *("evaluation", "attacks", "fedleak_recorder", "protocol", "defenses", "modules", "datamodules", "callbacks"),
-    *("experiments", "reports"),
+    *("evaluation", "attacks", "client", "fedleak_recorder", "recordings", "protocol", "defenses", "modules"),
+    *("datamodules", "callbacks", "experiments", "reports"),
 )
 HOME = """
 ```{toctree}

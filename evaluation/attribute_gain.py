@@ -9,7 +9,7 @@ import torch
 from evaluation.bootstrap import crossed_weights
 from evaluation.runner import Evaluation
 from evaluation.scores import SETTING, Line, setting_columns
-from protocol.metrics import Metric, add_metric
+from protocol.metric_table import Metric, add_metric
 from protocol.seeding import generator_for
 
 CEILING = "raw-data-classifier"

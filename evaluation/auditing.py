@@ -11,7 +11,6 @@ import pandas as pd
 
 from attacks.base import Attack
 from attacks.registry import REGISTRY, built
-from datamodules.recordings.recording import Recording
 from evaluation.derived import derived
 from evaluation.drawing import Drawing
 from evaluation.evaluate import evaluate_recording, metrics_of, relevant, truth_names
@@ -20,7 +19,8 @@ from evaluation.runner import Evaluation
 from evaluation.scores import differing, setting_columns, stacked
 from evaluation.summary import summarise
 from evaluation.update_table import UPDATES, update_table
-from protocol.metrics import METRICS, metric
+from protocol.metric_table import METRICS, metric
+from recordings.recording import Recording
 
 _SHOWN = ("attack", "role", "metric", "mean", "low", "high", "n")
 

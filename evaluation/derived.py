@@ -15,7 +15,7 @@ from evaluation.bootstrap import crossed_ratio, crossed_weights
 from evaluation.runner import Evaluation
 from evaluation.scores import SETTING, Line, from_records, setting_columns
 from evaluation.summary import described
-from protocol.metrics import metric
+from protocol.metric_table import metric
 from protocol.seeding import generator_for
 
 AXIS = SETTING + "interactions"

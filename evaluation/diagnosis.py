@@ -7,12 +7,12 @@ from typing import Any
 
 import pandas as pd
 
-from datamodules.recordings.recording import Recording
 from evaluation.no_reconstruction import no_reconstructions
 from evaluation.scores import records, setting_columns, setting_of
 from evaluation.symptoms import POSSIBLE, Symptom, symptoms
-from protocol.metrics import METRICS, metric
+from protocol.metric_table import METRICS, metric
 from protocol.simulators import AnySimulator
+from recordings.recording import Recording
 
 _NEAR = 0.2
 """Share of the range from guessing to certainty below which an attack counts as failed; an AUC of 0.6."""

@@ -13,18 +13,18 @@ import torch
 from torch import Tensor
 
 from attacks.base import Attack
-from datamodules.recordings.joined_view import joined_view, messages_view
-from datamodules.recordings.recording import Recording
 from evaluation.attack_bar import AttackBar
 from evaluation.message_selection import MessageSelection, client_truth, message_truth, selected
 from evaluation.remedies import is_unscored, unfit
 from evaluation.runner import AttackError, Evaluation, append, attack_view, joined
-from modules.learners.recorded_learner import recorded_learner
 from protocol.errors import InputError, ViewError
-from protocol.metrics import METRICS
+from protocol.metric_table import METRICS
 from protocol.seeding import generator_for
 from protocol.simulators import AnySimulator, MarginSimulator, MetricSimulator, RankingSimulator
 from protocol.view import ServerView
+from recordings.joined_view import joined_view, messages_view
+from recordings.recorded_learner import recorded_learner
+from recordings.recording import Recording
 
 TRACEBACKS = "errors.txt"
 """File of the tracebacks of attacks that ended in an exception."""

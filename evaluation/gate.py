@@ -23,7 +23,7 @@ from evaluation.limits import FEWEST, Measured, measured, worst_tenth
 from evaluation.runner import Evaluation
 from evaluation.scores import differing, number, records
 from protocol.errors import InputError, require
-from protocol.metrics import METRICS, metric
+from protocol.metric_table import METRICS, metric
 
 FAILED = 3
 """Exit status if an attack exceeds a limit."""

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from attacks.ranking.lists import ranked_lists
+from client.pointwise_descent import Items, as_parameters, as_ranker, descend
 from defenses.local_dp import clip_factors
 from protocol.errors import ViewError
-from protocol.pointwise_descent import Items, as_parameters, as_ranker, descend
 from protocol.simulators import PointwiseSimulator, RankingSimulator, RecommenderSimulator
 from protocol.view import ServerView
 

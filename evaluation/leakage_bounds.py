@@ -34,7 +34,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from protocol.click_models import patterns
+from client.click_models import patterns
 
 _HALVINGS = 60
 """Steps of bisection; each halves the interval."""

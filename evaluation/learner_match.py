@@ -12,14 +12,14 @@ from attacks.composition.base import IMAGES
 from attacks.composition.base import LABELS as CLASSES
 from attacks.composition.simulation import as_released, random_compositions
 from attacks.ranking.lists import ranked_lists
-from datamodules.recordings.adversary_devices import FEATURES, LABELS
-from datamodules.recordings.recording import Recording
 from evaluation.noise_floor import declared_noise
 from evaluation.runner import Evaluation
-from modules.learners.recorded_learner import recorded_learner
 from protocol.seeding import generator_for
 from protocol.simulators import ExampleSimulator, RankingSimulator, RecommenderSimulator
 from protocol.view import ServerView, is_statistic
+from recordings.adversary_devices import FEATURES, LABELS
+from recordings.recorded_learner import recorded_learner
+from recordings.recording import Recording
 
 _CLIENTS = 16
 """Largest number of clients whose updates are compared."""

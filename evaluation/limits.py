@@ -11,7 +11,7 @@ from scipy import stats
 
 from evaluation.scores import SETTING, describe, setting_of
 from evaluation.summary import clusters, crossed
-from protocol.metrics import metric
+from protocol.metric_table import metric
 
 FEWEST = 5
 """Smallest number of clients whose interval decides."""

@@ -8,13 +8,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from datamodules.recordings.adversary_devices import EXAMPLE_USERS
-from datamodules.recordings.joined_view import joined_view
-from datamodules.recordings.recording import Recording
-from modules.learners.recorded_learner import recorded_learner
 from protocol.errors import InputError, require
 from protocol.seeding import generator_for
 from protocol.view import HOLDOUT, USERS, ServerView
+from recordings.adversary_devices import EXAMPLE_USERS
+from recordings.joined_view import joined_view
+from recordings.recorded_learner import recorded_learner
+from recordings.recording import Recording
 
 _PAIRS_EACH = 4
 """Pairs of the same user, and pairs of different users, per anonymous message."""
@@ -111,7 +111,7 @@ def selected(
     The owners of known devices are auxiliary data of the server (``known_users``); the ground truth is for scoring.
 
     Args:
-        view: all messages, see `datamodules.recordings.joined_view.joined_view`.
+        view: all messages, see `recordings.joined_view.joined_view`.
         truth: see `message_truth`.
         selection: messages to select.
         seed: seed of the draws.

@@ -13,7 +13,7 @@ from scipy.stats import bootstrap
 from attacks.estimates import Candidates
 from evaluation.bootstrap import clopper_pearson, crossed_ratio
 from evaluation.summary import crossed
-from protocol.metrics import metric
+from protocol.metric_table import metric
 from protocol.seeding import generator_for
 
 _TENTH = 0.1

@@ -12,8 +12,8 @@ from torch import Tensor
 from evaluation.bootstrap import Summary, clopper_pearson, crossed_bootstrap, crossed_ratio
 from evaluation.runner import Evaluation
 from evaluation.scores import Line, from_records, setting_columns
-from protocol.metrics import METRICS
-from protocol.metrics import metric as metric_of
+from protocol.metric_table import METRICS
+from protocol.metric_table import metric as metric_of
 from protocol.seeding import generator_for
 
 RESULT: tuple[str, ...] = ("attack", "metric", "mean", "std", "low", "high", "n", "seeds", "seconds_per_victim")

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from attacks.composition.base import output_layer
-from datamodules.recordings.recording import Recording
 from evaluation.noise_floor import spectral_noise
 from evaluation.scores import from_records
-from modules.learners.recorded_learner import recorded_learner
 from protocol.errors import ViewError
 from protocol.simulators import ClassifierSimulator
 from protocol.view import ServerView, is_statistic
+from recordings.recorded_learner import recorded_learner
+from recordings.recording import Recording
 
 UPDATES = "updates"
 """Label of the table."""

@@ -17,7 +17,7 @@ from evaluation.message_selection import MessageSelection
 from experiments.cell_cache import hashed
 from experiments.overrides import Config, option_words, options_of, overridden
 from experiments.parsed_training import Training
-from modules.hyper_parameters import argument_names
+from modules.lightning.hyper_parameters import argument_names
 from protocol.errors import InputError
 
 Arguments = dict[str, Any]

@@ -17,7 +17,7 @@ from datamodules.io.files import write_whole
 from evaluation.drawing import Drawing
 from evaluation.runner import Evaluation
 from evaluation.scores import Line
-from reports.provenance import commit, source_hash, versions
+from protocol.provenance import commit, source_hash, versions
 
 FORMAT = 4
 _BODY = ("scores", "lines", "roc", "missing", "figures", "profiles", "details", "seconds")

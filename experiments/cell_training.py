@@ -20,7 +20,6 @@ from numpy.typing import ArrayLike
 
 from datamodules.base import FederatedDataModule
 from datamodules.io.files import write_whole
-from datamodules.recordings.recording import Recording
 from evaluation.evaluate import people_of
 from evaluation.scores import score_table
 from experiments.cell import QUIET, Cell
@@ -30,6 +29,7 @@ from experiments.parsed_training import Training
 from fedleak_recorder.format import only_writer
 from modules.federated import FederatedModule
 from protocol.errors import InputError
+from recordings.recording import Recording
 
 
 @dataclass(frozen=True)

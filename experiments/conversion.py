@@ -5,8 +5,6 @@ from pathlib import Path
 from tqdm import tqdm
 
 from datamodules.io.files import inside, regular_file
-from datamodules.recordings.array_dump import Dump
-from datamodules.recordings.recording import Recording
 from fedleak_recorder.folder import RecordingFolder
 from fedleak_recorder.format import (
     AUXILIARY,
@@ -18,8 +16,10 @@ from fedleak_recorder.format import (
 )
 from fedleak_recorder.pseudonyms import secret_key
 from fedleak_recorder.writer import RecordingWriter
-from modules.learners.recorded_learner import check_learner
 from protocol.errors import require
+from recordings.array_dump import Dump
+from recordings.recorded_learner import check_learner
+from recordings.recording import Recording
 
 
 def convert_dump(manifest: Path, out: Path, *, progress: bool = True) -> int:
@@ -29,7 +29,7 @@ def convert_dump(manifest: Path, out: Path, *, progress: bool = True) -> int:
     and their messages are ordered by pseudonym.
 
     Args:
-        manifest: description of the dump, see `datamodules.recordings.dump_manifest`.
+        manifest: description of the dump, see `recordings.dump_manifest`.
         out: folder of the recording.
         progress: whether to show a progress bar.
 

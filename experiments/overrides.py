@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from lightning import LightningModule
 
 from datamodules.base import FederatedDataModule
-from modules.hyper_parameters import argument_names
+from modules.lightning.hyper_parameters import argument_names
 from protocol.errors import InputError, require
 
 Config = dict[str, Any]

@@ -12,7 +12,7 @@ from lightning.pytorch.cli import ArgsType, LightningArgumentParser
 
 from datamodules.base import FederatedDataModule
 from experiments.training import TRAINER_DEFAULTS, WHAT, FederatedCLI, TrainParser
-from modules.error_reports import refusal_in
+from modules.lightning.error_reports import refusal_in
 from protocol.errors import InputError
 
 

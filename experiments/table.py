@@ -29,9 +29,9 @@ from experiments.table_file import (
     read_content,
     read_training,
 )
-from modules.hyper_parameters import argument_names
+from modules.lightning.hyper_parameters import argument_names
 from protocol.errors import InputError
-from protocol.metrics import METRICS
+from protocol.metric_table import METRICS
 
 Scale = Literal["small", "paper"]
 

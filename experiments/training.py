@@ -30,11 +30,11 @@ from experiments.commands.ending import results_in, say_where, typed
 from experiments.commands.one_line_parser import OneLineParser, check_config_files, config_files
 from experiments.commands.train_overview import SUBCOMMANDS
 from experiments.quiet import quieten
-from modules.checkpoint_file import check_present
-from modules.checkpoint_io import NAMES, CheckedCheckpointIO
-from modules.error_reports import refused
 from modules.image_manipulation.base import ImageManipulation
-from modules.launch_check import check_processes
+from modules.lightning.checkpoint_file import check_present
+from modules.lightning.checkpoint_io import NAMES, CheckedCheckpointIO
+from modules.lightning.error_reports import refused
+from modules.lightning.launch_check import check_processes
 from protocol.errors import require
 from protocol.signals import Stopping
 

@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING
 from protocol.exports import exports
 
 if TYPE_CHECKING:
-    from modules.built_from_data import BuiltFromData as BuiltFromData
-    from modules.engine import *  # noqa: F403
+    from client.engine import *  # noqa: F403
     from modules.federated import FederatedModule as FederatedModule
     from modules.image_manipulation import *  # noqa: F403
     from modules.learners import *  # noqa: F403
+    from modules.lightning.built_from_data import BuiltFromData as BuiltFromData
     from modules.probing import *  # noqa: F403
+    from modules.references import *  # noqa: F403
     from modules.server import ServerOptimizer as ServerOptimizer
 
 __all__ = exports(__name__)

@@ -13,13 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from client.cohort import Cohort
+from client.engine.fast.gradients import Parameters
+from client.engine.local_training import train_clients
+from client.engine.training_job import LocalResult
 from datamodules.base import FederatedDataModule
-from datamodules.cohort import Cohort
 from defenses.base import Update, hold_back, per_client, with_whole_tables
 from fedleak_recorder.format import CLIENT_MODEL, PRIOR
-from modules.engine.fast.gradients import Parameters
-from modules.engine.local_training import train_clients
-from modules.engine.training_job import LocalResult
 from modules.learner import Federation as Federation
 from modules.learner import Learner
 from modules.learner import Unpack as Unpack

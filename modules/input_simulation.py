@@ -7,12 +7,12 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from datamodules.cohort import Cohort
-from modules.engine.batches import batch_schedule
-from modules.engine.differentiable_training import descend
-from modules.engine.fast.gradients import Parameters
-from modules.engine.local_hyperparameters import LocalTraining
-from modules.engine.network_task import NetworkTask
+from client.cohort import Cohort
+from client.engine.batches import batch_schedule
+from client.engine.differentiable_training import descend
+from client.engine.fast.gradients import Parameters
+from client.engine.local_hyperparameters import LocalTraining
+from client.engine.network_task import NetworkTask
 from protocol.errors import ViewError
 
 _RECORDS_AT_ONCE = 128

@@ -8,14 +8,14 @@ from typing import Unpack as Unpack
 from torch import Tensor
 from torchmetrics import Metric
 
-from datamodules.cohort import Cohort
+from client.cohort import Cohort
+from client.engine.fast.gradients import Parameters
+from client.engine.local_hyperparameters import LocalTraining
+from client.engine.task import Task
 from defenses.base import Defense
 from defenses.update_l1 import UpdateL1
-from modules.built_from_data import BuiltFromData
-from modules.engine.fast.gradients import Parameters
-from modules.engine.local_hyperparameters import LocalTraining
-from modules.engine.task import Task
-from modules.hyper_parameters import described
+from modules.lightning.built_from_data import BuiltFromData
+from modules.lightning.hyper_parameters import described
 from modules.round_record import TrainingExamples
 from modules.server import ServerOptimizer
 from modules.simulator import PublicAlgorithm

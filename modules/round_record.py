@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from datamodules.cohort import Cohort
+from client.cohort import Cohort
+from client.engine.fast.gradients import Parameters
 from defenses.base import Update
-from modules.engine.fast.gradients import Parameters
 
 
 @dataclass(frozen=True)

@@ -10,18 +10,18 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from datamodules.cohort import Cohort
+from client.cohort import Cohort
+from client.engine.differentiable_training import train_differentiably
+from client.engine.fast.gradients import Parameters
+from client.engine.local_hyperparameters import LocalTraining
+from client.engine.local_training import train_clients
+from client.engine.network_task import NUMBER, Network, NetworkTask
+from client.engine.task import Task
+from client.engine.training_job import own_elements
+from client.nets.batch_norm import mask_batches
 from defenses.base import Defense
 from defenses.update_l1 import UpdateL1
-from modules.engine.differentiable_training import train_differentiably
-from modules.engine.fast.gradients import Parameters
-from modules.engine.local_hyperparameters import LocalTraining
-from modules.engine.local_training import train_clients
-from modules.engine.network_task import NUMBER, Network, NetworkTask
-from modules.engine.task import Task
-from modules.engine.training_job import own_elements
 from modules.input_simulation import InputSimulation
-from modules.nets.batch_norm import mask_batches
 from protocol.errors import require
 from protocol.view import ITEM_EMBEDDING
 
@@ -108,7 +108,7 @@ class Simulator(PublicAlgorithm):
         task: Task | None = None,
         seed: int = 0,
     ) -> dict[str, Tensor]:
-        """Deltas of simulated clients, see `modules.engine.local_training.train_clients`."""
+        """Deltas of simulated clients, see `client.engine.local_training.train_clients`."""
         return train_clients(
             task or self.task, model, private, cohort, self.local, seed=seed, defenses=self.penalties
         ).deltas

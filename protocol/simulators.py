@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 ListMetric = Literal["max-rr", "dcg"]
-"""Quality of a list by the positions of its clicks, see `protocol.list_metrics`."""
+"""Quality of a list by the positions of its clicks, see `client.list_metrics`."""
 Model = Mapping[str, Tensor]
 """The global model before the round, one tensor per public parameter."""
 
@@ -75,7 +75,7 @@ class RankingSimulator(_Local, Protocol):
             clicks: ``(B, Q, L)`` in [0, 1], zero where padded.
             order: ``(B, Q)`` order of the lists, None for the given one.
             document: ``(B, Q, L)`` numbers of the documents, for clients whose training depends on them.
-            half_detached: give the gradients of RAIFLE's published code, see `protocol.pdgd.position_bias_ratio`.
+            half_detached: give the gradients of RAIFLE's published code, see `client.pdgd.position_bias_ratio`.
 
         Returns:
             Deltas by parameter name, ``(B, *shape)``.

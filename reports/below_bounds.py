@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from evaluation.drawing import Drawing
 from evaluation.scores import SETTING
-from protocol.metrics import metric as metric_of
+from protocol.metric_table import metric as metric_of
 from reports.drawing import Material, errors, of_data, of_papers, styled
 from reports.looks import Look
 from reports.tables import DATA, described_settings, words

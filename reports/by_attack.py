@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 
 from evaluation.drawing import Drawing
 from evaluation.scores import differing
-from protocol.metrics import metric as metric_of
+from protocol.metric_table import metric as metric_of
 from reports.drawing import Material, errors, legend_right, of_data, of_papers, styled
 from reports.run import ATTACKS
 from reports.tables import best_first, described_settings

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from evaluation.drawing import Drawing
 from evaluation.scores import differing
-from protocol.metrics import metric as metric_of
+from protocol.metric_table import metric as metric_of
 from reports.drawing import Material, legend_right, of_data, styled, with_guessing
 from reports.looks import Look
 from reports.run import ATTACKS

@@ -12,7 +12,7 @@ import seaborn.objects as so
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from protocol.metrics import metric as metric_of
+from protocol.metric_table import metric as metric_of
 from reports.looks import Look
 from reports.tables import DATA
 

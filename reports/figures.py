@@ -15,7 +15,7 @@ from attacks.estimates import ROC_GRID
 from evaluation.drawing import Drawing
 from evaluation.runner import Evaluation
 from evaluation.scores import Line
-from protocol.metrics import metric as metric_of
+from protocol.metric_table import metric as metric_of
 from reports.against import against
 from reports.below_bounds import below_bounds
 from reports.by_attack import by_attack

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from evaluation.diagnosis import hardly_exceeds, same_cell
 from evaluation.scores import SETTING, describe, differing, number, records, setting_columns, setting_of
-from protocol.metrics import METRICS, meanings, metric
+from protocol.metric_table import METRICS, meanings, metric
 from reports.run import ATTACKS
 from reports.tables import DATA
 

@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from datamodules.io.files import write_whole
 from evaluation.drawing import Drawing
 from evaluation.scores import records
-from protocol.metrics import metric
+from protocol.metric_table import metric
 from reports.headline import headline, is_generated
 from reports.run import Run
 from reports.sections import BASELINES, Section

@@ -12,8 +12,8 @@ from attacks.estimates import ROC_GRID
 from evaluation.runner import Evaluation, joined
 from evaluation.scores import SCHEMA, SETTING, Line, records, setting_columns, stacked, with_setting
 from protocol.errors import InputError, require
+from protocol.provenance import command
 from reports.files import Format
-from reports.provenance import command
 from reports.questions import metrics_of
 from reports.run import Run
 from reports.write_run import COMPOSITIONS, ROC, SCORES, write_page

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from protocol.metrics import METRICS, metric
+from protocol.metric_table import METRICS, metric
 from reports.run import ATTACKS
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 
 from evaluation.scores import differing
 from evaluation.update_table import MEANING, UPDATES
-from protocol.metrics import meanings, metric
+from protocol.metric_table import meanings, metric
 from reports.aligned import aligned
 from reports.headline import Headline, headline
 from reports.questions import by_question, metrics_of

@@ -10,7 +10,7 @@ import pandas as pd
 
 from evaluation.scores import SETTING, describe, differing, number, records, setting_columns, setting_of
 from evaluation.summary import RATIO
-from protocol.metrics import metric as metric_of
+from protocol.metric_table import metric as metric_of
 from reports.run import ATTACKS
 
 HEADER = ("attack", "setting", "metric", "mean", "95% interval", "n", "paper", "difference", "ms per victim")

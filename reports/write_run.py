@@ -17,6 +17,7 @@ from evaluation.persons import in_order_of_persons, without_persons
 from evaluation.runner import Evaluation, joined
 from evaluation.scores import concat, describe, differing, plain_records, records, setting_of, stacked
 from evaluation.summary import paired_differences, summarise
+from protocol.provenance import command, commit, hardware, versions
 from protocol.seeding import secret_key
 from reports.figures import drawings
 from reports.files import Format, write_files
@@ -24,7 +25,6 @@ from reports.headline import headline
 from reports.html import write_report
 from reports.junit import write_gate
 from reports.papers import with_papers
-from reports.provenance import command, commit, hardware, versions
 from reports.run import Run
 from reports.sections import Section, detail_sections, difference_tables, sections, text_tables
 from reports.wandb_log import Show

@@ -10,16 +10,16 @@ import torch
 from torch import Tensor
 
 from callbacks.delta_recorder import DeltaRecorder
+from client.engine.local_hyperparameters import LocalTraining
 from datamodules.people import Attributes
 from datamodules.recommendation.interactions import Interactions
 from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
-from datamodules.recordings.joined_view import messages_view
-from datamodules.recordings.recording import Recording
 from evaluation.message_selection import client_truth
-from modules.engine.local_hyperparameters import LocalTraining
 from modules.learners.fncf import FNCF
 from protocol.seeding import generator_for
 from protocol.view import ATTRIBUTE, ATTRIBUTE_PSEUDONYMS, ServerView
+from recordings.joined_view import messages_view
+from recordings.recording import Recording
 from tests.toys import quiet_trainer
 
 Toy = tuple[ServerView, dict[str, Tensor]]

@@ -6,12 +6,12 @@ import torch
 
 from attacks.base import Attack
 from attacks.estimates import CompositionEstimate
+from client.engine.local_hyperparameters import LocalTraining
+from client.engine.local_training import train_clients
+from client.nets.classifiers import ClassifierOptions
 from datamodules.images.synthetic_images import SyntheticImages
 from datamodules.partition.client_split import ClientSplit
-from modules.engine.local_hyperparameters import LocalTraining
-from modules.engine.local_training import train_clients
 from modules.learners.image_classifier import FederatedClassifier, ImageSimulator
-from modules.nets.classifiers import ClassifierOptions
 from protocol.seeding import generator_for
 from protocol.view import ServerView
 

@@ -5,11 +5,11 @@ import functools
 
 import torch
 
+from client.engine.local_hyperparameters import LocalTraining
+from client.engine.local_training import train_clients
 from datamodules.devices.device_split import Devices
 from datamodules.devices.synthetic_posts import SyntheticPosts
 from evaluation.message_selection import draw_pairs
-from modules.engine.local_hyperparameters import LocalTraining
-from modules.engine.local_training import train_clients
 from modules.learners.text import FederatedText, TextOptions, TextSimulator
 from protocol.seeding import generator_for
 from protocol.view import USERS, ServerView

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from modules.engine.local_hyperparameters import LocalTraining
+from client.engine.local_hyperparameters import LocalTraining
+from client.nets.classifiers import ClassifierOptions, build_classifier
 from modules.learners.image_classifier import ImageSimulator
-from modules.nets.classifiers import ClassifierOptions, build_classifier
 from protocol.record_hash import record_hashes
 from protocol.seeding import generator_for
 from protocol.view import ServerView

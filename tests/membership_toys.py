@@ -7,9 +7,9 @@ from torch import Tensor
 
 from attacks.base import Attack
 from attacks.membership.estimates import RecordMembershipEstimate, SourceEstimate
-from modules.engine.local_hyperparameters import LocalTraining
+from client.engine.local_hyperparameters import LocalTraining
+from client.nets.classifiers import ClassifierOptions, build_classifier
 from modules.learners.image_classifier import ImageSimulator
-from modules.nets.classifiers import ClassifierOptions, build_classifier
 from protocol.seeding import generator_for
 from protocol.view import CANDIDATE_LABELS, CANDIDATES, Release, ServerView
 

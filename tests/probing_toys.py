@@ -8,10 +8,10 @@ from lightning import Trainer
 from lightning.pytorch.callbacks import Callback
 
 from callbacks.delta_recorder import DeltaRecorder
+from client.engine.local_hyperparameters import LocalTraining
 from datamodules.recommendation.called import Called
 from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
 from defenses.row_noise import RowNoise
-from modules.engine.local_hyperparameters import LocalTraining
 from modules.learners.matrix_factorization import FederatedMF
 from modules.probing.campaign import Probing
 from modules.server import ServerOptimizer

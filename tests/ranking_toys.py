@@ -7,11 +7,11 @@ from lightning.pytorch.callbacks import Callback
 
 from callbacks.delta_recorder import DeltaRecorder
 from datamodules.ranking.synthetic_ranking import SyntheticRanking
-from datamodules.recordings.recording import Recording
 from modules.federated import FederatedModule
 from modules.learners.fpdgd import FPDGD
 from modules.learners.registry import learner_from
 from protocol.view import ServerView
+from recordings.recording import Recording
 from tests.toys import quiet_trainer
 
 

@@ -16,7 +16,6 @@ from attacks.base import Attack
 from attacks.estimates import InteractionEstimate
 from attacks.recommendation.item_deltas import Direction
 from attacks.registry import REGISTRY
-from datamodules.recordings.recording import Recording
 from evaluation.evaluate import nothing_scored
 from evaluation.scores import records
 from experiments.cell import Cell
@@ -24,6 +23,7 @@ from experiments.commands.attack_parser import parsed
 from experiments.table import Choice, read_table
 from protocol.seeding import KEY_VARIABLE
 from protocol.threat_model import ThreatModel
+from recordings.recording import Recording
 from reports.papers import with_papers
 from reports.run import Run
 from tests.experiments.tables import RANKING, RECOMMENDER, reproduce

@@ -17,7 +17,7 @@ import attack
 import datamodules
 import modules.learners
 from datamodules.base import FederatedDataModule
-from modules.built_from_data import BuiltFromData
+from modules.lightning.built_from_data import BuiltFromData
 from tests.command_lines import check
 from tests.places import ROOT, tracked
 

@@ -14,7 +14,6 @@ import pytest
 import yaml
 from safetensors import safe_open
 
-from datamodules.recordings.recording import Recording
 from experiments.commands.attack_parser import parsed
 from experiments.commands.audit import audit
 from experiments.commands.convert import convert
@@ -22,6 +21,7 @@ from experiments.conversion import convert_dump
 from fedleak_recorder.format import FORMAT, Manifest, read_manifest
 from fedleak_recorder.shape_check import check_shapes
 from modules.learners.registry import learner_from, network_of
+from recordings.recording import Recording
 from tests.foreign_toys import write_dump
 from tests.places import ROOT, tracked
 

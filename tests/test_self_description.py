@@ -4,7 +4,7 @@ import ast
 import functools
 
 from attacks.registry import REGISTRY
-from reports.provenance import ROOMS
+from protocol.provenance import ROOMS
 from tests.places import ROOT
 
 NAMES = {name for kind in REGISTRY.values() for name in (kind.name, *kind.aliases)}
@@ -70,7 +70,7 @@ def test_one_place_cuts_a_view() -> None:
         and getattr(node.func, "attr", "") == "replace"
         and "pseudonyms" in {keyword.arg for keyword in node.keywords}
     ]
-    assert set(cuts) == {"datamodules/recordings/joined_view.py"}
+    assert set(cuts) == {"recordings/joined_view.py"}
 
 
 def test_nobody_routes_by_the_beginning_of_a_name() -> None:

@@ -13,7 +13,7 @@ import attack
 import train
 from evaluation.scores import records
 from experiments import training
-from protocol.metrics import METRICS
+from protocol.metric_table import METRICS
 from reports.run import Run
 from tests import offline_agent, toys
 from tests.command_lines import training_of

@@ -11,9 +11,9 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 
 import train
 from experiments.commands.one_line_parser import likely, one_line
-from modules.checkpoint_io import CheckedCheckpointIO
-from modules.error_reports import refusal_in
 from modules.learners.fncf import FNCF
+from modules.lightning.checkpoint_io import CheckedCheckpointIO
+from modules.lightning.error_reports import refusal_in
 from protocol.errors import InputError
 from tests import toys
 from tests.places import CONFIGS

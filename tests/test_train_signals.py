@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import train
-from datamodules.recordings.recording import Recording
 from protocol.seeding import KEY_VARIABLE
+from recordings.recording import Recording
 from tests.places import ROOT
 
 pytestmark = pytest.mark.integration

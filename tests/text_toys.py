@@ -4,10 +4,10 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from datamodules.devices.word_rows import text_cohort
-from modules.engine.local_hyperparameters import LocalTraining
+from client.engine.local_hyperparameters import LocalTraining
 from modules.learners.decoder import DecoderOptions, FederatedDecoder
 from modules.learners.text import FederatedText, TextLearner, TextOptions
+from modules.learners.word_rows import text_cohort
 from protocol.view import ServerView
 
 WORDS = 60

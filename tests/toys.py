@@ -13,9 +13,9 @@ from torch.utils.data import DataLoader
 
 from attacks.base import Attack
 from callbacks.delta_recorder import DeltaRecorder
+from client.engine.local_hyperparameters import LocalTraining
 from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
 from defenses.base import Defense
-from modules.engine.local_hyperparameters import LocalTraining
 from modules.learners.fncf import FNCF, PAPER_LOCAL, FNCFSimulator
 from protocol.seeding import generator_for
 from protocol.view import ITEM_EMBEDDING, POPULARITY, ServerView

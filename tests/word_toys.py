@@ -4,12 +4,12 @@ import functools
 
 import torch
 
+from client.engine.local_hyperparameters import LocalTraining
+from client.engine.local_training import train_clients
 from datamodules.devices.synthetic_posts import synthetic_posts
-from datamodules.devices.word_rows import text_cohort
 from defenses.base import Update, with_whole_tables
-from modules.engine.local_hyperparameters import LocalTraining
-from modules.engine.local_training import train_clients
 from modules.learners.text import EMBEDDING, FederatedText, TextOptions
+from modules.learners.word_rows import text_cohort
 from protocol.view import ServerView
 
 STEP = LocalTraining(learning_rate=0.5, batch_size=None)

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from attacks.estimates import Estimate, EstimateError, Scores, check_tensor
-from attacks.metrics import wins_over_negatives
+from attacks.scoring import wins_over_negatives
 from protocol.errors import ViewError
-from protocol.metrics import Metric
+from protocol.metric_table import Metric
 from protocol.view import ATTRIBUTE, ATTRIBUTE_PSEUDONYMS, ServerView
 
 BALANCED = "balanced-accuracy"

@@ -9,7 +9,7 @@ from torch import Tensor
 from attacks.composition.base import CompositionAttack, certain
 from attacks.composition.simulation import whole_counts
 from attacks.estimates import CompositionEstimate, Scores, check_tensor
-from protocol.metrics import Metric
+from protocol.metric_table import Metric
 from protocol.view import ServerView
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from attacks.estimates import Candidates, Estimate, EstimateError, Scores, check_tensor
-from attacks.metrics import average_precision, precision_at_positives, random_average_precision, top_share
+from attacks.scoring import average_precision, precision_at_positives, random_average_precision, top_share
 from protocol.errors import ViewError
 from protocol.view import ServerView
 

@@ -23,7 +23,7 @@ from attacks.declared_privacy.epsilon_bounds import (
 )
 from attacks.estimates import Estimate, EstimateError, Scores, check_tensor
 from protocol.errors import ViewError
-from protocol.metrics import Metric
+from protocol.metric_table import Metric
 from protocol.ranges import OpenUnitInterval
 from protocol.threat_model import ThreatModel
 from protocol.view import CANARY_MINUS, CANARY_PLUS, CANARY_PSEUDONYMS, ServerView

@@ -16,7 +16,7 @@ from attacks.declared_privacy.message_tests import CHECKS, WHOLE, Group, Message
 from attacks.estimates import Detail, Estimate, EstimateError, Scores
 from protocol.errors import ViewError
 from protocol.gaussian_budget import declared_precision, gaussian_epsilon
-from protocol.metrics import Metric
+from protocol.metric_table import Metric
 from protocol.ranges import OpenUnitInterval
 from protocol.threat_model import ThreatModel
 from protocol.view import Release, ServerView

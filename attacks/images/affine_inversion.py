@@ -8,8 +8,8 @@ from torch import Tensor
 from attacks.base import Attack
 from attacks.estimates import InteractionEstimate
 from attacks.images.click_map import bridged, click_map, interior_point, ridge
+from client.pointwise_descent import Items, Ranker, as_ranker, descend
 from protocol.errors import ViewError
-from protocol.pointwise_descent import Items, Ranker, as_ranker, descend
 from protocol.ranges import PositiveInt
 from protocol.simulators import PointwiseSimulator
 from protocol.threat_model import ThreatModel

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from protocol.pointwise_descent import Items, Outputs, Ranker, outputs, pull
+from client.pointwise_descent import Items, Outputs, Ranker, outputs, pull
 
 _BLIND = 1e-6
 """Share of the mean column norm below which an item is considered not to affect the update."""

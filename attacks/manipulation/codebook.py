@@ -14,7 +14,7 @@ import torch
 from torch import Generator, Tensor
 
 from attacks.manipulation.base import Manipulation, Model
-from protocol.click_models import LONGEST
+from client.click_models import LONGEST
 from protocol.errors import ViewError
 from protocol.ranges import PositiveFloat, PositiveInt
 from protocol.rankers import HIDDEN, LINEAR, OUTPUT

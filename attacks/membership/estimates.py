@@ -9,9 +9,9 @@ from scipy.stats import binomtest
 from torch import Tensor
 
 from attacks.estimates import ROC_GRID, Candidates, Detail, Estimate, Scores, check_tensor
-from attacks.metrics import auc_per_victim, rates_at, roc_per_victim, top_share
+from attacks.scoring import auc_per_victim, rates_at, roc_per_victim, top_share
 from protocol.errors import ViewError
-from protocol.metrics import Metric
+from protocol.metric_table import Metric
 from protocol.view import CANDIDATE_LABELS, ServerView
 
 RATES = (0.01, 0.001)

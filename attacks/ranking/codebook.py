@@ -7,7 +7,7 @@ from torch import Tensor
 
 from attacks.ranking.lists import Lists, click_map
 from attacks.ranking.priors import ListPrior, PosteriorAttack, log_prior
-from protocol.click_models import pattern_pairs, patterns
+from client.click_models import pattern_pairs, patterns
 from protocol.errors import ViewError
 from protocol.ranges import PositiveInt
 from protocol.simulators import RankingSimulator

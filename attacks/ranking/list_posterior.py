@@ -8,7 +8,7 @@ from torch import Tensor
 
 from attacks.ranking.lists import Lists, click_map, update_at
 from attacks.ranking.priors import ListPrior, PosteriorAttack, log_prior
-from protocol.click_models import patterns, sample_patterns
+from client.click_models import patterns, sample_patterns
 from protocol.ranges import AtLeastTwo, PositiveInt
 from protocol.simulators import RankingSimulator
 from protocol.threat_model import ThreatModel

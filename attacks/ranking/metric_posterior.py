@@ -11,9 +11,9 @@ from torch import Tensor
 
 from attacks.ranking.lists import Lists
 from attacks.ranking.priors import ListPrior, PosteriorAttack, log_prior
-from protocol.click_models import patterns
+from client.click_models import patterns
+from client.list_metrics import LEVELS, UTILITY, levels, response_law, units
 from protocol.errors import ViewError
-from protocol.list_metrics import LEVELS, UTILITY, levels, response_law, units
 from protocol.ranges import PositiveInt
 from protocol.simulators import MetricSimulator, RankingSimulator
 from protocol.threat_model import ThreatModel

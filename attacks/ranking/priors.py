@@ -10,7 +10,7 @@ from torch import Tensor
 from attacks.base import Attack
 from attacks.estimates import InteractionEstimate
 from attacks.ranking.lists import Lists, ranked_lists
-from protocol.click_models import cascade_log_law, count_log_law, patterns, steps_for_law, uniform_log_law
+from client.click_models import cascade_log_law, count_log_law, patterns, steps_for_law, uniform_log_law
 from protocol.progress import counted
 from protocol.ranges import PositiveInt
 from protocol.simulators import MetricSimulator, RankingSimulator

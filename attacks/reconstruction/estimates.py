@@ -10,7 +10,7 @@ from torch import Tensor
 
 from attacks.estimates import Estimate, EstimateError, Reconstruction, Scores, check_tensor
 from attacks.reconstruction.likeness import identified, likeness, nearest, rouge
-from protocol.metrics import Metric
+from protocol.metric_table import Metric
 from protocol.record_hash import record_hashes
 from protocol.view import ServerView
 

@@ -13,7 +13,7 @@ from attacks.estimates import Estimate, Scores
 from attacks.reconstruction.base import ReconstructionAttack
 from attacks.reconstruction.estimates import ReconstructionEstimate
 from protocol.errors import InputError, ViewError
-from protocol.metrics import Metric
+from protocol.metric_table import Metric
 from protocol.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from protocol.seeding import PERSISTENT, generator_for
 from protocol.threat_model import ThreatModel

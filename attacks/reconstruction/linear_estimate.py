@@ -10,7 +10,7 @@ from attacks.estimates import Scores
 from attacks.reconstruction.base import reconstruction
 from attacks.reconstruction.estimates import ReconstructionEstimate
 from attacks.reconstruction.linear_layer import LayerUpdate
-from protocol.metrics import Metric
+from protocol.metric_table import Metric
 from protocol.view import ServerView
 
 

@@ -14,7 +14,7 @@ from attacks.reconstruction.estimates import ReconstructionEstimate
 from attacks.reconstruction.next_words import NextWords, next_words
 from attacks.reconstruction.span import Span, span_of
 from protocol.errors import ViewError
-from protocol.metrics import Metric
+from protocol.metric_table import Metric
 from protocol.ranges import OpenUnitInterval, PositiveInt, UnitInterval
 from protocol.simulators import NextWordSimulator
 from protocol.threat_model import ThreatModel

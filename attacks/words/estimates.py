@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from attacks.estimates import Candidates, Estimate, Scores, check_tensor
-from attacks.metrics import auc_per_victim, f1_per_victim
-from protocol.metrics import Metric
+from attacks.scoring import auc_per_victim, f1_per_victim
+from protocol.metric_table import Metric
 from protocol.view import ServerView
 
 

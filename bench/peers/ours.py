@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from bench.peers.networks import ImageNetwork, empty_network, network_of, weights_of
 from bench.peers.protocol import Host, Job, job_folder
+from client.cohort import Cohort
+from client.engine.local_hyperparameters import LocalTraining
+from client.engine.network_task import NetworkTask
 from datamodules.base import FederatedDataModule
-from datamodules.cohort import Cohort
-from modules.engine.local_hyperparameters import LocalTraining
-from modules.engine.network_task import NetworkTask
 from modules.federated import FederatedModule
 from modules.learners.fncf import FNCF
 from modules.server import ServerOptimizer

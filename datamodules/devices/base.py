@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader
 
+from client.cohort import Cohort
 from datamodules.base import FederatedDataModule
-from datamodules.cohort import Cohort
 from datamodules.devices.augmentation import Mitigation, background_modes, mixed_in
 from datamodules.devices.device_split import Devices, DeviceSplit, split_devices, without_poor_users
 from datamodules.devices.open_world import HOLDOUT

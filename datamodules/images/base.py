@@ -12,9 +12,9 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader
 
+from client.cohort import Cohort
 from datamodules.base import FederatedDataModule
 from datamodules.candidates import CandidateOptions, CandidatePool, draw_numbers
-from datamodules.cohort import Cohort
 from datamodules.partition.client_split import ClientSplit, split_clients
 from datamodules.partition.pool import hold_back, shuffled_pool, split_off
 from protocol.errors import require

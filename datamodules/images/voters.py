@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from client.cohort import Cohort
 from datamodules.base import FederatedDataModule
-from datamodules.cohort import Cohort
 from datamodules.images.image_set import ImageSet
 from protocol.errors import require
 from protocol.ranges import PositiveInt

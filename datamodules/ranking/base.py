@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from client.cohort import Cohort
 from datamodules.base import FederatedDataModule, participants_per_round
-from datamodules.cohort import Cohort
 from datamodules.ranking.letor_parser import Queries
 from protocol.errors import require
 from protocol.ranges import PositiveInt

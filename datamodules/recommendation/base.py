@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader
 
+from client.cohort import Cohort
 from datamodules.base import FederatedDataModule
-from datamodules.cohort import Cohort
 from datamodules.recommendation.called import Called, draw_clients
 from datamodules.recommendation.interactions import (
     Interactions,

@@ -24,12 +24,12 @@ from evaluation.scores import concat
 from experiments.after.step import AfterStep
 from experiments.cell_training import CellRun
 from modules.federated import FederatedModule
-from modules.learners.recorded_learner import recorded_learner
 from modules.simulator import USER_EMBEDDING
 from protocol.ranges import NonNegativeInt, check_fields
 from protocol.seeding import generator_for
 from protocol.simulators import RankingSimulator
 from protocol.view import ServerView
+from recordings.recorded_learner import recorded_learner
 
 
 @dataclass(frozen=True, kw_only=True)

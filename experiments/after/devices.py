@@ -19,8 +19,8 @@ from torch import Tensor
 
 from attacks.deanonymization.estimates import UNSEEN, IdentityEstimate
 from attacks.deanonymization.messages import layer_vectors, unit
-from attacks.metrics import average_precision
 from attacks.registry import find
+from attacks.scoring import average_precision
 from datamodules.devices.base import OwnedDataModule
 from datamodules.devices.profiles import profile_fit
 from evaluation.message_selection import all_messages

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from attacks.estimates import VectorEstimate
-from datamodules.cohort import Cohort
+from client.cohort import Cohort
 from datamodules.recommendation.base import RecommenderDataModule
 from defenses.refusal import ProbeCheck
 from evaluation.runner import Evaluation

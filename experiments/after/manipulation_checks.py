@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from attacks.ranking.lists import ranked_lists
-from datamodules.recordings.recording import Recording
 from defenses.local_dp import clip_factors
 from defenses.manipulation_checks import CHECKS, Check, Received, threshold
 from evaluation.runner import Evaluation
@@ -19,6 +18,7 @@ from experiments.after.step import AfterStep
 from experiments.cell_training import CellRun
 from protocol.seeding import generator_for
 from protocol.view import ServerView
+from recordings.recording import Recording
 from reports.step_figures import update_maps
 
 _FOLDS = 4

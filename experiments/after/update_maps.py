@@ -8,11 +8,11 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from datamodules.recordings.recording import Recording
 from evaluation.runner import Evaluation
 from evaluation.separability import Classifier, correctly_classified, embeddings
 from experiments.after.step import AfterStep
 from experiments.cell_training import CellRun
+from recordings.recording import Recording
 from reports.step_figures import update_maps
 
 _CLASSIFIERS: tuple[Classifier, ...] = ("knn", "logistic", "forest")

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from attacks.base import Attack
-from datamodules.recordings.recording import Recording
 from evaluation.auditing import audit
 from evaluation.diagnosis import explainer
 from evaluation.evaluate import evaluate_recording, metrics_of
@@ -14,9 +13,10 @@ from evaluation.gate import Gate
 from evaluation.learner_match import with_learner_check
 from evaluation.persons import without_persons
 from evaluation.runner import Evaluation
-from modules.learners.recorded_learner import recorded_learner
 from protocol.errors import require
 from protocol.seeding import secret_key
+from recordings.recorded_learner import recorded_learner
+from recordings.recording import Recording
 from reports.files import Format
 from reports.run import Run
 from reports.wandb_log import shows_in_wandb

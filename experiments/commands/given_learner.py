@@ -9,12 +9,12 @@ from typing import Any
 
 from jsonargparse import ArgumentError, ArgumentParser
 
-from datamodules.recordings.recording import Recording
 from experiments.commands.one_line_parser import one_line
 from modules.federated import FederatedModule
-from modules.hyper_parameters import argument_names, class_path, described
-from modules.learners.recorded_learner import recorded_learner
+from modules.lightning.hyper_parameters import argument_names, class_path, described
 from protocol.errors import InputError, require
+from recordings.recorded_learner import recorded_learner
+from recordings.recording import Recording
 
 
 def opened(deltas: str, learner: str | None, arguments: Mapping[str, Any] | None = None) -> Recording:

@@ -17,8 +17,8 @@ from torch import Tensor
 from modules.image_manipulation.base import ImageManipulation
 from modules.image_manipulation.feature_extractor import FeatureExtractor
 from modules.image_manipulation.image_quality import psnr, ssim
+from modules.image_manipulation.partitions import partition_of, partitioned_noise
 from protocol.errors import require
-from protocol.partitions import partition_of, partitioned_noise
 from protocol.ranges import PositiveFloat
 from protocol.seeding import generator_for
 

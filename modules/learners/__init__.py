@@ -5,9 +5,7 @@ from typing import TYPE_CHECKING
 from protocol.exports import exports
 
 if TYPE_CHECKING:
-    from modules.learners.central import CentralFNCF as CentralFNCF
     from modules.learners.decoder import FederatedDecoder as FederatedDecoder
-    from modules.learners.feature_network import FeatureNetwork as FeatureNetwork
     from modules.learners.fncf import FNCF as FNCF
     from modules.learners.foltr_es import FOLtRES as FOLtRES
     from modules.learners.fpdgd import FPDGD as FPDGD

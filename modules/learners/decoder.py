@@ -15,8 +15,9 @@ from torch import Tensor
 from torch.func import functional_call
 from torch.nn import functional
 
-from modules.engine.fast.gradients import Parameters
-from modules.engine.local_hyperparameters import LocalTraining
+from client.engine.fast.gradients import Parameters
+from client.engine.local_hyperparameters import LocalTraining
+from client.nets.decoder import Decoder, DecoderLayer, draw_weights
 from modules.federated import Federation, Unpack
 from modules.learners.text import (
     EMBEDDING,
@@ -30,7 +31,6 @@ from modules.learners.text import (
     with_bias,
     with_one,
 )
-from modules.nets.decoder import Decoder, DecoderLayer, draw_weights
 from modules.simulator import Shapes
 from protocol.errors import require
 from protocol.ranges import PositiveInt

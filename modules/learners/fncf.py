@@ -12,14 +12,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from datamodules.cohort import Cohort
-from modules.engine.fast.gradients import Gradients, Parameters
-from modules.engine.fast.ncf_gradient import InteractionGradients
-from modules.engine.local_hyperparameters import LocalTraining
-from modules.engine.task import POSITION, StackedTask
+from client.cohort import Cohort
+from client.engine.fast.gradients import Gradients, Parameters
+from client.engine.fast.ncf_gradient import InteractionGradients
+from client.engine.local_hyperparameters import LocalTraining
+from client.engine.task import POSITION, StackedTask
+from client.nets.ncf import layer_names, ncf_logits, ncf_mlp
 from modules.federated import Federation, Unpack
 from modules.learners.recommender import HeldOutRanking, initial_users
-from modules.nets.ncf import layer_names, ncf_logits, ncf_mlp
 from modules.simulator import USER_EMBEDDING, RecommendationSimulator, Shapes
 from protocol.ranges import PositiveInt
 from protocol.seeding import PERSISTENT, generator_for

@@ -13,15 +13,15 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from datamodules.cohort import Cohort
+from client.click_models import LONGEST
+from client.cohort import Cohort
+from client.engine.fast.gradients import Parameters
+from client.engine.local_hyperparameters import LocalTraining
+from client.list_metrics import UTILITY, check_metric, levels, respond, truthful_probability, units
 from defenses.base import Update
-from modules.engine.fast.gradients import Parameters
-from modules.engine.local_hyperparameters import LocalTraining
 from modules.learners.online_ranker import ClickModel, ClickSimulator, OnlineRanker
 from modules.server import ServerOptimizer
-from protocol.click_models import LONGEST
 from protocol.errors import InputError, require
-from protocol.list_metrics import UTILITY, check_metric, levels, respond, truthful_probability, units
 from protocol.ranges import NonNegativeInt, PositiveInt, UnitInterval
 from protocol.rankers import rank_scores
 from protocol.simulators import ListMetric
@@ -89,7 +89,7 @@ class FOLtRES(OnlineRanker):
         hidden: hidden units, 0 for a linear ranker.
         click_model: cascade click model of the clients.
         shown: documents in a list, at most 10.
-        metric: ``max-rr`` or ``dcg``; see `protocol.list_metrics.levels`.
+        metric: ``max-rr`` or ``dcg``; see `client.list_metrics.levels`.
         antithetic: whether every query is ranked with both signs of the noise.
         noise_scale: standard deviation of the noise on each entry of the model.
         epsilon: local DP budget for the metric of one list, by randomised response; a client spends it on every list.

@@ -16,18 +16,18 @@ import torch
 from torch import Tensor, nn
 
 from attacks.manipulation.base import Manipulation
-from datamodules.cohort import Cohort
+from client.click_models import LONGEST
+from client.cohort import Cohort
+from client.engine.fast.gradients import Gradients, Parameters
+from client.engine.fast.memory import BufferPool
+from client.engine.local_hyperparameters import LocalTraining
+from client.engine.task import StackedTask
+from client.nets.ranker import ranker_parameters
+from client.pdgd import click_coefficients, order_in_file, pair_weights, position_bias_ratio
 from defenses.base import Defense, Update
-from modules.engine.fast.gradients import Gradients, Parameters
-from modules.engine.fast.memory import BufferPool
-from modules.engine.local_hyperparameters import LocalTraining
-from modules.engine.task import StackedTask
 from modules.federated import Federation, Unpack
 from modules.learners.online_ranker import ClickModel, ClickSimulator, OnlineRanker
-from modules.nets.ranker import ranker_parameters
-from protocol.click_models import LONGEST
 from protocol.errors import ViewError, require
-from protocol.pdgd import click_coefficients, order_in_file, pair_weights, position_bias_ratio
 from protocol.ranges import NonNegativeInt, PositiveFloat, PositiveInt
 from protocol.rankers import rank_scores, score_gradients, stack_model
 

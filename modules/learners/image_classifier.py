@@ -12,11 +12,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from modules.engine.local_hyperparameters import LocalTraining
-from modules.engine.network_task import NetworkTask
+from client.engine.local_hyperparameters import LocalTraining
+from client.engine.network_task import NetworkTask
+from client.nets.classifiers import ClassifierOptions, build_classifier, classifier_shapes
 from modules.federated import Federation, Unpack
 from modules.learners.network import NetworkLearner
-from modules.nets.classifiers import ClassifierOptions, build_classifier, classifier_shapes
 from modules.simulator import ClassificationSimulator, Shapes
 from protocol.ranges import PositiveInt
 from protocol.seeding import PERSISTENT, generator_for
@@ -59,7 +59,7 @@ class FederatedClassifier(NetworkLearner):
     Args:
         num_classes: number of classes, None to take the number from the data.
         image_shape: channels, height and width, None to take them from the data.
-        network: options of the classifier; batch norms share only scale and shift, see `modules.nets.batch_norm`.
+        network: options of the classifier; batch norms share only scale and shift, see `client.nets.batch_norm`.
         local: how clients train.
         federation: arguments of `FederatedModule`.
     """

@@ -13,24 +13,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from datamodules.base import FederatedDataModule
-from datamodules.cohort import Cohort
-from datamodules.images.synthetic_features import SyntheticFeatures
-from datamodules.images.voters import ImageVoters
-from datamodules.io.array_cache import cache_folder
-from defenses.base import Defense, Update
-from modules.engine.fast.gradients import Parameters
-from modules.engine.local_hyperparameters import LocalTraining
-from modules.federated import FederatedModule
-from modules.image_manipulation.base import ImageManipulation
-from modules.image_manipulation.feature_extractors import Extractor
-from modules.image_manipulation.gallery import Gallery
-from modules.learner import Weighting
-from modules.nets.ranker import ranker_parameters, ranker_shapes
-from modules.server import ServerOptimizer
-from modules.simulator import PublicAlgorithm, Shapes
-from protocol.errors import InputError, require
-from protocol.pointwise_descent import (
+from client.cohort import Cohort
+from client.engine.fast.gradients import Parameters
+from client.engine.local_hyperparameters import LocalTraining
+from client.nets.ranker import ranker_parameters, ranker_shapes
+from client.pointwise_descent import (
     HIDDEN_BIAS,
     OUTPUT_BIAS,
     Items,
@@ -39,6 +26,19 @@ from protocol.pointwise_descent import (
     descend,
     outputs,
 )
+from datamodules.base import FederatedDataModule
+from datamodules.images.synthetic_features import SyntheticFeatures
+from datamodules.images.voters import ImageVoters
+from datamodules.io.array_cache import cache_folder
+from defenses.base import Defense, Update
+from modules.federated import FederatedModule
+from modules.image_manipulation.base import ImageManipulation
+from modules.image_manipulation.feature_extractors import Extractor
+from modules.image_manipulation.gallery import Gallery
+from modules.learner import Weighting
+from modules.server import ServerOptimizer
+from modules.simulator import PublicAlgorithm, Shapes
+from protocol.errors import InputError, require
 from protocol.ranges import NonNegativeInt, PositiveFloat, PositiveInt
 from protocol.rankers import OUTPUT
 from protocol.seeding import generator_for

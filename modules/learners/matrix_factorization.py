@@ -10,11 +10,12 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from datamodules.cohort import Cohort
-from modules.engine.fast.gradients import Gradients, Parameters
-from modules.engine.fast.memory import BufferPool
-from modules.engine.local_hyperparameters import LocalTraining
-from modules.engine.task import POSITION, StackedTask
+from client.cohort import Cohort
+from client.engine.fast.gradients import Gradients, Parameters
+from client.engine.fast.memory import BufferPool
+from client.engine.local_hyperparameters import LocalTraining
+from client.engine.task import POSITION, StackedTask
+from client.margin_losses import LossName, margin_loss
 from modules.federated import Federation, Unpack
 from modules.learners.recommender import initial_users
 from modules.probing.campaign import Probing
@@ -22,7 +23,6 @@ from modules.probing.clients import clip_factors
 from modules.probing.probed_recommender import ProbedRecommender
 from modules.simulator import USER_EMBEDDING, RecommendationSimulator, Shapes
 from protocol.errors import InputError, require
-from protocol.margin_losses import LossName, margin_loss
 from protocol.ranges import PositiveFloat, PositiveInt
 from protocol.seeding import PERSISTENT, generator_for
 from protocol.view import ITEM_EMBEDDING, LEANING

@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torchmetrics import MeanMetric, Metric
 
-from datamodules.cohort import Cohort
-from modules.engine.network_task import Network, NetworkTask
+from client.cohort import Cohort
+from client.engine.network_task import Network, NetworkTask
+from client.nets.batch_norm import with_batch_statistics
 from modules.federated import FederatedModule
-from modules.nets.batch_norm import with_batch_statistics
 from modules.round_record import TrainingExamples
 from modules.simulator import ClassificationSimulator, NetworkSimulator, last_linear
 from protocol.seeding import PERSISTENT, generator_for
@@ -48,7 +48,7 @@ class NetworkLearner(FederatedModule):
 
         Args:
             network: maps inputs ``(N, ...)`` to outputs ``(N, ...)``; its batch norms use the statistics of the batch,
-                see `modules.nets.batch_norm`.
+                see `client.nets.batch_norm`.
             loss: as in `NetworkTask`.
             inputs: field of the examples that is the network's input.
             labels: field of the examples that is the loss's target.

@@ -9,19 +9,19 @@ from torch import Tensor, nn
 from torchmetrics import Metric
 from torchmetrics.retrieval import RetrievalNormalizedDCG
 
-from datamodules.cohort import Cohort
-from modules.engine.fast.gradients import Parameters
-from modules.engine.local_hyperparameters import LocalTraining
-from modules.federated import FederatedModule, Federation, Unpack
-from modules.nets.ranker import ranker_parameters, ranker_shapes
-from modules.simulator import PublicAlgorithm, Shapes
-from protocol.click_models import (
+from client.click_models import (
     CLICK_MODELS,
     LONGEST,
     cascade_log_law,
     sample_patterns,
     steps_for_grades,
 )
+from client.cohort import Cohort
+from client.engine.fast.gradients import Parameters
+from client.engine.local_hyperparameters import LocalTraining
+from client.nets.ranker import ranker_parameters, ranker_shapes
+from modules.federated import FederatedModule, Federation, Unpack
+from modules.simulator import PublicAlgorithm, Shapes
 from protocol.errors import require
 from protocol.rankers import rank_scores
 from protocol.seeding import PERSISTENT, generator_for

@@ -20,12 +20,12 @@ from torch.nn import functional
 from torchmetrics import Metric
 from torchmetrics.classification import MultilabelAveragePrecision
 
-from modules.engine.local_hyperparameters import LocalTraining
-from modules.engine.network_task import NetworkTask
+from client.engine.local_hyperparameters import LocalTraining
+from client.engine.network_task import NetworkTask
+from client.nets.batch_norm import BatchNorm, mask_batches
 from modules.federated import Federation, Unpack
 from modules.learners.network import NetworkLearner
 from modules.learners.text import PAPER_LOCAL
-from modules.nets.batch_norm import BatchNorm, mask_batches
 from modules.simulator import NetworkSimulator, Shapes
 from protocol.errors import InputError, require
 from protocol.ranges import PositiveInt

@@ -7,7 +7,6 @@ import torch
 
 from fedleak_recorder.shape_check import Shapes
 from modules.federated import FederatedModule
-from modules.hyper_parameters import class_path
 from modules.learners.decoder import DecoderSimulator
 from modules.learners.fncf import FNCFSimulator
 from modules.learners.foltr_es import FOLtRESSimulator
@@ -17,7 +16,8 @@ from modules.learners.image_ranker import VoteSimulator
 from modules.learners.matrix_factorization import MFSimulator
 from modules.learners.photo_tagger import TaggerSimulator
 from modules.learners.text import TextSimulator
-from modules.plain_arguments import from_plain, subclasses
+from modules.lightning.hyper_parameters import class_path
+from modules.lightning.plain_arguments import from_plain, subclasses
 from modules.simulator import PublicAlgorithm
 from protocol.errors import InputError, require
 
@@ -46,7 +46,7 @@ def learner_from(description: Mapping[str, Any] | None) -> PublicAlgorithm | Non
     """Public algorithm of the clients that a recording names.
 
     A learner from outside the project has a class path, and is used only if the user's code has defined it already. Its
-    arguments are plain values, see `modules.plain_arguments`.
+    arguments are plain values, see `modules.lightning.plain_arguments`.
 
     Args:
         description: ``{"name": ..., "arguments": {...}}`` from the manifest, None where the algorithm is unknown.

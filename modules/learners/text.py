@@ -16,14 +16,14 @@ from torch.func import functional_call
 from torch.nn import functional
 from torchmetrics import MeanMetric, Metric
 
-from datamodules.cohort import Cohort
-from datamodules.devices.word_rows import WORDS, text_cohort, with_word_rows
-from modules.engine.fast.gradients import Gradients, Parameters
-from modules.engine.fast.lstm import LSTM
-from modules.engine.fast.text_gradients import TextGradients, last_places
-from modules.engine.local_hyperparameters import LocalTraining
-from modules.engine.task import Task
+from client.cohort import Cohort
+from client.engine.fast.gradients import Gradients, Parameters
+from client.engine.fast.lstm import LSTM
+from client.engine.fast.text_gradients import TextGradients, last_places
+from client.engine.local_hyperparameters import LocalTraining
+from client.engine.task import Task
 from modules.federated import FederatedModule, Federation, Unpack
+from modules.learners.word_rows import WORDS, text_cohort, with_word_rows
 from modules.round_record import TrainingExamples
 from modules.simulator import Shapes, Simulator
 from protocol.errors import require

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from attacks.identifiability.bounds import Noisy, theorem_1, theorem_2, theorem_3, tolerance
-from datamodules.cohort import Cohort
+from client.cohort import Cohort
+from client.margin_losses import check_assumption_2
 from modules.probing.clients import Answering, Probed, answer, answer_zeros
 from protocol.errors import InputError
-from protocol.margin_losses import check_assumption_2
 from protocol.ranges import OpenUnitInterval, PositiveFloat, PositiveInt, UnitInterval, check_fields
 from protocol.seeding import generator_for
 from protocol.view import ITEM_EMBEDDING

@@ -13,8 +13,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from client.margin_losses import LossName, check_assumption_2, margin_loss
 from protocol.errors import require
-from protocol.margin_losses import LossName, check_assumption_2, margin_loss
 
 Protocol = Literal["batches", "epochs"]
 

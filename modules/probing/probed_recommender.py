@@ -11,17 +11,17 @@ import torch
 from lightning.fabric.utilities.apply_func import move_data_to_device
 from torch import Tensor
 
-from datamodules.cohort import Cohort
+from client.cohort import Cohort
+from client.engine.fast.gradients import Parameters
+from client.margin_losses import LossName
 from defenses.base import Update
 from defenses.refusal import RefuseProbes
 from defenses.row_noise import RowNoise
-from modules.engine.fast.gradients import Parameters
 from modules.learners.recommender import HeldOutRanking
 from modules.probing.campaign import Answered, Campaign, Probing
 from modules.probing.clients import Answering
 from modules.simulator import USER_EMBEDDING
 from protocol.errors import InputError, require
-from protocol.margin_losses import LossName
 from protocol.view import ITEM_EMBEDDING
 
 

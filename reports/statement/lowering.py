@@ -8,9 +8,9 @@ import pandas as pd
 import yaml
 
 from evaluation.scores import SETTING, records, setting_columns
-from protocol.metrics import metric
+from protocol.metric_table import metric
+from protocol.provenance import CHECKOUT
 from reports.headline import best_baseline
-from reports.provenance import CHECKOUT
 from reports.run import ATTACKS, Run
 from reports.statement.measured import Measured
 from reports.statement.numbers import Cell, Interval, Strict, of_row

@@ -13,7 +13,7 @@ from evaluation.risk import operating_point, rows_of, worst_tenth
 from evaluation.runner import Evaluation
 from evaluation.scores import records, setting_of
 from evaluation.summary import crossed
-from protocol.metrics import METRICS, metric
+from protocol.metric_table import METRICS, metric
 from reports.headline import best_baseline
 from reports.run import ATTACKS
 from reports.statement.numbers import Cell, Interval, Strict, of_range, of_row, shown, with_interval

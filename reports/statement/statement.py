@@ -9,8 +9,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from attacks.base import Attack
 from datamodules.io.files import sha256_of, write_whole
-from datamodules.recordings.recording import Recording
 from evaluation.runner import Evaluation
+from recordings.recording import Recording
 from reports.html import GENERATED, TEMPLATES
 from reports.run import Run
 from reports.statement.combined import Combined, combined

@@ -12,8 +12,8 @@ import yaml
 from pydantic import Field, ValidationError
 
 from datamodules.io.files import read_bounded
-from datamodules.recordings.dump_manifest import PlainLoader
 from protocol.errors import InputError
+from recordings.dump_manifest import PlainLoader
 from reports.statement.numbers import Strict
 
 WAY_OUT = "docs/system-example.yaml is an example, docs/statement.md explains every field."

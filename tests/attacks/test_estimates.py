@@ -8,7 +8,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 from attacks.deanonymization.estimates import IdentityEstimate, MatchingEstimate
 from attacks.estimates import EstimateError, MembershipEstimate, VectorEstimate
-from attacks.metrics import average_precision, precision_at_positives, random_average_precision, top_share
+from attacks.scoring import average_precision, precision_at_positives, random_average_precision, top_share
 from evaluation.message_selection import draw_pairs
 from protocol.seeding import generator_for
 from protocol.view import ITEM_EMBEDDING, ServerView

@@ -14,14 +14,14 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from callbacks.delta_recorder import DeltaRecorder
-from datamodules.cohort import Cohort
-from datamodules.recordings.recording import Recording
+from client.cohort import Cohort
 from defenses.local_dp import LocalDP
 from fedleak_recorder import format as format_of_recordings
 from fedleak_recorder.files import write_once
 from protocol.errors import InputError
 from protocol.seeding import KEY_VARIABLE, generator_for
 from protocol.view import ITEM_EMBEDDING
+from recordings.recording import Recording
 from tests.callbacks.toy import Rounds, Toy
 from tests.toys import train
 

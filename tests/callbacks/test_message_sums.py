@@ -13,12 +13,12 @@ import attack
 from attacks.identifiability import PACSpectral, RandomVector
 from callbacks.delta_recorder import DeltaRecorder
 from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
-from datamodules.recordings.recording import Recording
 from evaluation.evaluate import evaluate
-from modules.learners.recorded_learner import recorded_learner
 from protocol.errors import InputError
 from protocol.seeding import KEY_VARIABLE
 from protocol.view import ITEM_EMBEDDING
+from recordings.recorded_learner import recorded_learner
+from recordings.recording import Recording
 from tests.probing_toys import clients, learner, train
 
 ROUNDS = 7

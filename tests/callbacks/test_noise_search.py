@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from attacks.manipulation import NoiseInjection
-from attacks.metrics import auc_per_victim
 from attacks.ranking.list_matching import ListMatching
 from attacks.ranking.lists import ranked_lists
+from attacks.scoring import auc_per_victim
 from callbacks.noise_search import NoiseSearch, SimulatedLists, evolve_scale, mean_auc
 from defenses.base import Defense, Update
 from defenses.local_dp import LocalDP

@@ -14,12 +14,12 @@ from torch import Tensor
 
 from attacks.ranking.priors import PriorOnly
 from callbacks.privacy_budget import PrivacyBudget, uncovered_parameters
+from client.engine.local_hyperparameters import LocalTraining
 from defenses.base import Defense
 from defenses.local_dp import LocalDP
 from defenses.secure_aggregation import SecureSum
 from defenses.update_l1 import UpdateL1
 from evaluation.guardrail import Guardrail
-from modules.engine.local_hyperparameters import LocalTraining
 from protocol.errors import InputError
 from protocol.gaussian_budget import composed_epsilon
 from tests.callbacks.toy import Toy, rounds

@@ -6,8 +6,8 @@ from safetensors.torch import load
 from torch import Tensor
 
 from callbacks.recorded_content import RecordedContent
+from client.cohort import Cohort
 from datamodules.candidates import CandidateOptions, CandidatePool
-from datamodules.cohort import Cohort
 from defenses.base import Defense, Update
 from defenses.secure_aggregation import SecureSum
 from modules.learners.image_classifier import FederatedClassifier

@@ -11,8 +11,8 @@ from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
 
 from callbacks.requeue import Requeue, job_id, next_checkpoint
-from datamodules.recordings.recording import Recording
 from modules.learners.fncf import FNCF
+from recordings.recording import Recording
 from tests import toys
 
 ROUNDS = 4

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset
 
-from datamodules.cohort import Cohort
+from client.cohort import Cohort
+from client.engine.fast.gradients import Parameters
+from client.engine.local_hyperparameters import LocalTraining
+from client.engine.task import Task
 from defenses.base import Defense
-from modules.engine.fast.gradients import Parameters
-from modules.engine.local_hyperparameters import LocalTraining
-from modules.engine.task import Task
 from modules.federated import FederatedModule
 
 

@@ -11,8 +11,8 @@ import pytest
 import torch
 import yaml
 
-from datamodules.recordings.recording import Recording
 from modules.learners.fncf import FNCF
+from recordings.recording import Recording
 from tests.cluster.slurm import Cluster, cluster, missing, until
 from tests.experiments.tables import RANKING
 

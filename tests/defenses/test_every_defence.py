@@ -31,8 +31,8 @@ from defenses.secure_aggregation import SecureAggregation, SecureSum
 from defenses.update_l1 import UpdateL1
 from evaluation.guardrail import Guardrail
 from modules.federated import FederatedModule
-from modules.hyper_parameters import described
 from modules.learners.fncf import FNCF
+from modules.lightning.hyper_parameters import described
 from modules.round_record import RoundRecord
 from protocol.errors import InputError
 from protocol.view import ITEM_EMBEDDING

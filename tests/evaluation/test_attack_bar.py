@@ -11,7 +11,6 @@ from attacks.deanonymization.reidentification import CentredSVM
 from attacks.estimates import InteractionEstimate
 from attacks.recommendation.imia import IMIA
 from attacks.recommendation.item_deltas import Direction
-from datamodules.recordings.recording import Recording
 from evaluation import evaluate as evaluation
 from evaluation.attack_bar import AttackBar
 from evaluation.evaluate import attack_messages, evaluate
@@ -19,6 +18,7 @@ from modules.attackers.trainer import fit_quietly
 from protocol.progress import advance, counted, heard_by
 from protocol.threat_model import ThreatModel
 from protocol.view import ServerView
+from recordings.recording import Recording
 from tests.deanonymization_toys import joined
 from tests.toys import Line, leaky_view, train
 

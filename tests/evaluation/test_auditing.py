@@ -14,19 +14,19 @@ from attacks.interactions.baselines import Chance, Popularity
 from attacks.recommendation.item_deltas import Direction
 from attacks.recommendation.matched_filter import MatchedFilter
 from callbacks.delta_recorder import DeltaRecorder
+from client.engine.local_hyperparameters import LocalTraining
+from client.nets.classifiers import ClassifierOptions
 from datamodules.images.synthetic_images import SyntheticImages
 from datamodules.partition.client_split import ClientSplit
-from datamodules.recordings.recording import Recording
 from evaluation import audit
 from evaluation.auditing import AuditResult
 from evaluation.evaluate import evaluate_recording, relevant
 from evaluation.runner import Evaluation
 from evaluation.scores import Line, concat, score_table
-from modules.engine.local_hyperparameters import LocalTraining
 from modules.learners.image_classifier import FederatedClassifier
-from modules.nets.classifiers import ClassifierOptions
 from protocol.errors import InputError
 from protocol.view import ServerView
+from recordings.recording import Recording
 from tests import toys
 
 

@@ -16,9 +16,9 @@ from attacks.ranking.list_posterior import ListPosterior
 from attacks.ranking.priors import PriorOnly
 from attacks.recommendation.item_deltas import Direction
 from callbacks.delta_recorder import DeltaRecorder
+from client.engine.local_hyperparameters import LocalTraining
 from datamodules.base import FederatedDataModule
 from datamodules.ranking.synthetic_ranking import SyntheticRanking
-from datamodules.recordings.recording import Recording
 from defenses.local_dp import LocalDP
 from evaluation.diagnosis import best_guess, is_near, near_guessing
 from evaluation.noise_floor import declared_noise, proven_noise, spectral_noise
@@ -27,12 +27,12 @@ from experiments.commands.attack_recording import attack_recording
 from fedleak_recorder.gathered_round import Sent
 from fedleak_recorder.system import System
 from fedleak_recorder.writer import RecordingWriter
-from modules.engine.local_hyperparameters import LocalTraining
 from modules.federated import FederatedModule
 from modules.learners.fpdgd import FPDGD
 from modules.learners.registry import learner_from
 from protocol.seeding import generator_for
 from protocol.view import Release, ServerView
+from recordings.recording import Recording
 from reports.run import Run
 from tests.composition_toys import source, views
 from tests.foreign_toys import described, view

@@ -8,8 +8,8 @@ import torch
 
 from attacks.estimates import InteractionEstimate
 from attacks.images.affine_inversion import AffineInversion
-from attacks.metrics import auc_per_victim
 from attacks.recommendation.matched_filter import MatchedFilter
+from attacks.scoring import auc_per_victim
 from defenses.base import Update
 from defenses.local_dp import LocalDP
 from evaluation.genie import Channel, genie_auc

@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.metrics import auc_per_victim
+from attacks.scoring import auc_per_victim
+from client.click_models import cascade_log_law, patterns, steps_for_law, uniform_log_law
 from evaluation.leakage_bounds import (
     accuracy_bound,
     auc_bound,
@@ -17,7 +18,6 @@ from evaluation.leakage_bounds import (
     pattern_bits,
     pattern_bits_given_count,
 )
-from protocol.click_models import cascade_log_law, patterns, steps_for_law, uniform_log_law
 
 
 def words(items: int, positives: int) -> Tensor:

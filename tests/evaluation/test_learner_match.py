@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 import torch
 
+from client.engine.local_hyperparameters import LocalTraining
 from evaluation.learner_match import LearnerMatch, learner_match
-from modules.engine.local_hyperparameters import LocalTraining
 from modules.simulator import Simulator
 from protocol.seeding import generator_for
 from protocol.view import Release, ServerView

@@ -10,8 +10,8 @@ from attacks.composition.last_layer import LastLayerCounts
 from attacks.deanonymization.baselines import MatchingChance
 from attacks.declared_privacy.canary_bounds import CanaryBounds
 from attacks.linkability.links import LinkCounts
+from client.engine.local_hyperparameters import LocalTraining
 from evaluation.remedies import is_unscored, unfit
-from modules.engine.local_hyperparameters import LocalTraining
 from modules.learners.fncf import FNCFSimulator
 from protocol.view import ServerView
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import torch
 
-from datamodules.recordings.recording import Recording
 from evaluation.update_table import effective_rank, update_table
 from experiments.commands.convert import convert
 from protocol.seeding import generator_for
+from recordings.recording import Recording
 from tests.foreign_toys import view, write_dump
 
 

@@ -14,8 +14,8 @@ from evaluation.drawing import Drawing
 from evaluation.runner import Evaluation
 from evaluation.scores import Line, concat, from_records, score_table, with_setting
 from experiments.cell_cache import Finished, StaleError, Stamp, read_cell, write_cell
+from protocol import provenance
 from protocol.errors import InputError
-from reports import provenance
 from reports.run import Run
 from tests.experiments.tables import RECOMMENDER, cells_of, read, reproduce
 

@@ -7,10 +7,10 @@ import pytest
 
 import attack
 import train
-from datamodules.recordings.recording import Recording
 from experiments.commands.one_line_parser import one_line
 from experiments.commands.reproduce import reproduce
 from protocol.errors import InputError
+from recordings.recording import Recording
 from tests.places import CONFIGS
 
 TRAINING = ("--config", str(CONFIGS / "train" / "fncf_synthetic.yaml"))

@@ -13,10 +13,10 @@ import yaml
 from torch import Tensor
 
 import attack
-from datamodules.recordings.recording import Recording
 from experiments.conversion import convert_dump, copy_without_truth
 from protocol.errors import InputError
 from protocol.seeding import KEY_VARIABLE
+from recordings.recording import Recording
 from tests.experiments.tables import read
 from tests.foreign_toys import CLIENTS, changed_manifest, items, one_client, rewrite, view, write_dump
 

@@ -13,9 +13,9 @@ import pytest
 import yaml
 
 import attack
-from datamodules.recordings.recording import Recording
 from experiments.conversion import convert_dump
 from protocol.errors import InputError
+from recordings.recording import Recording
 from tests.foreign_toys import flagged, items, write_dump
 
 NAN = float("nan")

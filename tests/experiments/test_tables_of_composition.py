@@ -10,10 +10,10 @@ import torch
 import attack
 import train
 from attacks.composition.closed_form import ClosedForm
+from client.engine.local_hyperparameters import LocalTraining
 from experiments.after.model_quality import RECORDED
 from experiments.after.model_quality import UNRECORDED as UNRECORDED_MODEL
 from experiments.table import Choice, read_table
-from modules.engine.local_hyperparameters import LocalTraining
 from protocol.gaussian_budget import composed_epsilon
 from tests.composition_toys import estimate, views
 from tests.experiments import tables

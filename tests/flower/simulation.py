@@ -22,16 +22,16 @@ from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
 from torch.nn.functional import cross_entropy
 
+from client.engine.batches import batch_schedule
+from client.engine.local_hyperparameters import LocalTraining
+from client.nets.classifiers import ClassifierOptions, build_classifier
 from datamodules.images.base import ClassificationDataModule
 from datamodules.images.digits import Digits
 from datamodules.images.mnist import MNIST
 from datamodules.partition.client_split import ClientSplit
 from fedleak_recorder import Recorder
 from fedleak_recorder.flower import RecordingStrategy
-from modules.engine.batches import batch_schedule
-from modules.engine.local_hyperparameters import LocalTraining
 from modules.learners.image_classifier import FederatedClassifier
-from modules.nets.classifiers import ClassifierOptions, build_classifier
 
 KINDS: dict[str, type[ClassificationDataModule]] = {"Digits": Digits, "MNIST": MNIST}
 

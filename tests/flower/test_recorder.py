@@ -17,10 +17,10 @@ from flwr.common import Code, FitRes, Status, ndarrays_to_parameters
 from flwr.server.strategy import FedAvg as LegacyFedAvg
 from flwr.serverapp.strategy import FedAvg, Strategy
 
-from datamodules.recordings.recording import Recording
 from fedleak_recorder import Recorder
 from fedleak_recorder.flower import RecordingLegacyStrategy, RecordingStrategy
 from protocol.errors import InputError
+from recordings.recording import Recording
 from tests.flower.here import Answer, start
 from tests.places import ROOT
 

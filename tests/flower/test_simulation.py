@@ -12,8 +12,8 @@ from torch import Tensor
 
 import attack
 import train
-from datamodules.recordings.recording import Recording
 from evaluation.scores import records
+from recordings.recording import Recording
 from reports.run import Run
 
 pytest.importorskip("flwr")

@@ -32,12 +32,12 @@ from tqdm import tqdm
 
 import attack
 import train
-from datamodules.recordings.recording import Recording
 from fedleak_recorder.format import journals_in, read_journal
 from modules.federated import FederatedModule
 from modules.learners.fncf import FNCF
 from modules.learners.image_classifier import FederatedClassifier
 from protocol.seeding import KEY_VARIABLE
+from recordings.recording import Recording
 from tests.foreign_toys import write_dump
 
 _PATIENCE = 600.0

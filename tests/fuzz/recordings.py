@@ -12,12 +12,12 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from callbacks.delta_recorder import DeltaRecorder
+from client.engine.local_hyperparameters import LocalTraining
 from datamodules.base import FederatedDataModule
 from datamodules.devices.synthetic_posts import SyntheticPosts
 from datamodules.images.synthetic_features import SyntheticFeatures
 from experiments.conversion import convert_dump
 from fedleak_recorder.format import AUXILIARY, MANIFEST
-from modules.engine.local_hyperparameters import LocalTraining
 from modules.federated import FederatedModule
 from modules.learners.image_ranker import ImageRanker
 from modules.learners.text import FederatedText, TextOptions

@@ -34,13 +34,13 @@ from datamodules.people import Attributes
 from datamodules.ranking.letor import LETOR
 from datamodules.recommendation.movielens import MovieLens
 from datamodules.recommendation.steam import Steam
-from datamodules.recordings.adversary_devices import PSEUDONYMS
-from datamodules.recordings.joined_view import joined_view
-from datamodules.recordings.recording import Recording
 from evaluation.message_selection import message_truth
 from experiments.conversion import convert_dump
-from modules.learners.recorded_learner import recorded_learner
 from protocol.errors import InputError
+from recordings.adversary_devices import PSEUDONYMS
+from recordings.joined_view import joined_view
+from recordings.recorded_learner import recorded_learner
+from recordings.recording import Recording
 from tests.datamodules import image_trees, owned_files
 from tests.foreign_toys import items, write_dump
 from tests.fuzz import user_files

@@ -16,9 +16,9 @@ from attacks.registry import REGISTRY
 from evaluation.gate import check_limits
 from experiments.commands.plain_names import read_gate
 from experiments.table import Choice, read_table
-from modules.checkpoint_io import CheckedCheckpointIO
 from modules.learners.fncf import FNCF
-from protocol.metrics import METRICS
+from modules.lightning.checkpoint_io import CheckedCheckpointIO
+from protocol.metric_table import METRICS
 from reports.statement.system_file import Declaration
 from tests.fuzz.mutations import change_bytes, change_value
 from tests.fuzz.recordings import Files, read_tree

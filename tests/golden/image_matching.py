@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from client.engine.local_hyperparameters import LocalTraining
+from client.nets.classifiers import Activation, ClassifierOptions
 from modules.attackers.image_matching import Objective
-from modules.engine.local_hyperparameters import LocalTraining
 from modules.learners.image_classifier import ImageSimulator
-from modules.nets.classifiers import Activation, ClassifierOptions
 from tests.places import ROOT
 
 PATH = ROOT / "tests/golden/image_matching.npz"

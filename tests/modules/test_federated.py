@@ -12,15 +12,15 @@ import torch
 from lightning.pytorch.callbacks import Callback
 
 import train as cli
-from datamodules.recordings.recording import Recording
+from client.engine.local_hyperparameters import LocalTraining
 from defenses.base import Update
 from defenses.local_dp import LocalDP
 from modules import federated
-from modules.engine.local_hyperparameters import LocalTraining
 from modules.learners.fncf import FNCF
 from modules.learners.matrix_factorization import FederatedMF
 from modules.server import ServerOptimizer, WeightedSum, add_background_noise, weighted_sum
 from protocol.errors import InputError
+from recordings.recording import Recording
 from tests.places import CONFIGS, ROOT
 from tests.toys import data, model, quiet_trainer, train
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from modules.engine.local_hyperparameters import LocalTraining
+from client.engine.local_hyperparameters import LocalTraining
 from modules.learners.text import TextOptions, TextSimulator
 from protocol.simulators import SteppedSimulator
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import attack
-from datamodules.recordings.recording import Recording
+from recordings.recording import Recording
 
 pytest.importorskip("nvflare")
 ROOT = Path(__file__).resolve().parents[2]

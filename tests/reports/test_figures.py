@@ -10,7 +10,7 @@ import torch
 import attacks.registry  # noqa: F401  # attacks define their metrics
 from evaluation.runner import Evaluation
 from evaluation.scores import Line
-from protocol.metrics import METRICS
+from protocol.metric_table import METRICS
 from reports.figures import FIGURES, drawings
 from reports.step_figures import update_maps
 from tests.reports.toys import LINES, cell, table

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from protocol.errors import InputError
-from protocol.metrics import METRICS, Metric
+from protocol.metric_table import METRICS, Metric
 from reports.tables import (
     Table,
     axis,

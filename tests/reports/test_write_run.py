@@ -13,8 +13,8 @@ from evaluation.diagnosis import Cause
 from evaluation.gate import Verdict
 from evaluation.runner import Evaluation, joined
 from evaluation.scores import concat, from_records, score_table
+from protocol.provenance import CHECKOUT, ROOMS, source_hash
 from reports.join import join_runs
-from reports.provenance import CHECKOUT, ROOMS, source_hash
 from reports.run import Run
 from reports.write_run import combine, write_run
 from tests.reports.toys import LINES

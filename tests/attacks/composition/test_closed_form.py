@@ -7,8 +7,8 @@ import torch
 
 from attacks.composition.base import auxiliary
 from attacks.composition.closed_form import ClosedForm
-from modules.engine.local_hyperparameters import LocalTraining
-from modules.nets.classifiers import ClassifierOptions
+from client.engine.local_hyperparameters import LocalTraining
+from client.nets.classifiers import ClassifierOptions
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
 from protocol.view import Release

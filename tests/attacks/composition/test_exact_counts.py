@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from attacks.composition.exact_counts import ExactCounts, most_likely_counts
-from modules.engine.local_hyperparameters import LocalTraining
+from client.engine.local_hyperparameters import LocalTraining
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
 from tests.composition_toys import estimate, views

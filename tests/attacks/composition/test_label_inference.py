@@ -8,7 +8,7 @@ import torch
 from attacks.composition.base import auxiliary, layer_change
 from attacks.composition.label_inference import AuxiliaryGradients, SoftLabels
 from attacks.composition.llg import LLG
-from modules.engine.local_hyperparameters import LocalTraining
+from client.engine.local_hyperparameters import LocalTraining
 from protocol.seeding import generator_for
 from tests.composition_toys import estimate, l1, learner, views
 

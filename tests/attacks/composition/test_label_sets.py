@@ -7,7 +7,7 @@ from torch.nn.functional import one_hot
 
 from attacks.composition.counts import CountEstimate
 from attacks.composition.label_sets import RLG, GradInversionLabels, IDLGLabels, LabelSet, separable
-from modules.engine.local_hyperparameters import LocalTraining
+from client.engine.local_hyperparameters import LocalTraining
 from protocol.seeding import generator_for
 from tests.composition_toys import estimate, views
 

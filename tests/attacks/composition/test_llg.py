@@ -6,7 +6,7 @@ import torch
 
 from attacks.composition.baselines import RandomGuess
 from attacks.composition.llg import LLG, LLGAlone, LLGDummies, greedy_counts
-from modules.engine.local_hyperparameters import LocalTraining
+from client.engine.local_hyperparameters import LocalTraining
 from protocol.seeding import generator_for
 from tests.composition_toys import estimate, l1, views
 

@@ -5,7 +5,7 @@ import torch
 
 from attacks.composition.base import layer_change
 from attacks.composition.null_classes import published_present, published_rule
-from modules.engine.local_hyperparameters import LocalTraining
+from client.engine.local_hyperparameters import LocalTraining
 from tests.composition_toys import learner, views
 
 

@@ -9,7 +9,7 @@ from attacks.composition.baselines import EqualCounts
 from attacks.composition.counts import CountEstimate
 from attacks.composition.ilrg import ILRG
 from attacks.composition.output_counts import OutputCounts, OutputCountsAlone, class_counts
-from modules.engine.local_hyperparameters import LocalTraining
+from client.engine.local_hyperparameters import LocalTraining
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
 from protocol.view import Release, ServerView

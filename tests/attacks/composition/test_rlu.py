@@ -2,7 +2,7 @@
 
 from attacks.composition.label_inference import SoftLabels
 from attacks.composition.rlu import RLU
-from modules.engine.local_hyperparameters import LocalTraining
+from client.engine.local_hyperparameters import LocalTraining
 from tests.composition_toys import estimate, l1, views
 
 

@@ -9,11 +9,11 @@ from attacks.base import Attack
 from attacks.estimates import VectorEstimate
 from attacks.identifiability.likelihood import PACCatalogue, PACConsensus, PACLikelihood
 from attacks.identifiability.pac import PAC, MeanItem, PACSpectral, RandomVector
-from modules.engine.local_hyperparameters import LocalTraining
+from client.engine.local_hyperparameters import LocalTraining
+from client.margin_losses import LossName
 from modules.learners.matrix_factorization import MFSimulator
 from modules.probing.clients import Answering, Probed, answer_zeros
 from protocol.errors import ViewError
-from protocol.margin_losses import LossName
 from protocol.seeding import generator_for
 from protocol.view import ITEM_EMBEDDING, LEANING, Release, ServerView
 

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from attacks.images.affine_inversion import AffineInversion
 from attacks.images.click_map import ClickMap, bridged, click_map, conjugate_gradients, interior_point, ridge
-from attacks.metrics import auc_per_victim
+from attacks.scoring import auc_per_victim
+from client.pointwise_descent import HIDDEN_BIAS, OUTPUT_BIAS, Items, Ranker, as_parameters, as_ranker, descend
 from protocol.errors import ViewError
-from protocol.pointwise_descent import HIDDEN_BIAS, OUTPUT_BIAS, Items, Ranker, as_parameters, as_ranker, descend
 from protocol.rankers import HIDDEN, LINEAR, OUTPUT
 from protocol.view import ServerView
 from tests.attacks.images.votes import models, toy, voting_round

@@ -10,7 +10,7 @@ from torch import Tensor
 from attacks.estimates import InteractionEstimate
 from attacks.images.affine_inversion import pointwise_update
 from attacks.images.pointwise_matching import PointwiseMatching
-from attacks.metrics import auc_per_victim
+from attacks.scoring import auc_per_victim
 from protocol.view import ServerView
 from tests.attacks.images.votes import toy, voting_round
 from tests.places import ROOT

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor
 
+from client.nets.ranker import ranker_parameters
+from client.pointwise_descent import HIDDEN_BIAS, OUTPUT_BIAS
 from defenses.base import Defense, Update
 from defenses.local_dp import LocalDP
+from modules.image_manipulation.partitions import partition_of, partitioned_noise
 from modules.learners.image_ranker import VoteSimulator
-from modules.nets.ranker import ranker_parameters
-from protocol.partitions import partition_of, partitioned_noise
-from protocol.pointwise_descent import HIDDEN_BIAS, OUTPUT_BIAS
 from protocol.seeding import generator_for
 from protocol.view import ServerView
 

@@ -9,7 +9,7 @@ from attacks.base import Attack
 from attacks.estimates import InteractionEstimate
 from attacks.interactions import Chance, Popularity
 from attacks.interactions.baselines import two_means
-from attacks.metrics import auc_per_victim
+from attacks.scoring import auc_per_victim
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
 from protocol.view import ITEM_EMBEDDING, POPULARITY, ServerView

@@ -10,13 +10,13 @@ from attacks.estimates import InteractionEstimate
 from attacks.manipulation.codebook import Codebook
 from attacks.manipulation.direct import NoiseInjection
 from attacks.manipulation.targeted import Others, SomeClients, Targeted
-from attacks.metrics import auc_per_victim
 from attacks.ranking.codebook import CodebookAttack
-from datamodules.recordings.recording import Recording
+from attacks.scoring import auc_per_victim
 from defenses.secure_aggregation import SecureSum
 from modules.learners.registry import learner_from
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
+from recordings.recording import Recording
 from tests.ranking_toys import ranker, record, source
 
 PARTICIPANTS, TARGETS = 5, 2

@@ -11,7 +11,7 @@ from attacks.membership import CandidateFit, CandidateSource, FedMIACosine, Smal
 from attacks.membership.candidate_fit import JointFitAttack
 from attacks.membership.estimates import RecordMembershipEstimate
 from attacks.membership.pool import Pool, PoolAttack
-from modules.engine.local_hyperparameters import LocalTraining
+from client.engine.local_hyperparameters import LocalTraining
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
 from protocol.view import CANDIDATE_LABELS, CANDIDATES, Release, ServerView

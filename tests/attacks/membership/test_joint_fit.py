@@ -8,7 +8,7 @@ from scipy.stats import kstest
 from torch import Tensor
 
 from attacks.membership.joint_fit import Basis, Fit, fit, predicted_auc
-from attacks.metrics import auc_per_victim
+from attacks.scoring import auc_per_victim
 
 
 def effects(candidates: int = 30, numbers: int = 200, *, seed: int = 0) -> Tensor:

@@ -10,8 +10,8 @@ from scipy.stats import norm
 from attacks.estimates import EstimateError, MembershipEstimate
 from attacks.manipulation import MarkedDocument
 from attacks.membership.retrieval import RetrievalFingerprint, log_likelihood_ratio
+from client.nets.ranker import ranker_parameters
 from modules.learners.fpdgd import FPDGDSimulator
-from modules.nets.ranker import ranker_parameters
 from protocol.errors import ViewError
 from protocol.view import Release, ServerView
 

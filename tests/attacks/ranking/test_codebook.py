@@ -8,8 +8,8 @@ import pytest
 
 from attacks.estimates import InteractionEstimate
 from attacks.manipulation import Codebook
-from attacks.metrics import auc_per_victim
 from attacks.ranking import CodebookAttack
+from attacks.scoring import auc_per_victim
 from defenses.local_dp import LocalDP
 from protocol.errors import ViewError
 from protocol.seeding import generator_for

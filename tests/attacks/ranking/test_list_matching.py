@@ -7,9 +7,9 @@ from torch import Tensor
 
 from attacks.ranking.list_matching import ListMatching
 from attacks.ranking.list_matching import _Loss as Loss
+from client.click_models import cascade_log_law, steps_for_grades
 from modules.attackers.batched_lbfgs import batched_lbfgs
 from modules.learners.fpdgd import FPDGDSimulator
-from protocol.click_models import cascade_log_law, steps_for_grades
 from protocol.view import ServerView
 from tests.places import GOLDEN
 

@@ -9,13 +9,13 @@ import torch
 
 from attacks.estimates import InteractionEstimate
 from attacks.manipulation.direct import NoiseInjection
-from attacks.metrics import auc_per_victim
 from attacks.ranking.list_matching import ListMatching
 from attacks.ranking.list_posterior import ListPosterior, sample_lists
 from attacks.ranking.priors import PriorOnly
+from attacks.scoring import auc_per_victim
+from client.click_models import patterns, uniform_log_law
 from datamodules.ranking.synthetic_ranking import SyntheticRanking
 from defenses.local_dp import LocalDP
-from protocol.click_models import patterns, uniform_log_law
 from protocol.seeding import generator_for
 from tests.ranking_toys import first_view, ranker, record, source
 

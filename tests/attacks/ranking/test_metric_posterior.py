@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 from attacks.estimates import InteractionEstimate
-from attacks.metrics import auc_per_victim
 from attacks.ranking.metric_posterior import MetricPosterior, click_posterior
 from attacks.ranking.priors import PriorOnly
+from attacks.scoring import auc_per_victim
+from client.click_models import patterns, sample_patterns, uniform_log_law
+from client.list_metrics import LEVELS, UTILITY, levels, respond, response_law, truthful_probability, units
 from modules.learners.foltr_es import FOLtRESSimulator
 from modules.learners.fpdgd import FPDGDSimulator
-from protocol.click_models import patterns, sample_patterns, uniform_log_law
 from protocol.errors import ViewError
-from protocol.list_metrics import LEVELS, UTILITY, levels, respond, response_law, truthful_probability, units
 from protocol.simulators import ListMetric
 from protocol.view import ServerView
 

@@ -7,11 +7,11 @@ import torch
 
 from attacks.base import Attack
 from attacks.estimates import EstimateError, InteractionEstimate
-from attacks.metrics import auc_per_victim, f1_per_victim
 from attacks.recommendation.imia import IMIA
 from attacks.recommendation.item_deltas import Direction, RowNorm
 from attacks.recommendation.matched_filter import MatchedFilter
 from attacks.recommendation.raifle import Raifle
+from attacks.scoring import auc_per_victim, f1_per_victim
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
 from protocol.threat_model import ThreatModel

@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 
 from attacks.estimates import InteractionEstimate
-from attacks.metrics import f1_per_victim
 from attacks.recommendation.imia import IMIA
+from attacks.scoring import f1_per_victim
 from protocol.seeding import generator_for
 from tests.golden.recommendation import VICTIMS, golden, published_view
 from tests.toys import leaky_view

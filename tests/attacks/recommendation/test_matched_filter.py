@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from attacks.estimates import InteractionEstimate
-from attacks.metrics import auc_per_victim
 from attacks.recommendation.matched_filter import MatchedFilter
+from attacks.scoring import auc_per_victim
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
 from protocol.view import ITEM_EMBEDDING, Release, ServerView

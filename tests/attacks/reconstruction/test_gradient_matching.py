@@ -19,10 +19,10 @@ from attacks.reconstruction.gradient_matching import (
     predicted_cosine,
 )
 from attacks.reconstruction.likeness import likeness, nearest
+from client.engine.local_hyperparameters import LocalTraining
+from client.engine.local_training import train_clients
 from datamodules.images.synthetic_images import SyntheticImages
 from datamodules.partition.client_split import ClientSplit
-from modules.engine.local_hyperparameters import LocalTraining
-from modules.engine.local_training import train_clients
 from modules.learners.network import NetworkLearner
 from protocol.errors import ViewError
 from protocol.seeding import generator_for

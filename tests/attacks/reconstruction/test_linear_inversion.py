@@ -9,8 +9,8 @@ from torch import Tensor
 from attacks.base import Attack
 from attacks.reconstruction import LinearInversion, LinearRatio
 from attacks.reconstruction.linear_estimate import LinearEstimate
-from modules.engine.local_hyperparameters import LocalTraining
-from modules.nets.classifiers import ClassifierOptions
+from client.engine.local_hyperparameters import LocalTraining
+from client.nets.classifiers import ClassifierOptions
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
 from protocol.view import Release, ServerView

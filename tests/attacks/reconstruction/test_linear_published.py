@@ -9,7 +9,7 @@ from torch import Tensor
 from attacks.reconstruction import LinearPeeling, LinearRatio
 from attacks.reconstruction.base import ReconstructionAttack
 from attacks.reconstruction.linear_estimate import LinearEstimate
-from modules.engine.local_hyperparameters import LocalTraining
+from client.engine.local_hyperparameters import LocalTraining
 from protocol.errors import ViewError
 from protocol.view import ServerView
 from tests.inversion_toys import changed, server_view

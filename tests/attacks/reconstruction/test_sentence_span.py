@@ -8,8 +8,8 @@ from torch import Tensor
 
 from attacks.reconstruction import SentenceSpan
 from attacks.reconstruction.sentence_span import SpanEstimate, moved_rows
+from client.engine.local_hyperparameters import LocalTraining
 from defenses.local_dp import LocalDP
-from modules.engine.local_hyperparameters import LocalTraining
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
 from protocol.view import Release, ServerView

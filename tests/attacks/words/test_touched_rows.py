@@ -8,7 +8,7 @@ import torch
 from attacks.words.baselines import PopularWords
 from attacks.words.estimates import WordSetEstimate
 from attacks.words.touched_rows import TouchedRows, embedding_table
-from modules.engine.local_hyperparameters import LocalTraining
+from client.engine.local_hyperparameters import LocalTraining
 from modules.learners.text import EMBEDDING
 from protocol.errors import ViewError
 from protocol.seeding import generator_for

@@ -6,9 +6,9 @@ import torch
 from datamodules.devices.augmentation import Mitigation, background_modes, mixed_in
 from datamodules.devices.device_split import Devices
 from datamodules.devices.synthetic_posts import SyntheticPosts, synthetic_posts
-from datamodules.recordings.adversary_devices import prior_knowledge
 from protocol.errors import InputError
 from protocol.seeding import generator_for
+from recordings.adversary_devices import prior_knowledge
 
 OWN, CROWD = torch.arange(40), torch.arange(100, 200)
 

@@ -10,6 +10,9 @@ from jsonargparse import ArgumentParser
 from sklearn.neighbors import KNeighborsClassifier
 from torch import Tensor, nn
 
+from client.engine.local_hyperparameters import LocalTraining
+from client.engine.local_training import train_clients
+from client.engine.network_task import NetworkTask
 from datamodules.base import FederatedDataModule
 from datamodules.images.base import ClassificationDataModule
 from datamodules.images.cifar10 import CIFAR10
@@ -19,9 +22,6 @@ from datamodules.images.mnist import MNIST, FashionMNIST
 from datamodules.images.skin_cancer import SkinCancer
 from datamodules.images.synthetic_images import SyntheticImages
 from datamodules.partition.client_split import ClientSplit
-from modules.engine.local_hyperparameters import LocalTraining
-from modules.engine.local_training import train_clients
-from modules.engine.network_task import NetworkTask
 from protocol.errors import InputError
 from tests.datamodules import image_trees as trees
 from tests.places import REAL

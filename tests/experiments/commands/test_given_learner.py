@@ -12,16 +12,16 @@ import yaml
 from torch import Tensor, nn
 from torch.nn import functional
 
+from client.engine.local_hyperparameters import LocalTraining
 from experiments.commands.convert import convert
 from experiments.commands.given_learner import opened
 from experiments.commands.plain_names import plain_names
-from modules.engine.local_hyperparameters import LocalTraining
 from modules.learners.network import NetworkLearner
-from modules.learners.recorded_learner import recorded_learner
 from modules.simulator import ClassificationSimulator
 from protocol.errors import InputError
 from protocol.seeding import generator_for
 from protocol.view import is_statistic
+from recordings.recorded_learner import recorded_learner
 
 LOCAL = LocalTraining(learning_rate=0.5, epochs=3)
 SIZES = (7, 12)

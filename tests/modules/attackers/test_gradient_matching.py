@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from attacks.estimates import InteractionEstimate
-from attacks.metrics import auc_per_victim
 from attacks.recommendation.raifle import Raifle
+from attacks.scoring import auc_per_victim
 from defenses.update_l1 import UpdateL1
 from modules.attackers.gradient_matching import Code, GradientMatching
 from modules.learners.fncf import FNCF, FNCFSimulator

@@ -18,8 +18,8 @@ from modules.image_manipulation.indirect_manipulation import (
     halved_to_memory,
     manipulate,
 )
+from modules.image_manipulation.partitions import partition_of, partitioned_noise
 from protocol.errors import InputError
-from protocol.partitions import partition_of, partitioned_noise
 from tests.modules.image_manipulation.extractor import CROP, toy
 from tests.places import ROOT
 

@@ -5,7 +5,7 @@ import torch
 from torch.func import grad
 from torch.nn.functional import cross_entropy
 
-from modules.engine.local_hyperparameters import LocalTraining
+from client.engine.local_hyperparameters import LocalTraining
 from modules.learners.decoder import BODY, DecoderOptions, FederatedDecoder
 from modules.learners.registry import learner_from
 from protocol.errors import InputError

@@ -14,8 +14,11 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 import modules
+from client.cohort import Cohort
+from client.engine.local_hyperparameters import LocalTraining
+from client.engine.local_training import train_clients
+from client.nets.classifiers import ClassifierOptions
 from datamodules.base import FederatedDataModule
-from datamodules.cohort import Cohort
 from datamodules.devices.synthetic_posts import SyntheticPosts
 from datamodules.images.synthetic_features import SyntheticFeatures
 from datamodules.images.synthetic_images import SyntheticImages
@@ -24,14 +27,8 @@ from datamodules.ranking.synthetic_ranking import SyntheticRanking
 from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
 from defenses.device_noise import DeviceNoise
 from defenses.local_dp import LocalDP
-from modules.built_from_data import BuiltFromData
-from modules.engine.local_hyperparameters import LocalTraining
-from modules.engine.local_training import train_clients
 from modules.federated import FederatedModule
-from modules.hyper_parameters import described
-from modules.learners.central import CentralFNCF
 from modules.learners.decoder import DecoderOptions, FederatedDecoder
-from modules.learners.feature_network import FeatureNetwork
 from modules.learners.fncf import FNCF, InteractionTask
 from modules.learners.foltr_es import FOLtRES
 from modules.learners.fpdgd import FPDGD
@@ -40,7 +37,10 @@ from modules.learners.image_ranker import ImageRanker
 from modules.learners.matrix_factorization import FederatedMF
 from modules.learners.photo_tagger import FederatedTagger, TaggerOptions
 from modules.learners.text import FederatedText, TextOptions
-from modules.nets.classifiers import ClassifierOptions
+from modules.lightning.built_from_data import BuiltFromData
+from modules.lightning.hyper_parameters import described
+from modules.references.central import CentralFNCF
+from modules.references.feature_network import FeatureNetwork
 from protocol.errors import InputError
 from tests import toys
 from tests.toys import quiet_trainer
@@ -182,7 +182,7 @@ def test_the_engine_without_fast_code_uses_none_of_it(monkeypatch: pytest.Monkey
     def forbidden(*_: object, **__: object) -> None:
         raise AssertionError("fast code was used")
 
-    for name in ("modules.engine.local_training.keep_freed_memory", "modules.engine.client_optimizers.fast_optimizer"):
+    for name in ("client.engine.local_training.keep_freed_memory", "client.engine.client_optimizers.fast_optimizer"):
         monkeypatch.setattr(name, forbidden)
     monkeypatch.setattr(InteractionTask, "fast", forbidden)
     cohort, public = source.cohort(0), module.public_parameters()

@@ -8,24 +8,24 @@ import torch
 from torch import Tensor
 
 from attacks.estimates import InteractionEstimate
-from attacks.metrics import auc_per_victim
 from attacks.ranking.list_matching import ListMatching
 from attacks.ranking.list_posterior import ListPosterior
 from attacks.ranking.lists import ranked_lists
 from attacks.ranking.metric_posterior import MetricPosterior
 from attacks.ranking.priors import ListPrior, PriorOnly
+from attacks.scoring import auc_per_victim
+from client.list_metrics import UTILITY
 from datamodules.ranking.synthetic_ranking import SyntheticRanking
-from datamodules.recordings.recording import Recording
 from defenses.base import Update
 from modules.learners.foltr_es import FOLtRES
 from modules.learners.registry import learner_from
 from modules.server import ServerOptimizer
 from protocol.errors import InputError, ViewError
-from protocol.list_metrics import UTILITY
 from protocol.rankers import rank_scores
 from protocol.seeding import generator_for
 from protocol.simulators import RankingSimulator
 from protocol.view import ServerView
+from recordings.recording import Recording
 from tests.ranking_toys import record as record_parameters
 from tests.ranking_toys import source
 

@@ -11,15 +11,15 @@ from attacks.estimates import InteractionEstimate
 from attacks.manipulation.base import Manipulation
 from attacks.manipulation.codebook import Codebook
 from attacks.manipulation.direct import Fingerprint, NoiseInjection, Permutation
-from attacks.metrics import auc_per_victim
 from attacks.ranking.list_posterior import ListPosterior
 from attacks.ranking.lists import ranked_lists
-from datamodules.cohort import Cohort
+from attacks.scoring import auc_per_victim
+from client.cohort import Cohort
+from client.engine.batches import batch_schedule
+from client.engine.fast.memory import BufferPool
+from client.engine.local_hyperparameters import Engine
+from client.engine.local_training import train_clients
 from datamodules.ranking.synthetic_ranking import SyntheticRanking
-from modules.engine.batches import batch_schedule
-from modules.engine.fast.memory import BufferPool
-from modules.engine.local_hyperparameters import Engine
-from modules.engine.local_training import train_clients
 from modules.learners.fpdgd import FPDGD, RankingTask
 from modules.learners.registry import learner_from
 from protocol.errors import InputError

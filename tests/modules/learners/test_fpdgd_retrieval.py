@@ -9,10 +9,10 @@ import torch
 from attacks.manipulation import MarkedDocument
 from attacks.manipulation.direct import marked_feature
 from attacks.membership import RetrievalFingerprint
-from datamodules.recordings.recording import Recording
 from defenses.local_dp import LocalDP
 from evaluation.evaluate import evaluate
 from protocol.errors import InputError, ViewError
+from recordings.recording import Recording
 from tests.ranking_toys import ranker, record, source
 
 

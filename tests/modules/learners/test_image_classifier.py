@@ -7,22 +7,22 @@ import torch
 from torch.nn import functional
 
 from callbacks.delta_recorder import DeltaRecorder
-from datamodules.cohort import Cohort
+from client.cohort import Cohort
+from client.engine.batches import client_draws, step_draws
+from client.engine.local_hyperparameters import LocalTraining
+from client.engine.local_training import train_clients
+from client.engine.network_task import NetworkTask
+from client.engine.task import DRAWS
+from client.nets.batch_norm import BatchNorm
+from client.nets.classifiers import ClassifierOptions, NetworkName, build_classifier, classifier_shapes
+from client.nets.dropout import Dropout, draw_dropout
 from datamodules.images.digits import Digits
 from datamodules.partition.client_split import ClientSplit
-from datamodules.recordings.recording import Recording
-from modules.engine.batches import client_draws, step_draws
-from modules.engine.local_hyperparameters import LocalTraining
-from modules.engine.local_training import train_clients
-from modules.engine.network_task import NetworkTask
-from modules.engine.task import DRAWS
 from modules.learners.image_classifier import FederatedClassifier, ImageSimulator
 from modules.learners.registry import learner_from
-from modules.nets.batch_norm import BatchNorm
-from modules.nets.classifiers import ClassifierOptions, NetworkName, build_classifier, classifier_shapes
-from modules.nets.dropout import Dropout, draw_dropout
 from protocol.errors import InputError
 from protocol.seeding import generator_for
+from recordings.recording import Recording
 from tests.composition_toys import SHAPE, learner, source, views
 from tests.toys import quiet_trainer
 

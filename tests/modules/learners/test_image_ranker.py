@@ -15,7 +15,6 @@ from callbacks.delta_recorder import DeltaRecorder
 from datamodules.devices.synthetic_photos import SyntheticPhotos
 from datamodules.images.synthetic_features import SyntheticFeatures, natural_features
 from datamodules.io.array_cache import CACHE_VARIABLE
-from datamodules.recordings.recording import Recording
 from defenses.base import Defense
 from defenses.local_dp import LocalDP
 from defenses.update_l1 import UpdateL1
@@ -23,10 +22,11 @@ from modules.image_manipulation.base import ImageManipulation
 from modules.image_manipulation.fast_gradient_sign import FastGradientSign
 from modules.image_manipulation.indirect_manipulation import FeatureNoise
 from modules.learners.image_ranker import ImageRanker
-from modules.learners.recorded_learner import recorded_learner
 from protocol.errors import InputError
 from protocol.simulators import PointwiseSimulator
 from protocol.view import ServerView
+from recordings.recorded_learner import recorded_learner
+from recordings.recording import Recording
 from tests.places import CONFIGS, ROOT
 from tests.toys import data, quiet_trainer
 

@@ -6,24 +6,24 @@ import pytest
 import torch
 from torch import Tensor
 
-from datamodules.cohort import Cohort
+from client.cohort import Cohort
+from client.engine.batches import batch_schedule
+from client.engine.local_hyperparameters import LocalTraining
+from client.engine.local_training import train_clients
+from client.margin_losses import LOSSES, LossName
 from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
-from datamodules.recordings.recording import Recording
 from defenses.local_dp import LocalDP
 from defenses.row_noise import RowNoise
-from modules.engine.batches import batch_schedule
-from modules.engine.local_hyperparameters import LocalTraining
-from modules.engine.local_training import train_clients
 from modules.federated import FederatedModule
 from modules.learners.matrix_factorization import FederatedMF, MatrixFactorizationTask
 from modules.learners.registry import learner_from
 from modules.server import ServerOptimizer
 from modules.simulator import USER_EMBEDDING
 from protocol.errors import InputError
-from protocol.margin_losses import LOSSES, LossName
 from protocol.seeding import generator_for
 from protocol.simulators import MarginSimulator
 from protocol.view import ITEM_EMBEDDING
+from recordings.recording import Recording
 
 SIZES = [7, 4, 12]
 PROTOCOLS = {

@@ -10,19 +10,19 @@ from torch import nn
 from torch.nn import functional
 
 from callbacks.delta_recorder import DeltaRecorder
+from client.engine.local_hyperparameters import LocalTraining
+from client.engine.network_task import NetworkTask
 from datamodules.images.digits import Digits
 from datamodules.partition.client_split import ClientSplit
-from datamodules.recordings.recording import Recording
 from defenses.base import Defense
 from defenses.update_l1 import UpdateL1
-from modules.engine.local_hyperparameters import LocalTraining
-from modules.engine.network_task import NetworkTask
 from modules.learners.network import NetworkLearner
-from modules.learners.recorded_learner import recorded_learner
 from modules.learners.registry import network_of
 from modules.simulator import ClassificationSimulator, NetworkSimulator
 from protocol.errors import InputError
 from protocol.seeding import generator_for
+from recordings.recorded_learner import recorded_learner
+from recordings.recording import Recording
 from tests.toys import quiet_trainer
 
 LOCAL = LocalTraining(learning_rate=0.1, epochs=2)

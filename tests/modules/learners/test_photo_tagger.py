@@ -6,9 +6,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from datamodules.cohort import Cohort
-from modules.engine.local_hyperparameters import Engine, LocalTraining
-from modules.engine.local_training import train_clients
+from client.cohort import Cohort
+from client.engine.local_hyperparameters import Engine, LocalTraining
+from client.engine.local_training import train_clients
 from modules.learners.photo_tagger import FederatedTagger, Tagger, TaggerOptions, TaggerSimulator
 from modules.learners.registry import learner_from
 from protocol.errors import InputError

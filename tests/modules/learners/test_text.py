@@ -9,20 +9,20 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from callbacks.delta_recorder import DeltaRecorder
-from datamodules.cohort import Cohort
+from client.cohort import Cohort
+from client.engine.fast.lstm import lstm_gradients, lstm_trace
+from client.engine.fast.word_output import word_loss
+from client.engine.local_hyperparameters import Engine, LocalTraining
+from client.engine.local_training import train_clients
+from client.engine.training_job import LocalResult
 from datamodules.devices.synthetic_posts import SyntheticPosts, synthetic_posts
-from datamodules.devices.word_rows import text_cohort
-from datamodules.recordings.recording import Recording
 from defenses.base import Defense
 from defenses.local_dp import LocalDP
-from modules.engine.fast.lstm import lstm_gradients, lstm_trace
-from modules.engine.fast.word_output import word_loss
-from modules.engine.local_hyperparameters import Engine, LocalTraining
-from modules.engine.local_training import train_clients
-from modules.engine.training_job import LocalResult
 from modules.learners.registry import learner_from
 from modules.learners.text import FederatedText, TextOptions, TextSimulator, TextTask
+from modules.learners.word_rows import text_cohort
 from protocol.errors import InputError
+from recordings.recording import Recording
 from tests.toys import quiet_trainer
 
 NETWORKS = [TextOptions(task=task, vocabulary=50, embedding=7, hidden=6) for task in ("next-word", "rating")]

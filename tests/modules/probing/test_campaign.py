@@ -13,22 +13,22 @@ from lightning.pytorch.callbacks import Callback
 import attack
 from attacks.identifiability import PAC, PACSpectral, RandomVector
 from callbacks.delta_recorder import DeltaRecorder
+from client.engine.local_hyperparameters import LocalTraining
 from datamodules.recommendation.called import Called
-from datamodules.recordings.recording import Recording
 from defenses.local_dp import LocalDP
 from defenses.refusal import RefuseProbes
 from defenses.row_noise import RowNoise
 from evaluation.evaluate import evaluate
 from evaluation.runner import Evaluation
-from modules.engine.local_hyperparameters import LocalTraining
 from modules.learners.matrix_factorization import FederatedMF
-from modules.learners.recorded_learner import recorded_learner
 from modules.probing.campaign import Probing
 from modules.server import ServerOptimizer
 from modules.simulator import USER_EMBEDDING
 from protocol.errors import InputError
 from protocol.seeding import KEY_VARIABLE
 from protocol.view import ITEM_EMBEDDING, LEANING
+from recordings.recorded_learner import recorded_learner
+from recordings.recording import Recording
 from tests.probing_toys import AFTER, clients, learner, train
 
 

@@ -3,14 +3,14 @@
 import pytest
 import torch
 
-from datamodules.cohort import Cohort
-from modules.engine.local_hyperparameters import LocalTraining
-from modules.engine.local_training import train_clients
+from client.cohort import Cohort
+from client.engine.local_hyperparameters import LocalTraining
+from client.engine.local_training import train_clients
+from client.margin_losses import LOSSES, LossName
 from modules.learners.matrix_factorization import MatrixFactorizationTask
 from modules.probing.clients import Answering, Probed, answer, answer_zeros, batch_memberships
 from modules.simulator import USER_EMBEDDING
 from protocol.errors import InputError
-from protocol.margin_losses import LOSSES, LossName
 from protocol.seeding import generator_for
 from protocol.view import ITEM_EMBEDDING
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from attacks.base import Attack
 from attacks.estimates import Estimate, Scores, check_tensor
-from protocol.metrics import Metric
+from protocol.metric_table import Metric
 from protocol.threat_model import ThreatModel
 from protocol.view import ITEM_EMBEDDING, ServerView
 

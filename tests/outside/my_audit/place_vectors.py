@@ -5,10 +5,10 @@ from typing import Unpack
 import torch
 from torch import Tensor, nn
 
-from datamodules.cohort import Cohort
-from modules.engine.fast.gradients import Parameters
-from modules.engine.local_hyperparameters import LocalTraining
-from modules.engine.task import POSITION, Task
+from client.cohort import Cohort
+from client.engine.fast.gradients import Parameters
+from client.engine.local_hyperparameters import LocalTraining
+from client.engine.task import POSITION, Task
 from modules.federated import FederatedModule, Federation
 from protocol.view import ITEM_EMBEDDING
 

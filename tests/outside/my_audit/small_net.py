@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import nn
 
-from modules.engine.local_hyperparameters import LocalTraining
+from client.engine.local_hyperparameters import LocalTraining
 from modules.learners.network import NetworkLearner
 
 DEFAULT = LocalTraining(learning_rate=0.1, batch_size=12)

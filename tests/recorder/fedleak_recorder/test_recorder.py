@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from datamodules.recordings.recording import Recording
 from fedleak_recorder import InputError, Recorder
 from fedleak_recorder.format import read_journal
+from recordings.recording import Recording
 
 CLIENTS = ["alice", "bob", "carol"]
 KEY = b"k" * 32

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 import attack
-from datamodules.recordings.recording import Recording
+from recordings.recording import Recording
 from tests.places import ROOT
 
 PAGE = (ROOT / "docs/record-your-system.md").read_text(encoding="utf-8")

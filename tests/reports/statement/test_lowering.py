@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from protocol.metrics import metric
+from protocol.metric_table import metric
 from reports.statement.lowering import lowering
 from reports.statement.measured import Measured
 from reports.statement.numbers import Interval

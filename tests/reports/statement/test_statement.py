@@ -8,7 +8,7 @@ import yaml
 import attack
 from attacks.registry import REGISTRY
 from datamodules.io.files import sha256_of
-from reports.statement.docs import schema
+from docs.tools.statement_page import schema
 from reports.statement.gaps import KNOWN_CLASSES
 from reports.statement.statement import Statement
 from tests.places import ROOT

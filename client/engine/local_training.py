@@ -1,0 +1,135 @@
+"""Local training of all clients of a cohort from the same global model.
+
+Two engines give equal deltas to float tolerance. *Vectorized*: chunks of clients stacked on a leading dimension, for
+GPUs and small dense models. *Sequential*: one client after another, in parallel threads, for convolutions on a CPU.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from client.cohort import Cohort
+from client.engine.batches import batch_schedule, client_draws
+from client.engine.fast.memory import keep_freed_memory
+from client.engine.local_hyperparameters import LocalTraining
+from client.engine.private_gradients import check_private
+from client.engine.sequential_training import descend_one, descends, train_one
+from client.engine.stacked_training import chunks_of, train_stacked
+from client.engine.task import StackedTask, Task
+from client.engine.training_job import LocalResult, TrainingJob, own_elements
+from defenses.base import Defense
+from protocol.seeding import generator_for
+
+
+def train_clients(
+    task: Task,
+    public: Mapping[str, Tensor],
+    private: Mapping[str, Tensor],
+    cohort: Cohort,
+    local: LocalTraining,
+    *,
+    seed: int,
+    noise_key: int | bytes | None = None,
+    defenses: Sequence[Defense] = (),
+    spent: LocalResult | None = None,
+) -> LocalResult:
+    """Deltas, private parameters and losses of a cohort after local training.
+
+    Args:
+        task: training objective.
+        public: the global model, ``shape`` each; parameters named in ``cohort.rows`` are whole tables.
+        private: the clients' private parameters, ``(C, *shape)`` each.
+        cohort: clients and their examples.
+        local: options of local training.
+        seed: the run's seed, for mini-batches and random losses.
+        noise_key: key of the noise of private local training; None for the seed, as of a simulation.
+        defenses: defences whose penalty is part of the local loss.
+        spent: earlier result whose memory may be overwritten if the shapes match, because new memory costs a page fault
+            for every 4 KiB.
+    """
+    schedule = None
+    if local.batch_size is not None:
+        schedule = batch_schedule(
+            cohort, batch_size=local.batch_size, epochs=local.epochs, seed=seed, updates=local.updates
+        )
+    elements = own_elements(public, cohort.rows, len(cohort)) if defenses else {}
+    result = _empty_result(public, private, cohort, spent if local.fast else None)
+    draws = client_draws(cohort, seed=seed) if task.random else None
+    fast, noise = task.fast() if local.fast else None, list[torch.Generator]()
+    if local.example_clip is not None:
+        check_private(task, rows=bool(cohort.rows), private=bool(private))
+        key = seed if noise_key is None else noise_key
+        fast, noise = (
+            None,
+            [generator_for(key, "gradient noise", seed, cohort.round, c) for c in cohort.clients.tolist()],
+        )
+    job = TrainingJob(task, fast, public, private, cohort, local, defenses, schedule, draws, result, elements, noise)
+    device = next(iter(public.values())).device
+    if _vectorized(job, device):
+        _run(job, train_stacked, chunks_of(job, device), device)
+    else:
+        order = torch.argsort(cohort.counts, descending=True).tolist()
+        _run(job, descend_one if descends(job) else train_one, [torch.tensor([i]) for i in order], device)
+    return result
+
+
+def _vectorized(job: TrainingJob, device: torch.device) -> bool:
+    if job.local.engine != "auto":
+        return job.local.engine == "vectorized"
+    return isinstance(job.task, StackedTask) or device.type != "cpu"
+
+
+def _empty_result(
+    public: Mapping[str, Tensor], private: Mapping[str, Tensor], cohort: Cohort, spent: LocalResult | None
+) -> LocalResult:
+    clients = len(cohort)
+    deltas = {}
+    for name, value in public.items():
+        rows = cohort.rows.get(name)
+        shape = (clients, *value.shape) if rows is None else (clients, rows.shape[1], *value.shape[1:])
+        old = None if spent is None else spent.deltas.get(name)
+        deltas[name] = _memory(old, value, shape) if rows is None else _memory(old, value, shape).zero_()
+    idle = torch.nonzero(cohort.counts == 0).flatten()
+    for delta in deltas.values() if len(idle) else ():
+        # No training writes to these rows.
+        delta[idle] = 0
+    kept = {name: value.clone(memory_format=torch.contiguous_format) for name, value in private.items()}
+    losses = torch.zeros(clients, device=cohort.mask.device)
+    return LocalResult(deltas, kept, losses)
+
+
+def _memory(old: Tensor | None, like: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Uninitialised tensor of a shape, in the memory of an old one if that is large enough."""
+    if old is None or old.shape[1:] != shape[1:] or len(old) < shape[0]:
+        return like.new_empty(shape)
+    return old[: shape[0]] if old.dtype == like.dtype and old.device == like.device else like.new_empty(shape)
+
+
+def _run(
+    job: TrainingJob, train: Callable[[TrainingJob, Tensor], None], parts: list[Tensor], device: torch.device
+) -> None:
+    """Trains the parts, on a CPU in parallel threads, because torch releases the interpreter lock."""
+    threads = min(job.local.threads or torch.get_num_threads() or os.cpu_count() or 1, len(parts))
+    if device.type == "cpu" and job.local.fast:
+        keep_freed_memory()
+    if device.type != "cpu" or threads <= 1:
+        for part in parts:
+            train(job, part)
+        return
+    with _one_thread_each(), ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        # Reading the results raises exceptions of the threads.
+        list(pool.map(lambda part: train(job, part), parts))
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,95 @@
+"""Local training of chunks of stacked clients, for GPUs and small dense models."""
+
+import torch
+from torch import Tensor
+
+from client.engine.client_optimizers import build_optimizer
+from client.engine.fast.gradients import Parameters
+from client.engine.fast.memory import BufferPool, FlatParameters
+from client.engine.private_gradients import private_gradients
+from client.engine.training_job import TrainingJob, autograd_gradients, penalties_of, received_by, steps_of
+
+_CHUNK_NUMBERS = {"cpu": 2**18, "cuda": 2**28}
+
+
+def chunks_of(job: TrainingJob, device: torch.device) -> list[Tensor]:
+    """Positions of the clients of each chunk, sorted by number of examples to reduce padding."""
+    order = torch.argsort(job.cohort.counts, descending=True, stable=True)
+    size = job.local.clients_per_chunk
+    if size is not None:
+        return list(torch.tensor_split(order, list(range(size, len(order), size))))
+    dense = sum(v.numel() for n, v in job.public.items() if n not in job.cohort.rows)
+    width = sum(job.public[n][0].numel() for n in job.cohort.rows)
+    budget = _CHUNK_NUMBERS.get(device.type, _CHUNK_NUMBERS["cuda"])
+    counts = job.cohort.counts.cpu()
+    chunks, start = [], 0
+    while start < len(order):
+        per_client = dense + width * int(counts[order[start]])
+        size = max(1, budget // max(per_client, 1))
+        chunks.append(order[start : start + size])
+        start += size
+    return chunks
+
+
+def train_stacked(job: TrainingJob, positions: Tensor) -> None:
+    """Trains one chunk of stacked clients, sorted by number of steps so that finished clients are a suffix."""
+    if job.schedule is not None:
+        steps = torch.tensor([job.schedule[i].shape[0] for i in positions.tolist()])
+        positions = positions[torch.argsort(steps, descending=True, stable=True)]
+    part = job.cohort.select(positions)
+    received = received_by(job, part)
+    private = {name: value[positions] for name, value in job.private.items()}
+    trained = FlatParameters(
+        {**received, **private}, len(positions), lambda _, value: value.clone(), share=job.local.fast
+    )
+    leaves = trained.leaves
+    optimizer = build_optimizer(job.local, trained.owners)
+    schedule = None if job.schedule is None else [job.schedule[i] for i in positions.tolist()]
+    buffers, elements = BufferPool(), job.elements_of(positions)
+    for examples, mask, finished in steps_of(part, job.local, schedule, job.draws_of(positions)):
+        penalties = penalties_of(job, {name: leaves[name] for name in received}, received, elements)
+        losses, grads = _gradients(job, positions, leaves, penalties, examples, mask, buffers)
+        optimizer.step(trained.of_owners(grads, buffers))
+        if finished:
+            _store(job, positions, slice(min(finished), max(finished) + 1), received, leaves, losses.detach())
+
+
+def _gradients(
+    job: TrainingJob,
+    positions: Tensor,
+    leaves: Parameters,
+    penalties: Tensor | float,
+    examples: Parameters,
+    mask: Tensor,
+    buffers: BufferPool,
+) -> tuple[Tensor, Parameters]:
+    """Losses of stacked clients and the gradient of every leaf."""
+    with torch.no_grad():
+        written = None if job.fast is None else job.fast.stacked(leaves, examples, mask, buffers)
+    if job.local.example_clip is not None:
+        noise = [job.noise[client] for client in positions.tolist()]
+        written = private_gradients(job.task, leaves, examples, mask, job.local, noise)
+    if written is None:
+        losses = job.task.stacked_loss(leaves, examples, mask) + penalties
+        return losses, autograd_gradients(losses.sum(), leaves)
+    losses, grads = written
+    if isinstance(penalties, Tensor):
+        losses = losses + penalties.detach()
+        grads = {name: grads[name] + extra for name, extra in autograd_gradients(penalties.sum(), leaves).items()}
+    return losses, grads
+
+
+@torch.no_grad()
+def _store(
+    job: TrainingJob, positions: Tensor, finished: slice, received: Parameters, leaves: Parameters, losses: Tensor
+) -> None:
+    target = positions[finished].to(losses.device)
+    for name, before in received.items():
+        delta = leaves[name][finished] - before[finished]
+        if name in job.cohort.rows:
+            job.result.deltas[name][target, : delta.shape[1]] = delta
+        else:
+            job.result.deltas[name][target] = delta
+    for name in job.private:
+        job.result.private[name][target] = leaves[name][finished].detach()
+    job.result.losses[target] = losses[finished]

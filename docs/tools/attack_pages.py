@@ -1,0 +1,235 @@
+"""Pages of the documentation that describe the attacks, from what the attacks say of themselves.
+
+``pages`` gives Markdown for Sphinx: a page to choose an attack, and a page for each family, with a section per attack.
+A family's formula, and when its attacks are exact or fail, is in ``docs/families/NAME.md``; numbers are those of
+``docs/results``. No attack is named here, so that a new one is on the pages as soon as it is exported.
+"""
+
+import functools
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pandas as pd
+
+from attacks.base import Attack
+from attacks.registry import REGISTRY
+from protocol.errors import InputError
+from protocol.metric_table import METRICS
+from protocol.provenance import CHECKOUT
+from reports.run import Run
+
+FAMILIES = CHECKOUT / "docs" / "families"
+RESULTS = CHECKOUT / "docs" / "results"
+SECTIONS = ("## Formula", "## When it is exact", "## When it fails")
+"""What a family's own text says."""
+_KINDS = ("published", "ours", "baseline")
+_FIELDS = {
+    "deltas": "updates",
+    "model": "global model",
+    "learner": "learner",
+    "auxiliary": "examples of the server's own",
+    "priors": "priors",
+    "served": "items served",
+    "lists": "lists shown",
+    "features": "features sent",
+    "known": "known users",
+    "pairs": "pairs of messages",
+    "sent_in": "round of each message",
+    "releases": "declared noise",
+}
+"""What the fields of a server view are in words; others have their own name."""
+
+
+def is_listed(thing: object) -> bool:
+    """Whether it is an attack that has a section on the page of its family."""
+    return any(thing is kind for kind in REGISTRY.values())
+
+
+def pages() -> dict[str, str]:
+    """Text of each page by file name."""
+    families = _families()
+    return {
+        "index.md": _choose(families),
+        **{f"{family}.md": _family(family, kinds) for family, kinds in families.items()},
+    }
+
+
+def _families() -> dict[str, list[type[Attack]]]:
+    found: dict[str, list[type[Attack]]] = {}
+    for kind in REGISTRY.values():
+        found.setdefault(kind.family, []).append(kind)
+    return found
+
+
+def _choose(families: dict[str, list[type[Attack]]]) -> str:
+    parts = [
+        "# Choose an attack",
+        f"{len(REGISTRY)} attacks and baselines, by question. This page is made from the attacks' own descriptions, as"
+        " `attack.py list` is. `attack.py audit` runs every attack that fits a recording and names those that do not,"
+        " with what they lack, so the choice is often one of what to record.",
+        "## By question",
+        _table(
+            ("Family", "The server infers", "Published, ours, baselines", "Exact"),
+            [
+                (
+                    f"{{doc}}`{family}`",
+                    "; ".join(dict.fromkeys(kind.tells for kind in kinds)),
+                    ", ".join(str(sum(_kind(kind) == role for kind in kinds)) for role in _KINDS),
+                    ", ".join(f"`{kind.name}`" for kind in kinds if kind.exact),
+                )
+                for family, kinds in families.items()
+            ],
+        ),
+        "*Exact*: attacks that solve for the answer where theory guarantees one. A *baseline* is a simple answer,"
+        " mostly without the client's update; an attack shows a leak where it infers more than the best baseline.",
+        "## By what the recording holds",
+        "An attack runs if the recording holds all that is ticked in its row.",
+        _recorded(),
+        "Where these come from: [recording format](../../recording-format.md). A *learner* rebuilds the clients'"
+        " training; the auditor can give one for a network of his own, see [own network](../../own-network.md)."
+        " *Examples of the server's own* are the recording's `auxiliary`.",
+        "## Threat models",
+        _table(
+            ("Attack", "Kind", "Sees", "Knows", "Cost"),
+            [
+                (
+                    _link(kind),
+                    _how(kind),
+                    kind.threat_model.sees,
+                    kind.threat_model.knows,
+                    kind.cost,
+                )
+                for kind in REGISTRY.values()
+            ],
+        ),
+        "```{toctree}\n:hidden:\n\n" + "\n".join(families) + "\n```",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _recorded() -> str:
+    used = {need.partition(":")[0] for kind in REGISTRY.values() for need in kind.threat_model.needs}
+    fields = [*(name for name in _FIELDS if name in used), *sorted(used - set(_FIELDS))]
+    rows = []
+    for kind in REGISTRY.values():
+        if not kind.baseline:
+            held = {need.partition(":")[0] for need in kind.threat_model.needs}
+            rows.append((_link(kind), kind.family, *("✓" if name in held else "" for name in fields)))
+    header = ("Attack", "Family", *(_FIELDS.get(name, name).capitalize() for name in fields))
+    return _table(header, sorted(rows, key=lambda row: row.count("✓")))
+
+
+def _family(family: str, kinds: Sequence[type[Attack]]) -> str:
+    tells = "; ".join(dict.fromkeys(kind.tells for kind in kinds))
+    parts = [f"# {family.capitalize()}", f"*The server can infer from a client's update {tells}.*", own_text(family)]
+    numbers = _numbers(family)
+    if numbers:
+        parts += ["## Numbers", numbers]
+    for title, listed in (
+        ("## Attacks", [kind for kind in kinds if not kind.baseline]),
+        ("## Baselines", [kind for kind in kinds if kind.baseline]),
+    ):
+        if listed:
+            parts += [title, *(_attack(kind) for kind in listed)]
+    return "\n\n".join(parts) + "\n"
+
+
+def own_text(family: str) -> str:
+    """What ``docs/families`` says of a family.
+
+    Raises:
+        InputError: it says nothing, or lacks a section.
+    """
+    file = FAMILIES / f"{family}.md"
+    text = file.read_text(encoding="utf-8").strip() if file.is_file() else ""
+    lacking = [section for section in SECTIONS if section not in text]
+    if lacking:
+        raise InputError(
+            expected=f"docs/families/{family}.md with the sections {', '.join(SECTIONS)}",
+            found=f"none of {', '.join(lacking)}",
+            way_out="Write them in a few sentences.",
+        )
+    return text.replace("](../", "](../../")  # the page is a folder deeper
+
+
+def _attack(kind: type[Attack]) -> str:
+    facts = [
+        ("Kind", _how(kind)),
+        ("Sees", kind.threat_model.sees),
+        ("Knows", kind.threat_model.knows),
+        ("Needs", ", ".join(f"`{need}`" for need in kind.threat_model.needs)),
+        ("Cost", kind.cost),
+        ("Metrics", ", ".join(f"`{getattr(entry, 'name', entry)}`" for entry in kind.estimates.metrics)),
+        ("Published in", "; ".join(kind.references)),
+    ]
+    return "\n\n".join(
+        [
+            f"({_target(kind)})=\n### {kind.name}",
+            _table(("", ""), [fact for fact in facts if fact[1]]),
+            f"```{{eval-rst}}\n.. autoclass:: attacks.{kind.__name__}\n```",
+        ]
+    )
+
+
+def _numbers(family: str) -> str:
+    """One row per published table, attack and judged metric: ours and the paper's."""
+    rows = []
+    for table, own in _results().items():
+        own = own[own["family"] == family]
+        judged = [name for name, entry in METRICS.items() if entry.judged and name in set(own["metric"])]
+        own = own[own["metric"].isin(judged[:1])]
+        for name, cells in own.groupby("attack", sort=False):
+            rows.append(
+                (
+                    f"`{table}`",
+                    f"`{name}`",
+                    f"`{judged[0]}`",
+                    str(len(cells)),
+                    _span(cells["mean"]),
+                    _span(cells["paper"]),
+                    _span(cells["n"], digits=0),
+                )
+            )
+    if not rows:
+        return ""
+    header = ("Table", "Attack", "Metric", "Settings", "Here", "The paper", "n")
+    note = (
+        "Means of the published tables, least to greatest over their settings (data, rounds, defences); the paper's"
+        " values of the same settings, where it has any. [Results](../../results.md) has every setting with its"
+        " interval, the baselines and what differs from the paper."
+    )
+    return f"{note}\n\n{_table(header, rows)}"
+
+
+@functools.cache
+def _results() -> dict[str, pd.DataFrame]:
+    return {file.stem: Run.read(file).results for file in sorted(RESULTS.glob("*.json"))}
+
+
+def _span(values: Any, digits: int = 3) -> str:
+    known = pd.to_numeric(pd.Series(values), errors="coerce").dropna()
+    if known.empty:
+        return ""
+    least, most = f"{known.min():.{digits}f}", f"{known.max():.{digits}f}"
+    return least if least == most else f"{least} to {most}"
+
+
+def _kind(kind: type[Attack]) -> str:
+    return "baseline" if kind.baseline else "published" if kind.references else "ours"
+
+
+def _how(kind: type[Attack]) -> str:
+    return "baseline" if kind.baseline else f"{_kind(kind)}, {'exact' if kind.exact else 'statistical'}"
+
+
+def _target(kind: type[Attack]) -> str:
+    return f"attack-{kind.family}-{kind.name}"
+
+
+def _link(kind: type[Attack]) -> str:
+    return f"[{kind.name}](#{_target(kind)})"
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)

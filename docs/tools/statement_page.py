@@ -1,0 +1,40 @@
+"""Documentation of system.yaml and statement.json, made of the descriptions of their fields.
+
+python -m docs.tools.statement_page     # writes docs/statement.schema.json and the tables of docs/statement.md
+"""
+
+import json
+from collections.abc import Iterator
+
+from datamodules.io.files import write_whole
+from protocol.provenance import CHECKOUT
+from reports.statement.numbers import Strict
+from reports.statement.statement import Statement
+from reports.statement.system_file import Promise, System
+
+SCHEMA, PAGE = CHECKOUT / "docs" / "statement.schema.json", CHECKOUT / "docs" / "statement.md"
+_START = "<!-- fields: python -m docs.tools.statement_page -->\n"
+
+
+def schema() -> str:
+    """JSON schema of statement.json."""
+    return json.dumps(Statement.model_json_schema(mode="serialization"), indent=2) + "\n"
+
+
+def page() -> str:
+    """docs/statement.md with current tables."""
+    return PAGE.read_text(encoding="utf-8").partition(_START)[0] + _START + "\n".join(_tables()) + "\n"
+
+
+def _tables() -> Iterator[str]:
+    """A table of fields for each object of the two files."""
+    titles: dict[type[Strict], str] = {System: "system.yaml", Promise: "epsilon in system.yaml"}
+    titles[Statement] = "statement.json"
+    for kind in dict.fromkeys((*titles, *Strict.__subclasses__())):
+        yield f"\n### {titles.get(kind, kind.__name__)}\n\n{kind.__doc__}\n\n| Field | Meaning |\n|---|---|"
+        yield from (f"| `{name}` | {field.description} |" for name, field in kind.model_fields.items())
+
+
+if __name__ == "__main__":
+    write_whole(SCHEMA, schema().encode())
+    write_whole(PAGE, page().encode())

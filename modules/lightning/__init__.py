@@ -1,0 +1,1 @@
+"""What Lightning needs of a module: building, arguments, checkpoints, launches, errors."""

@@ -1,0 +1,50 @@
+"""Lightning's reader of checkpoints, with checks before a training is restored."""
+
+from typing import Any
+
+from lightning import LightningModule
+from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
+from lightning.fabric.utilities.types import _PATH
+
+from modules.lightning.built_from_data import BuiltFromData
+from modules.lightning.checkpoint_file import check_fits, read_checkpoint
+from protocol.errors import require
+
+_TRAINING = ("optimizer_states", "loops")
+NAMES = ("last", "best", "hpc", "registry")
+"""Values of ``--ckpt_path`` for which Lightning finds the file."""
+
+
+class CheckedCheckpointIO(TorchCheckpointIO):
+    """Checkpoint reader that verifies checksums and parameter shapes and runs no code from the file.
+
+    Args:
+        module: module to restore.
+        resume: whether a training resumes, which needs the state of its optimizer and loops.
+    """
+
+    def __init__(self, module: LightningModule, *, resume: bool) -> None:
+        super().__init__()
+        self.module = module
+        self.resume = resume
+
+    def load_checkpoint(
+        self, path: _PATH, map_location: Any = None, weights_only: bool | None = None
+    ) -> dict[str, Any]:
+        """Content of the checkpoint, on the CPU.
+
+        Raises:
+            InputError: the file is missing, damaged, or belongs to another model.
+        """
+        content, kind = read_checkpoint(path, str(path)), type(self.module)
+        own = self.module
+        parts = own.saved_tensors() if isinstance(own, BuiltFromData) else {"state_dict": dict(own.state_dict())}
+        missing = [key for key in (*parts, "global_step", *(_TRAINING if self.resume else ())) if key not in content]
+        require(
+            not missing,
+            f"a checkpoint of a training of {kind.__name__} in {path}",
+            f"a file without {', '.join(missing)}",
+            "Set --ckpt_path to a checkpoint of this training, or leave it out to start a new one.",
+        )
+        check_fits(content, parts, kind)
+        return content

@@ -1,0 +1,75 @@
+"""Centralised training on the pooled data, the reference that papers call ``X-SGD``."""
+
+import torch
+from torch import Tensor
+
+from client.cohort import Cohort
+from client.engine.fast.gradients import Parameters
+from modules.learners.fncf import FNCF
+from modules.lightning.built_from_data import BuiltFromData
+from modules.simulator import USER_EMBEDDING
+from protocol.ranges import PositiveInt
+from protocol.view import ITEM_EMBEDDING
+
+
+class CentralFNCF(BuiltFromData):
+    """Centralised training of `FNCF`; one Trainer step is one batch of users, and user vectors are ordinary parameters.
+
+    Args:
+        num_items: see `FNCF`.
+        num_clients: see `FNCF`.
+        user_dim: see `FNCF`.
+        item_dim: see `FNCF`.
+        hidden: see `FNCF`.
+        learning_rate: Adam's learning rate.
+        top_k: see `FNCF`.
+        seed: see `FNCF`.
+    """
+
+    def __init__(
+        self,
+        *,
+        num_items: int | None = None,
+        num_clients: int | None = None,
+        user_dim: PositiveInt = 64,
+        item_dim: PositiveInt = 64,
+        hidden: tuple[PositiveInt, ...] = (128, 64, 32),
+        learning_rate: float = 0.001,
+        top_k: PositiveInt = 10,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        self.learning_rate = learning_rate
+        self.federated = FNCF(user_dim=user_dim, item_dim=item_dim, hidden=hidden, top_k=top_k, seed=seed)
+        self.build_with(num_items=num_items, num_clients=num_clients)
+
+    def build(self, num_items: int, num_clients: int) -> None:
+        """Model of `FNCF`, with the user vectors as parameters."""
+        self.federated.build_with(num_items=num_items, num_clients=num_clients)
+        self.users = torch.nn.Parameter(self.federated.private[USER_EMBEDDING].clone())
+
+    def training_step(self, cohort: Cohort, batch_idx: int) -> Tensor:
+        """Mean loss of a batch of users, weighted by their numbers of examples."""
+        clients = len(cohort)
+        parameters: Parameters = {
+            name: value[cohort.rows[name].clamp(min=0)]
+            if name == ITEM_EMBEDDING
+            else value.expand(clients, *value.shape)
+            for name, value in self.federated.named_parameters()
+        }
+        parameters[USER_EMBEDDING] = self.users[cohort.clients]
+        losses = self.federated.task.stacked_loss(parameters, cohort.examples, cohort.mask)
+        weights = cohort.counts / cohort.counts.sum()
+        loss = (losses * weights).sum()
+        self.log("train/loss", loss, prog_bar=True, batch_size=clients)
+        return loss
+
+    def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
+        """Logs the metrics of `FNCF` with the trained user vectors."""
+        self.federated.private[USER_EMBEDDING] = self.users.detach().cpu()
+        for name, metric in self.federated.update_metrics(batch).items():
+            self.log(name, metric, on_epoch=True, prog_bar=True, batch_size=len(batch["clients"]))
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        """Adam over all parameters."""
+        return torch.optim.Adam(self.parameters(), lr=self.learning_rate)

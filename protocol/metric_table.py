@@ -1,0 +1,149 @@
+"""The table of metrics: meaning, direction and the value of guessing."""
+
+import math
+from collections.abc import Collection
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+from protocol.errors import InputError
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric, as described in reports, gates and figures.
+
+    Attributes:
+        name: lower-case name in results.
+        meaning: one sentence on its scale.
+        leak: whether it measures leakage, so that a gate may limit it; other metrics measure the attack's calibration,
+            or the model.
+        lower_is_better: whether a lower value is better; for a leak, better for the attack.
+        judged: whether attacks are compared by it in figures, differences and the diagnosis of failures.
+        guessing: value of guessing for any data; None if only a baseline can show it.
+        binary: whether a single value is 0 or 1, so that equal values still leave uncertainty.
+        worst_client: whether a gate limits the worst client's value instead of the mean over clients.
+        span: least and largest possible value, to which intervals are cut, and beyond which a gate has no limit; None
+            for no limits.
+        predicts: metric whose value the attack expects of itself by this one, so that tables show the measured value
+            next to it; None for what is measured.
+    """
+
+    name: str
+    meaning: str
+    _: KW_ONLY
+    leak: bool = True
+    lower_is_better: bool = False
+    judged: bool = False
+    guessing: float | None = None
+    binary: bool = False
+    worst_client: bool = False
+    span: tuple[float, float] | None = None
+    predicts: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.predicts is not None and (self.leak or self.judged):
+            raise InputError(
+                expected=f"leak=False of {self.name}, which an attack expects of itself",
+                found="a metric of the leak",
+                way_out="Only measured values may be taken for the leak.",
+            )
+
+    @property
+    def certainty(self) -> float:
+        """Value of a perfect attack."""
+        return 0.0 if self.lower_is_better else 1.0
+
+
+METRICS: dict[str, Metric] = {}
+"""Every metric by name, in the order of reports."""
+
+
+def add_metric(metric: Metric) -> Metric:
+    """Adds a metric to the table, e.g. that of an estimate.
+
+    Raises:
+        InputError: another metric has that name.
+    """
+    if METRICS.setdefault(metric.name, metric) != metric:
+        raise InputError(
+            expected="metrics with different names",
+            found=f"two different metrics {metric.name!r}",
+            way_out="Rename yours, or use the existing one: METRICS[name] of protocol.metric_table.",
+        )
+    return metric
+
+
+def metric(name: str) -> Metric:
+    """The entry of a metric; an unknown one is no leak, and higher is better."""
+    return METRICS.get(name, Metric(name=name, meaning="", leak=False))
+
+
+def meanings(names: Collection[str]) -> list[str]:
+    """The sentences of the given metrics, in the table's order."""
+    return [entry.meaning for entry in METRICS.values() if entry.name in names and entry.meaning]
+
+
+_LOW: dict[str, Any] = {"lower_is_better": True}
+_OTHER: dict[str, Any] = {"leak": False}
+_SHARE: dict[str, Any] = {"span": (0.0, 1.0)}
+_POSITIVE: dict[str, Any] = {"span": (0.0, math.inf)}
+for _metric in (
+    Metric("auc", "AUC is 0.5 for guessing and 1 for certainty.", judged=True, guessing=0.5, **_SHARE),
+    Metric("f1", "F1 is the harmonic mean of the precision and the recall of the decided items.", **_SHARE),
+    Metric("l1", "L1 is 0 where all shares are right and 2 where nothing is.", **_LOW, judged=True, span=(0.0, 2.0)),
+    Metric(
+        "l2", "L2 is the Euclidean distance of the shares, 0 where all are right.", **_LOW, span=(0.0, math.sqrt(2))
+    ),
+    Metric("linf", "Linf is the error of the worst share.", **_LOW, **_SHARE),
+    Metric(
+        "null_false_positive",
+        "Null false positive is the share of absent classes that are called present.",
+        **_LOW,
+        **_SHARE,
+    ),
+    Metric(
+        "null_false_negative",
+        "Null false negative is the share of present classes that are called absent.",
+        **_LOW,
+        **_SHARE,
+    ),
+    Metric("coverage", "Coverage is the part of the shares that lie within their 95% intervals.", **_OTHER),
+    Metric("exact", "Exact is the share of clients of whom all class counts are right.", binary=True, **_SHARE),
+    Metric("error", "The error is the share of items that are predicted wrongly.", **_LOW, judged=True, **_SHARE),
+    Metric(
+        "label-error",
+        "The label error is the share of a client's own items that are predicted wrongly.",
+        **_LOW,
+        **_SHARE,
+    ),
+    Metric("success", "Success is the share of clients whose error is below the tolerance.", binary=True, **_SHARE),
+    Metric("cosine", "The cosine is that of the inferred and the true vector.", span=(-1.0, 1.0)),
+    Metric("flipped", "Flipped is the share of vectors with the wrong sign.", **_OTHER, binary=True),
+    Metric(
+        "sharpness",
+        "Sharpness is the least share of the theorem's number of calls with which 1 - delta of the clients are found.",
+        **_OTHER,
+        **_LOW,
+    ),
+    Metric("ap", "AP is the area under the precision-recall curve, 1 for certainty.", judged=True, **_SHARE),
+    Metric("times-chance", "Times chance is AP over that of guessing, 1 for guessing.", **_POSITIVE),
+    Metric("times-random", "Times random is AP over that of a random order, 1 for guessing.", **_POSITIVE),
+    Metric("top1", "Top 1 is the share of messages whose user comes first.", binary=True, **_SHARE),
+    Metric("top5", "Top 5 is the share of messages whose user is among the first five.", binary=True, **_SHARE),
+    Metric(
+        "epsilon",
+        "Epsilon is that of a client's updates with the noise that they have.",
+        worst_client=True,
+        **_POSITIVE,
+    ),
+    Metric("tpr", "TPR is the share of members that are called members.", binary=True, **_SHARE),
+    Metric("fpr", "FPR is the share of the others that are called members.", **_OTHER, **_LOW, binary=True),
+    Metric("detected", "Detected is the share of probes that a client's check finds.", **_OTHER, binary=True),
+    Metric(
+        "false-alarm", "False alarm is the share of honest rounds that a check refuses.", **_OTHER, **_LOW, binary=True
+    ),
+    Metric("held-back", "Held back is the share of updates that were not sent.", **_OTHER, binary=True),
+    Metric("hr@10", "HR@10 is the share of held-out items among the first ten.", **_OTHER, binary=True),
+    Metric("mae", "MAE is the model's mean absolute error.", **_OTHER, **_LOW),
+):
+    add_metric(_metric)

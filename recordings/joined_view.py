@@ -1,0 +1,217 @@
+"""One view of all messages of a recording, with those of the adversary's own devices, or without deltas in memory."""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from fedleak_recorder.format import HOLDOUT_USERS
+from protocol.errors import require
+from protocol.simulators import AnySimulator
+from protocol.view import HOLDOUT, USERS, ServerView
+from recordings.adversary_devices import PSEUDONYM_USERS, PSEUDONYMS
+from recordings.recording import Recording
+
+_Value = TypeVar("_Value")
+
+
+class ByRound(Mapping[int, _Value]):
+    """What the server had in some rounds, read on access; it gives attacks no access to the ground truth.
+
+    Args:
+        read: reads the global model before a round, or the view of its messages.
+        rounds: numbers of the rounds.
+    """
+
+    def __init__(self, read: Callable[[int], _Value], rounds: Sequence[int]) -> None:
+        self._read = read
+        self.numbers = list(rounds)
+
+    def __getitem__(self, number: int) -> _Value:
+        if number not in self.numbers:
+            raise KeyError(number)
+        return self._read(number)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.numbers)
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+
+def joined_view(
+    recording: Recording, *, rounds: Sequence[int] | None = None, learner: AnySimulator | None = None
+) -> ServerView:
+    """All messages of some rounds in one view, with all deltas in memory.
+
+    The messages are sorted by round, and in each round by pseudonym, which is random and so reveals nothing about the
+    user.
+
+    Args:
+        recording: what the server saw; some of the clients are the adversary's own devices.
+        rounds: numbers of rounds; None for all.
+        learner: the clients' algorithm; None if it is unknown.
+
+    Raises:
+        InputError: the adversary has no devices, or a pseudonym is twice in a round.
+    """
+    auxiliary = recording.auxiliary()
+    require(
+        len(auxiliary.get(PSEUDONYMS, ())),
+        "a recording in which the adversary has devices of its own",
+        f"none in {recording.directory}",
+        "Record the training of a data set whose users have an anonymous and a known device.",
+    )
+    numbers = _numbers(recording, rounds)
+    parts = list(recording.views(victims_per_view=2**30, rounds=numbers, learner=learner))
+    _check_distinct(parts)
+    joined = _join(parts)
+    view = dataclasses.replace(
+        joined.select(_by_pseudonym(joined)), round_models=ByRound(recording.models, numbers), learner=learner
+    )
+    own = torch.isin(view.pseudonyms, auxiliary[PSEUDONYMS])
+    known = view.select(own.nonzero().flatten())
+    order = auxiliary[PSEUDONYMS].argsort()
+    place = torch.searchsorted(auxiliary[PSEUDONYMS][order], known.pseudonyms)
+    priors = {USERS: auxiliary[PSEUDONYM_USERS][order][place]}
+    if HOLDOUT_USERS in auxiliary:
+        priors[HOLDOUT] = torch.isin(priors[USERS], auxiliary[HOLDOUT_USERS])
+    releases = tuple(release for release in view.releases if release.own_devices)
+    known = dataclasses.replace(known, priors=priors, releases=releases)
+    return dataclasses.replace(view.select((~own).nonzero().flatten()), known=known)
+
+
+def messages_view(
+    recording: Recording, *, rounds: Sequence[int] | None = None, learner: AnySimulator | None = None
+) -> ServerView:
+    """The clients' messages in some rounds as one view without deltas; `ServerView.each_round` reads these.
+
+    The messages are sorted by round, and in each round by pseudonym. Those of the adversary's own devices are left out.
+
+    Args:
+        recording: what the server saw.
+        rounds: numbers of rounds; None for all.
+        learner: the clients' algorithm; None if it is unknown.
+
+    Raises:
+        InputError: a pseudonym is twice in a round.
+    """
+    numbers = _numbers(recording, rounds)
+    own = set(recording.auxiliary().get(PSEUDONYMS, torch.zeros(0)).tolist())
+    counts = {number: recording.example_counts(number) for number in numbers}
+    messages = [
+        (number, name, counts[number][name]) for number in numbers for name in sorted(counts[number].keys() - own)
+    ]
+    sent_in, pseudonyms, examples = torch.tensor(messages, dtype=torch.int64).reshape(-1, 3).unbind(1)
+    views = partial(_round_view, partial(recording.views, victims_per_view=2**30, learner=learner), own)
+    first = next(recording.views(victims_per_view=1, rounds=numbers[:1], learner=learner))
+    return dataclasses.replace(
+        first.select(torch.arange(0)),
+        pseudonyms=pseudonyms,
+        example_counts=examples,
+        deltas={},
+        served=None,
+        lists=None,
+        features=None,
+        client_models=None,
+        updates=None,
+        messages=None,
+        priors={},
+        sent_in=sent_in,
+        round_models=ByRound(recording.models, numbers),
+        by_round=ByRound(views, numbers),
+    )
+
+
+def _round_view(views: Callable[..., Iterator[ServerView]], own: set[int], number: int) -> ServerView:
+    """The clients' messages in one round."""
+    whole = _join(list(views(rounds=[number])))
+    view = whole.select(_by_pseudonym(whole))
+    others = torch.tensor([name not in own for name in view.pseudonyms.tolist()], dtype=torch.bool)
+    return dataclasses.replace(view.select(others.nonzero().flatten()), round=number, sent_in=None)
+
+
+def _numbers(recording: Recording, rounds: Sequence[int] | None) -> list[int]:
+    numbers = recording.rounds if rounds is None else [n for n in recording.rounds if n in set(rounds)]
+    way_out = "The recording is cut short: copy it again, or record again."
+    require(numbers, f"a round in {recording.directory}", "none", way_out)
+    return numbers
+
+
+def _check_distinct(parts: Sequence[ServerView]) -> None:
+    seen: dict[int, Tensor] = {}
+    for part in parts:
+        together = torch.cat([seen.get(part.round, part.pseudonyms[:0]), part.pseudonyms])
+        names, counts = torch.unique(together, return_counts=True)
+        require(
+            not (counts > 1).any(),
+            "each pseudonym once in a round",
+            f"{names[counts > 1][:1].tolist()} {int(counts.max())} times in round {part.round}",
+            "The recording is damaged or foreign: record again, or give every device a name of its own.",
+        )
+        seen[part.round] = together
+
+
+def _by_pseudonym(view: ServerView) -> Tensor:
+    """Positions sorted by round, then by pseudonym."""
+    assert view.sent_in is not None
+    order = view.pseudonyms.argsort(stable=True)
+    return order[view.sent_in[order].argsort(stable=True)]
+
+
+def _join(parts: Sequence[ServerView]) -> ServerView:
+    last = parts[-1]
+    widths = [0 if part.served is None else part.served.shape[1] for part in parts]
+    ragged = {name: max(widths) for name in last.row_parameters}
+    served = [part.served for part in parts if part.served is not None]
+    return dataclasses.replace(
+        last,
+        pseudonyms=torch.cat([part.pseudonyms for part in parts]),
+        example_counts=torch.cat([part.example_counts for part in parts]),
+        deltas={name: _stacked([part.deltas[name] for part in parts], ragged.get(name)) for name in last.deltas},
+        served=_stacked(served, max(widths), padding=-1) if len(served) == len(parts) else None,
+        lists=None,
+        features=None,
+        priors=_priors([part.priors for part in parts]),
+        client_models=_models([part.client_models for part in parts]),
+        updates=_whole([part.updates for part in parts], max(widths)),
+        messages=_whole([part.messages for part in parts], None),
+        sent_in=torch.cat([torch.full_like(part.pseudonyms, part.round) for part in parts]),
+    )
+
+
+def _whole(parts: Sequence[Tensor | None], width: int | None) -> Tensor | None:
+    """Values of all clients; None if not all of them have one."""
+    whole = [part for part in parts if part is not None]
+    return _stacked(whole, width) if len(whole) == len(parts) else None
+
+
+def _models(parts: Sequence[Mapping[str, Tensor] | None]) -> dict[str, Tensor] | None:
+    """The clients' own models; None if not all of them have one."""
+    whole = [part for part in parts if part is not None]
+    return {name: torch.cat([part[name] for part in whole]) for name in whole[0]} if len(whole) == len(parts) else None
+
+
+def _priors(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """What the server knows of each client in addition, with a second dimension padded with 0 to the longest."""
+    joined = {}
+    for name in parts[0].keys() & set.intersection(*(set(part) for part in parts)):
+        values = [part[name] for part in parts]
+        joined[name] = _stacked(values, max(len(value[0]) for value in values) if values[0].dim() > 1 else None)
+    return joined
+
+
+def _stacked(values: Sequence[Tensor], width: int | None, padding: float = 0) -> Tensor:
+    """Values joined along the first dimension, with the second padded to `width` if it is given."""
+    if width is None:
+        return torch.cat(list(values))
+    shape = (sum(len(value) for value in values), width, *values[0].shape[2:])
+    joined = values[0].new_full(shape, padding)
+    start = 0
+    for value in values:
+        joined[start : start + len(value), : value.shape[1]] = value
+        start += len(value)
+    return joined

@@ -1,0 +1,179 @@
+"""Server views of some victims from an opened shard of a recording."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedleak_recorder.format import CLIENT_MODEL, ITEM_FEATURES, POPULARITY_OF_OTHERS, PRIOR, Manifest
+from fedleak_recorder.shard_check import MESSAGES, SHOWN
+from protocol.simulators import AnySimulator
+from protocol.view import POPULARITY, Release, ServerView, features_of
+from recordings.shard_files import damaged, view_dtype
+
+_NUMBERS_PER_VIEW = 2**25
+"""Upper bound of the padded delta numbers of one view: 128 MiB of float32."""
+
+
+class ShardView:
+    """An opened shard of ``rounds/`` as the source of views.
+
+    Args:
+        shard: the opened file.
+        name: its name, for errors.
+        round_number: its round.
+        manifest: manifest of the recording.
+        model: the global model before the round.
+        auxiliary: the server's auxiliary data.
+    """
+
+    def __init__(
+        self,
+        shard: Any,
+        name: str,
+        *,
+        round_number: int,
+        manifest: Manifest,
+        model: dict[str, Tensor],
+        auxiliary: dict[str, Tensor],
+    ) -> None:
+        self.shard, self.name, self.round = shard, name, round_number
+        self.manifest, self.model, self.auxiliary = manifest, model, auxiliary
+        self.keys = set(shard.keys())
+        self.clients: Tensor = shard.get_tensor("clients").long()
+        # All zero if the server served nothing.
+        served = "served" in self.keys
+        self.offsets = shard.get_tensor("offsets").long() if served else torch.zeros(len(self.clients) + 1)
+
+    def chunks(self, victims_per_view: int, pseudonyms: set[int] | None) -> Iterator[Tensor]:
+        """Positions of victims in ascending size, as many as fit into a view."""
+        sizes = self.offsets.diff()
+        order = torch.argsort(sizes, stable=True)
+        if pseudonyms is not None:
+            order = order[[int(self.clients[i]) in pseudonyms for i in order]]
+        shapes = {name: torch.Size(value["shape"]) for name, value in self.manifest.parameters.items()}
+        tables = self.manifest.row_parameters
+        dense = sum(shape.numel() for name, shape in shapes.items() if name not in tables)
+        width = self._own_features() + sum(shapes[name][1:].numel() for name in tables)
+        chunk: list[int] = []
+        for position in order.tolist():
+            numbers = (len(chunk) + 1) * (dense + width * int(sizes[position]))
+            if chunk and (len(chunk) == victims_per_view or numbers > _NUMBERS_PER_VIEW):
+                yield torch.tensor(chunk)
+                chunk = []
+            chunk.append(position)
+        if chunk:
+            yield torch.tensor(chunk)
+
+    def _own_features(self) -> int:
+        """Features of an item in `ITEM_FEATURES`; 0 if there are none or all clients share one list of items."""
+        if ITEM_FEATURES not in self.keys:
+            return 0
+        sizes, served = self.offsets.diff(), self.shard.get_tensor("served")
+        even = bool((sizes == sizes[0]).all())
+        alike = even and bool((served.reshape(len(sizes), -1) == served[: int(sizes[0])]).all())
+        return 0 if alike else int(self.shard.get_slice(ITEM_FEATURES).get_shape()[1])
+
+    def view(self, chunk: Tensor, learner: AnySimulator | None) -> ServerView:
+        """The view of the victims at some positions.
+
+        Args:
+            chunk: ``(V,)`` positions.
+            learner: the clients' algorithm; None if it is unknown.
+
+        Raises:
+            InputError: a delta is not finite.
+        """
+        shard, keys, manifest = self.shard, self.keys, self.manifest
+        deltas = {}
+        for parameter in manifest.parameters:
+            if parameter in manifest.row_parameters:
+                value = _ragged(shard.get_slice(f"rows/{parameter}"), chunk, self.offsets, 0)
+            else:
+                value = _of_clients(shard.get_slice(f"deltas/{parameter}"), chunk)
+            deltas[parameter] = value.to(view_dtype(manifest))
+            # A finite sum needs one pass; an infinite one may only have overflowed.
+            if not bool(deltas[parameter].sum().isfinite()) and not bool(torch.isfinite(deltas[parameter]).all()):
+                raise damaged(self.name, f"NaN or infinity in the deltas of {parameter!r}")
+        shown = {
+            kind: _ragged(shard.get_slice(kind), chunk, self.offsets, padding)
+            for kind, padding in SHOWN.items()
+            if kind in keys
+        }
+        served = shown.get("served")
+        if ITEM_FEATURES in keys and served is not None:
+            shown["features"] = features_of(shard.get_tensor(ITEM_FEATURES).to(view_dtype(manifest)), served)
+        own_models = {
+            key.removeprefix(CLIENT_MODEL): _of_clients(shard.get_slice(key), chunk).to(view_dtype(manifest))
+            for key in sorted(keys)
+            if key.startswith(CLIENT_MODEL)
+        }
+        priors = {name.removeprefix(PRIOR): shard.get_tensor(name)[chunk] for name in keys if name.startswith(PRIOR)}
+        manipulation = manifest.config.get("manipulation")
+        return ServerView(
+            round=self.round,
+            pseudonyms=self.clients[chunk],
+            example_counts=shard.get_tensor("counts")[chunk].long(),
+            deltas=deltas,
+            model=self.model,
+            row_parameters=frozenset(manifest.row_parameters),
+            served=served,
+            lists=shown.get("lists"),
+            features=shown.get("features"),
+            client_models=own_models or None,
+            releases=tuple(Release(**{**r, "parameters": tuple(r["parameters"])}) for r in manifest.releases),
+            rounded=frozenset(n for n, own in manifest.parameters.items() if own["dtype"] in ("float16", "bfloat16")),
+            learner=learner,
+            updates=shown.get("updates"),
+            messages=shard.get_tensor(MESSAGES)[chunk].long() if MESSAGES in keys else None,
+            auxiliary=self.auxiliary,
+            priors=self._popularity(self.clients[chunk], served) | priors,
+            manipulation=manipulation if isinstance(manipulation, str) else None,
+        )
+
+    def _popularity(self, pseudonyms: Tensor, served: Tensor | None) -> dict[str, Tensor]:
+        """Number of users of other folds who interacted with each served item, if the server recorded that."""
+        counts = self.auxiliary.get(POPULARITY_OF_OTHERS)
+        if counts is None or served is None:
+            return {}
+        own = counts[pseudonyms % len(counts)]
+        return {POPULARITY: own.gather(1, served.clamp(min=0, max=own.shape[1] - 1).long()) * (served >= 0)}
+
+
+def truth_of(shard: Any, positions: Mapping[int, int], width: int, client: str) -> dict[int, dict[str, Tensor]]:
+    """Ground truth of some clients by pseudonym.
+
+    Args:
+        shard: the opened file of ``truth/``.
+        positions: positions of the clients by pseudonym.
+        width: number of items to which values of items are padded.
+        client: prefix of the names of values of the clients themselves.
+    """
+    tables = {key: shard.get_slice(key) for key in shard.keys()}  # noqa: SIM118 - no mapping
+    of_clients = {key: table for key, table in tables.items() if key == "clients" or key.startswith(client)}
+    of_items = {key: table for key, table in tables.items() if key not in of_clients}
+    offsets = of_items.pop("offsets")[:] if of_items else torch.zeros(0)
+    found = {}
+    for pseudonym, i in positions.items():
+        values = {key.removeprefix(client): table[i : i + 1][0] for key, table in of_clients.items()}
+        for key, table in of_items.items():
+            own = table[int(offsets[i]) : int(offsets[i + 1])]
+            values[key] = torch.nn.functional.pad(own.float(), (0, width - len(own)))
+        found[pseudonym] = values
+    return found
+
+
+def _of_clients(table: Any, chunk: Tensor) -> Tensor:
+    """The given rows: many from the whole table, which is faster; a few without reading the others."""
+    if 2 * len(chunk) > table.get_shape()[0]:
+        rows: Tensor = table[:][chunk]
+        return rows
+    return torch.cat([table[i : i + 1] for i in chunk.tolist()])
+
+
+def _ragged(table: Any, chunk: Tensor, offsets: Tensor, padding: int) -> Tensor:
+    """The rows of some clients, padded, in the types with which attacks compute (float32 or int64)."""
+    parts = [table[int(offsets[i]) : int(offsets[i + 1])] for i in chunk.tolist()]
+    parts = [part.float() if part.is_floating_point() else part.long() for part in parts]
+    return torch.nn.utils.rnn.pad_sequence(parts, batch_first=True, padding_value=padding)

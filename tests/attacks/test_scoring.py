@@ -1,0 +1,119 @@
+import math
+
+import pytest
+import torch
+from sklearn.metrics import f1_score, roc_auc_score
+
+from attacks.scoring import (
+    Rates,
+    auc_per_victim,
+    average_precision,
+    composition_errors,
+    exact_roc,
+    f1_per_victim,
+    null_class_errors,
+    rates_at,
+    roc_per_victim,
+    wins_over_negatives,
+)
+from protocol.seeding import generator_for
+
+
+def sample() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    generator = generator_for(0, "metrics")
+    scores = torch.randint(0, 6, (9, 30), generator=generator).float()
+    labels = (torch.rand(9, 30, generator=generator) < 0.3).float()
+    mask = torch.arange(30) < torch.randint(12, 31, (9, 1), generator=generator)
+    return scores, labels, mask
+
+
+def test_auc_with_ties_equals_sklearn() -> None:
+    scores, labels, mask = sample()
+    ours = auc_per_victim(scores, labels, mask)
+    for victim in range(len(scores)):
+        kept = mask[victim]
+        assert ours[victim].item() == pytest.approx(roc_auc_score(labels[victim, kept], scores[victim, kept]))
+
+
+def test_auc_of_one_class_is_no_number() -> None:
+    assert auc_per_victim(torch.rand(1, 4), torch.ones(1, 4), torch.ones(1, 4, dtype=torch.bool)).isnan().all()
+
+
+def test_f1_equals_sklearn() -> None:
+    scores, labels, mask = sample()
+    ours = f1_per_victim(scores > 3, labels, mask)
+    for victim in range(len(scores)):
+        kept = mask[victim]
+        assert ours[victim].item() == pytest.approx(f1_score(labels[victim, kept], scores[victim, kept] > 3))
+
+
+def test_roc_has_the_area_of_the_auc() -> None:
+    generator = generator_for(0, "roc")
+    labels = (torch.rand(4, 2000, generator=generator) < 0.3).float()
+    scores = torch.randn(4, 2000, generator=generator) + labels
+    mask = torch.ones(4, 2000, dtype=torch.bool)
+    rates = roc_per_victim(scores, labels, mask, torch.linspace(0, 1, 501))
+    area = torch.trapezoid(rates.double(), torch.linspace(0, 1, 501).double())
+    torch.testing.assert_close(area, auc_per_victim(scores, labels, mask), atol=0.005, rtol=0)
+
+
+def test_roc_of_tied_scores_has_the_area_of_the_auc() -> None:
+    scores, labels, mask = sample()
+    grid = torch.linspace(0, 1, 2001)
+    area = torch.trapezoid(roc_per_victim(scores, labels, mask, grid), grid.double())
+    torch.testing.assert_close(area, auc_per_victim(scores, labels, mask), atol=0.002, rtol=0)
+
+
+def test_roc_ends_where_everything_is_accepted() -> None:
+    scores = torch.tensor([[3.0, 2.0, 1.0, 0.0, 9.0], [1.0, 1.0, 1.0, 0.0, 0.0]])
+    labels = torch.tensor([[1.0, 0.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 1.0, 1.0]])  # positives below every negative
+    mask = torch.tensor([[True, True, True, True, False], [True] * 5])
+    rates = roc_per_victim(scores, labels, mask, torch.tensor([0.0, 0.5, 1.0]))
+    assert rates[:, -1].tolist() == [1.0, 1.0]
+    assert rates[0].tolist() == [0.5, 0.5, 1.0]
+
+
+def test_wins_over_negatives_average_to_the_auc() -> None:
+    scores = torch.tensor([0.1, 0.5, 0.5, 0.9, 0.2])
+    labels = torch.tensor([False, True, False, True, False])
+    whole = auc_per_victim(scores[None], labels[None].float(), torch.ones(1, 5, dtype=torch.bool))
+    assert wins_over_negatives(scores, labels).tolist() == pytest.approx([2.5 / 3, 1.0])
+    assert float(wins_over_negatives(scores, labels).mean()) == pytest.approx(float(whole))
+
+
+def test_distances_and_null_errors_by_hand() -> None:
+    errors = composition_errors(torch.tensor([[0.5, 0.5, 0.0]]), torch.tensor([[0.2, 0.5, 0.3]]))
+    assert {name: round(float(value[0]), 6) for name, value in errors.items()} == {
+        "l1": 0.6,
+        "l2": round((2 * 0.09) ** 0.5, 6),
+        "linf": 0.3,
+    }
+    present = torch.tensor([[True, True, False, False], [True, True, True, True]])
+    held = torch.tensor([[True, False, True, True], [True, True, True, True]])
+    wrong = null_class_errors(present, held)
+    assert wrong["null_false_positive"][0] == 1
+    assert wrong["null_false_positive"][1].isnan()
+    torch.testing.assert_close(wrong["null_false_negative"], torch.tensor([2 / 3, 0], dtype=torch.float64))
+
+
+def test_the_exact_curve_has_every_threshold_and_ends_where_all_is_accepted() -> None:
+    scores, labels = torch.tensor([3.0, 2.0, 2.0, 1.0]), torch.tensor([True, True, False, False])
+    fpr, tpr, thresholds = exact_roc(scores, labels)
+    assert fpr.tolist() == [0, 0, 0.5, 1]
+    assert tpr.tolist() == [0, 0.5, 1, 1]
+    assert thresholds.tolist() == [math.inf, 3, 2, 1]
+    assert rates_at(scores, labels, 0.49) == Rates(0.5, 0.0, 3.0)
+    assert rates_at(scores, labels, 1.0) == Rates(1.0, 0.5, 2.0)
+    assert rates_at(-scores, labels, 0.0) == Rates(0.0, 0.0, math.inf)
+
+
+def test_a_rate_below_the_grid_of_the_mean_curves_is_exact() -> None:
+    scores = torch.arange(20_000.0)
+    labels = torch.zeros(20_000, dtype=torch.bool)
+    labels[[19_999, 19_991, 100]] = True
+    found = rates_at(scores, labels, 1e-3)
+    assert (found.tpr, found.fpr) == pytest.approx((2 / 3, 7 / 19_997))
+
+
+def test_average_precision_of_no_columns_is_empty() -> None:
+    assert average_precision(torch.zeros(3, 0), torch.zeros(3, 0, dtype=torch.bool)).shape == (0,)

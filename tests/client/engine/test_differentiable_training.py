@@ -1,0 +1,40 @@
+"""Adam's step has the derivative that autograd gives of its formula."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from client.engine.client_optimizers import build_optimizer
+from client.engine.differentiable_training import train_differentiably
+from client.engine.local_hyperparameters import LocalTraining
+from protocol.errors import InputError
+
+ADAM = LocalTraining(optimizer="adam", learning_rate=0.05, epochs=4, eps_root=1e-8)
+
+
+def trained(labels: Tensor, start: Tensor) -> Tensor:
+    def loss(current: dict[str, Tensor]) -> Tensor:
+        return ((current["a"].sin() - labels) ** 2).sum() + (current["a"] ** 2 * labels).sum()
+
+    return train_differentiably({"a": start}, loss, ADAM)["a"]
+
+
+def test_derivative_by_the_labels_equals_finite_differences() -> None:
+    generator = torch.Generator().manual_seed(0)
+    start, labels = (torch.randn(3, 5, generator=generator, dtype=torch.float64) for _ in range(2))
+    assert torch.autograd.gradcheck(lambda given: trained(given, start), labels.requires_grad_(), rtol=1e-4)
+
+
+def test_steps_are_those_of_the_clients_optimizer() -> None:
+    generator = torch.Generator().manual_seed(1)
+    start, labels = torch.randn(3, 5, generator=generator), torch.randn(3, 5, generator=generator)
+    value = start.clone()
+    optimizer = build_optimizer(ADAM, [value])
+    for _ in range(ADAM.epochs):
+        optimizer.step([2 * (value.sin() - labels) * value.cos() + 2 * value * labels])
+    torch.testing.assert_close(trained(labels, start).detach(), value)
+
+
+def test_training_that_cannot_be_differentiated_is_refused() -> None:
+    with pytest.raises(InputError, match="full-batch SGD or Adam"):
+        train_differentiably({}, lambda _: torch.zeros(()), LocalTraining(batch_size=8))

@@ -1,0 +1,58 @@
+"""The pages of the documentation that the attacks' own descriptions make."""
+
+import re
+
+import pytest
+
+from attacks.descriptions import described
+from attacks.registry import REGISTRY
+from docs.tools.attack_pages import FAMILIES, SECTIONS, is_listed, own_text, pages
+from protocol.errors import InputError
+
+PAGES = pages()
+
+
+def test_every_attack_has_one_section_on_the_page_of_its_family() -> None:
+    for kind in REGISTRY.values():
+        page = PAGES[f"{kind.family}.md"]
+        assert page.count(f"(attack-{kind.family}-{kind.name})=\n### {kind.name}\n") == 1
+        assert f".. autoclass:: attacks.{kind.__name__}\n" in page
+    targets = [target for page in PAGES.values() for target in re.findall(r"^\((attack-.*)\)=$", page, re.MULTILINE)]
+    assert len(targets) == len(set(targets)) == len(described())
+    assert all(is_listed(kind) for kind in REGISTRY.values())
+
+
+def test_the_matrix_has_every_attack_with_what_it_needs() -> None:
+    choose = PAGES["index.md"]
+    by_need, threats = choose.partition("## By what the recording holds")[2].split("## Threat models")
+    for kind in REGISTRY.values():
+        link = f"[{kind.name}](#attack-{kind.family}-{kind.name})"
+        assert threats.count(f"| {link} |") == 1
+        assert kind.threat_model.knows in threats
+        (row,) = re.findall(rf"^\| {re.escape(link)} .*$", by_need, re.MULTILINE) or [""]
+        held = {need.partition(":")[0] for need in kind.threat_model.needs}
+        assert row.count("✓") == (0 if kind.baseline else len(held))
+    for family in {kind.family for kind in REGISTRY.values()}:
+        assert f"{{doc}}`{family}`" in choose
+        assert f"\n{family}\n" in choose
+
+
+def test_a_family_says_its_formula_and_its_limits() -> None:
+    families = {kind.family for kind in REGISTRY.values()}
+    assert {file.stem for file in FAMILIES.glob("*.md")} == families
+    assert all(section in PAGES[f"{family}.md"] for family in families for section in SECTIONS)
+    with pytest.raises(InputError, match=r"docs/families/none\.md"):
+        own_text("none")
+
+
+def test_a_family_shows_its_published_numbers() -> None:
+    decaf = next(line for line in PAGES["composition.md"].splitlines() if "| `decaf` |" in line)
+    assert "`decaf_tables3to7`" in PAGES["composition.md"]
+    assert re.search(r"\| \d\.\d{3} to \d\.\d{3} \|", decaf)
+
+
+def test_tables_are_rectangular() -> None:
+    for name, page in PAGES.items():
+        for block in re.findall(r"(?:^\|.*\n)+", page, re.MULTILINE):
+            widths = {len(re.findall(r"(?<!\\)\|", line)) for line in block.splitlines()}
+            assert len(widths) == 1, (name, block.splitlines()[0])

@@ -1,0 +1,172 @@
+"""All messages of a recording in one view: whose they are is apart, and what the adversary knows is in it."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from callbacks.delta_recorder import DeltaRecorder
+from client.engine.local_hyperparameters import LocalTraining
+from datamodules.devices.device_split import Devices
+from datamodules.devices.open_world import HOLDOUT as ROLE
+from datamodules.devices.open_world import OpenWorld
+from datamodules.devices.synthetic_posts import SyntheticPosts
+from defenses.base import Defense
+from defenses.device_noise import DeviceNoise
+from evaluation.message_selection import client_truth, message_truth
+from fedleak_recorder.format import append_journal, shard_name, write_shard
+from modules.learners.registry import learner_from
+from modules.learners.text import FederatedText, TextOptions
+from protocol.errors import InputError
+from protocol.view import HOLDOUT, USERS
+from recordings.adversary_devices import PSEUDONYMS
+from recordings.joined_view import joined_view, messages_view
+from recordings.recording import Recording
+from tests import toys
+from tests.toys import quiet_trainer
+
+pytestmark = pytest.mark.integration
+
+
+def record(
+    folder: Path, rounds: int = 4, defenses: tuple[Defense, ...] = (), **options: object
+) -> tuple[SyntheticPosts, Recording]:
+    given: dict[str, object] = {"writers": 6, "posts": 20, "vocabulary": 40, "clients_per_round": 0.5, **options}
+    data = SyntheticPosts(**given)  # type: ignore[arg-type]
+    network = TextOptions(vocabulary=40, embedding=4, hidden=4)
+    module = FederatedText(network=network, local=LocalTraining(learning_rate=0.3), defenses=defenses)
+    recorder = DeltaRecorder(directory=str(folder / "deltas"), parameters=["lstm.*", "embedding.*"])
+    quiet_trainer(rounds, folder, recorder).fit(module, datamodule=data)
+    return data, Recording(folder / "deltas")
+
+
+def test_messages_are_joined_and_their_users_are_known_apart(tmp_path: Path) -> None:
+    data, recording = record(tmp_path)
+    view = joined_view(recording, learner=learner_from(recording.manifest.learner))
+    assert view.known is not None
+    assert view.sent_in is not None
+    assert view.victims + view.known.victims == 4 * 6
+    clients = torch.cat([data.participants(number) for number in range(4)])
+    users = data.client_users[clients]
+    known = data.client_known[clients]
+    assert torch.equal(message_truth(recording, view)["user"].sort().values, users[~known].sort().values)
+    assert torch.equal(view.known.priors[USERS], message_truth(recording, view)["known_user"])
+    # A device keeps its pseudonym, which says nothing of its number.
+    names: dict[int, int] = {}
+    for name, user in zip(view.pseudonyms.tolist(), message_truth(recording, view)["user"].tolist(), strict=True):
+        assert names.setdefault(name, user) == user
+    assert min(names) > 10**6
+    assert view.auxiliary["prior_features"].shape[0] == len(view.auxiliary["prior_users"])
+    held = data.client_examples()
+    expected = torch.cat([data.examples.features[held[c]] for c in data.client_known.nonzero().flatten().tolist()])
+    assert torch.equal(view.auxiliary["prior_features"], expected)
+
+
+def test_strangers_are_known_by_what_the_server_wrote_down(tmp_path: Path) -> None:
+    world = Devices(world=OpenWorld(seen_fraction=0.5, holdout_fraction=1 / 3))
+    data, recording = record(tmp_path, devices=world, clients_per_round=1.0)
+    view = joined_view(recording)
+    assert view.known is not None
+    held = (data.device_split.roles == ROLE).nonzero().flatten()
+    assert recording.auxiliary()["holdout_users"].tolist() == held.tolist()
+    assert torch.equal(view.known.priors[HOLDOUT], torch.isin(message_truth(recording, view)["known_user"], held))
+    assert 0 < int(view.known.priors[HOLDOUT].sum()) < view.known.victims
+    _, closed = record(tmp_path / "closed")
+    assert "holdout_users" not in closed.auxiliary()
+
+
+def test_a_joined_view_holds_what_was_sent(tmp_path: Path) -> None:
+    _, recording = record(tmp_path)
+    view = joined_view(recording, rounds=[1, 3])
+    assert view.sent_in is not None
+    assert set(view.sent_in.tolist()) == {1, 3}
+    assert list(view.round_models) == [1, 3]
+    for number in (1, 3):
+        (single,) = recording.views(rounds=[number])
+        inside = view.sent_in == number
+        place = [single.pseudonyms.tolist().index(name) for name in view.pseudonyms[inside].tolist()]
+        torch.testing.assert_close(view.deltas["lstm.weight_hh_l0"][inside], single.deltas["lstm.weight_hh_l0"][place])
+        torch.testing.assert_close(view.round_models[number]["output.bias"], single.model["output.bias"])
+        assert single.served is not None
+        assert view.served is not None
+        width = single.served.shape[1]
+        assert torch.equal(view.served[inside][:, :width], single.served[place])
+        rows = view.deltas["embedding.weight"][inside]
+        torch.testing.assert_close(rows[:, :width], single.deltas["embedding.weight"][place])
+        assert not bool(rows[:, width:].any())
+    with pytest.raises(KeyError, match="2"):
+        view.round_models[2]
+
+
+def test_messages_are_read_round_by_round_without_the_adversarys_devices(tmp_path: Path) -> None:
+    _, recording = record(tmp_path)
+    view, whole = messages_view(recording, rounds=[1, 3]), joined_view(recording, rounds=[1, 3])
+    assert view.sent_in is not None
+    assert view.deltas == {}
+    for name in ("pseudonyms", "example_counts", "sent_in"):
+        assert torch.equal(getattr(view, name), getattr(whole, name))
+    users = message_truth(recording, whole)["user"]
+    assert torch.equal(client_truth(recording, view, ["user"])["user"], users)
+    assert client_truth(recording, view, []) == client_truth(recording, view, ["coins"]) == {}
+    assert [part.round for part in view.each_round()] == [part.round for part in whole.each_round()] == [1, 3]
+    for one, other in zip(view.each_round(), whole.each_round(), strict=True):
+        assert torch.equal(one.pseudonyms, other.pseudonyms)
+        assert torch.equal(one.deltas["lstm.weight_hh_l0"], other.deltas["lstm.weight_hh_l0"])
+        assert torch.equal(one.model["output.bias"], other.model["output.bias"])
+
+
+def test_places_say_nothing_of_users(tmp_path: Path) -> None:
+    _, recording = record(tmp_path)
+    view = joined_view(recording)
+    for one in (view, view.known):
+        assert one is not None
+        assert one.sent_in is not None
+        assert one.sent_in.tolist() == sorted(one.sent_in.tolist())
+        for number in torch.unique(one.sent_in):
+            names = one.pseudonyms[one.sent_in == number].tolist()
+            assert names == sorted(names)
+
+
+def test_noise_of_anonymous_devices_is_declared_of_those_alone(tmp_path: Path) -> None:
+    noise = DeviceNoise(variance=0.25, clients="anonymous")
+    _, recording = record(tmp_path, defenses=(noise,))
+    view = joined_view(recording)
+    assert view.known is not None
+    assert view.noise_scale("lstm.weight_hh_l0") == 0.5
+    assert view.known.noise_scale("lstm.weight_hh_l0") == 0
+    nobody = dataclasses.replace(view, known=view.known.select(torch.zeros(0, dtype=torch.long)))
+    with pytest.raises(InputError, match="no message of the 'known_pseudonyms'"):
+        message_truth(recording, nobody)
+    _, everyone = record(tmp_path / "all", defenses=(DeviceNoise(variance=0.25),))
+    assert joined_view(everyone).known.noise_scale("lstm.weight_hh_l0") == 0.5  # type: ignore[union-attr]
+
+
+def test_the_truth_is_not_in_what_an_attack_gets(tmp_path: Path) -> None:
+    _, recording = record(tmp_path)
+    view = joined_view(recording)
+    assert USERS not in view.auxiliary
+    own = recording.auxiliary()["known_pseudonyms"]
+    assert not bool(torch.isin(view.pseudonyms, own).any())
+    shard = load_file(tmp_path / "deltas" / shard_name("rounds", 0, 0))
+    assert not [name for name in shard if "user" in name]
+
+
+def test_a_pseudonym_that_repeats_in_a_round_is_refused(tmp_path: Path) -> None:
+    _, recording = record(tmp_path)
+    name = shard_name("rounds", 2, 0)
+    shard = load_file(tmp_path / "deltas" / name)
+    shard["clients"][1] = shard["clients"][0]
+    save_file(shard, tmp_path / "again.safetensors")
+    line = write_shard(tmp_path / "deltas", name, (tmp_path / "again.safetensors").read_bytes())
+    append_journal(tmp_path / "deltas", 0, [line])
+    with pytest.raises(InputError, match="same name twice"):
+        joined_view(Recording(recording.directory))
+
+
+def test_a_recording_without_known_devices_is_refused(tmp_path: Path) -> None:
+    toys.train(tmp_path, rounds=1)
+    assert PSEUDONYMS not in Recording(tmp_path / "deltas").auxiliary()
+    with pytest.raises(InputError, match="devices of its own"):
+        joined_view(Recording(tmp_path / "deltas"))
