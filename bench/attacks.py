@@ -7,9 +7,10 @@ from attacks.recommendation.item_deltas import Direction
 from attacks.recommendation.raifle import Raifle
 from attacks.scoring import auc_per_victim
 from bench.measure import Measure
+from client.fncf import FNCFAlgorithm
+from client.recommendation import USER_EMBEDDING
 from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
-from modules.learners.fncf import FNCF, FNCFSimulator
-from modules.simulator import USER_EMBEDDING
+from modules.learners.fncf import FNCF
 from protocol.seeding import generator_for
 from protocol.view import ITEM_EMBEDDING, ServerView
 
@@ -19,7 +20,7 @@ def attack_times(victims: int) -> list[Measure]:
     source = SyntheticRecommender(holdout=False)
     module = FNCF(num_items=source.num_items, num_clients=source.num_clients)
     cohort = source.build_cohort(0, source.participants(0)[:victims])
-    learner = FNCFSimulator(user_dim=64, local=module.local)
+    learner = FNCFAlgorithm(user_dim=64, local=module.local)
     users = module.private[USER_EMBEDDING][cohort.clients]
     served = cohort.rows[ITEM_EMBEDDING]
     deltas = learner.simulate(module.public_parameters(), served, cohort.examples["label"], users)
@@ -31,7 +32,7 @@ def attack_times(victims: int) -> list[Measure]:
         model=module.public_parameters(),
         row_parameters=frozenset([ITEM_EMBEDDING]),
         served=served,
-        learner=learner,
+        algorithm=learner,
     )
     measures = []
     for attack in (Direction(), Raifle(max_iter=40)):

@@ -11,8 +11,8 @@ from attacks.membership import CandidateFit, FedMIACosine
 from attacks.membership.estimates import RecordMembershipEstimate
 from bench.measure import Measure, peak_mib
 from client.engine.local_hyperparameters import LocalTraining
+from client.image_classifier import ImageClassifierAlgorithm
 from client.nets.classifiers import ClassifierOptions, build_classifier
-from modules.learners.image_classifier import ImageSimulator
 from protocol.seeding import generator_for
 from protocol.view import CANDIDATE_LABELS, CANDIDATES, ServerView
 
@@ -45,7 +45,7 @@ def _view(local: LocalTraining) -> tuple[ServerView, torch.Tensor]:
     labels = torch.randint(CLASSES, (len(images),), generator=generator)
     held = torch.arange(CLIENTS * RECORDS).reshape(CLIENTS, RECORDS)
     network = ClassifierOptions(channels=8, hidden=64)
-    learner = ImageSimulator(network=network, image_shape=SHAPE, num_classes=CLASSES, local=local)
+    learner = ImageClassifierAlgorithm(network=network, image_shape=SHAPE, num_classes=CLASSES, local=local)
     built = build_classifier(network, image_shape=SHAPE, classes=CLASSES, generator=generator)
     model = {name: value.detach().clone() for name, value in built.named_parameters()}
     pool = torch.cat([held[:, :CANDIDATES_OF_EACH].flatten(), torch.arange(CLIENTS * RECORDS, len(images))])
@@ -55,7 +55,7 @@ def _view(local: LocalTraining) -> tuple[ServerView, torch.Tensor]:
         example_counts=torch.full((CLIENTS,), RECORDS),
         deltas=learner.simulate_examples(model, images, labels, held, generator=generator),
         model=model,
-        learner=learner,
+        algorithm=learner,
         auxiliary={CANDIDATES: images[pool], CANDIDATE_LABELS: labels[pool]},
     )
     return view, pool // RECORDS == torch.arange(CLIENTS)[:, None]

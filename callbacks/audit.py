@@ -17,8 +17,8 @@ from callbacks.delta_recorder import DeltaRecorder
 from evaluation.diagnosis import explainer
 from evaluation.evaluate import evaluate_recording, metrics_of, nothing_scored
 from evaluation.summary import summarise
-from modules.learners.registry import learner_from
 from protocol.errors import InputError
+from recordings.named_algorithm import learner_from
 from recordings.recording import Recording
 from reports.wandb_log import leaks, log_results
 from reports.write_run import write_run

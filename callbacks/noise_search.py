@@ -18,6 +18,7 @@ from attacks.estimates import InteractionEstimate
 from attacks.manipulation.direct import NoiseInjection
 from attacks.registry import built
 from client.click_models import cascade_log_law, sample_patterns, steps_for_law
+from client.ranking import RankingAlgorithm
 from datamodules.base import FederatedDataModule
 from defenses.base import Defense, Update
 from evaluation.runner import infer
@@ -25,7 +26,6 @@ from modules.learners.fpdgd import FPDGD
 from protocol.errors import InputError
 from protocol.ranges import PositiveFloat, PositiveInt
 from protocol.seeding import generator_for
-from protocol.simulators import RankingSimulator
 from protocol.view import ServerView
 
 _OWN_DRAWS = 1_000_000
@@ -126,14 +126,14 @@ class SimulatedLists:
         model: global ranker by parameter.
         features: ``(B, Q, L, F)`` real features of the lists.
         mask: ``(B, Q, L)`` True for documents; padding comes last.
-        learner: simulator of the clients.
+        learner: what the clients run.
         defenses: public defences of the clients.
     """
 
     model: Mapping[str, Tensor]
     features: Tensor
     mask: Tensor
-    learner: RankingSimulator
+    learner: RankingAlgorithm
     defenses: Sequence[Defense] = ()
 
     @classmethod
@@ -142,8 +142,8 @@ class SimulatedLists:
         cohort = data.cohort(0)
         model = {name: value.cpu() for name, value in module.public_parameters().items()}
         lists = module.interact(cohort.select(torch.arange(min(most, len(cohort)))), model).examples
-        learner = module.simulator()
-        assert isinstance(learner, RankingSimulator)
+        learner = module.algorithm
+        assert isinstance(learner, RankingAlgorithm)
         features, mask, defenses = lists["features"], lists["shown"], tuple(module.defenses)
         return cls(model=model, features=features, mask=mask, learner=learner, defenses=defenses)
 
@@ -183,7 +183,7 @@ class SimulatedLists:
             lists=number.where(shown, -1),
             features=features.flatten(1, 2),
             releases=tuple(r for d in self.defenses for r in d.releases(tuple(self.model))),
-            learner=self.learner,
+            algorithm=self.learner,
             manipulation=manipulation,
         )
 

@@ -8,14 +8,15 @@ References:
 """
 
 import math
-from typing import get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from client.click_models import LONGEST
-from protocol.simulators import ListMetric
 
+ListMetric = Literal["max-rr", "dcg"]
+"""Quality of a list by the positions of its clicks, see `levels`."""
 UTILITY = "utility"
 """Name of the clients' metrics among the deltas, ``(numbers,)`` each: the mean over the lists of each ranker."""
 LEVELS = LONGEST + 1

@@ -7,11 +7,11 @@ from typing import Any
 
 import pandas as pd
 
+from client.algorithm import ClientAlgorithm
 from evaluation.no_reconstruction import no_reconstructions
 from evaluation.scores import records, setting_columns, setting_of
 from evaluation.symptoms import POSSIBLE, Symptom, symptoms
 from protocol.metric_table import METRICS, metric
-from protocol.simulators import AnySimulator
 from recordings.recording import Recording
 
 _NEAR = 0.2
@@ -49,12 +49,12 @@ Row = dict[str, Any]
 """Row of a table of results."""
 
 
-def explainer(recording: Recording, learner: AnySimulator | None, *, seed: int) -> Explain:
+def explainer(recording: Recording, learner: ClientAlgorithm | None, *, seed: int) -> Explain:
     """Function that explains the results on a recording; symptoms are measured only if an attack failed.
 
     Args:
         recording: what the server saw.
-        learner: simulator of the clients, where it is known.
+        learner: what the clients run, where it is known.
         seed: seed of simulated clients and bootstraps.
     """
 

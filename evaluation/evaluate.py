@@ -13,6 +13,10 @@ import torch
 from torch import Tensor
 
 from attacks.base import Attack
+from client.algorithm import ClientAlgorithm
+from client.foltr_es import FOLtRESAlgorithm
+from client.matrix_factorization import MFAlgorithm
+from client.ranking import RankingAlgorithm
 from evaluation.attack_bar import AttackBar
 from evaluation.message_selection import MessageSelection, client_truth, message_truth, selected
 from evaluation.remedies import is_unscored, unfit
@@ -20,7 +24,6 @@ from evaluation.runner import AttackError, Evaluation, append, attack_view, join
 from protocol.errors import InputError, ViewError
 from protocol.metric_table import METRICS
 from protocol.seeding import generator_for
-from protocol.simulators import AnySimulator, MarginSimulator, MetricSimulator, RankingSimulator
 from protocol.view import ServerView
 from recordings.joined_view import joined_view, messages_view
 from recordings.recorded_learner import recorded_learner
@@ -112,7 +115,7 @@ def evaluate(
     *,
     seed: int,
     setting: Mapping[str, Any],
-    learner: AnySimulator | None = None,
+    learner: ClientAlgorithm | None = None,
     victims: int | None = None,
     limits: Mapping[str, int] | None = None,
     victims_per_view: int | None = None,
@@ -128,7 +131,7 @@ def evaluate(
     `victims_per_view` bounds the victims that are attacked at once (None for a default by learner), and `leave_out`
     runs no attack but lists as missing those that would fit.
     """
-    many = isinstance(learner, RankingSimulator | MetricSimulator | MarginSimulator)
+    many = isinstance(learner, RankingAlgorithm | FOLtRESAlgorithm | MFAlgorithm)
     victims_per_view = victims_per_view or (256 if many else 64)
     chosen = None if victims is None else set(_drawn(recording.pseudonyms(), generator_for(seed, "victims"))[:victims])
     limited = {name: _within_first_rounds(recording, limit, seed) for name, limit in (limits or {}).items()}

@@ -12,10 +12,12 @@ import torch
 from torch import Tensor
 
 from attacks.ranking.lists import ranked_lists
+from client.image_votes import VoteAlgorithm
 from client.pointwise_descent import Items, as_parameters, as_ranker, descend
+from client.ranking import RankingAlgorithm
+from client.recommendation import RecommenderAlgorithm
 from defenses.local_dp import clip_factors
 from protocol.errors import ViewError
-from protocol.simulators import PointwiseSimulator, RankingSimulator, RecommenderSimulator
 from protocol.view import ServerView
 
 _NUMBERS_AT_ONCE = 2**25
@@ -109,8 +111,8 @@ def _simulated(view: ServerView, labels: Tensor, users: Tensor | None, clip: flo
 
 def _clients(view: ServerView, users: Tensor | None) -> Callable[[Tensor, Tensor], dict[str, Tensor]]:
     """Deltas by parameter, ``(B, *shape)``, of the clients at positions ``(B,)`` with labels ``(B, R)``."""
-    learner = view.learner
-    if isinstance(learner, RankingSimulator):
+    learner = view.algorithm
+    if isinstance(learner, RankingAlgorithm):
         lists, rankers = ranked_lists(view), view.sent_models()
 
         def rank(owners: Tensor, labels: Tensor) -> dict[str, Tensor]:
@@ -122,7 +124,7 @@ def _clients(view: ServerView, users: Tensor | None) -> Callable[[Tensor, Tensor
             return learner.simulate_lists(model, lists.features[owners], mask, clicks, document=lists.document[owners])
 
         return rank
-    if isinstance(learner, PointwiseSimulator) and view.features is not None:
+    if isinstance(learner, VoteAlgorithm) and view.features is not None:
         models, features = view.sent_models(), view.features
 
         def vote(owners: Tensor, labels: Tensor) -> dict[str, Tensor]:
@@ -133,7 +135,7 @@ def _clients(view: ServerView, users: Tensor | None) -> Callable[[Tensor, Tensor
             return as_parameters(end.plus(start, -1.0))
 
         return vote
-    if isinstance(learner, RecommenderSimulator) and users is not None:
+    if isinstance(learner, RecommenderAlgorithm) and users is not None:
         width = int(view.served_mask.sum(1).max())
 
         def recommend(owners: Tensor, labels: Tensor) -> dict[str, Tensor]:

@@ -12,10 +12,12 @@ from attacks.composition.base import IMAGES
 from attacks.composition.base import LABELS as CLASSES
 from attacks.composition.simulation import as_released, random_compositions
 from attacks.ranking.lists import ranked_lists
+from client.algorithm import ExampleAlgorithm
+from client.ranking import RankingAlgorithm
+from client.recommendation import RecommenderAlgorithm
 from evaluation.noise_floor import declared_noise
 from evaluation.runner import Evaluation
 from protocol.seeding import generator_for
-from protocol.simulators import ExampleSimulator, RankingSimulator, RecommenderSimulator
 from protocol.view import ServerView, is_statistic
 from recordings.adversary_devices import FEATURES, LABELS
 from recordings.recorded_learner import recorded_learner
@@ -91,7 +93,7 @@ def with_learner_check(
 
 def simulates(attack: Attack) -> bool:
     """Whether an attack needs the clients' learner."""
-    return any(need.partition(":")[0] == "learner" for need in attack.threat_model.needs)
+    return "algorithm" in attack.threat_model.fields
 
 
 def learner_match(view: ServerView, *, generator: torch.Generator) -> LearnerMatch | str:
@@ -132,20 +134,20 @@ def _ratio(simulated: Tensor, recorded: Tensor) -> float:
 
 def simulated_updates(view: ServerView, *, generator: torch.Generator) -> dict[str, Tensor] | None:
     """Updates ``(V, *shape)`` of as many simulated clients with as many examples; None if there are no examples."""
-    learner = view.learner
+    learner = view.algorithm
     share = torch.rand(view.victims, 1, generator=generator)
-    if isinstance(learner, RecommenderSimulator) and view.served is not None:
+    if isinstance(learner, RecommenderAlgorithm) and view.served is not None:
         labels = (torch.rand(view.served.shape, generator=generator) < share) & view.served_mask
         users = torch.randn(view.victims, learner.user_dim, generator=generator)
         return learner.simulate(view.model, view.served, labels.float(), users)
-    if isinstance(learner, RankingSimulator) and view.lists is not None and view.features is not None:
+    if isinstance(learner, RankingAlgorithm) and view.lists is not None and view.features is not None:
         lists = ranked_lists(view)
         assert lists.features is not None
         clicks = (torch.rand(lists.mask.shape, generator=generator) < share[..., None]) & lists.mask
         return learner.simulate_lists(view.model, lists.features, lists.mask, clicks.float())
-    for features, labels_name in _POOLS if isinstance(learner, ExampleSimulator) else ():
+    for features, labels_name in _POOLS if isinstance(learner, ExampleAlgorithm) else ():
         if {features, labels_name} <= view.auxiliary.keys():
-            assert isinstance(learner, ExampleSimulator)
+            assert isinstance(learner, ExampleAlgorithm)
             pool = view.auxiliary[features], view.auxiliary[labels_name]
             drawn = _drawn(pool[1], view.example_counts, generator)
             return learner.simulate_examples(view.model, *pool, drawn, generator=generator)

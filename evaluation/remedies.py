@@ -1,19 +1,19 @@
 """Why an attack cannot run on a recording or be scored, and what would change that."""
 
 import inspect
+import re
 from collections.abc import Mapping
 
 from torch import Tensor
 
 from attacks.base import Attack
 from attacks.composition.base import CompositionAttack, output_layer
-from protocol import simulators
 from protocol.errors import ViewError
 from protocol.view import CANARY_PSEUDONYMS, ServerView
 
 _UNSCORED = "without "
 _REMEDIES = {
-    "learner": "add `learner:` to the manifest, or give --learner my_package.MyLearner",
+    "algorithm": "add `learner:` to the manifest, or give --learner my_package.MyLearner",
     "known": "give the adversary devices of its own: known_pseudonyms and known_users in `auxiliary:`",
     "served": "give an array `served` with the items shown to each client",
     "lists": "give an array `lists` with the ranked list of each item",
@@ -25,11 +25,12 @@ _REMEDIES = {
 
 def unfit(attack: Attack, view: ServerView, truth: Mapping[str, Tensor]) -> str | None:
     """Reason why an attack cannot run on a view or be scored, with the remedy; None if it can."""
+    kinds = [need for need in attack.threat_model.needs if isinstance(need, type)]
+    other = [kind for kind in kinds if not isinstance(view.algorithm, kind)]
+    if view.algorithm is not None and other:
+        return f"the clients' algorithm, {type(view.algorithm).__name__}, is no {', '.join(map(_described, other))}"
     lacking = [name.partition(":") for name in view.missing(attack.threat_model.needs)]
     if lacking:
-        if view.learner is not None and any(head == "learner" for head, _, _ in lacking):
-            kinds = [entry for head, _, entry in lacking if head == "learner"]
-            return f"the learner, {type(view.learner).__name__}, is no {', '.join(map(_described, kinds))}"
         needs = [f"{head} ({entry})" if entry else head for head, _, entry in lacking]
         heads: dict[str, list[str]] = {}
         for head, _, entry in lacking:
@@ -44,10 +45,10 @@ def unfit(attack: Attack, view: ServerView, truth: Mapping[str, Tensor]) -> str 
     return f"{_UNSCORED}{unknown} in truth/ of the recording it cannot be scored; {way_out}"
 
 
-def _described(kind: str) -> str:
-    """Name of a kind of learner, with the first sentence of its documentation."""
-    sentence = (inspect.getdoc(getattr(simulators, kind)) or "").partition(".")[0]
-    return f"{kind} ({sentence[:1].lower()}{sentence[1:]})"
+def _described(kind: type) -> str:
+    """Name of a kind of algorithm, with the first sentence of its documentation."""
+    sentence = re.split("[.;]", inspect.getdoc(kind) or "")[0]
+    return f"{kind.__name__} ({sentence[:1].lower()}{sentence[1:]})"
 
 
 def _other_classes(view: ServerView, truth: Mapping[str, Tensor]) -> str | None:

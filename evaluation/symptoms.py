@@ -11,11 +11,13 @@ from torch import Tensor
 from attacks.composition.base import AUXILIARY, auxiliary
 from attacks.composition.decaf import gradient_bases
 from attacks.ranking.lists import ranked_lists
+from client.network import ClassifierAlgorithm
+from client.ranking import RankingAlgorithm
+from client.recommendation import RecommenderAlgorithm
 from evaluation.bootstrap import bootstrap
 from evaluation.noise_floor import declared_noise, numbers, proven_noise, spectral_noise
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
-from protocol.simulators import AnySimulator, ClassifierSimulator, RankingSimulator, RecommenderSimulator
 from protocol.view import ServerView
 
 _HALF = 0.5
@@ -127,7 +129,7 @@ def _rank(views: Sequence[ServerView], seed: int) -> Symptom | None:
 def _class_rank(views: Sequence[ServerView], seed: int) -> Symptom | None:
     """Classes with linearly dependent updates, so that no composition is unique."""
     view = views[0]
-    bases = _class_bases(view, view.learner, seed)
+    bases = _class_bases(view, view.algorithm, seed)
     if bases is None:
         return None
     classes, rank = len(bases), _numerical_rank(bases)
@@ -140,10 +142,10 @@ def _class_rank(views: Sequence[ServerView], seed: int) -> Symptom | None:
 def _steps(views: Sequence[ServerView], seed: int) -> Symptom | None:
     """Local training whose update differs from the gradient at the global model, with which attacks compare it."""
     view = views[0]
-    local = getattr(view.learner, "local", None)
-    if local is None or not isinstance(view.learner, ClassifierSimulator):
+    local = getattr(view.algorithm, "local", None)
+    if local is None or not isinstance(view.algorithm, ClassifierAlgorithm):
         return None
-    one_step = dataclasses.replace(view.learner, local=dataclasses.replace(local, **_ONE_STEP))  # type: ignore[type-var]
+    one_step = dataclasses.replace(view.algorithm, local=dataclasses.replace(local, **_ONE_STEP))
     bases = _class_bases(view, one_step, seed)
     if bases is None:
         return None
@@ -163,11 +165,11 @@ def _steps(views: Sequence[ServerView], seed: int) -> Symptom | None:
     return Symptom("steps", told, measured, _SHARES)
 
 
-def _class_bases(view: ServerView, learner: AnySimulator | None, seed: int) -> Tensor | None:
+def _class_bases(view: ServerView, learner: object, seed: int) -> Tensor | None:
     """``(K, D)`` update of the last layer per class of the auxiliary images, None if it cannot be simulated."""
-    if not isinstance(learner, ClassifierSimulator) or view.missing(AUXILIARY):
+    if not isinstance(learner, ClassifierAlgorithm) or view.missing(AUXILIARY):
         return None
-    seen = dataclasses.replace(view, learner=learner)
+    seen = dataclasses.replace(view, algorithm=learner)
     try:
         classes = seen.model[f"{learner.output_layer}.bias"].shape[0]
         known = auxiliary(seen, classes)
@@ -179,7 +181,7 @@ def _class_bases(view: ServerView, learner: AnySimulator | None, seed: int) -> T
 
 def _last_layer(view: ServerView) -> Tensor:
     """``(V, D)`` update of the last layer, in the order of `attacks.composition.base.flat_change`."""
-    name = view.require(ClassifierSimulator).output_layer
+    name = view.require(ClassifierAlgorithm).output_layer
     return torch.cat([view.deltas[f"{name}.weight"].flatten(1), view.deltas[f"{name}.bias"]], dim=1).double()
 
 
@@ -205,19 +207,19 @@ def label_effects(view: ServerView, victim: int, *, generator: torch.Generator) 
         generator: source of the unknown private vector.
     """
     items = int(view.served_mask[victim].sum())
-    if not 0 < items <= _MOST_ITEMS or view.learner is None:
+    if not 0 < items <= _MOST_ITEMS or view.algorithm is None:
         return None
-    if isinstance(view.learner, RankingSimulator):
-        return _effects_in_lists(view, victim, view.learner)
-    if not isinstance(view.learner, RecommenderSimulator) or view.served is None:
+    if isinstance(view.algorithm, RankingAlgorithm):
+        return _effects_in_lists(view, victim, view.algorithm)
+    if not isinstance(view.algorithm, RecommenderAlgorithm) or view.served is None:
         return None
     served = view.served[victim, :items].expand(items + 1, items)
     labels = torch.cat([torch.zeros(1, items), torch.eye(items)])
-    user = torch.randn(1, view.learner.user_dim, generator=generator).expand(items + 1, -1)
-    return _differences(view.learner.simulate(view.model, served, labels, user), list(view.deltas))
+    user = torch.randn(1, view.algorithm.user_dim, generator=generator).expand(items + 1, -1)
+    return _differences(view.algorithm.simulate(view.model, served, labels, user), list(view.deltas))
 
 
-def _effects_in_lists(view: ServerView, victim: int, learner: RankingSimulator) -> Tensor | None:
+def _effects_in_lists(view: ServerView, victim: int, learner: RankingAlgorithm) -> Tensor | None:
     if view.lists is None or view.features is None:
         return None
     lists = ranked_lists(view)

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from attacks.composition.base import output_layer
+from client.network import ClassifierAlgorithm
 from evaluation.noise_floor import spectral_noise
 from evaluation.scores import from_records
 from protocol.errors import ViewError
-from protocol.simulators import ClassifierSimulator
 from protocol.view import ServerView, is_statistic
 from recordings.recorded_learner import recorded_learner
 from recordings.recording import Recording
@@ -36,13 +36,13 @@ def update_table(recording: Recording) -> pd.DataFrame:
     views = list(itertools.islice(recording.views(victims_per_view=_VICTIMS, rounds=first), _VIEWS))
     if not views:
         return pd.DataFrame()
-    head = _head(dataclasses.replace(views[0], learner=recorded_learner(recording)))
+    head = _head(dataclasses.replace(views[0], algorithm=recorded_learner(recording)))
     return from_records([_row(views, name, head) for name in views[0].deltas])
 
 
 def _head(view: ServerView) -> dict[str, str]:
     """What the last layer is taken for, by the name of its bias; empty if there is none, or the clients rank items."""
-    if view.row_parameters or not isinstance(view.learner, ClassifierSimulator | None):
+    if view.row_parameters or not isinstance(view.algorithm, ClassifierAlgorithm | None):
         return {}
     try:
         bias = f"{output_layer(view)}.bias"
@@ -54,7 +54,7 @@ def _head(view: ServerView) -> dict[str, str]:
             if one
             else {}
         )
-    if isinstance(view.learner, ClassifierSimulator):
+    if isinstance(view.algorithm, ClassifierAlgorithm):
         return {bias: "last layer: class shares are read from it"}
     return {bias: "last layer: if its outputs are classes of a softmax, class shares are read from it"}
 

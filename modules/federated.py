@@ -16,6 +16,7 @@ from torch import Tensor
 from client.cohort import Cohort
 from client.engine.fast.gradients import Parameters
 from client.engine.local_training import train_clients
+from client.engine.task import Task
 from client.engine.training_job import LocalResult
 from datamodules.base import FederatedDataModule
 from defenses.base import Update, hold_back, per_client, with_whole_tables
@@ -174,8 +175,9 @@ class FederatedModule(Learner):
             willing: ``(C,)`` True for clients that train; private parameters of the others must not change.
         """
         own = {name: table[cohort.clients.cpu()].to(self.device) for name, table in self.private.items()}
+        assert isinstance(self.algorithm, Task), f"{type(self).__name__} must train its clients itself"
         result = train_clients(
-            self.task,
+            self.algorithm,
             model,
             own,
             cohort,
@@ -249,7 +251,7 @@ class FederatedModule(Learner):
             features=shown.get("features") if items is None else features_of(items, shown["served"]),
             client_models=self.client_models(cohort) or None,
             releases=self.releases,
-            learner=self.simulator(),
+            algorithm=self.algorithm,
         )
         return view, self.truth(cohort).get("labels", torch.zeros(len(cohort), 0))
 

@@ -8,17 +8,16 @@ from typing import Unpack as Unpack
 from torch import Tensor
 from torchmetrics import Metric
 
+from client.algorithm import ClientAlgorithm
 from client.cohort import Cohort
 from client.engine.fast.gradients import Parameters
 from client.engine.local_hyperparameters import LocalTraining
-from client.engine.task import Task
 from defenses.base import Defense
 from defenses.update_l1 import UpdateL1
 from modules.lightning.built_from_data import BuiltFromData
 from modules.lightning.hyper_parameters import described
 from modules.round_record import TrainingExamples
 from modules.server import ServerOptimizer
-from modules.simulator import PublicAlgorithm
 from protocol.view import Release
 
 Weighting = Literal["examples", "uniform"]
@@ -36,7 +35,7 @@ class Federation(TypedDict, total=False):
 class Learner(BuiltFromData):
     """Options and hooks of a learner; `modules.federated.FederatedModule` adds the round.
 
-    A subclass must give its `task`; every other hook has a default. Sizes that come from the data are optional
+    A subclass must give its `algorithm`; every other hook has a default. Sizes that come from the data are optional
     arguments of a subclass, see `BuiltFromData`.
 
     Args:
@@ -52,6 +51,9 @@ class Learner(BuiltFromData):
     e.g. which words it has."""
 
     precisions: ClassVar[tuple[str, ...]] = ("32-true",)
+
+    algorithm: ClientAlgorithm
+    """What the clients run, which attacks simulate too; every subclass gives it."""
 
     weighs_by: ClassVar[Weighting] = "examples"
     """Default weighting."""
@@ -87,11 +89,6 @@ class Learner(BuiltFromData):
         """Tables of the clients' private parameters, ``(clients, ...)``, on the CPU; never sent. Each rank keeps the
         rows of the clients that it trains, and DDP must not broadcast them, so they are not buffers."""
 
-    @property
-    def task(self) -> Task:
-        """The clients' training objective."""
-        raise NotImplementedError(f"{type(self).__name__} must give its task")
-
     def interact(self, cohort: Cohort, model: Parameters) -> Cohort:
         """Interaction between broadcast and training: the server shows items, the clients choose."""
         return cohort
@@ -125,10 +122,6 @@ class Learner(BuiltFromData):
     def priors(self, cohort: Cohort) -> dict[str, Tensor]:
         """Prior knowledge of the server on each client, ``(C, ...)`` each, see `ServerView.priors`."""
         return {}
-
-    def simulator(self) -> PublicAlgorithm | None:
-        """The clients' public algorithm, for attacks that simulate clients; None if it cannot be simulated."""
-        return None
 
     def update_metrics(self, batch: dict[str, Tensor]) -> dict[str, Metric]:
         """Utility metrics by name, after adding a validation batch."""
@@ -183,21 +176,20 @@ class Learner(BuiltFromData):
 
     @property
     def update_l1(self) -> UpdateL1 | None:
-        """The defence whose penalty is part of the local loss, for `simulator`."""
+        """The defence whose penalty is part of the local loss."""
         return next((defense for defense in self.defenses if isinstance(defense, UpdateL1)), None)
 
     def learner_description(self) -> dict[str, Any] | None:
-        """Name and arguments from which `modules.learners.registry` rebuilds the public algorithm.
+        """Name and arguments from which `recordings.named_algorithm` rebuilds the public algorithm.
 
-        A learner from outside the project is named by its class path. None without a simulator, or if a defence changes
-        the loss in a way that a simulator cannot replay.
+        A learner from outside the project is named by its class path. None if a defence changes the loss in a way that
+        a simulation cannot replay.
         """
         penalties = [defense for defense in self.defenses if type(defense).penalty is not Defense.penalty]
-        simulator = self.simulator() if penalties in ([], [self.update_l1]) else None
-        if simulator is None:
+        if penalties not in ([], [self.update_l1]):
             return None
-        if simulator.name:
-            return {"name": simulator.name, "arguments": simulator.arguments()}
+        if self.algorithm.name:
+            return {"name": self.algorithm.name, "arguments": self.algorithm.arguments()}
         arguments = described(type(self), self.hparams)
         del arguments["_instantiator"]
         return {"name": arguments.pop("_class_path"), "arguments": arguments}

@@ -1,4 +1,4 @@
-"""What the server and its clients both know: views, threat models, simulators, metrics, seeds, errors."""
+"""What the server and its clients both know: views, threat models, metrics, seeds, errors."""
 
 from typing import TYPE_CHECKING
 

@@ -2,6 +2,14 @@
 
 from dataclasses import dataclass
 
+Need = str | type
+"""A field of a server view, an entry of one, or a kind of the clients' algorithm."""
+
+
+def described_need(need: Need) -> str:
+    """A need as text."""
+    return f"algorithm:{need.__name__}" if isinstance(need, type) else need
+
 
 @dataclass(frozen=True, kw_only=True)
 class ThreatModel:
@@ -15,9 +23,19 @@ class ThreatModel:
         knows: its additional knowledge, e.g. the learning algorithm, a prior or auxiliary data.
         needs: required fields of `protocol.view.ServerView`, or entries of fields that are mappings:
             ``"deltas:item_embedding.weight"``, ``"auxiliary:images"``, ``"priors:popularity"``;
-            ``"learner:RankingSimulator"`` requires a learner of a kind in `protocol.simulators`.
+            a class, such as `client.RankingAlgorithm`, requires clients that run an algorithm of this kind.
     """
 
     sees: str
     knows: str
-    needs: tuple[str, ...] = ("deltas",)
+    needs: tuple[Need, ...] = ("deltas",)
+
+    @property
+    def described_needs(self) -> tuple[str, ...]:
+        """`needs` as texts, a class as ``algorithm:NAME``."""
+        return tuple(described_need(need) for need in self.needs)
+
+    @property
+    def fields(self) -> frozenset[str]:
+        """Fields of the view in `needs`."""
+        return frozenset(need.partition(":")[0] for need in self.described_needs)

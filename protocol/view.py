@@ -13,9 +13,8 @@ from fedleak_recorder.format import ATTRIBUTE as ATTRIBUTE
 from fedleak_recorder.format import ATTRIBUTE_PSEUDONYMS as ATTRIBUTE_PSEUDONYMS
 from fedleak_recorder.format import CANDIDATE_LABELS as CANDIDATE_LABELS
 from fedleak_recorder.format import CANDIDATES as CANDIDATES
-from protocol import simulators
 from protocol.errors import ViewError
-from protocol.simulators import AnySimulator
+from protocol.threat_model import Need, described_need
 
 ITEM_EMBEDDING = "item_embedding.weight"
 """Name of the public item table in every recommender's parameters."""
@@ -104,7 +103,7 @@ class ServerView:
         client_models: by parameter ``(V, *shape)``, if each client was sent its own model; None if all got `model`.
         releases: what the clients publicly do to their deltas before sending.
         rounded: parameters whose deltas the recording stores with fewer digits than they were sent with.
-        learner: the clients' algorithm, None if it is unknown.
+        algorithm: what the clients run, a `client.ClientAlgorithm`; None if it is unknown.
         updates: ``(V, R)`` number of messages with each row in the sum `deltas`; None for one message.
         messages: ``(V,)`` number of rounds in the sum `deltas`, if it differs between clients; else None.
         auxiliary: public data that the adversary holds, by name; stated in the threat model of attacks that use it.
@@ -132,7 +131,7 @@ class ServerView:
     client_models: Mapping[str, Tensor] | None = None
     releases: tuple[Release, ...] = ()
     rounded: frozenset[str] = frozenset()
-    learner: AnySimulator | None = None
+    algorithm: object | None = None
     updates: Tensor | None = None
     messages: Tensor | None = None
     auxiliary: Mapping[str, Tensor] = field(default_factory=dict)
@@ -167,15 +166,15 @@ class ServerView:
         return self.served
 
     def require(self, kind: type[_Kind]) -> _Kind:
-        """The learner as a simulator of one kind, a protocol of `protocol.simulators` or any class.
+        """The clients' algorithm, of one kind.
 
         Raises:
-            ViewError: the learner is unknown or of another kind.
+            ViewError: it is unknown or of another kind.
         """
-        if not isinstance(self.learner, kind):
-            found = "no learner" if self.learner is None else type(self.learner).__name__
-            raise ViewError(f"expected a learner of the kind {kind.__name__}, got {found}")
-        return self.learner
+        if not isinstance(self.algorithm, kind):
+            found = "none" if self.algorithm is None else type(self.algorithm).__name__
+            raise ViewError(f"expected the clients' algorithm, of the kind {kind.__name__}, got {found}")
+        return self.algorithm
 
     def select(self, positions: Tensor) -> "ServerView":
         """The view of the victims at ``positions (W,)``, in this order; the only way to select victims.
@@ -249,8 +248,8 @@ class ServerView:
                 squares |= {name: squares[name] * own.square() for name in release.parameters if name in squares}
         return factors
 
-    def missing(self, needs: tuple[str, ...]) -> list[str]:
-        """Those of `needs` that this view does not have: fields, or entries such as ``"deltas:PARAMETER"``.
+    def missing(self, needs: tuple[Need, ...]) -> list[str]:
+        """Those of `needs` that this view does not have: fields, entries such as ``"deltas:PARAMETER"``, or kinds.
 
         Raises:
             ViewError: no view has a field of that name.
@@ -258,16 +257,17 @@ class ServerView:
         known = {field.name for field in fields(self)}
         absent = []
         for need in needs:
+            if isinstance(need, type):
+                absent += [] if isinstance(self.algorithm, need) else [described_need(need)]
+                continue
             head, _, key = need.partition(":")
-            kind = getattr(simulators, key or "AnySimulator", None) if head == "learner" else object
-            if head not in known or kind is None:
+            if head not in known:
                 raise ViewError(
                     f"expected needs among the fields of a server view ({', '.join(sorted(known))}); found {need}. Fix"
                     " `needs` in the attack's threat model."
                 )
             value = getattr(self, head)
-            here = isinstance(value, kind) if head == "learner" and key else key in value if key else value is not None
-            if not here:
+            if not (key in value if key else value is not None):
                 absent.append(need)
         return absent
 

@@ -8,9 +8,9 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from client.algorithm import ClientAlgorithm
 from fedleak_recorder.format import HOLDOUT_USERS
 from protocol.errors import require
-from protocol.simulators import AnySimulator
 from protocol.view import HOLDOUT, USERS, ServerView
 from recordings.adversary_devices import PSEUDONYM_USERS, PSEUDONYMS
 from recordings.recording import Recording
@@ -43,7 +43,7 @@ class ByRound(Mapping[int, _Value]):
 
 
 def joined_view(
-    recording: Recording, *, rounds: Sequence[int] | None = None, learner: AnySimulator | None = None
+    recording: Recording, *, rounds: Sequence[int] | None = None, learner: ClientAlgorithm | None = None
 ) -> ServerView:
     """All messages of some rounds in one view, with all deltas in memory.
 
@@ -70,7 +70,7 @@ def joined_view(
     _check_distinct(parts)
     joined = _join(parts)
     view = dataclasses.replace(
-        joined.select(_by_pseudonym(joined)), round_models=ByRound(recording.models, numbers), learner=learner
+        joined.select(_by_pseudonym(joined)), round_models=ByRound(recording.models, numbers), algorithm=learner
     )
     own = torch.isin(view.pseudonyms, auxiliary[PSEUDONYMS])
     known = view.select(own.nonzero().flatten())
@@ -85,7 +85,7 @@ def joined_view(
 
 
 def messages_view(
-    recording: Recording, *, rounds: Sequence[int] | None = None, learner: AnySimulator | None = None
+    recording: Recording, *, rounds: Sequence[int] | None = None, learner: ClientAlgorithm | None = None
 ) -> ServerView:
     """The clients' messages in some rounds as one view without deltas; `ServerView.each_round` reads these.
 

@@ -8,16 +8,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from client.algorithm import ClientAlgorithm
 from client.engine.local_hyperparameters import LocalTraining
-from client.engine.network_task import NUMBER
+from client.image_classifier import ImageClassifierAlgorithm
+from client.network import NUMBER, ClassifierAlgorithm
+from client.tagger import TaggerAlgorithm
+from client.text import TextAlgorithm
 from fedleak_recorder.shape_check import Shapes, check_shapes
-from modules.learners.image_classifier import ImageSimulator
-from modules.learners.photo_tagger import TaggerSimulator
-from modules.learners.registry import learner_from, network_of
-from modules.learners.text import TextSimulator
-from modules.simulator import ClassificationSimulator, PublicAlgorithm
 from protocol.errors import require
 from protocol.view import is_statistic
+from recordings.named_algorithm import learner_from, network_of
 from recordings.recording import Recording
 
 MOST_STEPS = 10**4
@@ -29,7 +29,7 @@ MOST_WORK = 10**13
 _WAY_OUT = "Set learner to null in the manifest: attacks that simulate clients will be left out."
 
 
-def recorded_learner(recording: Recording) -> PublicAlgorithm | None:
+def recorded_learner(recording: Recording) -> ClientAlgorithm | None:
     """Public algorithm of a recording's clients, None if the manifest names none.
 
     Args:
@@ -64,7 +64,7 @@ def check_learner(description: Mapping[str, Any] | None, parameters: Shapes, *, 
     """Checks that a learner's network has the parameters of another system's training.
 
     Args:
-        description: as in `modules.learners.registry.learner_from`.
+        description: as in `recordings.named_algorithm.learner_from`.
         parameters: the training's shapes by name, in any order.
         where: origin of the shapes, for the message.
 
@@ -78,7 +78,7 @@ def check_learner(description: Mapping[str, Any] | None, parameters: Shapes, *, 
         check_work(getattr(learner, "local", None), 1, sum(map(math.prod, held.values())), where=where)
 
 
-def check_sent(learner: PublicAlgorithm, sent: Shapes, *, where: str) -> None:
+def check_sent(learner: ClientAlgorithm, sent: Shapes, *, where: str) -> None:
     """Checks the length of the values that clients send instead of deltas."""
     numbers = getattr(learner, "numbers", None)
     wrong = [tuple(shape) for shape in sent.values() if numbers is not None and tuple(shape) != (numbers,)]
@@ -110,20 +110,20 @@ def check_work(local: LocalTraining | None, examples: int, numbers: int, *, wher
     )
 
 
-def _check_auxiliary(learner: PublicAlgorithm, held: Mapping[str, Tensor], where: str) -> None:
-    if isinstance(learner, ImageSimulator) and "images" in held:
+def _check_auxiliary(learner: ClientAlgorithm, held: Mapping[str, Tensor], where: str) -> None:
+    if isinstance(learner, ImageClassifierAlgorithm) and "images" in held:
         shape = tuple(held["images"].shape[1:])
         _check(shape == learner.image_shape, f"images of shape {learner.image_shape}", f"shape {shape}", where)
         _check_below(held["labels"], learner.num_classes, where)
-    elif isinstance(learner, ClassificationSimulator) and "images" in held:
+    elif isinstance(learner, ClassifierAlgorithm) and "images" in held:
         _check_forward(learner, held["images"], held["labels"], where)
-    elif isinstance(learner, TextSimulator) and "prior_features" in held:
+    elif isinstance(learner, TextAlgorithm) and "prior_features" in held:
         texts = held["prior_features"]
         right = texts.dim() == 2 and not texts.is_floating_point()
         _check(right, "texts as word numbers (M, L)", _described(texts), where)
         _check_below(texts, learner.network.vocabulary, where)
         _check(held["prior_labels"].dim() == 1, "one label per text", _described(held["prior_labels"]), where)
-    elif isinstance(learner, TaggerSimulator) and "prior_features" in held:
+    elif isinstance(learner, TaggerAlgorithm) and "prior_features" in held:
         images, labels = held["prior_features"], held["prior_labels"]
         right = images.dim() == 4 and images.shape[1] == 3 and images.itemsize == 1
         _check(right, "8-bit images of 3 channels", _described(images), where)
@@ -131,13 +131,12 @@ def _check_auxiliary(learner: PublicAlgorithm, held: Mapping[str, Tensor], where
         _check(right, f"labels of {learner.num_classes} classes", _described(labels), where)
 
 
-def _check_forward(learner: ClassificationSimulator, images: Tensor, labels: Tensor, where: str) -> None:
+def _check_forward(learner: ClassifierAlgorithm, images: Tensor, labels: Tensor, where: str) -> None:
     """Checks that a network takes the auxiliary examples, and has an output for every label."""
-    task = learner.task
-    inputs, _ = task.on(images, labels).fields({NUMBER: torch.arange(min(len(images), 2))})
+    inputs, _ = learner.on(images, labels).fields({NUMBER: torch.arange(min(len(images), 2))})
     try:
         with torch.no_grad():
-            outputs = copy.deepcopy(task.network)(inputs)
+            outputs = copy.deepcopy(learner.template)(inputs)
     except (RuntimeError, ValueError, TypeError, IndexError) as error:
         reason = str(error).partition("\n")[0]
         _check(False, f"examples that {type(learner).__name__} takes", f"{_described(images)} ({reason})", where)

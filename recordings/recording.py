@@ -13,6 +13,8 @@ from safetensors.torch import load
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from client.algorithm import ClientAlgorithm
+from client.network import ClassifierAlgorithm
 from datamodules.io.files import regular_file
 from fedleak_recorder.format import (
     AUXILIARY,
@@ -35,7 +37,6 @@ from fedleak_recorder.shard_check import (
     common_shapes,
 )
 from protocol.errors import require
-from protocol.simulators import AnySimulator, ClassifierSimulator
 from protocol.view import ServerView
 from recordings.shard_files import ShardFiles, damaged, model_of, view_dtype
 from recordings.shard_view import ShardView, truth_of
@@ -116,7 +117,7 @@ class Recording:
         victims_per_view: int = 64,
         rounds: Sequence[int] | None = None,
         pseudonyms: set[int] | None = None,
-        learner: AnySimulator | None = None,
+        learner: ClientAlgorithm | None = None,
         history: bool = False,
     ) -> Iterator[ServerView]:
         """Server views of a few victims of similar size each; memory does not grow with the rounds.
@@ -135,7 +136,7 @@ class Recording:
                 source = self._source(name, shard)
                 for chunk in source.chunks(victims_per_view, pseudonyms):
                     view = source.view(chunk, learner)
-                    yield dataclasses.replace(view, earlier=self._earlier(view)) if history else view
+                    yield dataclasses.replace(view, earlier=self._earlier(view, learner)) if history else view
 
     def _source(self, name: str, shard: Any) -> ShardView:
         return ShardView(
@@ -147,7 +148,7 @@ class Recording:
             auxiliary=self._auxiliary,
         )
 
-    def _earlier(self, view: ServerView) -> tuple[ServerView, ...]:
+    def _earlier(self, view: ServerView, learner: ClientAlgorithm | None) -> tuple[ServerView, ...]:
         """Views of the same victims in earlier rounds, in the view's order."""
         found = []
         wanted = view.pseudonyms.tolist()
@@ -156,7 +157,7 @@ class Recording:
                 place = {pseudonym: i for i, pseudonym in enumerate(shard.get_tensor("clients").tolist())}
                 if all(pseudonym in place for pseudonym in wanted):
                     chunk = torch.tensor([place[pseudonym] for pseudonym in wanted])
-                    found.append(self._source(name, shard).view(chunk, view.learner))
+                    found.append(self._source(name, shard).view(chunk, learner))
         return tuple(found)
 
     def auxiliary(self) -> dict[str, Tensor]:
@@ -227,9 +228,9 @@ class Recording:
 
     def _check_classes(self, truth: Mapping[str, Tensor], view: ServerView, name: str) -> None:
         counts = truth.get(CLASS_COUNTS.removeprefix(CLIENT))
-        if counts is None or not isinstance(view.learner, ClassifierSimulator):
+        if counts is None or not isinstance(view.algorithm, ClassifierAlgorithm):
             return
-        classes = len(view.model[f"{view.learner.output_layer}.weight"])
+        classes = len(view.model[f"{view.algorithm.output_layer}.weight"])
         if len(counts) != classes:
             raise damaged(name, f"counts of {len(counts)} classes, where the learner has {classes}")
 

@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from client.algorithm import ClientAlgorithm
 from fedleak_recorder.format import CLIENT_MODEL, ITEM_FEATURES, POPULARITY_OF_OTHERS, PRIOR, Manifest
 from fedleak_recorder.shard_check import MESSAGES, SHOWN
-from protocol.simulators import AnySimulator
 from protocol.view import POPULARITY, Release, ServerView, features_of
 from recordings.shard_files import damaged, view_dtype
 
@@ -75,7 +75,7 @@ class ShardView:
         alike = even and bool((served.reshape(len(sizes), -1) == served[: int(sizes[0])]).all())
         return 0 if alike else int(self.shard.get_slice(ITEM_FEATURES).get_shape()[1])
 
-    def view(self, chunk: Tensor, learner: AnySimulator | None) -> ServerView:
+    def view(self, chunk: Tensor, learner: ClientAlgorithm | None) -> ServerView:
         """The view of the victims at some positions.
 
         Args:
@@ -124,7 +124,7 @@ class ShardView:
             client_models=own_models or None,
             releases=tuple(Release(**{**r, "parameters": tuple(r["parameters"])}) for r in manifest.releases),
             rounded=frozenset(n for n, own in manifest.parameters.items() if own["dtype"] in ("float16", "bfloat16")),
-            learner=learner,
+            algorithm=learner,
             updates=shown.get("updates"),
             messages=shard.get_tensor(MESSAGES)[chunk].long() if MESSAGES in keys else None,
             auxiliary=self.auxiliary,

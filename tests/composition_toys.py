@@ -8,10 +8,11 @@ from attacks.base import Attack
 from attacks.estimates import CompositionEstimate
 from client.engine.local_hyperparameters import LocalTraining
 from client.engine.local_training import train_clients
+from client.image_classifier import ImageClassifierAlgorithm
 from client.nets.classifiers import ClassifierOptions
 from datamodules.images.synthetic_images import SyntheticImages
 from datamodules.partition.client_split import ClientSplit
-from modules.learners.image_classifier import FederatedClassifier, ImageSimulator
+from modules.learners.image_classifier import FederatedClassifier
 from protocol.seeding import generator_for
 from protocol.view import ServerView
 
@@ -26,8 +27,8 @@ def source(seed: int = 0) -> SyntheticImages:
     return SyntheticImages(split=split, train_per_class=250, auxiliary_per_class=20, noise=0.2, seed=seed)
 
 
-def learner(local: LocalTraining = SGD, network: ClassifierOptions = NETWORK) -> ImageSimulator:
-    return ImageSimulator(network=network, image_shape=SHAPE, num_classes=10, local=local)
+def learner(local: LocalTraining = SGD, network: ClassifierOptions = NETWORK) -> ImageClassifierAlgorithm:
+    return ImageClassifierAlgorithm(network=network, image_shape=SHAPE, num_classes=10, local=local)
 
 
 @functools.cache
@@ -42,7 +43,7 @@ def views(
     for number in range(rounds):
         public = {name: value.clone() for name, value in module.public_parameters().items()}
         cohort = data.cohort(number)
-        deltas = train_clients(module.task, public, {}, cohort, local, seed=seed).deltas
+        deltas = train_clients(module.algorithm, public, {}, cohort, local, seed=seed).deltas
         seen.append(
             ServerView(
                 round=number,
@@ -50,7 +51,7 @@ def views(
                 example_counts=cohort.counts,
                 deltas=deltas,
                 model=public,
-                learner=learner(local, network),
+                algorithm=learner(local, network),
                 auxiliary={"images": known["image"], "labels": known["label"]},
                 earlier=tuple(seen),
             )

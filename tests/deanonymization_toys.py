@@ -7,10 +7,11 @@ import torch
 
 from client.engine.local_hyperparameters import LocalTraining
 from client.engine.local_training import train_clients
+from client.text import TextAlgorithm, TextOptions
 from datamodules.devices.device_split import Devices
 from datamodules.devices.synthetic_posts import SyntheticPosts
 from evaluation.message_selection import draw_pairs
-from modules.learners.text import FederatedText, TextOptions, TextSimulator
+from modules.learners.text import FederatedText
 from protocol.seeding import generator_for
 from protocol.view import USERS, ServerView
 
@@ -40,7 +41,7 @@ def joined(
         public = {name: value.clone() for name, value in module.public_parameters().items()}
         models[number] = public
         cohort = module.interact(data.cohort(number), public)
-        deltas = train_clients(module.task, public, {}, cohort, LOCAL, seed=0).deltas
+        deltas = train_clients(module.algorithm, public, {}, cohort, LOCAL, seed=0).deltas
         lstm = {name: value.clone() for name, value in deltas.items() if name.startswith(("lstm", "output"))}
         parts.append((cohort.clients, lstm, number))
         with torch.no_grad():
@@ -53,7 +54,7 @@ def joined(
         example_counts=torch.tensor([len(part) for part in data.client_examples()])[clients],
         deltas={name: torch.cat([part[1][name] for part in parts]) for name in parts[0][1]},
         model=models[rounds - 1],
-        learner=TextSimulator(network=NETWORK, local=LOCAL),
+        algorithm=TextAlgorithm(network=NETWORK, local=LOCAL),
         sent_in=torch.cat([torch.full_like(part[0], part[2]) for part in parts]),
         round_models=models,
     )

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from client.engine.local_hyperparameters import LocalTraining
+from client.image_classifier import ImageClassifierAlgorithm
 from client.nets.classifiers import ClassifierOptions, build_classifier
-from modules.learners.image_classifier import ImageSimulator
 from protocol.record_hash import record_hashes
 from protocol.seeding import generator_for
 from protocol.view import ServerView
@@ -44,7 +44,7 @@ def server_view(
     images, labels = pictured or pictures(clients * records, seed=seed)
     if double:
         images = (images * 255).round().double() / 255
-    learner = ImageSimulator(network=network, image_shape=SHAPE, num_classes=10, local=local)
+    learner = ImageClassifierAlgorithm(network=network, image_shape=SHAPE, num_classes=10, local=local)
     made = build_classifier(network, image_shape=SHAPE, classes=10, generator=generator_for(seed, "model"))
     model = {name: value.detach().to(images.dtype) for name, value in made.named_parameters()}
     own = torch.arange(len(images)).reshape(clients, records)
@@ -55,7 +55,7 @@ def server_view(
         example_counts=torch.full((clients,), records),
         deltas=deltas,
         model=model,
-        learner=learner,
+        algorithm=learner,
     )
     return view, truth_of(images.reshape(clients, records, *SHAPE), labels.reshape(clients, records))
 

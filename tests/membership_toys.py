@@ -8,8 +8,8 @@ from torch import Tensor
 from attacks.base import Attack
 from attacks.membership.estimates import RecordMembershipEstimate, SourceEstimate
 from client.engine.local_hyperparameters import LocalTraining
+from client.image_classifier import ImageClassifierAlgorithm
 from client.nets.classifiers import ClassifierOptions, build_classifier
-from modules.learners.image_classifier import ImageSimulator
 from protocol.seeding import generator_for
 from protocol.view import CANDIDATE_LABELS, CANDIDATES, Release, ServerView
 
@@ -19,8 +19,8 @@ ONE_STEP = LocalTraining(optimizer="sgd", learning_rate=0.5)
 ONE_EPOCH = LocalTraining(optimizer="sgd", learning_rate=0.2, batch_size=10)
 
 
-def learner(local: LocalTraining = ONE_STEP) -> ImageSimulator:
-    return ImageSimulator(network=NETWORK, image_shape=SHAPE, num_classes=CLASSES, local=local)
+def learner(local: LocalTraining = ONE_STEP) -> ImageClassifierAlgorithm:
+    return ImageClassifierAlgorithm(network=NETWORK, image_shape=SHAPE, num_classes=CLASSES, local=local)
 
 
 def toy(
@@ -55,7 +55,7 @@ def toy(
         example_counts=torch.full((CLIENTS,), EACH),
         deltas=deltas,
         model=model,
-        learner=learner(local),
+        algorithm=learner(local),
         releases=releases,
         auxiliary={CANDIDATES: images, CANDIDATE_LABELS: labels},
     )

@@ -9,8 +9,8 @@ from callbacks.delta_recorder import DeltaRecorder
 from datamodules.ranking.synthetic_ranking import SyntheticRanking
 from modules.federated import FederatedModule
 from modules.learners.fpdgd import FPDGD
-from modules.learners.registry import learner_from
 from protocol.view import ServerView
+from recordings.named_algorithm import learner_from
 from recordings.recording import Recording
 from tests.toys import quiet_trainer
 

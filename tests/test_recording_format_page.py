@@ -20,7 +20,7 @@ from experiments.commands.convert import convert
 from experiments.conversion import convert_dump
 from fedleak_recorder.format import FORMAT, Manifest, read_manifest
 from fedleak_recorder.shape_check import check_shapes
-from modules.learners.registry import learner_from, network_of
+from recordings.named_algorithm import learner_from, network_of
 from recordings.recording import Recording
 from tests.foreign_toys import write_dump
 from tests.places import ROOT, tracked

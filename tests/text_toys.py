@@ -4,10 +4,12 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from client.decoder import DecoderOptions
 from client.engine.local_hyperparameters import LocalTraining
-from modules.learners.decoder import DecoderOptions, FederatedDecoder
-from modules.learners.text import FederatedText, TextLearner, TextOptions
-from modules.learners.word_rows import text_cohort
+from client.text import TextOptions
+from client.word_rows import text_cohort
+from modules.learners.decoder import FederatedDecoder
+from modules.learners.text import FederatedText, TextLearner
 from protocol.view import ServerView
 
 WORDS = 60
@@ -48,7 +50,7 @@ def seen(
         model=model,
         row_parameters=frozenset(update.rows),
         served=update.rows.get("embedding.weight"),
-        learner=module.simulator(),
+        algorithm=module.algorithm,
     )
 
 

@@ -14,9 +14,10 @@ from torch.utils.data import DataLoader
 from attacks.base import Attack
 from callbacks.delta_recorder import DeltaRecorder
 from client.engine.local_hyperparameters import LocalTraining
+from client.fncf import FNCFAlgorithm
 from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
 from defenses.base import Defense
-from modules.learners.fncf import FNCF, PAPER_LOCAL, FNCFSimulator
+from modules.learners.fncf import FNCF, PAPER_LOCAL
 from protocol.seeding import generator_for
 from protocol.view import ITEM_EMBEDDING, POPULARITY, ServerView
 
@@ -91,7 +92,7 @@ def leaky_view(victims: int = 12, order: torch.Tensor | None = None) -> tuple[Se
         served[victim, :size] = torch.randperm(400, generator=generator)[:size].sort().values
     labels = (torch.rand(served.shape, generator=generator) < 0.2).float() * (served >= 0)
     labels = labels if order is None else labels.gather(1, order)
-    learner = FNCFSimulator(user_dim=64, local=PAPER_LOCAL)
+    learner = FNCFAlgorithm(user_dim=64, local=PAPER_LOCAL)
     deltas = learner.simulate(public, served, labels, torch.randn(victims, 64, generator=generator))
     return ServerView(
         round=0,
@@ -101,7 +102,7 @@ def leaky_view(victims: int = 12, order: torch.Tensor | None = None) -> tuple[Se
         model=public,
         row_parameters=frozenset([ITEM_EMBEDDING]),
         served=served,
-        learner=learner,
+        algorithm=learner,
         priors={POPULARITY: torch.zeros(served.shape)},
     ), labels
 

@@ -6,10 +6,11 @@ import torch
 
 from client.engine.local_hyperparameters import LocalTraining
 from client.engine.local_training import train_clients
+from client.text import EMBEDDING, TextOptions
+from client.word_rows import text_cohort
 from datamodules.devices.synthetic_posts import synthetic_posts
 from defenses.base import Update, with_whole_tables
-from modules.learners.text import EMBEDDING, FederatedText, TextOptions
-from modules.learners.word_rows import text_cohort
+from modules.learners.text import FederatedText
 from protocol.view import ServerView
 
 STEP = LocalTraining(learning_rate=0.5, batch_size=None)
@@ -26,7 +27,7 @@ def words_seen(local: LocalTraining = STEP, clients: int = 8) -> tuple[ServerVie
     cohort = text_cohort(0, torch.arange(clients), posts.features, posts.labels, examples)
     module = FederatedText(network=NETWORK, local=local)
     public = {name: value.clone() for name, value in module.public_parameters().items()}
-    deltas = train_clients(module.task, public, {}, cohort, local, seed=0).deltas
+    deltas = train_clients(module.algorithm, public, {}, cohort, local, seed=0).deltas
     sent = with_whole_tables(Update(deltas, dict(cohort.rows)), (EMBEDDING,), public)
     view = ServerView(
         round=0,
@@ -34,7 +35,7 @@ def words_seen(local: LocalTraining = STEP, clients: int = 8) -> tuple[ServerVie
         example_counts=cohort.counts,
         deltas=sent.deltas,
         model=public,
-        learner=module.simulator(),
+        algorithm=module.algorithm,
         auxiliary={"prior_features": posts.features[torch.cat([own[TEXTS:] for own in mine])]},
     )
     return view, module.client_truth(cohort)

@@ -11,8 +11,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 from attacks.base import Attack
 from attacks.estimates import CompositionEstimate, Estimate
+from client.network import ClassifierAlgorithm
 from protocol.errors import ViewError
-from protocol.simulators import ClassifierSimulator
 from protocol.view import ServerView
 
 IMAGES, LABELS = "images", "labels"
@@ -97,7 +97,7 @@ def output_layer(view: ServerView) -> str:
     Raises:
         ViewError: the learner is unknown, and no layer has the shape.
     """
-    return view.learner.output_layer if isinstance(view.learner, ClassifierSimulator) else last_layer(view)
+    return view.algorithm.output_layer if isinstance(view.algorithm, ClassifierAlgorithm) else last_layer(view)
 
 
 def last_layer(view: ServerView) -> str:

@@ -9,10 +9,11 @@ from torch.nn.functional import one_hot
 
 from attacks.composition.base import AUXILIARY, Auxiliary, CompositionAttack, auxiliary, certain, layer_change
 from attacks.composition.least_squares import shares_on_simplex
+from attacks.composition.network_outputs import network_outputs
 from attacks.estimates import CompositionEstimate
+from client.network import ClassifierAlgorithm
 from protocol.errors import ViewError
 from protocol.ranges import PositiveInt, UnitInterval
-from protocol.simulators import ClassifierSimulator
 from protocol.threat_model import ThreatModel
 from protocol.view import ServerView
 
@@ -54,7 +55,7 @@ class ClosedForm(CompositionAttack):
     threat_model = ThreatModel(
         sees="the update, the global model and how many examples the client reports",
         knows="the clients' training algorithm and labelled images of every class that no client has",
-        needs=("learner:ClassifierSimulator", "deltas", *AUXILIARY),
+        needs=(ClassifierAlgorithm, "deltas", *AUXILIARY),
     )
 
     weights: bool = True
@@ -75,7 +76,7 @@ class ClosedForm(CompositionAttack):
         The second result is their standard deviation due to noise that the clients add.
         """
         response, change = self._linear(view, known, deltas, counts)
-        bias = f"{view.require(ClassifierSimulator).output_layer}.bias"
+        bias = f"{view.require(ClassifierAlgorithm).output_layer}.bias"
         precision = response @ response.transpose(1, 2)
         target = (response @ change[..., None]).squeeze(2)
         noise, classes = view.noise_scale(bias), precision.shape[1]
@@ -90,7 +91,7 @@ class ClosedForm(CompositionAttack):
         self, view: ServerView, known: Auxiliary, deltas: Mapping[str, Tensor], counts: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Response ``(B, K, D)`` of the last layer to the shares, and its change ``(B, D)``."""
-        learner = view.require(ClassifierSimulator)
+        learner = view.require(ClassifierAlgorithm)
         rates = learner.step_sums(counts)
         if rates is None:
             raise ViewError("expected clients with SGD, got an optimizer that scales parameters or clips examples")
@@ -109,7 +110,7 @@ class ClosedForm(CompositionAttack):
 
     def _class_gradients(self, view: ServerView, models: Mapping[str, Tensor], known: Auxiliary) -> Tensor:
         """``(B, K, D)`` mean descent direction of each class in the last layer."""
-        features, logits = view.require(ClassifierSimulator).outputs(models, known.images)
+        features, logits = network_outputs(view.require(ClassifierAlgorithm), models, known.images)
         constant = features.new_ones(*features.shape[:2], 1)
         inputs = torch.cat([features, constant], dim=2) if self.weights else constant
         wrong = (one_hot(known.labels, logits.shape[2]) - logits.softmax(2))[:, known.by_class].double()

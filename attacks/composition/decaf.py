@@ -10,8 +10,8 @@ from attacks.composition.base import AUXILIARY, Auxiliary, CompositionAttack, au
 from attacks.composition.least_squares import non_negative_factors
 from attacks.composition.null_classes import PublishedRule, published_present
 from attacks.estimates import CompositionEstimate
+from client.network import ClassifierAlgorithm
 from protocol.ranges import PositiveInt
-from protocol.simulators import ClassifierSimulator
 from protocol.threat_model import ThreatModel
 from protocol.view import ServerView
 
@@ -58,7 +58,7 @@ class Decaf(CompositionAttack):
     threat_model = ThreatModel(
         sees="the update of the last layer and the global model",
         knows="the clients' training algorithm and labelled images of every class that no client has",
-        needs=("learner:ClassifierSimulator", "deltas", *AUXILIARY),
+        needs=(ClassifierAlgorithm, "deltas", *AUXILIARY),
     )
 
     null_classes: PublishedRule = "published"
@@ -172,7 +172,7 @@ def gradient_bases(
     place, label = wanted.nonzero().T
     chosen = torch.cat([single[label], sets[:, :-1].bool()])
     examples = in_turn(known, chosen, torch.cat([amounts[0], sets[:, -1]]))
-    learner = view.require(ClassifierSimulator).without_noise()
+    learner = view.require(ClassifierAlgorithm).without_noise()
     at_once = max(1, _NUMBERS_AT_ONCE // sum(value.numel() for value in view.model.values()))
     flat = torch.cat(
         [

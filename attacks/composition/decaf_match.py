@@ -18,9 +18,9 @@ from attacks.composition.simulation import (
     whole_counts,
 )
 from attacks.estimates import CompositionEstimate
+from client.network import ClassifierAlgorithm
 from protocol.progress import advance
 from protocol.ranges import AtLeastTwo, NonNegativeInt, PositiveFloat, PositiveInt, UnitInterval
-from protocol.simulators import ClassifierSimulator
 from protocol.threat_model import ThreatModel
 from protocol.view import ServerView, is_statistic
 
@@ -74,7 +74,7 @@ class DecafMatch(CompositionAttack):
     threat_model = ThreatModel(
         sees="the update, the global model and how many examples the client reports",
         knows="the clients' training algorithm and labelled images of every class that no client has",
-        needs=("learner:ClassifierSimulator", "deltas", *AUXILIARY),
+        needs=(ClassifierAlgorithm, "deltas", *AUXILIARY),
     )
 
     shared: AtLeastTwo = 60
@@ -161,7 +161,7 @@ class _Work:
         quiet = tuple(dataclasses.replace(release, noise_scale=0.0) for release in view.releases)
         self.view, self.known, self.generator = dataclasses.replace(view, releases=quiet), known, generator
         self.noise = max((view.noise_scale(name) for name in view.deltas), default=0.0)
-        layer = view.require(ClassifierSimulator).output_layer
+        layer = view.require(ClassifierAlgorithm).output_layer
         self.entries = {
             name: torch.randperm(value[0].numel(), generator=generator)[:_ENTRIES].sort().values
             for name, value in view.deltas.items()
@@ -188,7 +188,7 @@ class _Work:
             }
             if self.noise:
                 self.scales = dict.fromkeys(self.scales, max(self.scales.values()))
-                steps = self.view.require(ClassifierSimulator).steps(self.view.example_counts)
+                steps = self.view.require(ClassifierAlgorithm).steps(self.view.example_counts)
                 self.white = float(((self.noise / max(self.scales.values()) / steps) ** 2).mean())
         return Simulations(counts.double() / counts.sum(1, keepdim=True), self._scaled(changes, sizes), group)
 
@@ -201,5 +201,5 @@ class _Work:
         return {name: deltas[name].flatten(1)[:, chosen].float() for name, chosen in self.entries.items()}
 
     def _scaled(self, changes: dict[str, Tensor], sizes: Tensor) -> Tensor:
-        steps = self.view.require(ClassifierSimulator).steps(sizes)[:, None]
+        steps = self.view.require(ClassifierAlgorithm).steps(sizes)[:, None]
         return torch.cat([value / self.scales[name] for name, value in changes.items()], dim=1) / steps

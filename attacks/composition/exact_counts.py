@@ -9,9 +9,9 @@ from attacks.composition.base import Auxiliary, auxiliary, certain, layer_change
 from attacks.composition.closed_form import ClosedForm
 from attacks.composition.simulation import draw_examples, random_compositions, simulated_changes, whole_counts
 from attacks.estimates import CompositionEstimate
+from client.network import ClassifierAlgorithm
 from protocol.errors import ViewError
 from protocol.ranges import AtLeastTwo
-from protocol.simulators import ClassifierSimulator
 from protocol.view import ServerView
 
 _KEPT = 40
@@ -49,7 +49,7 @@ class ExactCounts(ClosedForm):
     weights: bool = False
 
     def estimate(self, view: ServerView, *, generator: torch.Generator) -> CompositionEstimate:
-        learner = view.require(ClassifierSimulator)
+        learner = view.require(ClassifierAlgorithm)
         batch = learner.single_pass_batch
         if batch is None:
             raise ViewError("expected clients that make one pass of plain SGD in mini-batches, got another algorithm")

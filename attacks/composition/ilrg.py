@@ -7,8 +7,8 @@ from torch import Tensor
 
 from attacks.composition.base import layer_change, output_layer
 from attacks.composition.counts import CountAttack, CountEstimate, counted
+from client.network import ClassifierAlgorithm
 from protocol.errors import ViewError
-from protocol.simulators import ClassifierSimulator
 from protocol.threat_model import ThreatModel
 from protocol.view import ServerView
 
@@ -35,11 +35,11 @@ class ILRG(CountAttack):
     threat_model = ThreatModel(
         sees="the update of the last layer, the global model and how many examples the client reports",
         knows="the clients' learning rate",
-        needs=("learner:ClassifierSimulator", "deltas", "model"),
+        needs=(ClassifierAlgorithm, "deltas", "model"),
     )
 
     def estimate(self, view: ServerView, *, generator: torch.Generator) -> CountEstimate:
-        rates = view.require(ClassifierSimulator).step_sums(view.example_counts)
+        rates = view.require(ClassifierAlgorithm).step_sums(view.example_counts)
         if rates is None:
             raise ViewError("expected clients with SGD, got an optimizer that scales parameters or clips examples")
         change, name = layer_change(view), output_layer(view)

@@ -11,10 +11,11 @@ from torch.nn.functional import one_hot, pad
 from attacks.composition.base import AUXILIARY, Auxiliary, CompositionAttack, auxiliary, certain, layer_change
 from attacks.composition.decaf import gradient_bases
 from attacks.composition.least_squares import non_negative_factors
+from attacks.composition.network_outputs import network_outputs
 from attacks.composition.simulation import draw_examples, random_compositions, whole_counts
 from attacks.estimates import CompositionEstimate
+from client.network import ClassifierAlgorithm
 from protocol.ranges import PositiveInt
-from protocol.simulators import ClassifierSimulator
 from protocol.threat_model import ThreatModel
 from protocol.view import ServerView
 
@@ -38,7 +39,7 @@ class LabelInference(CompositionAttack):
     threat_model = ThreatModel(
         sees="the update of the last layer, the global model and how many examples the client reports",
         knows="the clients' learning rate (or their training algorithm) and labelled images of every class",
-        needs=("learner:ClassifierSimulator", "deltas", *AUXILIARY),
+        needs=(ClassifierAlgorithm, "deltas", *AUXILIARY),
     )
 
     auxiliary_per_class: PositiveInt | None = None
@@ -72,7 +73,7 @@ class LabelInference(CompositionAttack):
             expected: ``(B, K)`` mean negative gradients of clients with ``shares (B, K)``.
             generator: source of the simulated clients.
         """
-        learner = view.require(ClassifierSimulator)
+        learner = view.require(ClassifierAlgorithm)
         classes = len(known.by_class)
         if learner.plain_sgd:
             return torch.tensor(learner.learning_rate, dtype=torch.float64)
@@ -121,7 +122,7 @@ class SoftLabels(LabelInference):
 
     def solve(self, view: ServerView, soft: Tensor, rate: Tensor) -> Tensor:
         """``(V, K)`` solution for mean softmax outputs ``soft (V, K, K)``."""
-        steps = view.require(ClassifierSimulator).steps(view.example_counts)
+        steps = view.require(ClassifierAlgorithm).steps(view.example_counts)
         signal = layer_change(view).bias.double() / (rate * steps[:, None])
         return _sum_to_one(torch.eye(soft.shape[1], dtype=torch.float64) - soft, signal)
 
@@ -155,7 +156,7 @@ class AuxiliaryGradients(LabelInference):
 def class_outputs(view: ServerView, known: Auxiliary, models: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
     """Features ``(B, M, F)`` and logits ``(B, M, K)`` of the M auxiliary images that are used, class after class."""
     images = known.images[known.by_class[known.by_class >= 0]]
-    features, logits = view.require(ClassifierSimulator).outputs(models, images)
+    features, logits = network_outputs(view.require(ClassifierAlgorithm), models, images)
     return features.double(), logits.double()
 
 

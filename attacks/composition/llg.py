@@ -10,8 +10,9 @@ from torch.nn.functional import one_hot
 from attacks.composition.base import Auxiliary, auxiliary, layer_change, output_layer
 from attacks.composition.counts import CountAttack, CountEstimate, counted
 from attacks.composition.label_inference import LabelInference, class_labels, class_means, class_outputs
+from client.image_classifier import ImageClassifierAlgorithm
+from client.network import ClassifierAlgorithm
 from protocol.ranges import PositiveInt
-from protocol.simulators import ClassifierSimulator, ImageClassifierSimulator
 from protocol.threat_model import ThreatModel
 from protocol.view import ServerView
 
@@ -50,7 +51,7 @@ class LLG(LabelInference, CountAttack):
             return layer_change(view, deltas).weight.sum(2)
 
         rate = self.step_rate(view, known, read, lambda shares: -(offset + impact * shares), generator=generator)
-        steps = view.require(ClassifierSimulator).steps(view.example_counts)
+        steps = view.require(ClassifierAlgorithm).steps(view.example_counts)
         gradient = -read(None).double() / (rate * steps[:, None])
         return greedy_counts(gradient, offset, impact, view.example_counts)
 
@@ -107,7 +108,7 @@ class LLGDummies(LLG):
     threat_model = ThreatModel(
         sees="the update of the last layer, the global model and how many examples the client reports",
         knows="the clients' learning rate (or their training algorithm) and the shape of an image",
-        needs=("learner:ImageClassifierSimulator", "deltas"),
+        needs=(ImageClassifierAlgorithm, "deltas"),
     )
 
     dummies: Literal["zeros", "ones", "random"] = "random"
@@ -116,7 +117,7 @@ class LLGDummies(LLG):
     def estimate(self, view: ServerView, *, generator: torch.Generator) -> CountEstimate:
         classes = view.deltas[f"{output_layer(view)}.bias"].shape[1]
         count = classes * (self.per_class if self.dummies == "random" else 1)
-        shape = count, *view.require(ImageClassifierSimulator).image_shape
+        shape = count, *view.require(ImageClassifierAlgorithm).image_shape
         drawn = {"zeros": torch.zeros, "ones": torch.ones}.get(self.dummies)
         images = torch.rand(shape, generator=generator) if drawn is None else drawn(shape)
         images = images.to(next(iter(view.model.values())).dtype)

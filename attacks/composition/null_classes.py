@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from attacks.composition.base import layer_change
-from protocol.simulators import ClassifierSimulator
+from client.network import ClassifierAlgorithm
 from protocol.view import ServerView
 
 PublishedRule = Literal["published", "none"]
@@ -32,7 +32,7 @@ def published_present(view: ServerView, rule: PublishedRule, threshold: float) -
     weight = layer_change(view).weight
     if rule == "none":
         return torch.ones(weight.shape[:2], dtype=torch.bool)
-    scaled = threshold and threshold * view.require(ClassifierSimulator).learning_rate
+    scaled = threshold and threshold * view.require(ClassifierAlgorithm).learning_rate
     return never_empty(published_rule(weight, scaled), weight)
 
 

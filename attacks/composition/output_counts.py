@@ -9,11 +9,12 @@ from torch.nn.functional import one_hot
 
 from attacks.composition.base import IMAGES, LABELS, Auxiliary, auxiliary, layer_change, output_layer
 from attacks.composition.counts import CountAttack, CountEstimate, counted, nearest_counts
+from attacks.composition.network_outputs import network_outputs
 from attacks.composition.simulation import draw_examples, random_compositions, whole_counts
 from attacks.estimates import CompositionEstimate
+from client.network import ClassifierAlgorithm
 from protocol.errors import ViewError
 from protocol.ranges import PositiveInt
-from protocol.simulators import ClassifierSimulator
 from protocol.threat_model import ThreatModel
 from protocol.view import ServerView
 
@@ -97,7 +98,7 @@ class OutputCounts(CountAttack):
         return counted(whole_counts(shares, sizes), solved.deviation, shares=shares)
 
     def _known(self, view: ServerView, layer: "_Layer") -> Auxiliary | None:
-        here = {IMAGES, LABELS} <= view.auxiliary.keys() and isinstance(view.learner, ClassifierSimulator)
+        here = {IMAGES, LABELS} <= view.auxiliary.keys() and isinstance(view.algorithm, ClassifierAlgorithm)
         return auxiliary(view, layer.bias.shape[1], self.auxiliary_per_class) if self.images and here else None
 
 
@@ -151,8 +152,8 @@ class _Layer(NamedTuple):
         model = [view.model[f"{name}.{part}"].double() for part in ("weight", "bias")]
         moved = 0.0 if view.noise_scale(f"{name}.bias") else 0.5
         middle = model[0] + moved * weight, model[1] + moved * bias
-        if isinstance(view.learner, ClassifierSimulator):
-            decay = view.learner.decay_change(view.model, view.example_counts)
+        if isinstance(view.algorithm, ClassifierAlgorithm):
+            decay = view.algorithm.decay_change(view.model, view.example_counts)
             weight, bias = weight - decay[f"{name}.weight"], bias - decay[f"{name}.bias"]
         return cls(weight, bias, *middle)
 
@@ -175,8 +176,8 @@ class _Solved(NamedTuple):
 
 def _scale(view: ServerView, known: Auxiliary | None, *, noisy: bool, generator: torch.Generator) -> Tensor:
     """``(V,)`` sum of the step sizes times the factor of the clip; NaN where it is unknown."""
-    learner, unknown = view.learner, torch.full((view.victims,), torch.nan, dtype=torch.float64)
-    if not isinstance(learner, ClassifierSimulator):
+    learner, unknown = view.algorithm, torch.full((view.victims,), torch.nan, dtype=torch.float64)
+    if not isinstance(learner, ClassifierAlgorithm):
         return unknown
     rates = learner.step_sums(view.example_counts)
     if rates is None:
@@ -225,7 +226,7 @@ def _class_predictions(view: ServerView, known: Auxiliary, models: dict[str, Ten
     """``(B, K, K)`` mean predictions of the images of each class, and covariance of a prediction about that mean."""
     used = known.by_class[known.by_class >= 0]
     labels = torch.arange(len(known.by_class)).repeat_interleave(known.per_class)
-    _, logits = view.require(ClassifierSimulator).outputs(models, known.images[used])
+    _, logits = network_outputs(view.require(ClassifierAlgorithm), models, known.images[used])
     soft = logits.double().softmax(2)
     of_class = (one_hot(labels).double() / known.per_class).T @ soft
     off = soft - of_class[:, labels]

@@ -9,8 +9,8 @@ from torch.nn.functional import one_hot
 
 from attacks.composition.base import Auxiliary, layer_change
 from attacks.composition.label_inference import LabelInference, SoftLabels, class_means, class_outputs
+from client.network import ClassifierAlgorithm
 from protocol.ranges import PositiveInt
-from protocol.simulators import ClassifierSimulator
 from protocol.view import ServerView
 
 _TOLERANCE = 0.1
@@ -66,7 +66,7 @@ class RLU(SoftLabels):
         feature = (change.weight.double() / bias[..., None]).mean(1)
         shift = rate * feature.square().sum(1, keepdim=True)
         wanted = (end - start).mean(1)
-        steps = view.require(ClassifierSimulator).steps(view.example_counts)[:, None]
+        steps = view.require(ClassifierAlgorithm).steps(view.example_counts)[:, None]
         unit = steps / view.example_counts[:, None]
         shares = self.solve(view, (soft + class_means(known, end.softmax(2))) / 2, rate)
         shares = shares / shares.sum(1, keepdim=True)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from attacks.composition.base import Auxiliary
-from protocol.simulators import ClassifierSimulator
+from client.network import ClassifierAlgorithm
 from protocol.view import ServerView
 
 _SPREADS = (0.7, 1.5, 4.0)
@@ -82,7 +82,7 @@ def simulated_changes(
     """Yields simulated clients' deltas in chunks of bounded memory; ``examples (B, N)`` index a pool of images."""
     width = sum(value.numel() for value in view.model.values())
     for part in torch.split(examples, max(1, _NUMBERS_AT_ONCE // width)):
-        deltas = view.require(ClassifierSimulator).simulate_examples(view.model, *pool, part, generator=generator)
+        deltas = view.require(ClassifierAlgorithm).simulate_examples(view.model, *pool, part, generator=generator)
         yield as_released(view, deltas, generator=generator)
 
 

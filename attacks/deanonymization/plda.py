@@ -24,8 +24,8 @@ from attacks.deanonymization.reidentification import (
 )
 from attacks.deanonymization.simulated import NEEDS, PARTS, simulated_parts
 from attacks.estimates import Estimate
+from client.algorithm import ExampleAlgorithm
 from protocol.ranges import PositiveFloat, PositiveInt
-from protocol.simulators import SteppedSimulator
 from protocol.threat_model import ThreatModel
 from protocol.view import ServerView
 
@@ -62,7 +62,7 @@ class PLDA(IdentityAttack):
     threat_model = ThreatModel(
         sees="the deltas of some layers of every message, each round, the global models, and the declared noise",
         knows="the devices' training algorithm, and data of every user, on devices of its own that take part",
-        needs=(*Reidentification.threat_model.needs, "learner:SteppedSimulator", *NEEDS),
+        needs=(*Reidentification.threat_model.needs, ExampleAlgorithm, *NEEDS),
     )
 
     layers: Sequence[str] | None = None
@@ -76,7 +76,7 @@ class PLDA(IdentityAttack):
         return f"{self.name}-linked" if self.linked else self.name
 
     def run(self, view: ServerView, *, generator: torch.Generator) -> Estimate:
-        known, learner = known_view(view), view.require(SteppedSimulator)
+        known, learner = known_view(view), view.require(ExampleAlgorithm)
         messages = read_messages(view, self.layers)
         check_users(messages)
         users, labels = messages.users, messages.labels

@@ -12,9 +12,9 @@ from attacks.deanonymization.reidentification import IdentityAttack, Reidentific
 from attacks.deanonymization.simulated import FEATURES, OWNERS
 from attacks.deanonymization.word_counts import BIAS, word_laws
 from attacks.estimates import Estimate
+from client.algorithm import ExampleAlgorithm
 from protocol.errors import ViewError
 from protocol.ranges import PositiveFloat
-from protocol.simulators import SteppedSimulator
 from protocol.threat_model import ThreatModel
 from protocol.view import ServerView
 
@@ -77,14 +77,14 @@ class ProfileWords(IdentityAttack):
     threat_model = ThreatModel(
         sees="the delta of the last layer's bias, each round",
         knows="the devices' training algorithm; texts of each profile and others, of people outside the training",
-        needs=("known", f"deltas:{BIAS}", "learner:SteppedSimulator", *(f"auxiliary:{n}" for n in (FEATURES, OWNERS))),
+        needs=("known", f"deltas:{BIAS}", ExampleAlgorithm, *(f"auxiliary:{n}" for n in (FEATURES, OWNERS))),
     )
 
     smoothing: PositiveFloat = 500.0
 
     def run(self, view: ServerView, *, generator: torch.Generator) -> Estimate:
         check_known(known_view(view).deltas[BIAS])
-        laws, learner = word_laws(view), view.require(SteppedSimulator)
+        laws, learner = word_laws(view), view.require(ExampleAlgorithm)
         check_contrast(laws.users)
         rates = learner.learning_rate * learner.steps(view.example_counts)[:, None]
         seen = view.deltas[BIAS].double() / rates

@@ -11,14 +11,15 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from attacks.deanonymization.estimates import UNSEEN
 from attacks.deanonymization.messages import layer_vectors
+from client.algorithm import ExampleAlgorithm
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
-from protocol.simulators import ExampleSimulator, SteppedSimulator
+from protocol.threat_model import Need
 from protocol.view import ServerView
 
 FEATURES, LABELS, OWNERS = "prior_features", "prior_labels", "prior_users"
 """Names of the adversary's examples ``(M, ...)``, their labels and their users ``(M,)`` in the auxiliary data."""
-NEEDS = ("learner:ExampleSimulator", *(f"auxiliary:{name}" for name in (FEATURES, LABELS, OWNERS)))
+NEEDS: tuple[Need, ...] = (ExampleAlgorithm, *(f"auxiliary:{name}" for name in (FEATURES, LABELS, OWNERS)))
 """What a simulation needs of a view."""
 PARTS = 4
 """Default number of parts into which each user's data are split."""
@@ -49,7 +50,7 @@ class SimulatedMessages:
         by_round = self.vectors.reshape(self.rounds, -1, self.vectors.shape[1])
         return (by_round - by_round.mean(1, keepdim=True)).flatten(0, 1)
 
-    def over_steps(self, learner: SteppedSimulator) -> "SimulatedMessages":
+    def over_steps(self, learner: ExampleAlgorithm) -> "SimulatedMessages":
         """The mean vectors per local step."""
         return dataclasses.replace(self, vectors=self.vectors / learner.steps(self.counts)[:, None])
 
@@ -112,7 +113,7 @@ def _simulate(view: ServerView, layers: Sequence[str] | None, number: int, held:
     for start in range(0, len(order), _AT_ONCE):
         some = [held[place] for place in order[start : start + _AT_ONCE]]
         examples = pad_sequence(some, batch_first=True, padding_value=-1)
-        deltas = view.require(ExampleSimulator).simulate_examples(
+        deltas = view.require(ExampleAlgorithm).simulate_examples(
             model, view.auxiliary[FEATURES], view.auxiliary[LABELS], examples, generator=generator
         )
         # In the order of the recording, which may differ from the model's.

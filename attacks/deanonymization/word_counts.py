@@ -11,9 +11,9 @@ from attacks.deanonymization.messages import check_known, known_view, mean_over_
 from attacks.deanonymization.reidentification import IdentityAttack, against_others, standardised
 from attacks.deanonymization.simulated import FEATURES, OWNERS
 from attacks.estimates import Estimate
+from client.algorithm import ExampleAlgorithm
 from protocol.errors import ViewError
 from protocol.ranges import PositiveFloat
-from protocol.simulators import SteppedSimulator
 from protocol.threat_model import ThreatModel
 from protocol.view import HOLDOUT, USERS, ServerView
 
@@ -111,7 +111,7 @@ class WordCounts(IdentityAttack):
         sees="the delta of the last layer's bias, and of its weight if noise is declared, each round",
         knows="the devices' training algorithm, and data of every user, on devices of its own that take part",
         needs=(
-            *("known", f"deltas:{BIAS}", "learner:SteppedSimulator"),
+            *("known", f"deltas:{BIAS}", ExampleAlgorithm),
             *(f"auxiliary:{name}" for name in (FEATURES, OWNERS)),
         ),
     )
@@ -170,7 +170,7 @@ def word_laws(view: ServerView) -> WordLaws:
 
 def estimated_words(view: ServerView, laws: WordLaws) -> tuple[WordEstimate, Tensor]:
     """Word frequencies of the anonymous messages; and of the known ones ``(P, W)``, as if they were anonymous."""
-    known, learner = known_view(view), view.require(SteppedSimulator)
+    known, learner = known_view(view), view.require(ExampleAlgorithm)
     check_known(known.deltas[BIAS])
     rates, own_rates = (learner.learning_rate * learner.steps(one.example_counts)[:, None] for one in (view, known))
     seen, variance = _bias_changes(view, known)

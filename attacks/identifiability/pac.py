@@ -7,8 +7,8 @@ from torch import Tensor
 
 from attacks.base import Attack
 from attacks.estimates import VectorEstimate
+from client.matrix_factorization import MFAlgorithm
 from protocol.errors import ViewError
-from protocol.simulators import MarginSimulator
 from protocol.threat_model import ThreatModel
 from protocol.view import ITEM_EMBEDDING, LEANING, ServerView
 
@@ -40,7 +40,7 @@ def messages_of(view: ServerView) -> MessageSums:
     Raises:
         ViewError: the learner is of another kind, its loss violates Assumption 2, or a client has sent nothing.
     """
-    learner = view.require(MarginSimulator)
+    learner = view.require(MFAlgorithm)
     if learner.slope_at_zero == 0:
         raise ViewError("expected a loss whose derivative at 0 is not zero (Assumption 2), got one that is flat there")
     sums, hidden = view.deltas[ITEM_EMBEDDING].double(), view.served is None
@@ -77,7 +77,7 @@ class VectorAttack(Attack):
     threat_model = ThreatModel(
         sees="the sum of each client's messages about each item, and their number",
         knows="the loss, the local learning rate, the noise, and each client's leaning (Assumption 1)",
-        needs=(f"deltas:{ITEM_EMBEDDING}", "learner:MarginSimulator"),
+        needs=(f"deltas:{ITEM_EMBEDDING}", MFAlgorithm),
     )
 
 
@@ -98,7 +98,7 @@ class RandomVector(VectorAttack):
     )
 
     def run(self, view: ServerView, *, generator: torch.Generator) -> VectorEstimate:
-        view.require(MarginSimulator)
+        view.require(MFAlgorithm)
         shape = view.victims, view.deltas[ITEM_EMBEDDING].shape[-1]
         return VectorEstimate(vectors=torch.randn(shape, generator=generator, dtype=torch.float64))
 
@@ -124,7 +124,7 @@ class MeanItem(VectorAttack):
     )
 
     def run(self, view: ServerView, *, generator: torch.Generator) -> VectorEstimate:
-        view.require(MarginSimulator)
+        view.require(MFAlgorithm)
         return VectorEstimate(vectors=_leaning(view)[:, None] * view.model[ITEM_EMBEDDING].double().mean(0))
 
 

@@ -8,10 +8,10 @@ from torch import Tensor
 from attacks.base import Attack
 from attacks.estimates import InteractionEstimate
 from attacks.images.click_map import bridged, click_map, interior_point, ridge
+from client.image_votes import VoteAlgorithm
 from client.pointwise_descent import Items, Ranker, as_ranker, descend
 from protocol.errors import ViewError
 from protocol.ranges import PositiveInt
-from protocol.simulators import PointwiseSimulator
 from protocol.threat_model import ThreatModel
 from protocol.view import ServerView
 
@@ -46,7 +46,7 @@ class AffineInversion(Attack):
     threat_model = ThreatModel(
         sees="each client's update and the features of the items it was served",
         knows="the learning algorithm",
-        needs=("served", "features", "learner:PointwiseSimulator", "deltas"),
+        needs=("served", "features", VoteAlgorithm, "deltas"),
     )
 
     barriers: PositiveInt = 7
@@ -94,7 +94,7 @@ def pointwise_update(view: ServerView) -> PointwiseUpdate:
     """
     if view.features is None or not bool(view.served_mask.all()):
         raise ViewError("expected features of the same number of items for every client, got none or padding")
-    sent, learner = as_ranker(view.sent_models()), view.require(PointwiseSimulator)
+    sent, learner = as_ranker(view.sent_models()), view.require(VoteAlgorithm)
     change = as_ranker(view.model_deltas())
     items = Items(view.features, biases=sent.biases)
     return PointwiseUpdate(items, sent, change, learner.learning_rate, learner.full_batch_steps)

@@ -9,6 +9,7 @@ from torch import Tensor
 from attacks.base import Attack
 from attacks.estimates import InteractionEstimate
 from attacks.images.affine_inversion import pointwise_update
+from client.image_votes import VoteAlgorithm
 from protocol.ranges import PositiveInt
 from protocol.threat_model import ThreatModel
 from protocol.view import ServerView
@@ -47,7 +48,7 @@ class PointwiseMatching(Attack):
     threat_model = ThreatModel(
         sees="each client's update and the images it was served",
         knows="the learning algorithm and the feature extractor",
-        needs=("served", "features", "learner:PointwiseSimulator", "deltas"),
+        needs=("served", "features", VoteAlgorithm, "deltas"),
     )
 
     max_iter: PositiveInt = 300

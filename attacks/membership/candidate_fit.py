@@ -12,6 +12,7 @@ from torch import Tensor
 from attacks.membership.estimates import RecordMembershipEstimate
 from attacks.membership.joint_fit import Basis, Fit, fit, predicted_auc
 from attacks.membership.pool import KNOWS, NEEDS, Pool, PoolAttack, flat_updates, in_type
+from attacks.membership.record_gradients import weighted_gradient
 from protocol.errors import ViewError
 from protocol.ranges import NonNegativeInt, PositiveInt
 from protocol.threat_model import ThreatModel
@@ -268,7 +269,7 @@ class _Client:
         shifted = weights + (self.records - weights.sum()) / len(weights)
         path, share = [dict(self.sent)], shifted.to(pool.records.dtype)
         for _ in range(count):
-            gradient = pool.learner.weighted_gradient(path[-1], pool.records, pool.labels, share)
+            gradient = weighted_gradient(pool.learner, path[-1], pool.records, pool.labels, share)
             own = {name: path[-1][name] - self.rate / count * gradient[name] for name in self.delta}
             path.append({**path[-1], **own})
         missing = {name: self.sent[name] + change - path[-1][name] for name, change in self.delta.items()}

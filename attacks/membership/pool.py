@@ -12,12 +12,13 @@ from torch import Tensor
 from attacks.base import Attack
 from attacks.estimates import Estimate
 from attacks.membership.estimates import RecordMembershipEstimate
+from attacks.membership.record_gradients import record_gradients, record_losses
+from client.network import ClassifierAlgorithm
 from protocol.errors import ViewError
-from protocol.simulators import RecordSimulator
 from protocol.threat_model import ThreatModel
 from protocol.view import CANDIDATE_LABELS, CANDIDATES, ServerView
 
-NEEDS = ("deltas", f"auxiliary:{CANDIDATES}", f"auxiliary:{CANDIDATE_LABELS}", "learner:RecordSimulator")
+NEEDS = ("deltas", f"auxiliary:{CANDIDATES}", f"auxiliary:{CANDIDATE_LABELS}", ClassifierAlgorithm)
 KNOWS = "a pool of records with their classes, of which it asks who holds them; the clients' algorithm"
 _NUMBERS_AT_ONCE = 2**24
 """Gradients' numbers in memory at a time: 64 MiB of float32, 128 MiB of float64."""
@@ -35,7 +36,7 @@ class Pool:
 
     records: Tensor
     labels: Tensor
-    learner: RecordSimulator
+    learner: ClassifierAlgorithm
 
     @classmethod
     def of(cls, view: ServerView) -> "Pool":
@@ -49,7 +50,7 @@ class Pool:
         records, labels = view.auxiliary[CANDIDATES], view.auxiliary[CANDIDATE_LABELS].long()
         if not len(labels):
             raise ViewError("expected at least one candidate, got none")
-        return cls(records, labels, view.require(RecordSimulator))
+        return cls(records, labels, view.require(ClassifierAlgorithm))
 
     def in_type(self, dtype: torch.dtype) -> "Pool":
         """The same pool with records in another type, for gradients of a model in that type."""
@@ -62,7 +63,7 @@ class Pool:
         """Yields positions ``(B,)`` and flat gradients ``(B, D)`` of some parameters, in chunks of bounded memory."""
         width = sum(model[name].numel() for name in names)
         for part in torch.split(torch.arange(len(self)), max(1, _NUMBERS_AT_ONCE // width)):
-            found = self.learner.record_gradients(model, self.records[part], self.labels[part])
+            found = record_gradients(self.learner, model, self.records[part], self.labels[part])
             yield part, torch.cat([found[name].flatten(1) for name in names], dim=1)
 
     def duplicates(self) -> Tensor:
@@ -110,7 +111,7 @@ def _type_of(view: ServerView) -> torch.dtype:
 
 
 def flat_updates(
-    view: ServerView, learner: RecordSimulator, dtype: torch.dtype | None = None
+    view: ServerView, learner: ClassifierAlgorithm, dtype: torch.dtype | None = None
 ) -> tuple[Tensor, tuple[str, ...]]:
     """Updates ``(V, D)`` without weight decay, and the names of the parameters, which the gradients have too.
 
@@ -159,8 +160,8 @@ def _of_round(view: ServerView, pool: Pool) -> RoundStatistics:
     sent = {name: value[None] for name, value in view.model.items()}
     return RoundStatistics(
         senders=view.pseudonyms,
-        loss=pool.learner.record_losses(after, pool.records, pool.labels),
-        sent_loss=pool.learner.record_losses(sent, pool.records, pool.labels)[0],
+        loss=record_losses(pool.learner, after, pool.records, pool.labels),
+        sent_loss=record_losses(pool.learner, sent, pool.records, pool.labels)[0],
         products=products,
         norms=norms,
         lengths=updates.norm(dim=1),

@@ -8,9 +8,9 @@ from torch import Tensor
 from attacks.ranking.lists import Lists, click_map
 from attacks.ranking.priors import ListPrior, PosteriorAttack, log_prior
 from client.click_models import pattern_pairs, patterns
+from client.ranking import RankingAlgorithm
 from protocol.errors import ViewError
 from protocol.ranges import PositiveInt
-from protocol.simulators import RankingSimulator
 from protocol.threat_model import ThreatModel
 from protocol.view import ServerView
 
@@ -52,14 +52,14 @@ class CodebookAttack(PosteriorAttack):
     threat_model = ThreatModel(
         sees="each client's update, the documents in its lists and the features sent for them, clip norm, noise scale",
         knows="the learning algorithm; nothing about the clicks (uniform prior)",
-        needs=("served", "lists", "features", "learner:RankingSimulator", "deltas"),
+        needs=("served", "lists", "features", RankingAlgorithm, "deltas"),
     )
 
     prior: ListPrior = "uniform"
     victims_at_once: PositiveInt | None = 8
 
     def marginals(self, view: ServerView, lists: Lists, chunk: Tensor, generator: torch.Generator) -> Tensor:
-        learner = view.require(RankingSimulator)
+        learner = view.require(RankingAlgorithm)
         mask = lists.mask[chunk]
         model = {name: value[chunk].double() for name, value in view.sent_models().items()}
         maps = click_map(model, lists.features[chunk].double(), mask, learner.learning_rate)

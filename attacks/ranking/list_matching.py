@@ -10,9 +10,9 @@ from torch import Tensor
 from attacks.base import Attack
 from attacks.estimates import InteractionEstimate
 from attacks.ranking.lists import Lists, ranked_lists
+from client.ranking import RankingAlgorithm
 from modules.attackers.batched_lbfgs import batched_lbfgs
 from protocol.ranges import PositiveFloat, PositiveInt
-from protocol.simulators import RankingSimulator
 from protocol.threat_model import ThreatModel
 from protocol.view import ServerView
 
@@ -54,7 +54,7 @@ class ListMatching(Attack):
     threat_model = ThreatModel(
         sees="each client's update and the documents it was served, with their features",
         knows="the learning algorithm and the displayed order",
-        needs=("served", "lists", "features", "learner:RankingSimulator", "deltas"),
+        needs=("served", "lists", "features", RankingAlgorithm, "deltas"),
     )
 
     variant: Literal["corrected", "as-published-code"] = "corrected"
@@ -88,7 +88,7 @@ class _Loss:
     """The objective of `batched_lbfgs` on logits ``(V, Q L)``."""
 
     def __init__(self, view: ServerView, *, half_detached: bool) -> None:
-        self.learner, self.lists, self.half_detached = view.require(RankingSimulator), ranked_lists(view), half_detached
+        self.learner, self.lists, self.half_detached = view.require(RankingAlgorithm), ranked_lists(view), half_detached
         self.model, self.rate = view.sent_models(), self.learner.learning_rate
         self.sent = list(view.deltas)
         self.received = torch.cat([value.flatten(1) for value in view.deltas.values()], dim=1) / self.rate

@@ -9,8 +9,8 @@ from torch import Tensor
 from attacks.ranking.lists import Lists, click_map, update_at
 from attacks.ranking.priors import ListPrior, PosteriorAttack, log_prior
 from client.click_models import patterns, sample_patterns
+from client.ranking import RankingAlgorithm
 from protocol.ranges import AtLeastTwo, PositiveInt
-from protocol.simulators import RankingSimulator
 from protocol.threat_model import ThreatModel
 from protocol.view import ServerView
 
@@ -50,7 +50,7 @@ class ListPosterior(PosteriorAttack):
     threat_model = ThreatModel(
         sees="each client's update and the documents it was served",
         knows="the learning algorithm, the displayed order, and how many clicks a list gets (count prior)",
-        needs=("served", "lists", "features", "learner:RankingSimulator", "deltas"),
+        needs=("served", "lists", "features", RankingAlgorithm, "deltas"),
     )
 
     prior: ListPrior = "count"
@@ -61,7 +61,7 @@ class ListPosterior(PosteriorAttack):
 
     def marginals(self, view: ServerView, lists: Lists, chunk: Tensor, generator: torch.Generator) -> Tensor:
         own = lists.select(chunk)
-        learner, mask, features = view.require(RankingSimulator), own.mask, own.features.double()
+        learner, mask, features = view.require(RankingAlgorithm), own.mask, own.features.double()
         models = {name: value[chunk].double() for name, value in view.sent_models().items()}
         deltas = {name: value[chunk].double() for name, value in view.model_deltas().items()}
         prior = log_prior(self.prior, mask, learner).double()

@@ -12,10 +12,11 @@ from torch import Tensor
 from attacks.ranking.lists import Lists
 from attacks.ranking.priors import ListPrior, PosteriorAttack, log_prior
 from client.click_models import patterns
+from client.foltr_es import FOLtRESAlgorithm
 from client.list_metrics import LEVELS, UTILITY, levels, response_law, units
+from client.ranking import RankingAlgorithm
 from protocol.errors import ViewError
 from protocol.ranges import PositiveInt
-from protocol.simulators import MetricSimulator, RankingSimulator
 from protocol.threat_model import ThreatModel
 from protocol.view import ServerView
 
@@ -45,14 +46,14 @@ class MetricPosterior(PosteriorAttack):
     threat_model = ThreatModel(
         sees="the one or two numbers that each client shares, and its displayed lists, which follow from the seed",
         knows="the metric and its randomised response; nothing about the clicks (uniform prior), or the click model",
-        needs=("served", "lists", "learner:MetricSimulator", f"deltas:{UTILITY}"),
+        needs=("served", "lists", FOLtRESAlgorithm, f"deltas:{UTILITY}"),
     )
 
     prior: ListPrior = "cascade"
     victims_at_once: PositiveInt | None = 8
 
     def marginals(self, view: ServerView, lists: Lists, chunk: Tensor, generator: torch.Generator) -> Tensor:
-        learner, metric = view.require(RankingSimulator), view.require(MetricSimulator)
+        learner, metric = view.require(RankingAlgorithm), view.require(FOLtRESAlgorithm)
         if lists.mask.shape[1] % metric.numbers:
             raise ViewError(f"expected lists in {metric.numbers} equal parts, got {lists.mask.shape[1]}")
         mask = lists.mask[chunk].reshape(len(chunk) * metric.numbers, -1, lists.mask.shape[2])
@@ -61,7 +62,7 @@ class MetricPosterior(PosteriorAttack):
         return click_posterior(prior, shared, metric).reshape(lists.mask[chunk].shape)
 
 
-def click_posterior(prior: Tensor, shared: Tensor, learner: MetricSimulator) -> Tensor:
+def click_posterior(prior: Tensor, shared: Tensor, learner: FOLtRESAlgorithm) -> Tensor:
     """``(B, Q, L)`` click probabilities given the mean of the lists' metrics; the prior's if that is impossible.
 
     Args:
@@ -79,7 +80,7 @@ def click_posterior(prior: Tensor, shared: Tensor, learner: MetricSimulator) -> 
     return posterior
 
 
-def _evidence(answers: Tensor, shared: Tensor, learner: MetricSimulator) -> Tensor:
+def _evidence(answers: Tensor, shared: Tensor, learner: FOLtRESAlgorithm) -> Tensor:
     """``(B, Q, LEVELS)`` likelihood of the reported means ``(B,)`` for each answer of each list, given their law."""
     steps, one = units(learner.metric)
     count, lists = answers.shape[:2]

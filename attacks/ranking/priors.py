@@ -11,16 +11,17 @@ from attacks.base import Attack
 from attacks.estimates import InteractionEstimate
 from attacks.ranking.lists import Lists, ranked_lists
 from client.click_models import cascade_log_law, count_log_law, patterns, steps_for_law, uniform_log_law
+from client.foltr_es import FOLtRESAlgorithm
+from client.ranking import RankingAlgorithm
 from protocol.progress import counted
 from protocol.ranges import PositiveInt
-from protocol.simulators import MetricSimulator, RankingSimulator
 from protocol.threat_model import ThreatModel
 from protocol.view import ServerView
 
 ListPrior = Literal["uniform", "count", "cascade"]
 
 
-def log_prior(kind: ListPrior, mask: Tensor, learner: RankingSimulator) -> Tensor:
+def log_prior(kind: ListPrior, mask: Tensor, learner: RankingAlgorithm) -> Tensor:
     """``(V, Q, 2^L)`` log probability of every click pattern of every list.
 
     Args:
@@ -31,7 +32,7 @@ def log_prior(kind: ListPrior, mask: Tensor, learner: RankingSimulator) -> Tenso
         learner: names the click model and the distribution of the grades.
     """
     # Metrics are sent for every list, updates only for those with some but not all documents clicked.
-    every = isinstance(learner, MetricSimulator)
+    every = isinstance(learner, FOLtRESAlgorithm)
     if kind == "uniform":
         return uniform_log_law(mask, every=every)
     steps = steps_for_law(learner.click_model, learner.grade_law, mask.shape[-1])
@@ -85,12 +86,12 @@ class PriorOnly(PosteriorAttack):
     threat_model = ThreatModel(
         sees="which documents were served, in which order",
         knows="the click model and the distribution of the grades",
-        needs=("served", "lists", "learner:RankingSimulator"),
+        needs=("served", "lists", RankingAlgorithm),
     )
 
     prior: ListPrior = "cascade"
 
     def marginals(self, view: ServerView, lists: Lists, chunk: Tensor, generator: torch.Generator) -> Tensor:
         # In float64, so that equal values stay equal: rounding would rank lists by their length.
-        law = log_prior(self.prior, lists.mask, view.require(RankingSimulator)).double().softmax(-1).nan_to_num()
+        law = log_prior(self.prior, lists.mask, view.require(RankingAlgorithm)).double().softmax(-1).nan_to_num()
         return law @ patterns(lists.mask.shape[-1]).double()

@@ -7,9 +7,9 @@ from torch import Tensor
 
 from attacks.base import Attack
 from attacks.estimates import InteractionEstimate
+from client.recommendation import RecommenderAlgorithm
 from protocol.progress import advance
 from protocol.ranges import OpenUnitInterval
-from protocol.simulators import RecommenderSimulator
 from protocol.threat_model import ThreatModel
 from protocol.view import ITEM_EMBEDDING, ServerView
 
@@ -42,14 +42,14 @@ class IMIA(Attack):
     threat_model = ThreatModel(
         sees="the update of the item embeddings, the global model and which items were served",
         knows="the clients' training algorithm and the share of positives among served items",
-        needs=("served", "learner:RecommenderSimulator", f"deltas:{ITEM_EMBEDDING}"),
+        needs=("served", RecommenderAlgorithm, f"deltas:{ITEM_EMBEDDING}"),
     )
 
     selection: OpenUnitInterval = 0.2
     confirmed: OpenUnitInterval = 0.9
 
     def run(self, view: ServerView, *, generator: torch.Generator) -> InteractionEstimate:
-        learner, mask = view.require(RecommenderSimulator), view.served_mask
+        learner, mask = view.require(RecommenderAlgorithm), view.served_mask
         users = torch.randn(view.victims, learner.user_dim, generator=generator)
         sizes = mask.sum(1, keepdim=True).double()
         positives, a_pass = (self.selection * sizes).long(), (self.confirmed * sizes).long() + 1

@@ -8,10 +8,10 @@ from torch import Tensor
 
 from attacks.base import Attack
 from attacks.estimates import InteractionEstimate
+from client.recommendation import RecommenderAlgorithm
 from protocol.errors import ViewError
 from protocol.progress import counted
 from protocol.ranges import OpenUnitInterval, PositiveInt
-from protocol.simulators import RecommenderSimulator
 from protocol.threat_model import ThreatModel
 from protocol.view import ITEM_EMBEDDING, ServerView
 
@@ -62,7 +62,7 @@ class MatchedFilter(Attack):
     threat_model = ThreatModel(
         sees="the update of the item embeddings, the global model and which items were served",
         knows="the clients' training algorithm, the defence's parameters, the share of positives among served items",
-        needs=("served", "learner:RecommenderSimulator", f"deltas:{ITEM_EMBEDDING}"),
+        needs=("served", RecommenderAlgorithm, f"deltas:{ITEM_EMBEDDING}"),
     )
 
     shadows: PositiveInt = 4
@@ -130,7 +130,7 @@ class MatchedFilter(Attack):
         self, view: ServerView, victims: Tensor, labels: Tensor, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:
         """Item deltas of shadow clients, and the factors by which the defence would clip them."""
-        learner = view.require(RecommenderSimulator)
+        learner = view.require(RecommenderAlgorithm)
         users = torch.randn(len(victims), learner.user_dim, generator=generator)
         deltas = learner.simulate(view.model, view.served_items[victims], labels, users)
         return deltas[ITEM_EMBEDDING], view.clip_factors(ITEM_EMBEDDING, deltas)

@@ -7,6 +7,7 @@ import torch
 
 from attacks.base import Attack
 from attacks.estimates import InteractionEstimate
+from client.recommendation import RecommenderAlgorithm
 from protocol.errors import InputError, ViewError
 from protocol.ranges import PositiveInt
 from protocol.threat_model import ThreatModel
@@ -49,7 +50,7 @@ class Raifle(Attack):
     threat_model = ThreatModel(
         sees="the update of the item embeddings or of the network, the global model and which items were served",
         knows="the clients' training algorithm and the defence's parameters",
-        needs=("served", "learner:RecommenderSimulator", "deltas"),
+        needs=("served", RecommenderAlgorithm, "deltas"),
     )
 
     code: Literal["corrected", "as-published-code"] = "corrected"

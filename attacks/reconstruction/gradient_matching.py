@@ -12,6 +12,7 @@ from attacks.composition.output_counts import class_counts
 from attacks.estimates import Estimate, Scores
 from attacks.reconstruction.base import ReconstructionAttack
 from attacks.reconstruction.estimates import ReconstructionEstimate
+from client.network import NetworkAlgorithm
 from protocol.errors import InputError, ViewError
 from protocol.metric_table import Metric
 from protocol.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
@@ -89,7 +90,7 @@ class GradientMatching(ReconstructionAttack):
     threat_model = ThreatModel(
         sees="the update of the whole model",
         knows="the clients' training algorithm",
-        needs=("deltas", "model", "learner:InvertibleSimulator"),
+        needs=("deltas", "model", NetworkAlgorithm),
     )
 
     simulate: ClassVar[bool] = False
@@ -267,7 +268,7 @@ def image_shape(view: ServerView) -> tuple[int, ...]:
     Raises:
         ViewError: neither gives it, or the clients do not train on images.
     """
-    shape = getattr(view.learner, "image_shape", None)
+    shape = getattr(view.algorithm, "image_shape", None)
     if shape is None and "images" in view.auxiliary:
         shape = view.auxiliary["images"].shape[1:]
     if shape is None or len(shape) != 3:

@@ -8,10 +8,10 @@ from torch import Tensor
 from attacks.reconstruction.base import ReconstructionAttack
 from attacks.reconstruction.face_search import search_faces
 from attacks.reconstruction.linear_estimate import LinearEstimate, linear_estimate
-from attacks.reconstruction.linear_layer import LayerUpdate, check_scale, layer_update
+from attacks.reconstruction.linear_layer import LayerUpdate, check_scale, layer_errors, layer_update
 from attacks.reconstruction.record_span import RecordErrors, RecordSpan, as_record
+from client.network import ClassifierAlgorithm
 from protocol.ranges import NonNegativeInt
-from protocol.simulators import LayerSimulator
 from protocol.threat_model import ThreatModel
 from protocol.view import ServerView
 
@@ -92,14 +92,14 @@ def span_records(span: RecordSpan) -> Tensor:
 
 def record_errors(view: ServerView, layer: LayerUpdate, model: dict[str, Tensor], victim: int) -> RecordErrors | None:
     """What each record of each class changes at the layer in one step; None unless the clients make one known step."""
-    learner = view.learner
-    if not isinstance(learner, LayerSimulator) or int(learner.steps(view.example_counts[victim : victim + 1])) != 1:
+    algorithm, counts = view.algorithm, view.example_counts[victim : victim + 1]
+    if not isinstance(algorithm, ClassifierAlgorithm) or int(algorithm.steps(counts)) != 1:
         return None
     double = {name: value.double() for name, value in model.items()}
 
     def errors(records: Tensor) -> Tensor:
         images = records.reshape(len(records), *layer.shape)
-        return learner.layer_errors(double, images, layer.name)
+        return layer_errors(algorithm, double, images, layer.name)
 
     return errors
 

@@ -1,13 +1,16 @@
 """The first linear layer of a client's update, as ratios of the records that went into it."""
 
+import copy
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.func import functional_call
 
+from client.network import ClassifierAlgorithm
 from protocol.errors import ViewError
-from protocol.simulators import ClassifierSimulator
 from protocol.view import ServerView
 
 ELASTIC = "adam", "adadelta"
@@ -60,7 +63,7 @@ def layer_update(view: ServerView) -> LayerUpdate:
         ViewError: the layer was not recorded, has no bias, is followed by batch norm or gets features instead of
             records; or the clients' optimizer scales each number of the update by itself.
     """
-    local = getattr(view.learner, "local", None)
+    local = getattr(view.algorithm, "local", None)
     if local is not None and local.optimizer in ELASTIC:
         raise ViewError(
             f"expected plain SGD, where weight and bias change in the same proportion; the clients train with"
@@ -70,9 +73,9 @@ def layer_update(view: ServerView) -> LayerUpdate:
     weight, bias = (view.deltas[f"{name}.{part}"].double() for part in ("weight", "bias"))
     if bool(weight.any()) and not bool((bias.abs().amax(1) > _LEAST_BIAS * weight.abs().flatten(1).amax(1)).any()):
         raise ViewError(f"expected a change of {name}.bias, found none; batch norm after the layer undoes any bias")
-    if isinstance(view.learner, ClassifierSimulator):
+    if isinstance(view.algorithm, ClassifierAlgorithm):
         own = {part: view.model[f"{name}.{part}"].double() for part in ("weight", "bias")}
-        decayed = view.learner.decay_change(own, view.example_counts)
+        decayed = view.algorithm.decay_change(own, view.example_counts)
         weight, bias = weight - decayed["weight"], bias - decayed["bias"]
     return LayerUpdate(
         name=name,
@@ -96,7 +99,7 @@ def check_scale(view: ServerView, *, found: bool) -> None:
     """
     images = view.auxiliary.get("images")
     if images is None:
-        right, which = found or hasattr(view.learner, "image_shape"), "nothing found in the updates has values"
+        right, which = found or hasattr(view.algorithm, "image_shape"), "nothing found in the updates has values"
     else:
         levels = images.double() * (1 if images.dtype == torch.uint8 else 255)
         on_grid = (levels - levels.round()).abs() < _OFF_GRID
@@ -119,10 +122,36 @@ def _first_linear(view: ServerView) -> tuple[str, tuple[int, ...]]:
     if f"{name}.bias" not in view.deltas or first not in view.deltas:
         raise ViewError(f"expected the updates of {name}.weight and {name}.bias; found no bias, or it is not recorded")
     images, width = view.auxiliary.get("images"), view.model[first].shape[1]
-    shapes = [getattr(view.learner, "image_shape", None), None if images is None else tuple(images.shape[1:])]
+    shapes = [getattr(view.algorithm, "image_shape", None), None if images is None else tuple(images.shape[1:])]
     known = next((shape for shape in shapes if shape is not None), (width,))
     if math.prod(known) != width:
         raise ViewError(
             f"expected a first layer that gets all {math.prod(known)} numbers of a record; {name} gets {width}"
         )
     return name, tuple(known)
+
+
+def layer_errors(algorithm: ClassifierAlgorithm, model: Mapping[str, Tensor], inputs: Tensor, layer: str) -> Tensor:
+    """``(M, K, N)`` gradient of each example's loss by the outputs of a linear layer, for each class.
+
+    The examples do not influence each other, as batch norms make them.
+
+    Args:
+        algorithm: what the clients run.
+        model: the global model.
+        inputs: ``(M, *shape)`` examples, in the precision of the model.
+        layer: name of the layer, of N outputs.
+    """
+    network, outputs = copy.deepcopy(algorithm.template), list[Tensor]()
+
+    def keep(_: nn.Module, __: tuple[Tensor, ...], output: Tensor) -> Tensor:
+        outputs.append(output.detach().repeat_interleave(classes, 0).requires_grad_())
+        return outputs[0]
+
+    network.get_submodule(layer).register_forward_hook(keep)
+    own = algorithm.trained(model)
+    classes = own[f"{algorithm.output_layer}.bias"].shape[0]
+    labels = torch.arange(classes).repeat(len(inputs))
+    loss = algorithm.criterion(functional_call(network, own, (inputs,)), labels, reduction="sum")
+    (found,) = torch.autograd.grad(loss, outputs)
+    return found.reshape(len(inputs), classes, found.shape[1])

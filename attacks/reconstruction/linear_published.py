@@ -10,8 +10,8 @@ from attacks.reconstruction.linear_estimate import LinearEstimate, linear_estima
 from attacks.reconstruction.linear_inversion import record_errors
 from attacks.reconstruction.linear_layer import LayerUpdate, check_scale, layer_update
 from attacks.reconstruction.record_span import on_grid
+from client.network import ClassifierAlgorithm
 from protocol.errors import ViewError
-from protocol.simulators import LayerSimulator
 from protocol.threat_model import ThreatModel
 from protocol.view import ServerView
 
@@ -82,11 +82,11 @@ class LinearPeeling(ReconstructionAttack):
     threat_model = ThreatModel(
         sees="the update of the first layer, which is linear with a bias",
         knows="the global model and the clients' algorithm, of one step",
-        needs=("deltas", "model", "learner:LayerSimulator"),
+        needs=("deltas", "model", ClassifierAlgorithm),
     )
 
     def run(self, view: ServerView, *, generator: torch.Generator) -> LinearEstimate:
-        layer, learner = layer_update(view), view.require(LayerSimulator)
+        layer, learner = layer_update(view), view.require(ClassifierAlgorithm)
         if bool((learner.steps(view.example_counts) != 1).any()):
             raise ViewError("expected clients of one local step, whose gradient the attack subtracts; found several")
         sums = learner.step_sums(view.example_counts)

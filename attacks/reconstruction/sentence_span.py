@@ -13,10 +13,11 @@ from attacks.reconstruction.base import ReconstructionAttack, reconstruction
 from attacks.reconstruction.estimates import ReconstructionEstimate
 from attacks.reconstruction.next_words import NextWords, next_words
 from attacks.reconstruction.span import Span, span_of
+from attacks.reconstruction.word_layers import RecurrentLayers, word_layers
+from client.text import EMBEDDING, TextAlgorithm
 from protocol.errors import ViewError
 from protocol.metric_table import Metric
 from protocol.ranges import OpenUnitInterval, PositiveInt, UnitInterval
-from protocol.simulators import NextWordSimulator
 from protocol.threat_model import ThreatModel
 from protocol.view import ServerView
 
@@ -144,7 +145,7 @@ class SentenceSpan(ReconstructionAttack):
     threat_model = ThreatModel(
         sees="the deltas of all layers in one round",
         knows="the clients' training algorithm",
-        needs=("learner:NextWordSimulator", "deltas:output.weight"),
+        needs=(TextAlgorithm, "deltas:output.weight"),
     )
 
     margin: PositiveInt = 4
@@ -156,22 +157,23 @@ class SentenceSpan(ReconstructionAttack):
     def run(self, view: ServerView, *, generator: torch.Generator) -> SpanEstimate:
         if view.client_models is not None:
             raise ViewError("expected one global model for all clients, got a model of each client's own")
-        learner = view.require(NextWordSimulator)
+        learner = view.require(TextAlgorithm)
+        layers = word_layers(learner)
         try:
-            changes = learner.layer_gradients(view.deltas)
-            moved = moved_rows(view, learner.word_table)
+            changes = layers.layer_gradients(view.deltas)
+            moved = moved_rows(view, EMBEDDING)
         except KeyError as error:
             raise ViewError(f"expected the deltas of all layers, got a recording without {error}") from None
         if changes[2].shape[1] != moved.shape[1]:
             raise ViewError(f"expected a model that predicts words, got one with {changes[2].shape[1]} output(s)")
-        noises = learner.layer_gradients(_variances(view))
+        noises = layers.layer_gradients(_variances(view))
         model = {name: value.double() for name, value in view.model.items()}
         steps = learner.steps(view.example_counts)
         found = []
         for v in range(view.victims):  # each has spans and prefixes of its own; products are over all its candidates
             one = Victim(
-                learner=learner,
-                model=model if int(steps[v]) == 1 else _between(view, v, learner.word_table),
+                layers=layers,
+                model=model if int(steps[v]) == 1 else _between(view, v, EMBEDDING),
                 changes=[change[v].double() for change in changes],
                 noises=[float(noise[min(v, len(noise) - 1)].mean().sqrt()) for noise in noises],
                 words=moved[v].nonzero().flatten(),
@@ -234,7 +236,7 @@ class SentenceSpan(ReconstructionAttack):
         inputs = victim.word_inputs(place)
         if inputs is None:
             return None
-        excess = first.excess(victim.learner.prefix_inputs(victim.model, prefixes), inputs, missed=self.missed)
+        excess = first.excess(victim.layers.prefix_inputs(victim.model, prefixes), inputs, missed=self.missed)
         excess = excess.expand(len(prefixes), -1)
         checked_again = deeper.free >= self.margin
         origin, word = (excess <= (_LOOSE if checked_again else 1)).nonzero(as_tuple=True)
@@ -246,7 +248,7 @@ class SentenceSpan(ReconstructionAttack):
             return None
         most = self.width * victim.sentences
         if checked_again:
-            parts = [victim.learner.deeper_inputs(victim.model, some) for some in torch.split(longer, _AT_ONCE)]
+            parts = [victim.layers.deeper_inputs(victim.model, some) for some in torch.split(longer, _AT_ONCE)]
             states = torch.cat(parts)
             second = deeper.excess(states, states.new_zeros(1, states.shape[1]), missed=self.missed)[:, 0]
             kept = second <= torch.where(excess[origin, word] <= 1, _SLACK, 1.0)
@@ -263,16 +265,16 @@ class Victim:
     """What the attack uses of one client.
 
     Attributes:
-        learner: the clients' algorithm.
+        layers: the clients' network.
         model: the model from which inputs are computed.
-        changes: ``(M, D)`` changes of three layers, see `NextWordSimulator.layer_gradients`.
+        changes: ``(M, D)`` changes of three layers, see `RecurrentLayers.layer_gradients`.
         noises: standard deviation of the noise in each number of a layer's change.
         words: ``(W',)`` words that may occur.
         sentences: number of sentences that the client reports.
         steps: number of local steps.
     """
 
-    learner: NextWordSimulator
+    layers: RecurrentLayers
     model: Mapping[str, Tensor]
     changes: list[Tensor]
     noises: list[float]
@@ -283,13 +285,13 @@ class Victim:
     @property
     def first_sees_prefixes(self) -> bool:
         """Whether the first layer's inputs differ between prefixes, and not only between words and places."""
-        two = self.learner.prefix_inputs(self.model, torch.tensor([[1], [2]]))
+        two = self.layers.prefix_inputs(self.model, torch.tensor([[1], [2]]))
         return not torch.equal(two[0], two[1])
 
     def word_inputs(self, place: int) -> Tensor | None:
         """``(W', D)`` parts of the first layer's input; None if the model takes no sentence so long."""
         try:
-            return self.learner.word_inputs(self.model, place)[self.words]
+            return self.layers.word_inputs(self.model, place)[self.words]
         except IndexError:
             return None
 
@@ -297,9 +299,9 @@ class Victim:
         """Which words follow each prefix."""
         lengths, parts = prefixes.lengths, []
         for length in torch.unique(lengths).tolist():
-            parts.append(self.learner.last_inputs(self.model, prefixes.words[lengths == length, :length]))
+            parts.append(self.layers.last_inputs(self.model, prefixes.words[lengths == length, :length]))
         states = torch.cat(parts)
-        last = self.learner.layer_gradients(self.model)[2].double()
+        last = self.layers.layer_gradients(self.model)[2].double()
         started = prefixes.started()
         repeated = self.sentences / float(started[prefixes.parents < 0].sum())
         return next_words(self.changes[2], states, states @ last.T, started, self.noises[2], repeated=repeated)

@@ -9,8 +9,8 @@ from attacks.base import Attack
 from attacks.composition.base import last_layer
 from attacks.words.baselines import word_frequencies
 from attacks.words.estimates import WordCountEstimate
+from client.algorithm import ExampleAlgorithm
 from protocol.errors import ViewError
-from protocol.simulators import SteppedSimulator
 from protocol.threat_model import ThreatModel
 from protocol.view import ServerView
 
@@ -149,10 +149,10 @@ def _step_size(view: ServerView, layer: str, predicted: Tensor) -> Tensor:
     Without a learner, or with a clip, it is that of an absent word; where clients add noise and clip, the coefficient
     of least squares of the bias's change on the change expected of everybody's texts.
     """
-    learner, bias = view.learner, view.deltas[f"{layer}.bias"].double()
-    known = isinstance(learner, SteppedSimulator)
+    learner, bias = view.algorithm, view.deltas[f"{layer}.bias"].double()
+    known = isinstance(learner, ExampleAlgorithm)
     rate = torch.full((view.victims, 1), torch.inf, dtype=torch.float64)
-    if isinstance(learner, SteppedSimulator):
+    if isinstance(learner, ExampleAlgorithm):
         rate = (learner.learning_rate * learner.steps(view.example_counts)).double()[:, None]
     if known and view.clip(f"{layer}.bias") is None:
         return rate

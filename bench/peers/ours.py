@@ -13,12 +13,12 @@ from bench.peers.networks import ImageNetwork, empty_network, network_of, weight
 from bench.peers.protocol import Host, Job, job_folder
 from client.cohort import Cohort
 from client.engine.local_hyperparameters import LocalTraining
-from client.engine.network_task import NetworkTask
+from client.network import ModuleAlgorithm
+from client.recommendation import USER_EMBEDDING
 from datamodules.base import FederatedDataModule
 from modules.federated import FederatedModule
 from modules.learners.fncf import FNCF
 from modules.server import ServerOptimizer
-from modules.simulator import USER_EMBEDDING
 from protocol.view import ITEM_EMBEDDING
 
 
@@ -68,11 +68,9 @@ class ImageModule(FederatedModule):
         assert isinstance(template, ImageNetwork)
         self.body, self.output = network.body, network.output
         # The same layers as a chain, whose gradients the engine writes out.
-        self._task = NetworkTask(nn.Sequential(OrderedDict(body=template.body, output=template.output)))
-
-    @property
-    def task(self) -> NetworkTask:
-        return self._task
+        self.algorithm = ModuleAlgorithm(
+            local=local, module=nn.Sequential(OrderedDict(body=template.body, output=template.output))
+        )
 
 
 def local_training(job: Job) -> LocalTraining:

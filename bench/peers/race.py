@@ -21,7 +21,7 @@ CORES = os.cpu_count() or 1
 
 
 @dataclass(frozen=True)
-class Simulator:
+class DescentAlgorithm:
     """A simulator to measure.
 
     Attributes:
@@ -46,11 +46,11 @@ class Simulator:
 
 _TORCHRUN = ("-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={CORES}", "-m")
 OURS = [
-    Simulator(f"ours, {CORES} threads", "bench.peers.ours"),
-    Simulator(f"ours, {CORES} processes", "bench.peers.ours", threads=1, launcher=_TORCHRUN),
+    DescentAlgorithm(f"ours, {CORES} threads", "bench.peers.ours"),
+    DescentAlgorithm(f"ours, {CORES} processes", "bench.peers.ours", threads=1, launcher=_TORCHRUN),
 ]
-PLAIN = Simulator("plain loop", "bench.peers.plain")
-_EXACT = Simulator("plain loop in float64", "bench.peers.plain", arguments=("float64",))
+PLAIN = DescentAlgorithm("plain loop", "bench.peers.plain")
+_EXACT = DescentAlgorithm("plain loop in float64", "bench.peers.plain", arguments=("float64",))
 
 
 def _python(name: str) -> Path:
@@ -58,10 +58,10 @@ def _python(name: str) -> Path:
 
 
 PEERS = [
-    Simulator(f"pfl, {CORES} processes", "bench.peers.pfl", _python("pfl"), 1, _TORCHRUN),
-    Simulator("fedjax, jit", "bench.peers.fedjax", _python("fedjax")),
+    DescentAlgorithm(f"pfl, {CORES} processes", "bench.peers.pfl", _python("pfl"), 1, _TORCHRUN),
+    DescentAlgorithm("fedjax, jit", "bench.peers.fedjax", _python("fedjax")),
     # Flower averages models, not their changes, in float32, so rounding is visible if a round changes little.
-    Simulator(f"Flower, {CORES} actors", "bench.peers.flower", _python("flower"), 1, tolerance=2e-3),
+    DescentAlgorithm(f"Flower, {CORES} actors", "bench.peers.flower", _python("flower"), 1, tolerance=2e-3),
 ]
 
 
@@ -87,7 +87,7 @@ class Result:
         return statistics.median(self.seconds)
 
 
-def race(job: str, simulators: list[Simulator], repeats: int) -> list[Result]:
+def race(job: str, simulators: list[DescentAlgorithm], repeats: int) -> list[Result]:
     """Measures rounds of every simulator in turns; the plain loop must be among them.
 
     Two rounds are run and compared before the measurement, so that compilation is not counted.
@@ -146,7 +146,7 @@ def _distance(one: Weights, other: Weights) -> float:
 class _Running:
     """A simulator's process."""
 
-    def __init__(self, simulator: Simulator, folder: Path) -> None:
+    def __init__(self, simulator: DescentAlgorithm, folder: Path) -> None:
         self.simulator, self.folder = simulator, folder
 
     def __enter__(self) -> "_Running":

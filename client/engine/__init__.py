@@ -7,7 +7,6 @@ from protocol.exports import exports
 if TYPE_CHECKING:
     from client.engine.local_hyperparameters import LocalTraining as LocalTraining
     from client.engine.local_training import train_clients as train_clients
-    from client.engine.network_task import NetworkTask as NetworkTask
     from client.engine.task import StackedTask as StackedTask
     from client.engine.task import Task as Task
 

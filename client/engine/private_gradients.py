@@ -13,7 +13,6 @@ from torch import Tensor
 
 from client.engine.fast.gradients import Parameters
 from client.engine.local_hyperparameters import LocalTraining
-from client.engine.network_task import NetworkTask
 from client.engine.task import Task
 from protocol.errors import require
 
@@ -78,14 +77,13 @@ def check_private(task: Task, *, rows: bool, private: bool) -> None:
     """Checks that a task's loss is a mean over examples that do not influence each other.
 
     Raises:
-        InputError: the task is no `NetworkTask`, or has rows of a table, private parameters, or batch norms.
+        InputError: the task is none of a network, or has rows of a table, private parameters, or batch norms.
     """
-    layers = task.network.modules() if isinstance(task, NetworkTask) else ()
     found = [
-        *([] if isinstance(task, NetworkTask) else [type(task).__name__]),
+        *([] if task.layers else [type(task).__name__]),
         *(["rows of a table"] if rows else []),
         *(["private parameters"] if private else []),
-        *sorted({type(layer).__name__ for layer in layers if "BatchNorm" in type(layer).__name__}),
+        *sorted({type(layer).__name__ for layer in task.layers if "BatchNorm" in type(layer).__name__}),
     ]
     require(
         not found,

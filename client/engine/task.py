@@ -3,7 +3,7 @@
 import abc
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from client.engine.fast.gradients import Gradients, Parameters
 
@@ -17,12 +17,17 @@ class Task(abc.ABC):
     """Local training objective.
 
     Only `loss` is required; `torch.vmap` derives `stacked_loss` from it by default.
-
-    Attributes:
-        random: whether the loss is random, as with dropout; it then receives `DRAWS` and must use no other randomness.
     """
 
-    random: bool = False
+    @property
+    def random(self) -> bool:
+        """Whether the loss is random, as with dropout; it then receives `DRAWS` and must use no other randomness."""
+        return False
+
+    @property
+    def layers(self) -> tuple[nn.Module, ...]:
+        """Layers of the network, if the loss is the mean over the examples of a network's losses; empty otherwise."""
+        return ()
 
     @abc.abstractmethod
     def loss(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:

@@ -108,12 +108,12 @@ def _choose(families: dict[str, list[type[Attack]]]) -> str:
 
 
 def _recorded() -> str:
-    used = {need.partition(":")[0] for kind in REGISTRY.values() for need in kind.threat_model.needs}
+    used = {name for kind in REGISTRY.values() for name in kind.threat_model.fields}
     fields = [*(name for name in _FIELDS if name in used), *sorted(used - set(_FIELDS))]
     rows = []
     for kind in REGISTRY.values():
         if not kind.baseline:
-            held = {need.partition(":")[0] for need in kind.threat_model.needs}
+            held = kind.threat_model.fields
             rows.append((_link(kind), kind.family, *("✓" if name in held else "" for name in fields)))
     header = ("Attack", "Family", *(_FIELDS.get(name, name).capitalize() for name in fields))
     return _table(header, sorted(rows, key=lambda row: row.count("✓")))
@@ -157,7 +157,7 @@ def _attack(kind: type[Attack]) -> str:
         ("Kind", _how(kind)),
         ("Sees", kind.threat_model.sees),
         ("Knows", kind.threat_model.knows),
-        ("Needs", ", ".join(f"`{need}`" for need in kind.threat_model.needs)),
+        ("Needs", ", ".join(f"`{need}`" for need in kind.threat_model.described_needs)),
         ("Cost", kind.cost),
         ("Metrics", ", ".join(f"`{getattr(entry, 'name', entry)}`" for entry in kind.estimates.metrics)),
         ("Published in", "; ".join(kind.references)),

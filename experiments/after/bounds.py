@@ -9,6 +9,8 @@ from torch import Tensor
 
 from attacks.ranking.lists import ranked_lists
 from attacks.ranking.priors import ListPrior, log_prior
+from client.ranking import RankingAlgorithm
+from client.recommendation import USER_EMBEDDING
 from evaluation.genie import Channel, genie_auc
 from evaluation.leakage_bounds import (
     accuracy_bound,
@@ -24,10 +26,8 @@ from evaluation.scores import concat
 from experiments.after.step import AfterStep
 from experiments.cell_training import CellRun
 from modules.federated import FederatedModule
-from modules.simulator import USER_EMBEDDING
 from protocol.ranges import NonNegativeInt, check_fields
 from protocol.seeding import generator_for
-from protocol.simulators import RankingSimulator
 from protocol.view import ServerView
 from recordings.recorded_learner import recorded_learner
 
@@ -91,7 +91,7 @@ class Bounds(AfterStep):
             if prior == "uniform":
                 entropy = choice_bits(items, positives)
             else:
-                law = log_prior(prior, ranked_lists(view).mask, view.require(RankingSimulator))
+                law = log_prior(prior, ranked_lists(view).mask, view.require(RankingAlgorithm))
                 entropy = pattern_bits_given_count(law, positives)
             auc = auc_bound(items=items, positives=positives, entropy=entropy, bits=bits)
             if prior == "uniform" and channel.clip is not None and channel.noise_scale:
@@ -123,7 +123,7 @@ def _bits(view: ServerView) -> dict[tuple[str, str], Tensor]:
     """``(V,)`` bits by metric and label; without noise, no capacity."""
     found, capacity = dict[tuple[str, str], Tensor](), _capacity(view)
     if view.lists is not None:
-        law = log_prior("cascade", ranked_lists(view).mask, view.require(RankingSimulator))
+        law = log_prior("cascade", ranked_lists(view).mask, view.require(RankingAlgorithm))
         found["bits", "click-entropy"] = pattern_bits(law)
     return found if capacity.isinf().any() else found | {("bits", "capacity-bound"): capacity}
 

@@ -36,7 +36,7 @@ class GradientChanges(AfterStep):
         module, _ = run.build()
         last = run.recording.rounds[-1]
         (view,) = (view for view in run.recording.views() if view.round == last)
-        view = dataclasses.replace(view, learner=module.simulator())
+        view = dataclasses.replace(view, algorithm=module.algorithm)
         classes, width = layer_change(view).weight.shape[1:]
         known = auxiliary(view, classes)
         some = torch.eye(1, classes, dtype=torch.bool)

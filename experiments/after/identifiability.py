@@ -12,6 +12,7 @@ from torch import Tensor
 
 from attacks.estimates import VectorEstimate
 from client.cohort import Cohort
+from client.recommendation import USER_EMBEDDING
 from datamodules.recommendation.base import RecommenderDataModule
 from defenses.refusal import ProbeCheck
 from evaluation.runner import Evaluation
@@ -22,7 +23,6 @@ from modules.learners.matrix_factorization import FederatedMF
 from modules.learners.recommender import held_out_hits
 from modules.probing.campaign import Probing
 from modules.probing.clients import Answering
-from modules.simulator import USER_EMBEDDING
 from protocol.errors import InputError
 from protocol.gaussian_budget import composed_epsilon
 from protocol.ranges import OpenUnitInterval, PositiveInt, UnitInterval, check_fields

@@ -44,13 +44,13 @@ def opened(deltas: str, learner: str | None, arguments: Mapping[str, Any] | None
     named = {"name": learner, "arguments": _plain_arguments(found, arguments) if arguments else {}}
     recording.manifest = dataclasses.replace(recording.manifest, learner=named)
     try:
-        simulator = recorded_learner(recording)
+        algorithm = recorded_learner(recording)
     except InputError as error:
         raise _misfit(learner, error.expected, one_line(str(error.__context__ or error.found))) from None
     except Exception as error:
         raise _misfit(learner, f"a learner {learner} that can be built", f"{type(error).__name__}: {error}") from error
-    if simulator is None:
-        raise _misfit(learner, "a learner whose simulator() is not None", learner)
+    if algorithm is None:
+        raise _misfit(learner, "a learner that gives its `algorithm`", learner)
     return recording
 
 

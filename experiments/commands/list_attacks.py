@@ -16,7 +16,7 @@ def list_attacks() -> int:
                 "baseline" if kind.baseline else "exact" if kind.exact else "statistical",
                 "; ".join(kind.references) or ("" if kind.baseline else "ours"),
                 kind.cost,
-                ", ".join(kind.threat_model.needs),
+                ", ".join(kind.threat_model.described_needs),
             )
         )
     for question, rows in questions.items():

@@ -8,11 +8,11 @@ from lightning import LightningModule
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from client.recommendation import RecommenderAlgorithm
 from modules.attackers.batched_lbfgs import batched_lbfgs
 from modules.attackers.trainer import empty_batches, own_share, world_size
 from protocol.errors import ViewError
 from protocol.progress import counted
-from protocol.simulators import RecommenderSimulator
 from protocol.view import ITEM_EMBEDDING, ServerView
 
 Match = Literal["items", "items+model", "model"]
@@ -65,13 +65,13 @@ class GradientMatching(LightningModule):
         code: Code = "corrected",
     ) -> None:
         super().__init__()
-        self.learner, self.solver, self.max_iter = view.require(RecommenderSimulator), solver, max_iter
+        self.algorithm, self.solver, self.max_iter = view.require(RecommenderAlgorithm), solver, max_iter
         self.automatic_optimization = solver == "adam"
         self.matched, self.view = _matched(view, match), view
         self.clips = code == "corrected" and ITEM_EMBEDDING in self.matched and view.clip(ITEM_EMBEDDING) is not None
         shape = view.served_items.shape
         self.logits = torch.nn.Parameter(torch.rand(shape, generator=generator) * 2 - 1)
-        start = torch.rand(1, self.learner.user_dim, generator=generator).expand(shape[0], -1).clone()
+        start = torch.rand(1, self.algorithm.user_dim, generator=generator).expand(shape[0], -1).clone()
         self.users = torch.nn.Parameter(start, requires_grad=user == "joint")
         # Persistent buffers are part of the state that other processes return.
         self.register_buffer("best_loss", torch.full((shape[0],), torch.inf))
@@ -79,9 +79,9 @@ class GradientMatching(LightningModule):
 
     def losses(self, view: ServerView, logits: Tensor, users: Tensor) -> Tensor:
         """``(V,)`` losses of a view's victims with ``logits (V, R)`` and ``users (V, d)``."""
-        mask, rate = view.served_mask, self.learner.learning_rate
+        mask, rate = view.served_mask, self.algorithm.learning_rate
         labels = torch.sigmoid(logits) * mask
-        deltas = self.learner.simulate(view.model, view.served_items, labels, users, differentiable=True)
+        deltas = self.algorithm.simulate(view.model, view.served_items, labels, users, differentiable=True)
         if self.clips:
             factors = view.clip_factors(ITEM_EMBEDDING, deltas)
             deltas = {name: value * factors.reshape(-1, *[1] * (value.dim() - 1)) for name, value in deltas.items()}

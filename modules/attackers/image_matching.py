@@ -9,9 +9,10 @@ from torch import Tensor
 from torch.nn import functional
 from torch.utils.data import DataLoader
 
+from client.network import NetworkAlgorithm
 from modules.attackers.batched_lbfgs import batched_lbfgs
+from modules.attackers.input_gradients import input_gradients, simulated_updates, step_examples
 from modules.attackers.trainer import empty_batches
-from protocol.simulators import InvertibleSimulator
 from protocol.view import ServerView
 
 Objective = Literal["cosine", "euclidean"]
@@ -33,7 +34,7 @@ class ImageMatching(LightningModule):
     Every victim is a problem of its own: losses are summed, and no step of the solver mixes victims.
 
     Args:
-        view: the server view, with a learner that is an `InvertibleSimulator` and the deltas of the whole model.
+        view: the server view, of clients that run a `NetworkAlgorithm`, with the deltas of the whole model.
         labels: ``(V, M)`` int64 classes of the images to find, padded with -1.
         shape: channels, height and width.
         generator: source of the starting points and of the simulated order of mini-batches.
@@ -82,13 +83,13 @@ class ImageMatching(LightningModule):
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
-        self.learner, self.generator = view.require(InvertibleSimulator), generator
+        self.algorithm, self.generator = view.require(NetworkAlgorithm), generator
         self.simulate, self.objective, self.solver = simulate, objective, solver
         self.total_variation, self.step, self.max_iter, self.restarts = total_variation, step, max_iter, restarts
         self.seconds, self.iterations, self.started = seconds, 0, time.monotonic()
         self.counts = (labels >= 0).sum(1)
         # A gradient has the opposite sign of an update, and an update is the sum of the steps' gradients.
-        steps = self.learner.steps(view.example_counts) * self.learner.learning_rate
+        steps = self.algorithm.steps(view.example_counts) * self.algorithm.learning_rate
         self.register_buffer("steps", -steps.float(), persistent=False)
         self.register_buffer("labels", labels.clamp(min=0), persistent=False)
         self.register_buffer("examples", torch.arange(labels.shape[1]).where(labels >= 0, -1), persistent=False)
@@ -116,9 +117,9 @@ class ImageMatching(LightningModule):
         inputs, labels = _MIDDLE + _SPREAD * images, self.labels[victims]
         with torch.enable_grad():
             if not self.simulate:
-                return self.learner.input_gradients(models, inputs, labels, self.examples[victims]), real
+                return input_gradients(self.algorithm, models, inputs, labels, self.examples[victims]), real
             batches = self.batches[victims].to(self.device)
-            deltas = self.learner.simulate_inputs(models, inputs, labels, batches)
+            deltas = simulated_updates(self.algorithm, models, inputs, labels, batches)
         return {name: value / _rows(self.steps[victims], value) for name, value in deltas.items()}, real
 
     def losses(self, victims: Tensor, images: Tensor) -> tuple[Tensor, Tensor]:
@@ -134,7 +135,7 @@ class ImageMatching(LightningModule):
         """Draws new images, and a new order of the simulated mini-batches."""
         start = torch.randn(self.images.shape, generator=self.generator)
         self.images.data.copy_(start)
-        self.batches = self.learner.batches(self.counts, generator=self.generator)
+        self.batches = step_examples(self.algorithm, self.counts, generator=self.generator)
         optimizer = self.optimizers()
         if not isinstance(optimizer, list):
             optimizer.optimizer.state.clear()

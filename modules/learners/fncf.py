@@ -5,70 +5,22 @@ References:
     Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163, section V.A.
 """
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from client.cohort import Cohort
-from client.engine.fast.gradients import Gradients, Parameters
-from client.engine.fast.ncf_gradient import InteractionGradients
+from client.engine.fast.gradients import Parameters
 from client.engine.local_hyperparameters import LocalTraining
-from client.engine.task import POSITION, StackedTask
-from client.nets.ncf import layer_names, ncf_logits, ncf_mlp
+from client.fncf import FNCFAlgorithm
+from client.nets.ncf import ncf_logits, ncf_mlp
+from client.recommendation import USER_EMBEDDING
 from modules.federated import Federation, Unpack
 from modules.learners.recommender import HeldOutRanking, initial_users
-from modules.simulator import USER_EMBEDDING, RecommendationSimulator, Shapes
 from protocol.ranges import PositiveInt
 from protocol.seeding import PERSISTENT, generator_for
 from protocol.view import ITEM_EMBEDDING
 
 PAPER_LOCAL = LocalTraining(optimizer="adam", learning_rate=0.001, epochs=20, eps_root=1e-8)
-
-
-class InteractionTask(StackedTask):
-    """Mean binary cross-entropy of a client's items; labels are in [0, 1]."""
-
-    def stacked_loss(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
-        """Example k belongs to row k of the client's item table, except in a mini-batch, which holds `POSITION`."""
-        items = parameters[ITEM_EMBEDDING]
-        if POSITION in examples:
-            index = examples[POSITION][..., None].expand(-1, -1, items.shape[2])
-            items = items.gather(1, index)
-        logits = ncf_logits(parameters, parameters[USER_EMBEDDING], items)
-        losses = functional.binary_cross_entropy_with_logits(logits, examples["label"], reduction="none")
-        return (losses * mask).sum(1) / mask.sum(1).clamp(min=1)
-
-    def fast(self) -> Gradients:
-        return InteractionGradients()
-
-
-@dataclass(frozen=True, kw_only=True)
-class FNCFSimulator(RecommendationSimulator):
-    """Simulator of clients of `FNCF`.
-
-    Attributes:
-        user_dim: length of the private user vector.
-    """
-
-    name: ClassVar[str] = "fncf"
-
-    user_dim: PositiveInt
-    task: ClassVar[InteractionTask] = InteractionTask()
-
-    def network_shapes(self, held: Shapes) -> dict[str, tuple[int, ...]]:
-        """Shapes with the items and hidden widths of the recorded model and one output."""
-        items, dim = held[ITEM_EMBEDDING]
-        shapes: dict[str, tuple[int, ...]] = {ITEM_EMBEDDING: (items, dim)}
-        width = self.user_dim + dim
-        layers = layer_names(held)
-        for place, name in enumerate(layers):
-            out = held[f"{name}.weight"][0] if place < len(layers) - 1 else 1
-            shapes |= {f"{name}.weight": (out, width), f"{name}.bias": (out,)}
-            width = out
-        return shapes
 
 
 class FNCF(HeldOutRanking):
@@ -85,6 +37,8 @@ class FNCF(HeldOutRanking):
         federation: see `FederatedModule`.
     """
 
+    algorithm: FNCFAlgorithm
+
     def __init__(
         self,
         *,
@@ -99,6 +53,7 @@ class FNCF(HeldOutRanking):
     ) -> None:
         super().__init__(local=local, **federation)
         self.user_dim, self.item_dim, self.hidden = user_dim, item_dim, hidden
+        self.algorithm = FNCFAlgorithm(user_dim=user_dim, local=local, update_l1=self.update_l1)
         self.rank_at(top_k)
         self.build_with(num_items=num_items, num_clients=num_clients)
 
@@ -111,10 +66,6 @@ class FNCF(HeldOutRanking):
         self.private = {USER_EMBEDDING: initial_users(num_clients, self.user_dim, users)}
 
     @property
-    def task(self) -> InteractionTask:
-        return InteractionTask()
-
-    @property
     def row_parameters(self) -> tuple[str, ...]:
         """Item table, of which a client trains the rows of the items that it was served."""
         return (ITEM_EMBEDDING,)
@@ -122,9 +73,6 @@ class FNCF(HeldOutRanking):
     def truth(self, cohort: Cohort) -> dict[str, Tensor]:
         """Interactions of each client with the served items."""
         return {"labels": cohort.examples["label"]}
-
-    def simulator(self) -> FNCFSimulator:
-        return FNCFSimulator(user_dim=self.user_dim, local=self.local, update_l1=self.update_l1)
 
     def forward(self, users: Tensor, items: Tensor) -> Tensor:
         """Scores ``(B, K)`` of items ``(B, K)`` for private vectors ``(B, user_dim)``."""

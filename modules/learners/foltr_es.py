@@ -6,9 +6,8 @@ References:
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -17,57 +16,18 @@ from client.click_models import LONGEST
 from client.cohort import Cohort
 from client.engine.fast.gradients import Parameters
 from client.engine.local_hyperparameters import LocalTraining
-from client.list_metrics import UTILITY, check_metric, levels, respond, truthful_probability, units
+from client.foltr_es import FOLtRESAlgorithm
+from client.list_metrics import UTILITY, ListMetric, check_metric, levels, respond, truthful_probability, units
+from client.ranking import ClickModel
 from defenses.base import Update
-from modules.learners.online_ranker import ClickModel, ClickSimulator, OnlineRanker
+from modules.learners.online_ranker import OnlineRanker
 from modules.server import ServerOptimizer
 from protocol.errors import InputError, require
-from protocol.ranges import NonNegativeInt, PositiveInt, UnitInterval
+from protocol.ranges import NonNegativeInt, PositiveInt
 from protocol.rankers import rank_scores
-from protocol.simulators import ListMetric
 
 _CLIENTS_AT_ONCE = 64
 _ADAM = ServerOptimizer(name="fedadam", learning_rate=0.001, betas=(0.9, 0.999), eps=1e-8)
-
-
-@dataclass(frozen=True, kw_only=True)
-class FOLtRESSimulator(ClickSimulator):
-    """Simulator of clients of `FOLtRES` for given clicks: a `RankingSimulator` and a `MetricSimulator`.
-
-    Attributes:
-        metric: list metric that clients send.
-        numbers: number of sent values; each is the mean over an equal part of a client's lists.
-        truthful: probability with which the metric of a list is reported truthfully.
-    """
-
-    name: ClassVar[str] = "foltr-es"
-    learning_rate: ClassVar[float] = 1.0
-
-    metric: ListMetric
-    numbers: PositiveInt
-    truthful: UnitInterval
-
-    def simulate_lists(
-        self,
-        model: Mapping[str, Tensor],
-        features: Tensor,
-        mask: Tensor,
-        clicks: Tensor,
-        order: Tensor | None = None,
-        *,
-        document: Tensor | None = None,
-        half_detached: bool = False,
-    ) -> dict[str, Tensor]:
-        """Metrics that simulated clients send.
-
-        The metric is piecewise constant in the clicks, so its gradient is zero where it exists, and gradient matching
-        does not move from its start.
-        """
-        steps, one = units(self.metric)
-        value = steps[levels(self.metric, clicks * mask)].to(clicks.dtype) / one
-        # Keeps the clicks in the graph, with their gradient of zero.
-        value = value + 0.0 * (clicks * mask).sum(-1)
-        return {UTILITY: value.reshape(len(value), self.numbers, -1).mean(2)}
 
 
 class FOLtRES(OnlineRanker):
@@ -100,6 +60,8 @@ class FOLtRES(OnlineRanker):
         InputError: an argument is out of its range.
     """
 
+    algorithm: FOLtRESAlgorithm
+
     def __init__(
         self,
         *,
@@ -117,9 +79,6 @@ class FOLtRES(OnlineRanker):
         seed: int = 0,
     ) -> None:
         super().__init__(
-            num_features=num_features,
-            num_grades=num_grades,
-            grade_law=grade_law,
             hidden=hidden,
             click_model=click_model,
             shown=shown,
@@ -137,9 +96,12 @@ class FOLtRES(OnlineRanker):
         self.noise_scale = noise_scale
         self.truthful = truthful_probability(float(epsilon))
         self.signs = (1, -1) if antithetic else (1,)
+        self.build_with(num_features=num_features, num_grades=num_grades, grade_law=grade_law)
 
-    def simulator(self) -> FOLtRESSimulator:
-        return FOLtRESSimulator(
+    def build(self, num_features: int, num_grades: int, grade_law: Sequence[float]) -> None:
+        """The ranker, and what the clients run."""
+        super().build(num_features, num_grades, grade_law)
+        self.algorithm = FOLtRESAlgorithm(
             metric=self.metric,
             numbers=len(self.signs),
             truthful=self.truthful,

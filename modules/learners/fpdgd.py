@@ -8,9 +8,8 @@ References:
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,117 +17,21 @@ from torch import Tensor, nn
 from attacks.manipulation.base import Manipulation
 from client.click_models import LONGEST
 from client.cohort import Cohort
-from client.engine.fast.gradients import Gradients, Parameters
-from client.engine.fast.memory import BufferPool
+from client.engine.fast.gradients import Parameters
 from client.engine.local_hyperparameters import LocalTraining
-from client.engine.task import StackedTask
+from client.fpdgd import FPDGDAlgorithm, Variant
 from client.nets.ranker import ranker_parameters
-from client.pdgd import click_coefficients, order_in_file, pair_weights, position_bias_ratio
+from client.ranking import ClickModel
 from defenses.base import Defense, Update
 from modules.federated import Federation, Unpack
-from modules.learners.online_ranker import ClickModel, ClickSimulator, OnlineRanker
-from protocol.errors import ViewError, require
-from protocol.ranges import NonNegativeInt, PositiveFloat, PositiveInt
-from protocol.rankers import rank_scores, score_gradients, stack_model
+from modules.learners.online_ranker import OnlineRanker
+from protocol.errors import require
+from protocol.ranges import NonNegativeInt, PositiveInt
+from protocol.rankers import rank_scores, stack_model
 
-Variant = Literal["corrected", "as-published-code"]
 PAPER_LOCAL = LocalTraining(optimizer="sgd", learning_rate=0.1, batch_size=1)
 _CLIENTS_AT_ONCE = 32
 """Clients with a ranker of their own that are scored together, which bounds the memory."""
-
-
-class RankingTask(StackedTask):
-    """Weighted pairwise preference of clicked over unclicked documents, the objective of PDGD.
-
-    An example is a list: ``features (L, F)`` in displayed order, ``click (L,)``, ``shown (L,)`` True for documents, and
-    their numbers ``document (L,)``.
-
-    Args:
-        variant: see `FPDGD`.
-    """
-
-    def __init__(self, variant: Variant = "corrected") -> None:
-        self.variant = variant
-
-    def stacked_loss(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
-        """Mean over the lists of a batch; FPDGD has batches of one list."""
-        shown = examples["shown"] & mask[..., None]
-        scores = rank_scores(parameters, examples["features"])
-        clicks = examples["click"].to(scores.dtype)
-        preferred = torch.sigmoid(scores[..., :, None] - scores[..., None, :])
-        ratio = position_bias_ratio(scores.detach(), shown, order=self.order(examples, shown))
-        pairs = clicks[..., :, None] * (1 - clicks[..., None, :]) * (shown[..., :, None] & shown[..., None, :])
-        return -(preferred * ratio * pairs).sum((-1, -2, -3)) / mask.sum(1).clamp(min=1)
-
-    def order(self, examples: Parameters, shown: Tensor) -> Tensor | None:
-        """Order of the documents for the bias ratio, see `pair_weights`."""
-        return order_in_file(examples["document"].long(), shown) if self.variant == "as-published-code" else None
-
-    def fast(self) -> Gradients:
-        return _PairGradients(self)
-
-
-class _PairGradients(Gradients):
-    """Gradients of `RankingTask`."""
-
-    def __init__(self, task: RankingTask) -> None:
-        self.task = task
-
-    def stacked(
-        self, parameters: Parameters, examples: Parameters, mask: Tensor, buffers: BufferPool
-    ) -> tuple[Tensor, Parameters]:
-        """Linear in the clicks."""
-        shown = examples["shown"] & mask[..., None]
-        scores = rank_scores(parameters, examples["features"])
-        clicks = examples["click"].to(scores.dtype) * shown
-        lists = mask.sum(1).clamp(min=1)
-        weights = pair_weights(scores, shown, order=self.task.order(examples, shown))
-        coefficients = -click_coefficients(weights, clicks) / lists[:, None, None]
-        losses = self.task.stacked_loss(parameters, examples, mask)
-        return losses, score_gradients(parameters, examples["features"], coefficients)
-
-
-@dataclass(frozen=True, kw_only=True)
-class FPDGDSimulator(ClickSimulator):
-    """Simulator of clients of `FPDGD`, differentiable in the clicks: a `RankingSimulator`.
-
-    Attributes:
-        learning_rate: local learning rate.
-        variant: see `FPDGD`.
-    """
-
-    name: ClassVar[str] = "fpdgd"
-
-    learning_rate: PositiveFloat
-    variant: Variant = "corrected"
-
-    def simulate_lists(
-        self,
-        model: Mapping[str, Tensor],
-        features: Tensor,
-        mask: Tensor,
-        clicks: Tensor,
-        order: Tensor | None = None,
-        *,
-        document: Tensor | None = None,
-        half_detached: bool = False,
-    ) -> dict[str, Tensor]:
-        clients, lists = mask.shape[:2]
-        if self.variant == "as-published-code" and document is None:
-            raise ViewError("expected the numbers of the documents, whose order the published code takes, got none")
-        start = stack_model({name: value.to(features.dtype) for name, value in model.items()}, clients)
-        current, everyone = dict(start), torch.arange(clients)
-        for step in range(lists):
-            now = everyone, order[:, step] if order is not None else torch.full_like(everyone, step)
-            documents, shown, place = features[now], mask[now], None
-            if self.variant == "as-published-code" and document is not None:
-                place = order_in_file(document[now], shown)
-            scores = rank_scores(current, documents)
-            weights = pair_weights(scores, shown, order=place, half_detached=half_detached)
-            coefficients = self.learning_rate * click_coefficients(weights, clicks[now])
-            change = score_gradients(current, documents, coefficients)
-            current = {name: value + change[name] for name, value in current.items()}
-        return {name: value - start[name] for name, value in current.items()}
 
 
 class FPDGD(OnlineRanker):
@@ -157,6 +60,8 @@ class FPDGD(OnlineRanker):
         federation: arguments of `FederatedModule`.
     """
 
+    algorithm: FPDGDAlgorithm
+
     def __init__(
         self,
         *,
@@ -173,9 +78,6 @@ class FPDGD(OnlineRanker):
         **federation: Unpack[Federation],
     ) -> None:
         super().__init__(
-            num_features=num_features,
-            num_grades=num_grades,
-            grade_law=grade_law,
             hidden=hidden,
             click_model=click_model,
             shown=shown,
@@ -195,10 +97,7 @@ class FPDGD(OnlineRanker):
         )
         self.settings_of_rounds: dict[int, dict[str, Any]] = {}
         """Setting columns of each round, filled by callbacks that control the server."""
-
-    @property
-    def task(self) -> RankingTask:
-        return RankingTask(self.variant)
+        self.build_with(num_features=num_features, num_grades=num_grades, grade_law=grade_law)
 
     @property
     def server_manipulation(self) -> str | None:
@@ -207,8 +106,10 @@ class FPDGD(OnlineRanker):
     def round_settings(self) -> dict[int, dict[str, Any]]:
         return self.settings_of_rounds
 
-    def simulator(self) -> FPDGDSimulator:
-        return FPDGDSimulator(
+    def build(self, num_features: int, num_grades: int, grade_law: Sequence[float]) -> None:
+        """The ranker, and what the clients run."""
+        super().build(num_features, num_grades, grade_law)
+        self.algorithm = FPDGDAlgorithm(
             learning_rate=self.local.learning_rate,
             click_model=self.click_model,
             grade_law=self.grade_law,
@@ -231,7 +132,7 @@ class FPDGD(OnlineRanker):
             return super().local_updates(cohort, model, willing)
         sent, lists = self.client_models(cohort), cohort.examples
         orders = [torch.randperm(cohort.mask.shape[1], generator=g) for g in self._generators("lists", cohort)]
-        deltas = self.simulator().simulate_lists(
+        deltas = self.algorithm.simulate_lists(
             sent,
             lists["features"],
             lists["shown"] & cohort.mask[..., None],
@@ -239,7 +140,7 @@ class FPDGD(OnlineRanker):
             torch.stack(orders).to(cohort.mask.device),
             document=lists["document"],
         )
-        return Update(deltas, clients=cohort.clients), self.task.stacked_loss(sent, lists, cohort.mask).mean()
+        return Update(deltas, clients=cohort.clients), self.algorithm.stacked_loss(sent, lists, cohort.mask).mean()
 
     def as_deltas(self, update: Update, cohort: Cohort, model: Parameters) -> Update:
         """Zeros with `ranker_per_client`, because the updates of different rankers cannot be averaged."""

@@ -5,52 +5,17 @@ References:
     section IV-A and table II.
 """
 
-import functools
-from dataclasses import dataclass
-from typing import ClassVar
-
-import torch
 from torch import Tensor
 
 from client.engine.local_hyperparameters import LocalTraining
-from client.engine.network_task import NetworkTask
-from client.nets.classifiers import ClassifierOptions, build_classifier, classifier_shapes
+from client.image_classifier import ImageClassifierAlgorithm
+from client.nets.classifiers import ClassifierOptions, build_classifier
 from modules.federated import Federation, Unpack
 from modules.learners.network import NetworkLearner
-from modules.simulator import ClassificationSimulator, Shapes
-from protocol.ranges import PositiveInt
 from protocol.seeding import PERSISTENT, generator_for
 
 PAPER_LOCAL = LocalTraining(optimizer="adadelta", learning_rate=1.0, eps=1e-6, batch_size=64)
 """Adadelta as in the paper, which does not give learning rate, batch size and epochs; these are torch's defaults."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ImageSimulator(ClassificationSimulator):
-    """Simulator of clients of `FederatedClassifier`.
-
-    Attributes:
-        network: options of the classifier.
-        image_shape: channels, height and width.
-        num_classes: number of classes.
-    """
-
-    name: ClassVar[str] = "classifier"
-
-    network: ClassifierOptions
-    image_shape: tuple[PositiveInt, PositiveInt, PositiveInt]
-    num_classes: PositiveInt
-
-    def network_shapes(self, held: Shapes) -> dict[str, tuple[int, ...]]:
-        return classifier_shapes(self.network, image_shape=self.image_shape, classes=self.num_classes)
-
-    @functools.cached_property
-    def task(self) -> NetworkTask:
-        return NetworkTask(
-            build_classifier(
-                self.network, image_shape=self.image_shape, classes=self.num_classes, generator=torch.Generator()
-            )
-        )
 
 
 class FederatedClassifier(NetworkLearner):
@@ -86,18 +51,14 @@ class FederatedClassifier(NetworkLearner):
         self.image_shape = image_shape
         built = build_classifier(self.options, image_shape=image_shape, classes=num_classes, generator=generator)
         self.body, self.output = built.body, built.output
-        template = build_classifier(
-            self.options, image_shape=image_shape, classes=num_classes, generator=torch.Generator()
-        )
-        self.learn(NetworkTask(template))
-
-    def simulator(self) -> ImageSimulator:
-        return ImageSimulator(
-            network=self.options,
-            image_shape=self.image_shape,
-            num_classes=self.num_classes,
-            local=self.local,
-            update_l1=self.update_l1,
+        self.learn(
+            ImageClassifierAlgorithm(
+                network=self.options,
+                image_shape=image_shape,
+                num_classes=num_classes,
+                local=self.local,
+                update_l1=self.update_l1,
+            )
         )
 
     def forward(self, inputs: Tensor) -> Tensor:

@@ -6,7 +6,6 @@ References:
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,14 +15,13 @@ from torch import Tensor, nn
 from client.cohort import Cohort
 from client.engine.fast.gradients import Parameters
 from client.engine.local_hyperparameters import LocalTraining
-from client.nets.ranker import ranker_parameters, ranker_shapes
+from client.image_votes import VoteAlgorithm
+from client.nets.ranker import ranker_parameters
 from client.pointwise_descent import (
     HIDDEN_BIAS,
     OUTPUT_BIAS,
     Items,
-    as_parameters,
     as_ranker,
-    descend,
     outputs,
 )
 from datamodules.base import FederatedDataModule
@@ -37,54 +35,9 @@ from modules.image_manipulation.feature_extractors import Extractor
 from modules.image_manipulation.gallery import Gallery
 from modules.learner import Weighting
 from modules.server import ServerOptimizer
-from modules.simulator import PublicAlgorithm, Shapes
 from protocol.errors import InputError, require
 from protocol.ranges import NonNegativeInt, PositiveFloat, PositiveInt
-from protocol.rankers import OUTPUT
 from protocol.seeding import generator_for
-
-
-@dataclass(frozen=True, kw_only=True)
-class VoteSimulator(PublicAlgorithm):
-    """Simulator of clients of `ImageRanker`, differentiable in the votes: a `PointwiseSimulator`.
-
-    Attributes:
-        learning_rate: learning rate of gradient descent on the mean binary cross-entropy.
-        full_batch_steps: number of steps, each over all images.
-    """
-
-    name: ClassVar[str] = "image-ranker"
-
-    learning_rate: PositiveFloat = 0.01
-    full_batch_steps: PositiveInt = 5
-
-    @property
-    def local(self) -> LocalTraining:
-        """Local training as options of the engine."""
-        return LocalTraining(learning_rate=self.learning_rate, epochs=self.full_batch_steps)
-
-    def network_shapes(self, held: Shapes) -> dict[str, tuple[int, ...]]:
-        biases = {HIDDEN_BIAS: held[OUTPUT], OUTPUT_BIAS: (1,)} if HIDDEN_BIAS in held else {}
-        return ranker_shapes(held) | biases
-
-    def simulate_votes(self, models: Mapping[str, Tensor], features: Tensor, votes: Tensor) -> dict[str, Tensor]:
-        """Deltas of clients that start from different models, differentiable in the votes.
-
-        Args:
-            models: ``(V, *shape)`` by parameter.
-            features: ``(V, R, F)``; expanded if all clients were served the same images.
-            votes: ``(V, R)`` in [0, 1].
-
-        Returns:
-            Deltas by parameter, ``(V, *shape)``.
-        """
-        sent = as_ranker(models)
-        rate, steps = self.learning_rate, self.full_batch_steps
-        return as_parameters(
-            descend(sent, Items(features, biases=sent.biases), votes, learning_rate=rate, steps=steps)[-1].plus(
-                sent, -1.0
-            )
-        )
 
 
 class ImageRanker(FederatedModule):
@@ -117,6 +70,7 @@ class ImageRanker(FederatedModule):
         InputError: a defence changes the loss, which these clients do not support.
     """
 
+    algorithm: VoteAlgorithm
     file_arguments: ClassVar[Mapping[str, tuple[str, ...]]] = {"images": ()}
 
     def __init__(
@@ -145,7 +99,7 @@ class ImageRanker(FederatedModule):
             f"{', '.join(penalties)}, which changes the loss",
             "Remove it: ImageRanker supports no penalty in the loss.",
         )
-        self.votes = VoteSimulator(learning_rate=learning_rate, full_batch_steps=steps)
+        self.algorithm = VoteAlgorithm(learning_rate=learning_rate, full_batch_steps=steps)
         self.extractor, self.manipulation = extractor, manipulation
         self.hidden_units, self.ratio, self.partitions = hidden, ratio, partitions
         self.images, self.batch_size = images, batch_size
@@ -171,9 +125,6 @@ class ImageRanker(FederatedModule):
     @property
     def server_manipulation(self) -> str | None:
         return None if self.manipulation is None else self.manipulation.name
-
-    def simulator(self) -> VoteSimulator:
-        return self.votes
 
     def gallery(self, data: ImageVoters, *, progress: bool = False) -> Gallery:
         """Images that the server sends.
@@ -258,7 +209,7 @@ class ImageRanker(FederatedModule):
         features = cohort.shared["features"].expand(len(cohort), -1, -1)
         ranker = as_ranker(sent)
         said = outputs(ranker, Items(features, biases=ranker.biases)).probabilities
-        update = Update(self.votes.simulate_votes(sent, features, votes), clients=cohort.clients)
+        update = Update(self.algorithm.simulate_votes(sent, features, votes), clients=cohort.clients)
         return update, nn.functional.binary_cross_entropy(said, votes)
 
     def as_deltas(self, update: Update, cohort: Cohort, model: Parameters) -> Update:

@@ -4,131 +4,27 @@ References:
     B. London, "PAC Identifiability in Federated Personalization", 2020, Protocols 1 and 3 and Equations 1 to 3.
 """
 
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from client.cohort import Cohort
-from client.engine.fast.gradients import Gradients, Parameters
-from client.engine.fast.memory import BufferPool
 from client.engine.local_hyperparameters import LocalTraining
-from client.engine.task import POSITION, StackedTask
-from client.margin_losses import LossName, margin_loss
+from client.margin_losses import LossName
+from client.matrix_factorization import MFAlgorithm
+from client.recommendation import USER_EMBEDDING
 from modules.federated import Federation, Unpack
 from modules.learners.recommender import initial_users
 from modules.probing.campaign import Probing
-from modules.probing.clients import clip_factors
 from modules.probing.probed_recommender import ProbedRecommender
-from modules.simulator import USER_EMBEDDING, RecommendationSimulator, Shapes
 from protocol.errors import InputError, require
-from protocol.ranges import PositiveFloat, PositiveInt
+from protocol.ranges import PositiveInt
 from protocol.seeding import PERSISTENT, generator_for
 from protocol.view import ITEM_EMBEDDING, LEANING
 
 PROTOCOL_1 = LocalTraining(optimizer="sgd", learning_rate=0.1, batch_size=10, updates=10)
 """Protocol 1, which draws every batch anew; the paper gives no values."""
-
-
-class MatrixFactorizationTask(StackedTask):
-    """Margin loss of linear preferences ``sgn(u.v)``; labels in [0, 1] stand for y in [-1, 1].
-
-    In a step, each item of the batch moves along its own gradient, and the user vector along the mean gradient.
-
-    Args:
-        loss: the loss of the margin ``y u.v``.
-        clip: L2 norm to which the gradient of each item's vector is clipped, None for no clipping.
-    """
-
-    def __init__(self, *, loss: LossName = "log", clip: float | None = None) -> None:
-        self.margin = margin_loss(loss)
-        self.clip = clip
-
-    def stacked_loss(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
-        """Mean loss whose gradients are those of Protocols 1 and 3, which are not the gradients of one mean."""
-        users, items = parameters[USER_EMBEDDING], parameters[ITEM_EMBEDDING]
-        if POSITION in examples:
-            items = items.gather(1, _rows(examples[POSITION], items))
-        signs = 2 * examples["label"] - 1
-        for_users = self.margin.value(signs * _scores(users, items.detach())) * mask
-        for_items = self.margin.value(signs * _scores(users.detach(), items)) * mask
-        if self.clip is not None:
-            slopes = self.margin.slope((signs * _scores(users, items)).detach()) * signs.detach()
-            for_items = for_items * clip_factors(slopes, users.detach(), self.clip)
-        extra = for_items.sum(1)
-        return for_users.sum(1) / mask.sum(1).clamp(min=1) + extra - extra.detach()
-
-    def fast(self) -> Gradients:
-        return _Equations1And2(self)
-
-
-def _scores(users: Tensor, items: Tensor) -> Tensor:
-    return torch.einsum("cnd,cd->cn", items, users)
-
-
-def _rows(position: Tensor, items: Tensor) -> Tensor:
-    return position[..., None].expand(-1, -1, items.shape[2])
-
-
-class _Equations1And2(Gradients):
-    """Gradients of `MatrixFactorizationTask` (Equations 1 and 2)."""
-
-    def __init__(self, task: MatrixFactorizationTask) -> None:
-        self.task = task
-
-    def stacked(
-        self, parameters: Parameters, examples: Parameters, mask: Tensor, buffers: BufferPool
-    ) -> tuple[Tensor, Parameters]:
-        task = self.task
-        users, table = parameters[USER_EMBEDDING], parameters[ITEM_EMBEDDING]
-        index = _rows(examples[POSITION], table) if POSITION in examples else None
-        items = table if index is None else table.gather(1, index)
-        signs, size = 2 * examples["label"] - 1, mask.sum(1, keepdim=True).clamp(min=1)
-        margins = signs * _scores(users, items)
-        slopes = task.margin.slope(margins) * signs * mask
-        of_users = torch.einsum("cn,cnd->cd", slopes, items) / size
-        slopes = slopes * clip_factors(slopes, users, task.clip)
-        of_items = slopes[..., None] * users[:, None]
-        if index is not None:
-            of_items = torch.zeros_like(table).scatter_add_(1, index, of_items)
-        losses = (task.margin.value(margins) * mask).sum(1) / size[:, 0]
-        return losses, {USER_EMBEDDING: of_users, ITEM_EMBEDDING: of_items}
-
-
-@dataclass(frozen=True, kw_only=True)
-class MFSimulator(RecommendationSimulator):
-    """Simulator of clients of `FederatedMF`: also a `MarginSimulator`.
-
-    Attributes:
-        dim: length of user and item vectors.
-        loss: loss of the margin.
-        clip: L2 norm to which the gradient of each item's vector is clipped, None for no clipping.
-    """
-
-    name: ClassVar[str] = "mf"
-
-    dim: PositiveInt
-    loss: LossName
-    clip: PositiveFloat | None = None
-
-    @property
-    def task(self) -> MatrixFactorizationTask:
-        return MatrixFactorizationTask(loss=self.loss, clip=self.clip)
-
-    @property
-    def user_dim(self) -> int:
-        """Length of a client's private vector."""
-        return self.dim
-
-    @property
-    def slope_at_zero(self) -> float:
-        """Derivative of the loss at margin 0."""
-        return margin_loss(self.loss).slope_at_zero
-
-    def network_shapes(self, held: Shapes) -> dict[str, tuple[int, ...]]:
-        """The item table, with as many items as the recorded one."""
-        return {ITEM_EMBEDDING: (held[ITEM_EMBEDDING][0], self.dim)}
 
 
 class FederatedMF(ProbedRecommender):
@@ -153,6 +49,7 @@ class FederatedMF(ProbedRecommender):
         federation: arguments of `FederatedModule`; Equation 3 is the defence `RowNoise`.
     """
 
+    algorithm: MFAlgorithm
     rows_are_public = False
     """Which items a client labelled is its own; Equation 3 shows it all the same, noise on all rows hides it."""
     weighs_by = "uniform"
@@ -176,7 +73,7 @@ class FederatedMF(ProbedRecommender):
     ) -> None:
         super().__init__(local=local, **federation)
         _check(local, initial_scale, clip)
-        self._task = MatrixFactorizationTask(loss=loss, clip=clip)
+        self.algorithm = MFAlgorithm(dim=dim, margin_loss=loss, clip=clip, local=local, update_l1=self.update_l1)
         self.loss, self.clip, self.dim, self.initial_scale = loss, clip, dim, initial_scale
         self.leaning = leaning
         self.probe_with(probing)
@@ -191,10 +88,6 @@ class FederatedMF(ProbedRecommender):
             self.item_embedding.weight.mul_(self.initial_scale)
         users = generator_for(self.seed, "users", PERSISTENT)
         self.private = {USER_EMBEDDING: self.initial_scale * initial_users(num_clients, self.dim, users)}
-
-    @property
-    def task(self) -> MatrixFactorizationTask:
-        return self._task
 
     @property
     def row_parameters(self) -> tuple[str, ...]:
@@ -223,9 +116,6 @@ class FederatedMF(ProbedRecommender):
             return {}
         rates = (cohort.examples["label"].double() * cohort.mask).sum(1) / cohort.counts
         return {LEANING: torch.where(rates > 0.5, 1.0, -1.0)}
-
-    def simulator(self) -> MFSimulator:
-        return MFSimulator(dim=self.dim, loss=self.loss, clip=self.clip, local=self.local, update_l1=self.update_l1)
 
     def forward(self, users: Tensor, items: Tensor) -> Tensor:
         """Scores ``(B, K)`` of items ``(B, K)`` for private vectors ``(B, dim)``."""

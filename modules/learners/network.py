@@ -9,11 +9,17 @@ from torch.nn import functional
 from torchmetrics import MeanMetric, Metric
 
 from client.cohort import Cohort
-from client.engine.network_task import Network, NetworkTask
 from client.nets.batch_norm import with_batch_statistics
+from client.network import (
+    ClassifierAlgorithm,
+    ModuleAlgorithm,
+    ModuleClassifier,
+    Network,
+    NetworkAlgorithm,
+    last_linear,
+)
 from modules.federated import FederatedModule
 from modules.round_record import TrainingExamples
-from modules.simulator import ClassificationSimulator, NetworkSimulator, last_linear
 from protocol.seeding import PERSISTENT, generator_for
 
 
@@ -34,6 +40,7 @@ class NetworkLearner(FederatedModule):
     """
 
     network: nn.Module
+    algorithm: NetworkAlgorithm
 
     def train_network(
         self,
@@ -49,7 +56,7 @@ class NetworkLearner(FederatedModule):
         Args:
             network: maps inputs ``(N, ...)`` to outputs ``(N, ...)``; its batch norms use the statistics of the batch,
                 see `client.nets.batch_norm`.
-            loss: as in `NetworkTask`.
+            loss: see `NetworkAlgorithm.criterion`.
             inputs: field of the examples that is the network's input.
             labels: field of the examples that is the loss's target.
             draw_weights: whether to initialise the layers from this training's seed; False keeps pretrained weights.
@@ -63,41 +70,44 @@ class NetworkLearner(FederatedModule):
                         reset()
         network = with_batch_statistics(network)
         self.network = network
-        self.learn(NetworkTask(Network(copy.deepcopy(network)), loss, inputs=inputs, labels=labels))
+        kind = ModuleClassifier if loss is functional.cross_entropy else ModuleAlgorithm
+        template = Network(copy.deepcopy(network))
+        self.learn(
+            kind(
+                module=template,
+                loss_function=loss,
+                inputs=inputs,
+                labels=labels,
+                local=self.local,
+                update_l1=self.update_l1,
+            )
+        )
 
-    def learn(self, task: NetworkTask) -> None:
-        """Sets the clients' task, whose network must not share memory with the global model."""
-        self._task = task
+    def learn(self, algorithm: NetworkAlgorithm) -> None:
+        """Sets the clients' algorithm, whose network must not share memory with the global model."""
+        self.algorithm = algorithm
         self.quality: Metric = MeanMetric()
         self.classes: int | None = None
         if self.classifies:
-            layer = task.network.get_submodule(last_linear(task.network))
+            layer = algorithm.template.get_submodule(last_linear(algorithm.template))
             assert isinstance(layer, nn.Linear)
             self.classes = layer.out_features
 
     @property
     def classifies(self) -> bool:
         """Whether the loss is cross-entropy over classes."""
-        return self._task.criterion is functional.cross_entropy
-
-    @property
-    def task(self) -> NetworkTask:
-        return self._task
-
-    def simulator(self) -> NetworkSimulator:
-        kind = ClassificationSimulator if self.classifies else NetworkSimulator
-        return kind(local=self.local, update_l1=self.update_l1, own=self._task)
+        return isinstance(self.algorithm, ClassifierAlgorithm)
 
     def client_truth(self, cohort: Cohort) -> dict[str, Tensor]:
         """Class counts of each client."""
         if self.classes is None:
             return {}
-        one_hot = functional.one_hot(cohort.examples[self._task.names[1]], self.classes)
+        one_hot = functional.one_hot(cohort.examples[self.algorithm.names[1]], self.classes)
         return {"class_counts": (one_hot * cohort.mask[..., None]).sum(1)}
 
     def examples(self, cohort: Cohort) -> TrainingExamples:
         """Inputs of the network, with their classes."""
-        inputs, labels = self._task.fields(cohort.examples)
+        inputs, labels = self.algorithm.fields(cohort.examples)
         return TrainingExamples(inputs, labels if self.classifies else None, cohort.mask)
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -107,10 +117,10 @@ class NetworkLearner(FederatedModule):
 
     def update_metrics(self, batch: dict[str, Tensor]) -> dict[str, Metric]:
         """Accuracy of a classifier, mean loss of another network."""
-        inputs, labels = self._task.fields(batch)
+        inputs, labels = self.algorithm.fields(batch)
         outputs = self(inputs)
         if self.classifies:
             self.quality.update((outputs.argmax(1) == labels).float())
             return {"val/accuracy": self.quality}
-        self.quality.update(self._task.criterion(outputs, labels, reduction="none"))
+        self.quality.update(self.algorithm.criterion(outputs, labels, reduction="none"))
         return {"val/loss": self.quality}

@@ -1,8 +1,6 @@
 """Base of online learning to rank: a ranker, cascade clicks, and NDCG on test queries."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -19,52 +17,18 @@ from client.click_models import (
 from client.cohort import Cohort
 from client.engine.fast.gradients import Parameters
 from client.engine.local_hyperparameters import LocalTraining
-from client.nets.ranker import ranker_parameters, ranker_shapes
+from client.nets.ranker import ranker_parameters
+from client.ranking import ClickModel
 from modules.federated import FederatedModule, Federation, Unpack
-from modules.simulator import PublicAlgorithm, Shapes
 from protocol.errors import require
 from protocol.rankers import rank_scores
 from protocol.seeding import PERSISTENT, generator_for
 
-ClickModel = Literal["perfect", "navigational", "informational"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClickSimulator(PublicAlgorithm):
-    """Public algorithm of clients that click in ranked lists.
-
-    Attributes:
-        click_model: name of the clients' cascade click model.
-        grade_law: share of each grade among the documents.
-
-    Raises:
-        InputError: there are not 3 or 5 shares that sum to 1.
-    """
-
-    click_model: ClickModel
-    grade_law: Sequence[float]
-
-    def __post_init__(self) -> None:
-        law = self.grade_law
-        known = len(law) in {grades for _, grades in CLICK_MODELS}
-        require(
-            known and min(law) >= 0 and abs(sum(law) - 1) <= 1e-3,
-            "grade_law: shares of 3 or 5 grades that sum to 1",
-            str(law)[:100],
-            "Record again, or set learner to null in the manifest.",
-        )
-
-    def network_shapes(self, held: Shapes) -> dict[str, tuple[int, ...]]:
-        return ranker_shapes(held)
-
 
 class OnlineRanker(FederatedModule):
-    """Federated ranker trained on clicks; a subclass defines the displayed lists and the update.
+    """Federated ranker trained on clicks; a subclass defines displayed lists and updates, and calls `build_with`.
 
     Args:
-        num_features: features of a document, None to take the number from the data.
-        num_grades: grades of relevance, 3 or 5, None to take the number from the data.
-        grade_law: share of each grade in the training data, None to take it from the data.
         hidden: hidden units, 0 for a linear ranker.
         click_model: cascade click model of the clients.
         shown: documents in a list, at most 10.
@@ -78,9 +42,6 @@ class OnlineRanker(FederatedModule):
     def __init__(
         self,
         *,
-        num_features: int | None,
-        num_grades: int | None,
-        grade_law: Sequence[float] | None,
         hidden: int,
         click_model: ClickModel,
         shown: int,
@@ -91,7 +52,6 @@ class OnlineRanker(FederatedModule):
         require(2 <= shown <= LONGEST, f"shown from 2 to {LONGEST}", shown, "The papers show 10 documents.")
         self.hidden_units, self.click_model, self.shown = hidden, click_model, shown
         self.ndcg = RetrievalNormalizedDCG(top_k=10)
-        self.build_with(num_features=num_features, num_grades=num_grades, grade_law=grade_law)
 
     def build(self, num_features: int, num_grades: int, grade_law: Sequence[float]) -> None:
         """The ranker.

@@ -18,7 +18,7 @@ from protocol.errors import InputError
 
 _LARGEST_WHOLE, _LARGEST_SEED, _LARGEST_NUMBER, _MOST_ENTRIES, _DEEPEST = 10**8, 2**64, 1e30, 1000, 8
 _CLASS_PATH, _ARGUMENTS = "class_path", "init_args"
-_ROOMS = frozenset({"attacks", "defenses", "evaluation", "modules"})
+_ROOMS = frozenset({"attacks", "client", "defenses", "evaluation", "modules"})
 """Packages of this project with classes that a file may name."""
 _Made = TypeVar("_Made")
 

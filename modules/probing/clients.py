@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from client.margin_losses import LossName, check_assumption_2, margin_loss
+from client.matrix_factorization import clip_factors
 from protocol.errors import require
 
 Protocol = Literal["batches", "epochs"]
@@ -121,14 +122,6 @@ def _update(clients: Probed, items: Tensor, batch: Tensor, how: Answering) -> Te
     of_items = (slopes * clip_factors(slopes, clients.users, how.clip))[..., None] * clients.users[:, None]
     clients.users = clients.users - how.learning_rate * torch.einsum("vb,vbd->vd", slopes, items) / batch.shape[1]
     return -how.learning_rate * of_items
-
-
-def clip_factors(slopes: Tensor, users: Tensor, clip: float | None) -> Tensor:
-    """``(C, N)`` factors in [0, 1] that clip the L2 norm of the items' gradients ``slope u``; None for ones."""
-    if clip is None:
-        return torch.ones_like(slopes)
-    norms: Tensor = slopes.abs() * users.norm(dim=1, keepdim=True)
-    return (clip / norms.clamp(min=1e-30)).clamp(max=1.0)
 
 
 def answer_zeros(clients: Probed, how: Answering, *, interactions: Tensor, generator: torch.Generator) -> None:

@@ -14,13 +14,13 @@ from torch import Tensor
 from client.cohort import Cohort
 from client.engine.fast.gradients import Parameters
 from client.margin_losses import LossName
+from client.recommendation import USER_EMBEDDING
 from defenses.base import Update
 from defenses.refusal import RefuseProbes
 from defenses.row_noise import RowNoise
 from modules.learners.recommender import HeldOutRanking
 from modules.probing.campaign import Answered, Campaign, Probing
 from modules.probing.clients import Answering
-from modules.simulator import USER_EMBEDDING
 from protocol.errors import InputError, require
 from protocol.view import ITEM_EMBEDDING
 

@@ -5,9 +5,9 @@ from torch import Tensor
 
 from client.cohort import Cohort
 from client.engine.fast.gradients import Parameters
+from client.recommendation import USER_EMBEDDING
 from modules.learners.fncf import FNCF
 from modules.lightning.built_from_data import BuiltFromData
-from modules.simulator import USER_EMBEDDING
 from protocol.ranges import PositiveInt
 from protocol.view import ITEM_EMBEDDING
 
@@ -58,7 +58,7 @@ class CentralFNCF(BuiltFromData):
             for name, value in self.federated.named_parameters()
         }
         parameters[USER_EMBEDDING] = self.users[cohort.clients]
-        losses = self.federated.task.stacked_loss(parameters, cohort.examples, cohort.mask)
+        losses = self.federated.algorithm.stacked_loss(parameters, cohort.examples, cohort.mask)
         weights = cohort.counts / cohort.counts.sum()
         loss = (losses * weights).sum()
         self.log("train/loss", loss, prog_bar=True, batch_size=clients)

@@ -164,8 +164,7 @@ def _gain(row: Row, results: pd.DataFrame) -> float:
 
 def _reads_update(baseline: Attack) -> bool:
     model = baseline.threat_model
-    needs = any(need.partition(":")[0] == "deltas" for need in model.needs)
-    return needs and model.sees not in ("no update", "no message")
+    return "deltas" in model.fields and model.sees not in ("no update", "no message")
 
 
 def _measured(

@@ -6,10 +6,11 @@ import pytest
 import torch
 from lightning import Trainer
 
+from client.text import TextOptions
 from datamodules.devices.synthetic_posts import SyntheticPosts
 from defenses.base import Update
 from defenses.device_noise import DeviceNoise
-from modules.learners.text import FederatedText, TextOptions
+from modules.learners.text import FederatedText
 from protocol.errors import InputError
 from protocol.seeding import generator_for
 from protocol.view import Release

@@ -7,10 +7,10 @@ import torch
 from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
 
+from client.recommendation import USER_EMBEDDING
 from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
 from defenses.refusal import RefuseProbes
 from modules.learners.matrix_factorization import FederatedMF
-from modules.simulator import USER_EMBEDDING
 from protocol.seeding import generator_for
 from protocol.view import ITEM_EMBEDDING
 

@@ -29,9 +29,9 @@ from fedleak_recorder.system import System
 from fedleak_recorder.writer import RecordingWriter
 from modules.federated import FederatedModule
 from modules.learners.fpdgd import FPDGD
-from modules.learners.registry import learner_from
 from protocol.seeding import generator_for
 from protocol.view import Release, ServerView
+from recordings.named_algorithm import learner_from
 from recordings.recording import Recording
 from reports.run import Run
 from tests.composition_toys import source, views

@@ -10,10 +10,10 @@ from attacks.estimates import InteractionEstimate
 from attacks.images.affine_inversion import AffineInversion
 from attacks.recommendation.matched_filter import MatchedFilter
 from attacks.scoring import auc_per_victim
+from client.image_votes import VoteAlgorithm
 from defenses.base import Update
 from defenses.local_dp import LocalDP
 from evaluation.genie import Channel, genie_auc
-from modules.learners.image_ranker import VoteSimulator
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
 from protocol.view import ITEM_EMBEDDING, Release
@@ -27,8 +27,8 @@ def test_two_updates_at_a_known_distance() -> None:
     name, (features, *_) = next(iter(view.deltas)), view.features  # type: ignore[misc]
     noise = 0.02
     release = Release(clip=1e6, noise_scale=noise, parameters=(name,))
-    learner = VoteSimulator(full_batch_steps=1, learning_rate=0.1)
-    noisy = dataclasses.replace(view, learner=learner, releases=(release,))
+    learner = VoteAlgorithm(full_batch_steps=1, learning_rate=0.1)
+    noisy = dataclasses.replace(view, algorithm=learner, releases=(release,))
     votes[0] = 0  # a client without a pair
     found = genie_auc(noisy, votes, pairs=2000, generator=generator_for(0, "genie"))
     assert found[0].isnan()

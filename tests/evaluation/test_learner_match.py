@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 import torch
 
+from client.algorithm import DescentAlgorithm
 from client.engine.local_hyperparameters import LocalTraining
 from evaluation.learner_match import LearnerMatch, learner_match
-from modules.simulator import Simulator
 from protocol.seeding import generator_for
 from protocol.view import Release, ServerView
 from tests.composition_toys import views
@@ -21,10 +21,10 @@ def compared(view: ServerView) -> LearnerMatch:
 
 
 def with_rate(view: ServerView, factor: float) -> ServerView:
-    learner = view.learner
-    assert isinstance(learner, Simulator)
+    learner = view.algorithm
+    assert isinstance(learner, DescentAlgorithm)
     local = dataclasses.replace(learner.local, learning_rate=factor * learner.local.learning_rate)
-    return dataclasses.replace(view, learner=dataclasses.replace(learner, local=local))
+    return dataclasses.replace(view, algorithm=dataclasses.replace(learner, local=local))
 
 
 @pytest.mark.parametrize(("factor", "right"), [(1.0, True), (0.01, False), (0.1, False), (100.0, False)])

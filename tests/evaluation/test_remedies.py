@@ -11,8 +11,8 @@ from attacks.deanonymization.baselines import MatchingChance
 from attacks.declared_privacy.canary_bounds import CanaryBounds
 from attacks.linkability.links import LinkCounts
 from client.engine.local_hyperparameters import LocalTraining
+from client.fncf import FNCFAlgorithm
 from evaluation.remedies import is_unscored, unfit
-from modules.learners.fncf import FNCFSimulator
 from protocol.view import ServerView
 
 VIEW = ServerView(
@@ -27,7 +27,7 @@ COUNTS = {"class_counts": torch.ones(2, 3)}
 
 def test_the_remedies_stand_next_to_what_lacks() -> None:
     assert unfit(Decaf(), VIEW, COUNTS) == (
-        "the recording lacks learner (ClassifierSimulator), auxiliary (images), auxiliary (labels); add `learner:` to"
+        "the recording lacks learner (ClassifierAlgorithm), auxiliary (images), auxiliary (labels); add `learner:` to"
         " the manifest, or give --learner my_package.MyLearner; add images, labels to the server's data (`auxiliary:`)"
     )
     assert "known_pseudonyms" in str(unfit(MatchingChance(), VIEW, {}))
@@ -47,10 +47,10 @@ def test_missing_ground_truth_and_a_recording_published_without_any_have_differe
 
 
 def test_a_learner_of_another_kind_is_no_missing_learner() -> None:
-    learner = FNCFSimulator(user_dim=4, local=LocalTraining())
-    reason = str(unfit(Decaf(), dataclasses.replace(VIEW, learner=learner), COUNTS))
+    learner = FNCFAlgorithm(user_dim=4, local=LocalTraining())
+    reason = str(unfit(Decaf(), dataclasses.replace(VIEW, algorithm=learner), COUNTS))
     assert "lacks" not in reason
-    assert "no ClassifierSimulator (clients that learn to classify by softmax" in reason
+    assert "no ClassifierAlgorithm (clients that learn to classify by softmax" in reason
 
 
 def test_classes_that_the_truth_does_not_count_are_no_fault_of_the_truth() -> None:

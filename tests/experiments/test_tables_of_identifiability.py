@@ -8,10 +8,10 @@ import pytest
 import torch
 import yaml
 
+from client.recommendation import USER_EMBEDDING
 from experiments.after import STEPS, after_steps
 from experiments.after.identifiability import least_share
 from modules.learners.recommender import held_out_hits
-from modules.simulator import USER_EMBEDDING
 from protocol.errors import InputError
 from protocol.gaussian_budget import composed_epsilon
 from tests.experiments.tables import Result, read, reproduce

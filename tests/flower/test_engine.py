@@ -36,7 +36,7 @@ def test_deltas_are_those_of_our_own_engine(tmp_path: Path) -> None:
     model = module.public_parameters()
     for number in recording.rounds:
         cohort = source.cohort(number - 1)
-        own = train_clients(module.task, model, {}, cohort, module.local, seed=source.seed).deltas
+        own = train_clients(module.algorithm, model, {}, cohort, module.local, seed=source.seed).deltas
         (view,) = recording.views(rounds=[number])
         truth = recording.truth(view)
         order = truth["partition"].argsort()

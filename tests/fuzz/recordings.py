@@ -13,6 +13,7 @@ from torch import Tensor
 
 from callbacks.delta_recorder import DeltaRecorder
 from client.engine.local_hyperparameters import LocalTraining
+from client.text import TextOptions
 from datamodules.base import FederatedDataModule
 from datamodules.devices.synthetic_posts import SyntheticPosts
 from datamodules.images.synthetic_features import SyntheticFeatures
@@ -20,7 +21,7 @@ from experiments.conversion import convert_dump
 from fedleak_recorder.format import AUXILIARY, MANIFEST
 from modules.federated import FederatedModule
 from modules.learners.image_ranker import ImageRanker
-from modules.learners.text import FederatedText, TextOptions
+from modules.learners.text import FederatedText
 from tests import probing_toys, toys
 from tests.foreign_toys import write_dump
 

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from client.engine.local_hyperparameters import LocalTraining
+from client.image_classifier import ImageClassifierAlgorithm
 from client.nets.classifiers import Activation, ClassifierOptions
 from modules.attackers.image_matching import Objective
-from modules.learners.image_classifier import ImageSimulator
 from tests.places import ROOT
 
 PATH = ROOT / "tests/golden/image_matching.npz"
@@ -45,10 +45,10 @@ CASES = (
 )
 
 
-def clients(case: Case) -> ImageSimulator:
+def clients(case: Case) -> ImageClassifierAlgorithm:
     """Clients of a case."""
     network = ClassifierOptions(channels=2, hidden=6, activation=case.activation)
-    return ImageSimulator(network=network, image_shape=(3, 8, 8), num_classes=4, local=case.local)
+    return ImageClassifierAlgorithm(network=network, image_shape=(3, 8, 8), num_classes=4, local=case.local)
 
 
 @functools.cache

@@ -47,7 +47,7 @@ def _auxiliaries(folder: Path) -> tuple[Any, Any]:
 def _case(case: Case, number: int, folder: Path) -> dict[str, Tensor]:
     objectives, regularizers = _auxiliaries(folder)
     draws = torch.Generator().manual_seed(number)
-    network = clients(case).task.network.double()
+    network = clients(case).template.double()
     for parameter in network.parameters():
         parameter.data = torch.randn(parameter.shape, generator=draws, dtype=torch.float64) * 0.3
     model = _Standardised(network)

@@ -7,8 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from client.fncf import FNCFAlgorithm
 from defenses.update_l1 import UpdateL1
-from modules.learners.fncf import PAPER_LOCAL, FNCFSimulator
+from modules.learners.fncf import PAPER_LOCAL
 from protocol.view import ITEM_EMBEDDING, ServerView
 from tests.places import ROOT
 
@@ -28,9 +29,9 @@ def published_model() -> dict[str, Tensor]:
     return {ITEM_EMBEDDING: golden()["items"], **network}
 
 
-def published_clients(strength: float = 0.0) -> FNCFSimulator:
+def published_clients(strength: float = 0.0) -> FNCFAlgorithm:
     """Clients with the published training, and with IMIA's defence of a strength."""
-    return FNCFSimulator(user_dim=6, local=PAPER_LOCAL, update_l1=UpdateL1(strength=strength) if strength else None)
+    return FNCFAlgorithm(user_dim=6, local=PAPER_LOCAL, update_l1=UpdateL1(strength=strength) if strength else None)
 
 
 def published_view(victim: int, **changes: Any) -> ServerView:
@@ -44,6 +45,6 @@ def published_view(victim: int, **changes: Any) -> ServerView:
         "model": published_model(),
         "row_parameters": frozenset([ITEM_EMBEDDING]),
         "served": rows[None],
-        "learner": published_clients(),
+        "algorithm": published_clients(),
     }
     return ServerView(**fields | changes)

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from client.algorithm import ExampleAlgorithm
 from client.engine.local_hyperparameters import LocalTraining
-from modules.learners.text import TextOptions, TextSimulator
-from protocol.simulators import SteppedSimulator
+from client.text import TextAlgorithm, TextOptions
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,6 @@ from protocol.simulators import SteppedSimulator
     ],
 )
 def test_local_steps_are_the_mini_batches_of_all_epochs(local: LocalTraining, steps: list[int]) -> None:
-    simulator = TextSimulator(network=TextOptions(vocabulary=8, embedding=2, hidden=2), local=local)
-    assert isinstance(simulator, SteppedSimulator)
+    simulator = TextAlgorithm(network=TextOptions(vocabulary=8, embedding=2, hidden=2), local=local)
+    assert isinstance(simulator, ExampleAlgorithm)
     assert simulator.steps(torch.tensor([1, 32, 33, 65])).tolist() == steps

@@ -10,12 +10,11 @@ from torch import Tensor
 
 from attacks.composition.simulation import as_released
 from protocol.errors import ViewError
-from protocol.simulators import MarginSimulator
 from protocol.view import OF_VICTIMS, Release, ServerView
 
 VICTIMS, KNOWN = 4, 3
 WHOLE = {
-    *("round", "model", "row_parameters", "releases", "rounded", "learner", "auxiliary", "manipulation"),
+    *("round", "model", "row_parameters", "releases", "rounded", "algorithm", "auxiliary", "manipulation"),
     *("round_models", "by_round", "known"),
 }
 """Fields that say the same of any of the victims."""
@@ -24,7 +23,7 @@ BY_THEMSELVES = {"pairs", "earlier"}
 
 
 class Margin:
-    """A learner of one kind."""
+    """An algorithm of one kind."""
 
     slope_at_zero, learning_rate = -0.5, 0.1
 
@@ -46,7 +45,7 @@ def small(victims: int, *, whole: bool = True) -> ServerView:
         client_models={"bias": torch.rand(victims, 5)},
         releases=(Release(clip=1.0, noise_scale=0.1, parameters=("bias",)),),
         rounded=frozenset({"bias"}),
-        learner=Margin(),
+        algorithm=Margin(),
         updates=torch.rand(victims, 2),
         messages=1 + rows,
         auxiliary={"images": torch.rand(8, 3)},
@@ -105,14 +104,14 @@ def test_all_victims_in_their_order_are_the_view_itself() -> None:
     assert view.select(torch.arange(VICTIMS)) is view
 
 
-def test_require_gives_the_learner_of_a_kind_or_says_which_it_found() -> None:
+def test_require_gives_the_algorithm_of_a_kind_or_says_which_it_found() -> None:
     view = small(VICTIMS)
-    found: object = view.require(MarginSimulator)
-    assert found is view.learner
-    with pytest.raises(ViewError, match="expected a learner of the kind dict, got Margin"):
+    found: object = view.require(Margin)
+    assert found is view.algorithm
+    with pytest.raises(ViewError, match="of the kind dict, got Margin"):
         view.require(dict)
-    with pytest.raises(ViewError, match="got no learner"):
-        dataclasses.replace(view, learner=None).require(MarginSimulator)
+    with pytest.raises(ViewError, match="got none"):
+        dataclasses.replace(view, algorithm=None).require(Margin)
 
 
 def test_needs_are_fields_or_entries_of_them() -> None:

@@ -9,6 +9,7 @@ from safetensors.torch import load_file, save_file
 
 from callbacks.delta_recorder import DeltaRecorder
 from client.engine.local_hyperparameters import LocalTraining
+from client.text import TextOptions
 from datamodules.devices.device_split import Devices
 from datamodules.devices.open_world import HOLDOUT as ROLE
 from datamodules.devices.open_world import OpenWorld
@@ -17,12 +18,12 @@ from defenses.base import Defense
 from defenses.device_noise import DeviceNoise
 from evaluation.message_selection import client_truth, message_truth
 from fedleak_recorder.format import append_journal, shard_name, write_shard
-from modules.learners.registry import learner_from
-from modules.learners.text import FederatedText, TextOptions
+from modules.learners.text import FederatedText
 from protocol.errors import InputError
 from protocol.view import HOLDOUT, USERS
 from recordings.adversary_devices import PSEUDONYMS
 from recordings.joined_view import joined_view, messages_view
+from recordings.named_algorithm import learner_from
 from recordings.recording import Recording
 from tests import toys
 from tests.toys import quiet_trainer

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from modules.learners.registry import learner_from
 from protocol.errors import InputError
+from recordings.named_algorithm import learner_from
 from recordings.recorded_learner import recorded_learner
 from recordings.recording import Recording
 from tests.fuzz.recordings import SEEN, TRUTH, recording, with_manifest, with_tensor, with_tensors, write_tree

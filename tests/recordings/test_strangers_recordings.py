@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 import attack
-from modules.learners.registry import learner_from
 from protocol.errors import InputError
 from recordings.joined_view import joined_view
+from recordings.named_algorithm import learner_from
 from recordings.recording import Recording
 from recordings.shard_files import ShardFiles
 from tests.fuzz.recordings import (

@@ -6,8 +6,8 @@ from scipy.optimize import lsq_linear
 from attacks.composition.base import Auxiliary, auxiliary, flat_change, layer_change
 from attacks.composition.decaf import decompose, gradient_bases, in_turn
 from attacks.composition.null_classes import never_empty, published_present
+from client.network import ClassifierAlgorithm
 from protocol.seeding import generator_for
-from protocol.simulators import ClassifierSimulator
 from tests.composition_toys import SGD, views
 
 
@@ -75,8 +75,8 @@ def test_equal_step_bases_are_clients_of_the_victims_sizes() -> None:
     assert torch.equal(bases[0], bases[2])
     assert torch.equal(bases[1], bases[8])
     assert torch.equal(united[0], united[2])
-    learner = view.learner
-    assert isinstance(learner, ClassifierSimulator)
+    learner = view.algorithm
+    assert isinstance(learner, ClassifierAlgorithm)
     examples = in_turn(known, torch.eye(10, dtype=torch.bool)[[0, 1, 0, 1]], torch.tensor([60, 60, 120, 120]))
     both = torch.zeros(2, 10, dtype=torch.bool)
     both[:, :2] = True

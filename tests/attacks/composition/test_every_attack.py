@@ -182,13 +182,11 @@ def test_a_recording_without_the_last_layer_is_refused(attack: Attack) -> None:
         estimate(attack, dataclasses.replace(view, deltas=body))
 
 
-@pytest.mark.parametrize(
-    "attack", [a for a in EVERY if "learner" in " ".join(a.threat_model.needs)], ids=lambda a: a.name
-)
+@pytest.mark.parametrize("attack", [a for a in EVERY if "algorithm" in a.threat_model.fields], ids=lambda a: a.name)
 def test_no_learner_is_refused(attack: Attack) -> None:
     (view,), _ = views()
-    with pytest.raises(ViewError, match="learner"):
-        estimate(attack, dataclasses.replace(view, learner=None))
+    with pytest.raises(ViewError, match="algorithm"):
+        estimate(attack, dataclasses.replace(view, algorithm=None))
 
 
 def test_labels_of_no_class_are_refused() -> None:

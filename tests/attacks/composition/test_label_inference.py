@@ -8,6 +8,7 @@ import torch
 from attacks.composition.base import auxiliary, layer_change
 from attacks.composition.label_inference import AuxiliaryGradients, SoftLabels
 from attacks.composition.llg import LLG
+from attacks.composition.network_outputs import network_outputs
 from client.engine.local_hyperparameters import LocalTraining
 from protocol.seeding import generator_for
 from tests.composition_toys import estimate, l1, learner, views
@@ -19,7 +20,7 @@ ADAPTIVE = LocalTraining(optimizer="adadelta", learning_rate=1.0, eps=1e-6, batc
 def test_one_step_of_known_soft_labels_is_solved_exactly() -> None:
     (view,), true = views(ONE_STEP)
     known = auxiliary(view, 10)
-    hidden, logits = learner(ONE_STEP).outputs({n: v[None] for n, v in view.model.items()}, known.images)
+    hidden, logits = network_outputs(learner(ONE_STEP), {n: v[None] for n, v in view.model.items()}, known.images)
     del hidden
     soft = logits[0].double().softmax(1).reshape(10, -1, 10).mean(1)
     bias = ONE_STEP.learning_rate * (true - true @ soft)
@@ -54,7 +55,7 @@ def test_of_an_adaptive_optimizer_the_rate_is_fitted_to_simulated_clients(attack
     )
     assert float(rate) == pytest.approx(0.7)
     plain = attack.step_rate(
-        dataclasses.replace(view, learner=learner(ONE_STEP)),
+        dataclasses.replace(view, algorithm=learner(ONE_STEP)),
         known,
         read,
         torch.zeros_like,

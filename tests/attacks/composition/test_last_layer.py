@@ -49,7 +49,7 @@ def test_one_step_on_all_examples_from_uniform_predictions_gives_the_counts() ->
 
 def test_unknown_clients_are_inferred_far_better_than_by_a_guess_and_not_from_others_updates() -> None:
     (view,), shares = views()
-    unknown = dataclasses.replace(view, learner=None)
+    unknown = dataclasses.replace(view, algorithm=None)
     found, guess = (l1(estimate(attack, unknown).proportions, shares) for attack in (LastLayerCounts(), RandomGuess()))
     assert found < 0.5 * guess
     assert l1(estimate(UniformPresent(), unknown).proportions, shares) < guess
@@ -78,7 +78,7 @@ def test_the_layer_is_the_last_of_the_manifest() -> None:
     with pytest.raises(ViewError, match="none"):
         last_layer(seen({"norm.bias": torch.zeros(2, 8)}))
     (view,), _ = views()
-    assert output_layer(view) == output_layer(dataclasses.replace(view, learner=None))
+    assert output_layer(view) == output_layer(dataclasses.replace(view, algorithm=None))
 
 
 def test_counts_of_other_classes_than_the_layer_has_are_refused() -> None:

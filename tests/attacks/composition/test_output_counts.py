@@ -33,7 +33,7 @@ def scored(attack: OutputCounts | ILRG, view: ServerView, counts: torch.Tensor) 
 @pytest.mark.parametrize("attack", OURS, ids=lambda attack: attack.name)
 def test_one_step_gives_all_counts_with_and_without_a_learner(attack: OutputCounts) -> None:
     view, counts = toy()
-    for one in (view, dataclasses.replace(view, learner=None, auxiliary={})):
+    for one in (view, dataclasses.replace(view, algorithm=None, auxiliary={})):
         found = scored(attack, one, counts)
         assert found["exact-classes"] == found["instance-recall"] == 1
         assert found["predicted-exact-classes"] > 0.99

@@ -11,7 +11,7 @@ from attacks.identifiability.likelihood import PACCatalogue, PACConsensus, PACLi
 from attacks.identifiability.pac import PAC, MeanItem, PACSpectral, RandomVector
 from client.engine.local_hyperparameters import LocalTraining
 from client.margin_losses import LossName
-from modules.learners.matrix_factorization import MFSimulator
+from client.matrix_factorization import MFAlgorithm
 from modules.probing.clients import Answering, Probed, answer_zeros
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
@@ -50,7 +50,7 @@ def campaign(
         served=torch.where(probed.updates > 0, items, -1),
         updates=probed.updates,
         releases=(Release(noise_scale=noise, parameters=(ITEM_EMBEDDING,)),),
-        learner=MFSimulator(dim=16, loss=loss, local=LocalTraining(learning_rate=how.learning_rate)),
+        algorithm=MFAlgorithm(dim=16, margin_loss=loss, local=LocalTraining(learning_rate=how.learning_rate)),
         priors={LEANING: torch.full((victims,), 1.0 if rate > 0.5 else -1.0)},
     )
     return view, {"user_vector": users, "labels": labels.float()}
@@ -154,9 +154,9 @@ def test_a_victim_alone_scores_as_in_company(attack: Attack) -> None:
 
 def test_what_no_attack_can_use_is_refused() -> None:
     view, _ = campaign(rate=0.3, interactions=10, noise=0.0)
-    flat = MFSimulator(dim=16, loss="perceptron", local=LocalTraining())
+    flat = MFAlgorithm(dim=16, margin_loss="perceptron", local=LocalTraining())
     with pytest.raises(ViewError, match="Assumption 2"):
-        PAC()(dataclasses.replace(view, learner=flat), generator=generator_for(0, "attack"))
+        PAC()(dataclasses.replace(view, algorithm=flat), generator=generator_for(0, "attack"))
     silent = torch.zeros_like(view.deltas[ITEM_EMBEDDING])
     with pytest.raises(ViewError, match="got none of the client at 0"):
         PAC()(dataclasses.replace(view, deltas={ITEM_EMBEDDING: silent}, updates=None), generator=torch.Generator())

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor
 
+from client.image_votes import VoteAlgorithm
 from client.nets.ranker import ranker_parameters
 from client.pointwise_descent import HIDDEN_BIAS, OUTPUT_BIAS
 from defenses.base import Defense, Update
 from defenses.local_dp import LocalDP
 from modules.image_manipulation.partitions import partition_of, partitioned_noise
-from modules.learners.image_ranker import VoteSimulator
 from protocol.seeding import generator_for
 from protocol.view import ServerView
 
@@ -26,7 +26,7 @@ def voting_round(
 ) -> ServerView:
     """What the server sees of clients with models ``(V, *shape)`` who vote ``(V, R)`` on items ``(R, F)``."""
     clients, items = votes.shape
-    learner = VoteSimulator()
+    learner = VoteAlgorithm()
     served = features.expand(clients, *features.shape)
     update = Update(learner.simulate_votes(models, served, votes))
     # One generator per client: a fresh one for every parameter would add the same noise to each.
@@ -43,7 +43,7 @@ def voting_round(
         served=torch.arange(items).expand(clients, -1),
         features=served,
         releases=tuple(release for defense in defenses for release in defense.releases(tuple(models))),
-        learner=learner,
+        algorithm=learner,
     )
 
 

@@ -13,9 +13,9 @@ from attacks.manipulation.targeted import Others, SomeClients, Targeted
 from attacks.ranking.codebook import CodebookAttack
 from attacks.scoring import auc_per_victim
 from defenses.secure_aggregation import SecureSum
-from modules.learners.registry import learner_from
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
+from recordings.named_algorithm import learner_from
 from recordings.recording import Recording
 from tests.ranking_toys import ranker, record, source
 

@@ -11,6 +11,7 @@ from attacks.membership import CandidateFit, CandidateSource, FedMIACosine, Smal
 from attacks.membership.candidate_fit import JointFitAttack
 from attacks.membership.estimates import RecordMembershipEstimate
 from attacks.membership.pool import Pool, PoolAttack
+from attacks.membership.record_gradients import record_gradients, weighted_gradient
 from client.engine.local_hyperparameters import LocalTraining
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
@@ -53,8 +54,8 @@ def test_the_weighted_gradient_is_that_of_the_records() -> None:
     view, _ = toy()
     images, labels = view.auxiliary[CANDIDATES][:30], view.auxiliary[CANDIDATE_LABELS][:30].long()
     weights = torch.linspace(-0.5, 1.5, 30)
-    every = learner().record_gradients(view.model, images, labels)
-    together = learner().weighted_gradient(view.model, images, labels, weights)
+    every = record_gradients(learner(), view.model, images, labels)
+    together = weighted_gradient(learner(), view.model, images, labels, weights)
     for name, value in every.items():
         torch.testing.assert_close(together[name], torch.einsum("m...,m->...", value, weights), rtol=1e-4, atol=1e-6)
 

@@ -10,8 +10,8 @@ from scipy.stats import norm
 from attacks.estimates import EstimateError, MembershipEstimate
 from attacks.manipulation import MarkedDocument
 from attacks.membership.retrieval import RetrievalFingerprint, log_likelihood_ratio
+from client.fpdgd import FPDGDAlgorithm
 from client.nets.ranker import ranker_parameters
-from modules.learners.fpdgd import FPDGDSimulator
 from protocol.errors import ViewError
 from protocol.view import Release, ServerView
 
@@ -29,7 +29,7 @@ def marked_view(hidden: int = 0, noise: float = 0.0) -> tuple[ServerView, torch.
     features[held, 0, 1] = document
     model = ranker_parameters(12, hidden, source, scaled=True)
     sent = MarkedDocument(document=document).features(model, features, mask, generator=source)
-    learner = FPDGDSimulator(learning_rate=0.1, click_model="informational", grade_law=[0.8, 0.1, 0.1])
+    learner = FPDGDAlgorithm(learning_rate=0.1, click_model="informational", grade_law=[0.8, 0.1, 0.1])
     deltas = learner.simulate_lists(model, sent, mask, clicks)
     view = ServerView(
         round=0,

@@ -8,8 +8,8 @@ from torch import Tensor
 from attacks.ranking.list_matching import ListMatching
 from attacks.ranking.list_matching import _Loss as Loss
 from client.click_models import cascade_log_law, steps_for_grades
+from client.fpdgd import FPDGDAlgorithm
 from modules.attackers.batched_lbfgs import batched_lbfgs
-from modules.learners.fpdgd import FPDGDSimulator
 from protocol.view import ServerView
 from tests.places import GOLDEN
 
@@ -30,11 +30,11 @@ def model(kind: str) -> dict[str, Tensor]:
     return {"hidden.weight": parameters[:24].reshape(4, 6), "output.weight": parameters[24:]}
 
 
-def simulator(variant: str = "as-published-code") -> FPDGDSimulator:
-    return FPDGDSimulator(learning_rate=0.1, click_model="informational", grade_law=(0.5, 0.3, 0.2), variant=variant)  # type: ignore[arg-type]
+def simulator(variant: str = "as-published-code") -> FPDGDAlgorithm:
+    return FPDGDAlgorithm(learning_rate=0.1, click_model="informational", grade_law=(0.5, 0.3, 0.2), variant=variant)  # type: ignore[arg-type]
 
 
-def update(kind: str, clients: FPDGDSimulator) -> Tensor:
+def update(kind: str, clients: FPDGDAlgorithm) -> Tensor:
     document = array(f"{kind}_documents")[None]
     lists = array(f"{kind}_features")[None], document >= 0, array(f"{kind}_clicks")[None]
     deltas = clients.simulate_lists(model(kind), *lists, array(f"{kind}_order")[None], document=document)
@@ -64,7 +64,7 @@ def loss(kind: str, variant: str) -> tuple[Loss, Tensor]:
         served=document.flatten()[None],
         lists=number.where(shown, -1).flatten()[None],
         features=array(f"{kind}_features").flatten(0, 1)[None],
-        learner=simulator(),
+        algorithm=simulator(),
     )
     return Loss(view, half_detached=variant == "as-published-code"), shown.flatten()
 

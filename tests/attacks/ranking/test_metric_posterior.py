@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from dataclasses import dataclass
 
 import pytest
 import torch
@@ -13,27 +12,19 @@ from attacks.ranking.metric_posterior import MetricPosterior, click_posterior
 from attacks.ranking.priors import PriorOnly
 from attacks.scoring import auc_per_victim
 from client.click_models import patterns, sample_patterns, uniform_log_law
-from client.list_metrics import LEVELS, UTILITY, levels, respond, response_law, truthful_probability, units
-from modules.learners.foltr_es import FOLtRESSimulator
-from modules.learners.fpdgd import FPDGDSimulator
+from client.foltr_es import FOLtRESAlgorithm
+from client.fpdgd import FPDGDAlgorithm
+from client.list_metrics import LEVELS, UTILITY, ListMetric, levels, respond, response_law, truthful_probability, units
 from protocol.errors import ViewError
-from protocol.simulators import ListMetric
 from protocol.view import ServerView
 
 
-@dataclass
-class Shares:
-    metric: ListMetric = "max-rr"
-    numbers: int = 1
-    truthful: float = 1.0
-
-
-def learner(**options: object) -> FOLtRESSimulator:
+def learner(**options: object) -> FOLtRESAlgorithm:
     arguments: dict[str, object] = {"metric": "max-rr", "numbers": 1, "truthful": 1.0, "click_model": "informational"}
-    return FOLtRESSimulator(**(arguments | {"grade_law": [0.8, 0.13, 0.07]} | options))  # type: ignore[arg-type]
+    return FOLtRESAlgorithm(**(arguments | {"grade_law": [0.8, 0.13, 0.07]} | options))  # type: ignore[arg-type]
 
 
-def view_of(clicks: Tensor, shared: Tensor, clients: FOLtRESSimulator | FPDGDSimulator) -> ServerView:
+def view_of(clicks: Tensor, shared: Tensor, clients: FOLtRESAlgorithm | FPDGDAlgorithm) -> ServerView:
     """A view of lists without padding, ``(V, Q, L)`` clicks and ``(V, numbers)`` metrics."""
     victims, lists, length = clicks.shape
     number = torch.arange(lists).repeat_interleave(length).expand(victims, -1)
@@ -45,7 +36,7 @@ def view_of(clicks: Tensor, shared: Tensor, clients: FOLtRESSimulator | FPDGDSim
         model={"ranker.weight": torch.zeros(2)},
         served=torch.arange(lists * length).expand(victims, -1),
         lists=number,
-        learner=clients,
+        algorithm=clients,
     )
 
 
@@ -84,7 +75,7 @@ def test_posterior_equals_the_sum_over_all_clicks_and_answers(metric: ListMetric
     generator = torch.Generator().manual_seed(1)
     prior = torch.rand(1, 2, 8, generator=generator, dtype=torch.float64)
     prior /= prior.sum(-1, keepdim=True)
-    clients = Shares(metric, truthful=truthful)
+    clients = learner(metric=metric, truthful=truthful)
     steps, one = units(metric)
     codes = patterns(3).double()
     level, law = levels(metric, codes), response_law(truthful)
@@ -102,7 +93,7 @@ def test_posterior_equals_the_sum_over_all_clicks_and_answers(metric: ListMetric
 def test_an_impossible_report_gives_the_prior() -> None:
     prior = torch.zeros(1, 1, 4, dtype=torch.float64)
     prior[0, 0, 1] = 1  # the first document alone was clicked: MaxRR is 1
-    found = click_posterior(prior, torch.tensor([0.5], dtype=torch.float64), Shares())
+    found = click_posterior(prior, torch.tensor([0.5], dtype=torch.float64), learner())
     assert found[0, 0].tolist() == [1, 0]
 
 
@@ -146,6 +137,6 @@ def test_other_clients_are_refused() -> None:
     clicks = torch.zeros(1, 3, 3)
     with pytest.raises(ViewError, match="equal parts"):
         MetricPosterior()(view_of(clicks, torch.zeros(1, 2), learner(numbers=2)), generator=torch.Generator())
-    fpdgd = FPDGDSimulator(learning_rate=0.1, click_model="informational", grade_law=[0.8, 0.1, 0.1])
-    with pytest.raises(ViewError, match="MetricSimulator"):
+    fpdgd = FPDGDAlgorithm(learning_rate=0.1, click_model="informational", grade_law=[0.8, 0.1, 0.1])
+    with pytest.raises(ViewError, match="FOLtRESAlgorithm"):
         MetricPosterior()(view_of(clicks, torch.zeros(1, 1), fpdgd), generator=torch.Generator())

@@ -55,9 +55,9 @@ def toy(local: LocalTraining = ONE_STEP) -> tuple[ServerView, Tensor]:
         round=0,
         pseudonyms=torch.arange(3),
         example_counts=cohort.counts,
-        deltas=train_clients(learner.task, model, {}, cohort, local, seed=0).deltas,
+        deltas=train_clients(learner.algorithm, model, {}, cohort, local, seed=0).deltas,
         model=model,
-        learner=learner.simulator(),
+        algorithm=learner.algorithm,
         auxiliary={"images": known["image"], "labels": known["label"]},
     )
     return view, cohort.examples["image"]
@@ -107,7 +107,7 @@ def test_starts_are_repeated_and_the_best_is_kept() -> None:
 def test_training_that_cannot_be_differentiated_is_refused() -> None:
     view, _ = toy()
     momentum = dataclasses.replace(ONE_STEP, momentum=0.9)
-    other = dataclasses.replace(view, learner=dataclasses.replace(view.learner, local=momentum))  # type: ignore[type-var]
+    other = dataclasses.replace(view, algorithm=dataclasses.replace(view.algorithm, local=momentum))  # type: ignore[type-var]
     with pytest.raises(ViewError, match="without momentum"):
         FedAvgMatching(**FEW)(other, generator=generator_for(0, "attack"))
 

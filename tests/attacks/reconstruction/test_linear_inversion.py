@@ -91,7 +91,7 @@ def test_optimizers_that_scale_each_number_are_refused(optimizer: str) -> None:
 
 def test_under_an_unknown_optimizer_nothing_is_certain() -> None:
     view, _ = server_view(2, 4, local=LocalTraining(optimizer="adam"))
-    unknown = dataclasses.replace(view, learner=None, auxiliary={"images": pictures(2)[0]})
+    unknown = dataclasses.replace(view, algorithm=None, auxiliary={"images": pictures(2)[0]})
     assert int(attacked(unknown).count.sum()) == 0
 
 
@@ -101,7 +101,7 @@ def test_records_off_the_grid_of_pixels_are_refused_not_missed(attack: Attack, k
     images, labels = pictures(8)
     standardised = (images - images.mean()) / images.std()
     view, _ = server_view(1, 8, pictured=(standardised, labels))
-    view = dataclasses.replace(view, learner=None, auxiliary={"images": standardised} if known else {})
+    view = dataclasses.replace(view, algorithm=None, auxiliary={"images": standardised} if known else {})
     with pytest.raises(ViewError, match="grid"):
         attack(view, generator=generator_for(0, "attack"))
 

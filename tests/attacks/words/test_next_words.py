@@ -21,7 +21,7 @@ def scored(view: ServerView, truth: dict[str, torch.Tensor]) -> dict[str, float]
 
 def test_one_step_gives_all_counts_with_and_without_the_learning_rate() -> None:
     view, truth = words_seen()
-    for one in (view, dataclasses.replace(view, learner=None, auxiliary={})):
+    for one in (view, dataclasses.replace(view, algorithm=None, auxiliary={})):
         found = scored(one, truth)
         assert found["within-one"] > 0.99
         assert found["exact-words"] > 0.95

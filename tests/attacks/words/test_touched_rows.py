@@ -9,7 +9,7 @@ from attacks.words.baselines import PopularWords
 from attacks.words.estimates import WordSetEstimate
 from attacks.words.touched_rows import TouchedRows, embedding_table
 from client.engine.local_hyperparameters import LocalTraining
-from modules.learners.text import EMBEDDING
+from client.text import EMBEDDING
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
 from protocol.view import Release, ServerView
@@ -43,7 +43,7 @@ def test_rows_that_moved_are_the_words(local: LocalTraining) -> None:
 
 def test_no_learner_and_no_last_layer_are_needed() -> None:
     view, truth = words_seen()
-    foreign = dataclasses.replace(view, learner=None, auxiliary={}, deltas={EMBEDDING: view.deltas[EMBEDDING]})
+    foreign = dataclasses.replace(view, algorithm=None, auxiliary={}, deltas={EMBEDDING: view.deltas[EMBEDDING]})
     assert scored(TouchedRows(), foreign, truth)["f1"] > 0.9
 
 

@@ -11,13 +11,13 @@ from client.engine.batches import batch_schedule
 from client.engine.fast.gradients import Parameters
 from client.engine.local_hyperparameters import Engine, LocalTraining
 from client.engine.local_training import train_clients
-from client.engine.network_task import NetworkTask
 from client.engine.task import Task
+from client.fncf import FNCFAlgorithm
 from client.nets.ncf import ncf_mlp
+from client.network import ModuleAlgorithm
+from client.recommendation import USER_EMBEDDING
 from defenses.base import Defense
 from defenses.update_l1 import UpdateL1
-from modules.learners.fncf import InteractionTask
-from modules.simulator import USER_EMBEDDING
 from protocol.errors import InputError
 from protocol.seeding import generator_for
 from protocol.view import ITEM_EMBEDDING
@@ -45,7 +45,12 @@ def image_problem() -> Problem:
         "image": torch.randn(len(SIZES), width, 2, 6, 6, generator=generator),
         "label": torch.randint(3, (len(SIZES), width), generator=generator),
     }
-    return NetworkTask(network), parameters, {}, Cohort(0, torch.arange(len(SIZES)), examples, mask)
+    return (
+        ModuleAlgorithm(local=LocalTraining(), module=network),
+        parameters,
+        {},
+        Cohort(0, torch.arange(len(SIZES)), examples, mask),
+    )
 
 
 def interaction_problem() -> Problem:
@@ -59,7 +64,7 @@ def interaction_problem() -> Problem:
     labels = (torch.rand(rows.shape, generator=generator) < 0.4).float()
     cohort = Cohort(0, torch.arange(len(SIZES)), {"label": labels}, rows >= 0, {ITEM_EMBEDDING: rows})
     private = {USER_EMBEDDING: torch.randn(len(SIZES), 4, generator=generator)}
-    return InteractionTask(), public, private, cohort
+    return FNCFAlgorithm(user_dim=1, local=LocalTraining()), public, private, cohort
 
 
 PROBLEMS = {"images": image_problem, "interactions": interaction_problem}

@@ -10,9 +10,9 @@ from client.cohort import Cohort
 from client.engine.batches import batch_schedule
 from client.engine.local_hyperparameters import Engine, LocalTraining
 from client.engine.local_training import train_clients
-from client.engine.network_task import NetworkTask
+from client.fncf import FNCFAlgorithm
 from client.nets.batch_norm import BatchNorm
-from modules.learners.fncf import InteractionTask
+from client.network import ModuleAlgorithm
 from protocol.errors import InputError
 from protocol.seeding import generator_for
 
@@ -24,10 +24,10 @@ def network() -> nn.Sequential:
     return nn.Sequential(nn.Conv2d(1, 3, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(12, 3))
 
 
-def problem() -> tuple[NetworkTask, dict[str, Tensor], Cohort]:
+def problem() -> tuple[ModuleAlgorithm, dict[str, Tensor], Cohort]:
     draw = generator_for(0, "test-images")
-    task = NetworkTask(network())
-    public = {n: torch.randn(v.shape, generator=draw) * 0.3 for n, v in task.network.named_parameters()}
+    task = ModuleAlgorithm(local=LocalTraining(), module=network())
+    public = {n: torch.randn(v.shape, generator=draw) * 0.3 for n, v in task.template.named_parameters()}
     mask = torch.arange(max(SIZES)) < torch.tensor(SIZES)[:, None]
     examples = {
         "image": torch.randn(len(SIZES), max(SIZES), 1, 6, 6, generator=draw),
@@ -93,14 +93,14 @@ def test_the_noise_depends_on_the_secret_key_and_not_on_the_seed_alone() -> None
 
 def test_examples_that_influence_each_other_and_noise_without_a_clip_are_refused() -> None:
     _, public, cohort = problem()
-    normed = NetworkTask(nn.Sequential(network(), BatchNorm(3)))
+    normed = ModuleAlgorithm(local=LocalTraining(), module=nn.Sequential(network(), BatchNorm(3)))
     with pytest.raises(InputError, match="BatchNorm"):
         train_clients(normed, public, {}, cohort, PRIVATE, seed=0)
     table = {"table": torch.zeros(4, 2)}
     rows = Cohort(
         0, torch.arange(1), {"label": torch.zeros(1, 2)}, torch.ones(1, 2).bool(), {"table": torch.arange(2)[None]}
     )
-    with pytest.raises(InputError, match="InteractionTask, rows of a table"):
-        train_clients(InteractionTask(), table, {}, rows, PRIVATE, seed=0)
+    with pytest.raises(InputError, match="FNCFAlgorithm, rows of a table"):
+        train_clients(FNCFAlgorithm(user_dim=1, local=LocalTraining()), table, {}, rows, PRIVATE, seed=0)
     with pytest.raises(InputError, match="example_clip"):
         LocalTraining(noise_multiplier=1.0)

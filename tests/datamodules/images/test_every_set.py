@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from client.engine.local_hyperparameters import LocalTraining
 from client.engine.local_training import train_clients
-from client.engine.network_task import NetworkTask
+from client.network import ModuleAlgorithm
 from datamodules.base import FederatedDataModule
 from datamodules.images.base import ClassificationDataModule
 from datamodules.images.cifar10 import CIFAR10
@@ -172,7 +172,9 @@ def test_an_update_shows_the_classes_that_a_client_lacks() -> None:
     network = nn.Sequential(nn.Flatten(), nn.Linear(144, 10))
     public = {name: torch.zeros_like(value) for name, value in network.named_parameters()}
     local = LocalTraining(learning_rate=0.1, epochs=3)
-    result = train_clients(NetworkTask(network), public, {}, data.cohort(0), local, seed=0)
+    result = train_clients(
+        ModuleAlgorithm(local=LocalTraining(), module=network), public, {}, data.cohort(0), local, seed=0
+    )
     shown = (result.deltas["1.weight"] > 0).any(2)
     counts = data.class_counts()
     assert not shown[counts == 0].any()

@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from client.engine.local_hyperparameters import LocalTraining
+from client.network import ClassifierAlgorithm
 from experiments.commands.convert import convert
 from experiments.commands.given_learner import opened
 from experiments.commands.plain_names import plain_names
 from modules.learners.network import NetworkLearner
-from modules.simulator import ClassificationSimulator
 from protocol.errors import InputError
 from protocol.seeding import generator_for
 from protocol.view import is_statistic
@@ -85,7 +85,7 @@ def test_clients_of_a_plain_loop_with_batch_norm_are_simulated_exactly(deltas: s
     recording = opened(deltas, f"{__name__}.Twin")
     assert opened(deltas, None).manifest.learner is None
     simulator = recorded_learner(recording)
-    assert isinstance(simulator, ClassificationSimulator)
+    assert isinstance(simulator, ClassifierAlgorithm)
     assert simulator.output_layer == "3"
     view = next(recording.views(learner=simulator))
     view = view.select(view.example_counts.argsort())

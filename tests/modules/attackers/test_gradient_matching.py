@@ -12,12 +12,13 @@ from torch import Tensor
 from attacks.estimates import InteractionEstimate
 from attacks.recommendation.raifle import Raifle
 from attacks.scoring import auc_per_victim
+from client.fncf import FNCFAlgorithm
+from client.recommendation import RecommenderAlgorithm
 from defenses.update_l1 import UpdateL1
 from modules.attackers.gradient_matching import Code, GradientMatching
-from modules.learners.fncf import FNCF, FNCFSimulator
+from modules.learners.fncf import FNCF
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
-from protocol.simulators import RecommenderSimulator
 from protocol.view import ITEM_EMBEDDING, Release, ServerView
 from tests.golden.recommendation import VICTIMS, golden, published_view
 from tests.toys import LOCAL, quiet_trainer
@@ -42,7 +43,7 @@ def problem(
     if shuffled:
         keys = torch.rand(labels.shape, generator=generator_for(0, "shuffle")).masked_fill(served < 0, 2)
         trained_on = labels.gather(1, keys.argsort(1))
-    learner = FNCFSimulator(user_dim=DIM, local=LOCAL, update_l1=UpdateL1(strength=1.0) if defended else None)
+    learner = FNCFAlgorithm(user_dim=DIM, local=LOCAL, update_l1=UpdateL1(strength=1.0) if defended else None)
     view = ServerView(
         round=0,
         pseudonyms=torch.arange(len(sizes)),
@@ -51,7 +52,7 @@ def problem(
         model=public,
         row_parameters=frozenset([ITEM_EMBEDDING]),
         served=served,
-        learner=learner,
+        algorithm=learner,
     )
     return view, labels, users
 
@@ -122,7 +123,7 @@ def test_loss_equals_a_plain_reference(match: str) -> None:
         alone = view.select(torch.tensor([victim]))
         assert alone.served is not None
         labels = torch.sigmoid(module.logits[victim : victim + 1].detach())
-        simulated = alone.require(RecommenderSimulator).simulate(
+        simulated = alone.require(RecommenderAlgorithm).simulate(
             view.model, alone.served, labels, module.users[victim : victim + 1].detach()
         )
         gaps = {name: (simulated[name] - delta) / LOCAL.learning_rate for name, delta in alone.deltas.items()}
@@ -209,7 +210,7 @@ def test_the_best_point_of_every_victim_is_kept() -> None:
 def test_the_clients_penalty_is_simulated() -> None:
     view, labels, users = problem(defended=True)
     right = at_the_truth(GradientMatching(view, generator=generator_for(0, "a"), max_iter=1), labels, users)
-    unaware = dataclasses.replace(view, learner=FNCFSimulator(user_dim=DIM, local=LOCAL))
+    unaware = dataclasses.replace(view, algorithm=FNCFAlgorithm(user_dim=DIM, local=LOCAL))
     wrong = at_the_truth(GradientMatching(unaware, generator=generator_for(0, "a"), max_iter=1), labels, users)
     assert bool((losses_of(right) * 20 < losses_of(wrong)).all())
 

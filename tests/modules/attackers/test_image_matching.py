@@ -25,7 +25,7 @@ def stored_view(number: int, dtype: torch.dtype = torch.float64) -> ServerView:
         example_counts=torch.tensor([4]),
         deltas=received,
         model={name[6:]: value.to(dtype) for name, value in arrays.items() if name.startswith("model/")},
-        learner=clients(case),
+        algorithm=clients(case),
     )
 
 

@@ -5,11 +5,13 @@ import torch
 from torch.func import grad
 from torch.nn.functional import cross_entropy
 
+from attacks.reconstruction.word_layers import word_layers
+from client.decoder import BODY, DecoderOptions
 from client.engine.local_hyperparameters import LocalTraining
-from modules.learners.decoder import BODY, DecoderOptions, FederatedDecoder
-from modules.learners.registry import learner_from
+from client.text import TextAlgorithm
+from modules.learners.decoder import FederatedDecoder
 from protocol.errors import InputError
-from protocol.simulators import NextWordSimulator
+from recordings.named_algorithm import learner_from
 from tests.text_toys import CLIENTS, learner, seen
 
 
@@ -32,7 +34,7 @@ def test_the_loss_has_functional_gradients() -> None:
     words = torch.tensor(CLIENTS[0][:1])
     examples = {"tokens": words, "place": words, "label": torch.zeros(1)}
     mask = torch.ones(1, dtype=torch.bool)
-    found = grad(lambda parameters: module.task.loss(parameters, examples, mask))(module.public_parameters())
+    found = grad(lambda parameters: module.algorithm.loss(parameters, examples, mask))(module.public_parameters())
     assert float(found[f"{BODY}.layers.1.query.weight"].norm()) > 0
 
 
@@ -41,25 +43,24 @@ def test_rows_of_a_layers_change_are_sums_of_its_inputs(kind: str) -> None:
     """One sentence: the change of each layer lies in the span of the inputs that the simulator names."""
     sentence = [5, 6, 7, 8]
     view = seen(kind, [[sentence]])
-    simulator = view.require(NextWordSimulator)
+    layers = word_layers(view.require(TextAlgorithm))
     prefixes = [torch.tensor([sentence[:length]]) for length in (1, 2, 3)]
     with torch.no_grad():
         first = [
-            simulator.prefix_inputs(view.model, prefix[:, :-1])[:1]
-            + simulator.word_inputs(view.model, prefix.shape[1] - 1)[prefix[:, -1]]
+            layers.prefix_inputs(view.model, prefix[:, :-1])[:1]
+            + layers.word_inputs(view.model, prefix.shape[1] - 1)[prefix[:, -1]]
             for prefix in prefixes
         ]
-        deeper = [simulator.deeper_inputs(view.model, prefix) for prefix in prefixes]
-        last = [simulator.last_inputs(view.model, prefix) for prefix in prefixes]
-    for change, inputs in zip(simulator.layer_gradients(view.deltas), (first, deeper, last), strict=True):
+        deeper = [layers.deeper_inputs(view.model, prefix) for prefix in prefixes]
+        last = [layers.last_inputs(view.model, prefix) for prefix in prefixes]
+    for change, inputs in zip(layers.layer_gradients(view.deltas), (first, deeper, last), strict=True):
         basis = torch.linalg.qr(torch.cat(inputs).T)[0]
         rows = change[0].double()
         assert float((rows - rows @ basis @ basis.T).norm() / rows.norm()) < 1e-4
 
 
 def test_a_recording_names_the_decoder() -> None:
-    simulator = learner("decoder", LocalTraining()).simulator()
-    assert simulator is not None
+    simulator = learner("decoder", LocalTraining()).algorithm
     assert learner_from({"name": "decoder", "arguments": simulator.arguments()}) == simulator
     held = {name: tuple(value.shape) for name, value in learner("decoder", LocalTraining()).public_parameters().items()}
     assert simulator.network_shapes(held) == held

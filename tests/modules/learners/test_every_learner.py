@@ -15,9 +15,14 @@ from torch.utils.data import DataLoader
 
 import modules
 from client.cohort import Cohort
+from client.decoder import DecoderOptions
 from client.engine.local_hyperparameters import LocalTraining
 from client.engine.local_training import train_clients
+from client.engine.task import Task
+from client.fncf import FNCFAlgorithm
 from client.nets.classifiers import ClassifierOptions
+from client.nets.tagger import TaggerOptions
+from client.text import TextOptions
 from datamodules.base import FederatedDataModule
 from datamodules.devices.synthetic_posts import SyntheticPosts
 from datamodules.images.synthetic_features import SyntheticFeatures
@@ -28,15 +33,15 @@ from datamodules.recommendation.synthetic_recommender import SyntheticRecommende
 from defenses.device_noise import DeviceNoise
 from defenses.local_dp import LocalDP
 from modules.federated import FederatedModule
-from modules.learners.decoder import DecoderOptions, FederatedDecoder
-from modules.learners.fncf import FNCF, InteractionTask
+from modules.learners.decoder import FederatedDecoder
+from modules.learners.fncf import FNCF
 from modules.learners.foltr_es import FOLtRES
 from modules.learners.fpdgd import FPDGD
 from modules.learners.image_classifier import FederatedClassifier
 from modules.learners.image_ranker import ImageRanker
 from modules.learners.matrix_factorization import FederatedMF
-from modules.learners.photo_tagger import FederatedTagger, TaggerOptions
-from modules.learners.text import FederatedText, TextOptions
+from modules.learners.photo_tagger import FederatedTagger
+from modules.learners.text import FederatedText
 from modules.lightning.built_from_data import BuiltFromData
 from modules.lightning.hyper_parameters import described
 from modules.references.central import CentralFNCF
@@ -149,7 +154,7 @@ OPTIMIZERS = {
     "eps-root": {"optimizer": "adam", "learning_rate": 0.002, "eps_root": 1e-3},
     "adadelta": {"optimizer": "adadelta", "learning_rate": 0.05, "eps": 1e-2},
 }
-ENGINE = [kind for kind in MADE if issubclass(kind, FederatedModule) and kind.task is not FederatedModule.task]
+ENGINE = [kind for kind in MADE if issubclass(kind, FederatedModule) and kind not in (FOLtRES, ImageRanker)]
 """Learners whose clients the engine trains."""
 
 
@@ -162,12 +167,13 @@ def test_fast_training_equals_autograd(kind: type[FederatedModule], optimizer: s
     assert isinstance(module, FederatedModule)
     module.build_for(source)
     public = {name: value.clone() for name, value in module.public_parameters().items()}
-    cohort = module.interact(source.cohort(0), public)
+    cohort, algorithm = module.interact(source.cohort(0), public), module.algorithm
+    assert isinstance(algorithm, Task)
     own = {name: table[cohort.clients] for name, table in module.private.items()}
     local = LocalTraining(epochs=2, batch_size=batch_size, threads=1, **OPTIMIZERS[optimizer])  # type: ignore[arg-type]
     for engine in ("vectorized", "sequential"):
         fast, slow = (
-            train_clients(module.task, public, own, cohort, dataclasses.replace(local, fast=on, engine=engine), seed=0)
+            train_clients(algorithm, public, own, cohort, dataclasses.replace(local, fast=on, engine=engine), seed=0)
             for on in (True, False)
         )
         results = [{**one.deltas, **one.private, "loss": one.losses} for one in (fast, slow)]
@@ -184,12 +190,12 @@ def test_the_engine_without_fast_code_uses_none_of_it(monkeypatch: pytest.Monkey
 
     for name in ("client.engine.local_training.keep_freed_memory", "client.engine.client_optimizers.fast_optimizer"):
         monkeypatch.setattr(name, forbidden)
-    monkeypatch.setattr(InteractionTask, "fast", forbidden)
+    monkeypatch.setattr(FNCFAlgorithm, "fast", forbidden)
     cohort, public = source.cohort(0), module.public_parameters()
     own = {name: table[cohort.clients] for name, table in module.private.items()}
-    train_clients(module.task, public, own, cohort, dataclasses.replace(module.local, fast=False), seed=0)
+    train_clients(module.algorithm, public, own, cohort, dataclasses.replace(module.local, fast=False), seed=0)
     with pytest.raises(AssertionError, match="fast code"):
-        train_clients(module.task, public, own, cohort, module.local, seed=0)
+        train_clients(module.algorithm, public, own, cohort, module.local, seed=0)
 
 
 def test_none_is_missing_here() -> None:

@@ -15,16 +15,16 @@ from attacks.ranking.metric_posterior import MetricPosterior
 from attacks.ranking.priors import ListPrior, PriorOnly
 from attacks.scoring import auc_per_victim
 from client.list_metrics import UTILITY
+from client.ranking import RankingAlgorithm
 from datamodules.ranking.synthetic_ranking import SyntheticRanking
 from defenses.base import Update
 from modules.learners.foltr_es import FOLtRES
-from modules.learners.registry import learner_from
 from modules.server import ServerOptimizer
 from protocol.errors import InputError, ViewError
 from protocol.rankers import rank_scores
 from protocol.seeding import generator_for
-from protocol.simulators import RankingSimulator
 from protocol.view import ServerView
+from recordings.named_algorithm import learner_from
 from recordings.recording import Recording
 from tests.ranking_toys import record as record_parameters
 from tests.ranking_toys import source
@@ -107,10 +107,10 @@ def test_what_is_sent_is_constant_in_the_clicks_and_gradient_matching_stays_at_c
     # Off the jump at a half.
     clicks = torch.where((draws - 0.5).abs() < 0.01, 0.6, draws).requires_grad_()
     assert lists.features is not None
-    sent = view.require(RankingSimulator).simulate_lists(view.model, lists.features, lists.mask, clicks)[UTILITY]
+    sent = view.require(RankingAlgorithm).simulate_lists(view.model, lists.features, lists.mask, clicks)[UTILITY]
     (gradient,) = torch.autograd.grad(sent.sum(), clicks)
     assert float(gradient.abs().max()) == 0
-    nearby = view.require(RankingSimulator).simulate_lists(
+    nearby = view.require(RankingAlgorithm).simulate_lists(
         view.model, lists.features, lists.mask, clicks.detach().mul(0.999)
     )
     assert torch.equal(nearby[UTILITY], sent.detach())
@@ -135,7 +135,7 @@ def test_the_simulation_sends_what_clients_send(tmp_path: Path) -> None:
         clicks = torch.zeros(lists.mask.shape).flatten(1)
         clicks = clicks.scatter_add(1, lists.place, labels * view.served_mask).reshape(lists.mask.shape)
         assert lists.features is not None
-        simulated = view.require(RankingSimulator).simulate_lists(view.model, lists.features, lists.mask, clicks)
+        simulated = view.require(RankingAlgorithm).simulate_lists(view.model, lists.features, lists.mask, clicks)
         torch.testing.assert_close(simulated[UTILITY], view.deltas[UTILITY])
 
 

@@ -19,12 +19,13 @@ from client.engine.batches import batch_schedule
 from client.engine.fast.memory import BufferPool
 from client.engine.local_hyperparameters import Engine
 from client.engine.local_training import train_clients
+from client.fpdgd import FPDGDAlgorithm
 from datamodules.ranking.synthetic_ranking import SyntheticRanking
-from modules.learners.fpdgd import FPDGD, RankingTask
-from modules.learners.registry import learner_from
+from modules.learners.fpdgd import FPDGD
 from protocol.errors import InputError
 from protocol.rankers import rank_scores
 from protocol.seeding import generator_for
+from recordings.named_algorithm import learner_from
 from tests.places import GOLDEN
 from tests.ranking_toys import first_view, ranker, record, source
 
@@ -41,10 +42,10 @@ def test_written_gradient_is_autograds(hidden: int) -> None:
         for name, value in module.public_parameters().items()
     }
     examples = {name: value.double() if value.is_floating_point() else value for name, value in cohort.examples.items()}
-    losses = RankingTask().stacked_loss(parameters, examples, cohort.mask)
+    losses = ALGORITHM.stacked_loss(parameters, examples, cohort.mask)
     expected = dict(zip(parameters, torch.autograd.grad(losses.sum(), list(parameters.values())), strict=True))
     with torch.no_grad():
-        written = RankingTask().fast().stacked(parameters, examples, cohort.mask, BufferPool())
+        written = ALGORITHM.fast().stacked(parameters, examples, cohort.mask, BufferPool())
     assert written is not None
     found, gradients = written
     torch.testing.assert_close(found, losses.detach())
@@ -60,7 +61,7 @@ def test_simulation_in_the_clients_order_equals_the_engine(hidden: int, engine: 
     public = module.public_parameters()
     cohort = module.interact(data.cohort(0), public)
     local = dataclasses.replace(module.local, engine=engine)
-    trained = train_clients(module.task, public, {}, cohort, local, seed=0).deltas
+    trained = train_clients(module.algorithm, public, {}, cohort, local, seed=0).deltas
     schedule = batch_schedule(cohort, batch_size=1, epochs=1, seed=0)
     learner = learner_from(module.learner_description())
     for client, plan in enumerate(schedule):
@@ -124,6 +125,9 @@ def test_permuted_features_are_read_and_shuffled_updates_give_chance(tmp_path: P
         means.append(float(auc_per_victim(estimate.scores, labels, view.served_mask).nanmean()))
     assert means[0] > 0.95
     assert abs(means[1] - 0.5) < 0.12
+
+
+ALGORITHM = FPDGDAlgorithm(learning_rate=0.1, click_model="informational", grade_law=(0.5, 0.3, 0.2))
 
 
 def test_codebook_scores_are_equal_within_a_list() -> None:

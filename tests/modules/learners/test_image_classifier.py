@@ -6,22 +6,24 @@ import pytest
 import torch
 from torch.nn import functional
 
+from attacks.composition.network_outputs import network_outputs
 from callbacks.delta_recorder import DeltaRecorder
 from client.cohort import Cohort
 from client.engine.batches import client_draws, step_draws
 from client.engine.local_hyperparameters import LocalTraining
 from client.engine.local_training import train_clients
-from client.engine.network_task import NetworkTask
 from client.engine.task import DRAWS
+from client.image_classifier import ImageClassifierAlgorithm
 from client.nets.batch_norm import BatchNorm
 from client.nets.classifiers import ClassifierOptions, NetworkName, build_classifier, classifier_shapes
 from client.nets.dropout import Dropout, draw_dropout
+from client.network import ModuleAlgorithm
 from datamodules.images.digits import Digits
 from datamodules.partition.client_split import ClientSplit
-from modules.learners.image_classifier import FederatedClassifier, ImageSimulator
-from modules.learners.registry import learner_from
+from modules.learners.image_classifier import FederatedClassifier
 from protocol.errors import InputError
 from protocol.seeding import generator_for
+from recordings.named_algorithm import learner_from
 from recordings.recording import Recording
 from tests.composition_toys import SHAPE, learner, source, views
 from tests.toys import quiet_trainer
@@ -49,7 +51,7 @@ def test_both_engines_give_the_same_deltas(norm: str, optimizer: str) -> None:
             batch_size=3,
             engine=engine,
         )
-        results.append(train_clients(module.task, module.public_parameters(), {}, cohort(), local, seed=0).deltas)
+        results.append(train_clients(module.algorithm, module.public_parameters(), {}, cohort(), local, seed=0).deltas)
     for name, value in results[0].items():
         torch.testing.assert_close(value, results[1][name], atol=2e-6, rtol=1e-4)
 
@@ -88,15 +90,16 @@ def test_a_random_loss_draws_anew_for_every_step_client_and_round() -> None:
 
 
 def test_dropout_takes_part_in_training_and_in_full_batches_alike() -> None:
-    task = NetworkTask(
-        build_classifier(
+    task = ModuleAlgorithm(
+        local=LocalTraining(),
+        module=build_classifier(
             ClassifierOptions(hidden=8, dropout=0.5),
             image_shape=SHAPE,
             classes=10,
             generator=generator_for(0, "template"),
-        )
+        ),
     )
-    parameters = {name: value.detach() for name, value in task.network.named_parameters()}
+    parameters = {name: value.detach() for name, value in task.template.named_parameters()}
     found = {}
     for engine in ("vectorized", "sequential"):
         local = LocalTraining(learning_rate=0.1, epochs=2, engine=engine)
@@ -213,7 +216,7 @@ def test_outputs_are_those_of_each_model() -> None:
     (view,), _ = views()
     images = view.auxiliary["images"][:5]
     models = {name: torch.stack([value, value + view.deltas[name][0]]) for name, value in view.model.items()}
-    hidden, logits = learner().outputs(models, images)
+    hidden, logits = network_outputs(learner(), models, images)
     module = FederatedClassifier(num_classes=10, image_shape=SHAPE, network=learner().network)
     for row in (0, 1):
         module.load_state_dict({name: value[row] for name, value in models.items()}, strict=False)
@@ -272,14 +275,17 @@ def test_a_seeded_training_is_reproducible_and_learns(tmp_path: Path) -> None:
 
 
 def test_a_task_leaves_its_template_alone() -> None:
-    task = NetworkTask(
-        build_classifier(ClassifierOptions(), image_shape=SHAPE, classes=10, generator=generator_for(0, "template"))
+    task = ModuleAlgorithm(
+        local=LocalTraining(),
+        module=build_classifier(
+            ClassifierOptions(), image_shape=SHAPE, classes=10, generator=generator_for(0, "template")
+        ),
     )
-    before = [value.clone() for value in task.network.parameters()]
+    before = [value.clone() for value in task.template.parameters()]
     local = LocalTraining(learning_rate=0.1, batch_size=4)
-    parameters = {name: value.detach() for name, value in task.network.named_parameters()}
+    parameters = {name: value.detach() for name, value in task.template.named_parameters()}
     train_clients(task, parameters, {}, cohort(), local, seed=0)
-    assert all(torch.equal(a, b) for a, b in zip(before, task.network.parameters(), strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(before, task.template.parameters(), strict=True))
 
 
 def test_a_recording_declares_private_local_training_and_a_simulation_draws_noise_of_its_own() -> None:
@@ -289,7 +295,7 @@ def test_a_recording_declares_private_local_training_and_a_simulation_draws_nois
     assert description is not None
     assert description["arguments"]["local"]["noise_multiplier"] == 2.0
     simulator = learner_from(description)
-    assert isinstance(simulator, ImageSimulator)
+    assert isinstance(simulator, ImageClassifierAlgorithm)
     assert simulator.local == local
     pool = torch.rand(6, *SHAPE, generator=generator_for(0, "pool")), torch.arange(6)
     held = torch.arange(6).expand(2, -1)
@@ -300,7 +306,7 @@ def test_a_recording_declares_private_local_training_and_a_simulation_draws_nois
     )
     assert not torch.equal(first[0], first[1])
     assert float((first - second).abs().max()) > 0.05
-    sent = train_clients(module.task, model, {}, cohort((6,)), local, seed=0, noise_key=b"secret" * 4).deltas
+    sent = train_clients(module.algorithm, model, {}, cohort((6,)), local, seed=0, noise_key=b"secret" * 4).deltas
     assert not torch.equal(sent["output.bias"][0], first[0])
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 import attack
 import train
 from callbacks.delta_recorder import DeltaRecorder
+from client.image_votes import VoteAlgorithm
 from datamodules.devices.synthetic_photos import SyntheticPhotos
 from datamodules.images.synthetic_features import SyntheticFeatures, natural_features
 from datamodules.io.array_cache import CACHE_VARIABLE
@@ -23,7 +24,6 @@ from modules.image_manipulation.fast_gradient_sign import FastGradientSign
 from modules.image_manipulation.indirect_manipulation import FeatureNoise
 from modules.learners.image_ranker import ImageRanker
 from protocol.errors import InputError
-from protocol.simulators import PointwiseSimulator
 from protocol.view import ServerView
 from recordings.recorded_learner import recorded_learner
 from recordings.recording import Recording
@@ -68,7 +68,7 @@ def test_votes_are_recorded_and_inferred(tmp_path: Path, capsys: pytest.CaptureF
     # Noise lies in one half of the features: of the first items in the first, of the others in the second.
     own, other = view.features[0, :4], view.features[0, 4:]
     assert float(own[:, :4].mean() - other[:, :4].mean()) > 0.02
-    learner = view.require(PointwiseSimulator)
+    learner = view.require(VoteAlgorithm)
     models = view.sent_models()["ranker.weight"]
     assert len(torch.unique(models, dim=0)) == 5
     for victim in range(5):
@@ -85,7 +85,7 @@ def test_votes_are_recorded_and_inferred(tmp_path: Path, capsys: pytest.CaptureF
     assert "Traceback" not in capsys.readouterr().err
 
 
-def trained(model: Tensor, features: Tensor, votes: Tensor, learner: PointwiseSimulator) -> Tensor:
+def trained(model: Tensor, features: Tensor, votes: Tensor, learner: VoteAlgorithm) -> Tensor:
     """One client, by autograd and torch's loss and optimizer."""
     weight = model.clone().requires_grad_()
     optimizer = torch.optim.SGD([weight], lr=learner.learning_rate)

@@ -11,18 +11,18 @@ from client.engine.batches import batch_schedule
 from client.engine.local_hyperparameters import LocalTraining
 from client.engine.local_training import train_clients
 from client.margin_losses import LOSSES, LossName
+from client.matrix_factorization import MFAlgorithm
+from client.recommendation import USER_EMBEDDING
 from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
 from defenses.local_dp import LocalDP
 from defenses.row_noise import RowNoise
 from modules.federated import FederatedModule
-from modules.learners.matrix_factorization import FederatedMF, MatrixFactorizationTask
-from modules.learners.registry import learner_from
+from modules.learners.matrix_factorization import FederatedMF
 from modules.server import ServerOptimizer
-from modules.simulator import USER_EMBEDDING
 from protocol.errors import InputError
 from protocol.seeding import generator_for
-from protocol.simulators import MarginSimulator
 from protocol.view import ITEM_EMBEDDING
+from recordings.named_algorithm import learner_from
 from recordings.recording import Recording
 
 SIZES = [7, 4, 12]
@@ -67,7 +67,7 @@ def client_update(
 def test_clients_train_as_the_text_says(protocol: str, loss: LossName, engine: str) -> None:
     table, users, cohort = problem()
     local = LocalTraining(**{**vars(PROTOCOLS[protocol]), "engine": engine})
-    result = train_clients(MatrixFactorizationTask(loss=loss), table, users, cohort, local, seed=7)
+    result = train_clients(MFAlgorithm(dim=5, margin_loss=loss, local=local), table, users, cohort, local, seed=7)
     if local.batch_size is None:
         plans = [torch.arange(size).expand(local.epochs, -1) for size in SIZES]
     else:
@@ -84,8 +84,10 @@ def test_clients_train_as_the_text_says(protocol: str, loss: LossName, engine: s
 def test_clipping_bounds_what_an_item_moves_and_keeps_its_direction(engine: str) -> None:
     table, users, cohort = problem()
     local = LocalTraining(learning_rate=0.2, epochs=1, engine=engine)  # type: ignore[arg-type]
-    free = train_clients(MatrixFactorizationTask(), table, users, cohort, local, seed=0)
-    clipped = train_clients(MatrixFactorizationTask(clip=0.5), table, users, cohort, local, seed=0)
+    free = train_clients(MFAlgorithm(dim=5, margin_loss="log", local=local), table, users, cohort, local, seed=0)
+    clipped = train_clients(
+        MFAlgorithm(dim=5, margin_loss="log", clip=0.5, local=local), table, users, cohort, local, seed=0
+    )
     norms = clipped.deltas[ITEM_EMBEDDING].norm(dim=2)
     assert float(free.deltas[ITEM_EMBEDDING].norm(dim=2).max()) > 0.2
     assert float(norms.max()) <= 0.2 * 0.5 * (1 + 1e-5)
@@ -132,7 +134,7 @@ def test_a_recording_has_the_private_vector_in_its_truth_and_its_learner(tmp_pat
     assert torch.equal(truth["user_vector"], vectors)
     assert view.noise_scale(ITEM_EMBEDDING) == pytest.approx(0.1)
     learner = learner_from(recording.manifest.learner)
-    assert isinstance(learner, MarginSimulator)
+    assert isinstance(learner, MFAlgorithm)
     assert learner.learning_rate == 0.1
     assert learner.slope_at_zero == -0.5
 
@@ -149,7 +151,7 @@ def test_the_learner_simulates_its_clients(tmp_path: Path) -> None:
     plain = learner.simulate(public, rows, labels, users)[ITEM_EMBEDDING]  # type: ignore[union-attr]
     graph = learner.simulate(public, rows, labels, users, differentiable=True)[ITEM_EMBEDDING]  # type: ignore[union-attr]
     torch.testing.assert_close(graph.detach() * cohort.mask[..., None], plain)
-    result = train_clients(module.task, public, module.private, cohort, local, seed=0)
+    result = module.algorithm.train(public, cohort, private=module.private)
     torch.testing.assert_close(plain, result.deltas[ITEM_EMBEDDING])
 
 

@@ -9,18 +9,18 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from attacks.composition.network_outputs import network_outputs
 from callbacks.delta_recorder import DeltaRecorder
 from client.engine.local_hyperparameters import LocalTraining
-from client.engine.network_task import NetworkTask
+from client.network import ClassifierAlgorithm, ModuleAlgorithm
 from datamodules.images.digits import Digits
 from datamodules.partition.client_split import ClientSplit
 from defenses.base import Defense
 from defenses.update_l1 import UpdateL1
 from modules.learners.network import NetworkLearner
-from modules.learners.registry import network_of
-from modules.simulator import ClassificationSimulator, NetworkSimulator
 from protocol.errors import InputError
 from protocol.seeding import generator_for
+from recordings.named_algorithm import network_of
 from recordings.recorded_learner import recorded_learner
 from recordings.recording import Recording
 from tests.toys import quiet_trainer
@@ -51,7 +51,7 @@ def test_a_recording_names_it_and_its_clients_are_simulated_exactly(tmp_path: Pa
     assert recording.manifest.learner is not None
     assert recording.manifest.learner["name"] == f"{__name__}.Small"
     simulator = recorded_learner(recording)
-    assert isinstance(simulator, ClassificationSimulator)
+    assert isinstance(simulator, ClassifierAlgorithm)
     view = next(recording.views(victims_per_view=1000, learner=simulator))
     cohort = data.cohort(0)
     clients, width = cohort.mask.shape
@@ -79,11 +79,11 @@ def test_a_penalty_that_no_simulator_replays_is_not_described() -> None:
 
 def test_outputs_are_the_networks_and_features_enter_its_last_layer() -> None:
     module = Small(num_classes=10)
-    simulator = module.simulator()
-    assert isinstance(simulator, ClassificationSimulator)
+    simulator = module.algorithm
+    assert isinstance(simulator, ClassifierAlgorithm)
     images = torch.rand(5, 1, 8, 8, generator=generator_for(0, "images"))
     models = {name: torch.stack([value, 2 * value]) for name, value in module.public_parameters().items()}
-    features, logits = simulator.outputs(models, images)
+    features, logits = network_outputs(simulator, models, images)
     torch.testing.assert_close(logits[0], module(images).detach())
     weight, bias = models[f"{simulator.output_layer}.weight"], models[f"{simulator.output_layer}.bias"]
     torch.testing.assert_close(logits, features @ weight.mT + bias[:, None])
@@ -92,8 +92,8 @@ def test_outputs_are_the_networks_and_features_enter_its_last_layer() -> None:
 def test_the_model_of_another_network_is_not_its_own() -> None:
     learner = Small(num_classes=10)
     shapes = {name: tuple(value.shape) for name, value in learner.public_parameters().items()}
-    assert network_of(learner.simulator(), shapes) == shapes
-    assert network_of(learner.simulator(), {**shapes, "network.2.bias": (11,)}) == shapes
+    assert network_of(learner.algorithm, shapes) == shapes
+    assert network_of(learner.algorithm, {**shapes, "network.2.bias": (11,)}) == shapes
 
 
 def test_equal_seeds_draw_equal_weights_whatever_was_drawn_before() -> None:
@@ -111,8 +111,8 @@ def test_another_loss_is_simulated_but_classifies_nothing() -> None:
         def build(self, num_classes: int) -> None:
             self.train_network(nn.Sequential(nn.Flatten(), nn.Linear(64, num_classes)), functional.mse_loss)
 
-    simulator = Regression(num_classes=2).simulator()
-    assert type(simulator) is NetworkSimulator
+    simulator = Regression(num_classes=2).algorithm
+    assert type(simulator) is ModuleAlgorithm
     features, labels = torch.rand(6, 1, 8, 8), torch.rand(6, 2)
     held = torch.tensor([[0, 1, 2], [3, 4, -1]])
     model = Regression(num_classes=2).public_parameters()
@@ -122,7 +122,7 @@ def test_another_loss_is_simulated_but_classifies_nothing() -> None:
 
 
 def test_uint8_images_are_scaled() -> None:
-    task = NetworkTask(nn.Flatten())
+    task = ModuleAlgorithm(local=LocalTraining(), module=nn.Flatten())
     inputs, _ = task.fields({"image": torch.tensor([[0, 255]], dtype=torch.uint8), "label": torch.zeros(1)})
     assert inputs.tolist() == [[0.0, 1.0]]
 

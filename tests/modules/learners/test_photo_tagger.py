@@ -9,9 +9,11 @@ from safetensors.torch import save_file
 from client.cohort import Cohort
 from client.engine.local_hyperparameters import Engine, LocalTraining
 from client.engine.local_training import train_clients
-from modules.learners.photo_tagger import FederatedTagger, Tagger, TaggerOptions, TaggerSimulator
-from modules.learners.registry import learner_from
+from client.nets.tagger import Tagger, TaggerOptions
+from client.tagger import TaggerAlgorithm
+from modules.learners.photo_tagger import FederatedTagger
 from protocol.errors import InputError
+from recordings.named_algorithm import learner_from
 
 SMALL = TaggerOptions(name="mobilenetv3_small_050")
 
@@ -33,11 +35,11 @@ def test_both_engines_agree_and_a_simulated_device_sends_the_same() -> None:
     public = {name: value.clone() for name, value in module.public_parameters().items()}
     engines: tuple[Engine, Engine] = ("sequential", "vectorized")
     both = [
-        train_clients(module.task, public, {}, cohort(), LocalTraining(learning_rate=0.01, engine=engine), seed=0)
+        train_clients(module.algorithm, public, {}, cohort(), LocalTraining(learning_rate=0.01, engine=engine), seed=0)
         for engine in engines
     ]
     learner = learner_from(module.learner_description())
-    assert isinstance(learner, TaggerSimulator)
+    assert isinstance(learner, TaggerAlgorithm)
     images, labels = photographs()
     simulated = learner.simulate_examples(
         public, images, labels, torch.arange(12).view(2, 6), generator=torch.Generator()
@@ -60,7 +62,7 @@ def test_training_lowers_the_loss_and_precision_is_told() -> None:
     module = FederatedTagger(num_classes=5, network=SMALL)
     public = {name: value.clone() for name, value in module.public_parameters().items()}
     locals_ = [LocalTraining(learning_rate=0.05, epochs=number) for number in (1, 15)]
-    results = [train_clients(module.task, public, {}, cohort(), local, seed=0) for local in locals_]
+    results = [train_clients(module.algorithm, public, {}, cohort(), local, seed=0) for local in locals_]
     losses = [float(result.losses.mean()) for result in results]
     assert losses[1] < 0.9 * losses[0]
     images, labels = photographs()

@@ -15,13 +15,14 @@ from client.engine.fast.word_output import word_loss
 from client.engine.local_hyperparameters import Engine, LocalTraining
 from client.engine.local_training import train_clients
 from client.engine.training_job import LocalResult
+from client.text import TextAlgorithm, TextOptions
+from client.word_rows import text_cohort
 from datamodules.devices.synthetic_posts import SyntheticPosts, synthetic_posts
 from defenses.base import Defense
 from defenses.local_dp import LocalDP
-from modules.learners.registry import learner_from
-from modules.learners.text import FederatedText, TextOptions, TextSimulator, TextTask
-from modules.learners.word_rows import text_cohort
+from modules.learners.text import FederatedText
 from protocol.errors import InputError
+from recordings.named_algorithm import learner_from
 from recordings.recording import Recording
 from tests.toys import quiet_trainer
 
@@ -39,7 +40,7 @@ def cohort(clients: int = 4) -> Cohort:
 def trained(network: TextOptions, engine: Engine) -> LocalResult:
     public = FederatedText(network=network).public_parameters()
     local = LocalTraining(learning_rate=0.3, batch_size=4, epochs=2, engine=engine)
-    return train_clients(TextTask(network), public, {}, cohort(), local, seed=0)
+    return train_clients(TextAlgorithm(network=network, local=local), public, {}, cohort(), local, seed=0)
 
 
 @pytest.mark.parametrize("network", NETWORKS, ids=IDS)
@@ -57,7 +58,7 @@ def test_a_device_trains_as_torchs_own_layers_do(network: TextOptions) -> None:
     start = FederatedText(network=network)
     public = {name: value.clone() for name, value in start.public_parameters().items()}
     local = LocalTraining(learning_rate=0.3, epochs=3)
-    deltas = train_clients(TextTask(network), public, {}, everyone, local, seed=0).deltas
+    deltas = train_clients(TextAlgorithm(network=network, local=local), public, {}, everyone, local, seed=0).deltas
     client = 2
     tokens = everyone.examples["tokens"][client][everyone.mask[client]]
     ratings = everyone.examples["label"][client][everyone.mask[client]]
@@ -138,9 +139,9 @@ def test_a_simulated_device_sends_what_the_real_one_does() -> None:
     model = FederatedText(network=network, local=LocalTraining(learning_rate=0.3))
     public = {name: value.clone() for name, value in model.public_parameters().items()}
     seen = model.interact(data.cohort(0), public)
-    real = train_clients(model.task, public, {}, seen, model.local, seed=0).deltas
+    real = train_clients(model.algorithm, public, {}, seen, model.local, seed=0).deltas
     learner = learner_from(model.learner_description())
-    assert isinstance(learner, TextSimulator)
+    assert isinstance(learner, TextAlgorithm)
     examples = nn.utils.rnn.pad_sequence(data.client_examples(), batch_first=True, padding_value=-1)
     simulated = learner.simulate_examples(
         public, data.examples.features, data.examples.labels, examples, generator=torch.Generator()

@@ -19,9 +19,9 @@ from modules.learners.image_ranker import ImageRanker
 from modules.learners.matrix_factorization import FederatedMF
 from modules.learners.network import NetworkLearner
 from modules.learners.photo_tagger import FederatedTagger
-from modules.learners.registry import learner_from
 from modules.lightning.plain_arguments import from_plain
 from protocol.errors import InputError
+from recordings.named_algorithm import learner_from
 
 EVIL = "unasked.Evil"
 FILE = "unasked.yaml"

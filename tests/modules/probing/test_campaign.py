@@ -14,6 +14,7 @@ import attack
 from attacks.identifiability import PAC, PACSpectral, RandomVector
 from callbacks.delta_recorder import DeltaRecorder
 from client.engine.local_hyperparameters import LocalTraining
+from client.recommendation import USER_EMBEDDING
 from datamodules.recommendation.called import Called
 from defenses.local_dp import LocalDP
 from defenses.refusal import RefuseProbes
@@ -23,7 +24,6 @@ from evaluation.runner import Evaluation
 from modules.learners.matrix_factorization import FederatedMF
 from modules.probing.campaign import Probing
 from modules.server import ServerOptimizer
-from modules.simulator import USER_EMBEDDING
 from protocol.errors import InputError
 from protocol.seeding import KEY_VARIABLE
 from protocol.view import ITEM_EMBEDDING, LEANING

@@ -7,9 +7,9 @@ from client.cohort import Cohort
 from client.engine.local_hyperparameters import LocalTraining
 from client.engine.local_training import train_clients
 from client.margin_losses import LOSSES, LossName
-from modules.learners.matrix_factorization import MatrixFactorizationTask
+from client.matrix_factorization import MFAlgorithm
+from client.recommendation import USER_EMBEDDING
 from modules.probing.clients import Answering, Probed, answer, answer_zeros, batch_memberships
-from modules.simulator import USER_EMBEDDING
 from protocol.errors import InputError
 from protocol.seeding import generator_for
 from protocol.view import ITEM_EMBEDDING
@@ -41,7 +41,7 @@ def test_one_answer_is_the_engines(loss: LossName, clip: float | None) -> None:
         {ITEM_EMBEDDING: probed.items[:1, :6]},
     )  # fmt: skip
     local = LocalTraining(learning_rate=how.learning_rate, batch_size=6, updates=1)
-    task = MatrixFactorizationTask(loss=loss, clip=clip)
+    task = MFAlgorithm(dim=1, margin_loss=loss, clip=clip, local=LocalTraining())
     result = train_clients(
         task, {ITEM_EMBEDDING: table.float()}, {USER_EMBEDDING: before[:1].float()}, first, local, seed=0
     )

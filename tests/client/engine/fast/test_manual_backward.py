@@ -11,8 +11,8 @@ from client.engine.fast.gradients import Descent
 from client.engine.fast.manual_backward import Collected, chain_loss, chain_of
 from client.engine.local_hyperparameters import LocalTraining
 from client.engine.local_training import train_clients
-from client.engine.network_task import NetworkTask
 from client.nets.classifiers import ClassifierOptions, build_classifier
+from client.network import ModuleAlgorithm
 from protocol.seeding import generator_for
 
 SIZES = [6, 3, 4, 0]
@@ -46,7 +46,9 @@ def test_written_gradient_is_autograds(name: str, layout: torch.memory_format) -
     images = images.contiguous(memory_format=layout)
     kept = images.clone()
     parameters = {n: v.detach().double().requires_grad_() for n, v in network.named_parameters()}
-    expected = NetworkTask(network).loss(parameters, {"image": images, "label": labels}, mask)
+    expected = ModuleAlgorithm(local=LocalTraining(), module=network).loss(
+        parameters, {"image": images, "label": labels}, mask
+    )
     gradients = torch.autograd.grad(expected, list(parameters.values()))
     chain, sink = chain_of(network), Collected()
     assert chain is not None
@@ -77,7 +79,7 @@ def test_a_descent_is_a_step_along_the_gradient(change_only: bool) -> None:
 def test_other_layers_are_left_to_autograd(more: dict[str, object]) -> None:
     network = classifier("two-convolutions", **more)
     assert chain_of(network) is None
-    assert NetworkTask(network).fast() is None
+    assert ModuleAlgorithm(local=LocalTraining(), module=network).fast() is None
 
 
 @pytest.mark.parametrize("batch_size", [None, 4])
@@ -94,9 +96,11 @@ def test_descending_clients_end_where_others_do(epochs: int, batch_size: int | N
     public = {n: v.detach() for n, v in network.named_parameters()}
     local = LocalTraining(learning_rate=0.1, epochs=epochs, batch_size=batch_size, engine="sequential", threads=2)
     slow = dataclasses.replace(local, engine="vectorized", clients_per_chunk=2)
-    expected = train_clients(NetworkTask(network), public, {}, cohort, slow, seed=0)
-    spent = train_clients(NetworkTask(network), public, {}, cohort, local, seed=1)
-    found = train_clients(NetworkTask(network), public, {}, cohort, local, seed=0, spent=spent)
+    expected = train_clients(ModuleAlgorithm(local=LocalTraining(), module=network), public, {}, cohort, slow, seed=0)
+    spent = train_clients(ModuleAlgorithm(local=LocalTraining(), module=network), public, {}, cohort, local, seed=1)
+    found = train_clients(
+        ModuleAlgorithm(local=LocalTraining(), module=network), public, {}, cohort, local, seed=0, spent=spent
+    )
     for name, delta in expected.deltas.items():
         assert delta[:3].abs().amax(list(range(1, delta.dim()))).min() > 1e-4
         assert not found.deltas[name][3].any()

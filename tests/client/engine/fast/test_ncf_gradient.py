@@ -3,9 +3,11 @@
 import torch
 
 from client.engine.fast.memory import BufferPool
+from client.engine.local_hyperparameters import LocalTraining
 from client.engine.task import POSITION
-from modules.learners.fncf import FNCF, InteractionTask
-from modules.simulator import USER_EMBEDDING
+from client.fncf import FNCFAlgorithm
+from client.recommendation import USER_EMBEDDING
+from modules.learners.fncf import FNCF
 from protocol.view import ITEM_EMBEDDING
 
 
@@ -17,7 +19,7 @@ def test_written_gradient_is_autograds() -> None:
     parameters = {name: value.requires_grad_() for name, value in stacked.items()}
     mask = torch.arange(12) < torch.tensor([12, 9, 0])[:, None]
     examples = {"label": torch.rand(3, 12, generator=generator, dtype=torch.float64)}
-    task = InteractionTask()
+    task = FNCFAlgorithm(user_dim=1, local=LocalTraining())
     losses = task.stacked_loss(parameters, examples, mask)
     expected = dict(zip(parameters, torch.autograd.grad(losses.sum(), list(parameters.values())), strict=True))
     with torch.no_grad():
@@ -31,5 +33,5 @@ def test_written_gradient_is_autograds() -> None:
 
 def test_mini_batches_are_left_to_autograd() -> None:
     nothing = torch.zeros(1, 1)
-    gradients = InteractionTask().fast()
+    gradients = FNCFAlgorithm(user_dim=1, local=LocalTraining()).fast()
     assert gradients.stacked({ITEM_EMBEDDING: nothing}, {POSITION: nothing}, nothing.bool(), BufferPool()) is None

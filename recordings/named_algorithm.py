@@ -5,35 +5,18 @@ from typing import Any, TypeVar
 
 import torch
 
+import client
+from client.algorithm import ClientAlgorithm
 from fedleak_recorder.shape_check import Shapes
 from modules.federated import FederatedModule
-from modules.learners.decoder import DecoderSimulator
-from modules.learners.fncf import FNCFSimulator
-from modules.learners.foltr_es import FOLtRESSimulator
-from modules.learners.fpdgd import FPDGDSimulator
-from modules.learners.image_classifier import ImageSimulator
-from modules.learners.image_ranker import VoteSimulator
-from modules.learners.matrix_factorization import MFSimulator
-from modules.learners.photo_tagger import TaggerSimulator
-from modules.learners.text import TextSimulator
 from modules.lightning.hyper_parameters import class_path
 from modules.lightning.plain_arguments import from_plain, subclasses
-from modules.simulator import PublicAlgorithm
 from protocol.errors import InputError, require
 
-SIMULATORS: dict[str, type[PublicAlgorithm]] = {
+ALGORITHMS: dict[str, type[ClientAlgorithm]] = {
     kind.name: kind
-    for kind in (
-        DecoderSimulator,
-        FNCFSimulator,
-        FOLtRESSimulator,
-        FPDGDSimulator,
-        ImageSimulator,
-        MFSimulator,
-        TaggerSimulator,
-        TextSimulator,
-        VoteSimulator,
-    )
+    for kind in (getattr(client, name) for name in client.__all__)
+    if isinstance(kind, type) and issubclass(kind, ClientAlgorithm) and kind.name
 }
 _OWN = "modules."
 _MOST_NUMBERS = 2**32
@@ -42,7 +25,7 @@ _WAY_OUT = f"Record again with this version, or {_LEFT_OUT}"
 _Kind = TypeVar("_Kind")
 
 
-def learner_from(description: Mapping[str, Any] | None) -> PublicAlgorithm | None:
+def learner_from(description: Mapping[str, Any] | None) -> ClientAlgorithm | None:
     """Public algorithm of the clients that a recording names.
 
     A learner from outside the project has a class path, and is used only if the user's code has defined it already. Its
@@ -59,17 +42,21 @@ def learner_from(description: Mapping[str, Any] | None) -> PublicAlgorithm | Non
     name, arguments = description.get("name"), description.get("arguments")
     if isinstance(name, str) and "." in name:
         return _defined(name, arguments)
-    known = f"a learner among {', '.join(sorted(SIMULATORS))}"
-    require(isinstance(name, str) and name in SIMULATORS, known, repr(name)[:100], _LEFT_OUT.capitalize())
-    return from_plain(SIMULATORS[str(name)], arguments, where=f"the learner {name!r} of the manifest", way_out=_WAY_OUT)
+    known = f"a learner among {', '.join(sorted(ALGORITHMS))}"
+    require(isinstance(name, str) and name in ALGORITHMS, known, repr(name)[:100], _LEFT_OUT.capitalize())
+    kind, where = ALGORITHMS[str(name)], f"the learner {name!r} of the manifest"
+    fields = {recorded: field for field, recorded in kind.recorded_as.items()}
+    if isinstance(arguments, Mapping):
+        arguments = {fields.get(key, key): value for key, value in arguments.items()}
+    return from_plain(kind, arguments, where=where, way_out=_WAY_OUT)
 
 
-def _defined(path: str, arguments: Any) -> PublicAlgorithm | None:
+def _defined(path: str, arguments: Any) -> ClientAlgorithm | None:
     """Algorithm of a learner that the user's own code has defined; nothing is imported."""
     from_outside = {class_path(kind): kind for kind in subclasses(FederatedModule)}
     kind = None if path.startswith(_OWN) else from_outside.get(path)
     if kind is None:
-        known = f"Learners of this project: {', '.join(sorted(SIMULATORS))}."
+        known = f"Learners of this project: {', '.join(sorted(ALGORITHMS))}."
         raise InputError(
             expected="a learner of this project by its name, or one whose module is imported",
             found=path[:100],
@@ -77,7 +64,7 @@ def _defined(path: str, arguments: Any) -> PublicAlgorithm | None:
         )
     where, values = f"the learner {path!r}", {} if arguments is None else arguments
     _check_size(kind, values, where)
-    return from_plain(kind, values, where=where, way_out=_WAY_OUT).simulator()
+    return from_plain(kind, values, where=where, way_out=_WAY_OUT).algorithm
 
 
 def _check_size(kind: type[FederatedModule], values: Any, where: str) -> None:
@@ -96,7 +83,7 @@ def _check_size(kind: type[FederatedModule], values: Any, where: str) -> None:
     require(numbers <= _MOST_NUMBERS, known, str(numbers), _WAY_OUT)
 
 
-def network_of(learner: PublicAlgorithm, held: Shapes) -> dict[str, tuple[int, ...]]:
+def network_of(learner: ClientAlgorithm, held: Shapes) -> dict[str, tuple[int, ...]]:
     """Shapes of the parameters that a learner's clients train, without building the network.
 
     Args:

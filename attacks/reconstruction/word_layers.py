@@ -1,0 +1,130 @@
+"""Inputs of the layers of a network that predicts words, whose gradients lie in the inputs' span.
+
+The gradient of a linear layer is a sum of products with the layer's inputs, so its rows lie in their span. Inputs have
+a 1 at the end, to which the gradient of the bias belongs. Words are numbers from 1; 0 is padding.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.func import functional_call
+from torch.nn import functional
+
+from client.decoder import BODY, DecoderAlgorithm
+from client.engine.fast.lstm import LSTM
+from client.nets.decoder import Decoder, DecoderLayer
+from client.text import EMBEDDING, OUTPUT, TextAlgorithm
+
+
+@dataclass(frozen=True)
+class RecurrentLayers:
+    """Layers of an LSTM.
+
+    Attributes:
+        algorithm: the clients' algorithm.
+    """
+
+    algorithm: TextAlgorithm
+
+    def layer_gradients(self, deltas: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        """Changes ``(V, M, D)`` of three layers, of which the last two may be one.
+
+        The first layer's input is a sum of one part for its word and place, and one for the words before; the second
+        is deeper; the third is the last, with a row for each word.
+        """
+        parts = [deltas[f"{LSTM}.{name}_l0"] for name in ("weight_ih", "weight_hh", "bias_ih")]
+        last = with_bias(deltas, (OUTPUT,))
+        return torch.cat([*parts[:2], parts[2][..., None]], dim=-1), last, last
+
+    def word_inputs(self, model: Mapping[str, Tensor], place: int) -> Tensor:
+        """``(W, D)`` float64 part of the first layer's input for every word at a place, from 0."""
+        return functional.pad(model[EMBEDDING].double(), (0, self.algorithm.network.hidden + 1))
+
+    def prefix_inputs(self, model: Mapping[str, Tensor], prefixes: Tensor) -> Tensor:
+        """``(P, D)`` float64 part of the first layer's input for the words before: prefixes ``(P, L)``."""
+        hidden = (
+            self._last_states(model, prefixes)
+            if prefixes.shape[1]
+            else prefixes.new_zeros(1, self.algorithm.network.hidden)
+        )
+        return functional.pad(with_one(hidden.double()), (self.algorithm.network.embedding, 0))
+
+    def deeper_inputs(self, model: Mapping[str, Tensor], prefixes: Tensor) -> Tensor:
+        """``(P, D)`` float64 inputs of the second layer at the last word of prefixes ``(P, L)``, L > 0."""
+        return self.last_inputs(model, prefixes)
+
+    def last_inputs(self, model: Mapping[str, Tensor], prefixes: Tensor) -> Tensor:
+        """``(P, D)`` float64 inputs of the last layer at the last word of prefixes ``(P, L)``, L > 0."""
+        return with_one(self._last_states(model, prefixes))
+
+    def _last_states(self, model: Mapping[str, Tensor], prefixes: Tensor) -> Tensor:
+        """``(P, H)`` float64 hidden states after prefixes."""
+        own = {name.removeprefix(f"{LSTM}."): value.double() for name, value in model.items() if LSTM in name}
+        inputs = functional.embedding(prefixes.T, model[EMBEDDING].double())
+        _, (last, _) = functional_call(self.algorithm.body, own, (inputs,))
+        states: Tensor = last[0]
+        return states
+
+
+@dataclass(frozen=True)
+class DecoderLayers(RecurrentLayers):
+    """Layers of a transformer decoder."""
+
+    algorithm: DecoderAlgorithm
+
+    def layer_gradients(self, deltas: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        first = f"{BODY}.layers.0"
+        attention = [f"{first}.{part}" for part in ("query", "key", "value")]
+        return with_bias(deltas, attention), with_bias(deltas, [f"{first}.enter"]), with_bias(deltas, [OUTPUT])
+
+    def word_inputs(self, model: Mapping[str, Tensor], place: int) -> Tensor:
+        norm = f"{BODY}.layers.0.norm"
+        vectors = (model[EMBEDDING] + model[f"{BODY}.position.weight"][place]).double()
+        scale, shift = (model[f"{norm}.{part}"].double() for part in ("weight", "bias"))
+        return with_one(functional.layer_norm(vectors, vectors.shape[1:], scale, shift))
+
+    def prefix_inputs(self, model: Mapping[str, Tensor], prefixes: Tensor) -> Tensor:
+        return torch.zeros(max(len(prefixes), 1), self.algorithm.network.embedding + 1, dtype=torch.float64)
+
+    def deeper_inputs(self, model: Mapping[str, Tensor], prefixes: Tensor) -> Tensor:
+        body, table = self._body(model), model[EMBEDDING].double()
+        padded = functional.pad(prefixes[:, :-1], (0, 1))  # `unique` takes no empty rows
+        before, parent = torch.unique(padded, dim=0, return_inverse=True)
+        before = before[:, :-1]
+        words, word = torch.unique(prefixes[:, -1], return_inverse=True)
+        places = body.position.weight
+        layer = body.layers[0]
+        assert isinstance(layer, DecoderLayer)
+        seen = layer.between(table[before] + places[: before.shape[1]], table[words] + places[before.shape[1]])
+        return with_one(seen[parent, word])
+
+    def last_inputs(self, model: Mapping[str, Tensor], prefixes: Tensor) -> Tensor:
+        made: Tensor = self._body(model)(functional.embedding(prefixes, model[EMBEDDING].double()))
+        return with_one(made[:, -1])
+
+    def _body(self, model: Mapping[str, Tensor]) -> Decoder:
+        """The network with the weights of a model, in double precision."""
+        with torch.device("meta"):
+            body = self.algorithm.network.body()
+        own = {n.removeprefix(f"{BODY}."): v.double() for n, v in model.items() if n.startswith(f"{BODY}.")}
+        body.load_state_dict(own, assign=True)
+        return body.requires_grad_(False)
+
+
+def word_layers(algorithm: TextAlgorithm) -> RecurrentLayers:
+    """The layers of the clients' network."""
+    return DecoderLayers(algorithm) if isinstance(algorithm, DecoderAlgorithm) else RecurrentLayers(algorithm)
+
+
+def with_one(inputs: Tensor) -> Tensor:
+    """``(..., D)`` -> ``(..., D + 1)`` inputs of a layer, with the 1 that its bias multiplies."""
+    return functional.pad(inputs, (0, 1), value=1.0)
+
+
+def with_bias(deltas: Mapping[str, Tensor], layers: Sequence[str]) -> Tensor:
+    """``(V, M, D + 1)`` changes of the weights and biases of layers with common inputs, one under the other."""
+    return torch.cat(
+        [torch.cat([deltas[f"{name}.weight"], deltas[f"{name}.bias"][..., None]], dim=-1) for name in layers], dim=-2
+    )

@@ -1,0 +1,77 @@
+"""Clients that click in ranked lists."""
+
+import abc
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from torch import Tensor
+
+from client.algorithm import ClientAlgorithm, Model, Shapes
+from client.click_models import CLICK_MODELS
+from client.nets.ranker import ranker_shapes
+from protocol.errors import require
+
+ClickModel = Literal["perfect", "navigational", "informational"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankingAlgorithm(ClientAlgorithm, abc.ABC):
+    """Clients that click in ranked lists.
+
+    Attributes:
+        click_model: name of the clients' cascade click model.
+        grade_law: share of each grade among the documents.
+
+    Raises:
+        InputError: there are not 3 or 5 shares that sum to 1.
+    """
+
+    click_model: ClickModel
+    grade_law: Sequence[float]
+
+    if TYPE_CHECKING:  # a field of some subclasses, a constant of others
+
+        @property
+        def learning_rate(self) -> float:
+            """Local learning rate."""
+
+    def __post_init__(self) -> None:
+        law = self.grade_law
+        known = len(law) in {grades for _, grades in CLICK_MODELS}
+        require(
+            known and min(law) >= 0 and abs(sum(law) - 1) <= 1e-3,
+            "grade_law: shares of 3 or 5 grades that sum to 1",
+            str(law)[:100],
+            "Record again, or set learner to null in the manifest.",
+        )
+
+    def network_shapes(self, held: Shapes) -> dict[str, tuple[int, ...]]:
+        return ranker_shapes(held)
+
+    @abc.abstractmethod
+    def simulate_lists(
+        self,
+        model: Model,
+        features: Tensor,
+        mask: Tensor,
+        clicks: Tensor,
+        order: Tensor | None = None,
+        *,
+        document: Tensor | None = None,
+        half_detached: bool = False,
+    ) -> dict[str, Tensor]:
+        """Trains simulated clients, list after list; gradients reach `clicks`.
+
+        Args:
+            model: the global model, ``shape`` each, or a model of each client's own, ``(B, *shape)``.
+            features: ``(B, Q, L, F)`` features as served, in displayed order.
+            mask: ``(B, Q, L)`` True for documents; padding comes last.
+            clicks: ``(B, Q, L)`` in [0, 1], zero where padded.
+            order: ``(B, Q)`` order of the lists, None for the given one.
+            document: ``(B, Q, L)`` numbers of the documents, for clients whose training depends on them.
+            half_detached: give the gradients of RAIFLE's published code, see `client.pdgd.position_bias_ratio`.
+
+        Returns:
+            Deltas by parameter name, ``(B, *shape)``.
+        """

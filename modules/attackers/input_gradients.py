@@ -1,0 +1,69 @@
+"""Training on given inputs, through which gradients reach the inputs."""
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from client.cohort import Cohort
+from client.engine.batches import batch_schedule
+from client.engine.differentiable_training import descend
+from client.engine.fast.gradients import Parameters
+from client.network import NetworkAlgorithm
+
+Models = Mapping[str, Tensor]
+
+
+def step_examples(algorithm: NetworkAlgorithm, example_counts: Tensor, *, generator: torch.Generator) -> Tensor:
+    """``(B, S, n)`` int64 numbers of each simulated client's examples in its S steps, padded with -1."""
+    width = int(example_counts.max())
+    mask = torch.arange(width) < example_counts[:, None]
+    local, seed = algorithm.local, int(torch.randint(2**62, (), generator=generator))
+    if local.batch_size is None:
+        whole = torch.arange(width).expand(mask.shape).masked_fill(~mask, -1)
+        return whole[:, None].expand(-1, local.epochs, -1)
+    cohort = Cohort(0, torch.arange(len(mask)), {}, mask)
+    schedule = batch_schedule(
+        cohort, batch_size=local.batch_size, epochs=local.epochs, seed=seed, updates=local.updates
+    )
+    return pad_sequence(schedule, batch_first=True, padding_value=-1)
+
+
+def simulated_updates(
+    algorithm: NetworkAlgorithm, models: Models, inputs: Tensor, labels: Tensor, batches: Tensor
+) -> dict[str, Tensor]:
+    """Deltas ``(B, *shape)`` by parameter of simulated clients; gradients reach `inputs`.
+
+    Args:
+        algorithm: what the clients run.
+        models: the model that each client received, ``(B, *shape)`` by parameter.
+        inputs: ``(B, M, *shape)`` examples of each client.
+        labels: ``(B, M)`` their classes.
+        batches: ``(B, S, n)`` numbers of the examples in each step, see `step_examples`.
+    """
+
+    def step(batch: Tensor) -> Callable[[Parameters], Tensor]:
+        return lambda parameters: _loss(algorithm, parameters, inputs, labels, batch)
+
+    start = algorithm.trained(models)
+    after = descend(start, [step(batch) for batch in batches.unbind(1)], algorithm.local)
+    return {name: after[name] - value for name, value in start.items()}
+
+
+def input_gradients(
+    algorithm: NetworkAlgorithm, models: Models, inputs: Tensor, labels: Tensor, examples: Tensor
+) -> dict[str, Tensor]:
+    """Gradients ``(B, *shape)`` of each client's mean loss on ``examples (B, n)``; gradients reach `inputs`."""
+    start = {name: value.detach().requires_grad_() for name, value in algorithm.trained(models).items()}
+    loss = _loss(algorithm, start, inputs, labels, examples)
+    return dict(zip(start, torch.autograd.grad(loss, list(start.values()), create_graph=True), strict=True))
+
+
+def _loss(algorithm: NetworkAlgorithm, parameters: Parameters, inputs: Tensor, labels: Tensor, batch: Tensor) -> Tensor:
+    """Sum of the clients' mean losses on ``batch (B, n)`` of their own examples, padded with -1."""
+    client = torch.arange(len(batch), device=batch.device)[:, None]
+    chosen = batch.clamp(min=0)
+    names = algorithm.names
+    fields = {names[0]: inputs[client, chosen], names[1]: labels[client, chosen]}
+    return algorithm.stacked_loss(parameters, fields, batch >= 0).sum()
