@@ -43,7 +43,7 @@ def _names(module: str) -> dict[str, Any]:
             held = _names(str(node.module))
             names |= {alias.name: held[alias.name] for alias in node.names if alias.name in held}
         elif isinstance(node, ast.Assign | ast.AnnAssign):
-            with contextlib.suppress(NameError):
+            with contextlib.suppress(Exception):
                 _run(node, names)
         elif isinstance(node, ast.ClassDef):
             node.bases = [base for base in node.bases if isinstance(base, ast.Name) and base.id in names]
