@@ -3,7 +3,7 @@
 import abc
 import dataclasses
 import inspect
-from typing import ClassVar, Literal, final
+from typing import Any, ClassVar, final
 
 import torch
 
@@ -11,7 +11,7 @@ from attacks.estimates import Estimate, EstimateError, InteractionEstimate
 from protocol.errors import ViewError
 from protocol.ranges import check_fields
 from protocol.threat_model import ThreatModel
-from protocol.view import ServerView
+from protocol.view import RoundView, View
 
 
 class Attack(abc.ABC):
@@ -33,7 +33,7 @@ class Attack(abc.ABC):
         cost: computational cost, as text.
         audited_victims: for a slow attack, the number of clients of the first round that an audit with ``--slow``
             attacks, drawn at random; None if every audit runs it on all clients of all rounds.
-        scope: ``round`` for an attack on the clients of one round, ``recording`` for one on all messages together.
+        view: what `run` takes: the `RoundView` of some clients in one round, or the `History` of all messages.
     """
 
     name: ClassVar[str]
@@ -47,18 +47,18 @@ class Attack(abc.ABC):
     exact: ClassVar[bool] = False
     cost: ClassVar[str] = "milliseconds per victim"
     audited_victims: ClassVar[int | None] = None
-    scope: ClassVar[Literal["round", "recording"]] = "round"
+    view: ClassVar[type[View]] = RoundView
 
     def __post_init__(self) -> None:
         if dataclasses.is_dataclass(self):
             check_fields(self)
 
-    def label(self, view: ServerView) -> str:
+    def label(self, view: View) -> str:
         """The name in the results for a view; differs from `name` where papers distinguish what the server sends."""
         return self.name
 
     @final
-    def __call__(self, view: ServerView, *, generator: torch.Generator) -> Estimate:
+    def __call__(self, view: View, *, generator: torch.Generator) -> Estimate:
         """Checks the view, attacks, and checks the estimate.
 
         Args:
@@ -69,6 +69,8 @@ class Attack(abc.ABC):
             ViewError: the view lacks something that the attack needs, or a delta holds NaN or infinity.
             EstimateError: the attack is defective.
         """
+        if not isinstance(view, self.view):
+            raise ViewError(f"attack {self.name!r} needs a {self.view.__name__}, got a {type(view).__name__}")
         missing = view.missing(self.threat_model.needs)
         if missing:
             raise ViewError(f"attack {self.name!r} needs {', '.join(missing)}, which this recording does not have")
@@ -82,7 +84,7 @@ class Attack(abc.ABC):
         return estimate
 
     @abc.abstractmethod
-    def run(self, view: ServerView, *, generator: torch.Generator) -> Estimate:
+    def run(self, view: Any, *, generator: torch.Generator) -> Estimate:
         """The attack itself, on a view that `__call__` has checked."""
 
     def __repr__(self) -> str:

@@ -19,7 +19,7 @@ from attacks.scoring import (
 )
 from protocol.errors import ViewError
 from protocol.metric_table import METRICS, Metric, add_metric
-from protocol.view import ITEM_EMBEDDING, ServerView
+from protocol.view import ITEM_EMBEDDING, View
 
 ROC_GRID = torch.linspace(0, 1, 101)
 """False-positive rates of the mean ROC curves."""
@@ -140,11 +140,11 @@ class Estimate(abc.ABC):
         return next(kind.__name__ for kind in cls.__mro__ if Estimate in kind.__bases__)
 
     @abc.abstractmethod
-    def check(self, view: ServerView) -> None:
+    def check(self, view: View) -> None:
         """Raises `EstimateError` unless every tensor has the shape that the view requires and is finite."""
 
     @abc.abstractmethod
-    def score(self, view: ServerView, truth: Mapping[str, Tensor]) -> Scores:
+    def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
         """Scores the estimate against ground truth ``(V, ...)`` of the same victims, by name."""
 
 
@@ -177,13 +177,13 @@ class InteractionEstimate(Estimate):
     scores: Tensor
     decisions: Tensor
 
-    def check(self, view: ServerView) -> None:
+    def check(self, view: View) -> None:
         mask = view.served_mask
         check_tensor("decisions", self.decisions, tuple(mask.shape), dtype=torch.bool)
         check_tensor("scores", self.scores, tuple(mask.shape), dtype=self.scores.dtype)
         check_tensor("scores of served items", self.scores[mask], (int(mask.sum()),))
 
-    def score(self, view: ServerView, truth: Mapping[str, Tensor]) -> Scores:
+    def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
         """AUC of the scores and F1 of the decisions over each victim's served items."""
         mask = view.served_mask
         labels = truth["labels"][:, : mask.shape[1]]
@@ -209,10 +209,10 @@ class VectorEstimate(Estimate):
     metrics = ("error", "success", "label-error", "cosine", "flipped")
     vectors: Tensor
 
-    def check(self, view: ServerView) -> None:
+    def check(self, view: View) -> None:
         check_tensor("vectors", self.vectors, (view.victims, view.deltas[ITEM_EMBEDDING].shape[-1]))
 
-    def score(self, view: ServerView, truth: Mapping[str, Tensor]) -> Scores:
+    def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
         """Compares the predictions ``sgn(u.v)`` of the estimates with those of the clients' vectors.
 
         ``error`` is the share of the catalogue on which they differ, ``label-error`` the share of the client's labelled
@@ -250,11 +250,11 @@ class MembershipEstimate(Estimate):
     scores: Tensor
     decisions: Tensor
 
-    def check(self, view: ServerView) -> None:
+    def check(self, view: View) -> None:
         check_tensor("scores", self.scores, (view.victims,))
         check_tensor("decisions", self.decisions, (view.victims,), dtype=torch.bool)
 
-    def score(self, view: ServerView, truth: Mapping[str, Tensor]) -> Scores:
+    def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
         """AUC of the scores over the clients of the view, and rates of the decisions.
 
         ``auc`` of a member is the share of non-members ranked below it, ties half; the mean is the AUC. ``tpr`` is
@@ -302,7 +302,7 @@ class CompositionEstimate(Estimate):
     high: Tensor
     present: Tensor
 
-    def check(self, view: ServerView) -> None:
+    def check(self, view: View) -> None:
         shape = self.proportions.shape
         if len(shape) != 2 or shape[0] != view.victims:
             raise EstimateError(f"proportions: expected shape ({view.victims}, K), got {tuple(shape)}")
@@ -316,7 +316,7 @@ class CompositionEstimate(Estimate):
         if bool(outside.any()):
             raise EstimateError("low and high: expected intervals that contain the proportions")
 
-    def score(self, view: ServerView, truth: Mapping[str, Tensor]) -> Scores:
+    def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
         """Distances of the proportions, exact counts, errors on null classes, and coverage of the intervals."""
         counts = truth["class_counts"].double()
         if counts.shape[1] != self.proportions.shape[1]:

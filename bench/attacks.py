@@ -12,7 +12,7 @@ from client.recommendation import USER_EMBEDDING
 from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
 from modules.learners.fncf import FNCF
 from protocol.seeding import generator_for
-from protocol.view import ITEM_EMBEDDING, ServerView
+from protocol.view import ITEM_EMBEDDING, RoundView
 
 
 def attack_times(victims: int) -> list[Measure]:
@@ -24,7 +24,7 @@ def attack_times(victims: int) -> list[Measure]:
     users = module.private[USER_EMBEDDING][cohort.clients]
     served = cohort.rows[ITEM_EMBEDDING]
     deltas = learner.simulate(module.public_parameters(), served, cohort.examples["label"], users)
-    view = ServerView(
+    view = RoundView(
         round=0,
         pseudonyms=cohort.clients,
         example_counts=cohort.counts,

@@ -14,7 +14,7 @@ from client.engine.local_hyperparameters import LocalTraining
 from client.image_classifier import ImageClassifierAlgorithm
 from client.nets.classifiers import ClassifierOptions, build_classifier
 from protocol.seeding import generator_for
-from protocol.view import CANDIDATE_LABELS, CANDIDATES, ServerView
+from protocol.view import CANDIDATE_LABELS, CANDIDATES, RoundView
 
 CLIENTS, RECORDS, CANDIDATES_OF_EACH, OUTSIDERS, CLASSES, SHAPE = 10, 500, 100, 1000, 10, (3, 32, 32)
 TRAININGS = {
@@ -38,7 +38,7 @@ def membership_times() -> list[Measure]:
     return measures
 
 
-def _view(local: LocalTraining) -> tuple[ServerView, torch.Tensor]:
+def _view(local: LocalTraining) -> tuple[RoundView, torch.Tensor]:
     """One round on generated images, and which client holds which candidate."""
     generator = generator_for(0, "bench-membership")
     images = torch.rand(CLIENTS * RECORDS + OUTSIDERS, *SHAPE, generator=generator)
@@ -49,7 +49,7 @@ def _view(local: LocalTraining) -> tuple[ServerView, torch.Tensor]:
     built = build_classifier(network, image_shape=SHAPE, classes=CLASSES, generator=generator)
     model = {name: value.detach().clone() for name, value in built.named_parameters()}
     pool = torch.cat([held[:, :CANDIDATES_OF_EACH].flatten(), torch.arange(CLIENTS * RECORDS, len(images))])
-    view = ServerView(
+    view = RoundView(
         round=0,
         pseudonyms=torch.arange(CLIENTS),
         example_counts=torch.full((CLIENTS,), RECORDS),

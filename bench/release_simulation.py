@@ -12,7 +12,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from protocol.view import Release, ServerView
+from protocol.history import History
+from protocol.view import Release, RoundView
 
 SHAPES = {"table": (180, 40), "hidden.weight": (40, 60), "hidden.bias": (40,), "output.weight": (9, 40)}
 """10,000 numbers."""
@@ -52,7 +53,7 @@ class System:
     epsilon: float | None = None
 
 
-def round_of(system: System, fault: str, generator: torch.Generator, earlier: ServerView | None = None) -> ServerView:
+def round_of(system: System, fault: str, generator: torch.Generator, earlier: RoundView | None = None) -> RoundView:
     """What the server sees of a round.
 
     Args:
@@ -92,7 +93,7 @@ def round_of(system: System, fault: str, generator: torch.Generator, earlier: Se
         epsilon=epsilon,
         delta=None if epsilon is None else 1e-5,
     )
-    return ServerView(
+    return RoundView(
         round=0 if earlier is None else earlier.round + 1,
         pseudonyms=torch.arange(system.clients) + 100,
         example_counts=torch.full((system.clients,), 10),
@@ -103,15 +104,13 @@ def round_of(system: System, fault: str, generator: torch.Generator, earlier: Se
     )
 
 
-def recording_of(rounds: list[ServerView]) -> ServerView:
-    """The messages of some rounds as attacks of scope ``recording`` get them."""
+def recording_of(rounds: list[RoundView]) -> History:
+    """The messages of some rounds as attacks on a history get them."""
     bare = {view.round: dataclasses.replace(view, auxiliary={}) for view in rounds}
-    return dataclasses.replace(
-        bare[0],
-        pseudonyms=torch.cat([view.pseudonyms for view in rounds]),
-        example_counts=torch.cat([view.example_counts for view in rounds]),
+    whole = {name: torch.cat([getattr(view, name) for view in rounds]) for name in ("pseudonyms", "example_counts")}
+    return History(
+        **bare[rounds[0].round].common() | whole | {"deltas": {}},
         sent_in=torch.cat([torch.full_like(view.pseudonyms, view.round) for view in rounds]),
-        deltas={},
         by_round=bare,
     )
 

@@ -26,7 +26,7 @@ from modules.learners.fpdgd import FPDGD
 from protocol.errors import InputError
 from protocol.ranges import PositiveFloat, PositiveInt
 from protocol.seeding import generator_for
-from protocol.view import ServerView
+from protocol.view import RoundView
 
 _OWN_DRAWS = 1_000_000
 """Added to the training's seed: simulated clients have other draws than the real ones."""
@@ -147,7 +147,7 @@ class SimulatedLists:
         features, mask, defenses = lists["features"], lists["shown"], tuple(module.defenses)
         return cls(model=model, features=features, mask=mask, learner=learner, defenses=defenses)
 
-    def sent(self, scale: float, *, seed: int) -> tuple[ServerView, Tensor]:
+    def sent(self, scale: float, *, seed: int) -> tuple[RoundView, Tensor]:
         """Server view with injected noise of a scale, and the clicks ``(B, Q L)``.
 
         Clicks, orders of the lists and draws of the noise depend on the seed only, so scales are compared on the same
@@ -169,11 +169,11 @@ class SimulatedLists:
             update = defense.protect(update, generators)
         return self._view(features, update, noise.name), clicks.flatten(1)
 
-    def _view(self, features: Tensor, update: Update, manipulation: str) -> ServerView:
+    def _view(self, features: Tensor, update: Update, manipulation: str) -> RoundView:
         clients, lists, length = self.mask.shape
         shown = self.mask.flatten(1)
         number = torch.arange(lists).repeat_interleave(length).expand(clients, -1)
-        return ServerView(
+        return RoundView(
             round=0,
             pseudonyms=torch.arange(clients),
             example_counts=self.mask.any(2).sum(1),

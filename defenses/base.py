@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from protocol.view import Release, ServerView
+from protocol.view import Release, RoundView
 
 
 @dataclass
@@ -61,7 +61,7 @@ def with_whole_tables(update: Update, names: Collection[str], model: Mapping[str
     return dataclasses.replace(update, deltas=deltas, rows=rows)
 
 
-OwnView = Callable[[Update], tuple[ServerView, Tensor]]
+OwnView = Callable[[Update], tuple[RoundView, Tensor]]
 """What the server will see of an update, and ``(C, R)`` the clients' own interactions with the served items."""
 
 
@@ -101,7 +101,7 @@ class Defense:
         """What a recording of the round holds on ``clients (C,)`` because of this defence, ``(C, ...)`` by name.
 
         Returns:
-            What the server knows of them in addition, see `ServerView.priors`; and the ground truth.
+            What the server knows of them in addition, see `RoundView.priors`; and the ground truth.
         """
         return {}, {}
 

@@ -22,9 +22,10 @@ from evaluation.message_selection import MessageSelection, client_truth, message
 from evaluation.remedies import is_unscored, unfit
 from evaluation.runner import AttackError, Evaluation, append, attack_view, joined
 from protocol.errors import InputError, ViewError
+from protocol.history import History
 from protocol.metric_table import METRICS
 from protocol.seeding import generator_for
-from protocol.view import ServerView
+from protocol.view import RoundView, View
 from recordings.joined_view import joined_view, messages_view
 from recordings.recorded_learner import recorded_learner
 from recordings.recording import Recording
@@ -71,7 +72,7 @@ def evaluate_recording(
         setting = {"data": manifest.data["name"]}
         if manifest.learner is not None and manifest.learner["name"] != "fncf":
             setting["learner"] = manifest.learner["name"]
-    together = [attack for attack in attacks if attack.scope == "recording"]
+    together = [attack for attack in attacks if attack.view is History]
     of_devices = [attack for attack in together if {"known", "pairs"} & {*attack.threat_model.needs}]
     of_clients = [attack for attack in together if attack not in of_devices]
     found: list[Evaluation] = []
@@ -93,7 +94,7 @@ def evaluate_recording(
                 raise
             reason = f"expected {error.expected}"
             found.append(Evaluation(missing={_full_name(attack, attacks): reason for attack in group}))
-    single = [attack for attack in attacks if attack.scope == "round"]
+    single = [attack for attack in attacks if attack.view is RoundView]
     confined = [attack for attack in single if attack.audited_victims is not None and slow != "all"]
     fast = [attack for attack in single if attack not in confined]
     common |= {"learner": learner, "history": history}
@@ -168,7 +169,7 @@ def evaluate(
 
 
 def attack_messages(
-    view: ServerView,
+    view: View,
     truth: Mapping[str, Tensor],
     attacks: Sequence[Attack],
     *,
@@ -306,7 +307,7 @@ def _full_name(attack: Attack, others: Iterable[Attack]) -> str:
 
 def _run(
     attack: Attack,
-    view: ServerView,
+    view: View,
     truth: Mapping[str, Tensor],
     *,
     seed: int,
@@ -321,7 +322,7 @@ def _run(
         bar.leave_out(name)
         return Evaluation(missing={name: lacking})
     try:
-        with bar.attacking(name, max(view.victims, 1), view.round if attack.scope == "round" else None):
+        with bar.attacking(name, max(view.victims, 1), view.round if attack.view is RoundView else None):
             label = None if name == attack.name else f"{attack.family}/{attack.label(view)}"
             return attack_view(attack, view, truth, seed=seed, setting=setting, label=label)
     except ViewError as error:
@@ -364,6 +365,6 @@ def _subset(attack: Attack, subsets: Mapping[str, set[int]]) -> set[int] | None:
     return next((subsets[name] for name in (attack.name, *attack.aliases) if name in subsets), None)
 
 
-def _positions(view: ServerView, subset: set[int] | None) -> Tensor:
+def _positions(view: RoundView, subset: set[int] | None) -> Tensor:
     everyone = view.pseudonyms.tolist()
     return torch.tensor([i for i, p in enumerate(everyone) if subset is None or p in subset], dtype=torch.int64)

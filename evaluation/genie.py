@@ -18,7 +18,7 @@ from client.ranking import RankingAlgorithm
 from client.recommendation import RecommenderAlgorithm
 from defenses.local_dp import clip_factors
 from protocol.errors import ViewError
-from protocol.view import ServerView
+from protocol.view import RoundView
 
 _NUMBERS_AT_ONCE = 2**25
 _SAME = 1e-6
@@ -38,7 +38,7 @@ class Channel:
     noise_scale: float
 
     @classmethod
-    def of(cls, view: ServerView) -> "Channel":
+    def of(cls, view: RoundView) -> "Channel":
         """Channel of a view's deltas."""
         names = set(view.deltas)
         clips = [one.clip for one in view.releases if one.clip is not None and names <= set(one.parameters)]
@@ -46,7 +46,7 @@ class Channel:
 
 
 def genie_auc(
-    view: ServerView, labels: Tensor, *, users: Tensor | None = None, pairs: int, generator: torch.Generator
+    view: RoundView, labels: Tensor, *, users: Tensor | None = None, pairs: int, generator: torch.Generator
 ) -> Tensor:
     """``(V,)`` AUC of a genie that orders a client's positive and negative items, in pairs.
 
@@ -98,7 +98,7 @@ def genie_auc(
     return found
 
 
-def _simulated(view: ServerView, labels: Tensor, users: Tensor | None, clip: float | None) -> Tensor:
+def _simulated(view: RoundView, labels: Tensor, users: Tensor | None, clip: float | None) -> Tensor:
     """Clipped updates ``(V, K, P)`` of the view's clients with ``labels (V, K, R)``."""
     victims, times = labels.shape[:2]
     deltas = _clients(view, users)(torch.arange(victims).repeat_interleave(times), labels.flatten(0, 1))
@@ -109,7 +109,7 @@ def _simulated(view: ServerView, labels: Tensor, users: Tensor | None, clip: flo
     return flat.reshape(victims, times, -1)
 
 
-def _clients(view: ServerView, users: Tensor | None) -> Callable[[Tensor, Tensor], dict[str, Tensor]]:
+def _clients(view: RoundView, users: Tensor | None) -> Callable[[Tensor, Tensor], dict[str, Tensor]]:
     """Deltas by parameter, ``(B, *shape)``, of the clients at positions ``(B,)`` with labels ``(B, R)``."""
     learner = view.algorithm
     if isinstance(learner, RankingAlgorithm):

@@ -12,7 +12,7 @@ from attacks.registry import built
 from defenses.base import Defense, OwnView, Update, hold_back
 from evaluation.runner import infer
 from protocol.errors import InputError, ViewError
-from protocol.view import ServerView
+from protocol.view import RoundView
 
 
 class Guardrail(Defense):
@@ -57,7 +57,7 @@ class Guardrail(Defense):
         # A client whose interactions are all equal has no AUC, and sends.
         return hold_back(update, ~(self.exposure(view, labels, generators(0)) > self.limit))
 
-    def exposure(self, view: ServerView, labels: Tensor, generator: torch.Generator) -> Tensor:
+    def exposure(self, view: RoundView, labels: Tensor, generator: torch.Generator) -> Tensor:
         """``(V,)`` float64 largest AUC of the attacks on each client, NaN for a client with one class only.
 
         Args:

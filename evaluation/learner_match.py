@@ -18,7 +18,7 @@ from client.recommendation import RecommenderAlgorithm
 from evaluation.noise_floor import declared_noise
 from evaluation.runner import Evaluation
 from protocol.seeding import generator_for
-from protocol.view import ServerView, is_statistic
+from protocol.view import RoundView, is_statistic
 from recordings.adversary_devices import FEATURES, LABELS
 from recordings.recorded_learner import recorded_learner
 from recordings.recording import Recording
@@ -96,7 +96,7 @@ def simulates(attack: Attack) -> bool:
     return "algorithm" in attack.threat_model.fields
 
 
-def learner_match(view: ServerView, *, generator: torch.Generator) -> LearnerMatch | str:
+def learner_match(view: RoundView, *, generator: torch.Generator) -> LearnerMatch | str:
     """Compares updates of simulated clients, of random examples, with the recorded ones of a view.
 
     Clients of other examples have updates of another length, but not much: the ratio was 0.6 to 1.7
@@ -132,7 +132,7 @@ def _ratio(simulated: Tensor, recorded: Tensor) -> float:
     return float(simulated.norm(dim=1).median() / recorded.norm(dim=1).median())
 
 
-def simulated_updates(view: ServerView, *, generator: torch.Generator) -> dict[str, Tensor] | None:
+def simulated_updates(view: RoundView, *, generator: torch.Generator) -> dict[str, Tensor] | None:
     """Updates ``(V, *shape)`` of as many simulated clients with as many examples; None if there are no examples."""
     learner = view.algorithm
     share = torch.rand(view.victims, 1, generator=generator)

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from protocol.errors import InputError, require
+from protocol.history import History
 from protocol.seeding import generator_for
-from protocol.view import HOLDOUT, USERS, ServerView
+from protocol.view import HOLDOUT, USERS
 from recordings.adversary_devices import EXAMPLE_USERS
 from recordings.joined_view import joined_view
 from recordings.recorded_learner import recorded_learner
@@ -51,13 +52,13 @@ class MessageSelection:
             )
 
 
-def all_messages(recording: Recording) -> tuple[ServerView, dict[str, Tensor]]:
+def all_messages(recording: Recording) -> tuple[History, dict[str, Tensor]]:
     """All messages of a recording in one view, and their ground truth, see `message_truth`."""
     view = joined_view(recording, learner=recorded_learner(recording))
     return view, message_truth(recording, view)
 
 
-def message_truth(recording: Recording, view: ServerView) -> dict[str, Tensor]:
+def message_truth(recording: Recording, view: History) -> dict[str, Tensor]:
     """Ground truth of a joined view: ``user (V,)`` of its messages, ``known_user (P,)`` of the known devices.
 
     Raises:
@@ -73,7 +74,7 @@ def message_truth(recording: Recording, view: ServerView) -> dict[str, Tensor]:
     return {"user": _users(recording, view), "known_user": _users(recording, view.known)}
 
 
-def _users(recording: Recording, view: ServerView) -> Tensor:
+def _users(recording: Recording, view: History) -> Tensor:
     users = client_truth(recording, view, ["user"]).get("user")
     if users is None:
         raise InputError(
@@ -84,7 +85,7 @@ def _users(recording: Recording, view: ServerView) -> Tensor:
     return users.long()
 
 
-def client_truth(recording: Recording, view: ServerView, names: Collection[str]) -> dict[str, Tensor]:
+def client_truth(recording: Recording, view: History, names: Collection[str]) -> dict[str, Tensor]:
     """Ground truth of the senders of a view's messages, ``(V, ...)`` by name, as far as every round has it.
 
     Args:
@@ -92,7 +93,6 @@ def client_truth(recording: Recording, view: ServerView, names: Collection[str])
         view: messages of several rounds.
         names: what to read; the ground truth stays closed if there are none.
     """
-    assert view.sent_in is not None
     found: dict[str, list[Tensor]] = {name: [] for name in names}
     inside = [(view.sent_in == number).nonzero().flatten() for number in torch.unique(view.sent_in).tolist()]
     for positions in inside if names else []:
@@ -104,8 +104,8 @@ def client_truth(recording: Recording, view: ServerView, names: Collection[str])
 
 
 def selected(
-    view: ServerView, truth: Mapping[str, Tensor], selection: MessageSelection, *, seed: int
-) -> tuple[ServerView, dict[str, Tensor]]:
+    view: History, truth: Mapping[str, Tensor], selection: MessageSelection, *, seed: int
+) -> tuple[History, dict[str, Tensor]]:
     """View of the selected messages, with the pairs to compare, and their ground truth.
 
     The owners of known devices are auxiliary data of the server (``known_users``); the ground truth is for scoring.
@@ -142,7 +142,7 @@ def selected(
     return (chosen if selection.names == "true" else under_other_names(chosen, seed=seed)), own
 
 
-def under_other_names(view: ServerView, *, seed: int) -> ServerView:
+def under_other_names(view: History, *, seed: int) -> History:
     """The view with the known users' names permuted at random, those of hold-out users among themselves."""
     assert view.known is not None
     priors = view.known.priors
@@ -159,8 +159,7 @@ def under_other_names(view: ServerView, *, seed: int) -> ServerView:
     return dataclasses.replace(view, known=known, auxiliary={**view.auxiliary, **moved})
 
 
-def _within(view: ServerView, rounds: tuple[int, int] | None) -> Tensor:
-    assert view.sent_in is not None
+def _within(view: History, rounds: tuple[int, int] | None) -> Tensor:
     if rounds is None:
         return torch.arange(view.victims)
     return ((view.sent_in >= rounds[0]) & (view.sent_in < rounds[1])).nonzero().flatten()

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from protocol.view import ServerView
+from protocol.view import RoundView
 
 _SMALLEST = 8
 """Smallest number of rows and columns for a spectral estimate."""
@@ -36,7 +36,7 @@ class NoiseShare:
     clip: float | None = None
 
 
-def declared_noise(view: ServerView) -> NoiseShare | None:
+def declared_noise(view: RoundView) -> NoiseShare | None:
     """Declared noise in the parameters that clients perturb; None if they declare none."""
     noised = [name for name in view.deltas if view.noise_scale(name) > 0]
     if not noised:
@@ -50,7 +50,7 @@ def declared_noise(view: ServerView) -> NoiseShare | None:
     return NoiseShare(share, (noise / total.clamp(min=1)).sqrt(), min(clips, default=None))
 
 
-def spectral_noise(view: ServerView) -> NoiseShare | None:
+def spectral_noise(view: RoundView) -> NoiseShare | None:
     """Noise estimated from the median singular value of each matrix; None if no layer is large enough.
 
     A few examples change a layer in a few directions; noise changes it in all.
@@ -77,7 +77,7 @@ def spectral_noise(view: ServerView) -> NoiseShare | None:
     return NoiseShare(share, (torch.stack(noise).sum(0) / torch.stack(total).sum(0).clamp(min=1)).sqrt())
 
 
-def proven_noise(view: ServerView) -> NoiseShare | None:
+def proven_noise(view: RoundView) -> NoiseShare | None:
     """Undeclared noise, if the matrices with at least `_LARGE` rows and columns show it; else None.
 
     They do if the smaller singular values of every client follow the law of white noise, and if the noise of all
@@ -104,7 +104,7 @@ def proven_noise(view: ServerView) -> NoiseShare | None:
     return spectral_noise(dataclasses.replace(view, deltas=large))
 
 
-def numbers(view: ServerView, name: str) -> Tensor:
+def numbers(view: RoundView, name: str) -> Tensor:
     """``(V,)`` number of values of a parameter that each victim sent."""
     delta = view.deltas[name]
     if name in view.row_parameters:

@@ -9,7 +9,7 @@ from torch import Tensor
 from attacks.base import Attack
 from attacks.composition.base import CompositionAttack, output_layer
 from protocol.errors import ViewError
-from protocol.view import CANARY_PSEUDONYMS, ServerView
+from protocol.view import CANARY_PSEUDONYMS, View
 
 _UNSCORED = "without "
 _REMEDIES = {
@@ -23,7 +23,7 @@ _REMEDIES = {
 """What to do about a field that a view lacks."""
 
 
-def unfit(attack: Attack, view: ServerView, truth: Mapping[str, Tensor]) -> str | None:
+def unfit(attack: Attack, view: View, truth: Mapping[str, Tensor]) -> str | None:
     """Reason why an attack cannot run on a view or be scored, with the remedy; None if it can."""
     kinds = [need for need in attack.threat_model.needs if isinstance(need, type)]
     other = [kind for kind in kinds if not isinstance(view.algorithm, kind)]
@@ -51,7 +51,7 @@ def _described(kind: type) -> str:
     return f"{kind.__name__} ({sentence[:1].lower()}{sentence[1:]})"
 
 
-def _other_classes(view: ServerView, truth: Mapping[str, Tensor]) -> str | None:
+def _other_classes(view: View, truth: Mapping[str, Tensor]) -> str | None:
     """That the model's last layer has other classes than the ground truth counts; None if it has the same."""
     try:
         layer = output_layer(view)

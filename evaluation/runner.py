@@ -18,7 +18,7 @@ from evaluation.pictures import first_of_each, side_by_side
 from evaluation.scores import Line, concat, from_records, score_table, stacked, with_setting
 from protocol.errors import InputError, ViewError
 from protocol.seeding import generator_for
-from protocol.view import ServerView
+from protocol.view import RoundView, View
 
 MOST_CANDIDATES = 2**22
 """Number of an attack's candidates after which further views' are not kept."""
@@ -99,7 +99,7 @@ class AttackError(InputError):
     """A defect of one attack, or numbers that it cannot read; it says nothing about the others."""
 
 
-def infer(attack: Attack, view: ServerView, generator: torch.Generator) -> Estimate:
+def infer(attack: Attack, view: View, generator: torch.Generator) -> Estimate:
     """Estimate of an attack on a view.
 
     Raises:
@@ -129,7 +129,7 @@ def infer(attack: Attack, view: ServerView, generator: torch.Generator) -> Estim
 
 def attack_view(
     attack: Attack,
-    view: ServerView,
+    view: View,
     truth: Mapping[str, Tensor],
     *,
     seed: int,
@@ -153,7 +153,7 @@ def attack_view(
     own = attack.label(view)
     label = label or own
     start = time.perf_counter()
-    key = (int(view.pseudonyms[0]) % 2**31,) if attack.scope == "round" else ()
+    key = (int(view.pseudonyms[0]) % 2**31,) if attack.view is RoundView else ()
     estimate = infer(attack, view, generator_for(seed, own, view.round, *key))
     seconds = (time.perf_counter() - start) / max(view.victims, 1)
     scores = _scored(attack, estimate, view, truth)
@@ -194,7 +194,7 @@ def attack_view(
     return found
 
 
-def _scored(attack: Attack, estimate: Estimate, view: ServerView, truth: Mapping[str, Tensor]) -> Scores:
+def _scored(attack: Attack, estimate: Estimate, view: View, truth: Mapping[str, Tensor]) -> Scores:
     scores = estimate.score(view, truth)
     unknown = set(scores.metrics) - set(estimate.metric_names())
     size = view.victims if scores.units is None else len(scores.units)

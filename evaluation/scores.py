@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from attacks.base import Attack
-from protocol.view import ServerView
+from protocol.view import View
 
 SETTING = "setting."
 """Prefix of the columns that identify the cell of a table that a row belongs to, e.g. ``setting.data``."""
@@ -62,7 +62,7 @@ class Line:
     tells: str = ""
 
     @classmethod
-    def of(cls, attack: Attack, view: ServerView) -> "Line":
+    def of(cls, attack: Attack, view: View) -> "Line":
         """Line of an attack on a view."""
         published: Role = "published" if attack.references else "ours"
         return cls(

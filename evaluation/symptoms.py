@@ -18,7 +18,7 @@ from evaluation.bootstrap import bootstrap
 from evaluation.noise_floor import declared_noise, numbers, proven_noise, spectral_noise
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
-from protocol.view import ServerView
+from protocol.view import RoundView
 
 _HALF = 0.5
 _RANK_TOLERANCE = 1e-4
@@ -53,7 +53,7 @@ class Symptom:
     metrics: tuple[str, ...] | None = None
 
 
-def symptoms(views: Sequence[ServerView], *, seed: int) -> list[Symptom]:
+def symptoms(views: Sequence[RoundView], *, seed: int) -> list[Symptom]:
     """Symptoms found in some views of a recording.
 
     Args:
@@ -67,7 +67,7 @@ def symptoms(views: Sequence[ServerView], *, seed: int) -> list[Symptom]:
     return [symptom for symptom in found if symptom is not None]
 
 
-def _silence(views: Sequence[ServerView]) -> Symptom | None:
+def _silence(views: Sequence[RoundView]) -> Symptom | None:
     norms = [[d.double().reshape(len(d), -1).square().sum(1) for d in view.deltas.values()] for view in views]
     energy = torch.cat([torch.stack(own).sum(0) for own in norms])
     silent = float((energy == 0).double().mean())
@@ -77,7 +77,7 @@ def _silence(views: Sequence[ServerView]) -> Symptom | None:
     return Symptom("silence", told, {"share": silent, "n": len(energy)})
 
 
-def _noise(views: Sequence[ServerView], seed: int) -> Symptom | None:
+def _noise(views: Sequence[RoundView], seed: int) -> Symptom | None:
     """Noise of at least half of the energy of an update: declared, proven by the spectrum, or at least possible."""
     declared = [share for view in views if (share := declared_noise(view)) is not None]
     proven = declared or [share for view in views if (share := proven_noise(view)) is not None]
@@ -104,7 +104,7 @@ def _noise(views: Sequence[ServerView], seed: int) -> Symptom | None:
     return Symptom("noise", told, measured)
 
 
-def _rank(views: Sequence[ServerView], seed: int) -> Symptom | None:
+def _rank(views: Sequence[RoundView], seed: int) -> Symptom | None:
     """More item labels than independent values in the update: RAIFLE's rank condition is violated."""
     served = [(view, victim) for view in views if view.served is not None for victim in range(view.victims)][:3]
     unknowns: list[int] = []
@@ -126,7 +126,7 @@ def _rank(views: Sequence[ServerView], seed: int) -> Symptom | None:
     return Symptom("rank", told, {"unknowns": asked, "rank": equations, "n": len(served)}, _LABELS)
 
 
-def _class_rank(views: Sequence[ServerView], seed: int) -> Symptom | None:
+def _class_rank(views: Sequence[RoundView], seed: int) -> Symptom | None:
     """Classes with linearly dependent updates, so that no composition is unique."""
     view = views[0]
     bases = _class_bases(view, view.algorithm, seed)
@@ -139,7 +139,7 @@ def _class_rank(views: Sequence[ServerView], seed: int) -> Symptom | None:
     return Symptom("rank", told, {"unknowns": classes, "rank": rank, "n": 1}, _SHARES)
 
 
-def _steps(views: Sequence[ServerView], seed: int) -> Symptom | None:
+def _steps(views: Sequence[RoundView], seed: int) -> Symptom | None:
     """Local training whose update differs from the gradient at the global model, with which attacks compare it."""
     view = views[0]
     local = getattr(view.algorithm, "local", None)
@@ -165,7 +165,7 @@ def _steps(views: Sequence[ServerView], seed: int) -> Symptom | None:
     return Symptom("steps", told, measured, _SHARES)
 
 
-def _class_bases(view: ServerView, learner: object, seed: int) -> Tensor | None:
+def _class_bases(view: RoundView, learner: object, seed: int) -> Tensor | None:
     """``(K, D)`` update of the last layer per class of the auxiliary images, None if it cannot be simulated."""
     if not isinstance(learner, ClassifierAlgorithm) or view.missing(AUXILIARY):
         return None
@@ -179,7 +179,7 @@ def _class_bases(view: ServerView, learner: object, seed: int) -> Tensor | None:
         return None
 
 
-def _last_layer(view: ServerView) -> Tensor:
+def _last_layer(view: RoundView) -> Tensor:
     """``(V, D)`` update of the last layer, in the order of `attacks.composition.base.flat_change`."""
     name = view.require(ClassifierAlgorithm).output_layer
     return torch.cat([view.deltas[f"{name}.weight"].flatten(1), view.deltas[f"{name}.bias"]], dim=1).double()
@@ -198,7 +198,7 @@ def _numerical_rank(matrix: Tensor) -> int:
     return int(torch.linalg.matrix_rank(matrix.double(), rtol=_RANK_TOLERANCE))
 
 
-def label_effects(view: ServerView, victim: int, *, generator: torch.Generator) -> Tensor | None:
+def label_effects(view: RoundView, victim: int, *, generator: torch.Generator) -> Tensor | None:
     """``(R, D)`` change of a victim's update when one of its labels is flipped; None if it cannot be simulated.
 
     Args:
@@ -219,7 +219,7 @@ def label_effects(view: ServerView, victim: int, *, generator: torch.Generator) 
     return _differences(view.algorithm.simulate(view.model, served, labels, user), list(view.deltas))
 
 
-def _effects_in_lists(view: ServerView, victim: int, learner: RankingAlgorithm) -> Tensor | None:
+def _effects_in_lists(view: RoundView, victim: int, learner: RankingAlgorithm) -> Tensor | None:
     if view.lists is None or view.features is None:
         return None
     lists = ranked_lists(view)

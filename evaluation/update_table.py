@@ -13,7 +13,7 @@ from client.network import ClassifierAlgorithm
 from evaluation.noise_floor import spectral_noise
 from evaluation.scores import from_records
 from protocol.errors import ViewError
-from protocol.view import ServerView, is_statistic
+from protocol.view import RoundView, is_statistic
 from recordings.recorded_learner import recorded_learner
 from recordings.recording import Recording
 
@@ -40,7 +40,7 @@ def update_table(recording: Recording) -> pd.DataFrame:
     return from_records([_row(views, name, head) for name in views[0].deltas])
 
 
-def _head(view: ServerView) -> dict[str, str]:
+def _head(view: RoundView) -> dict[str, str]:
     """What the last layer is taken for, by the name of its bias; empty if there is none, or the clients rank items."""
     if view.row_parameters or not isinstance(view.algorithm, ClassifierAlgorithm | None):
         return {}
@@ -59,7 +59,7 @@ def _head(view: ServerView) -> dict[str, str]:
     return {bias: "last layer: if its outputs are classes of a softmax, class shares are read from it"}
 
 
-def _row(views: list[ServerView], name: str, head: dict[str, str]) -> dict[str, Any]:
+def _row(views: list[RoundView], name: str, head: dict[str, str]) -> dict[str, Any]:
     parts = [view.deltas[name].double().reshape(view.victims, -1) for view in views]
     norms = torch.cat([part.norm(dim=1) for part in parts])
     models = [view.model[name].double().norm() for view in views if name in view.model]
@@ -96,11 +96,11 @@ def effective_rank(matrices: Tensor) -> Tensor:
     return total.square() / products.square().sum((1, 2)).where(total > 0, torch.nan)
 
 
-def _only(view: ServerView, name: str) -> ServerView:
+def _only(view: RoundView, name: str) -> RoundView:
     return dataclasses.replace(view, deltas={name: view.deltas[name]})
 
 
-def _remark(view: ServerView, name: str, head: dict[str, str]) -> str | None:
+def _remark(view: RoundView, name: str, head: dict[str, str]) -> str | None:
     if is_statistic(name):
         return "batch-norm statistic: an average over the client's own examples, and no attack's simulation has it"
     if view.noise_scale(name) > 0:

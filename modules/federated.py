@@ -28,7 +28,7 @@ from modules.round_record import RoundRecord
 from modules.server import WeightedSum, add_background_noise, weighted_sum
 from protocol.errors import require
 from protocol.seeding import generator_for, secret_key
-from protocol.view import ServerView, features_of
+from protocol.view import RoundView, features_of
 
 _NUMBERS_AT_ONCE = 2**26
 """Largest number of delta entries that a round keeps at once if no callback reads them: 256 MiB."""
@@ -236,10 +236,10 @@ class FederatedModule(Learner):
             contributors,
         )
 
-    def _own_view(self, cohort: Cohort, model: Parameters, update: Update) -> tuple[ServerView, Tensor]:
+    def _own_view(self, cohort: Cohort, model: Parameters, update: Update) -> tuple[RoundView, Tensor]:
         """Server view and ground truth of the clients' own updates, see `defenses.base.OwnView`."""
         shown, items = self.served(cohort), self.item_features(cohort)
-        view = ServerView(
+        view = RoundView(
             round=cohort.round,
             pseudonyms=cohort.clients,
             example_counts=cohort.counts,

@@ -120,7 +120,7 @@ class Learner(BuiltFromData):
         return None
 
     def priors(self, cohort: Cohort) -> dict[str, Tensor]:
-        """Prior knowledge of the server on each client, ``(C, ...)`` each, see `ServerView.priors`."""
+        """Prior knowledge of the server on each client, ``(C, ...)`` each, see `RoundView.priors`."""
         return {}
 
     def update_metrics(self, batch: dict[str, Tensor]) -> dict[str, Metric]:

@@ -12,6 +12,6 @@ if TYPE_CHECKING:
     from protocol.seeding import generator_for as generator_for
     from protocol.threat_model import ThreatModel as ThreatModel
     from protocol.view import Release as Release
-    from protocol.view import ServerView as ServerView
+    from protocol.view import RoundView as RoundView
 
 __all__ = exports(__name__)

@@ -15,13 +15,13 @@ def described_need(need: Need) -> str:
 class ThreatModel:
     """The adversary of an attack, as text for reports.
 
-    Whether the server is active is a property of the server, not of the attack; see `ServerView.manipulation`, which an
+    Whether the server is active is a property of the server, not of the attack; see `RoundView.manipulation`, which an
     attack that needs manipulated rounds lists in `needs`.
 
     Attributes:
         sees: what the server observes.
         knows: its additional knowledge, e.g. the learning algorithm, a prior or auxiliary data.
-        needs: required fields of `protocol.view.ServerView`, or entries of fields that are mappings:
+        needs: required fields of `protocol.view.RoundView`, or entries of fields that are mappings:
             ``"deltas:item_embedding.weight"``, ``"auxiliary:images"``, ``"priors:popularity"``;
             a class, such as `client.RankingAlgorithm`, requires clients that run an algorithm of this kind.
     """

@@ -2,9 +2,9 @@
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, Self, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -34,6 +34,7 @@ CANARY_PSEUDONYMS = "canary_pseudonyms"
 STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 """Last parts of the names of batch-norm statistics, which a client sends if it sends its whole state."""
 _Kind = TypeVar("_Kind")
+_Value = TypeVar("_Value")
 
 
 def is_statistic(name: str) -> bool:
@@ -83,23 +84,20 @@ class Release:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServerView:
-    """What the server saw of some clients in one round; only the deltas come from the clients.
+class View:
+    """What the server saw of some clients, in one round (`RoundView`) or several (`History`); only deltas are theirs.
 
     Attributes:
-        round: number of the communication round.
+        round: number of the communication round; of a history, the one under which scores are listed.
         pseudonyms: ``(V,)`` int64 pseudonyms of the clients.
         example_counts: ``(V,)`` number of local examples that the clients report.
         deltas: by parameter; ``(V, *shape)``, or ``(V, R, *row_shape)`` for the names in `row_parameters`, whose rows
             are aligned with `served` and zero where padded. If the server called the clients more than once, the sum of
             the messages; see `updates`.
+        model: the global model before the round, by parameter.
         row_parameters: parameters of which only the rows of the served items are kept.
         served: ``(V, R)`` int64 items that the server showed to each client, in an order independent of the
             interactions, padded with -1. None if the server shows nothing.
-        lists: ``(V, R)`` int64 number of the ranked list of each served item; the items are in displayed order, list
-            after list; padded with -1. None if nothing is ranked.
-        features: ``(V, R, F)`` features of the served items as sent, zero where padded, or None.
-        model: the global model before the round, by parameter.
         client_models: by parameter ``(V, *shape)``, if each client was sent its own model; None if all got `model`.
         releases: what the clients publicly do to their deltas before sending.
         rounded: parameters whose deltas the recording stores with fewer digits than they were sent with.
@@ -109,15 +107,14 @@ class ServerView:
         auxiliary: public data that the adversary holds, by name; stated in the threat model of attacks that use it.
         priors: prior knowledge about each victim, by name, ``(V, ...)``; see `POPULARITY`, `USERS`, `HOLDOUT` and
             `LEANING`.
-        pairs: ``(M, 2)`` pairs of messages for matching attacks, which are numbered over this view and then `known`.
         manipulation: name of the server's manipulation, None for an honest server.
-        earlier: views of the same victims, in the same order, in earlier rounds, the first one first.
-        sent_in: ``(V,)`` round of each message, if a view joins several rounds and pseudonyms may repeat; else None.
-        round_models: the global model before each of these rounds, by number.
-        by_round: view of each round's messages, read on access, if a view joins rounds without the deltas in memory.
-        known: what the server saw of its own devices, whose users are ``known.priors["users"]`` ``(P,)``; None without
-            such devices.
+        memo: what several attacks on this view share, see `shared`; it goes with the view.
     """
+
+    of_victims: ClassVar[tuple[str, ...]] = (
+        *("pseudonyms", "example_counts", "deltas", "served", "client_models", "updates", "priors", "messages"),
+    )
+    """Fields with one entry per victim, selected by `select`."""
 
     round: int
     pseudonyms: Tensor
@@ -126,8 +123,6 @@ class ServerView:
     model: Mapping[str, Tensor]
     row_parameters: frozenset[str] = frozenset()
     served: Tensor | None = None
-    lists: Tensor | None = None
-    features: Tensor | None = None
     client_models: Mapping[str, Tensor] | None = None
     releases: tuple[Release, ...] = ()
     rounded: frozenset[str] = frozenset()
@@ -136,13 +131,8 @@ class ServerView:
     messages: Tensor | None = None
     auxiliary: Mapping[str, Tensor] = field(default_factory=dict)
     priors: Mapping[str, Tensor] = field(default_factory=dict)
-    pairs: Tensor | None = None
     manipulation: str | None = None
-    earlier: tuple["ServerView", ...] = ()
-    sent_in: Tensor | None = None
-    round_models: Mapping[int, Mapping[str, Tensor]] = field(default_factory=dict)
-    by_round: Mapping[int, "ServerView"] = field(default_factory=dict)
-    known: "ServerView | None" = None
+    memo: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def victims(self) -> int:
@@ -176,37 +166,21 @@ class ServerView:
             raise ViewError(f"expected the clients' algorithm, of the kind {kind.__name__}, got {found}")
         return self.algorithm
 
-    def select(self, positions: Tensor) -> "ServerView":
-        """The view of the victims at ``positions (W,)``, in this order; the only way to select victims.
-
-        Pairs are kept if both of their messages are.
-        """
+    def select(self, positions: Tensor) -> Self:
+        """The view of the victims at ``positions (W,)``, in this order; the only way to select victims."""
         if len(positions) == self.victims and bool((positions == torch.arange(self.victims)).all()):
             return self
-        cut = {name: _cut(getattr(self, name), positions) for name in OF_VICTIMS}
-        earlier = tuple(view.select(positions) for view in self.earlier)
-        return dataclasses.replace(self, **cut, earlier=earlier, pairs=self._pairs_among(positions))
+        return dataclasses.replace(self, **{name: _cut(getattr(self, name), positions) for name in self.of_victims})
 
-    def _pairs_among(self, positions: Tensor) -> Tensor | None:
-        if self.pairs is None:
-            return None
-        known = 0 if self.known is None else self.known.victims
-        moved = torch.full((self.victims + known,), -1)
-        moved[positions] = torch.arange(len(positions))
-        moved[self.victims :] = len(positions) + torch.arange(known)
-        pairs = moved[self.pairs]
-        return pairs[(pairs >= 0).all(1)]
+    def common(self) -> dict[str, Any]:
+        """The fields that views of a round and of several have, by name, to make one of the other."""
+        return {one.name: getattr(self, one.name) for one in fields(View) if one.init}
 
-    def each_round(self) -> Iterator["ServerView"]:
-        """Views of the messages of one round each, ascending, one in memory at a time where they are read lazily."""
-        if self.by_round:
-            yield from (self.by_round[number] for number in sorted(self.by_round))
-        elif self.sent_in is None:
-            yield self
-        else:
-            for number in torch.unique(self.sent_in).tolist():
-                own = self.select((self.sent_in == number).nonzero().flatten())
-                yield dataclasses.replace(own, round=number, model=self.round_models.get(number, self.model))
+    def shared(self, key: Hashable, compute: Callable[[], _Value]) -> _Value:
+        """What `compute` returns, computed once for all attacks on this view that ask for the same `key`."""
+        if key not in self.memo:
+            self.memo[key] = compute()
+        return cast(_Value, self.memo[key])
 
     def sent_models(self) -> Mapping[str, Tensor]:
         """The model that each client received, by parameter ``(V, *shape)``."""
@@ -272,19 +246,37 @@ class ServerView:
         return absent
 
 
+@dataclass(frozen=True, kw_only=True)
+class RoundView(View):
+    """What the server saw of some clients in one round.
+
+    Attributes:
+        lists: ``(V, R)`` int64 number of the ranked list of each served item; the items are in displayed order, list
+            after list; padded with -1. None if nothing is ranked.
+        features: ``(V, R, F)`` features of the served items as sent, zero where padded, or None.
+        earlier: views of the same victims, in the same order, in earlier rounds, the first one first.
+    """
+
+    of_victims: ClassVar[tuple[str, ...]] = (*View.of_victims, "lists", "features")
+
+    lists: Tensor | None = None
+    features: Tensor | None = None
+    earlier: tuple["RoundView", ...] = ()
+
+    def select(self, positions: Tensor) -> Self:
+        """Also selects the victims in `earlier`."""
+        chosen = super().select(positions)
+        if chosen is self:
+            return self
+        return dataclasses.replace(chosen, earlier=tuple(view.select(positions) for view in self.earlier))
+
+
 def features_of(items: Tensor, served: Tensor) -> Tensor:
     """``(V, R, F)`` features of ``served (V, R)`` among ``items (I, F)``, stored once if all are equal."""
     alike = len(served) > 0 and bool((served == served[:1]).all())
     own = served[:1] if alike else served
     features = items[own.clamp(min=0)] * (own >= 0)[..., None]
     return features.expand(len(served), -1, -1) if alike else features
-
-
-OF_VICTIMS = (
-    *("pseudonyms", "example_counts", "deltas", "served", "lists", "features", "client_models", "updates"),
-    *("priors", "sent_in", "messages"),
-)
-"""Fields of a view with one entry per victim, selected by `ServerView.select`."""
 
 
 def _cut(value: Any, positions: Tensor) -> Any:

@@ -1,4 +1,4 @@
-"""One view of all messages of a recording, with those of the adversary's own devices, or without deltas in memory."""
+"""The history of all messages of a recording, with those of the adversary's devices, or without deltas in memory."""
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,7 +11,8 @@ from torch import Tensor
 from client.algorithm import ClientAlgorithm
 from fedleak_recorder.format import HOLDOUT_USERS
 from protocol.errors import require
-from protocol.view import HOLDOUT, USERS, ServerView
+from protocol.history import History
+from protocol.view import HOLDOUT, USERS, RoundView
 from recordings.adversary_devices import PSEUDONYM_USERS, PSEUDONYMS
 from recordings.recording import Recording
 
@@ -44,7 +45,7 @@ class ByRound(Mapping[int, _Value]):
 
 def joined_view(
     recording: Recording, *, rounds: Sequence[int] | None = None, learner: ClientAlgorithm | None = None
-) -> ServerView:
+) -> History:
     """All messages of some rounds in one view, with all deltas in memory.
 
     The messages are sorted by round, and in each round by pseudonym, which is random and so reveals nothing about the
@@ -86,8 +87,8 @@ def joined_view(
 
 def messages_view(
     recording: Recording, *, rounds: Sequence[int] | None = None, learner: ClientAlgorithm | None = None
-) -> ServerView:
-    """The clients' messages in some rounds as one view without deltas; `ServerView.each_round` reads these.
+) -> History:
+    """The clients' messages in some rounds without deltas; `History.each_round` reads these.
 
     The messages are sorted by round, and in each round by pseudonym. Those of the adversary's own devices are left out.
 
@@ -108,30 +109,22 @@ def messages_view(
     sent_in, pseudonyms, examples = torch.tensor(messages, dtype=torch.int64).reshape(-1, 3).unbind(1)
     views = partial(_round_view, partial(recording.views, victims_per_view=2**30, learner=learner), own)
     first = next(recording.views(victims_per_view=1, rounds=numbers[:1], learner=learner))
-    return dataclasses.replace(
-        first.select(torch.arange(0)),
-        pseudonyms=pseudonyms,
-        example_counts=examples,
-        deltas={},
-        served=None,
-        lists=None,
-        features=None,
-        client_models=None,
-        updates=None,
-        messages=None,
-        priors={},
+    none = dict.fromkeys(("served", "client_models", "updates", "messages"))
+    held = {"pseudonyms": pseudonyms, "example_counts": examples, "deltas": {}, "priors": {}}
+    return History(
+        **first.common() | none | held,
         sent_in=sent_in,
         round_models=ByRound(recording.models, numbers),
         by_round=ByRound(views, numbers),
     )
 
 
-def _round_view(views: Callable[..., Iterator[ServerView]], own: set[int], number: int) -> ServerView:
+def _round_view(views: Callable[..., Iterator[RoundView]], own: set[int], number: int) -> RoundView:
     """The clients' messages in one round."""
     whole = _join(list(views(rounds=[number])))
     view = whole.select(_by_pseudonym(whole))
     others = torch.tensor([name not in own for name in view.pseudonyms.tolist()], dtype=torch.bool)
-    return dataclasses.replace(view.select(others.nonzero().flatten()), round=number, sent_in=None)
+    return view.select(others.nonzero().flatten()).in_round(number)
 
 
 def _numbers(recording: Recording, rounds: Sequence[int] | None) -> list[int]:
@@ -141,7 +134,7 @@ def _numbers(recording: Recording, rounds: Sequence[int] | None) -> list[int]:
     return numbers
 
 
-def _check_distinct(parts: Sequence[ServerView]) -> None:
+def _check_distinct(parts: Sequence[RoundView]) -> None:
     seen: dict[int, Tensor] = {}
     for part in parts:
         together = torch.cat([seen.get(part.round, part.pseudonyms[:0]), part.pseudonyms])
@@ -155,31 +148,30 @@ def _check_distinct(parts: Sequence[ServerView]) -> None:
         seen[part.round] = together
 
 
-def _by_pseudonym(view: ServerView) -> Tensor:
+def _by_pseudonym(view: History) -> Tensor:
     """Positions sorted by round, then by pseudonym."""
-    assert view.sent_in is not None
     order = view.pseudonyms.argsort(stable=True)
     return order[view.sent_in[order].argsort(stable=True)]
 
 
-def _join(parts: Sequence[ServerView]) -> ServerView:
+def _join(parts: Sequence[RoundView]) -> History:
     last = parts[-1]
     widths = [0 if part.served is None else part.served.shape[1] for part in parts]
     ragged = {name: max(widths) for name in last.row_parameters}
     served = [part.served for part in parts if part.served is not None]
-    return dataclasses.replace(
-        last,
-        pseudonyms=torch.cat([part.pseudonyms for part in parts]),
-        example_counts=torch.cat([part.example_counts for part in parts]),
-        deltas={name: _stacked([part.deltas[name] for part in parts], ragged.get(name)) for name in last.deltas},
-        served=_stacked(served, max(widths), padding=-1) if len(served) == len(parts) else None,
-        lists=None,
-        features=None,
-        priors=_priors([part.priors for part in parts]),
-        client_models=_models([part.client_models for part in parts]),
-        updates=_whole([part.updates for part in parts], max(widths)),
-        messages=_whole([part.messages for part in parts], None),
-        sent_in=torch.cat([torch.full_like(part.pseudonyms, part.round) for part in parts]),
+    joined = {
+        "pseudonyms": torch.cat([part.pseudonyms for part in parts]),
+        "example_counts": torch.cat([part.example_counts for part in parts]),
+        "deltas": {name: _stacked([part.deltas[name] for part in parts], ragged.get(name)) for name in last.deltas},
+        "served": _stacked(served, max(widths), padding=-1) if len(served) == len(parts) else None,
+        "priors": _priors([part.priors for part in parts]),
+        "client_models": _models([part.client_models for part in parts]),
+        "updates": _whole([part.updates for part in parts], max(widths)),
+        "messages": _whole([part.messages for part in parts], None),
+    }
+    return History(
+        **last.common() | joined,
+        sent_in=torch.cat([part.pseudonyms.new_full((part.victims,), part.round) for part in parts]),
     )
 
 

@@ -37,7 +37,7 @@ from fedleak_recorder.shard_check import (
     common_shapes,
 )
 from protocol.errors import require
-from protocol.view import ServerView
+from protocol.view import RoundView, View
 from recordings.shard_files import ShardFiles, damaged, model_of, view_dtype
 from recordings.shard_view import ShardView, truth_of
 
@@ -119,7 +119,7 @@ class Recording:
         pseudonyms: set[int] | None = None,
         learner: ClientAlgorithm | None = None,
         history: bool = False,
-    ) -> Iterator[ServerView]:
+    ) -> Iterator[RoundView]:
         """Server views of a few victims of similar size each; memory does not grow with the rounds.
 
         Args:
@@ -148,7 +148,7 @@ class Recording:
             auxiliary=self._auxiliary,
         )
 
-    def _earlier(self, view: ServerView, learner: ClientAlgorithm | None) -> tuple[ServerView, ...]:
+    def _earlier(self, view: RoundView, learner: ClientAlgorithm | None) -> tuple[RoundView, ...]:
         """Views of the same victims in earlier rounds, in the view's order."""
         found = []
         wanted = view.pseudonyms.tolist()
@@ -188,7 +188,7 @@ class Recording:
         with self._open(self._seen.names(round_number)[0]) as shard:
             return model_of(shard, view_dtype(self.manifest))
 
-    def truth(self, view: ServerView) -> dict[str, Tensor]:
+    def truth(self, view: View) -> dict[str, Tensor]:
         """Ground truth of a view. Only code that computes scores may call this.
 
         Returns:
@@ -226,7 +226,7 @@ class Recording:
         truth = {field: _stacked([row[field] for row in rows]) for field in rows[0]}
         return truth | ({"clients": truth["client"].long()} if "client" in truth else {})
 
-    def _check_classes(self, truth: Mapping[str, Tensor], view: ServerView, name: str) -> None:
+    def _check_classes(self, truth: Mapping[str, Tensor], view: View, name: str) -> None:
         counts = truth.get(CLASS_COUNTS.removeprefix(CLIENT))
         if counts is None or not isinstance(view.algorithm, ClassifierAlgorithm):
             return

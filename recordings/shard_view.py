@@ -9,7 +9,7 @@ from torch import Tensor
 from client.algorithm import ClientAlgorithm
 from fedleak_recorder.format import CLIENT_MODEL, ITEM_FEATURES, POPULARITY_OF_OTHERS, PRIOR, Manifest
 from fedleak_recorder.shard_check import MESSAGES, SHOWN
-from protocol.view import POPULARITY, Release, ServerView, features_of
+from protocol.view import POPULARITY, Release, RoundView, features_of
 from recordings.shard_files import damaged, view_dtype
 
 _NUMBERS_PER_VIEW = 2**25
@@ -75,7 +75,7 @@ class ShardView:
         alike = even and bool((served.reshape(len(sizes), -1) == served[: int(sizes[0])]).all())
         return 0 if alike else int(self.shard.get_slice(ITEM_FEATURES).get_shape()[1])
 
-    def view(self, chunk: Tensor, learner: ClientAlgorithm | None) -> ServerView:
+    def view(self, chunk: Tensor, learner: ClientAlgorithm | None) -> RoundView:
         """The view of the victims at some positions.
 
         Args:
@@ -111,7 +111,7 @@ class ShardView:
         }
         priors = {name.removeprefix(PRIOR): shard.get_tensor(name)[chunk] for name in keys if name.startswith(PRIOR)}
         manipulation = manifest.config.get("manipulation")
-        return ServerView(
+        return RoundView(
             round=self.round,
             pseudonyms=self.clients[chunk],
             example_counts=shard.get_tensor("counts")[chunk].long(),

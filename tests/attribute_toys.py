@@ -16,13 +16,14 @@ from datamodules.recommendation.interactions import Interactions
 from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
 from evaluation.message_selection import client_truth
 from modules.learners.fncf import FNCF
+from protocol.history import History
 from protocol.seeding import generator_for
-from protocol.view import ATTRIBUTE, ATTRIBUTE_PSEUDONYMS, ServerView
+from protocol.view import ATTRIBUTE, ATTRIBUTE_PSEUDONYMS
 from recordings.joined_view import messages_view
 from recordings.recording import Recording
 from tests.toys import quiet_trainer
 
-Toy = tuple[ServerView, dict[str, Tensor]]
+Toy = tuple[History, dict[str, Tensor]]
 
 
 def toy(people: int = 120, rounds: int = 2, *, leak: float = 2.0, values: int = 2, seed: int = 0) -> Toy:
@@ -36,7 +37,7 @@ def toy(people: int = 120, rounds: int = 2, *, leak: float = 2.0, values: int = 
     shift = torch.randn(rounds, values, 40, generator=generator) * (torch.arange(40) < 8)
     deltas = (noise + leak * shift[:, colour]).flatten(0, 1)
     known = torch.randperm(people, generator=generator)[: people // 2]
-    view = ServerView(
+    view = History(
         round=0,
         pseudonyms=names[sender],
         example_counts=torch.full((len(sender),), 5),
@@ -56,7 +57,7 @@ def toy(people: int = 120, rounds: int = 2, *, leak: float = 2.0, values: int = 
     return view, {"attributes": torch.stack([colour, luck], 1)[sender], "clients": sender}
 
 
-def with_deltas(view: ServerView, change: Any) -> ServerView:
+def with_deltas(view: History, change: Any) -> History:
     """The view with other deltas."""
     return dataclasses.replace(view, deltas={name: change(value) for name, value in view.deltas.items()})
 

@@ -14,7 +14,7 @@ from datamodules.images.synthetic_images import SyntheticImages
 from datamodules.partition.client_split import ClientSplit
 from modules.learners.image_classifier import FederatedClassifier
 from protocol.seeding import generator_for
-from protocol.view import ServerView
+from protocol.view import RoundView
 
 NETWORK = ClassifierOptions(hidden=32, channels=4)
 SGD = LocalTraining(optimizer="sgd", learning_rate=0.1, batch_size=40)
@@ -34,18 +34,18 @@ def learner(local: LocalTraining = SGD, network: ClassifierOptions = NETWORK) ->
 @functools.cache
 def views(
     local: LocalTraining = SGD, network: ClassifierOptions = NETWORK, rounds: int = 1, seed: int = 0
-) -> tuple[tuple[ServerView, ...], torch.Tensor]:
+) -> tuple[tuple[RoundView, ...], torch.Tensor]:
     """What a server sees in every round, the earlier ones within the later, and the true proportions ``(10, 10)``."""
     data = source(seed)
     module = FederatedClassifier(num_classes=10, image_shape=SHAPE, network=network, local=local, seed=seed)
     known = data.auxiliary()
-    seen: list[ServerView] = []
+    seen: list[RoundView] = []
     for number in range(rounds):
         public = {name: value.clone() for name, value in module.public_parameters().items()}
         cohort = data.cohort(number)
         deltas = train_clients(module.algorithm, public, {}, cohort, local, seed=seed).deltas
         seen.append(
-            ServerView(
+            RoundView(
                 round=number,
                 pseudonyms=torch.arange(len(cohort)) + 100,
                 example_counts=cohort.counts,
@@ -67,7 +67,7 @@ def l1(inferred: torch.Tensor, true: torch.Tensor) -> float:
     return float((inferred - true).abs().sum(1).mean())
 
 
-def estimate(attack: Attack, view: ServerView) -> CompositionEstimate:
+def estimate(attack: Attack, view: RoundView) -> CompositionEstimate:
     found = attack(view, generator=generator_for(0, "attack"))
     assert isinstance(found, CompositionEstimate)
     return found

@@ -12,8 +12,9 @@ from datamodules.devices.device_split import Devices
 from datamodules.devices.synthetic_posts import SyntheticPosts
 from evaluation.message_selection import draw_pairs
 from modules.learners.text import FederatedText
+from protocol.history import History
 from protocol.seeding import generator_for
-from protocol.view import USERS, ServerView
+from protocol.view import USERS
 
 NETWORK = TextOptions(vocabulary=40, embedding=8, hidden=8)
 LOCAL = LocalTraining(learning_rate=0.3, batch_size=10)
@@ -31,7 +32,7 @@ def source(habit: float = 0.8, posts: int = 60, share: tuple[float, float] = (0.
 @functools.cache
 def joined(
     rounds: int = 10, habit: float = 0.8, share: tuple[float, float] = (0.3, 0.7)
-) -> tuple[ServerView, torch.Tensor]:
+) -> tuple[History, torch.Tensor]:
     """What a server sees over some rounds, and the users of the anonymous messages, then of the known ones."""
     data = source(habit, share=share)
     module = FederatedText(network=NETWORK, local=LOCAL)
@@ -48,7 +49,7 @@ def joined(
             for name, value in lstm.items():
                 module.get_parameter(name).add_(value.mean(0))
     clients = torch.cat([part[0] for part in parts])
-    whole = ServerView(
+    whole = History(
         round=rounds - 1,
         pseudonyms=clients + 1000,
         example_counts=torch.tensor([len(part) for part in data.client_examples()])[clients],
@@ -72,14 +73,14 @@ def joined(
     return with_pairs(view, truth), truth
 
 
-def with_pairs(view: ServerView, truth: torch.Tensor) -> ServerView:
+def with_pairs(view: History, truth: torch.Tensor) -> History:
     everything = torch.arange(len(truth))
     first, second = everything[: view.victims], everything[view.victims :]
     pairs = draw_pairs(first, second, truth, each=3, generator=generator_for(0, "pairs"))
     return dataclasses.replace(view, pairs=pairs)
 
 
-def shuffled(view: ServerView, seed: int) -> ServerView:
+def shuffled(view: History, seed: int) -> History:
     """The known devices under other users' names: what is learned of them says nothing."""
     assert view.known is not None
     names = torch.randperm(WRITERS, generator=generator_for(seed, "names"))

@@ -12,13 +12,13 @@ import yaml
 from safetensors.torch import save_file
 from torch import Tensor
 
-from protocol.view import ServerView
+from protocol.view import RoundView
 from tests.composition_toys import NETWORK, SGD, SHAPE, source, views
 
 CLIENTS = [f"phone-{number}" for number in range(10)]
 
 
-def view() -> ServerView:
+def view() -> RoundView:
     """One round of ten leaky clients."""
     return views()[0][0]
 

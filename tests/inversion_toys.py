@@ -11,7 +11,7 @@ from client.image_classifier import ImageClassifierAlgorithm
 from client.nets.classifiers import ClassifierOptions, build_classifier
 from protocol.record_hash import record_hashes
 from protocol.seeding import generator_for
-from protocol.view import ServerView
+from protocol.view import RoundView
 
 SHAPE = (1, 12, 12)
 NETWORK = ClassifierOptions(name="mlp", hidden=200, weights="normal")
@@ -39,7 +39,7 @@ def server_view(
     seed: int = 0,
     double: bool = False,
     pictured: tuple[Tensor, Tensor] | None = None,
-) -> tuple[ServerView, dict[str, Tensor]]:
+) -> tuple[RoundView, dict[str, Tensor]]:
     """What the server sees, and the truth."""
     images, labels = pictured or pictures(clients * records, seed=seed)
     if double:
@@ -49,7 +49,7 @@ def server_view(
     model = {name: value.detach().to(images.dtype) for name, value in made.named_parameters()}
     own = torch.arange(len(images)).reshape(clients, records)
     deltas = learner.simulate_examples(model, images, labels, own, generator=generator_for(seed, "order"))
-    view = ServerView(
+    view = RoundView(
         round=0,
         pseudonyms=torch.arange(clients),
         example_counts=torch.full((clients,), records),
@@ -67,6 +67,6 @@ def truth_of(images: Tensor, labels: Tensor) -> dict[str, Tensor]:
     return {"record_hash": hashes, "record_salt": salts, "record_labels": labels, "records": images}
 
 
-def changed(view: ServerView, deltas: Mapping[str, Tensor]) -> ServerView:
+def changed(view: RoundView, deltas: Mapping[str, Tensor]) -> RoundView:
     """The view with other deltas."""
     return dataclasses.replace(view, deltas=dict(deltas))

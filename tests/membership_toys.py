@@ -10,8 +10,9 @@ from attacks.membership.estimates import RecordMembershipEstimate, SourceEstimat
 from client.engine.local_hyperparameters import LocalTraining
 from client.image_classifier import ImageClassifierAlgorithm
 from client.nets.classifiers import ClassifierOptions, build_classifier
+from protocol.history import History
 from protocol.seeding import generator_for
-from protocol.view import CANDIDATE_LABELS, CANDIDATES, Release, ServerView
+from protocol.view import CANDIDATE_LABELS, CANDIDATES, Release, RoundView
 
 CLIENTS, EACH, CLASSES, SHAPE = 4, 20, 4, (1, 12, 12)
 NETWORK = ClassifierOptions(hidden=32, channels=8, activation="tanh")
@@ -25,7 +26,7 @@ def learner(local: LocalTraining = ONE_STEP) -> ImageClassifierAlgorithm:
 
 def toy(
     local: LocalTraining = ONE_STEP, *, seed: int = 0, dealt_anew: bool = False, noise: float = 0.0
-) -> tuple[ServerView, dict[str, Tensor]]:
+) -> tuple[History, dict[str, Tensor]]:
     """View of one round, and the truth: half of the pool is held by the clients, the other half by nobody.
 
     Args:
@@ -49,7 +50,7 @@ def toy(
     if noise:
         deltas = {name: v + noise * torch.randn(v.shape, generator=generator) for name, v in deltas.items()}
         releases = (Release(noise_scale=noise, parameters=tuple(deltas)),)
-    view = ServerView(
+    view = History(
         round=0,
         pseudonyms=torch.arange(CLIENTS) + 100,
         example_counts=torch.full((CLIENTS,), EACH),
@@ -58,11 +59,12 @@ def toy(
         algorithm=learner(local),
         releases=releases,
         auxiliary={CANDIDATES: images, CANDIDATE_LABELS: labels},
+        sent_in=torch.zeros(CLIENTS, dtype=torch.int64),
     )
     return view, {"member": member, "clients": torch.arange(CLIENTS)}
 
 
-def several_rounds(count: int, local: LocalTraining = ONE_EPOCH) -> tuple[ServerView, dict[str, Tensor]]:
+def several_rounds(count: int, local: LocalTraining = ONE_EPOCH) -> tuple[History, dict[str, Tensor]]:
     """The same clients in several rounds, in one view without deltas; the models differ as of independent trainings."""
     first, truth = toy(local)
     held = truth["member"].nonzero()[:, 1].reshape(CLIENTS, EACH)
@@ -71,14 +73,14 @@ def several_rounds(count: int, local: LocalTraining = ONE_EPOCH) -> tuple[Server
         model, generator = toy(local, seed=number)[0].model, generator_for(number, "rounds")
         pool = first.auxiliary[CANDIDATES], first.auxiliary[CANDIDATE_LABELS]
         deltas = learner(local).simulate_examples(model, *pool, held, generator=generator)
-        parts[number] = dataclasses.replace(first, round=number, model=model, deltas=deltas)
+        parts[number] = RoundView(**first.common() | {"round": number, "model": model, "deltas": deltas})
     together = first.select(torch.arange(CLIENTS).repeat(count))
     sent_in = torch.arange(count).repeat_interleave(CLIENTS)
     view = dataclasses.replace(together, deltas={}, sent_in=sent_in, by_round=parts)
     return view, {"member": truth["member"].repeat(count, 1), "clients": truth["clients"].repeat(count)}
 
 
-def scored(attack: Attack, view: ServerView, truth: dict[str, Tensor], name: str = "") -> float:
+def scored(attack: Attack, view: History, truth: dict[str, Tensor], name: str = "") -> float:
     """Mean of a metric over clients: the AUC of membership, or the share of sources named."""
     estimate = attack(view, generator=generator_for(0, "attack"))
     assert isinstance(estimate, RecordMembershipEstimate | SourceEstimate)

@@ -9,7 +9,7 @@ from callbacks.delta_recorder import DeltaRecorder
 from datamodules.ranking.synthetic_ranking import SyntheticRanking
 from modules.federated import FederatedModule
 from modules.learners.fpdgd import FPDGD
-from protocol.view import ServerView
+from protocol.view import RoundView
 from recordings.named_algorithm import learner_from
 from recordings.recording import Recording
 from tests.toys import quiet_trainer
@@ -48,6 +48,6 @@ def record(
     return Recording(folder / "deltas")
 
 
-def first_view(recording: Recording) -> ServerView:
+def first_view(recording: Recording) -> RoundView:
     learner = learner_from(recording.manifest.learner)
     return next(recording.views(victims_per_view=1000, learner=learner))

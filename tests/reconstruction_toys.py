@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from protocol.record_hash import record_hashes
-from protocol.view import ServerView
+from protocol.view import RoundView
 
 SHAPE = (1, 12, 12)
 
@@ -26,9 +26,9 @@ def truth_of(records: list[Tensor], labels: list[Tensor], *, keep: bool = False)
     return found | ({"records": kept} if keep else {})
 
 
-def view_of(counts: list[int], **more: object) -> ServerView:
+def view_of(counts: list[int], **more: object) -> RoundView:
     zeros = torch.zeros(len(counts), 1)
-    return ServerView(
+    return RoundView(
         round=0,
         pseudonyms=torch.arange(len(counts)),
         example_counts=torch.tensor(counts),

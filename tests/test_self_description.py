@@ -62,7 +62,7 @@ def test_one_place_calls_an_attack() -> None:
 
 
 def test_one_place_cuts_a_view() -> None:
-    """`ServerView.select`; what joins the messages of several rounds replaces the same fields and cuts nothing."""
+    """`RoundView.select`; what joins the messages of several rounds replaces the same fields and cuts nothing."""
     cuts = [
         path
         for path, node in nodes()

@@ -10,7 +10,7 @@ from client.text import TextOptions
 from client.word_rows import text_cohort
 from modules.learners.decoder import FederatedDecoder
 from modules.learners.text import FederatedText, TextLearner
-from protocol.view import ServerView
+from protocol.view import RoundView
 
 WORDS = 60
 KINDS = ("lstm", "decoder")
@@ -31,7 +31,7 @@ def learner(kind: str, local: LocalTraining, *, seed: int = 0) -> TextLearner:
 
 def seen(
     kind: str, clients: list[list[list[int]]] = CLIENTS, *, local: LocalTraining | None = None, seed: int = 0
-) -> ServerView:
+) -> RoundView:
     """The server view of one round in which clients train on their sentences."""
     module = learner(kind, local or LocalTraining(learning_rate=0.3), seed=seed)
     texts = [torch.tensor(sentence) for own in clients for sentence in own]
@@ -42,7 +42,7 @@ def seen(
     cohort = text_cohort(0, torch.arange(len(clients)), features, torch.zeros(len(texts)), examples)
     model = {name: value.detach().clone() for name, value in module.public_parameters().items()}
     update, _ = module.client_updates(module.interact(cohort, model), model)
-    return ServerView(
+    return RoundView(
         round=0,
         pseudonyms=torch.arange(len(clients)),
         example_counts=cohort.counts,

@@ -19,7 +19,7 @@ from datamodules.recommendation.synthetic_recommender import SyntheticRecommende
 from defenses.base import Defense
 from modules.learners.fncf import FNCF, PAPER_LOCAL
 from protocol.seeding import generator_for
-from protocol.view import ITEM_EMBEDDING, POPULARITY, ServerView
+from protocol.view import ITEM_EMBEDDING, POPULARITY, RoundView
 
 LOCAL = LocalTraining(optimizer="adam", learning_rate=0.01, epochs=5, eps_root=1e-8)
 
@@ -79,7 +79,7 @@ def quiet_trainer(rounds: int, folder: Path, *callbacks: Callback, **options: An
     return Trainer(callbacks=list(callbacks), **{**quiet, **plain, **where, **end, **options})
 
 
-def leaky_view(victims: int = 12, order: torch.Tensor | None = None) -> tuple[ServerView, torch.Tensor]:
+def leaky_view(victims: int = 12, order: torch.Tensor | None = None) -> tuple[RoundView, torch.Tensor]:
     """What a server sees of simulated clients of the paper's network without a defence, and their labels.
 
     With an `order` ``(V, R)`` of each client's items, labels are dealt out by it before the clients train.
@@ -94,7 +94,7 @@ def leaky_view(victims: int = 12, order: torch.Tensor | None = None) -> tuple[Se
     labels = labels if order is None else labels.gather(1, order)
     learner = FNCFAlgorithm(user_dim=64, local=PAPER_LOCAL)
     deltas = learner.simulate(public, served, labels, torch.randn(victims, 64, generator=generator))
-    return ServerView(
+    return RoundView(
         round=0,
         pseudonyms=torch.arange(victims) + 100,
         example_counts=sizes,

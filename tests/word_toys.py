@@ -11,7 +11,7 @@ from client.word_rows import text_cohort
 from datamodules.devices.synthetic_posts import synthetic_posts
 from defenses.base import Update, with_whole_tables
 from modules.learners.text import FederatedText
-from protocol.view import ServerView
+from protocol.view import RoundView
 
 STEP = LocalTraining(learning_rate=0.5, batch_size=None)
 NETWORK = TextOptions(vocabulary=150, embedding=12, hidden=16)
@@ -19,7 +19,7 @@ TEXTS = 6
 
 
 @functools.cache
-def words_seen(local: LocalTraining = STEP, clients: int = 8) -> tuple[ServerView, dict[str, torch.Tensor]]:
+def words_seen(local: LocalTraining = STEP, clients: int = 8) -> tuple[RoundView, dict[str, torch.Tensor]]:
     """What the server sees of clients with a few posts each, and the ground truth of their words."""
     posts = synthetic_posts(users=clients, posts=2 * TEXTS, vocabulary=150, seed=1)
     mine = [(posts.owners == user).nonzero().flatten() for user in range(clients)]
@@ -29,7 +29,7 @@ def words_seen(local: LocalTraining = STEP, clients: int = 8) -> tuple[ServerVie
     public = {name: value.clone() for name, value in module.public_parameters().items()}
     deltas = train_clients(module.algorithm, public, {}, cohort, local, seed=0).deltas
     sent = with_whole_tables(Update(deltas, dict(cohort.rows)), (EMBEDDING,), public)
-    view = ServerView(
+    view = RoundView(
         round=0,
         pseudonyms=torch.arange(clients) + 100,
         example_counts=cohort.counts,

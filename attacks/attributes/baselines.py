@@ -4,8 +4,8 @@ import torch
 
 from attacks.attributes.estimates import AttributeEstimate
 from attacks.attributes.messages import AttributeAttack, People
+from protocol.history import History
 from protocol.threat_model import ThreatModel
-from protocol.view import ServerView
 
 _NEEDS = ("sent_in", "auxiliary:attribute_pseudonyms")
 
@@ -25,7 +25,7 @@ class MajorityValue(AttributeAttack):
         sees="no update", knows="the attributes of some of the people who take part", needs=_NEEDS
     )
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> AttributeEstimate:
+    def run(self, view: History, *, generator: torch.Generator) -> AttributeEstimate:
         people = People.of(view)
         evidence = {}
         for name, values in people.values.items():
@@ -53,7 +53,7 @@ class ExampleCounts(AttributeAttack):
         needs=_NEEDS,
     )
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> AttributeEstimate:
+    def run(self, view: History, *, generator: torch.Generator) -> AttributeEstimate:
         people = People.of(view)
         place, logs = people.places(view.pseudonyms), view.example_counts.double().clamp(min=1).log()
         size = torch.zeros(len(people.names), dtype=torch.float64).scatter_reduce(

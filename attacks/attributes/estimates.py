@@ -11,7 +11,7 @@ from attacks.estimates import Estimate, EstimateError, Scores, check_tensor
 from attacks.scoring import wins_over_negatives
 from protocol.errors import ViewError
 from protocol.metric_table import Metric
-from protocol.view import ATTRIBUTE, ATTRIBUTE_PSEUDONYMS, ServerView
+from protocol.view import ATTRIBUTE, ATTRIBUTE_PSEUDONYMS, View
 
 BALANCED = "balanced-accuracy"
 
@@ -38,7 +38,7 @@ class AttributeEstimate(Estimate):
     messages: Tensor
     evidence: Mapping[str, Tensor]
 
-    def check(self, view: ServerView) -> None:
+    def check(self, view: View) -> None:
         names = attribute_names(view)
         if list(self.evidence) != names:
             raise EstimateError(f"evidence: expected {', '.join(names)}, got {', '.join(self.evidence)}")
@@ -48,7 +48,7 @@ class AttributeEstimate(Estimate):
         if len(torch.unique(senders)) != len(senders) or bool(torch.isin(senders, known_people(view)).any()):
             raise EstimateError("messages: expected one of each person of whom nothing is known")
 
-    def score(self, view: ServerView, truth: Mapping[str, Tensor]) -> Scores:
+    def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
         """AUC and balanced accuracy of each attribute, decomposed into one value of each person.
 
         ``auc`` is the mean over the values of an attribute of the AUC of one against the rest; people of whom the data
@@ -116,7 +116,7 @@ def scores_of_people(evidence: Tensor, held: Tensor) -> tuple[dict[str, Tensor],
     return values, {name: values[name].mean() + influence for name, influence in influences.items()}
 
 
-def attribute_names(view: ServerView) -> list[str]:
+def attribute_names(view: View) -> list[str]:
     """Names of the attributes that the server knows of some people, ascending, as the columns of the ground truth.
 
     Raises:
@@ -128,6 +128,6 @@ def attribute_names(view: ServerView) -> list[str]:
     return names
 
 
-def known_people(view: ServerView) -> Tensor:
+def known_people(view: View) -> Tensor:
     """``(P,)`` pseudonyms of the people whose attributes the server knows."""
     return view.auxiliary[ATTRIBUTE_PSEUDONYMS]

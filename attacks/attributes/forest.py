@@ -10,9 +10,9 @@ from torch import Tensor
 
 from attacks.attributes.estimates import AttributeEstimate
 from attacks.attributes.messages import NEEDS, AttributeAttack, People, blocks
+from protocol.history import History
 from protocol.ranges import PositiveInt
 from protocol.threat_model import ThreatModel
-from protocol.view import ServerView
 
 _NUMBERS = 2**28
 """Numbers of known people's messages that a forest is trained on; of more, a random part of the messages."""
@@ -52,7 +52,7 @@ class PropertyForest(AttributeAttack):
     trees: PositiveInt = 100
     leaf: PositiveInt = 5
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> AttributeEstimate:
+    def run(self, view: History, *, generator: torch.Generator) -> AttributeEstimate:
         from sklearn.ensemble import RandomForestClassifier
 
         people = People.of(view)
@@ -86,7 +86,7 @@ class PropertyForest(AttributeAttack):
             evidence[name] = mean.clamp(min=_LEAST).log() - guess.clamp(min=_LEAST).log()
         return people.estimate(evidence)
 
-    def _known_messages(self, view: ServerView, people: People, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def _known_messages(self, view: History, people: People, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """``(M,)`` senders of the known people's messages, and ``(M, D)`` vectors, of all or of a random part."""
         width = sum(view.model[name].numel() for name in next(iter(view.each_round())).deltas)
         total = int(people.known[people.places(view.pseudonyms)].sum())
@@ -102,7 +102,7 @@ class PropertyForest(AttributeAttack):
         return torch.cat(senders), torch.cat(vectors)
 
 
-def _absolute(view: ServerView, people: People, which: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+def _absolute(view: History, people: People, which: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     """Senders ``(M,)`` among some people ``(N,)``, and absolute values ``(M, D)`` of length one, a few at a time."""
     for part in view.each_round():
         place = people.places(part.pseudonyms)

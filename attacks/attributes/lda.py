@@ -7,9 +7,9 @@ import torch
 from attacks.attributes.classifier import Discriminant, stacked
 from attacks.attributes.estimates import AttributeEstimate
 from attacks.attributes.messages import NEEDS, AttributeAttack, People, cosines, layers_of, products
+from protocol.history import History
 from protocol.ranges import AtLeastTwo
 from protocol.threat_model import ThreatModel
-from protocol.view import ServerView
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class AttributeLDA(AttributeAttack):
     folds: AtLeastTwo = 5
     fewest: AtLeastTwo = 10
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> AttributeEstimate:
+    def run(self, view: History, *, generator: torch.Generator) -> AttributeEstimate:
         people, machine = People.of(view), Discriminant(folds=self.folds)
         seed = int(torch.randint(2**31 - 1, (), generator=generator))
         of_all: dict[str, list[torch.Tensor]] = {name: [] for name in people.values}

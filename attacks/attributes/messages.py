@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -11,7 +11,8 @@ from attacks.attributes.estimates import AttributeEstimate, attribute_names, kno
 from attacks.base import Attack
 from attacks.estimates import Estimate
 from protocol.errors import ViewError
-from protocol.view import ATTRIBUTE, ServerView
+from protocol.history import History
+from protocol.view import ATTRIBUTE, View
 
 NEEDS = ("deltas", "sent_in", "auxiliary:attribute_pseudonyms")
 _NUMBERS = 2**25
@@ -24,8 +25,8 @@ class AttributeAttack(Attack):
     """Base class of attacks that infer attributes of people from the messages of people whose attributes are known."""
 
     family = "attributes"
-    scope: ClassVar[Literal["round", "recording"]] = "recording"
     estimates: ClassVar[type[Estimate]] = AttributeEstimate
+    view = History
     tells = "attributes of the person, such as gender or age, that its data do not name"
 
 
@@ -46,7 +47,7 @@ class People:
     first: Tensor
 
     @classmethod
-    def of(cls, view: ServerView) -> "People":
+    def of(cls, view: History) -> "People":
         """The people of a view.
 
         Raises:
@@ -86,7 +87,7 @@ class People:
         )
 
 
-def layers_of(view: ServerView) -> dict[str, list[str]]:
+def layers_of(view: View) -> dict[str, list[str]]:
     """Names of the recorded parameters by layer: the name without its last part."""
     layers: dict[str, list[str]] = {}
     for name in view.deltas:
@@ -94,7 +95,7 @@ def layers_of(view: ServerView) -> dict[str, list[str]]:
     return layers
 
 
-def blocks(view: ServerView, name: str) -> Iterator[Tensor]:
+def blocks(view: View, name: str) -> Iterator[Tensor]:
     """The deltas of a parameter as vectors ``(V, d)``, a few columns at a time; rows that were not sent are zero."""
     delta = view.deltas[name]
     if name not in view.row_parameters:
@@ -110,7 +111,7 @@ def blocks(view: ServerView, name: str) -> Iterator[Tensor]:
         yield block.flatten(1)
 
 
-def products(view: ServerView, names: list[str]) -> Tensor:
+def products(view: View, names: list[str]) -> Tensor:
     """``(V, V)`` float64 inner products of the messages' deltas of some parameters."""
     total = torch.zeros(view.victims, view.victims, dtype=torch.float64)
     for name in names:

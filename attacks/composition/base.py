@@ -13,7 +13,7 @@ from attacks.base import Attack
 from attacks.estimates import CompositionEstimate, Estimate
 from client.network import ClassifierAlgorithm
 from protocol.errors import ViewError
-from protocol.view import ServerView
+from protocol.view import RoundView, View
 
 IMAGES, LABELS = "images", "labels"
 AUXILIARY = (f"auxiliary:{IMAGES}", f"auxiliary:{LABELS}")
@@ -34,7 +34,7 @@ class CompositionAttack(Attack):
 
     rounds: Rounds = "last"
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> CompositionEstimate:
+    def run(self, view: RoundView, *, generator: torch.Generator) -> CompositionEstimate:
         if self.rounds == "last":
             return self.estimate(view, generator=generator)
         views = [*view.earlier, view]
@@ -44,7 +44,7 @@ class CompositionAttack(Attack):
         return self.combine([self.estimate(one, generator=generator) for one in views])
 
     @abc.abstractmethod
-    def estimate(self, view: ServerView, *, generator: torch.Generator) -> CompositionEstimate:
+    def estimate(self, view: RoundView, *, generator: torch.Generator) -> CompositionEstimate:
         """The estimate from one round."""
 
     def combine(self, estimates: Sequence[CompositionEstimate]) -> CompositionEstimate:
@@ -91,7 +91,7 @@ class LayerChange(NamedTuple):
     bias: Tensor
 
 
-def output_layer(view: ServerView) -> str:
+def output_layer(view: View) -> str:
     """Name of the layer with one row per class: the learner's last layer, or without a known classifier `last_layer`.
 
     Raises:
@@ -100,7 +100,7 @@ def output_layer(view: ServerView) -> str:
     return view.algorithm.output_layer if isinstance(view.algorithm, ClassifierAlgorithm) else last_layer(view)
 
 
-def last_layer(view: ServerView) -> str:
+def last_layer(view: RoundView) -> str:
     """Name of the last layer in the order of the manifest, with weight ``(K, F)``, bias ``(K,)`` and K > 1.
 
     Raises:
@@ -124,7 +124,7 @@ def last_layer(view: ServerView) -> str:
     return name
 
 
-def layer_change(view: ServerView, deltas: dict[str, Tensor] | None = None) -> LayerChange:
+def layer_change(view: RoundView, deltas: dict[str, Tensor] | None = None) -> LayerChange:
     """The change of the last layer in the victims' deltas, or in the given ones.
 
     Raises:
@@ -138,7 +138,7 @@ def layer_change(view: ServerView, deltas: dict[str, Tensor] | None = None) -> L
     return LayerChange(source[f"{name}.weight"], source[f"{name}.bias"])
 
 
-def flat_change(view: ServerView, layer: str | None = None, deltas: dict[str, Tensor] | None = None) -> Tensor:
+def flat_change(view: RoundView, layer: str | None = None, deltas: dict[str, Tensor] | None = None) -> Tensor:
     """``(V, D)`` flattened change of one layer, e.g. ``body.0``, or of the last one, in the view's or the given deltas.
 
     Raises:
@@ -171,7 +171,7 @@ class Auxiliary:
         return (self.by_class >= 0).sum(1)
 
 
-def auxiliary(view: ServerView, classes: int, most: int | None = None) -> Auxiliary:
+def auxiliary(view: RoundView, classes: int, most: int | None = None) -> Auxiliary:
     """The auxiliary images of a view, at most the first `most` of each class.
 
     Raises:

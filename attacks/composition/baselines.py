@@ -10,7 +10,7 @@ from attacks.composition.null_classes import published_present
 from attacks.composition.simulation import whole_counts
 from attacks.estimates import CompositionEstimate
 from protocol.threat_model import ThreatModel
-from protocol.view import ServerView
+from protocol.view import RoundView
 
 
 class RandomGuess(CompositionAttack):
@@ -26,7 +26,7 @@ class RandomGuess(CompositionAttack):
     baseline = True
     threat_model = ThreatModel(sees="no update", knows="the number of classes", needs=("deltas",))
 
-    def estimate(self, view: ServerView, *, generator: torch.Generator) -> CompositionEstimate:
+    def estimate(self, view: RoundView, *, generator: torch.Generator) -> CompositionEstimate:
         classes = view.deltas[f"{output_layer(view)}.bias"].shape[1]
         guess = torch.rand(view.victims, classes, generator=generator, dtype=torch.float64)
         return certain(guess, torch.ones(guess.shape, dtype=torch.bool))
@@ -47,7 +47,7 @@ class EqualCounts(CountAttack):
         sees="how many examples the client reports", knows="the number of classes", needs=("deltas",)
     )
 
-    def estimate(self, view: ServerView, *, generator: torch.Generator) -> CountEstimate:
+    def estimate(self, view: RoundView, *, generator: torch.Generator) -> CountEstimate:
         classes = view.deltas[f"{output_layer(view)}.bias"].shape[1]
         equal = torch.full((view.victims, classes), 1 / classes, dtype=torch.float64)
         return counted(whole_counts(equal, view.example_counts), shares=equal)
@@ -77,6 +77,6 @@ class UniformPresent(CompositionAttack):
 
     threshold: float = 0.0
 
-    def estimate(self, view: ServerView, *, generator: torch.Generator) -> CompositionEstimate:
+    def estimate(self, view: RoundView, *, generator: torch.Generator) -> CompositionEstimate:
         present = published_present(view, "published", self.threshold)
         return certain(present.double(), present)

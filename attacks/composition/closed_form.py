@@ -15,7 +15,7 @@ from client.network import ClassifierAlgorithm
 from protocol.errors import ViewError
 from protocol.ranges import PositiveInt, UnitInterval
 from protocol.threat_model import ThreatModel
-from protocol.view import ServerView
+from protocol.view import RoundView
 
 _PRIOR = 0.1
 """Standard deviation of a share about equal shares, before the update is seen; only used where clients add noise."""
@@ -62,14 +62,14 @@ class ClosedForm(CompositionAttack):
     least: UnitInterval = 0.01
     auxiliary_per_class: PositiveInt | None = None
 
-    def estimate(self, view: ServerView, *, generator: torch.Generator) -> CompositionEstimate:
+    def estimate(self, view: RoundView, *, generator: torch.Generator) -> CompositionEstimate:
         known = auxiliary(view, layer_change(view).bias.shape[1], self.auxiliary_per_class)
         shares, deviation = self.shares(view, known, view.deltas, view.example_counts)
         present = (shares > deviation.clamp(min=self.least)) | (shares == shares.amax(1, keepdim=True))
         return certain(shares * present, present)
 
     def shares(
-        self, view: ServerView, known: Auxiliary, deltas: Mapping[str, Tensor], counts: Tensor
+        self, view: RoundView, known: Auxiliary, deltas: Mapping[str, Tensor], counts: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Shares ``(B, K)`` of clients with these deltas ``(B, *shape)`` and example counts ``(B,)``.
 
@@ -88,7 +88,7 @@ class ClosedForm(CompositionAttack):
         return shares, variance.sqrt() * bool(noise)
 
     def _linear(
-        self, view: ServerView, known: Auxiliary, deltas: Mapping[str, Tensor], counts: Tensor
+        self, view: RoundView, known: Auxiliary, deltas: Mapping[str, Tensor], counts: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Response ``(B, K, D)`` of the last layer to the shares, and its change ``(B, D)``."""
         learner = view.require(ClassifierAlgorithm)
@@ -108,7 +108,7 @@ class ClosedForm(CompositionAttack):
             gradients = (gradients + self._class_gradients(view, ends, known)) / 2
         return gradients * rates[:, None, None], (rows if self.weights else rows[..., -1:]).flatten(1)
 
-    def _class_gradients(self, view: ServerView, models: Mapping[str, Tensor], known: Auxiliary) -> Tensor:
+    def _class_gradients(self, view: RoundView, models: Mapping[str, Tensor], known: Auxiliary) -> Tensor:
         """``(B, K, D)`` mean descent direction of each class in the last layer."""
         features, logits = network_outputs(view.require(ClassifierAlgorithm), models, known.images)
         constant = features.new_ones(*features.shape[:2], 1)

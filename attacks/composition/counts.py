@@ -10,7 +10,7 @@ from attacks.composition.base import CompositionAttack, certain
 from attacks.composition.simulation import whole_counts
 from attacks.estimates import CompositionEstimate, Scores, check_tensor
 from protocol.metric_table import Metric
-from protocol.view import ServerView
+from protocol.view import View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,12 +42,12 @@ class CountEstimate(CompositionEstimate):
     counts: Tensor
     deviation: Tensor
 
-    def check(self, view: ServerView) -> None:
+    def check(self, view: View) -> None:
         super().check(view)
         check_tensor("counts", self.counts, tuple(self.proportions.shape), dtype=torch.int64)
         check_tensor("deviation", self.deviation, tuple(self.proportions.shape), dtype=torch.float64)
 
-    def score(self, view: ServerView, truth: Mapping[str, Tensor]) -> Scores:
+    def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
         """The scores of the shares, and the counts that are right."""
         scores = super().score(view, truth)
         true, found = truth["class_counts"].long(), self.counts

@@ -13,7 +13,7 @@ from attacks.estimates import CompositionEstimate
 from client.network import ClassifierAlgorithm
 from protocol.ranges import PositiveInt
 from protocol.threat_model import ThreatModel
-from protocol.view import ServerView
+from protocol.view import RoundView
 
 Solver = Literal["exact", "early-stopped"]
 Bases = Literal["equal-steps", "one-epoch"]
@@ -69,7 +69,7 @@ class Decaf(CompositionAttack):
     layer: str | None = None
     auxiliary_per_class: PositiveInt | None = None
 
-    def estimate(self, view: ServerView, *, generator: torch.Generator) -> CompositionEstimate:
+    def estimate(self, view: RoundView, *, generator: torch.Generator) -> CompositionEstimate:
         change = flat_change(view, self.layer)
         present = published_present(view, self.null_classes, self.threshold)
         known = auxiliary(view, present.shape[1], self.auxiliary_per_class)
@@ -134,7 +134,7 @@ class DecafWholeCalibrator(DecafOneEpoch):
 
 
 def gradient_bases(
-    view: ServerView,
+    view: RoundView,
     known: Auxiliary,
     present: Tensor,
     *,

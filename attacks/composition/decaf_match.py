@@ -22,7 +22,7 @@ from client.network import ClassifierAlgorithm
 from protocol.progress import advance
 from protocol.ranges import AtLeastTwo, NonNegativeInt, PositiveFloat, PositiveInt, UnitInterval
 from protocol.threat_model import ThreatModel
-from protocol.view import ServerView, is_statistic
+from protocol.view import RoundView, is_statistic
 
 _WIDTH = 1.96
 _ONE_SIDED = 1.645
@@ -85,7 +85,7 @@ class DecafMatch(CompositionAttack):
     least: UnitInterval = 0.01
     auxiliary_per_class: PositiveInt | None = None
 
-    def estimate(self, view: ServerView, *, generator: torch.Generator) -> CompositionEstimate:
+    def estimate(self, view: RoundView, *, generator: torch.Generator) -> CompositionEstimate:
         known = auxiliary(view, layer_change(view).bias.shape[1], self.auxiliary_per_class)
         work = _Work(view, known, generator, whole=self._whole(known))
         everyone = torch.arange(view.victims)
@@ -157,7 +157,7 @@ class _Work:
         white: variance of the clients' noise on this scale.
     """
 
-    def __init__(self, view: ServerView, known: Auxiliary, generator: torch.Generator, *, whole: bool) -> None:
+    def __init__(self, view: RoundView, known: Auxiliary, generator: torch.Generator, *, whole: bool) -> None:
         quiet = tuple(dataclasses.replace(release, noise_scale=0.0) for release in view.releases)
         self.view, self.known, self.generator = dataclasses.replace(view, releases=quiet), known, generator
         self.noise = max((view.noise_scale(name) for name in view.deltas), default=0.0)

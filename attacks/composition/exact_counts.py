@@ -12,7 +12,7 @@ from attacks.estimates import CompositionEstimate
 from client.network import ClassifierAlgorithm
 from protocol.errors import ViewError
 from protocol.ranges import AtLeastTwo
-from protocol.view import ServerView
+from protocol.view import RoundView
 
 _KEPT = 40
 """Most likely pairs of a count and the one in the last mini-batch that are kept for each class."""
@@ -48,7 +48,7 @@ class ExactCounts(ClosedForm):
     simulated: AtLeastTwo = 20
     weights: bool = False
 
-    def estimate(self, view: ServerView, *, generator: torch.Generator) -> CompositionEstimate:
+    def estimate(self, view: RoundView, *, generator: torch.Generator) -> CompositionEstimate:
         learner = view.require(ClassifierAlgorithm)
         batch = learner.single_pass_batch
         if batch is None:
@@ -62,7 +62,7 @@ class ExactCounts(ClosedForm):
             counts[same] = most_likely_counts(shares[same], size, batch, error).double()
         return certain(counts, counts > 0)
 
-    def _error(self, view: ServerView, known: Auxiliary, sizes: Tensor, generator: torch.Generator) -> float:
+    def _error(self, view: RoundView, known: Auxiliary, sizes: Tensor, generator: torch.Generator) -> float:
         """R.m.s. error of the closed form on simulated clients with example counts among ``sizes (V,)``."""
         own = sizes[torch.arange(self.simulated) % len(sizes)]
         counts = whole_counts(random_compositions(self.simulated, len(known.by_class), generator=generator), own)

@@ -10,7 +10,7 @@ from attacks.composition.counts import CountAttack, CountEstimate, counted
 from client.network import ClassifierAlgorithm
 from protocol.errors import ViewError
 from protocol.threat_model import ThreatModel
-from protocol.view import ServerView
+from protocol.view import RoundView
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class ILRG(CountAttack):
         needs=(ClassifierAlgorithm, "deltas", "model"),
     )
 
-    def estimate(self, view: ServerView, *, generator: torch.Generator) -> CountEstimate:
+    def estimate(self, view: RoundView, *, generator: torch.Generator) -> CountEstimate:
         rates = view.require(ClassifierAlgorithm).step_sums(view.example_counts)
         if rates is None:
             raise ViewError("expected clients with SGD, got an optimizer that scales parameters or clips examples")

@@ -17,7 +17,7 @@ from attacks.estimates import CompositionEstimate
 from client.network import ClassifierAlgorithm
 from protocol.ranges import PositiveInt
 from protocol.threat_model import ThreatModel
-from protocol.view import ServerView
+from protocol.view import RoundView
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,19 +45,19 @@ class LabelInference(CompositionAttack):
     auxiliary_per_class: PositiveInt | None = None
     calibration: PositiveInt = 10
 
-    def estimate(self, view: ServerView, *, generator: torch.Generator) -> CompositionEstimate:
+    def estimate(self, view: RoundView, *, generator: torch.Generator) -> CompositionEstimate:
         known = auxiliary(view, layer_change(view).bias.shape[1], self.auxiliary_per_class)
         shares = self.shares(view, known, generator=generator)
         shares = shares / shares.sum(1, keepdim=True)
         return certain(shares, shares > 0.5 / view.example_counts[:, None])
 
     @abc.abstractmethod
-    def shares(self, view: ServerView, known: Auxiliary, *, generator: torch.Generator) -> Tensor:
+    def shares(self, view: RoundView, known: Auxiliary, *, generator: torch.Generator) -> Tensor:
         """``(V, K)`` non-negative estimates, not all zero in a row."""
 
     def step_rate(
         self,
-        view: ServerView,
+        view: RoundView,
         known: Auxiliary,
         read: Callable[[dict[str, Tensor] | None], Tensor],
         expected: Callable[[Tensor], Tensor],
@@ -106,13 +106,13 @@ class SoftLabels(LabelInference):
     name = "soft-labels"
     references = ("Ramakrishna and Dán, soft-label estimator",)
 
-    def shares(self, view: ServerView, known: Auxiliary, *, generator: torch.Generator) -> Tensor:
+    def shares(self, view: RoundView, known: Auxiliary, *, generator: torch.Generator) -> Tensor:
         _, logits = class_outputs(view, known, {name: value[None] for name, value in view.model.items()})
         soft = class_means(known, logits.softmax(2))
         rate = self.bias_rate(view, known, soft[0], generator=generator)
         return self.solve(view, soft.expand(view.victims, -1, -1), rate)
 
-    def bias_rate(self, view: ServerView, known: Auxiliary, soft: Tensor, *, generator: torch.Generator) -> Tensor:
+    def bias_rate(self, view: RoundView, known: Auxiliary, soft: Tensor, *, generator: torch.Generator) -> Tensor:
         """See `step_rate`, for the bias; ``soft (K, K)`` of the global model."""
 
         def read(deltas: dict[str, Tensor] | None) -> Tensor:
@@ -120,7 +120,7 @@ class SoftLabels(LabelInference):
 
         return self.step_rate(view, known, read, lambda shares: shares - shares @ soft, generator=generator)
 
-    def solve(self, view: ServerView, soft: Tensor, rate: Tensor) -> Tensor:
+    def solve(self, view: RoundView, soft: Tensor, rate: Tensor) -> Tensor:
         """``(V, K)`` solution for mean softmax outputs ``soft (V, K, K)``."""
         steps = view.require(ClassifierAlgorithm).steps(view.example_counts)
         signal = layer_change(view).bias.double() / (rate * steps[:, None])
@@ -146,14 +146,14 @@ class AuxiliaryGradients(LabelInference):
     references = ("Ramakrishna and Dán, auxiliary-gradient estimator",)
     cost = "one simulated training per class and example count"
 
-    def shares(self, view: ServerView, known: Auxiliary, *, generator: torch.Generator) -> Tensor:
+    def shares(self, view: RoundView, known: Auxiliary, *, generator: torch.Generator) -> Tensor:
         signal = layer_change(view).bias.double()
         every = torch.ones(signal.shape, dtype=torch.bool)
         bases, _ = gradient_bases(view, known, every, sizes=view.example_counts, generator=generator)
         return _sum_to_one(bases[..., -signal.shape[1] :].double(), signal)
 
 
-def class_outputs(view: ServerView, known: Auxiliary, models: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+def class_outputs(view: RoundView, known: Auxiliary, models: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
     """Features ``(B, M, F)`` and logits ``(B, M, K)`` of the M auxiliary images that are used, class after class."""
     images = known.images[known.by_class[known.by_class >= 0]]
     features, logits = network_outputs(view.require(ClassifierAlgorithm), models, images)

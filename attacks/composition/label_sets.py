@@ -12,7 +12,7 @@ from attacks.composition.base import layer_change
 from attacks.composition.counts import CountAttack, CountEstimate, counted
 from attacks.composition.simulation import whole_counts
 from protocol.threat_model import ThreatModel
-from protocol.view import ServerView
+from protocol.view import RoundView
 
 _SMALL = 1e-6
 """Singular values below this share of the largest are zero; float32 gradients are no more accurate."""
@@ -32,7 +32,7 @@ class LabelSet(CountAttack):
         needs=("deltas",),
     )
 
-    def estimate(self, view: ServerView, *, generator: torch.Generator) -> CountEstimate:
+    def estimate(self, view: RoundView, *, generator: torch.Generator) -> CountEstimate:
         found = self.present(-layer_change(view).weight.double(), view.example_counts)
         equal = found.double().where(found.any(1, keepdim=True), 1.0)
         counts = whole_counts(equal / equal.sum(1, keepdim=True), view.example_counts)

@@ -7,7 +7,7 @@ from torch import Tensor
 from attacks.composition.base import CompositionAttack, certain, output_layer
 from attacks.estimates import CompositionEstimate
 from protocol.threat_model import ThreatModel
-from protocol.view import ServerView
+from protocol.view import RoundView
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ class LastLayerCounts(CompositionAttack):
         needs=("deltas",),
     )
 
-    def estimate(self, view: ServerView, *, generator: object) -> CompositionEstimate:
+    def estimate(self, view: RoundView, *, generator: object) -> CompositionEstimate:
         bias = view.deltas[f"{output_layer(view)}.bias"].double()
         shares = above_smallest(bias)
         return certain(shares, shares > 0.5 / view.example_counts.clamp(min=1)[:, None])

@@ -14,7 +14,7 @@ from client.image_classifier import ImageClassifierAlgorithm
 from client.network import ClassifierAlgorithm
 from protocol.ranges import PositiveInt
 from protocol.threat_model import ThreatModel
-from protocol.view import ServerView
+from protocol.view import RoundView
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,11 +37,11 @@ class LLG(LabelInference, CountAttack):
     name = "llg"
     references = ("LLG, Algorithm 1",)
 
-    def estimate(self, view: ServerView, *, generator: torch.Generator) -> CountEstimate:
+    def estimate(self, view: RoundView, *, generator: torch.Generator) -> CountEstimate:
         known = auxiliary(view, layer_change(view).bias.shape[1], self.auxiliary_per_class)
         return counted(self.shares(view, known, generator=generator).long())
 
-    def shares(self, view: ServerView, known: Auxiliary, *, generator: torch.Generator) -> Tensor:
+    def shares(self, view: RoundView, known: Auxiliary, *, generator: torch.Generator) -> Tensor:
         features, logits = class_outputs(view, known, {name: value[None] for name, value in view.model.items()})
         labels = one_hot(class_labels(known), len(known.by_class))
         rows = (logits[0].softmax(1) - labels) * features[0].sum(1, keepdim=True).double()
@@ -77,7 +77,7 @@ class LLGAlone(CountAttack):
         needs=("deltas",),
     )
 
-    def estimate(self, view: ServerView, *, generator: torch.Generator) -> CountEstimate:
+    def estimate(self, view: RoundView, *, generator: torch.Generator) -> CountEstimate:
         gradient = -layer_change(view).weight.sum(2).double()
         classes = gradient.shape[1]
         impact = gradient.clamp(max=0).sum(1, keepdim=True) * (1 + 1 / classes)
@@ -114,7 +114,7 @@ class LLGDummies(LLG):
     dummies: Literal["zeros", "ones", "random"] = "random"
     per_class: PositiveInt = 100
 
-    def estimate(self, view: ServerView, *, generator: torch.Generator) -> CountEstimate:
+    def estimate(self, view: RoundView, *, generator: torch.Generator) -> CountEstimate:
         classes = view.deltas[f"{output_layer(view)}.bias"].shape[1]
         count = classes * (self.per_class if self.dummies == "random" else 1)
         shape = count, *view.require(ImageClassifierAlgorithm).image_shape

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from attacks.composition.base import layer_change
 from client.network import ClassifierAlgorithm
-from protocol.view import ServerView
+from protocol.view import RoundView
 
 PublishedRule = Literal["published", "none"]
 
@@ -24,7 +24,7 @@ def published_rule(weight: Tensor, threshold: float = 0.0) -> Tensor:
     return (weight > threshold).any(2)
 
 
-def published_present(view: ServerView, rule: PublishedRule, threshold: float) -> Tensor:
+def published_present(view: RoundView, rule: PublishedRule, threshold: float) -> Tensor:
     """``(V, K)`` bool by the published rule; a client without any positive entry has the class whose row grew most.
 
     The threshold is for the change divided by the learning rate (equation 4).

@@ -16,7 +16,7 @@ from client.network import ClassifierAlgorithm
 from protocol.errors import ViewError
 from protocol.ranges import PositiveInt
 from protocol.threat_model import ThreatModel
-from protocol.view import ServerView
+from protocol.view import RoundView
 
 _PASSES = 6
 """Passes in which the mean feature and the counts improve each other."""
@@ -80,7 +80,7 @@ class OutputCounts(CountAttack):
     images: bool = True
     auxiliary_per_class: PositiveInt | None = None
 
-    def estimate(self, view: ServerView, *, generator: torch.Generator) -> CountEstimate:
+    def estimate(self, view: RoundView, *, generator: torch.Generator) -> CountEstimate:
         layer = _Layer.of(view)
         sizes = view.example_counts.clamp(min=1)
         known = self._known(view, layer)
@@ -97,7 +97,7 @@ class OutputCounts(CountAttack):
         shares = shares / shares.sum(1, keepdim=True)
         return counted(whole_counts(shares, sizes), solved.deviation, shares=shares)
 
-    def _known(self, view: ServerView, layer: "_Layer") -> Auxiliary | None:
+    def _known(self, view: RoundView, layer: "_Layer") -> Auxiliary | None:
         here = {IMAGES, LABELS} <= view.auxiliary.keys() and isinstance(view.algorithm, ClassifierAlgorithm)
         return auxiliary(view, layer.bias.shape[1], self.auxiliary_per_class) if self.images and here else None
 
@@ -122,7 +122,7 @@ class OutputCountsAlone(OutputCounts):
     images: bool = False
 
 
-def class_counts(view: ServerView, *, generator: torch.Generator) -> Tensor:
+def class_counts(view: RoundView, *, generator: torch.Generator) -> Tensor:
     """``(V, K)`` int64 inferred number of each client's examples of each class, with sums `example_counts`."""
     found: CompositionEstimate = OutputCounts().estimate(view, generator=generator)
     assert isinstance(found, CountEstimate)
@@ -145,7 +145,7 @@ class _Layer(NamedTuple):
     middle_bias: Tensor
 
     @classmethod
-    def of(cls, view: ServerView) -> "_Layer":
+    def of(cls, view: RoundView) -> "_Layer":
         name = output_layer(view)
         change = layer_change(view)
         weight, bias = change.weight.double(), change.bias.double()
@@ -174,7 +174,7 @@ class _Solved(NamedTuple):
     deviation: Tensor
 
 
-def _scale(view: ServerView, known: Auxiliary | None, *, noisy: bool, generator: torch.Generator) -> Tensor:
+def _scale(view: RoundView, known: Auxiliary | None, *, noisy: bool, generator: torch.Generator) -> Tensor:
     """``(V,)`` sum of the step sizes times the factor of the clip; NaN where it is unknown."""
     learner, unknown = view.algorithm, torch.full((view.victims,), torch.nan, dtype=torch.float64)
     if not isinstance(learner, ClassifierAlgorithm):
@@ -203,7 +203,7 @@ def _scale(view: ServerView, known: Auxiliary | None, *, noisy: bool, generator:
 
 
 def _with_images(
-    view: ServerView, layer: _Layer, known: Auxiliary, sizes: Tensor, scale: Tensor, noise: float
+    view: RoundView, layer: _Layer, known: Auxiliary, sizes: Tensor, scale: Tensor, noise: float
 ) -> _Solved:
     """Solution with the mean predictions of auxiliary images, see `OutputCounts`."""
     soft, spread = _class_predictions(view, known, {name: value[None] for name, value in view.model.items()})
@@ -222,7 +222,7 @@ def _with_images(
     return _solved(response, spread * total[:, None, None], layer.bias, sizes, scale, noise)
 
 
-def _class_predictions(view: ServerView, known: Auxiliary, models: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+def _class_predictions(view: RoundView, known: Auxiliary, models: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
     """``(B, K, K)`` mean predictions of the images of each class, and covariance of a prediction about that mean."""
     used = known.by_class[known.by_class >= 0]
     labels = torch.arange(len(known.by_class)).repeat_interleave(known.per_class)

@@ -11,7 +11,7 @@ from attacks.composition.base import Auxiliary, layer_change
 from attacks.composition.label_inference import LabelInference, SoftLabels, class_means, class_outputs
 from client.network import ClassifierAlgorithm
 from protocol.ranges import PositiveInt
-from protocol.view import ServerView
+from protocol.view import RoundView
 
 _TOLERANCE = 0.1
 """Difference of mean logits below which the search stops, as in the published code."""
@@ -51,7 +51,7 @@ class RLU(SoftLabels):
 
     searches: PositiveInt = 5
 
-    def shares(self, view: ServerView, known: Auxiliary, *, generator: torch.Generator) -> Tensor:
+    def shares(self, view: RoundView, known: Auxiliary, *, generator: torch.Generator) -> Tensor:
         change = layer_change(view)
         after = {
             name: value + view.deltas[name] if name in view.deltas else value.expand(view.victims, *value.shape)

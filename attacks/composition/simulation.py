@@ -7,7 +7,7 @@ from torch import Tensor
 
 from attacks.composition.base import Auxiliary
 from client.network import ClassifierAlgorithm
-from protocol.view import ServerView
+from protocol.view import RoundView
 
 _SPREADS = (0.7, 1.5, 4.0)
 _ALL_CLASSES = 0.4
@@ -77,7 +77,7 @@ def draw_examples(known: Auxiliary, counts: Tensor, *, generator: torch.Generato
 
 
 def simulated_changes(
-    view: ServerView, pool: tuple[Tensor, Tensor], examples: Tensor, *, generator: torch.Generator
+    view: RoundView, pool: tuple[Tensor, Tensor], examples: Tensor, *, generator: torch.Generator
 ) -> Iterator[dict[str, Tensor]]:
     """Yields simulated clients' deltas in chunks of bounded memory; ``examples (B, N)`` index a pool of images."""
     width = sum(value.numel() for value in view.model.values())
@@ -86,7 +86,7 @@ def simulated_changes(
         yield as_released(view, deltas, generator=generator)
 
 
-def as_released(view: ServerView, deltas: dict[str, Tensor], *, generator: torch.Generator) -> dict[str, Tensor]:
+def as_released(view: RoundView, deltas: dict[str, Tensor], *, generator: torch.Generator) -> dict[str, Tensor]:
     """The deltas after the clients' public defences: clipped jointly, then noised; no statistics are simulated."""
     released = dict(deltas)
     for release in view.releases:

@@ -7,8 +7,9 @@ from attacks.deanonymization.estimates import IdentityEstimate, MatchingEstimate
 from attacks.deanonymization.matching import MatchingAttack
 from attacks.deanonymization.messages import known_view, owners_of
 from attacks.deanonymization.reidentification import IdentityAttack
+from protocol.history import History
 from protocol.threat_model import ThreatModel
-from protocol.view import USERS, ServerView
+from protocol.view import USERS
 
 
 class IdentityChance(IdentityAttack):
@@ -24,7 +25,7 @@ class IdentityChance(IdentityAttack):
     baseline = True
     threat_model = ThreatModel(sees="no message", knows="who takes part", needs=("known",))
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> IdentityEstimate:
+    def run(self, view: History, *, generator: torch.Generator) -> IdentityEstimate:
         users = torch.unique(known_view(view).priors[USERS])
         return IdentityEstimate(scores=torch.rand(view.victims, len(users), generator=generator), users=users)
 
@@ -49,7 +50,7 @@ class CountsOnly(IdentityAttack):
         needs=("known",),
     )
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> IdentityEstimate:
+    def run(self, view: History, *, generator: torch.Generator) -> IdentityEstimate:
         known = known_view(view)
         users, labels = torch.unique(owners_of(known), return_inverse=True)
         distances = _distances(view.example_counts[:, None], known.example_counts)
@@ -70,7 +71,7 @@ class MatchingChance(MatchingAttack):
     baseline = True
     threat_model = ThreatModel(sees="no message", knows="nothing", needs=("pairs",))
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> MatchingEstimate:
+    def run(self, view: History, *, generator: torch.Generator) -> MatchingEstimate:
         return MatchingEstimate(scores=torch.rand(len(asked_pairs(view)), generator=generator))
 
 
@@ -87,7 +88,7 @@ class MatchingCounts(MatchingAttack):
     baseline = True
     threat_model = ThreatModel(sees="the number of examples of every device", knows="nothing", needs=("pairs",))
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> MatchingEstimate:
+    def run(self, view: History, *, generator: torch.Generator) -> MatchingEstimate:
         counts = [view.example_counts, *([] if view.known is None else [view.known.example_counts])]
         first, second = torch.cat(counts)[asked_pairs(view).T]
         return MatchingEstimate(scores=-_distances(first, second))

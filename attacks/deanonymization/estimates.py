@@ -9,7 +9,8 @@ from torch import Tensor
 from attacks.estimates import Candidates, Estimate, EstimateError, Scores, check_tensor
 from attacks.scoring import average_precision, precision_at_positives, random_average_precision, top_share
 from protocol.errors import ViewError
-from protocol.view import ServerView
+from protocol.history import History
+from protocol.view import View
 
 UNSEEN = -1
 """Takes the place of a user's number for users of whom the adversary has no data."""
@@ -34,12 +35,12 @@ class IdentityEstimate(Estimate):
     scores: Tensor
     users: Tensor
 
-    def check(self, view: ServerView) -> None:
+    def check(self, view: View) -> None:
         check_tensor("scores", self.scores, (view.victims, len(self.users)))
         if len(torch.unique(self.users)) != len(self.users):
             raise EstimateError("users: expected each once")
 
-    def score(self, view: ServerView, truth: Mapping[str, Tensor]) -> Scores:
+    def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
         """Scores of each known user who has a message.
 
         ``ap`` is the area under the precision-recall curve over all messages; ``times-chance`` is ``ap`` divided by the
@@ -85,10 +86,10 @@ class MatchingEstimate(Estimate):
     metrics = ("ap", "times-chance")
     scores: Tensor
 
-    def check(self, view: ServerView) -> None:
+    def check(self, view: View) -> None:
         check_tensor("scores", self.scores, (len(asked_pairs(view)),))
 
-    def score(self, view: ServerView, truth: Mapping[str, Tensor]) -> Scores:
+    def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
         """Average precision over all pairs, decomposed into the mean precision at each user's matching pairs.
 
         Each user has the same weight. All users share one ranking, so a user's pairs also affect the precision of
@@ -114,13 +115,13 @@ class MatchingEstimate(Estimate):
         )
 
 
-def asked_pairs(view: ServerView) -> Tensor:
-    """``(M, 2)`` message numbers of the pairs in the view; see `ServerView.pairs`.
+def asked_pairs(view: View) -> Tensor:
+    """``(M, 2)`` message numbers of the pairs in the view; see `History.pairs`.
 
     Raises:
         ViewError: the view has no pairs, or a number is out of range.
     """
-    if view.pairs is None:
+    if not isinstance(view, History) or view.pairs is None:
         raise ViewError("expected a view that asks about pairs of messages, got one without")
     messages = view.victims + (0 if view.known is None else view.known.victims)
     if len(view.pairs) and not 0 <= int(view.pairs.min()) <= int(view.pairs.max()) < messages:

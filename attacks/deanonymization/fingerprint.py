@@ -13,9 +13,9 @@ from attacks.deanonymization.messages import Messages, in_span, read_messages, u
 from attacks.deanonymization.reidentification import IdentityAttack, Reidentification, standardised, svm_scores
 from attacks.deanonymization.simulated import NEEDS, PARTS, simulated_parts
 from attacks.estimates import Estimate
+from protocol.history import History
 from protocol.ranges import PositiveFloat, PositiveInt
 from protocol.threat_model import ThreatModel
-from protocol.view import ServerView
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +59,7 @@ class FingerprintAttack(IdentityAttack):
     floor: PositiveFloat = 0.3
     sharpness: PositiveFloat = 3.0
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> Estimate:
+    def run(self, view: History, *, generator: torch.Generator) -> Estimate:
         messages = read_messages(view, self.layers)
         single = self.log_probabilities(view, messages, messages.anonymous, generator)
         return IdentityEstimate(scores=self.probabilities(single, view.pseudonyms), users=messages.users)
@@ -68,9 +68,7 @@ class FingerprintAttack(IdentityAttack):
         """``(V, U)`` probabilities of the users, from the log-probabilities of single messages."""
         return over_pseudonyms(single, pseudonyms) if self.linked else single.exp()
 
-    def log_probabilities(
-        self, view: ServerView, messages: Messages, asked: Tensor, generator: torch.Generator
-    ) -> Tensor:
+    def log_probabilities(self, view: History, messages: Messages, asked: Tensor, generator: torch.Generator) -> Tensor:
         """``(A, U)`` log-probabilities of the users for messages ``(A, D)``."""
         made = simulated_parts(view, self.layers, rounds=self.rounds, parts=self.parts)
         mean = unit(messages.known).mean(0)

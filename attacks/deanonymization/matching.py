@@ -14,8 +14,9 @@ from attacks.deanonymization.messages import known_view, read_messages, seen_onl
 from attacks.deanonymization.reidentification import Reidentification, ReidMLP
 from attacks.estimates import Estimate
 from protocol.errors import ViewError
+from protocol.history import History
 from protocol.ranges import PositiveInt
-from protocol.view import USERS, ServerView
+from protocol.view import USERS
 
 _NEEDS = (*Reidentification.threat_model.needs, "pairs")
 
@@ -24,8 +25,8 @@ class MatchingAttack(Attack):
     """Base class of attacks that infer which pairs of messages come from the same user."""
 
     family = "matching"
-    scope = "recording"
     estimates: ClassVar[type[Estimate]] = MatchingEstimate
+    view = History
     tells = "which other updates come from the same user"
 
 
@@ -52,7 +53,7 @@ class MatchingMLP(MatchingAttack, ReidMLP):
     references = ("Gradient-Leaks, section 4.4",)
     threat_model = dataclasses.replace(Reidentification.threat_model, needs=_NEEDS)
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> MatchingEstimate:
+    def run(self, view: History, *, generator: torch.Generator) -> MatchingEstimate:
         messages = read_messages(view, self.layers)
         asked = torch.cat([messages.anonymous, messages.known])
         learned = self.learned_from(view, dataclasses.replace(seen_only(messages), anonymous=asked), generator)
@@ -88,7 +89,7 @@ class MatchingSiamese(MatchingAttack):
     accelerator: str = "auto"
     devices: PositiveInt = 1
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> MatchingEstimate:
+    def run(self, view: History, *, generator: torch.Generator) -> MatchingEstimate:
         from modules.attackers.identity_nets import SiameseNet
         from modules.attackers.trainer import fit_quietly
 
@@ -120,7 +121,7 @@ class MatchingFingerprint(MatchingAttack, FingerprintAttack):
         FingerprintAttack.threat_model, needs=(*FingerprintAttack.threat_model.needs, "pairs")
     )
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> MatchingEstimate:
+    def run(self, view: History, *, generator: torch.Generator) -> MatchingEstimate:
         messages = read_messages(view, self.layers)
         asked = torch.cat([messages.anonymous, messages.known])
         single = self.log_probabilities(view, seen_only(messages), asked, generator)

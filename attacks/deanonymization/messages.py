@@ -15,7 +15,8 @@ from torch.nn.functional import normalize
 
 from attacks.deanonymization.estimates import UNSEEN
 from protocol.errors import ViewError
-from protocol.view import HOLDOUT, USERS, ServerView
+from protocol.history import History
+from protocol.view import HOLDOUT, USERS, View
 
 _ALIKE = 1e-5
 """Distance below which two unit vectors are considered equal (float32 rounding)."""
@@ -42,7 +43,7 @@ class Messages:
     whole: int
 
 
-def known_view(view: ServerView) -> ServerView:
+def known_view(view: History) -> History:
     """What the server saw of its own devices.
 
     Raises:
@@ -53,13 +54,13 @@ def known_view(view: ServerView) -> ServerView:
     return view.known
 
 
-def owners_of(known: ServerView) -> Tensor:
+def owners_of(known: History) -> Tensor:
     """``(P,)`` users of known devices; those of the hold-out belong to `UNSEEN`."""
     owners = known.priors[USERS]
     return torch.where(known.priors[HOLDOUT], UNSEEN, owners) if HOLDOUT in known.priors else owners
 
 
-def read_messages(view: ServerView, layers: Sequence[str] | None) -> Messages:
+def read_messages(view: History, layers: Sequence[str] | None) -> Messages:
     """The message vectors of a view; messages of hold-out devices belong to `UNSEEN`.
 
     Args:
@@ -88,7 +89,7 @@ def unit(vectors: Tensor) -> Tensor:
     return normalize(vectors, dim=1)
 
 
-def layer_vectors(view: ServerView, layers: Sequence[str] | None) -> Tensor:
+def layer_vectors(view: View, layers: Sequence[str] | None) -> Tensor:
     """``(V, D)`` flattened and concatenated deltas of some layers.
 
     Rows of a table that were not sent are zero.
@@ -107,7 +108,7 @@ def layer_vectors(view: ServerView, layers: Sequence[str] | None) -> Tensor:
     return torch.cat([_whole(view, name).reshape(view.victims, -1) for name in _chosen(view, layers)], dim=1)
 
 
-def noise_scales(view: ServerView, layers: Sequence[str] | None) -> Tensor:
+def noise_scales(view: View, layers: Sequence[str] | None) -> Tensor:
     """``(D,)`` standard deviation of the declared noise on each coordinate of `layer_vectors`."""
     chosen = _chosen(view, layers)
     widths = [view.model[name].numel() for name in chosen]
@@ -122,14 +123,12 @@ def mean_over_pseudonyms(values: Tensor, pseudonyms: Tensor) -> Tensor:
     return means[place]
 
 
-def round_means(values: Tensor, known: ServerView, view: ServerView) -> Tensor:
+def round_means(values: Tensor, known: History, view: History) -> Tensor:
     """``(V, ...)`` mean of the known messages' values ``(P, ...)`` in the round of each message of the view.
 
     The mean over all rounds counts as one more message of each round.
     """
     whole = values.mean(0)
-    if known.sent_in is None or view.sent_in is None:
-        return whole.expand(view.victims, *whole.shape)
     rounds, place = torch.unique(torch.cat([known.sent_in, view.sent_in]), return_inverse=True)
     own, asked = place.split([known.victims, view.victims])
     sums = whole.repeat(len(rounds), 1).index_add_(0, own, values)
@@ -137,7 +136,7 @@ def round_means(values: Tensor, known: ServerView, view: ServerView) -> Tensor:
     return means[asked]
 
 
-def _chosen(view: ServerView, layers: Sequence[str] | None) -> list[str]:
+def _chosen(view: View, layers: Sequence[str] | None) -> list[str]:
     """Names of the recorded parameters of some layers."""
     return [name for name in view.deltas if layers is None or any(_of_layer(name, layer) for layer in layers)]
 
@@ -146,7 +145,7 @@ def _of_layer(name: str, layer: str) -> bool:
     return name == layer or name.startswith(f"{layer}.")
 
 
-def _whole(view: ServerView, name: str) -> Tensor:
+def _whole(view: View, name: str) -> Tensor:
     delta = view.deltas[name]
     if name not in view.row_parameters:
         return delta

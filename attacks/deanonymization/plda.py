@@ -25,9 +25,10 @@ from attacks.deanonymization.reidentification import (
 from attacks.deanonymization.simulated import NEEDS, PARTS, simulated_parts
 from attacks.estimates import Estimate
 from client.algorithm import ExampleAlgorithm
+from protocol.history import History
 from protocol.ranges import PositiveFloat, PositiveInt
 from protocol.threat_model import ThreatModel
-from protocol.view import ServerView
+from protocol.view import View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,10 +73,10 @@ class PLDA(IdentityAttack):
     sharpness: PositiveFloat = 3.0
     linked: bool = False
 
-    def label(self, view: ServerView) -> str:
+    def label(self, view: View) -> str:
         return f"{self.name}-linked" if self.linked else self.name
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> Estimate:
+    def run(self, view: History, *, generator: torch.Generator) -> Estimate:
         known, learner = known_view(view), view.require(ExampleAlgorithm)
         messages = read_messages(view, self.layers)
         check_users(messages)

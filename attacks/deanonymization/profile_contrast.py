@@ -14,9 +14,9 @@ from attacks.deanonymization.word_counts import BIAS, word_laws
 from attacks.estimates import Estimate
 from client.algorithm import ExampleAlgorithm
 from protocol.errors import ViewError
+from protocol.history import History
 from protocol.ranges import PositiveFloat
 from protocol.threat_model import ThreatModel
-from protocol.view import ServerView
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,7 @@ class ProfileContrast(IdentityAttack):
 
     layers: Sequence[str] | None = None
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> Estimate:
+    def run(self, view: History, *, generator: torch.Generator) -> Estimate:
         messages, known = read_messages(view, self.layers), known_view(view)
         check_contrast(messages.users)
         seen, own = unit(messages.anonymous), unit(messages.known)
@@ -82,7 +82,7 @@ class ProfileWords(IdentityAttack):
 
     smoothing: PositiveFloat = 500.0
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> Estimate:
+    def run(self, view: History, *, generator: torch.Generator) -> Estimate:
         check_known(known_view(view).deltas[BIAS])
         laws, learner = word_laws(view), view.require(ExampleAlgorithm)
         check_contrast(laws.users)

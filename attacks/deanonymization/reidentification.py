@@ -23,17 +23,18 @@ from attacks.deanonymization.messages import (
 from attacks.deanonymization.simulated import PARTS, simulated_parts
 from attacks.estimates import Estimate
 from protocol.errors import ViewError
+from protocol.history import History
 from protocol.ranges import NonNegativeInt, PositiveFloat, PositiveInt
 from protocol.threat_model import ThreatModel
-from protocol.view import ServerView
+from protocol.view import View
 
 
 class IdentityAttack(Attack):
     """Base class of attacks that infer the users of anonymous messages."""
 
     family = "re-identification"
-    scope = "recording"
     estimates: ClassVar[type[Estimate]] = IdentityEstimate
+    view = History
     tells = "which of the known users sent it"
 
 
@@ -65,17 +66,17 @@ class Reidentification(IdentityAttack):
     noisy_copies: NonNegativeInt = 0
     linked: bool = False
 
-    def label(self, view: ServerView) -> str:
+    def label(self, view: View) -> str:
         options = {"simulated": self.simulated, "adaptive": self.noisy_copies, "linked": self.linked}
         return "-".join([self.name, *(name for name, used in options.items() if used)])
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> Estimate:
+    def run(self, view: History, *, generator: torch.Generator) -> Estimate:
         messages = self.learned_from(view, read_messages(view, self.layers), generator)
         check_users(messages)
         scores = self.scores(self.prepared(messages), generator=generator)
         return IdentityEstimate(scores=self.over_messages(scores, view.pseudonyms), users=messages.users)
 
-    def learned_from(self, view: ServerView, messages: Messages, generator: torch.Generator) -> Messages:
+    def learned_from(self, view: History, messages: Messages, generator: torch.Generator) -> Messages:
         """The messages with the training messages of the options `simulated` and `noisy_copies`."""
         if self.simulated:
             made = simulated_parts(view, self.layers, rounds=self.simulated, parts=PARTS)

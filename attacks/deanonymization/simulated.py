@@ -1,21 +1,21 @@
 """Simulated messages: deltas of devices that hold parts of the known users' data, from the recorded global models."""
 
 import dataclasses
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
-from torch.utils.weak import WeakTensorKeyDictionary
 
 from attacks.deanonymization.estimates import UNSEEN
 from attacks.deanonymization.messages import layer_vectors
 from client.algorithm import ExampleAlgorithm
 from protocol.errors import ViewError
+from protocol.history import History
 from protocol.seeding import generator_for
 from protocol.threat_model import Need
-from protocol.view import ServerView
+from protocol.view import RoundView
 
 FEATURES, LABELS, OWNERS = "prior_features", "prior_labels", "prior_users"
 """Names of the adversary's examples ``(M, ...)``, their labels and their users ``(M,)`` in the auxiliary data."""
@@ -23,7 +23,6 @@ NEEDS: tuple[Need, ...] = (ExampleAlgorithm, *(f"auxiliary:{name}" for name in (
 """What a simulation needs of a view."""
 PARTS = 4
 """Default number of parts into which each user's data are split."""
-_KEPT: MutableMapping[Tensor, dict[object, "SimulatedMessages"]] = WeakTensorKeyDictionary()
 """Simulated messages by the users of the adversary's examples, a tensor of one recording, and by the options."""
 _AT_ONCE = 16
 """Devices simulated together, with their whole models in memory."""
@@ -64,11 +63,10 @@ class SimulatedMessages:
         return torch.where(found, place, 0), found | (users[0] == UNSEEN)
 
 
-def simulated_parts(view: ServerView, layers: Sequence[str] | None, *, rounds: int, parts: int) -> SimulatedMessages:
+def simulated_parts(view: History, layers: Sequence[str] | None, *, rounds: int, parts: int) -> SimulatedMessages:
     """Deltas of simulated devices that hold parts of a user's data, from global models over the whole recording.
 
-    The order of mini-batches is a function of the round alone, so attacks on one view share the simulated messages,
-    which are kept as long as the adversary's data are.
+    The order of mini-batches is a function of the round alone, so all attacks on a view share the simulated messages.
 
     Args:
         view: the server view, with a learner, the global models and the adversary's examples.
@@ -83,14 +81,11 @@ def simulated_parts(view: ServerView, layers: Sequence[str] | None, *, rounds: i
     if missing:
         raise ViewError(f"expected {', '.join(missing)} for simulated messages, which this recording does not have")
     chosen_layers = None if layers is None else tuple(layers)
-    kept = _KEPT.setdefault(view.auxiliary[OWNERS], {})
-    key = (chosen_layers, tuple(view.deltas), rounds, parts)
-    if key not in kept:
-        kept[key] = _simulated(view, chosen_layers, rounds, parts)
-    return kept[key]
+    key = "simulated messages", chosen_layers, rounds, parts
+    return view.shared(key, lambda: _simulated(view, chosen_layers, rounds, parts))
 
 
-def _simulated(view: ServerView, layers: Sequence[str] | None, rounds: int, parts: int) -> SimulatedMessages:
+def _simulated(view: History, layers: Sequence[str] | None, rounds: int, parts: int) -> SimulatedMessages:
     numbers = sorted(view.round_models)
     if not numbers:
         raise ViewError("expected the global models of the recorded rounds, got none")
@@ -105,7 +100,7 @@ def _simulated(view: ServerView, layers: Sequence[str] | None, rounds: int, part
     return SimulatedMessages(vectors, users.repeat_interleave(parts).repeat(len(chosen)), sizes, len(chosen))
 
 
-def _simulate(view: ServerView, layers: Sequence[str] | None, number: int, held: list[Tensor]) -> Tensor:
+def _simulate(view: History, layers: Sequence[str] | None, number: int, held: list[Tensor]) -> Tensor:
     """``(B, D)`` deltas of devices that hold given examples; devices of similar size are simulated together."""
     order = sorted(range(len(held)), key=lambda place: len(held[place]))
     model, made = view.round_models[number], []
@@ -118,6 +113,6 @@ def _simulate(view: ServerView, layers: Sequence[str] | None, number: int, held:
         )
         # In the order of the recording, which may differ from the model's.
         recorded, ids = {name: deltas[name] for name in view.deltas}, torch.arange(len(some))
-        dense = ServerView(round=number, pseudonyms=ids, example_counts=ids, deltas=recorded, model=model)
+        dense = RoundView(round=number, pseudonyms=ids, example_counts=ids, deltas=recorded, model=model)
         made.append(layer_vectors(dense, layers))
     return torch.cat(made)[torch.tensor(order).argsort()]

@@ -13,9 +13,10 @@ from attacks.deanonymization.simulated import FEATURES, OWNERS
 from attacks.estimates import Estimate
 from client.algorithm import ExampleAlgorithm
 from protocol.errors import ViewError
+from protocol.history import History
 from protocol.ranges import PositiveFloat
 from protocol.threat_model import ThreatModel
-from protocol.view import HOLDOUT, USERS, ServerView
+from protocol.view import HOLDOUT, USERS, View
 
 BIAS, WEIGHT = "output.bias", "output.weight"
 """Names of the last layer's parameters: one entry, or row, per word."""
@@ -121,10 +122,10 @@ class WordCounts(IdentityAttack):
     sharpness: PositiveFloat = 3.0
     linked: bool = False
 
-    def label(self, view: ServerView) -> str:
+    def label(self, view: View) -> str:
         return f"{self.name}-linked" if self.linked else self.name
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> Estimate:
+    def run(self, view: History, *, generator: torch.Generator) -> Estimate:
         laws = word_laws(view)
         if len(laws.users) < 2:
             raise ViewError("expected texts of at least two known users, got those of one")
@@ -142,7 +143,7 @@ class WordCounts(IdentityAttack):
         return IdentityEstimate(scores=standardised(scores, self.sharpness).exp(), users=laws.users)
 
 
-def word_laws(view: ServerView) -> WordLaws:
+def word_laws(view: History) -> WordLaws:
     """Counts of the words that the known devices' models learn to predict: all after the first of a text.
 
     Raises:
@@ -168,7 +169,7 @@ def word_laws(view: ServerView) -> WordLaws:
     )
 
 
-def estimated_words(view: ServerView, laws: WordLaws) -> tuple[WordEstimate, Tensor]:
+def estimated_words(view: History, laws: WordLaws) -> tuple[WordEstimate, Tensor]:
     """Word frequencies of the anonymous messages; and of the known ones ``(P, W)``, as if they were anonymous."""
     known, learner = known_view(view), view.require(ExampleAlgorithm)
     check_known(known.deltas[BIAS])
@@ -185,7 +186,7 @@ def estimated_words(view: ServerView, laws: WordLaws) -> tuple[WordEstimate, Ten
     return found, own / own_rates + round_means(predicted, known, known)
 
 
-def _bias_changes(view: ServerView, known: ServerView) -> tuple[Tensor, float]:
+def _bias_changes(view: History, known: History) -> tuple[Tensor, float]:
     """``(V, W)`` changes of the bias, and the variance of the noise in each.
 
     Under noise, the weight's change projected on the mean hidden state is a second measurement. Its error is that of
@@ -203,7 +204,7 @@ def _bias_changes(view: ServerView, known: ServerView) -> tuple[Tensor, float]:
     return share * bias + (1 - share) * second, share**2 * noise + (1 - share) ** 2 * other
 
 
-def _hidden_state(known: ServerView) -> tuple[Tensor, float]:
+def _hidden_state(known: History) -> tuple[Tensor, float]:
     """``(H,)`` mean hidden state by which a row of the weight moves relative to its bias, and its length."""
     bias, weight = known.deltas[BIAS].double(), known.deltas[WEIGHT].double()
     state = torch.einsum("pw,pwh->h", bias, weight) / bias.square().sum().clamp(min=torch.finfo(torch.float64).tiny)

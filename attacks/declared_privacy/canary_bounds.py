@@ -23,10 +23,11 @@ from attacks.declared_privacy.epsilon_bounds import (
 )
 from attacks.estimates import Estimate, EstimateError, Scores, check_tensor
 from protocol.errors import ViewError
+from protocol.history import History
 from protocol.metric_table import Metric
 from protocol.ranges import OpenUnitInterval
 from protocol.threat_model import ThreatModel
-from protocol.view import CANARY_MINUS, CANARY_PLUS, CANARY_PSEUDONYMS, ServerView
+from protocol.view import CANARY_MINUS, CANARY_PLUS, CANARY_PSEUDONYMS, View
 
 _FLOOR = 1e-6
 """Smallest standard deviation of noise, relative to the distance of the worlds: that of rounding to float32."""
@@ -75,7 +76,7 @@ class CanaryEstimate(Estimate):
     abstention: float
     draw: float
 
-    def check(self, view: ServerView) -> None:
+    def check(self, view: View) -> None:
         size = (len(self.clients),)
         check_tensor("clients", self.clients, size, dtype=torch.int64)
         check_tensor("scores", self.scores, size)
@@ -83,7 +84,7 @@ class CanaryEstimate(Estimate):
         if not bool((self.distances > 0).all()):
             raise EstimateError("distances: expected numbers above 0")
 
-    def score(self, view: ServerView, truth: Mapping[str, Tensor]) -> Scores:
+    def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
         """Coins guessed right, the bounds, which are the same number for every canary, and their table.
 
         Raises:
@@ -184,8 +185,8 @@ class CanaryBounds(Attack):
 
     name: ClassVar[str] = "canary-bounds"
     family: ClassVar[str] = "declared-privacy"
-    scope = "recording"
     estimates = CanaryEstimate
+    view = History
     tells: ClassVar[str] = "in which of two worlds a canary client lives"
     cost: ClassVar[str] = "milliseconds per canary"
     threat_model: ClassVar[ThreatModel] = ThreatModel(
@@ -196,7 +197,7 @@ class CanaryBounds(Attack):
 
     delta: OpenUnitInterval = 1e-5
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> CanaryEstimate:
+    def run(self, view: History, *, generator: torch.Generator) -> CanaryEstimate:
         canaries, clip, noise, rounds = _sums(view)
         names = torch.tensor(sorted(canaries), dtype=torch.int64)
         inner, squares, rest, numbers, sends = torch.tensor([canaries[name] for name in names.tolist()]).unbind(1)
@@ -241,7 +242,7 @@ class CoinGuess(CanaryBounds):
         return torch.randn(matched.shape, generator=generator, dtype=matched.dtype)
 
 
-def _sums(view: ServerView) -> tuple[dict[int, list[float]], float | None, float, int]:
+def _sums(view: History) -> tuple[dict[int, list[float]], float | None, float, int]:
     """By canary its sums over rounds; the clip; the declared standard deviation of the noise; the number of rounds.
 
     The sums are the inner product of message and direction, the squared distance of the worlds, the squared rest of the
@@ -272,7 +273,7 @@ def _sums(view: ServerView) -> tuple[dict[int, list[float]], float | None, float
     return found, clip, noise, rounds
 
 
-def _of_messages(view: ServerView, names: list[str]) -> Tensor:
+def _of_messages(view: View, names: list[str]) -> Tensor:
     """``(V, 5)`` the sums of `_sums` for one message of each client."""
     plus = {name: _as_sent(view, name, CANARY_PLUS) for name in view.deltas}
     opposite = not any(name.startswith(CANARY_MINUS) for name in view.priors)
@@ -294,7 +295,7 @@ def _of_messages(view: ServerView, names: list[str]) -> Tensor:
     return sums
 
 
-def _as_sent(view: ServerView, name: str, world: str) -> Tensor:
+def _as_sent(view: View, name: str, world: str) -> Tensor:
     """A canary's update in a world, with as many rows as the recorded delta."""
     delta, value = view.deltas[name], view.priors[f"{world}{name}"].float()
     if name not in view.row_parameters:
@@ -305,6 +306,6 @@ def _as_sent(view: ServerView, name: str, world: str) -> Tensor:
     return made
 
 
-def _clipped(view: ServerView, name: str, deltas: Mapping[str, Tensor]) -> Tensor:
+def _clipped(view: View, name: str, deltas: Mapping[str, Tensor]) -> Tensor:
     factors = view.clip_factors(name, deltas).to(deltas[name])
     return deltas[name] * factors.reshape(-1, *[1] * (deltas[name].dim() - 1))

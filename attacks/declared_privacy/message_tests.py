@@ -14,7 +14,7 @@ from attacks.declared_privacy import noise_tests
 from attacks.declared_privacy.findings import Findings
 from attacks.declared_privacy.noise_reuse import CLEAR, Pairs, SeenNoise, compared
 from attacks.declared_privacy.noise_tests import Array
-from protocol.view import ServerView
+from protocol.view import View
 
 CHECKS = ("noise scale", "energy", "law", "resolution", "numbers without noise", "reuse", "clip direction", "order")
 """Checks with p-values, which share the level."""
@@ -84,7 +84,7 @@ class MessageTests:
         self.conclusive = Conclusive()
         self._seen = SeenNoise(messages)
 
-    def add_round(self, view: ServerView, numbers: Tensor) -> None:
+    def add_round(self, view: View, numbers: Tensor) -> None:
         """Tests the messages of a round.
 
         Args:
@@ -153,7 +153,7 @@ class MessageTests:
         self.findings.add("law", name, law.anderson, about, law.distance)
         self.conclusive.law |= bool(law.conclusive.any())
 
-    def _resolution(self, own: Mapping[str, Tensor], whole: Tensor, numbers: Tensor, view: ServerView) -> None:
+    def _resolution(self, own: Mapping[str, Tensor], whole: Tensor, numbers: Tensor, view: View) -> None:
         if not view.rounded & own.keys():
             tied = noise_tests.grid(whole)
             self.findings.add("resolution", WHOLE, tied, numbers)
@@ -162,7 +162,7 @@ class MessageTests:
             p, share = noise_tests.zeros(x)
             self.findings.add("numbers without noise", name, p, numbers, share)
 
-    def _inside(self, own: Mapping[str, Tensor], view: ServerView, numbers: Tensor) -> Iterator[Pairs]:
+    def _inside(self, own: Mapping[str, Tensor], view: View, numbers: Tensor) -> Iterator[Pairs]:
         """Comparisons of the parameters of each message, and of neighbouring rows and columns of each."""
         both, bound = numbers[:, None].expand(-1, 2), self.group.bound
         filled = {name: x.nan_to_num(0.0) for name, x in own.items()}
@@ -177,7 +177,7 @@ class MessageTests:
                     x = filled[name][:, : 2**14 + step]
                     yield compared(x[:, :-step], x[:, step:], both, bound=bound)
 
-    def _clip(self, own: Mapping[str, Tensor], whole: Tensor, numbers: Tensor, view: ServerView) -> None:
+    def _clip(self, own: Mapping[str, Tensor], whole: Tensor, numbers: Tensor, view: View) -> None:
         bound, count = self.group.bound, float((~whole.isnan()).sum(1).max())
         norms = torch.stack([(x.double().nan_to_num(0) * self.group.scales[n]).square().sum(1) for n, x in own.items()])
         equal = int(((norms.sum(0).sqrt() / self.group.clip - 1).abs() < _AT_CLIP).sum())
@@ -214,7 +214,7 @@ def _alike(own: Sequence[Tensor]) -> bool:
     return bool(chdtrc(max(len(own) - 1, 1), (np.square(relative) * count / 2).sum()) > 1e-3)
 
 
-def _standardised(view: ServerView, name: str, scale: float) -> Tensor:
+def _standardised(view: View, name: str, scale: float) -> Tensor:
     """``(V, n)`` numbers of a parameter in units of the declared noise, NaN where padded."""
     delta = view.deltas[name] / scale
     if name in view.row_parameters:
@@ -222,7 +222,7 @@ def _standardised(view: ServerView, name: str, scale: float) -> Tensor:
     return delta.flatten(1)
 
 
-def _model_part(view: ServerView, name: str) -> Tensor:
+def _model_part(view: View, name: str) -> Tensor:
     """``(V, n)`` or ``(1, n)`` values of a parameter in the global model, in the places of its deltas."""
     value = view.model[name]
     if name not in view.row_parameters:

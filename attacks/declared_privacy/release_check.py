@@ -1,6 +1,5 @@
 """Verification of declared releases: whether the clipping and the noise that clients declare are in their messages."""
 
-import dataclasses
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,10 +15,11 @@ from attacks.declared_privacy.message_tests import CHECKS, WHOLE, Group, Message
 from attacks.estimates import Detail, Estimate, EstimateError, Scores
 from protocol.errors import ViewError
 from protocol.gaussian_budget import declared_precision, gaussian_epsilon
+from protocol.history import History
 from protocol.metric_table import Metric
 from protocol.ranges import OpenUnitInterval
 from protocol.threat_model import ThreatModel
-from protocol.view import Release, ServerView
+from protocol.view import Release, RoundView, View
 
 _NUMBERS = 2**24
 """Numbers of messages that are tested at once: 64 MiB of float32."""
@@ -59,12 +59,12 @@ class ReleaseEstimate(Estimate):
     findings: Tensor
     rows: tuple[Detail, ...] = ()
 
-    def check(self, view: ServerView) -> None:
+    def check(self, view: View) -> None:
         for name in ("epsilon", "declared", "ratio", "findings"):
             if getattr(self, name).shape != self.clients.shape:
                 raise EstimateError(f"{name}: expected shape {tuple(self.clients.shape)}")
 
-    def score(self, view: ServerView, truth: Mapping[str, Tensor]) -> Scores:
+    def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
         """The measured values themselves: no ground truth is needed."""
         metrics = {"epsilon": self.epsilon, "epsilon-declared": self.declared}
         metrics |= {"noise-ratio": self.ratio, "findings": self.findings}
@@ -103,14 +103,14 @@ class ReleaseCheck(Attack):
         needs=("deltas", "releases"),
     )
     estimates = ReleaseEstimate
+    view = History
     tells = "whether the clipping and the noise that it declares are there"
     cost = "seconds per recording"
-    scope = "recording"
 
     alpha: OpenUnitInterval = 0.01
     delta: OpenUnitInterval | None = None
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> ReleaseEstimate:
+    def run(self, view: History, *, generator: torch.Generator) -> ReleaseEstimate:
         """Tests all messages in parts of bounded size.
 
         Raises:
@@ -149,7 +149,7 @@ class ReleaseCheck(Attack):
         )
         return self._estimate(view, reported, senders)
 
-    def _estimate(self, view: ServerView, reported: Reported, senders: Tensor) -> ReleaseEstimate:
+    def _estimate(self, view: History, reported: Reported, senders: Tensor) -> ReleaseEstimate:
         clients, place = torch.unique(senders, return_inverse=True)
         factor, broken = reported.factors(), reported.broken()
         loss = sum(_loss(release) for release in view.releases if release.noise_scale > 0 and release.clip is not None)
@@ -185,7 +185,7 @@ def _epsilon_row(sums: Tensor, delta: float, messages: int) -> Detail:
     return {**row, "measured": measured, "delta": delta, "messages": messages}
 
 
-def _parts(view: ServerView) -> Iterator[ServerView]:
+def _parts(view: History) -> Iterator[RoundView]:
     """The messages of each round, in parts of bounded size; clients that sent zero everywhere are left out."""
     for whole in view.each_round():
         numbers = sum(delta[:1].numel() for delta in whole.deltas.values())
@@ -193,10 +193,10 @@ def _parts(view: ServerView) -> Iterator[ServerView]:
             part = whole.select(places)
             sent = torch.stack([delta.flatten(1).abs().amax(1) > 0 for delta in part.deltas.values()]).any(0)
             if sent.any():
-                yield dataclasses.replace(part.select(sent.nonzero().flatten()), sent_in=None)
+                yield part.select(sent.nonzero().flatten())
 
 
-def _groups(view: ServerView) -> tuple[dict[tuple[str, ...], Group], set[str]]:
+def _groups(view: View) -> tuple[dict[tuple[str, ...], Group], set[str]]:
     """Parameters that are noised, by the release that clips them, and those that are clipped after the noise."""
     scales: dict[int | None, dict[str, float]] = {}
     misread = set()

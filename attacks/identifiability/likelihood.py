@@ -11,7 +11,7 @@ from torch.nn import functional
 from attacks.estimates import VectorEstimate
 from attacks.identifiability.pac import MessageSums, VectorAttack, facing, leading_axis, messages_of
 from protocol.ranges import PositiveInt
-from protocol.view import ITEM_EMBEDDING, ServerView
+from protocol.view import ITEM_EMBEDDING, RoundView
 
 _STILL = 1e-4
 """Relative change of every client's vector below which the iteration stops."""
@@ -47,7 +47,7 @@ class PACLikelihood(VectorAttack):
 
     iterations: PositiveInt = 30
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> VectorEstimate:
+    def run(self, view: RoundView, *, generator: torch.Generator) -> VectorEstimate:
         messages = messages_of(view)
         vectors, votes = self.up_to_sign(messages, view.noise_scale(ITEM_EMBEDDING))
         return VectorEstimate(vectors=facing(vectors, votes, messages.leaning))
@@ -92,7 +92,7 @@ class PACCatalogue(PACLikelihood):
         knows=f"{PACLikelihood.threat_model.knows}, which is the same over the catalogue as over its labels",
     )
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> VectorEstimate:
+    def run(self, view: RoundView, *, generator: torch.Generator) -> VectorEstimate:
         vectors = super().run(view, generator=generator).vectors
         votes = (vectors @ view.model[ITEM_EMBEDDING].double().T).sign().sum(1)
         return VectorEstimate(vectors=facing(vectors, votes, messages_of(view).leaning))
@@ -130,7 +130,7 @@ class PACConsensus(PACLikelihood):
 
     majority: Literal["likes", "dislikes"] = "likes"
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> VectorEstimate:
+    def run(self, view: RoundView, *, generator: torch.Generator) -> VectorEstimate:
         vectors, votes = self.up_to_sign(messages_of(view), view.noise_scale(ITEM_EMBEDDING))
         scores = functional.normalize(vectors @ view.model[ITEM_EMBEDDING].double().T)
         common: Tensor = torch.linalg.eigh(scores @ scores.T).eigenvectors[:, -1]

@@ -10,7 +10,7 @@ from attacks.estimates import VectorEstimate
 from client.matrix_factorization import MFAlgorithm
 from protocol.errors import ViewError
 from protocol.threat_model import ThreatModel
-from protocol.view import ITEM_EMBEDDING, LEANING, ServerView
+from protocol.view import ITEM_EMBEDDING, LEANING, RoundView
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class MessageSums:
         return self.updates > 0
 
 
-def messages_of(view: ServerView) -> MessageSums:
+def messages_of(view: RoundView) -> MessageSums:
     """The messages in a view; without a prior, clients are assumed to dislike more than they like.
 
     Raises:
@@ -55,7 +55,7 @@ def messages_of(view: ServerView) -> MessageSums:
     return MessageSums(sums * shown[..., None], updates, _leaning(view), factor, hidden)
 
 
-def _leaning(view: ServerView) -> Tensor:
+def _leaning(view: RoundView) -> Tensor:
     """``(V,)`` -1 or +1."""
     return view.priors.get(LEANING, -torch.ones(view.victims)).double()
 
@@ -97,7 +97,7 @@ class RandomVector(VectorAttack):
         sees="no update", knows="the length of a user vector", needs=VectorAttack.threat_model.needs
     )
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> VectorEstimate:
+    def run(self, view: RoundView, *, generator: torch.Generator) -> VectorEstimate:
         view.require(MFAlgorithm)
         shape = view.victims, view.deltas[ITEM_EMBEDDING].shape[-1]
         return VectorEstimate(vectors=torch.randn(shape, generator=generator, dtype=torch.float64))
@@ -123,7 +123,7 @@ class MeanItem(VectorAttack):
         needs=VectorAttack.threat_model.needs,
     )
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> VectorEstimate:
+    def run(self, view: RoundView, *, generator: torch.Generator) -> VectorEstimate:
         view.require(MFAlgorithm)
         return VectorEstimate(vectors=_leaning(view)[:, None] * view.model[ITEM_EMBEDDING].double().mean(0))
 
@@ -146,7 +146,7 @@ class PAC(VectorAttack):
     exact = True
     references = ("PAC Identifiability, Protocols 2 and 3",)
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> VectorEstimate:
+    def run(self, view: RoundView, *, generator: torch.Generator) -> VectorEstimate:
         messages = messages_of(view)
         mean = messages.sums.sum(1) / messages.updates.sum(1, keepdim=True)
         return VectorEstimate(vectors=-messages.leaning[:, None] * mean / messages.factor)
@@ -171,7 +171,7 @@ class PACSpectral(VectorAttack):
     exact = True
     cost = "one d x d eigenproblem per victim"
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> VectorEstimate:
+    def run(self, view: RoundView, *, generator: torch.Generator) -> VectorEstimate:
         messages = messages_of(view)
         axis = leading_axis(messages)
         votes = torch.einsum("vrd,vd->vr", messages.sums, axis).sign().sum(1)

@@ -13,7 +13,7 @@ from client.pointwise_descent import Items, Ranker, as_ranker, descend
 from protocol.errors import ViewError
 from protocol.ranges import PositiveInt
 from protocol.threat_model import ThreatModel
-from protocol.view import ServerView
+from protocol.view import RoundView
 
 _SIMULATED = 4
 """Simulated clients per victim for the factor by which clipping shrinks an update."""
@@ -53,7 +53,7 @@ class AffineInversion(Attack):
     iterations: PositiveInt = 16
     noisy_iterations: PositiveInt = 30
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> InteractionEstimate:
+    def run(self, view: RoundView, *, generator: torch.Generator) -> InteractionEstimate:
         update = pointwise_update(view)
         unit = len(update.items) / (update.rate * update.steps)
         way = update.way(torch.full(view.served_mask.shape, 0.5))
@@ -86,7 +86,7 @@ class PointwiseUpdate:
         return descend(self.sent, self.items, clicks, learning_rate=self.rate, steps=self.steps)
 
 
-def pointwise_update(view: ServerView) -> PointwiseUpdate:
+def pointwise_update(view: RoundView) -> PointwiseUpdate:
     """The updates of clients that score items one by one.
 
     Raises:
@@ -100,7 +100,7 @@ def pointwise_update(view: ServerView) -> PointwiseUpdate:
     return PointwiseUpdate(items, sent, change, learner.learning_rate, learner.full_batch_steps)
 
 
-def _shrinking(view: ServerView, update: PointwiseUpdate, generator: torch.Generator) -> Tensor:
+def _shrinking(view: RoundView, update: PointwiseUpdate, generator: torch.Generator) -> Tensor:
     """``(V,)`` mean factor by which clipping shrinks the updates of simulated clients."""
     clip = view.clip(next(iter(view.deltas)))
     if clip is None:

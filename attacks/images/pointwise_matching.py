@@ -12,7 +12,7 @@ from attacks.images.affine_inversion import pointwise_update
 from client.image_votes import VoteAlgorithm
 from protocol.ranges import PositiveInt
 from protocol.threat_model import ThreatModel
-from protocol.view import ServerView
+from protocol.view import RoundView, View
 
 _LEARNING_RATE = 0.1
 """Learning rate of Adam, as published."""
@@ -54,12 +54,12 @@ class PointwiseMatching(Attack):
     max_iter: PositiveInt = 300
     variant: Literal["corrected", "as-published-code"] = "corrected"
 
-    def label(self, view: ServerView) -> str:
+    def label(self, view: View) -> str:
         if view.manipulation is None:
             return "raifle-none"
         return "fgsm" if view.manipulation == "fgsm" else "raifle"
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> InteractionEstimate:
+    def run(self, view: RoundView, *, generator: torch.Generator) -> InteractionEstimate:
         update = pointwise_update(view)
         received = update.sent.plus(update.change)
         start = torch.rand(view.served_mask.shape, generator=generator) * 2 - 1

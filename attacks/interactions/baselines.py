@@ -9,7 +9,7 @@ from attacks.base import Attack
 from attacks.estimates import InteractionEstimate
 from protocol.ranges import OpenUnitInterval
 from protocol.threat_model import ThreatModel
-from protocol.view import POPULARITY, ServerView
+from protocol.view import POPULARITY, RoundView
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,7 @@ class Chance(Attack):
 
     positive_share: OpenUnitInterval = 0.2
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> InteractionEstimate:
+    def run(self, view: RoundView, *, generator: torch.Generator) -> InteractionEstimate:
         scores = torch.rand(view.served_mask.shape, generator=generator)
         return InteractionEstimate(scores=scores, decisions=(scores > 1 - self.positive_share) & view.served_mask)
 
@@ -56,7 +56,7 @@ class Popularity(Attack):
         needs=("served", f"priors:{POPULARITY}"),
     )
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> InteractionEstimate:
+    def run(self, view: RoundView, *, generator: torch.Generator) -> InteractionEstimate:
         counts = view.priors[POPULARITY].double()
         return InteractionEstimate(scores=counts, decisions=two_means(counts.log1p(), view.served_mask))
 

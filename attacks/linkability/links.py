@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -10,8 +10,9 @@ from torch import Tensor
 from attacks.base import Attack
 from attacks.estimates import Estimate, EstimateError, Scores, check_tensor
 from protocol.errors import ViewError
+from protocol.history import History
 from protocol.threat_model import ThreatModel
-from protocol.view import ServerView
+from protocol.view import View
 
 MOST_MESSAGES = 512
 """Largest number of messages that are compared with each other."""
@@ -33,12 +34,12 @@ class LinkEstimate(Estimate):
     messages: Tensor
     scores: Tensor
 
-    def check(self, view: ServerView) -> None:
+    def check(self, view: View) -> None:
         check_tensor("scores", self.scores, (len(self.messages), len(self.messages)))
         if not bool(torch.isin(self.messages, torch.arange(view.victims)).all()):
             raise EstimateError(f"messages: expected numbers below {view.victims}")
 
-    def score(self, view: ServerView, truth: Mapping[str, Tensor]) -> Scores:
+    def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
         """AUC of each client with messages in two rounds or more, and its jackknife pseudo-values.
 
         For two messages of a client and one of another client in another round than the first, it is the share of such
@@ -48,7 +49,7 @@ class LinkEstimate(Estimate):
         Raises:
             ViewError: no client, or every client, has such a triple.
         """
-        assert view.sent_in is not None
+        assert isinstance(view, History)
         sent, (clients, owner) = (
             view.sent_in[self.messages],
             torch.unique(truth["clients"][self.messages], return_inverse=True),
@@ -100,12 +101,12 @@ class LinkAttack(Attack):
     """Base class of attacks that link messages of different rounds."""
 
     family = "linkability"
-    scope: ClassVar[Literal["round", "recording"]] = "recording"
     estimates: ClassVar[type[Estimate]] = LinkEstimate
+    view = History
     tells = "which updates of other rounds the client sent, even if names change with every round"
 
 
-def compared_messages(view: ServerView, *, generator: torch.Generator) -> Tensor:
+def compared_messages(view: History, *, generator: torch.Generator) -> Tensor:
     """``(M,)`` numbers of at most `MOST_MESSAGES` messages: of the first rounds that fit, but of two rounds at least.
 
     Of two rounds with more messages, as many are drawn at random from each.
@@ -113,7 +114,8 @@ def compared_messages(view: ServerView, *, generator: torch.Generator) -> Tensor
     Raises:
         ViewError: the view has one round.
     """
-    if view.sent_in is None or len(rounds := torch.unique(view.sent_in)) < 2:
+    rounds = torch.unique(view.sent_in)
+    if len(rounds) < 2:
         raise ViewError("the recording has messages of one round; record two rounds or more")
     sizes = torch.stack([(view.sent_in == number).sum() for number in rounds])
     fitting = max(int((sizes.cumsum(0) <= MOST_MESSAGES).sum()), 2)
@@ -138,7 +140,7 @@ class LinkCounts(LinkAttack):
     baseline = True
     threat_model = ThreatModel(sees="the number of examples of every message", knows="nothing", needs=("sent_in",))
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> LinkEstimate:
+    def run(self, view: History, *, generator: torch.Generator) -> LinkEstimate:
         messages = compared_messages(view, generator=generator)
         sizes = view.example_counts[messages].double().clamp(min=1).log()
         return LinkEstimate(messages=messages, scores=-(sizes[:, None] - sizes).abs())

@@ -9,8 +9,9 @@ from torch.nn.functional import normalize
 
 from attacks.deanonymization.messages import layer_vectors
 from attacks.linkability.links import LinkAttack, LinkEstimate, compared_messages
+from protocol.history import History
 from protocol.threat_model import ThreatModel
-from protocol.view import ServerView
+from protocol.view import View
 
 _NUMBERS = 2**18
 """Numbers of an update that are compared; of a larger one a random part, the same of every update."""
@@ -34,9 +35,8 @@ class PlainCosine(LinkAttack):
         needs=("deltas", "sent_in"),
     )
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> LinkEstimate:
+    def run(self, view: History, *, generator: torch.Generator) -> LinkEstimate:
         messages = compared_messages(view, generator=generator)
-        assert view.sent_in is not None
         parts: list[Tensor] = []
         entries: Tensor | None = None
         for part in view.each_round():
@@ -77,7 +77,7 @@ class Linkability(PlainCosine):
         return centred / spread.where(spread > 0, 1)
 
 
-def _entries(view: ServerView, generator: torch.Generator) -> Tensor:
+def _entries(view: View, generator: torch.Generator) -> Tensor:
     """``(D,)`` places in the flattened update that are compared, ascending."""
     total = sum(math.prod(view.model[name].shape) for name in view.deltas)
     return torch.randperm(total, generator=generator)[:_NUMBERS].sort().values

@@ -7,8 +7,9 @@ import torch
 from attacks.estimates import Estimate
 from attacks.membership.estimates import RecordMembershipEstimate, SourceEstimate
 from attacks.membership.pool import KNOWS, NEEDS, Pool, PoolAttack, averaged, membership, statistics
+from protocol.history import History
 from protocol.threat_model import ThreatModel
-from protocol.view import CANDIDATE_LABELS, ServerView
+from protocol.view import CANDIDATE_LABELS
 
 _POOL = NEEDS[1:3]
 
@@ -26,7 +27,7 @@ class RandomMember(PoolAttack):
     baseline = True
     threat_model = ThreatModel(sees="no update", knows="a pool of records", needs=_POOL)
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> RecordMembershipEstimate:
+    def run(self, view: History, *, generator: torch.Generator) -> RecordMembershipEstimate:
         return _random(view, generator)
 
 
@@ -47,7 +48,7 @@ class SentModelLoss(PoolAttack):
     baseline = True
     threat_model = ThreatModel(sees="no update", knows=f"the global model; {KNOWS}", needs=NEEDS)
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> RecordMembershipEstimate:
+    def run(self, view: History, *, generator: torch.Generator) -> RecordMembershipEstimate:
         last = statistics(view)[-1]
         senders = torch.unique(view.pseudonyms)
         return membership(senders, -last.sent_loss.expand(len(senders), -1), view)
@@ -68,7 +69,7 @@ class ClassCounts(PoolAttack):
     baseline = True
     threat_model = ThreatModel(sees="each client's update, for its classes only", knows=KNOWS, needs=NEEDS)
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> RecordMembershipEstimate:
+    def run(self, view: History, *, generator: torch.Generator) -> RecordMembershipEstimate:
         labels = Pool.of(view).labels
         return membership(*averaged([(one.senders, one.class_shares[:, labels]) for one in statistics(view)]), view)
 
@@ -89,12 +90,12 @@ class RandomSource(PoolAttack):
     tells = "which client holds a record"
     threat_model = ThreatModel(sees="no update", knows="a pool of records", needs=_POOL)
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> SourceEstimate:
+    def run(self, view: History, *, generator: torch.Generator) -> SourceEstimate:
         found = _random(view, generator)
         return SourceEstimate(senders=found.senders, scores=found.scores)
 
 
-def _random(view: ServerView, generator: torch.Generator) -> RecordMembershipEstimate:
+def _random(view: History, generator: torch.Generator) -> RecordMembershipEstimate:
     senders, count = torch.unique(view.pseudonyms), len(view.auxiliary[CANDIDATE_LABELS])
     return RecordMembershipEstimate(
         senders=senders,

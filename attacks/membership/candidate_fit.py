@@ -1,7 +1,6 @@
 """Membership and source by a joint fit of every update by all candidates."""
 
 import dataclasses
-import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -14,9 +13,10 @@ from attacks.membership.joint_fit import Basis, Fit, fit, predicted_auc
 from attacks.membership.pool import KNOWS, NEEDS, Pool, PoolAttack, flat_updates, in_type
 from attacks.membership.record_gradients import weighted_gradient
 from protocol.errors import ViewError
+from protocol.history import History
 from protocol.ranges import NonNegativeInt, PositiveInt
 from protocol.threat_model import ThreatModel
-from protocol.view import ServerView
+from protocol.view import RoundView
 
 _QUADRATURE = ((0.1127, 5 / 18), (0.5, 8 / 18), (0.8873, 5 / 18))
 """Places on the way from the sent model to the client's own, and their weights: the rule of Gauss and Legendre."""
@@ -67,24 +67,23 @@ class JointFitAttack(PoolAttack):
     refinements: NonNegativeInt = 5
     precision: Precision = "float32"
 
-    def fits(self, view: ServerView, *, generator: torch.Generator) -> dict[int, Fit]:
-        """Fit of every client's updates, by pseudonym; those of the last view are kept for another attack.
+    def fits(self, view: History, *, generator: torch.Generator) -> dict[int, Fit]:
+        """Fit of every client's updates, by pseudonym, computed once for all attacks on a view.
 
         The scores of several rounds are weighted by their shifts, so that the evidence of the sum is the sum of the
         evidence; shares are averaged.
         """
         options = self.rounds, self.sketch, self.refinements, self.precision
-        if (kept := _LAST.get("view")) is not None and kept[0]() is view and kept[1] == options:
-            return kept[2]
+        return view.shared(("joint fit", options), lambda: self._fits(view, generator))
+
+    def _fits(self, view: History, generator: torch.Generator) -> dict[int, Fit]:
         pool, parts = Pool.of(view), dict[int, list[Fit]]()
         for part in _evenly(view, self.rounds):
             for pseudonym, one in zip(part.pseudonyms.tolist(), self._of_round(part, pool, generator), strict=True):
                 parts.setdefault(pseudonym, []).append(one)
-        found = {pseudonym: _summed(own) for pseudonym, own in parts.items()}
-        _LAST["view"] = weakref.ref(view), options, found
-        return found
+        return {pseudonym: _summed(own) for pseudonym, own in parts.items()}
 
-    def _of_round(self, view: ServerView, pool: Pool, generator: torch.Generator) -> list[Fit]:
+    def _of_round(self, view: RoundView, pool: Pool, generator: torch.Generator) -> list[Fit]:
         """Fits of one round's updates."""
         sums = pool.learner.step_sums(view.example_counts)
         if sums is None:
@@ -149,7 +148,7 @@ class CandidateFit(JointFitAttack):
 
     name: ClassVar[str] = "candidate-fit"
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> RecordMembershipEstimate:
+    def run(self, view: History, *, generator: torch.Generator) -> RecordMembershipEstimate:
         found = self.fits(view, generator=generator)
         return RecordMembershipEstimate(
             senders=torch.tensor(list(found)),
@@ -159,10 +158,7 @@ class CandidateFit(JointFitAttack):
         )
 
 
-_LAST: dict[str, tuple["weakref.ref[ServerView]", tuple[int | None, int, int, Precision], dict[int, Fit]]] = {}
-
-
-def _evenly(view: ServerView, count: int | None) -> Iterator[ServerView]:
+def _evenly(view: History, count: int | None) -> Iterator[RoundView]:
     """At most `count` rounds of a view, evenly spaced from the first to the last, one in memory at a time."""
     numbers = sorted(view.by_round)
     if not numbers or count is None:
@@ -184,7 +180,7 @@ def _summed(fits: list[Fit]) -> Fit:
     )
 
 
-def _clip_factors(view: ServerView, pool: Pool, generator: torch.Generator) -> Tensor:
+def _clip_factors(view: RoundView, pool: Pool, generator: torch.Generator) -> Tensor:
     """``(V, 1)`` factor by which clients clip, from simulated clients with random candidates; 1 without a clip."""
     factors = torch.ones(view.victims, 1, dtype=torch.float64)
     clipped = [name for release in view.releases if release.clip is not None for name in release.parameters]

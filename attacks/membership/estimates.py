@@ -12,7 +12,7 @@ from attacks.estimates import ROC_GRID, Candidates, Detail, Estimate, Scores, ch
 from attacks.scoring import auc_per_victim, rates_at, roc_per_victim, top_share
 from protocol.errors import ViewError
 from protocol.metric_table import Metric
-from protocol.view import CANDIDATE_LABELS, ServerView
+from protocol.view import CANDIDATE_LABELS, View
 
 RATES = (0.01, 0.001)
 """False-positive rates at which true-positive rates are reported."""
@@ -67,13 +67,13 @@ class RecordMembershipEstimate(Estimate):
     predicted: Tensor
     duplicates: Tensor
 
-    def check(self, view: ServerView) -> None:
+    def check(self, view: View) -> None:
         shape = (len(self.senders), len(view.auxiliary[CANDIDATE_LABELS]))
         check_tensor("scores", self.scores, shape)
         check_tensor("predicted", self.predicted, shape[:1], dtype=self.predicted.dtype)
         check_tensor("duplicates", self.duplicates, shape[1:], dtype=torch.bool)
 
-    def score(self, view: ServerView, truth: Mapping[str, Tensor]) -> Scores:
+    def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
         """AUC of each client over the pool, and rates at one threshold for the candidates of all clients.
 
         Every candidate that a client does not hold counts as a non-member of it, also a member of another client. The
@@ -154,10 +154,10 @@ class SourceEstimate(Estimate):
     senders: Tensor
     scores: Tensor
 
-    def check(self, view: ServerView) -> None:
+    def check(self, view: View) -> None:
         check_tensor("scores", self.scores, (len(self.senders), len(view.auxiliary[CANDIDATE_LABELS])))
 
-    def score(self, view: ServerView, truth: Mapping[str, Tensor]) -> Scores:
+    def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
         """The share of each client's records whose highest score is that of the holder.
 
         A record counts if one client of the round holds it. The records of a client depend on one another, as one
@@ -191,7 +191,7 @@ class SourceEstimate(Estimate):
 
 
 def truth_of_senders(
-    senders: Tensor, view: ServerView, truth: Mapping[str, Tensor], candidates: int
+    senders: Tensor, view: View, truth: Mapping[str, Tensor], candidates: int
 ) -> tuple[Tensor, Tensor]:
     """``(U, M)`` whether each sender holds each candidate, and ``(U,)`` the client numbers.
 

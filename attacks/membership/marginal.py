@@ -8,7 +8,7 @@ from torch import Tensor
 from attacks.membership.estimates import RecordMembershipEstimate
 from attacks.membership.pool import PoolAttack, RoundStatistics, averaged, membership, statistics
 from protocol.errors import ViewError
-from protocol.view import ServerView
+from protocol.history import History
 
 _FEDMIA = "FedMIA, arXiv:2402.06289, table 1"
 _FLOOR = 1e-8
@@ -21,7 +21,7 @@ class _OfRounds(PoolAttack):
     series: ClassVar[bool] = False
     """Whether the score is the mean over all rounds; otherwise it is that of the client's last round."""
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> RecordMembershipEstimate:
+    def run(self, view: History, *, generator: torch.Generator) -> RecordMembershipEstimate:
         rounds = [(one.senders, self.scores(one)) for one in statistics(view)]
         if not self.series:
             latest = dict[int, Tensor]()

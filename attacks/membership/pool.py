@@ -1,10 +1,9 @@
 """A pool of candidate records, and what each round's updates say about each of them."""
 
 import dataclasses
-import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -15,8 +14,9 @@ from attacks.membership.estimates import RecordMembershipEstimate
 from attacks.membership.record_gradients import record_gradients, record_losses
 from client.network import ClassifierAlgorithm
 from protocol.errors import ViewError
+from protocol.history import History
 from protocol.threat_model import ThreatModel
-from protocol.view import CANDIDATE_LABELS, CANDIDATES, ServerView
+from protocol.view import CANDIDATE_LABELS, CANDIDATES, RoundView, View
 
 NEEDS = ("deltas", f"auxiliary:{CANDIDATES}", f"auxiliary:{CANDIDATE_LABELS}", ClassifierAlgorithm)
 KNOWS = "a pool of records with their classes, of which it asks who holds them; the clients' algorithm"
@@ -39,7 +39,7 @@ class Pool:
     learner: ClassifierAlgorithm
 
     @classmethod
-    def of(cls, view: ServerView) -> "Pool":
+    def of(cls, view: View) -> "Pool":
         """The pool of a view, which has one global model for all clients.
 
         Raises:
@@ -105,13 +105,13 @@ class RoundStatistics:
         return self.products / whole.where(whole > 0, 1)
 
 
-def _type_of(view: ServerView) -> torch.dtype:
+def _type_of(view: View) -> torch.dtype:
     """float64 where the recording is in float64, else float32."""
     return torch.float64 if any(value.dtype == torch.float64 for value in view.deltas.values()) else torch.float32
 
 
 def flat_updates(
-    view: ServerView, learner: ClassifierAlgorithm, dtype: torch.dtype | None = None
+    view: RoundView, learner: ClassifierAlgorithm, dtype: torch.dtype | None = None
 ) -> tuple[Tensor, tuple[str, ...]]:
     """Updates ``(V, D)`` without weight decay, and the names of the parameters, which the gradients have too.
 
@@ -134,20 +134,13 @@ def in_type(model: Mapping[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor
     return {name: value.to(dtype) if value.is_floating_point() else value for name, value in model.items()}
 
 
-def statistics(view: ServerView) -> list[RoundStatistics]:
-    """Statistics of every round of a view; those of the last view are kept, because several attacks use them."""
-    if (kept := _LAST.get("view")) is not None and kept[0]() is view:
-        return kept[1]
+def statistics(view: History) -> list[RoundStatistics]:
+    """Statistics of every round, computed once for all attacks on a view."""
     pool = Pool.of(view)
-    found = [_of_round(part, pool) for part in view.each_round()]
-    _LAST["view"] = weakref.ref(view), found
-    return found
+    return view.shared("statistics of candidates", lambda: [_of_round(part, pool) for part in view.each_round()])
 
 
-_LAST: dict[str, tuple["weakref.ref[ServerView]", list[RoundStatistics]]] = {}
-
-
-def _of_round(view: ServerView, pool: Pool) -> RoundStatistics:
+def _of_round(view: RoundView, pool: Pool) -> RoundStatistics:
     updates, names = flat_updates(view, pool.learner)
     pool = pool.in_type(updates.dtype)
     after = {name: value + view.deltas.get(name, torch.zeros(())) for name, value in view.sent_models().items()}
@@ -174,8 +167,8 @@ class PoolAttack(Attack):
     """Base class of attacks that score every client and candidate, round after round."""
 
     family = "record-membership"
-    scope: ClassVar[Literal["round", "recording"]] = "recording"
     estimates: ClassVar[type[Estimate]] = RecordMembershipEstimate
+    view = History
     tells = "which of the records in its pool the client trained on"
     cost = "milliseconds per record and round"
     threat_model = ThreatModel(sees="each client's update of every round", knows=KNOWS, needs=NEEDS)
@@ -196,7 +189,7 @@ def averaged(rounds: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
     return senders, total / place.bincount()[:, None]
 
 
-def membership(senders: Tensor, scores: Tensor, view: ServerView) -> RecordMembershipEstimate:
+def membership(senders: Tensor, scores: Tensor, view: History) -> RecordMembershipEstimate:
     """Estimate of an attack that expects nothing of itself."""
     return RecordMembershipEstimate(
         senders=senders,

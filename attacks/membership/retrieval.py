@@ -11,7 +11,7 @@ from attacks.manipulation.direct import marked_feature
 from protocol.errors import ViewError
 from protocol.rankers import HIDDEN, LINEAR
 from protocol.threat_model import ThreatModel
-from protocol.view import ServerView
+from protocol.view import RoundView
 
 
 class RetrievalFingerprint(Attack):
@@ -44,7 +44,7 @@ class RetrievalFingerprint(Attack):
     )
     estimates = MembershipEstimate
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> MembershipEstimate:
+    def run(self, view: RoundView, *, generator: torch.Generator) -> MembershipEstimate:
         name = LINEAR if LINEAR in view.deltas else HIDDEN
         if name not in view.deltas:
             raise ViewError(f"expected the deltas of {LINEAR} or {HIDDEN}, got those of {', '.join(view.deltas)}")

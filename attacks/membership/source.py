@@ -9,7 +9,7 @@ from attacks.estimates import Estimate
 from attacks.membership.candidate_fit import JointFitAttack
 from attacks.membership.estimates import SourceEstimate
 from attacks.membership.pool import PoolAttack, averaged, statistics
-from protocol.view import ServerView
+from protocol.history import History
 
 _TELLS = "which client holds a record"
 
@@ -30,7 +30,7 @@ class SmallestLoss(PoolAttack):
     tells = _TELLS
     references = ("Source Inference Attacks, smallest prediction loss",)
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> SourceEstimate:
+    def run(self, view: History, *, generator: torch.Generator) -> SourceEstimate:
         last = statistics(view)[-1]
         senders, scores = averaged([(last.senders, -last.loss)])
         return SourceEstimate(senders=senders, scores=scores)
@@ -62,7 +62,7 @@ class CandidateSource(JointFitAttack):
     estimates: ClassVar[type[Estimate]] = SourceEstimate
     tells: ClassVar[str] = _TELLS
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> SourceEstimate:
+    def run(self, view: History, *, generator: torch.Generator) -> SourceEstimate:
         found = self.fits(view, generator=generator)
         return SourceEstimate(
             senders=torch.tensor(list(found)), scores=torch.stack([one.log_odds for one in found.values()])

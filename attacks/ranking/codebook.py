@@ -12,7 +12,7 @@ from client.ranking import RankingAlgorithm
 from protocol.errors import ViewError
 from protocol.ranges import PositiveInt
 from protocol.threat_model import ThreatModel
-from protocol.view import ServerView
+from protocol.view import RoundView
 
 _OVERLAP = 0.05
 """Largest cosine between codes of two lists for which the lists are independent."""
@@ -58,7 +58,7 @@ class CodebookAttack(PosteriorAttack):
     prior: ListPrior = "uniform"
     victims_at_once: PositiveInt | None = 8
 
-    def marginals(self, view: ServerView, lists: Lists, chunk: Tensor, generator: torch.Generator) -> Tensor:
+    def marginals(self, view: RoundView, lists: Lists, chunk: Tensor, generator: torch.Generator) -> Tensor:
         learner = view.require(RankingAlgorithm)
         mask = lists.mask[chunk]
         model = {name: value[chunk].double() for name, value in view.sent_models().items()}

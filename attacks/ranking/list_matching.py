@@ -14,7 +14,7 @@ from client.ranking import RankingAlgorithm
 from modules.attackers.batched_lbfgs import batched_lbfgs
 from protocol.ranges import PositiveFloat, PositiveInt
 from protocol.threat_model import ThreatModel
-from protocol.view import ServerView
+from protocol.view import RoundView, View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,15 +63,15 @@ class ListMatching(Attack):
     starts: PositiveInt = 1
     victims_at_once: PositiveInt | None = 128
 
-    def label(self, view: ServerView) -> str:
+    def label(self, view: View) -> str:
         return "raifle" if view.manipulation else "raifle-none"
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> InteractionEstimate:
+    def run(self, view: RoundView, *, generator: torch.Generator) -> InteractionEstimate:
         chunks = torch.split(torch.arange(view.victims), self.victims_at_once or view.victims)
         scores = torch.cat([self._scores(view.select(chunk), generator) for chunk in chunks])
         return InteractionEstimate(scores=scores, decisions=(scores > 0) & view.served_mask)
 
-    def _scores(self, view: ServerView, generator: torch.Generator) -> Tensor:
+    def _scores(self, view: RoundView, generator: torch.Generator) -> Tensor:
         objective = _Loss(view, half_detached=self.variant == "as-published-code")
         shape = objective.lists.mask.shape
         best, lowest = torch.zeros(shape).flatten(1), torch.full((view.victims,), torch.inf)
@@ -87,7 +87,7 @@ class ListMatching(Attack):
 class _Loss:
     """The objective of `batched_lbfgs` on logits ``(V, Q L)``."""
 
-    def __init__(self, view: ServerView, *, half_detached: bool) -> None:
+    def __init__(self, view: RoundView, *, half_detached: bool) -> None:
         self.learner, self.lists, self.half_detached = view.require(RankingAlgorithm), ranked_lists(view), half_detached
         self.model, self.rate = view.sent_models(), self.learner.learning_rate
         self.sent = list(view.deltas)

@@ -12,7 +12,7 @@ from client.click_models import patterns, sample_patterns
 from client.ranking import RankingAlgorithm
 from protocol.ranges import AtLeastTwo, PositiveInt
 from protocol.threat_model import ThreatModel
-from protocol.view import ServerView
+from protocol.view import RoundView
 
 _SHRINKAGE = 0.1
 _RIDGE = 0.02
@@ -59,7 +59,7 @@ class ListPosterior(PosteriorAttack):
     simulated: AtLeastTwo = 48
     victims_at_once: PositiveInt | None = 32
 
-    def marginals(self, view: ServerView, lists: Lists, chunk: Tensor, generator: torch.Generator) -> Tensor:
+    def marginals(self, view: RoundView, lists: Lists, chunk: Tensor, generator: torch.Generator) -> Tensor:
         own = lists.select(chunk)
         learner, mask, features = view.require(RankingAlgorithm), own.mask, own.features.double()
         models = {name: value[chunk].double() for name, value in view.sent_models().items()}

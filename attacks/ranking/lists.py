@@ -9,7 +9,7 @@ from torch import Tensor
 from client.pdgd import click_coefficients, laplacian, pair_weights
 from protocol.errors import ViewError
 from protocol.rankers import rank_scores, ranker_outputs, score_gradients
-from protocol.view import ServerView
+from protocol.view import RoundView
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Lists:
         return values.flatten(1).gather(1, self.place).masked_fill(~served, 0)
 
 
-def ranked_lists(view: ServerView) -> Lists:
+def ranked_lists(view: RoundView) -> Lists:
     """The ranked lists of a view.
 
     Raises:

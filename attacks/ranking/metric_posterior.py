@@ -18,7 +18,7 @@ from client.ranking import RankingAlgorithm
 from protocol.errors import ViewError
 from protocol.ranges import PositiveInt
 from protocol.threat_model import ThreatModel
-from protocol.view import ServerView
+from protocol.view import RoundView
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ class MetricPosterior(PosteriorAttack):
     prior: ListPrior = "cascade"
     victims_at_once: PositiveInt | None = 8
 
-    def marginals(self, view: ServerView, lists: Lists, chunk: Tensor, generator: torch.Generator) -> Tensor:
+    def marginals(self, view: RoundView, lists: Lists, chunk: Tensor, generator: torch.Generator) -> Tensor:
         learner, metric = view.require(RankingAlgorithm), view.require(FOLtRESAlgorithm)
         if lists.mask.shape[1] % metric.numbers:
             raise ViewError(f"expected lists in {metric.numbers} equal parts, got {lists.mask.shape[1]}")

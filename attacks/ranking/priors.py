@@ -16,7 +16,7 @@ from client.ranking import RankingAlgorithm
 from protocol.progress import counted
 from protocol.ranges import PositiveInt
 from protocol.threat_model import ThreatModel
-from protocol.view import ServerView
+from protocol.view import RoundView
 
 ListPrior = Literal["uniform", "count", "cascade"]
 
@@ -54,7 +54,7 @@ class PosteriorAttack(Attack):
     prior: ListPrior
     victims_at_once: PositiveInt | None = None
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> InteractionEstimate:
+    def run(self, view: RoundView, *, generator: torch.Generator) -> InteractionEstimate:
         lists = ranked_lists(view)
         chunks = torch.split(torch.arange(view.victims), self.victims_at_once or view.victims)
         found = torch.cat([self.marginals(view, lists, chunk, generator) for chunk in counted(chunks)])
@@ -62,7 +62,7 @@ class PosteriorAttack(Attack):
         return InteractionEstimate(scores=scores, decisions=(scores > 0.5) & view.served_mask)
 
     @abc.abstractmethod
-    def marginals(self, view: ServerView, lists: Lists, chunk: Tensor, generator: torch.Generator) -> Tensor:
+    def marginals(self, view: RoundView, lists: Lists, chunk: Tensor, generator: torch.Generator) -> Tensor:
         """Click probabilities ``(W, Q, L)`` of the victims at the positions ``chunk (W,)``."""
 
 
@@ -91,7 +91,7 @@ class PriorOnly(PosteriorAttack):
 
     prior: ListPrior = "cascade"
 
-    def marginals(self, view: ServerView, lists: Lists, chunk: Tensor, generator: torch.Generator) -> Tensor:
+    def marginals(self, view: RoundView, lists: Lists, chunk: Tensor, generator: torch.Generator) -> Tensor:
         # In float64, so that equal values stay equal: rounding would rank lists by their length.
         law = log_prior(self.prior, lists.mask, view.require(RankingAlgorithm)).double().softmax(-1).nan_to_num()
         return law @ patterns(lists.mask.shape[-1]).double()

@@ -11,7 +11,7 @@ from client.recommendation import RecommenderAlgorithm
 from protocol.progress import advance
 from protocol.ranges import OpenUnitInterval
 from protocol.threat_model import ThreatModel
-from protocol.view import ITEM_EMBEDDING, ServerView
+from protocol.view import ITEM_EMBEDDING, RoundView
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ class IMIA(Attack):
     selection: OpenUnitInterval = 0.2
     confirmed: OpenUnitInterval = 0.9
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> InteractionEstimate:
+    def run(self, view: RoundView, *, generator: torch.Generator) -> InteractionEstimate:
         learner, mask = view.require(RecommenderAlgorithm), view.served_mask
         users = torch.randn(view.victims, learner.user_dim, generator=generator)
         sizes = mask.sum(1, keepdim=True).double()

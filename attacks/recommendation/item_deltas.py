@@ -7,7 +7,7 @@ from attacks.base import Attack
 from attacks.estimates import InteractionEstimate
 from attacks.interactions.baselines import two_means
 from protocol.threat_model import ThreatModel
-from protocol.view import ITEM_EMBEDDING, ServerView
+from protocol.view import ITEM_EMBEDDING, RoundView
 
 
 class Direction(Attack):
@@ -32,7 +32,7 @@ class Direction(Attack):
         needs=("served", f"deltas:{ITEM_EMBEDDING}"),
     )
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> InteractionEstimate:
+    def run(self, view: RoundView, *, generator: torch.Generator) -> InteractionEstimate:
         mask = view.served_mask
         scores = leading_projection(view.deltas[ITEM_EMBEDDING], mask)
         return InteractionEstimate(scores=scores, decisions=(scores > 0) & mask)
@@ -78,7 +78,7 @@ class RowNorm(Attack):
         needs=("served", f"deltas:{ITEM_EMBEDDING}"),
     )
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> InteractionEstimate:
+    def run(self, view: RoundView, *, generator: torch.Generator) -> InteractionEstimate:
         norms = view.deltas[ITEM_EMBEDDING].norm(dim=2)
         smallest = torch.finfo(norms.dtype).tiny
         return InteractionEstimate(scores=norms, decisions=two_means(norms.clamp(min=smallest).log(), view.served_mask))

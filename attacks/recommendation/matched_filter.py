@@ -13,7 +13,7 @@ from protocol.errors import ViewError
 from protocol.progress import counted
 from protocol.ranges import OpenUnitInterval, PositiveInt
 from protocol.threat_model import ThreatModel
-from protocol.view import ITEM_EMBEDDING, ServerView
+from protocol.view import ITEM_EMBEDDING, RoundView
 
 _NUMBERS_PER_CHUNK = 2**25
 
@@ -69,7 +69,7 @@ class MatchedFilter(Attack):
     positive_share: OpenUnitInterval = 0.2
     rounds: Literal["last", "all"] = "last"
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> InteractionEstimate:
+    def run(self, view: RoundView, *, generator: torch.Generator) -> InteractionEstimate:
         views = [*view.earlier, view] if self.rounds == "all" else [view]
         scores = torch.logit(torch.tensor(self.positive_share, dtype=torch.float64)).expand(view.served_items.shape)
         for one in views:
@@ -79,7 +79,7 @@ class MatchedFilter(Attack):
         scores = scores.masked_fill(~view.served_mask, 0)
         return InteractionEstimate(scores=scores, decisions=(scores > 0) & view.served_mask)
 
-    def evidence(self, view: ServerView, generator: torch.Generator) -> Tensor:
+    def evidence(self, view: RoundView, generator: torch.Generator) -> Tensor:
         """``(V, R)`` log-likelihood ratios of one round's item deltas."""
         templates = self.templates(view, generator)
         sigma = view.noise_scale(ITEM_EMBEDDING)
@@ -92,7 +92,7 @@ class MatchedFilter(Attack):
         variance = sigma**2 if sigma > 0 else float((rows**2).mean().clamp(min=torch.finfo(rows.dtype).tiny))
         return (((up - down) * along - (up**2 - down**2) * length / 2) / variance).double()
 
-    def templates(self, view: ServerView, generator: torch.Generator) -> Templates:
+    def templates(self, view: RoundView, generator: torch.Generator) -> Templates:
         """Trains the shadow clients in chunks of bounded memory and keeps sums only.
 
         Raises:
@@ -127,7 +127,7 @@ class MatchedFilter(Attack):
         return Templates(pooled[position] * mask[..., None], positive, negative, scale)
 
     def _shadow_deltas(
-        self, view: ServerView, victims: Tensor, labels: Tensor, generator: torch.Generator
+        self, view: RoundView, victims: Tensor, labels: Tensor, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:
         """Item deltas of shadow clients, and the factors by which the defence would clip them."""
         learner = view.require(RecommenderAlgorithm)

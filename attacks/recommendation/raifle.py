@@ -11,7 +11,7 @@ from client.recommendation import RecommenderAlgorithm
 from protocol.errors import InputError, ViewError
 from protocol.ranges import PositiveInt
 from protocol.threat_model import ThreatModel
-from protocol.view import ServerView
+from protocol.view import RoundView
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,7 @@ class Raifle(Attack):
     accelerator: str = "auto"
     devices: PositiveInt = 1
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> InteractionEstimate:
+    def run(self, view: RoundView, *, generator: torch.Generator) -> InteractionEstimate:
         from modules.attackers.gradient_matching import GradientMatching
         from modules.attackers.trainer import fit_quietly
 

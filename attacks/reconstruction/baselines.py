@@ -7,7 +7,7 @@ import torch
 from attacks.reconstruction.base import ReconstructionAttack, reconstruction
 from attacks.reconstruction.estimates import ReconstructionEstimate
 from protocol.threat_model import ThreatModel
-from protocol.view import ServerView
+from protocol.view import RoundView
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +30,6 @@ class MeanRecord(ReconstructionAttack):
         needs=("auxiliary:images",),
     )
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> ReconstructionEstimate:
+    def run(self, view: RoundView, *, generator: torch.Generator) -> ReconstructionEstimate:
         mean = view.auxiliary["images"].float().mean(0)
         return reconstruction([mean.expand(int(count), *mean.shape) for count in view.example_counts])

@@ -12,7 +12,7 @@ from attacks.estimates import Estimate, EstimateError, Reconstruction, Scores, c
 from attacks.reconstruction.likeness import identified, likeness, nearest, rouge
 from protocol.metric_table import Metric
 from protocol.record_hash import record_hashes
-from protocol.view import ServerView
+from protocol.view import View
 
 _SHOWN = 8
 """Largest number of reconstructed images that a report shows of one view."""
@@ -72,7 +72,7 @@ class ReconstructionEstimate(Estimate):
     certified: Tensor
     count: Tensor
 
-    def check(self, view: ServerView) -> None:
+    def check(self, view: View) -> None:
         size = (view.victims, self.records.shape[1] if self.records.dim() > 1 else 0)
         check_tensor("count", self.count, size[:1], dtype=torch.int64)
         check_tensor("labels", self.labels, size, dtype=torch.int64)
@@ -87,7 +87,7 @@ class ReconstructionEstimate(Estimate):
         if not bool(torch.isfinite(self.records[valid].double()).all()):
             raise EstimateError("records: expected finite numbers")
 
-    def score(self, view: ServerView, truth: Mapping[str, Tensor]) -> Scores:
+    def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
         """Shares of recovered records, and how like the others are to the true ones where these are kept."""
         real = (truth["record_hash"] != 0).any(2)
         size = real.sum(1)

@@ -18,7 +18,7 @@ from protocol.metric_table import Metric
 from protocol.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from protocol.seeding import PERSISTENT, generator_for
 from protocol.threat_model import ThreatModel
-from protocol.view import ServerView
+from protocol.view import RoundView, View
 
 _SIGNAL, _REACHED = "signal", "matched"
 
@@ -56,7 +56,7 @@ class MatchedImages(ReconstructionEstimate):
     iterations: tuple[int, int]
     seconds: float
 
-    def score(self, view: ServerView, truth: Mapping[str, Tensor]) -> Scores:
+    def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
         scores = super().score(view, truth)
         made, asked = self.iterations
         row = {
@@ -103,7 +103,7 @@ class GradientMatching(ReconstructionAttack):
     minutes: PositiveFloat = 10.0
     accelerator: str = "auto"
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> MatchedImages:
+    def run(self, view: RoundView, *, generator: torch.Generator) -> MatchedImages:
         from modules.attackers.image_matching import ImageMatching
         from modules.attackers.trainer import fit_quietly
 
@@ -237,11 +237,11 @@ class UnrelatedUpdate(InvertingGradients):
 
     unrelated: Literal["update", "model"] = "update"
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> MatchedImages:
+    def run(self, view: RoundView, *, generator: torch.Generator) -> MatchedImages:
         return super().run(decoupled(view, self.unrelated), generator=generator)
 
 
-def decoupled(view: ServerView, unrelated: Literal["update", "model"]) -> ServerView:
+def decoupled(view: RoundView, unrelated: Literal["update", "model"]) -> RoundView:
     """The view with another client's updates, or with permuted weights of the global model."""
     if unrelated == "update":
         if view.victims < 2:
@@ -262,7 +262,7 @@ def labels_of(counts: Tensor) -> Tensor:
     return classes.masked_fill(places >= counts.sum(1, keepdim=True), -1)
 
 
-def image_shape(view: ServerView) -> tuple[int, ...]:
+def image_shape(view: RoundView) -> tuple[int, ...]:
     """Shape of the images that the network takes: of its description, or of the adversary's own images.
 
     Raises:
@@ -276,7 +276,7 @@ def image_shape(view: ServerView) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def predicted_cosine(view: ServerView) -> Tensor:
+def predicted_cosine(view: RoundView) -> Tensor:
     """``(V,)`` cosine of each received update and the same without noise, from the public scale of the noise.
 
     The squared length of an update with noise is that of the update plus ``sum s^2`` on average.

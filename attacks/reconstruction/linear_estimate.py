@@ -11,7 +11,7 @@ from attacks.reconstruction.base import reconstruction
 from attacks.reconstruction.estimates import ReconstructionEstimate
 from attacks.reconstruction.linear_layer import LayerUpdate
 from protocol.metric_table import Metric
-from protocol.view import ServerView
+from protocol.view import View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,7 @@ class LinearEstimate(ReconstructionEstimate):
     )
     predicted: Tensor
 
-    def score(self, view: ServerView, truth: Mapping[str, Tensor]) -> Scores:
+    def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
         scores = super().score(view, truth)
         if bool(self.predicted.isnan().all()):
             return scores

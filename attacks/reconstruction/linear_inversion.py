@@ -13,7 +13,7 @@ from attacks.reconstruction.record_span import RecordErrors, RecordSpan, as_reco
 from client.network import ClassifierAlgorithm
 from protocol.ranges import NonNegativeInt
 from protocol.threat_model import ThreatModel
-from protocol.view import ServerView
+from protocol.view import RoundView
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +59,7 @@ class LinearInversion(ReconstructionAttack):
     programs: NonNegativeInt = 1000
     failures: NonNegativeInt = 30
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> LinearEstimate:
+    def run(self, view: RoundView, *, generator: torch.Generator) -> LinearEstimate:
         layer = layer_update(view)
         if layer.noise:
             return _of_single_records(layer, view.example_counts)
@@ -68,7 +68,7 @@ class LinearInversion(ReconstructionAttack):
         classes, certain = ([torch.tensor(s.classes) for s in found], [torch.tensor(s.certain) for s in found])
         return linear_estimate(layer, [span_records(span) for span in found], classes, certain=certain)
 
-    def _solve(self, view: ServerView, layer: LayerUpdate, victim: int, generator: torch.Generator) -> RecordSpan:
+    def _solve(self, view: RoundView, layer: LayerUpdate, victim: int, generator: torch.Generator) -> RecordSpan:
         model = {name: value[victim] for name, value in view.sent_models().items()}
         own = torch.cat([model[f"{layer.name}.weight"], model[f"{layer.name}.bias"][:, None]], dim=1).double()
         span = RecordSpan(
@@ -90,7 +90,7 @@ def span_records(span: RecordSpan) -> Tensor:
     return as_record(torch.stack(span.levels), 1.0) if span.levels else torch.zeros(0, width, dtype=torch.float64)
 
 
-def record_errors(view: ServerView, layer: LayerUpdate, model: dict[str, Tensor], victim: int) -> RecordErrors | None:
+def record_errors(view: RoundView, layer: LayerUpdate, model: dict[str, Tensor], victim: int) -> RecordErrors | None:
     """What each record of each class changes at the layer in one step; None unless the clients make one known step."""
     algorithm, counts = view.algorithm, view.example_counts[victim : victim + 1]
     if not isinstance(algorithm, ClassifierAlgorithm) or int(algorithm.steps(counts)) != 1:

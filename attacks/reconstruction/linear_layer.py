@@ -11,7 +11,7 @@ from torch.func import functional_call
 
 from client.network import ClassifierAlgorithm
 from protocol.errors import ViewError
-from protocol.view import ServerView
+from protocol.view import RoundView
 
 ELASTIC = "adam", "adadelta"
 """Optimizers that scale each number of an update by itself, after which no ratio is a record."""
@@ -56,7 +56,7 @@ class LayerUpdate:
         return size > floor * size.amax(1, keepdim=True)
 
 
-def layer_update(view: ServerView) -> LayerUpdate:
+def layer_update(view: RoundView) -> LayerUpdate:
     """The change of the first linear layer.
 
     Raises:
@@ -87,7 +87,7 @@ def layer_update(view: ServerView) -> LayerUpdate:
     )
 
 
-def check_scale(view: ServerView, *, found: bool) -> None:
+def check_scale(view: RoundView, *, found: bool) -> None:
     """Refuses records that are no 8-bit pixels, which attacks that know them by their grid cannot find.
 
     Args:
@@ -113,7 +113,7 @@ def check_scale(view: ServerView, *, found: bool) -> None:
         )
 
 
-def _first_linear(view: ServerView) -> tuple[str, tuple[int, ...]]:
+def _first_linear(view: RoundView) -> tuple[str, tuple[int, ...]]:
     """Name of the first layer, and the shape of the records that it gets."""
     first = next((name for name, value in view.model.items() if value.dim() > 1), "")
     name = first.removesuffix(".weight")

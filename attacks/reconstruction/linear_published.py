@@ -13,7 +13,7 @@ from attacks.reconstruction.record_span import on_grid
 from client.network import ClassifierAlgorithm
 from protocol.errors import ViewError
 from protocol.threat_model import ThreatModel
-from protocol.view import ServerView
+from protocol.view import RoundView
 
 _LIVE, _FIT, _SAME = 1e-10, 1e-8, 1e-6
 """Tolerances of the published code: of a live neuron, of the certificate, and of equal records (L2 norm)."""
@@ -47,7 +47,7 @@ class LinearRatio(ReconstructionAttack):
         needs=("deltas", "model"),
     )
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> LinearEstimate:
+    def run(self, view: RoundView, *, generator: torch.Generator) -> LinearEstimate:
         layer = layer_update(view)
         live = layer.live(1e3 * layer.precision)
         ratios = [
@@ -85,7 +85,7 @@ class LinearPeeling(ReconstructionAttack):
         needs=("deltas", "model", ClassifierAlgorithm),
     )
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> LinearEstimate:
+    def run(self, view: RoundView, *, generator: torch.Generator) -> LinearEstimate:
         layer, learner = layer_update(view), view.require(ClassifierAlgorithm)
         if bool((learner.steps(view.example_counts) != 1).any()):
             raise ViewError("expected clients of one local step, whose gradient the attack subtracts; found several")
@@ -97,7 +97,7 @@ class LinearPeeling(ReconstructionAttack):
         classes = [torch.tensor(labels) for _, labels in found]
         return linear_estimate(layer, records, classes, certain=layer.precision <= torch.finfo(torch.float64).eps)
 
-    def _peel(self, view: ServerView, layer: LayerUpdate, victim: int, rate: float) -> tuple[list[Tensor], list[int]]:
+    def _peel(self, view: RoundView, layer: LayerUpdate, victim: int, rate: float) -> tuple[list[Tensor], list[int]]:
         count = max(int(view.example_counts[victim]), 1)
         model = {name: value[victim] for name, value in view.sent_models().items()}
         errors = record_errors(view, layer, model, victim)

@@ -9,7 +9,7 @@ from attacks.reconstruction.base import ReconstructionAttack, reconstruction
 from attacks.reconstruction.estimates import ReconstructionEstimate
 from protocol.errors import ViewError
 from protocol.threat_model import ThreatModel
-from protocol.view import ServerView
+from protocol.view import RoundView
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,7 @@ class RandomSentences(ReconstructionAttack):
         sees="how many examples the client reports", knows="texts of users", needs=(f"auxiliary:{FEATURES}",)
     )
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> ReconstructionEstimate:
+    def run(self, view: RoundView, *, generator: torch.Generator) -> ReconstructionEstimate:
         texts = view.auxiliary[FEATURES]
         if texts.dim() != 2 or texts.is_floating_point():
             raise ViewError("expected texts as word numbers, got other examples")

@@ -19,7 +19,7 @@ from protocol.errors import ViewError
 from protocol.metric_table import Metric
 from protocol.ranges import OpenUnitInterval, PositiveInt, UnitInterval
 from protocol.threat_model import ThreatModel
-from protocol.view import ServerView
+from protocol.view import RoundView, View
 
 _UNEXPLAINED = 3.0
 """Sentences explain a change of the last layer if they leave at most so many times its noise."""
@@ -88,7 +88,7 @@ class SpanEstimate(ReconstructionEstimate):
     spare: Tensor
     predicted: Tensor
 
-    def score(self, view: ServerView, truth: Mapping[str, Tensor]) -> Scores:
+    def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
         """Scores of the sentences, next to the ranks."""
         scores = super().score(view, truth)
         ranks = {"rank": self.rank, "spare": self.spare, "predicted": self.predicted}
@@ -154,7 +154,7 @@ class SentenceSpan(ReconstructionAttack):
     longest: PositiveInt = 64
     width: PositiveInt = 8
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> SpanEstimate:
+    def run(self, view: RoundView, *, generator: torch.Generator) -> SpanEstimate:
         if view.client_models is not None:
             raise ViewError("expected one global model for all clients, got a model of each client's own")
         learner = view.require(TextAlgorithm)
@@ -322,7 +322,7 @@ def endings(prefixes: Prefixes, counts: Tensor) -> Tensor:
     return records.repeat_interleave(ends[place, word], 0)
 
 
-def moved_rows(view: ServerView, table: str) -> Tensor:
+def moved_rows(view: RoundView, table: str) -> Tensor:
     """``(V, W)`` True for rows of a table that moved, except that of padding: with noise, all of them."""
     change = view.deltas[table]
     moved = change.flatten(2).ne(0).any(2)
@@ -336,7 +336,7 @@ def moved_rows(view: ServerView, table: str) -> Tensor:
     return moved
 
 
-def _variances(view: ServerView) -> dict[str, Tensor]:
+def _variances(view: RoundView) -> dict[str, Tensor]:
     """Variance of the error of each recorded number: declared noise, and rounding of the local model and of the sum."""
     made = {}
     for name, change in view.deltas.items():
@@ -354,7 +354,7 @@ def _variances(view: ServerView) -> dict[str, Tensor]:
     return made
 
 
-def _between(view: ServerView, victim: int, table: str) -> dict[str, Tensor]:
+def _between(view: RoundView, victim: int, table: str) -> dict[str, Tensor]:
     """Mean of the models before and after one client's training."""
     change = {name: value[victim] for name, value in view.deltas.items() if name not in view.row_parameters}
     if table in view.row_parameters:

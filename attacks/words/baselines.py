@@ -6,7 +6,7 @@ from torch import Tensor
 from attacks.base import Attack
 from attacks.words.estimates import WordSetEstimate
 from protocol.threat_model import ThreatModel
-from protocol.view import ServerView
+from protocol.view import RoundView
 
 TEXTS = "prior_features"
 """Auxiliary texts ``(M, L)`` of token numbers, padded with 0."""
@@ -35,7 +35,7 @@ class PopularWords(Attack):
         needs=(f"auxiliary:{TEXTS}",),
     )
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> WordSetEstimate:
+    def run(self, view: RoundView, *, generator: torch.Generator) -> WordSetEstimate:
         words = max(len(value) for value in view.model.values() if value.dim() == 2)
         likely = expected_words(view, max(words, 1 + int(view.auxiliary[TEXTS].max())))
         assert likely is not None
@@ -43,7 +43,7 @@ class PopularWords(Attack):
         return WordSetEstimate(scores=likely, decisions=decisions, expected=expected)
 
 
-def word_frequencies(view: ServerView, words: int) -> Tensor | None:
+def word_frequencies(view: RoundView, words: int) -> Tensor | None:
     """``(W,)`` share of the auxiliary texts that have each word, half a text more; None without texts."""
     texts = view.auxiliary.get(TEXTS)
     if texts is None or texts.dim() != 2 or texts.is_floating_point():
@@ -53,7 +53,7 @@ def word_frequencies(view: ServerView, words: int) -> Tensor | None:
     return counts / (len(texts) + 1)
 
 
-def expected_words(view: ServerView, words: int) -> Tensor | None:
+def expected_words(view: RoundView, words: int) -> Tensor | None:
     """``(V, W)`` probability that each client's texts have each word, see `PopularWords`; None without texts."""
     frequency = word_frequencies(view, words)
     if frequency is None:

@@ -9,7 +9,7 @@ from torch import Tensor
 from attacks.estimates import Candidates, Estimate, Scores, check_tensor
 from attacks.scoring import auc_per_victim, f1_per_victim
 from protocol.metric_table import Metric
-from protocol.view import ServerView
+from protocol.view import View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,12 +41,12 @@ class WordSetEstimate(Estimate):
     decisions: Tensor
     expected: Tensor
 
-    def check(self, view: ServerView) -> None:
+    def check(self, view: View) -> None:
         check_tensor("decisions", self.decisions, tuple(self.decisions.shape), dtype=torch.bool)
         check_tensor("scores", self.scores, (view.victims, self.decisions.shape[1]))
         check_tensor("expected", self.expected, (view.victims,), dtype=torch.float64)
 
-    def score(self, view: ServerView, truth: Mapping[str, Tensor]) -> Scores:
+    def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
         """AUC and F1 of each client's words; and recall of those that no other client of the view has."""
         held = dense(truth["words"], torch.ones_like(truth["words"]), self.decisions.shape[1]) > 0
         mask = torch.ones_like(held)
@@ -88,11 +88,11 @@ class WordCountEstimate(Estimate):
     counts: Tensor
     deviation: Tensor
 
-    def check(self, view: ServerView) -> None:
+    def check(self, view: View) -> None:
         check_tensor("counts", self.counts, (view.victims, *self.counts.shape[1:]))
         check_tensor("deviation", self.deviation, tuple(self.counts.shape))
 
-    def score(self, view: ServerView, truth: Mapping[str, Tensor]) -> Scores:
+    def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
         """Shares of the words that occur, in the client's texts or in the estimate."""
         true, found = dense(truth["words"], truth["next_words"], self.counts.shape[1]), self.counts.round()
         asked = (true > 0) | (found > 0)

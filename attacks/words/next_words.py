@@ -12,7 +12,7 @@ from attacks.words.estimates import WordCountEstimate
 from client.algorithm import ExampleAlgorithm
 from protocol.errors import ViewError
 from protocol.threat_model import ThreatModel
-from protocol.view import ServerView
+from protocol.view import RoundView
 
 _PASSES = 3
 _ABSENT = 0.75
@@ -59,7 +59,7 @@ class NextWords(Attack):
         needs=("deltas", "model"),
     )
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> WordCountEstimate:
+    def run(self, view: RoundView, *, generator: torch.Generator) -> WordCountEstimate:
         layer = word_layer(view)
         share, predicted, scale = _shares(view, layer)
         noise = view.noise_scale(f"{layer}.bias")
@@ -81,7 +81,7 @@ class NextWords(Attack):
         return WordCountEstimate(counts=counts, deviation=deviation)
 
 
-def next_words_among(view: ServerView, asked: Tensor) -> Tensor | None:
+def next_words_among(view: RoundView, asked: Tensor) -> Tensor | None:
     """``(V, W)`` which of the words ``asked (V, W)``, most of them absent, are next words; None without a clean output.
 
     The bias of an absent word falls by the step size times its mean prediction; the median of that ratio over the words
@@ -100,7 +100,7 @@ def next_words_among(view: ServerView, asked: Tensor) -> Tensor | None:
     return ratio < middle - (_OUTLIER * spread).clamp(min=_LEAST_GAP)
 
 
-def word_layer(view: ServerView) -> str:
+def word_layer(view: RoundView) -> str:
     """Name of the last layer of a language model.
 
     Raises:
@@ -113,13 +113,13 @@ def word_layer(view: ServerView) -> str:
     return layer
 
 
-def words_per_text(view: ServerView) -> float:
+def words_per_text(view: RoundView) -> float:
     """Mean number of next words of the auxiliary texts; 10 without any."""
     texts = view.auxiliary.get("prior_features")
     return 10.0 if texts is None or texts.dim() != 2 else max(float((texts[:, 1:] > 0).sum(1).double().mean()), 1.0)
 
 
-def _shares(view: ServerView, layer: str) -> tuple[Tensor, Tensor, Tensor]:
+def _shares(view: RoundView, layer: str) -> tuple[Tensor, Tensor, Tensor]:
     """Share ``(V, W)`` of each word among the next ones, mean prediction ``(V, W)`` and step size ``(V, 1)``."""
     bias = view.deltas[f"{layer}.bias"].double()
     table, start = view.model[f"{layer}.weight"].double(), view.model[f"{layer}.bias"].double()
@@ -143,7 +143,7 @@ def _shares(view: ServerView, layer: str) -> tuple[Tensor, Tensor, Tensor]:
     return bias / scale + predicted, predicted, scale
 
 
-def _step_size(view: ServerView, layer: str, predicted: Tensor) -> Tensor:
+def _step_size(view: RoundView, layer: str, predicted: Tensor) -> Tensor:
     """``(V, 1)`` learning rate times number of steps, times the factor of the clip.
 
     Without a learner, or with a clip, it is that of an absent word; where clients add noise and clip, the coefficient
@@ -163,7 +163,7 @@ def _step_size(view: ServerView, layer: str, predicted: Tensor) -> Tensor:
     return torch.minimum((-bias / predicted).quantile(_ABSENT, dim=1, keepdim=True).clamp(min=1e-30), rate)
 
 
-def _expected(view: ServerView, predicted: Tensor) -> Tensor:
+def _expected(view: RoundView, predicted: Tensor) -> Tensor:
     """``(V, W)`` frequency of each word in auxiliary texts, or the mean prediction without any."""
     frequency = word_frequencies(view, predicted.shape[1])
     return predicted if frequency is None else (frequency / frequency.sum()).expand_as(predicted)

@@ -13,7 +13,7 @@ from attacks.words.estimates import WordSetEstimate
 from attacks.words.next_words import next_words_among
 from protocol.errors import ViewError
 from protocol.threat_model import ThreatModel
-from protocol.view import ServerView
+from protocol.view import RoundView
 
 _LATE = 1e-6
 """Score of a word that is only a next word, relative to the largest."""
@@ -66,7 +66,7 @@ class TouchedRows(Attack):
 
     table: str | None = None
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> WordSetEstimate:
+    def run(self, view: RoundView, *, generator: torch.Generator) -> WordSetEstimate:
         name = embedding_table(view, self.table)
         noise = view.noise_scale(name)
         change = whole_table(view, name).double()
@@ -87,7 +87,7 @@ class TouchedRows(Attack):
         )
 
 
-def embedding_table(view: ServerView, name: str | None = None) -> str:
+def embedding_table(view: RoundView, name: str | None = None) -> str:
     """Name of the embedding table of words.
 
     Raises:
@@ -100,7 +100,7 @@ def embedding_table(view: ServerView, name: str | None = None) -> str:
     return found
 
 
-def whole_table(view: ServerView, name: str) -> Tensor:
+def whole_table(view: RoundView, name: str) -> Tensor:
     """``(V, W, D)`` change of all rows; rows that a client does not send are zero."""
     delta = view.deltas[name]
     if name not in view.row_parameters:

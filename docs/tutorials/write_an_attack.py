@@ -25,7 +25,7 @@ from datamodules import ClientSplit, Digits
 from evaluation import audit
 from experiments.quiet import quieten
 from modules import FederatedClassifier, LocalTraining
-from protocol import ServerView, ThreatModel
+from protocol import RoundView, ThreatModel
 
 quieten()
 work = Path(tempfile.mkdtemp())
@@ -62,7 +62,7 @@ class BiasShares(Attack):
 
     power: float = 1.0
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> CompositionEstimate:
+    def run(self, view: RoundView, *, generator: torch.Generator) -> CompositionEstimate:
         change = view.deltas["output.bias"].double()
         raised = (change - change.amin(1, keepdim=True)) ** self.power
         shares = raised / raised.sum(1, keepdim=True)
@@ -81,7 +81,7 @@ class OfAnother(BiasShares):
 
     name = "bias-shares-of-another"
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> CompositionEstimate:
+    def run(self, view: RoundView, *, generator: torch.Generator) -> CompositionEstimate:
         moved = {name: delta.roll(1, 0) for name, delta in view.deltas.items()}
         return super().run(dataclasses.replace(view, deltas=moved), generator=generator)
 

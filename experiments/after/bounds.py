@@ -28,7 +28,7 @@ from experiments.cell_training import CellRun
 from modules.federated import FederatedModule
 from protocol.ranges import NonNegativeInt, check_fields
 from protocol.seeding import generator_for
-from protocol.view import ServerView
+from protocol.view import RoundView
 from recordings.recorded_learner import recorded_learner
 
 
@@ -81,7 +81,7 @@ class Bounds(AfterStep):
                 tables.append(rows)
         yield run.of_people(concat(tables))
 
-    def _bounds(self, view: ServerView, labels: Tensor) -> dict[tuple[str, str], Tensor]:
+    def _bounds(self, view: RoundView, labels: Tensor) -> dict[tuple[str, str], Tensor]:
         """``(V,)`` bounds by metric and label."""
         mask, channel = view.served_mask, Channel.of(view)
         items, positives = mask.sum(1), ((labels > 0.5) & mask).sum(1)
@@ -101,7 +101,7 @@ class Bounds(AfterStep):
         return found
 
     def _genie(
-        self, module: FederatedModule, view: ServerView, truth: Mapping[str, Tensor], chosen: Tensor, run: CellRun
+        self, module: FederatedModule, view: RoundView, truth: Mapping[str, Tensor], chosen: Tensor, run: CellRun
     ) -> Tensor:
         """``(V,)`` AUC of the genie, NaN for clients that are not drawn."""
         users, places = module.private.get(USER_EMBEDDING), chosen.nonzero().squeeze(1)
@@ -119,7 +119,7 @@ class Bounds(AfterStep):
         return found
 
 
-def _bits(view: ServerView) -> dict[tuple[str, str], Tensor]:
+def _bits(view: RoundView) -> dict[tuple[str, str], Tensor]:
     """``(V,)`` bits by metric and label; without noise, no capacity."""
     found, capacity = dict[tuple[str, str], Tensor](), _capacity(view)
     if view.lists is not None:
@@ -128,7 +128,7 @@ def _bits(view: ServerView) -> dict[tuple[str, str], Tensor]:
     return found if capacity.isinf().any() else found | {("bits", "capacity-bound"): capacity}
 
 
-def _capacity(view: ServerView) -> Tensor:
+def _capacity(view: RoundView) -> Tensor:
     """``(V,)`` bits that the clients' updates can carry; infinite unless all of an update is clipped and noised."""
     channel, mask = Channel.of(view), view.served_mask
     if channel.clip is None or not channel.noise_scale:

@@ -14,7 +14,7 @@ from evaluation.scores import concat
 from experiments.after.step import AfterStep
 from experiments.cell_training import CellRun
 from protocol.ranges import check_fields
-from protocol.view import ServerView
+from protocol.view import RoundView
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +53,6 @@ class HeldBack(AfterStep):
         yield held
 
 
-def _is_zero(view: ServerView) -> Tensor:
+def _is_zero(view: RoundView) -> Tensor:
     """``(V,)`` whether a client's whole delta is zero."""
     return torch.stack([~value.flatten(1).any(1) for value in view.deltas.values()]).all(0)

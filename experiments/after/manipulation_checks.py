@@ -17,7 +17,7 @@ from evaluation.separability import Classifier, correctly_classified, embeddings
 from experiments.after.step import AfterStep
 from experiments.cell_training import CellRun
 from protocol.seeding import generator_for
-from protocol.view import ServerView
+from protocol.view import RoundView
 from recordings.recording import Recording
 from reports.step_figures import update_maps
 
@@ -55,7 +55,7 @@ class ManipulationChecks(AfterStep):
             rows += self._compared(run, pairs, evaluation)
         yield run.of_people(concat(rows))
 
-    def _flags(self, run: CellRun, sent: ServerView, honest: ServerView) -> Iterator[pd.DataFrame]:
+    def _flags(self, run: CellRun, sent: RoundView, honest: RoundView) -> Iterator[pd.DataFrame]:
         judged, peers = _received(sent), _received(honest)
         fold = torch.randperm(sent.victims, generator=generator_for(run.cell.seed, "folds", sent.round)) % _FOLDS
         start = time.perf_counter()
@@ -66,7 +66,7 @@ class ManipulationChecks(AfterStep):
             yield _scores(run, name, {"flagged": values.double()}, sent, seconds)
 
     def _compared(
-        self, run: CellRun, pairs: list[tuple[ServerView, ServerView]], evaluation: Evaluation
+        self, run: CellRun, pairs: list[tuple[RoundView, RoundView]], evaluation: Evaluation
     ) -> Iterator[pd.DataFrame]:
         views, seed = [sent for sent, _ in pairs], run.cell.seed
         manipulated = torch.cat([_updates(view, self.clip) for view in views])
@@ -105,31 +105,31 @@ def _flagged(check: Check, judged: Received, peers: Received, fold: Tensor, fals
     return flags
 
 
-def _round(recording: Recording, number: int) -> ServerView:
+def _round(recording: Recording, number: int) -> RoundView:
     """All clients of a round."""
     (view,) = recording.views(victims_per_view=len(recording.pseudonyms(number)), rounds=[number])
     return view
 
 
-def _like(sent: Recording, honest: Recording, number: int) -> ServerView:
+def _like(sent: Recording, honest: Recording, number: int) -> RoundView:
     """Round of the honest training with its clients in the order of the other training's; pseudonyms differ."""
     view = _round(honest, number)
     wanted = sent.truth(_round(sent, number))["clients"]
     return view.select((wanted[:, None] == honest.truth(view)["clients"]).long().argmax(1))
 
 
-def _scores(run: CellRun, name: str, metrics: dict[str, Tensor], view: ServerView, seconds: float) -> pd.DataFrame:
+def _scores(run: CellRun, name: str, metrics: dict[str, Tensor], view: RoundView, seconds: float) -> pd.DataFrame:
     items = view.served_mask.sum(1)
     return run.scores(name, metrics, victims=view.pseudonyms, round=view.round, items=items, seconds=seconds)
 
 
-def _received(view: ServerView) -> Received:
+def _received(view: RoundView) -> Received:
     lists = ranked_lists(view)
     assert lists.features is not None
     return Received(features=lists.features, mask=lists.mask, model=view.sent_models())
 
 
-def _updates(view: ServerView, clip: float) -> Tensor:
+def _updates(view: RoundView, clip: float) -> Tensor:
     """``(V, P)`` updates, clipped to the norm `clip`."""
     flat = torch.cat([delta.flatten(1) for delta in view.deltas.values()], dim=1)
     return flat * clip_factors(view.deltas, clip).to(flat)[:, None]

@@ -13,7 +13,7 @@ from modules.attackers.batched_lbfgs import batched_lbfgs
 from modules.attackers.trainer import empty_batches, own_share, world_size
 from protocol.errors import ViewError
 from protocol.progress import counted
-from protocol.view import ITEM_EMBEDDING, ServerView
+from protocol.view import ITEM_EMBEDDING, RoundView
 
 Match = Literal["items", "items+model", "model"]
 Solver = Literal["lbfgs", "adam"]
@@ -55,7 +55,7 @@ class GradientMatching(LightningModule):
 
     def __init__(
         self,
-        view: ServerView,
+        view: RoundView,
         *,
         generator: torch.Generator,
         max_iter: int,
@@ -77,7 +77,7 @@ class GradientMatching(LightningModule):
         self.register_buffer("best_loss", torch.full((shape[0],), torch.inf))
         self.register_buffer("best", self.logits.detach().clone())
 
-    def losses(self, view: ServerView, logits: Tensor, users: Tensor) -> Tensor:
+    def losses(self, view: RoundView, logits: Tensor, users: Tensor) -> Tensor:
         """``(V,)`` losses of a view's victims with ``logits (V, R)`` and ``users (V, d)``."""
         mask, rate = view.served_mask, self.algorithm.learning_rate
         labels = torch.sigmoid(logits) * mask
@@ -97,7 +97,7 @@ class GradientMatching(LightningModule):
         size = _mean_over_items(view.deltas[ITEM_EMBEDDING].norm(dim=2), mask)
         return losses * (_RESCALE / size.clamp(min=1e-12)).clamp(min=1)
 
-    def part(self, victims: Tensor) -> ServerView:
+    def part(self, victims: Tensor) -> RoundView:
         """What the losses of some victims need, without the padding of larger ones, on the module's device."""
         view = self.view.select(victims)
         width = int(view.served_mask.sum(1).max()) if len(victims) else 0
@@ -178,7 +178,7 @@ def _mean_over_items(values: Tensor, mask: Tensor) -> Tensor:
     return means
 
 
-def _matched(view: ServerView, match: Match) -> list[str]:
+def _matched(view: RoundView, match: Match) -> list[str]:
     """Names of the parameters whose deltas are compared."""
     items = [name for name in view.deltas if name == ITEM_EMBEDDING and match != "model"]
     others = [name for name in view.deltas if name not in view.row_parameters and match != "items"]

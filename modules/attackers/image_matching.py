@@ -13,7 +13,7 @@ from client.network import NetworkAlgorithm
 from modules.attackers.batched_lbfgs import batched_lbfgs
 from modules.attackers.input_gradients import input_gradients, simulated_updates, step_examples
 from modules.attackers.trainer import empty_batches
-from protocol.view import ServerView
+from protocol.view import RoundView
 
 Objective = Literal["cosine", "euclidean"]
 Solver = Literal["signed-adam", "lbfgs"]
@@ -67,7 +67,7 @@ class ImageMatching(LightningModule):
 
     def __init__(
         self,
-        view: ServerView,
+        view: RoundView,
         labels: Tensor,
         *,
         shape: tuple[int, ...],

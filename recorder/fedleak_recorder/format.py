@@ -36,7 +36,7 @@ _UNFINISHED = re.compile(
 CLIENT = "client/"
 """Prefix of ground truth about a client itself; other names in truth/ are about its served items."""
 PRIOR = "prior/"
-"""Prefix of what the server is assumed to know about each client; see `ServerView.priors`."""
+"""Prefix of what the server is assumed to know about each client; see `RoundView.priors`."""
 ROUND_SETTINGS = "round_settings"
 """Key of a manifest's `config`: additional columns of scores by round."""
 MODEL = "model/"

@@ -10,15 +10,16 @@ from attacks.deanonymization.estimates import IdentityEstimate, MatchingEstimate
 from attacks.estimates import EstimateError, MembershipEstimate, VectorEstimate
 from attacks.scoring import average_precision, precision_at_positives, random_average_precision, top_share
 from evaluation.message_selection import draw_pairs
+from protocol.history import History
 from protocol.seeding import generator_for
-from protocol.view import ITEM_EMBEDDING, ServerView
+from protocol.view import ITEM_EMBEDDING, RoundView
 from tests.toys import leaky_view
 
 
 def scored(estimate: IdentityEstimate, truth: torch.Tensor) -> tuple[list[int], list[int], Mapping[str, torch.Tensor]]:
     """Users, how many messages each has, and their metrics."""
     messages = torch.arange(len(truth))
-    view = ServerView(round=0, pseudonyms=messages, example_counts=messages, deltas={}, model={})
+    view = RoundView(round=0, pseudonyms=messages, example_counts=messages, deltas={}, model={})
     scores = estimate.score(view, {"user": truth})
     assert scores.units is not None
     assert scores.positives is not None
@@ -85,12 +86,13 @@ def test_matching_is_the_average_precision_over_all_pairs_where_users_have_as_ma
     truth = torch.arange(12) % 4
     everything = torch.arange(12)
     pairs = draw_pairs(everything[:8], everything[8:], truth, each=1, generator=generator)
-    view = ServerView(
+    view = History(
         round=0,
         pseudonyms=everything,
         example_counts=everything,
         deltas={},
         model={},
+        sent_in=0 * everything,
         pairs=pairs,
     )
     scores = torch.rand(len(pairs), generator=generator)
@@ -165,9 +167,9 @@ def test_without_both_kinds_there_is_no_auc() -> None:
         assert estimate.score(view, {"member": member}).metrics["auc"].isnan().all()
 
 
-def view() -> ServerView:
+def view() -> RoundView:
     table = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.5], [1.0, 1.0]])
-    return ServerView(
+    return RoundView(
         round=0,
         pseudonyms=torch.tensor([7]),
         example_counts=torch.tensor([3]),

@@ -13,8 +13,9 @@ from attacks.estimates import Estimate, InteractionEstimate
 from attacks.recommendation import Direction
 from attacks.registry import REGISTRY, check_distinct, find
 from protocol.errors import InputError
+from protocol.history import History
 from protocol.threat_model import ThreatModel
-from protocol.view import ServerView
+from protocol.view import RoundView
 
 FAMILIES = {
     *("recommendation", "ranking", "images", "interactions", "membership"),
@@ -68,7 +69,7 @@ def test_an_attack_describes_itself(kind: type[Attack]) -> None:
     assert kind.family in FAMILIES
     assert isinstance(kind.threat_model, ThreatModel)
     assert issubclass(kind.estimates, Estimate)
-    assert kind.scope == ("recording" if kind.family in TOGETHER else "round")
+    assert kind.view is (History if kind.family in TOGETHER else RoundView)
     assert kind.tells
     assert kind.tells == kind.tells.rstrip(".")
     assert kind.cost
@@ -116,7 +117,7 @@ def test_every_attack_is_found_by_its_names() -> None:
         ("no_such_package.Attack", "No module named 'no_such_package'"),
         ("attacks.recommendation.Directoin", "no attribute 'Directoin'"),
         ("attacks.base.Attack", "a subclass of attacks.base.Attack with a `run`"),
-        ("protocol.view.ServerView", "a subclass of attacks.base.Attack"),
+        ("protocol.view.RoundView", "a subclass of attacks.base.Attack"),
         (".Direction", "Empty module name"),
     ],
 )
@@ -155,8 +156,8 @@ def test_the_label_is_the_name_unless_the_class_says_otherwise() -> None:
         name, family = "mine", "test"
         threat_model = ThreatModel(sees="", knows="", needs=())
 
-        def run(self, view: ServerView, *, generator: torch.Generator) -> InteractionEstimate:
+        def run(self, view: RoundView, *, generator: torch.Generator) -> InteractionEstimate:
             raise NotImplementedError
 
-    view = ServerView(round=0, pseudonyms=torch.arange(2), example_counts=torch.ones(2), deltas={}, model={})
+    view = RoundView(round=0, pseudonyms=torch.arange(2), example_counts=torch.ones(2), deltas={}, model={})
     assert Mine().label(view) == "mine"

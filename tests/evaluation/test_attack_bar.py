@@ -17,7 +17,7 @@ from evaluation.evaluate import attack_messages, evaluate
 from modules.attackers.trainer import fit_quietly
 from protocol.progress import advance, counted, heard_by
 from protocol.threat_model import ThreatModel
-from protocol.view import ServerView
+from protocol.view import RoundView
 from recordings.recording import Recording
 from tests.deanonymization_toys import joined
 from tests.toys import Line, leaky_view, train
@@ -93,7 +93,7 @@ class Half(Direction):
     bars: list[AttackBar]
     seen: list[float]
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> InteractionEstimate:
+    def run(self, view: RoundView, *, generator: torch.Generator) -> InteractionEstimate:
         advance(0.5)
         self.seen.append(self.bars[0].done)
         return super().run(view, generator=generator)

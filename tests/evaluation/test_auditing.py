@@ -25,7 +25,7 @@ from evaluation.runner import Evaluation
 from evaluation.scores import Line, concat, score_table
 from modules.learners.image_classifier import FederatedClassifier
 from protocol.errors import InputError
-from protocol.view import ServerView
+from protocol.view import RoundView
 from recordings.recording import Recording
 from tests import toys
 
@@ -59,7 +59,7 @@ class Defective(Direction):
 
     name = "defective"
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> InteractionEstimate:
+    def run(self, view: RoundView, *, generator: torch.Generator) -> InteractionEstimate:
         raise ZeroDivisionError("1 // 0")
 
 

@@ -30,7 +30,7 @@ from fedleak_recorder.writer import RecordingWriter
 from modules.federated import FederatedModule
 from modules.learners.fpdgd import FPDGD
 from protocol.seeding import generator_for
-from protocol.view import Release, ServerView
+from protocol.view import Release, RoundView
 from recordings.named_algorithm import learner_from
 from recordings.recording import Recording
 from reports.run import Run
@@ -64,13 +64,13 @@ def record(folder: Path, source: FederatedDataModule, module: FederatedModule) -
     return folder / "deltas"
 
 
-def noised(seen: ServerView, scale: float) -> ServerView:
+def noised(seen: RoundView, scale: float) -> RoundView:
     generator = generator_for(0, "noise")
     deltas = {n: v + scale * torch.randn(v.shape, generator=generator) for n, v in seen.deltas.items()}
     return dataclasses.replace(seen, deltas=deltas)
 
 
-def write_foreign(folder: Path, seen: ServerView, learner: dict[str, object] | None = None) -> Path:
+def write_foreign(folder: Path, seen: RoundView, learner: dict[str, object] | None = None) -> Path:
     """The round of the leaky classifiers as another system's server saw it."""
     system = System(
         parameters={name: tuple(value.shape) for name, value in seen.model.items()},
@@ -118,7 +118,7 @@ def test_noise_that_small_layers_cannot_prove_is_only_possible(
     assert told in (tmp_path / "report.html").read_text()
 
 
-def large_updates(*, scale: float = 0.0, unequal: bool = False) -> ServerView:
+def large_updates(*, scale: float = 0.0, unequal: bool = False) -> RoundView:
     """Five clients' updates of a layer 96 x 80 by mini-batches of features with a decaying spectrum, and noise."""
     generator = generator_for(0, "large")
     decay = torch.arange(1, 97) ** -0.8
@@ -126,9 +126,7 @@ def large_updates(*, scale: float = 0.0, unequal: bool = False) -> ServerView:
     updates = updates / updates.std((1, 2), keepdim=True)
     scales = scale * (torch.tensor([1.0, 1, 1, 1, 2]) if unequal else torch.ones(5))
     deltas = {"hidden.weight": updates + scales[:, None, None] * torch.randn(updates.shape, generator=generator)}
-    return ServerView(
-        round=0, pseudonyms=torch.arange(5), example_counts=torch.full((5,), 500), deltas=deltas, model={}
-    )
+    return RoundView(round=0, pseudonyms=torch.arange(5), example_counts=torch.full((5,), 500), deltas=deltas, model={})
 
 
 def test_undeclared_noise_is_named_where_large_layers_prove_it() -> None:
@@ -210,7 +208,7 @@ def test_silent_clients_are_told() -> None:
 def test_the_share_of_declared_noise_is_counted_by_hand() -> None:
     delta = torch.full((1, 2, 3), 2.0)
     release = Release(clip=1.0, noise_scale=1.0, parameters=("w",))
-    seen = ServerView(
+    seen = RoundView(
         round=0,
         pseudonyms=torch.zeros(1, dtype=torch.int64),
         example_counts=torch.ones(1),

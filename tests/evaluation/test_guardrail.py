@@ -19,7 +19,7 @@ from evaluation.guardrail import Guardrail
 from modules.learners.fpdgd import FPDGD
 from protocol.errors import InputError, ViewError
 from protocol.threat_model import ThreatModel
-from protocol.view import ServerView
+from protocol.view import RoundView
 from tests.toys import quiet_trainer
 
 
@@ -29,23 +29,23 @@ class Reader(Attack):
     name = "reader"
     threat_model = ThreatModel(sees="updates", knows="nothing")
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> InteractionEstimate:
+    def run(self, view: RoundView, *, generator: torch.Generator) -> InteractionEstimate:
         return InteractionEstimate(scores=view.deltas["w"], decisions=view.deltas["w"] > 0.5)
 
 
 class Misfit(Reader):
     name = "misfit"
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> InteractionEstimate:
+    def run(self, view: RoundView, *, generator: torch.Generator) -> InteractionEstimate:
         raise ViewError("fits nothing")
 
 
 LABELS = torch.tensor([[1.0, 0, 0, 1], [1, 0, 0, 1], [0, 1, 1, 0], [1, 1, 1, 1]])
 
 
-def own_view(update: Update) -> tuple[ServerView, torch.Tensor]:
+def own_view(update: Update) -> tuple[RoundView, torch.Tensor]:
     count = len(update.deltas["w"])
-    view = ServerView(
+    view = RoundView(
         round=0,
         pseudonyms=torch.arange(count),
         example_counts=torch.ones(count),

@@ -9,18 +9,18 @@ from client.algorithm import DescentAlgorithm
 from client.engine.local_hyperparameters import LocalTraining
 from evaluation.learner_match import LearnerMatch, learner_match
 from protocol.seeding import generator_for
-from protocol.view import Release, ServerView
+from protocol.view import Release, RoundView
 from tests.composition_toys import views
 from tests.toys import leaky_view
 
 
-def compared(view: ServerView) -> LearnerMatch:
+def compared(view: RoundView) -> LearnerMatch:
     found = learner_match(view, generator=generator_for(0, "match"))
     assert isinstance(found, LearnerMatch)
     return found
 
 
-def with_rate(view: ServerView, factor: float) -> ServerView:
+def with_rate(view: RoundView, factor: float) -> RoundView:
     learner = view.algorithm
     assert isinstance(learner, DescentAlgorithm)
     local = dataclasses.replace(learner.local, learning_rate=factor * learner.local.learning_rate)

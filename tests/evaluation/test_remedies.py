@@ -13,9 +13,9 @@ from attacks.linkability.links import LinkCounts
 from client.engine.local_hyperparameters import LocalTraining
 from client.fncf import FNCFAlgorithm
 from evaluation.remedies import is_unscored, unfit
-from protocol.view import ServerView
+from protocol.view import RoundView
 
-VIEW = ServerView(
+VIEW = RoundView(
     round=0,
     pseudonyms=torch.arange(2),
     example_counts=torch.ones(2),

@@ -16,8 +16,8 @@ from evaluation.bootstrap import bootstrap, clopper_pearson, crossed_bootstrap
 from evaluation.message_selection import draw_pairs
 from evaluation.runner import Evaluation
 from evaluation.scores import Line, concat, records, score_table
+from protocol.history import History
 from protocol.seeding import generator_for
-from protocol.view import ServerView
 
 ROLES = {
     "ours": "ours",
@@ -179,7 +179,8 @@ def one_ranking(trial: int) -> pd.DataFrame:
     generator = generator_for(trial, "pairs")
     sent = torch.arange(16).repeat_interleave(4)
     pairs = draw_pairs(torch.arange(64), torch.arange(64, 128), torch.cat([sent, sent]), each=4, generator=generator)
-    own = ServerView(round=0, pseudonyms=torch.arange(64), example_counts=torch.ones(64), deltas={}, model={})
+    every = torch.arange(64)
+    own = History(round=0, pseudonyms=every, example_counts=every, deltas={}, model={}, sent_in=0 * every)
     view = dataclasses.replace(own, known=own, pairs=pairs)
     estimate = MatchingEstimate(scores=torch.rand(len(pairs), generator=generator))
     found = estimate.score(view, {"user": sent, "known_user": sent})

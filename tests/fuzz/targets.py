@@ -135,9 +135,8 @@ def read_recording(folder: Path) -> str:
     learner = recorded_learner(opened)
     parts: list[Any] = [opened.rounds, opened.pseudonyms(), opened.manifest.releases, opened.manifest.data]
     if len(opened.auxiliary().get(PSEUDONYMS, ())):
-        view = joined_view(opened, learner=learner)
-        assert view.known is not None
-        parts += [view.pseudonyms, view.deltas, message_truth(opened, view)]
+        history = joined_view(opened, learner=learner)
+        parts += [history.pseudonyms, history.deltas, message_truth(opened, history)]
     else:
         for view in opened.views(learner=learner):
             parts += [view.round, view.pseudonyms, view.example_counts, view.deltas, view.model, opened.truth(view)]

@@ -10,7 +10,7 @@ from torch import Tensor
 from client.fncf import FNCFAlgorithm
 from defenses.update_l1 import UpdateL1
 from modules.learners.fncf import PAPER_LOCAL
-from protocol.view import ITEM_EMBEDDING, ServerView
+from protocol.view import ITEM_EMBEDDING, RoundView
 from tests.places import ROOT
 
 VICTIMS = range(3)
@@ -34,7 +34,7 @@ def published_clients(strength: float = 0.0) -> FNCFAlgorithm:
     return FNCFAlgorithm(user_dim=6, local=PAPER_LOCAL, update_l1=UpdateL1(strength=strength) if strength else None)
 
 
-def published_view(victim: int, **changes: Any) -> ServerView:
+def published_view(victim: int, **changes: Any) -> RoundView:
     """What the published attacks were given: a client's change, its items and the model."""
     rows = golden()[f"rows{victim}"]
     fields: dict[str, Any] = {
@@ -47,4 +47,4 @@ def published_view(victim: int, **changes: Any) -> ServerView:
         "served": rows[None],
         "algorithm": published_clients(),
     }
-    return ServerView(**fields | changes)
+    return RoundView(**fields | changes)

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from attacks.composition.simulation import as_released
 from protocol.errors import ViewError
-from protocol.view import OF_VICTIMS, Release, ServerView
+from protocol.history import History
+from protocol.view import Release, RoundView, View
 
 VICTIMS, KNOWN = 4, 3
 WHOLE = {
@@ -18,8 +19,10 @@ WHOLE = {
     *("round_models", "by_round", "known"),
 }
 """Fields that say the same of any of the victims."""
-BY_THEMSELVES = {"pairs", "earlier"}
+BY_THEMSELVES = {"pairs", "earlier", "memo"}
 """Fields that are cut in a way of their own."""
+KINDS = (RoundView, History)
+FIELDS = [(kind, field.name) for kind in KINDS for field in dataclasses.fields(kind)]
 
 
 class Margin:
@@ -28,36 +31,51 @@ class Margin:
     slope_at_zero, learning_rate = -0.5, 0.1
 
 
-def small(victims: int, *, whole: bool = True) -> ServerView:
-    """A view in which every field is given, each number of a victim different."""
+def common(victims: int) -> dict[str, Any]:
+    """Every field that both kinds of views have, each number of a victim different."""
     rows = torch.arange(victims)
-    pairs = torch.tensor([[0, 1], [2, 3], [1, 4], [3, 6], [5, 2]])
-    return ServerView(
-        round=7,
-        pseudonyms=100 + rows,
-        example_counts=10 + rows,
-        deltas={"table": torch.rand(victims, 2, 3), "bias": torch.rand(victims, 5)},
-        model={"table": torch.rand(9, 3), "bias": torch.rand(5)},
-        row_parameters=frozenset({"table"}),
-        served=torch.arange(2 * victims).reshape(victims, 2),
-        lists=torch.arange(2 * victims).reshape(victims, 2),
-        features=torch.rand(victims, 2, 6),
-        client_models={"bias": torch.rand(victims, 5)},
-        releases=(Release(clip=1.0, noise_scale=0.1, parameters=("bias",)),),
-        rounded=frozenset({"bias"}),
-        algorithm=Margin(),
-        updates=torch.rand(victims, 2),
-        messages=1 + rows,
-        auxiliary={"images": torch.rand(8, 3)},
-        priors={"leaning": torch.rand(victims), "popularity": torch.rand(victims, 2)},
-        pairs=pairs if whole else None,
-        manipulation="noise",
-        earlier=(small(victims, whole=False),) if whole else (),
-        sent_in=20 + rows,
+    return {
+        "round": 7,
+        "pseudonyms": 100 + rows,
+        "example_counts": 10 + rows,
+        "deltas": {"table": torch.rand(victims, 2, 3), "bias": torch.rand(victims, 5)},
+        "model": {"table": torch.rand(9, 3), "bias": torch.rand(5)},
+        "row_parameters": frozenset({"table"}),
+        "served": torch.arange(2 * victims).reshape(victims, 2),
+        "client_models": {"bias": torch.rand(victims, 5)},
+        "releases": (Release(clip=1.0, noise_scale=0.1, parameters=("bias",)),),
+        "rounded": frozenset({"bias"}),
+        "algorithm": Margin(),
+        "updates": torch.rand(victims, 2),
+        "messages": 1 + rows,
+        "auxiliary": {"images": torch.rand(8, 3)},
+        "priors": {"leaning": torch.rand(victims), "popularity": torch.rand(victims, 2)},
+        "manipulation": "noise",
+    }
+
+
+def of_round(victims: int) -> RoundView:
+    lists = torch.arange(2 * victims).reshape(victims, 2)
+    earlier = (RoundView(**common(victims)),)
+    return RoundView(**common(victims), lists=lists, features=torch.rand(victims, 2, 6), earlier=earlier)
+
+
+def of_rounds(victims: int) -> History:
+    return History(
+        **common(victims),
+        sent_in=20 + torch.arange(victims),
+        pairs=torch.tensor([[0, 1], [2, 3], [1, 4], [3, 6], [5, 2]]),
         round_models={3: {"bias": torch.rand(5)}},
-        by_round={3: small(victims, whole=False)} if whole else {},
-        known=small(KNOWN, whole=False) if whole else None,
+        by_round={3: RoundView(**common(victims))},
+        known=History(**common(KNOWN), sent_in=torch.arange(KNOWN)),
     )
+
+
+def small(kind: type[View], victims: int = VICTIMS) -> Any:
+    """A view in which every field is given."""
+    view = of_round(victims) if kind is RoundView else of_rounds(victims)
+    view.memo["key"] = 1
+    return view
 
 
 def same(one: Any, other: Any) -> bool:
@@ -69,27 +87,32 @@ def same(one: Any, other: Any) -> bool:
     return bool(one is other or one == other)
 
 
-def test_every_field_is_either_of_the_victims_or_of_the_whole_view() -> None:
-    """Whoever adds a field says here, or in `OF_VICTIMS`, which it is."""
-    names = {field.name for field in dataclasses.fields(ServerView)}
-    assert names == {*OF_VICTIMS, *WHOLE, *BY_THEMSELVES}
-    assert len(names) == len(OF_VICTIMS) + len(WHOLE) + len(BY_THEMSELVES)
-    view = small(VICTIMS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_field_is_either_of_the_victims_or_of_the_whole_view(kind: type[View]) -> None:
+    """Whoever adds a field says here, or in `of_victims`, which it is."""
+    names = {field.name for field in dataclasses.fields(kind)}
+    assert names <= {*kind.of_victims, *WHOLE, *BY_THEMSELVES}
+    assert not {*kind.of_victims} & (WHOLE | BY_THEMSELVES)
+    view = small(kind)
     assert [name for name in names if getattr(view, name) in (None, (), frozenset())] == []
 
 
 @pytest.mark.parametrize("positions", [[2, 0], [1], [3, 2, 1, 0], []], ids=str)
-@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(ServerView)])
-def test_select_cuts_what_is_of_the_victims_and_keeps_the_rest(name: str, positions: list[int]) -> None:
-    view, chosen = small(VICTIMS), torch.tensor(positions, dtype=torch.int64)
+@pytest.mark.parametrize(("kind", "name"), FIELDS, ids=str)
+def test_select_cuts_what_is_of_the_victims_and_keeps_the_rest(
+    kind: type[View], name: str, positions: list[int]
+) -> None:
+    view, chosen = small(kind), torch.tensor(positions, dtype=torch.int64)
     before, after = getattr(view, name), getattr(view.select(chosen), name)
     if name in WHOLE:
         assert same(after, before)
-    elif name in OF_VICTIMS:
+    elif name in kind.of_victims:
         expected = (
             {key: value[chosen] for key, value in before.items()} if isinstance(before, Mapping) else before[chosen]
         )
         assert same(after, expected)
+    elif name == "memo":
+        assert after == {}
     elif name == "earlier":
         assert [one.pseudonyms.tolist() for one in after] == [(100 + chosen).tolist()]
     else:
@@ -99,13 +122,27 @@ def test_select_cuts_what_is_of_the_victims_and_keeps_the_rest(name: str, positi
         assert after.tolist() == kept
 
 
+def test_attacks_on_a_view_share_what_they_compute_and_a_part_of_it_does_not() -> None:
+    view = of_round(VICTIMS)
+    assert [view.shared("key", lambda: 1), view.shared("key", lambda: 2), view.shared("other", lambda: 3)] == [1, 1, 3]
+    assert view.select(torch.tensor([1])).memo == {}
+
+
+def test_rounds_of_a_history_in_memory_have_their_own_model_and_messages() -> None:
+    whole = dataclasses.replace(of_rounds(VICTIMS), by_round={}, sent_in=torch.tensor([3, 5, 3, 5]), pairs=None)
+    first, second = whole.each_round()
+    assert (first.round, first.pseudonyms.tolist(), second.pseudonyms.tolist()) == (3, [100, 102], [101, 103])
+    assert first.model is whole.round_models[3]
+    assert second.model is whole.model
+
+
 def test_all_victims_in_their_order_are_the_view_itself() -> None:
-    view = small(VICTIMS)
+    view = small(RoundView)
     assert view.select(torch.arange(VICTIMS)) is view
 
 
 def test_require_gives_the_algorithm_of_a_kind_or_says_which_it_found() -> None:
-    view = small(VICTIMS)
+    view = small(RoundView)
     found: object = view.require(Margin)
     assert found is view.algorithm
     with pytest.raises(ViewError, match="of the kind dict, got Margin"):
@@ -115,7 +152,7 @@ def test_require_gives_the_algorithm_of_a_kind_or_says_which_it_found() -> None:
 
 
 def test_needs_are_fields_or_entries_of_them() -> None:
-    view = small(VICTIMS)
+    view = small(History)
     needs = ("served", "deltas:table", "priors:leaning", "auxiliary:images", "pairs", "manipulation")
     assert view.missing(needs) == []
     bare = dataclasses.replace(view, served=None, deltas={}, priors={}, auxiliary={}, pairs=None, manipulation=None)
@@ -127,7 +164,7 @@ def test_needs_are_fields_or_entries_of_them() -> None:
 def test_what_all_victims_share_is_shared_by_those_that_remain() -> None:
     """Features of items that everybody was served are not copied: learners work faster on what is shared."""
     features = torch.rand(2, 6).expand(VICTIMS, 2, 6)
-    view = dataclasses.replace(small(VICTIMS), features=features)
+    view = dataclasses.replace(of_round(VICTIMS), features=features)
     kept = view.select(torch.tensor([3, 1])).features
     assert kept is not None
     assert kept.stride(0) == 0
@@ -136,7 +173,7 @@ def test_what_all_victims_share_is_shared_by_those_that_remain() -> None:
 
 def test_clip_factors_scale_the_joint_norm_of_a_releases_parameters() -> None:
     deltas = {"a": torch.tensor([[3.0, 0.0], [0.3, 0.0]]), "b": torch.tensor([[4.0], [0.4]]), "c": torch.ones(2, 1)}
-    clipped = dataclasses.replace(small(VICTIMS), releases=(Release(clip=1.0, parameters=("a", "b")),))
+    clipped = dataclasses.replace(small(RoundView), releases=(Release(clip=1.0, parameters=("a", "b")),))
     torch.testing.assert_close(clipped.clip_factors("a", deltas), torch.tensor([0.2, 1.0]))
     torch.testing.assert_close(clipped.clip_factors("c", deltas), torch.ones(2))
 
@@ -145,7 +182,7 @@ def test_clip_factors_of_two_clips_are_those_of_simulated_releases() -> None:
     deltas = {"a": torch.tensor([[6.0, 8.0], [0.3, 0.4]]), "b": torch.tensor([[10.0], [0.1]])}
     for clips in (((5.0, ("a",)), (1.0, ("a",))), ((1.0, ("a",)), (5.0, ("a",))), ((5.0, ("b", "a")), (1.0, ("a",)))):
         releases = tuple(Release(clip=clip, parameters=names) for clip, names in clips)
-        clipped = dataclasses.replace(small(VICTIMS), releases=releases)
+        clipped = dataclasses.replace(small(RoundView), releases=releases)
         sent = as_released(clipped, deltas, generator=torch.Generator())
         for name, delta in deltas.items():
             torch.testing.assert_close(delta * clipped.clip_factors(name, deltas)[:, None], sent[name])

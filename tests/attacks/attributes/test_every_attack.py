@@ -10,8 +10,9 @@ from attacks.attributes import AttributeLDA, ExampleCounts, MajorityValue, Prope
 from attacks.attributes.estimates import AttributeEstimate, known_people
 from attacks.attributes.messages import AttributeAttack
 from protocol.errors import ViewError
+from protocol.history import History
 from protocol.seeding import generator_for
-from protocol.view import ATTRIBUTE, ATTRIBUTE_PSEUDONYMS, ServerView
+from protocol.view import ATTRIBUTE, ATTRIBUTE_PSEUDONYMS
 from tests.attribute_toys import Toy, toy, trained, with_deltas
 
 READERS = (AttributeLDA(), PropertyForest(trees=60))
@@ -20,7 +21,7 @@ EVERY = pytest.mark.parametrize("attack", [*READERS, *BASELINES], ids=lambda att
 READING = pytest.mark.parametrize("attack", READERS, ids=lambda attack: attack.name)
 
 
-def inferred(attack: AttributeAttack, view: ServerView) -> AttributeEstimate:
+def inferred(attack: AttributeAttack, view: History) -> AttributeEstimate:
     estimate = attack(view, generator=generator_for(0, "attack"))
     assert isinstance(estimate, AttributeEstimate)
     return estimate
@@ -95,7 +96,7 @@ def test_people_of_whom_an_attribute_is_unknown_are_left_out(attack: AttributeAt
     assert sum(name == "colour" for name in scores.settings["attribute"]) == expected
 
 
-def without(view: ServerView, *names: str) -> ServerView:
+def without(view: History, *names: str) -> History:
     return dataclasses.replace(view, auxiliary={k: v for k, v in view.auxiliary.items() if k not in names})
 
 

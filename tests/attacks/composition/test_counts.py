@@ -8,11 +8,11 @@ import torch
 from attacks.composition.counts import CountEstimate, counted, nearest_counts, right_when_rounded
 from attacks.estimates import EstimateError
 from protocol.seeding import generator_for
-from protocol.view import ServerView
+from protocol.view import RoundView
 
 
-def seen(victims: int, size: int) -> ServerView:
-    return ServerView(
+def seen(victims: int, size: int) -> RoundView:
+    return RoundView(
         round=0,
         pseudonyms=torch.arange(victims),
         example_counts=torch.full((victims,), size),

@@ -22,7 +22,7 @@ from attacks.estimates import CompositionEstimate, EstimateError
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
 from protocol.threat_model import ThreatModel
-from protocol.view import ServerView
+from protocol.view import RoundView
 from tests.composition_toys import estimate, l1, views
 
 MATCH = DecafMatch(shared=40, local=10)
@@ -230,7 +230,7 @@ def test_an_estimate_that_is_no_composition_is_a_defect(change: dict[str, torch.
         threat_model = ThreatModel(sees="nothing", knows="nothing")
         estimates = CompositionEstimate
 
-        def run(self, view: ServerView, *, generator: torch.Generator) -> CompositionEstimate:
+        def run(self, view: RoundView, *, generator: torch.Generator) -> CompositionEstimate:
             equal = torch.full((10, 10), 0.1)
             right = CompositionEstimate(
                 proportions=equal, low=equal, high=equal, present=torch.ones(10, 10, dtype=torch.bool)

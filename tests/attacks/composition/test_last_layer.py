@@ -12,13 +12,13 @@ from attacks.composition.last_layer import LastLayerCounts, above_smallest
 from attacks.estimates import CompositionEstimate
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
-from protocol.view import ServerView
+from protocol.view import RoundView
 from tests.composition_toys import estimate, l1, views
 
 
-def seen(deltas: dict[str, torch.Tensor], rows: frozenset[str] = frozenset()) -> ServerView:
+def seen(deltas: dict[str, torch.Tensor], rows: frozenset[str] = frozenset()) -> RoundView:
     victims = len(next(iter(deltas.values())))
-    return ServerView(
+    return RoundView(
         round=0,
         pseudonyms=torch.arange(victims),
         example_counts=torch.full((victims,), 20),

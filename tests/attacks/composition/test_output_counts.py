@@ -12,19 +12,19 @@ from attacks.composition.output_counts import OutputCounts, OutputCountsAlone, c
 from client.engine.local_hyperparameters import LocalTraining
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
-from protocol.view import Release, ServerView
+from protocol.view import Release, RoundView
 from tests.composition_toys import estimate, views
 
 STEP = LocalTraining(optimizer="sgd", learning_rate=0.1, batch_size=None)
 OURS = [OutputCounts(), OutputCountsAlone()]
 
 
-def toy(local: LocalTraining = STEP) -> tuple[ServerView, torch.Tensor]:
+def toy(local: LocalTraining = STEP) -> tuple[RoundView, torch.Tensor]:
     (view,), shares = views(local)
     return view, (shares * view.example_counts[:, None]).round().long()
 
 
-def scored(attack: OutputCounts | ILRG, view: ServerView, counts: torch.Tensor) -> dict[str, float]:
+def scored(attack: OutputCounts | ILRG, view: RoundView, counts: torch.Tensor) -> dict[str, float]:
     found = estimate(attack, view)
     assert isinstance(found, CountEstimate)
     return {name: float(value.nanmean()) for name, value in found.score(view, {"class_counts": counts}).metrics.items()}

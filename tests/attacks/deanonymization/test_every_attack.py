@@ -23,9 +23,10 @@ from attacks.deanonymization.word_counts import WordCounts, estimated_words, wor
 from attacks.estimates import EstimateError
 from evaluation.message_selection import MessageSelection, selected
 from protocol.errors import ViewError
+from protocol.history import History
 from protocol.seeding import generator_for
 from protocol.threat_model import ThreatModel
-from protocol.view import HOLDOUT, USERS, Release, ServerView
+from protocol.view import HOLDOUT, USERS, Release, RoundView
 from tests.deanonymization_toys import NETWORK, WRITERS, joined, shuffled, source
 from tests.toys import each
 
@@ -43,7 +44,7 @@ MATCHING: list[Attack] = [
 EVERY = [*NAMING, *MATCHING]
 
 
-def named(attack: Attack, view: ServerView, truth: torch.Tensor) -> dict[str, float]:
+def named(attack: Attack, view: History, truth: torch.Tensor) -> dict[str, float]:
     """Mean over users of each metric."""
     estimate = attack(view, generator=generator_for(0, attack.name))
     scores = estimate.score(view, {"user": truth[: view.victims], "known_user": truth[view.victims :]})
@@ -180,7 +181,7 @@ def test_a_layer_that_was_not_recorded_is_answered_with_those_that_were(kind: ty
 
 
 def test_layers_are_flattened_and_rows_put_where_they_belong() -> None:
-    view = ServerView(
+    view = RoundView(
         round=0,
         pseudonyms=torch.arange(2),
         example_counts=torch.ones(2),
@@ -311,9 +312,10 @@ def test_an_estimate_of_another_shape_is_a_defect(scores: torch.Tensor, users: t
         threat_model = ThreatModel(sees="nothing", knows="nothing", needs=())
         estimates = IdentityEstimate
 
-        def run(self, view: ServerView, *, generator: torch.Generator) -> IdentityEstimate:
+        def run(self, view: History, *, generator: torch.Generator) -> IdentityEstimate:
             return IdentityEstimate(scores=scores, users=users)
 
-    view = ServerView(round=0, pseudonyms=torch.arange(2), example_counts=torch.ones(2), deltas={}, model={})
+    nobody = torch.arange(2)
+    view = History(round=0, pseudonyms=nobody, example_counts=nobody, deltas={}, model={}, sent_in=nobody)
     with pytest.raises(EstimateError, match=message):
         Wrong()(view, generator=generator_for(0, "wrong"))

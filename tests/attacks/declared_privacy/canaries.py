@@ -5,7 +5,8 @@ import torch
 from attacks.base import Attack
 from attacks.declared_privacy.canary_bounds import CanaryBounds
 from attacks.estimates import Scores
-from protocol.view import CANARY_MINUS, CANARY_PLUS, CANARY_PSEUDONYMS, Release, ServerView
+from protocol.history import History
+from protocol.view import CANARY_MINUS, CANARY_PLUS, CANARY_PSEUDONYMS, Release
 
 CLIP, SIZE = 1.0, 300
 MU_OF_8 = 1.6658
@@ -13,7 +14,7 @@ MU_OF_8 = 1.6658
 
 def toy(
     *, count: int = 400, times: float = 1.0, minus: bool = False, rounds: int = 1, seed: int = 0
-) -> tuple[ServerView, dict[str, torch.Tensor]]:
+) -> tuple[History, dict[str, torch.Tensor]]:
     """Canaries under local DP of epsilon 8 in each of some rounds, with noise of `times` the declared scale."""
     draws = torch.Generator().manual_seed(seed)
     scale = 2 * CLIP / MU_OF_8
@@ -26,7 +27,7 @@ def toy(
     priors = {f"{CANARY_PLUS}w": 50 * plus.flatten(0, 1)} | (
         {f"{CANARY_MINUS}w": 50 * other.flatten(0, 1)} if minus else {}
     )
-    view = ServerView(
+    view = History(
         round=0,
         pseudonyms=torch.arange(count).repeat(rounds),
         example_counts=torch.ones(count * rounds, dtype=torch.int64),
@@ -40,7 +41,7 @@ def toy(
     return view, {"coin": coins.repeat(rounds)}
 
 
-def scored(view: ServerView, truth: dict[str, torch.Tensor], attack: Attack | None = None) -> Scores:
+def scored(view: History, truth: dict[str, torch.Tensor], attack: Attack | None = None) -> Scores:
     attack = attack or CanaryBounds()
     return attack(view, generator=torch.Generator().manual_seed(1)).score(view, truth)
 

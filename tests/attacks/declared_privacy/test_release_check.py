@@ -17,12 +17,13 @@ from defenses.base import Update
 from defenses.local_dp import LocalDP
 from protocol.errors import ViewError
 from protocol.gaussian_budget import gaussian_epsilon
-from protocol.view import Release, ServerView
+from protocol.history import History
+from protocol.view import Release
 
 HONEST = System(multiplier=1.2)
 
 
-def check(view: ServerView, **arguments: Any) -> ReleaseEstimate:
+def check(view: History, **arguments: Any) -> ReleaseEstimate:
     found = ReleaseCheck(**arguments)(view, generator=torch.Generator())
     assert isinstance(found, ReleaseEstimate)
     return found
@@ -32,12 +33,16 @@ def outcomes(found: ReleaseEstimate, outcome: str) -> set[str]:
     return {str(row["check"]) for row in found.rows if row["outcome"] == outcome}
 
 
-def view_of(deltas: dict[str, Tensor], release: Release, **fields: Any) -> ServerView:
+def view_of(deltas: dict[str, Tensor], release: Release, **fields: Any) -> History:
     count = len(next(iter(deltas.values())))
     model = {name: torch.ones(value.shape[1:]) for name, value in deltas.items()}
     whole: dict[str, Any] = {"model": model, "releases": (release,), **fields}
-    return ServerView(
-        round=0, pseudonyms=torch.arange(count), example_counts=torch.ones(count).long(), deltas=deltas, **whole
+    return History(
+        round=0,
+        pseudonyms=torch.arange(count),
+        example_counts=torch.ones(count).long(),
+        deltas=deltas,
+        **{"sent_in": torch.zeros(count).long(), **whole},
     )
 
 

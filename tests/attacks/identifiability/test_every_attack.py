@@ -15,10 +15,10 @@ from client.matrix_factorization import MFAlgorithm
 from modules.probing.clients import Answering, Probed, answer_zeros
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
-from protocol.view import ITEM_EMBEDDING, LEANING, Release, ServerView
+from protocol.view import ITEM_EMBEDDING, LEANING, Release, RoundView
 
 ON_MESSAGES: list[Attack] = [PAC(), PACSpectral(), PACLikelihood()]
-Victims = tuple[ServerView, dict[str, torch.Tensor]]
+Victims = tuple[RoundView, dict[str, torch.Tensor]]
 
 
 def campaign(
@@ -40,7 +40,7 @@ def campaign(
     how = Answering(loss=loss, noise=noise)
     calls = torch.full((victims,), float(interactions))
     answer_zeros(probed, how, interactions=calls, generator=generator)
-    view = ServerView(
+    view = RoundView(
         round=0,
         pseudonyms=torch.arange(victims),
         example_counts=probed.counts,

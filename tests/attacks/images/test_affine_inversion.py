@@ -14,7 +14,7 @@ from attacks.scoring import auc_per_victim
 from client.pointwise_descent import HIDDEN_BIAS, OUTPUT_BIAS, Items, Ranker, as_parameters, as_ranker, descend
 from protocol.errors import ViewError
 from protocol.rankers import HIDDEN, LINEAR, OUTPUT
-from protocol.view import ServerView
+from protocol.view import RoundView
 from tests.attacks.images.votes import models, toy, voting_round
 
 RATE, STEPS = 0.05, 4
@@ -24,7 +24,7 @@ def uniform(*shape: int) -> Tensor:
     return torch.rand(shape, generator=torch.Generator().manual_seed(len(shape)), dtype=torch.float64)
 
 
-def mean_auc(view: ServerView, votes: Tensor, attack: AffineInversion | None = None) -> float:
+def mean_auc(view: RoundView, votes: Tensor, attack: AffineInversion | None = None) -> float:
     estimate = (attack or AffineInversion())(view, generator=torch.Generator().manual_seed(1))
     scores: Tensor = estimate.scores  # type: ignore[attr-defined]
     return float(auc_per_victim(scores, votes, view.served_mask).mean())
@@ -212,7 +212,7 @@ def test_a_ranker_whose_units_are_all_off_tells_only_how_many_voted_for() -> Non
         (lambda _: {"deltas": {"other": torch.zeros(12, 3)}}, "expected the deltas of ranker.weight"),
     ],
 )
-def test_a_view_that_lacks_something_is_refused(change: Callable[[ServerView], dict[str, object]], found: str) -> None:
+def test_a_view_that_lacks_something_is_refused(change: Callable[[RoundView], dict[str, object]], found: str) -> None:
     view, _ = toy(10, 16, 0)
     with pytest.raises(ViewError, match=found):
         AffineInversion()(dataclasses.replace(view, **change(view)), generator=torch.Generator())  # type: ignore[arg-type]

@@ -11,18 +11,18 @@ from attacks.estimates import InteractionEstimate
 from attacks.images.affine_inversion import pointwise_update
 from attacks.images.pointwise_matching import PointwiseMatching
 from attacks.scoring import auc_per_victim
-from protocol.view import ServerView
+from protocol.view import RoundView
 from tests.attacks.images.votes import toy, voting_round
 from tests.places import ROOT
 
 
-def estimated(view: ServerView, max_iter: int) -> InteractionEstimate:
+def estimated(view: RoundView, max_iter: int) -> InteractionEstimate:
     estimate = PointwiseMatching(max_iter=max_iter)(view, generator=torch.Generator().manual_seed(0))
     assert isinstance(estimate, InteractionEstimate)
     return estimate
 
 
-def losses(view: ServerView, logits: Tensor) -> Tensor:
+def losses(view: RoundView, logits: Tensor) -> Tensor:
     update = pointwise_update(view)
     return update.way(torch.sigmoid(logits))[-1].plus(update.sent.plus(update.change), -1.0).squares()
 

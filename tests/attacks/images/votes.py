@@ -13,7 +13,7 @@ from defenses.base import Defense, Update
 from defenses.local_dp import LocalDP
 from modules.image_manipulation.partitions import partition_of, partitioned_noise
 from protocol.seeding import generator_for
-from protocol.view import ServerView
+from protocol.view import RoundView
 
 
 def voting_round(
@@ -23,7 +23,7 @@ def voting_round(
     *,
     defenses: Sequence[Defense] = (),
     generators: Callable[[int], torch.Generator],
-) -> ServerView:
+) -> RoundView:
     """What the server sees of clients with models ``(V, *shape)`` who vote ``(V, R)`` on items ``(R, F)``."""
     clients, items = votes.shape
     learner = VoteAlgorithm()
@@ -33,7 +33,7 @@ def voting_round(
     generators = functools.cache(generators)
     for defense in defenses:
         update = defense.protect(update, generators)
-    return ServerView(
+    return RoundView(
         round=0,
         pseudonyms=torch.arange(clients),
         example_counts=torch.full((clients,), items),
@@ -59,7 +59,7 @@ def models(victims: int, features: int, hidden: int, seed: int = 0) -> dict[str,
 
 def toy(
     items: int, features: int, hidden: int, *, victims: int = 12, epsilon: float | None = None, seed: int = 0
-) -> tuple[ServerView, Tensor]:
+) -> tuple[RoundView, Tensor]:
     """Users who vote on items of noise, and their votes."""
     source = torch.Generator().manual_seed(seed)
     served = partitioned_noise(partition_of(items, 2), features, partitions=2, scale=2.0, generator=source)

@@ -12,11 +12,11 @@ from attacks.interactions.baselines import two_means
 from attacks.scoring import auc_per_victim
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
-from protocol.view import ITEM_EMBEDDING, POPULARITY, ServerView
+from protocol.view import ITEM_EMBEDDING, POPULARITY, RoundView
 from tests.toys import leaky_view
 
 
-def estimate(attack: Attack, view: ServerView) -> InteractionEstimate:
+def estimate(attack: Attack, view: RoundView) -> InteractionEstimate:
     found = attack(view, generator=generator_for(0, "attack"))
     assert isinstance(found, InteractionEstimate)
     return found

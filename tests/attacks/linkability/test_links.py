@@ -1,6 +1,5 @@
 """Links between rounds: the score against a slow reference and by hand, which messages are compared, the baseline."""
 
-import dataclasses
 import itertools
 
 import pytest
@@ -8,12 +7,12 @@ import torch
 
 from attacks.linkability.links import MOST_MESSAGES, LinkCounts, LinkEstimate, compared_messages
 from protocol.errors import ViewError
+from protocol.history import History
 from protocol.seeding import generator_for
-from protocol.view import ServerView
 
 
-def view(rounds: list[int], counts: list[int] | None = None) -> ServerView:
-    return ServerView(
+def view(rounds: list[int], counts: list[int] | None = None) -> History:
+    return History(
         round=max(rounds),
         pseudonyms=torch.arange(len(rounds)),
         example_counts=torch.tensor(counts or [1] * len(rounds)),
@@ -64,16 +63,12 @@ def test_clients_that_each_sent_once_cannot_be_scored() -> None:
 def test_the_first_rounds_that_fit_are_compared_and_two_at_least() -> None:
     many = view([number for number in range(9) for _ in range(100)])
     chosen = compared_messages(many, generator=generator_for(0, "messages"))
-    assert many.sent_in is not None
     assert torch.bincount(many.sent_in[chosen]).tolist() == [100] * 5
     large = view([0] * 400 + [1] * 400 + [2] * 400)
     chosen = compared_messages(large, generator=generator_for(0, "messages"))
-    assert large.sent_in is not None
     assert torch.bincount(large.sent_in[chosen]).tolist() == [MOST_MESSAGES // 2] * 2
     with pytest.raises(ViewError, match="two rounds"):
         compared_messages(view([3, 3]), generator=generator_for(0, "messages"))
-    with pytest.raises(ViewError, match="two rounds"):
-        compared_messages(dataclasses.replace(many, sent_in=None), generator=generator_for(0, "messages"))
 
 
 def test_example_counts_link_clients_of_different_sizes() -> None:

@@ -8,13 +8,13 @@ import torch
 from attacks.linkability import similarity
 from attacks.linkability.links import LinkEstimate
 from attacks.linkability.similarity import Linkability, PlainCosine
+from protocol.history import History
 from protocol.seeding import generator_for
-from protocol.view import ServerView
 
 CLIENTS, ROUNDS, WIDTH = 12, 3, 40
 
 
-def toy(*, common: float = 0.0, own: float = 1.0, seed: int = 0) -> tuple[ServerView, torch.Tensor]:
+def toy(*, common: float = 0.0, own: float = 1.0, seed: int = 0) -> tuple[History, torch.Tensor]:
     """Updates of clients: what a round has in common, what a client has of its own in every round, and noise."""
     generator = generator_for(seed, "toy")
     habits = torch.randn(CLIENTS, WIDTH, generator=generator)
@@ -28,7 +28,7 @@ def toy(*, common: float = 0.0, own: float = 1.0, seed: int = 0) -> tuple[Server
     scales = torch.cat([torch.ones(WIDTH // 2), torch.full((WIDTH - WIDTH // 2,), 0.01)])
     deltas = {"a.weight": updates[:, : WIDTH // 2], "steps": torch.ones(len(updates))}
     deltas["b.weight"] = (updates * scales)[:, WIDTH // 2 :].reshape(len(updates), -1, 2)
-    view = ServerView(
+    view = History(
         round=ROUNDS - 1,
         pseudonyms=torch.randperm(len(updates), generator=generator),
         example_counts=torch.ones(len(updates), dtype=torch.int64),
@@ -39,7 +39,7 @@ def toy(*, common: float = 0.0, own: float = 1.0, seed: int = 0) -> tuple[Server
     return view, torch.cat(clients)
 
 
-def auc(attack: PlainCosine, view: ServerView, clients: torch.Tensor) -> float:
+def auc(attack: PlainCosine, view: History, clients: torch.Tensor) -> float:
     estimate = attack(view, generator=generator_for(0, "attack"))
     assert isinstance(estimate, LinkEstimate)
     return float(estimate.score(view, {"clients": clients}).metrics["auc"].mean())

@@ -14,8 +14,9 @@ from attacks.membership.pool import Pool, PoolAttack
 from attacks.membership.record_gradients import record_gradients, weighted_gradient
 from client.engine.local_hyperparameters import LocalTraining
 from protocol.errors import ViewError
+from protocol.history import History
 from protocol.seeding import generator_for
-from protocol.view import CANDIDATE_LABELS, CANDIDATES, Release, ServerView
+from protocol.view import CANDIDATE_LABELS, CANDIDATES, Release
 from tests.membership_toys import CLIENTS, ONE_EPOCH, learner, scored, several_rounds, toy
 
 
@@ -139,7 +140,7 @@ def test_the_number_of_clients_is_that_of_the_senders() -> None:
     assert len(estimate.senders) == CLIENTS
 
 
-def in_float64(seed: int = 0, spread: float = 1.0) -> tuple[ServerView, dict[str, torch.Tensor]]:
+def in_float64(seed: int = 0, spread: float = 1.0) -> tuple[History, dict[str, torch.Tensor]]:
     """The toy trained and recorded in float64, with records that differ by a spread; the pool stays in float32."""
     view, truth = toy(seed=seed)
     images, labels = view.auxiliary[CANDIDATES], view.auxiliary[CANDIDATE_LABELS]
@@ -150,7 +151,7 @@ def in_float64(seed: int = 0, spread: float = 1.0) -> tuple[ServerView, dict[str
     return dataclasses.replace(view, model=model, deltas=deltas, auxiliary={**view.auxiliary, CANDIDATES: alike}), truth
 
 
-def in_float32(view: ServerView) -> ServerView:
+def in_float32(view: History) -> History:
     """The same view of clients that hold models in float32: their updates are differences of rounded parameters."""
     model = {name: value.float() for name, value in view.model.items()}
     deltas = {name: (view.model[name] + delta).float() - model[name] for name, delta in view.deltas.items()}

@@ -13,12 +13,12 @@ from attacks.membership.retrieval import RetrievalFingerprint, log_likelihood_ra
 from client.fpdgd import FPDGDAlgorithm
 from client.nets.ranker import ranker_parameters
 from protocol.errors import ViewError
-from protocol.view import Release, ServerView
+from protocol.view import Release, RoundView
 
 VICTIMS = 40
 
 
-def marked_view(hidden: int = 0, noise: float = 0.0) -> tuple[ServerView, torch.Tensor]:
+def marked_view(hidden: int = 0, noise: float = 0.0) -> tuple[RoundView, torch.Tensor]:
     """Clients of two lists of four documents, of whom every other one holds the marked document and clicks it."""
     source = torch.Generator().manual_seed(0)
     features = torch.rand(VICTIMS, 2, 4, 12, generator=source)
@@ -31,7 +31,7 @@ def marked_view(hidden: int = 0, noise: float = 0.0) -> tuple[ServerView, torch.
     sent = MarkedDocument(document=document).features(model, features, mask, generator=source)
     learner = FPDGDAlgorithm(learning_rate=0.1, click_model="informational", grade_law=[0.8, 0.1, 0.1])
     deltas = learner.simulate_lists(model, sent, mask, clicks)
-    view = ServerView(
+    view = RoundView(
         round=0,
         pseudonyms=torch.arange(VICTIMS),
         example_counts=torch.full((VICTIMS,), 2),
@@ -43,7 +43,7 @@ def marked_view(hidden: int = 0, noise: float = 0.0) -> tuple[ServerView, torch.
     return view, held
 
 
-def decided(view: ServerView) -> torch.Tensor:
+def decided(view: RoundView) -> torch.Tensor:
     estimate = RetrievalFingerprint()(view, generator=torch.Generator())
     assert isinstance(estimate, MembershipEstimate)
     return estimate.decisions

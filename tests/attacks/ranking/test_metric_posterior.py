@@ -16,7 +16,7 @@ from client.foltr_es import FOLtRESAlgorithm
 from client.fpdgd import FPDGDAlgorithm
 from client.list_metrics import LEVELS, UTILITY, ListMetric, levels, respond, response_law, truthful_probability, units
 from protocol.errors import ViewError
-from protocol.view import ServerView
+from protocol.view import RoundView
 
 
 def learner(**options: object) -> FOLtRESAlgorithm:
@@ -24,11 +24,11 @@ def learner(**options: object) -> FOLtRESAlgorithm:
     return FOLtRESAlgorithm(**(arguments | {"grade_law": [0.8, 0.13, 0.07]} | options))  # type: ignore[arg-type]
 
 
-def view_of(clicks: Tensor, shared: Tensor, clients: FOLtRESAlgorithm | FPDGDAlgorithm) -> ServerView:
+def view_of(clicks: Tensor, shared: Tensor, clients: FOLtRESAlgorithm | FPDGDAlgorithm) -> RoundView:
     """A view of lists without padding, ``(V, Q, L)`` clicks and ``(V, numbers)`` metrics."""
     victims, lists, length = clicks.shape
     number = torch.arange(lists).repeat_interleave(length).expand(victims, -1)
-    return ServerView(
+    return RoundView(
         round=0,
         pseudonyms=torch.arange(victims),
         example_counts=torch.full((victims,), lists),

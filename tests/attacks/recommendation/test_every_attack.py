@@ -15,7 +15,7 @@ from attacks.scoring import auc_per_victim, f1_per_victim
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
 from protocol.threat_model import ThreatModel
-from protocol.view import ITEM_EMBEDDING, ServerView
+from protocol.view import ITEM_EMBEDDING, RoundView
 from tests.toys import each, leaky_view
 
 ON_THE_UPDATE: list[Attack] = [
@@ -27,13 +27,13 @@ ON_THE_UPDATE: list[Attack] = [
 ]
 
 
-def scores_of(attack: Attack, view: ServerView) -> torch.Tensor:
+def scores_of(attack: Attack, view: RoundView) -> torch.Tensor:
     estimate = attack(view, generator=generator_for(0, "attack"))
     assert isinstance(estimate, InteractionEstimate)
     return estimate.scores
 
 
-def mean_auc(scores: torch.Tensor, labels: torch.Tensor, view: ServerView) -> float:
+def mean_auc(scores: torch.Tensor, labels: torch.Tensor, view: RoundView) -> float:
     return float(auc_per_victim(scores, labels, view.served_mask).nanmean())
 
 
@@ -104,7 +104,7 @@ def test_an_estimate_of_another_shape_is_refused() -> None:
         name, family = "wrong", "test"
         threat_model = ThreatModel(sees="nothing", knows="nothing", needs=("served",))
 
-        def run(self, view: ServerView, *, generator: torch.Generator) -> InteractionEstimate:
+        def run(self, view: RoundView, *, generator: torch.Generator) -> InteractionEstimate:
             return InteractionEstimate(scores=torch.zeros(1, 2), decisions=torch.zeros(1, 2, dtype=torch.bool))
 
     with pytest.raises(EstimateError, match="shape"):

@@ -10,13 +10,13 @@ from attacks.recommendation.matched_filter import MatchedFilter
 from attacks.scoring import auc_per_victim
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
-from protocol.view import ITEM_EMBEDDING, Release, ServerView
+from protocol.view import ITEM_EMBEDDING, Release, RoundView
 from tests.toys import leaky_view
 
 SIGMA = 0.04
 
 
-def noised(view: ServerView, number: int) -> ServerView:
+def noised(view: RoundView, number: int) -> RoundView:
     """The view with fresh noise of a known scale, in a round of its own."""
     rows = view.deltas[ITEM_EMBEDDING]
     noise = torch.randn(rows.shape, generator=generator_for(number, "noise")) * SIGMA * view.served_mask[..., None]
@@ -24,7 +24,7 @@ def noised(view: ServerView, number: int) -> ServerView:
     return dataclasses.replace(view, round=number, deltas={ITEM_EMBEDDING: rows + noise}, releases=(release,))
 
 
-def aucs(view: ServerView, labels: torch.Tensor) -> dict[str, float]:
+def aucs(view: RoundView, labels: torch.Tensor) -> dict[str, float]:
     found = {}
     for rounds in ("last", "all"):
         estimate = MatchedFilter(rounds=rounds)(view, generator=generator_for(0, "attack"))

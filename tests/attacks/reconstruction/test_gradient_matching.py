@@ -26,7 +26,7 @@ from datamodules.partition.client_split import ClientSplit
 from modules.learners.network import NetworkLearner
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
-from protocol.view import Release, ServerView
+from protocol.view import Release, RoundView
 
 SHAPE = (1, 12, 12)
 ONE_STEP = LocalTraining(optimizer="sgd", learning_rate=0.1)
@@ -43,7 +43,7 @@ class Leaky(NetworkLearner):
 
 
 @functools.cache
-def toy(local: LocalTraining = ONE_STEP) -> tuple[ServerView, Tensor]:
+def toy(local: LocalTraining = ONE_STEP) -> tuple[RoundView, Tensor]:
     """What a server sees of three clients with two images each, and the images ``(3, 2, *SHAPE)``."""
     split = ClientSplit(clients=3, examples_per_client=2)
     data = SyntheticImages(split=split, train_per_class=20, auxiliary_per_class=4, noise=0.2, seed=1)
@@ -51,7 +51,7 @@ def toy(local: LocalTraining = ONE_STEP) -> tuple[ServerView, Tensor]:
     model = {name: value.clone() for name, value in learner.public_parameters().items()}
     cohort = data.cohort(0)
     known = data.auxiliary()
-    view = ServerView(
+    view = RoundView(
         round=0,
         pseudonyms=torch.arange(3),
         example_counts=cohort.counts,
@@ -63,7 +63,7 @@ def toy(local: LocalTraining = ONE_STEP) -> tuple[ServerView, Tensor]:
     return view, cohort.examples["image"]
 
 
-def psnr(attack: GradientMatching, view: ServerView, images: Tensor) -> float:
+def psnr(attack: GradientMatching, view: RoundView, images: Tensor) -> float:
     """Mean PSNR of the matched images."""
     found = attack(view, generator=generator_for(0, "attack"))
     matched = [nearest(*pair) for pair in zip(found.records, images, strict=True)]  # type: ignore[attr-defined]

@@ -13,17 +13,17 @@ from client.engine.local_hyperparameters import LocalTraining
 from client.nets.classifiers import ClassifierOptions
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
-from protocol.view import Release, ServerView
+from protocol.view import Release, RoundView
 from tests.inversion_toys import SHAPE, changed, pictures, server_view, truth_of
 
 
-def attacked(view: ServerView, **options: int) -> LinearEstimate:
+def attacked(view: RoundView, **options: int) -> LinearEstimate:
     found = LinearInversion(**options)(view, generator=generator_for(0, "attack"))
     assert isinstance(found, LinearEstimate)
     return found
 
 
-def scores(view: ServerView, truth: dict[str, Tensor], **options: int) -> dict[str, Tensor]:
+def scores(view: RoundView, truth: dict[str, Tensor], **options: int) -> dict[str, Tensor]:
     return dict(attacked(view, **options).score(view, truth).metrics)
 
 

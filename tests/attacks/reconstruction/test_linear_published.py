@@ -11,11 +11,11 @@ from attacks.reconstruction.base import ReconstructionAttack
 from attacks.reconstruction.linear_estimate import LinearEstimate
 from client.engine.local_hyperparameters import LocalTraining
 from protocol.errors import ViewError
-from protocol.view import ServerView
+from protocol.view import RoundView
 from tests.inversion_toys import changed, server_view
 
 
-def scores(attack: ReconstructionAttack, view: ServerView, truth: dict[str, Tensor]) -> dict[str, Tensor]:
+def scores(attack: ReconstructionAttack, view: RoundView, truth: dict[str, Tensor]) -> dict[str, Tensor]:
     found = attack(view, generator=torch.Generator())
     assert isinstance(found, LinearEstimate)
     return dict(found.score(view, truth).metrics)

@@ -12,13 +12,13 @@ from client.engine.local_hyperparameters import LocalTraining
 from defenses.local_dp import LocalDP
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
-from protocol.view import Release, ServerView
+from protocol.view import Release, RoundView
 from tests.text_toys import CLIENTS, KINDS, WORDS, plain, seen
 
 ATTACK = SentenceSpan()
 
 
-def attacked(view: ServerView) -> SpanEstimate:
+def attacked(view: RoundView) -> SpanEstimate:
     with torch.no_grad():
         found = ATTACK(view, generator=torch.Generator())
     assert isinstance(found, SpanEstimate)
@@ -29,7 +29,7 @@ def sentences(found: SpanEstimate) -> list[list[list[int]]]:
     return [plain(records[:count]) for records, count in zip(found.records, found.count.tolist(), strict=True)]
 
 
-def whole_tables(view: ServerView) -> dict[str, Tensor]:
+def whole_tables(view: RoundView) -> dict[str, Tensor]:
     """Deltas with the whole word table, as a client sends them that adds noise to every row."""
     made = dict(view.deltas)
     table = torch.zeros(view.victims, *view.model["embedding.weight"].shape)
@@ -38,7 +38,7 @@ def whole_tables(view: ServerView) -> dict[str, Tensor]:
     return {**made, "embedding.weight": table}
 
 
-def noisy(view: ServerView, scale: float) -> ServerView:
+def noisy(view: RoundView, scale: float) -> RoundView:
     generator = generator_for(0, "noise")
     deltas = {n: v + scale * torch.randn(v.shape, generator=generator) for n, v in whole_tables(view).items()}
     release = Release(noise_scale=scale, parameters=tuple(deltas))

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from attacks.words.baselines import best_decisions, word_frequencies
-from protocol.view import ServerView
+from protocol.view import RoundView
 
 
 def test_the_frequency_of_a_word_is_its_share_of_texts() -> None:
-    view = ServerView(
+    view = RoundView(
         round=0,
         pseudonyms=torch.arange(1),
         example_counts=torch.ones(1),

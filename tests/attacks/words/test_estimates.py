@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from attacks.words.estimates import WordCountEstimate, WordSetEstimate, dense
-from protocol.view import ServerView
+from protocol.view import RoundView
 
-VIEW = ServerView(round=0, pseudonyms=torch.arange(2), example_counts=torch.ones(2), deltas={}, model={})
+VIEW = RoundView(round=0, pseudonyms=torch.arange(2), example_counts=torch.ones(2), deltas={}, model={})
 TRUTH = {"words": torch.tensor([[0, 1, 3], [1, 0, 0]]), "next_words": torch.tensor([[0, 2, 1], [1, 0, 0]])}
 
 

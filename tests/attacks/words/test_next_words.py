@@ -9,11 +9,11 @@ from attacks.words.estimates import WordCountEstimate
 from attacks.words.next_words import NextWords
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
-from protocol.view import Release, ServerView
+from protocol.view import Release, RoundView
 from tests.word_toys import words_seen
 
 
-def scored(view: ServerView, truth: dict[str, torch.Tensor]) -> dict[str, float]:
+def scored(view: RoundView, truth: dict[str, torch.Tensor]) -> dict[str, float]:
     found = NextWords()(view, generator=generator_for(0, "attack"))
     assert isinstance(found, WordCountEstimate)
     return {name: float(value.nanmean()) for name, value in found.score(view, truth).metrics.items()}

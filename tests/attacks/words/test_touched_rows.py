@@ -12,17 +12,17 @@ from client.engine.local_hyperparameters import LocalTraining
 from client.text import EMBEDDING
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
-from protocol.view import Release, ServerView
+from protocol.view import Release, RoundView
 from tests.word_toys import STEP, words_seen
 
 
-def scored(attack: TouchedRows | PopularWords, view: ServerView, truth: dict[str, torch.Tensor]) -> dict[str, float]:
+def scored(attack: TouchedRows | PopularWords, view: RoundView, truth: dict[str, torch.Tensor]) -> dict[str, float]:
     found = attack(view, generator=generator_for(0, "attack"))
     assert isinstance(found, WordSetEstimate)
     return {name: float(value.nanmean()) for name, value in found.score(view, truth).metrics.items()}
 
 
-def noisy(view: ServerView, scale: float) -> ServerView:
+def noisy(view: RoundView, scale: float) -> RoundView:
     draw = generator_for(0, "noise")
     deltas = {n: v + scale * torch.randn(v.shape, generator=draw) for n, v in view.deltas.items()}
     return dataclasses.replace(view, deltas=deltas, releases=(Release(noise_scale=scale, parameters=tuple(deltas)),))

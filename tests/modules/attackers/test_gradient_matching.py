@@ -19,7 +19,7 @@ from modules.attackers.gradient_matching import Code, GradientMatching
 from modules.learners.fncf import FNCF
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
-from protocol.view import ITEM_EMBEDDING, Release, ServerView
+from protocol.view import ITEM_EMBEDDING, Release, RoundView
 from tests.golden.recommendation import VICTIMS, golden, published_view
 from tests.toys import LOCAL, quiet_trainer
 
@@ -30,7 +30,7 @@ DIM = 8
 
 def problem(
     *, defended: bool = False, shuffled: bool = False, sizes: tuple[int, ...] = SIZES
-) -> tuple[ServerView, Tensor, Tensor]:
+) -> tuple[RoundView, Tensor, Tensor]:
     """A view of some clients, their labels and their user vectors; `shuffled`: trained on labels in another order."""
     generator = generator_for(0, "gradient-matching")
     public = FNCF(num_items=60, num_clients=1, user_dim=DIM, item_dim=DIM, hidden=(16, 8)).public_parameters()
@@ -44,7 +44,7 @@ def problem(
         keys = torch.rand(labels.shape, generator=generator_for(0, "shuffle")).masked_fill(served < 0, 2)
         trained_on = labels.gather(1, keys.argsort(1))
     learner = FNCFAlgorithm(user_dim=DIM, local=LOCAL, update_l1=UpdateL1(strength=1.0) if defended else None)
-    view = ServerView(
+    view = RoundView(
         round=0,
         pseudonyms=torch.arange(len(sizes)),
         example_counts=torch.tensor(sizes),

@@ -7,11 +7,11 @@ from torch import Tensor
 from modules.attackers.image_matching import ImageMatching, total_variation
 from modules.attackers.trainer import fit_quietly
 from protocol.seeding import generator_for
-from protocol.view import ServerView
+from protocol.view import RoundView
 from tests.golden.image_matching import CASES, clients, stored
 
 
-def stored_view(number: int, dtype: torch.dtype = torch.float64) -> ServerView:
+def stored_view(number: int, dtype: torch.dtype = torch.float64) -> RoundView:
     arrays = stored(number)
     case = CASES[number]
     # A gradient is stored for one step, an update for several.
@@ -19,7 +19,7 @@ def stored_view(number: int, dtype: torch.dtype = torch.float64) -> ServerView:
     received = {
         name[9:]: sign * value[None].to(dtype) for name, value in arrays.items() if name.startswith("received/")
     }
-    return ServerView(
+    return RoundView(
         round=0,
         pseudonyms=torch.zeros(1, dtype=torch.int64),
         example_counts=torch.tensor([4]),
@@ -29,7 +29,7 @@ def stored_view(number: int, dtype: torch.dtype = torch.float64) -> ServerView:
     )
 
 
-def matching(view: ServerView, labels: tuple[int, ...], **changes: object) -> ImageMatching:
+def matching(view: RoundView, labels: tuple[int, ...], **changes: object) -> ImageMatching:
     options = {
         "shape": (3, 8, 8),
         "generator": generator_for(0, "matching"),

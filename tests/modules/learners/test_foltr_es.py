@@ -23,7 +23,7 @@ from modules.server import ServerOptimizer
 from protocol.errors import InputError, ViewError
 from protocol.rankers import rank_scores
 from protocol.seeding import generator_for
-from protocol.view import ServerView
+from protocol.view import RoundView
 from recordings.named_algorithm import learner_from
 from recordings.recording import Recording
 from tests.ranking_toys import record as record_parameters
@@ -43,7 +43,7 @@ def record(folder: Path, data: SyntheticRanking, module: FOLtRES, rounds: int = 
     return record_parameters(folder, data, module, rounds, [UTILITY])
 
 
-def first_view(recording: Recording) -> ServerView:
+def first_view(recording: Recording) -> RoundView:
     return next(recording.views(victims_per_view=1000, learner=learner_from(recording.manifest.learner)))
 
 

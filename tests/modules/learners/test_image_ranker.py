@@ -24,7 +24,7 @@ from modules.image_manipulation.fast_gradient_sign import FastGradientSign
 from modules.image_manipulation.indirect_manipulation import FeatureNoise
 from modules.learners.image_ranker import ImageRanker
 from protocol.errors import InputError
-from protocol.view import ServerView
+from protocol.view import RoundView
 from recordings.recorded_learner import recorded_learner
 from recordings.recording import Recording
 from tests.places import CONFIGS, ROOT
@@ -49,7 +49,7 @@ def arguments(folder: Path, *more: str) -> list[str]:
     return ["fit", "--config", str(CONFIG), *SMALL, "--trainer.default_root_dir", str(folder), *more]
 
 
-def only_view(recording: Recording, number: int) -> ServerView:
+def only_view(recording: Recording, number: int) -> RoundView:
     (view,) = recording.views(rounds=[number], learner=recorded_learner(recording))
     return view
 

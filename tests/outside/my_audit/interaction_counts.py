@@ -10,7 +10,7 @@ from attacks.base import Attack
 from attacks.estimates import Estimate, Scores, check_tensor
 from protocol.metric_table import Metric
 from protocol.threat_model import ThreatModel
-from protocol.view import ITEM_EMBEDDING, ServerView
+from protocol.view import ITEM_EMBEDDING, RoundView, View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,10 +32,10 @@ class CountEstimate(Estimate):
     )
     counts: Tensor
 
-    def check(self, view: ServerView) -> None:
+    def check(self, view: View) -> None:
         check_tensor("counts", self.counts, (view.victims,))
 
-    def score(self, view: ServerView, truth: Mapping[str, Tensor]) -> Scores:
+    def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
         """Relative errors."""
         true = (truth["labels"] > 0.5).sum(1).double()
         return Scores({"count-error": (self.counts.double() - true).abs() / true.clamp(min=1)})
@@ -63,7 +63,7 @@ class CountByNorm(Attack):
     def __init__(self, *, share: float = 0.5) -> None:
         self.share = share
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> CountEstimate:
+    def run(self, view: RoundView, *, generator: torch.Generator) -> CountEstimate:
         norms = view.deltas[ITEM_EMBEDDING].norm(dim=2) * view.served_mask
         return CountEstimate(counts=(norms > self.share * norms.amax(1, keepdim=True)).sum(1).double())
 
@@ -81,7 +81,7 @@ class CountGuess(Attack):
     threat_model = ThreatModel(sees="which items were served", knows="nothing else", needs=("served",))
     estimates = CountEstimate
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> CountEstimate:
+    def run(self, view: RoundView, *, generator: torch.Generator) -> CountEstimate:
         return CountEstimate(counts=0.2 * view.served_mask.sum(1).double())
 
 
@@ -97,7 +97,7 @@ class WrongShape(CountByNorm):
 
     name = "wrong-shape"
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> CountEstimate:
+    def run(self, view: RoundView, *, generator: torch.Generator) -> CountEstimate:
         return CountEstimate(counts=torch.zeros(view.victims + 1))
 
 
@@ -106,7 +106,7 @@ class WrongType(CountByNorm):
 
     name = "wrong-type"
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> CountEstimate:
+    def run(self, view: RoundView, *, generator: torch.Generator) -> CountEstimate:
         return torch.zeros(view.victims)  # type: ignore[return-value]
 
 
@@ -115,7 +115,7 @@ class Raises(CountByNorm):
 
     name = "raises"
 
-    def run(self, view: ServerView, *, generator: torch.Generator) -> CountEstimate:
+    def run(self, view: RoundView, *, generator: torch.Generator) -> CountEstimate:
         raise ZeroDivisionError("of no use")
 
 
