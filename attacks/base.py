@@ -9,6 +9,7 @@ import torch
 
 from attacks.estimates import Estimate, EstimateError, InteractionEstimate
 from protocol.errors import ViewError
+from protocol.history import History
 from protocol.ranges import check_fields
 from protocol.threat_model import ThreatModel
 from protocol.view import RoundView, View
@@ -33,7 +34,8 @@ class Attack(abc.ABC):
         cost: computational cost, as text.
         audited_victims: for a slow attack, the number of clients of the first round that an audit with ``--slow``
             attacks, drawn at random; None if every audit runs it on all clients of all rounds.
-        view: what `run` takes: the `RoundView` of some clients in one round, or the `History` of all messages.
+        view: the annotation of the first argument of `run`: `RoundView` for an attack on the clients of one round,
+            `History` for an attack on all messages of a recording together.
     """
 
     name: ClassVar[str]
@@ -48,6 +50,12 @@ class Attack(abc.ABC):
     cost: ClassVar[str] = "milliseconds per victim"
     audited_victims: ClassVar[int | None] = None
     view: ClassVar[type[View]] = RoundView
+
+    def __init_subclass__(cls) -> None:
+        """Reads off `run` which view it takes."""
+        taken = inspect.get_annotations(cls.__dict__["run"]).get("view") if "run" in cls.__dict__ else None
+        if getattr(taken, "__name__", taken) == History.__name__:
+            cls.view = History
 
     def __post_init__(self) -> None:
         if dataclasses.is_dataclass(self):

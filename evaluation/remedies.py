@@ -13,7 +13,7 @@ from protocol.view import CANARY_PSEUDONYMS, View
 
 _UNSCORED = "without "
 _REMEDIES = {
-    "algorithm": "add `learner:` to the manifest, or give --learner my_package.MyLearner",
+    "learner": "add `learner:` to the manifest, or give --learner my_package.MyLearner",
     "known": "give the adversary devices of its own: known_pseudonyms and known_users in `auxiliary:`",
     "served": "give an array `served` with the items shown to each client",
     "lists": "give an array `lists` with the ranked list of each item",

@@ -17,12 +17,14 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 ROOMS = (
     "attacks",
     "callbacks",
+    "client",
     "datamodules",
     "defenses",
     "evaluation",
     "experiments",
     "modules",
     "protocol",
+    "recordings",
     "reports",
 )
 

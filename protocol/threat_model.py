@@ -8,7 +8,7 @@ Need = str | type
 
 def described_need(need: Need) -> str:
     """A need as text."""
-    return f"algorithm:{need.__name__}" if isinstance(need, type) else need
+    return f"learner:{need.__name__}" if isinstance(need, type) else need
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,10 +32,10 @@ class ThreatModel:
 
     @property
     def described_needs(self) -> tuple[str, ...]:
-        """`needs` as texts, a class as ``algorithm:NAME``."""
+        """`needs` as texts, a class as ``learner:NAME``."""
         return tuple(described_need(need) for need in self.needs)
 
     @property
     def fields(self) -> frozenset[str]:
         """Fields of the view in `needs`."""
-        return frozenset(need.partition(":")[0] for need in self.described_needs)
+        return frozenset("algorithm" if isinstance(need, type) else need.partition(":")[0] for need in self.needs)

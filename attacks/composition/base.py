@@ -100,7 +100,7 @@ def output_layer(view: View) -> str:
     return view.algorithm.output_layer if isinstance(view.algorithm, ClassifierAlgorithm) else last_layer(view)
 
 
-def last_layer(view: RoundView) -> str:
+def last_layer(view: View) -> str:
     """Name of the last layer in the order of the manifest, with weight ``(K, F)``, bias ``(K,)`` and K > 1.
 
     Raises:

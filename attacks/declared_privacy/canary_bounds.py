@@ -186,7 +186,6 @@ class CanaryBounds(Attack):
     name: ClassVar[str] = "canary-bounds"
     family: ClassVar[str] = "declared-privacy"
     estimates = CanaryEstimate
-    view = History
     tells: ClassVar[str] = "in which of two worlds a canary client lives"
     cost: ClassVar[str] = "milliseconds per canary"
     threat_model: ClassVar[ThreatModel] = ThreatModel(

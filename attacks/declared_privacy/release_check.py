@@ -103,7 +103,6 @@ class ReleaseCheck(Attack):
         needs=("deltas", "releases"),
     )
     estimates = ReleaseEstimate
-    view = History
     tells = "whether the clipping and the noise that it declares are there"
     cost = "seconds per recording"
 

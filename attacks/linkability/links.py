@@ -102,7 +102,6 @@ class LinkAttack(Attack):
 
     family = "linkability"
     estimates: ClassVar[type[Estimate]] = LinkEstimate
-    view = History
     tells = "which updates of other rounds the client sent, even if names change with every round"
 
 

@@ -148,6 +148,9 @@ def test_descriptions_read_from_the_source_are_those_of_the_classes() -> None:
     assert [kind.__name__ for kind in described()] == [kind.__name__ for kind in kinds]
     for read, kind in zip(described(), kinds, strict=True):
         for name in sorted(ATTRIBUTES):
+            if name == "threat_model":  # a kind of algorithm is a stand-in there
+                assert read.threat_model.described_needs == kind.threat_model.described_needs
+                continue
             assert getattr(read, name) == getattr(kind, name), f"{kind.__name__}.{name}"
 
 

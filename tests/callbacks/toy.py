@@ -6,15 +6,15 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset
 
+from client.algorithm import DescentAlgorithm
 from client.cohort import Cohort
 from client.engine.fast.gradients import Parameters
 from client.engine.local_hyperparameters import LocalTraining
-from client.engine.task import Task
 from defenses.base import Defense
 from modules.federated import FederatedModule
 
 
-class ToyTask(Task):
+class ToyAlgorithm(DescentAlgorithm):
     """Every client pulls the public vector to its own number."""
 
     def loss(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
@@ -28,8 +28,8 @@ class Toy(FederatedModule):
         self.weight = nn.Parameter(torch.ones(2))
 
     @property
-    def task(self) -> ToyTask:
-        return ToyTask()
+    def algorithm(self) -> ToyAlgorithm:  # type: ignore[override]
+        return ToyAlgorithm(local=self.local)
 
 
 class Rounds(IterableDataset[Cohort]):

@@ -12,7 +12,7 @@ from torch import Tensor
 from attacks.declared_privacy.message_tests import Group
 from attacks.declared_privacy.release_check import ReleaseCheck, ReleaseEstimate
 from bench.release_check import EXPECTED, checked
-from bench.release_simulation import Fault, System, recording_of, round_of
+from bench.release_simulation import Fault, System, round_of
 from defenses.base import Update
 from defenses.local_dp import LocalDP
 from protocol.errors import ViewError
@@ -31,6 +31,12 @@ def check(view: History, **arguments: Any) -> ReleaseEstimate:
 
 def outcomes(found: ReleaseEstimate, outcome: str) -> set[str]:
     return {str(row["check"]) for row in found.rows if row["outcome"] == outcome}
+
+
+def one_round(fault: str, generator: torch.Generator) -> History:
+    """A history of one round with the deltas in memory."""
+    view = round_of(HONEST, fault, generator)
+    return History(**view.common() | {"auxiliary": {}}, sent_in=torch.zeros(view.victims).long())
 
 
 def view_of(deltas: dict[str, Tensor], release: Release, **fields: Any) -> History:
@@ -75,7 +81,7 @@ def test_honest_messages_have_no_finding(multiplier: float, dense: bool) -> None
 
 def test_less_noise_gives_the_epsilon_of_that_noise() -> None:
     generator = torch.Generator().manual_seed(0)
-    view = round_of(HONEST, "", generator)
+    view = one_round("", generator)
     release = dataclasses.replace(view.releases[0], noise_scale=view.releases[0].noise_scale / 0.8)
     found = check(dataclasses.replace(view, releases=(release,)))
     expected = gaussian_epsilon((2 / HONEST.multiplier) ** 2, 1e-5)
@@ -89,7 +95,7 @@ def test_what_leaves_no_guarantee_has_an_infinite_epsilon(fault: str) -> None:
 
 
 def test_a_parameter_outside_every_release_is_sent_bare() -> None:
-    view = round_of(HONEST, "", torch.Generator().manual_seed(0))
+    view = one_round("", torch.Generator().manual_seed(0))
     counter = torch.zeros(10, 1)
     counter[3:] = 5
     deltas = {**view.deltas, "norm.batches": counter, "unused": torch.zeros(10, 4)}
@@ -168,7 +174,7 @@ def test_a_noise_of_opacus_kind_passes_and_with_another_order_it_does_not() -> N
 
 
 def test_a_recording_stored_in_half_precision_is_not_held_against_the_clients() -> None:
-    view = round_of(HONEST, "float16 rounding", torch.Generator().manual_seed(0))
+    view = one_round("float16 rounding", torch.Generator().manual_seed(0))
     assert "resolution" in outcomes(check(view), "found")
     stored = check(dataclasses.replace(view, rounded=frozenset(view.deltas)))
     assert "resolution" in outcomes(stored, "not checked")
@@ -176,7 +182,7 @@ def test_a_recording_stored_in_half_precision_is_not_held_against_the_clients() 
 
 
 def test_the_noise_of_an_honest_client_is_not_counted_against_it() -> None:
-    view = round_of(HONEST, "", torch.Generator().manual_seed(0))
+    view = one_round("", torch.Generator().manual_seed(0))
     deltas = {name: value.clone() for name, value in view.deltas.items()}
     for value in deltas.values():
         value[2] *= 0.9
@@ -196,7 +202,7 @@ def test_noise_without_a_clip_has_no_epsilon() -> None:
 
 
 def test_silent_clients_are_left_out() -> None:
-    view = round_of(HONEST, "", torch.Generator().manual_seed(0))
+    view = one_round("", torch.Generator().manual_seed(0))
     deltas = {name: value.clone() for name, value in view.deltas.items()}
     for value in deltas.values():
         value[:4] = 0
@@ -206,7 +212,7 @@ def test_silent_clients_are_left_out() -> None:
 
 
 def test_parts_of_bounded_size_give_the_same_findings(monkeypatch: pytest.MonkeyPatch) -> None:
-    view = recording_of([round_of(HONEST, "one seed for all", torch.Generator().manual_seed(0))])
+    view = one_round("one seed for all", torch.Generator().manual_seed(0))
     whole = check(view)
     monkeypatch.setattr("attacks.declared_privacy.release_check._NUMBERS", 40_000)
     assert torch.equal(check(view).epsilon, whole.epsilon)
@@ -227,7 +233,7 @@ def test_what_cannot_be_checked_is_said_in_a_line() -> None:
 
 def test_scores_are_of_clients_and_keep_the_table() -> None:
     found = checked(HONEST, "", 0)
-    scores = found.score(round_of(HONEST, "", torch.Generator()), {})
+    scores = found.score(one_round("", torch.Generator()), {})
     assert scores.units is found.clients
     assert set(scores.metrics) == {"epsilon", "epsilon-declared", "noise-ratio", "findings"}
     assert scores.details == found.rows

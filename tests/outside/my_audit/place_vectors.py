@@ -5,15 +5,16 @@ from typing import Unpack
 import torch
 from torch import Tensor, nn
 
+from client.algorithm import DescentAlgorithm
 from client.cohort import Cohort
 from client.engine.fast.gradients import Parameters
 from client.engine.local_hyperparameters import LocalTraining
-from client.engine.task import POSITION, Task
+from client.engine.task import POSITION
 from modules.federated import FederatedModule, Federation
 from protocol.view import ITEM_EMBEDDING
 
 
-class PlaceTask(Task):
+class PlaceAlgorithm(DescentAlgorithm):
     """Logistic loss of a place's score."""
 
     def loss(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
@@ -25,7 +26,7 @@ class PlaceTask(Task):
 
 
 class PlaceVectors(FederatedModule):
-    """Trains `PlaceTask`.
+    """Trains `PlaceAlgorithm`.
 
     Args:
         num_items: places, None for as many as the data have.
@@ -52,9 +53,9 @@ class PlaceVectors(FederatedModule):
         torch.nn.init.zeros_(self.item_embedding.weight)
 
     @property
-    def task(self) -> PlaceTask:
-        """The loss."""
-        return PlaceTask()
+    def algorithm(self) -> PlaceAlgorithm:
+        """What a client runs."""
+        return PlaceAlgorithm(local=self.local)
 
     @property
     def row_parameters(self) -> tuple[str, ...]:
