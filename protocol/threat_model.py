@@ -32,7 +32,7 @@ class ThreatModel:
 
     @property
     def described_needs(self) -> tuple[str, ...]:
-        """`needs` as texts, a class as ``learner:NAME``."""
+        """`needs` as texts, a class as ``learner:NAME``, the word of manifests."""
         return tuple(described_need(need) for need in self.needs)
 
     @property

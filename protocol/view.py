@@ -228,7 +228,7 @@ class View:
         Raises:
             ViewError: no view has a field of that name.
         """
-        known = {field.name for field in fields(self)}
+        known = {field.name for kind in View.__subclasses__() for field in fields(kind)}
         absent = []
         for need in needs:
             if isinstance(need, type):
@@ -240,7 +240,7 @@ class View:
                     f"expected needs among the fields of a server view ({', '.join(sorted(known))}); found {need}. Fix"
                     " `needs` in the attack's threat model."
                 )
-            value = getattr(self, head)
+            value = getattr(self, head, None)
             if not (key in value if key else value is not None):
                 absent.append(need)
         return absent

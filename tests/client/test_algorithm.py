@@ -18,6 +18,6 @@ from client.text import TextAlgorithm, TextOptions
     ],
 )
 def test_local_steps_are_the_mini_batches_of_all_epochs(local: LocalTraining, steps: list[int]) -> None:
-    simulator = TextAlgorithm(network=TextOptions(vocabulary=8, embedding=2, hidden=2), local=local)
-    assert isinstance(simulator, ExampleAlgorithm)
-    assert simulator.steps(torch.tensor([1, 32, 33, 65])).tolist() == steps
+    algorithm = TextAlgorithm(network=TextOptions(vocabulary=8, embedding=2, hidden=2), local=local)
+    assert isinstance(algorithm, ExampleAlgorithm)
+    assert algorithm.steps(torch.tensor([1, 32, 33, 65])).tolist() == steps
