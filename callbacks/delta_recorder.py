@@ -55,8 +55,6 @@ class DeltaRecorder(Callback):
             which; None for none.
     """
 
-    reads_updates = True
-
     def __init__(
         self,
         *,
@@ -83,6 +81,11 @@ class DeltaRecorder(Callback):
         self._thread: ThreadPoolExecutor | None = None
         self._writing: tuple[int, Future[None]] | None = None
 
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Asks the module for the deltas of all clients."""
+        if stage == "fit":
+            federated(pl_module, "DeltaRecorder").reads_updates = True
+
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Starts the recording, or continues it from the checkpoint."""
         directory = self.folder(trainer)
@@ -108,7 +111,7 @@ class DeltaRecorder(Callback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Writes the finished round."""
-        record: RoundRecord = pl_module.round_record  # type: ignore[assignment]
+        record: RoundRecord = outputs["record"]
         module = federated(pl_module, "DeltaRecorder")
         regular = self.every_n_rounds > 0 and record.round % self.every_n_rounds == 0
         if not regular and record.round not in module.round_settings():

@@ -71,7 +71,7 @@ class PrivacyBudget(Callback):
     ) -> None:
         """Counts the round's participants and logs epsilon."""
         module = federated(pl_module, "PrivacyBudget")
-        self.count(module.round_record.participants, world_size=trainer.world_size)
+        self.count(outputs["record"].participants, world_size=trainer.world_size)
         covered = self.spent(module.defenses)
         whole = math.inf if uncovered_parameters(module.defenses, tuple(module.public_parameters())) else covered
         pl_module.log("privacy/epsilon", whole, prog_bar=True, batch_size=1)

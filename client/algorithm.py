@@ -13,8 +13,7 @@ from client.engine.fast.gradients import Parameters
 from client.engine.local_hyperparameters import LocalTraining
 from client.engine.local_training import train_clients
 from client.engine.task import Task
-from client.engine.training_job import LocalResult
-from defenses.base import Defense
+from defenses.base import Defense, Update
 from defenses.update_l1 import UpdateL1
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -151,9 +150,9 @@ class DescentAlgorithm(ClientAlgorithm, Task):
         seed: int = 0,
         noise_key: int | bytes | None = None,
         defenses: Sequence[Defense] | None = None,
-        spent: LocalResult | None = None,
-    ) -> LocalResult:
-        """Deltas, private parameters and losses of a cohort after local training.
+        spent: Update | None = None,
+    ) -> Update:
+        """Update of a cohort after local training, with private parameters and losses.
 
         Args:
             model: the global model, ``shape`` each; parameters named in ``cohort.rows`` are whole tables.

@@ -23,6 +23,9 @@ class Update:
             of the sum of the clients' draws.
         sent: ``(C,)`` True for the clients that send, None for all; others have a zero update and no weight.
         clients: ``(C,)`` client numbers, None if they do not matter.
+        private: by parameter, the clients' private parameters after local training, ``(C, *shape)``. They stay with the
+            clients: the round takes them out before a defence or a callback gets the update.
+        losses: ``(C,)`` loss in each client's last local step; empty after the round has read it.
     """
 
     deltas: dict[str, Tensor]
@@ -30,6 +33,8 @@ class Update:
     background_scale: dict[str, float] = field(default_factory=dict)
     sent: Tensor | None = None
     clients: Tensor | None = None
+    private: dict[str, Tensor] = field(default_factory=dict)
+    losses: Tensor = field(default_factory=lambda: torch.zeros(0))
 
     def row_mask(self, parameter: str) -> Tensor:
         """Mask of the real rows, in a shape that broadcasts with ``deltas[parameter]``."""

@@ -17,7 +17,6 @@ from client.cohort import Cohort
 from client.engine.fast.gradients import Parameters
 from client.engine.local_training import train_clients
 from client.engine.task import Task
-from client.engine.training_job import LocalResult
 from datamodules.base import FederatedDataModule
 from defenses.base import Update, hold_back, per_client, with_whole_tables
 from fedleak_recorder.format import CLIENT_MODEL, PRIOR
@@ -42,9 +41,10 @@ class FederatedModule(Learner):
         Networks from Decentralized Data", AISTATS 2017, arXiv:1602.05629 (Algorithm 1).
     """
 
-    round_record: RoundRecord
+    reads_updates = False
+    """Whether a callback reads the deltas of all clients, so that a cohort is never split to save memory."""
     _secret: bytes | None = None
-    _spent: LocalResult | None = None
+    _spent: Update | None = None
     """The previous round's result; its memory is reused after the round was recorded."""
 
     @property
@@ -76,8 +76,8 @@ class FederatedModule(Learner):
         """The server's optimizer over the global model."""
         return self.server.build(self.parameters())
 
-    def training_step(self, cohort: Cohort, batch_idx: int) -> None:
-        """One communication round."""
+    def training_step(self, cohort: Cohort, batch_idx: int) -> dict[str, RoundRecord]:
+        """One communication round; Lightning hands its ``record`` to the callbacks."""
         number = cohort.round
         model = {name: value.clone() for name, value in self.public_parameters().items()}
         cohort = self.interact(cohort, model)
@@ -92,7 +92,7 @@ class FederatedModule(Learner):
         optimizer.step()
         self.log("train/local_loss", loss, prog_bar=True, batch_size=max(len(cohort), 1), sync_dist=True)
         self.log("train/clients", float(len(cohort)), reduce_fx="sum", batch_size=1, sync_dist=True)
-        self.round_record = self._record(cohort, update, model)
+        return {"record": self._record(cohort, update, model)}
 
     def _updates_summed(self, cohort: Cohort, model: Parameters) -> tuple[WeightedSum, Update, Tensor]:
         """Weighted sum of the deltas, the update itself, and the mean loss."""
@@ -113,9 +113,8 @@ class FederatedModule(Learner):
         return sums[0], update, torch.stack(losses).sum() / max(len(cohort), 1)
 
     def _parts(self, cohort: Cohort) -> list[Cohort]:
-        """Parts of the cohort whose deltas fit in memory; one part if a callback or defence needs all clients."""
-        read = any(getattr(callback, "reads_updates", False) for callback in self.trainer.callbacks)  # type: ignore[attr-defined]
-        if read or any(defense.joint for defense in self.defenses) or len(cohort) == 0:
+        """Parts of the cohort whose deltas fit in memory; one part if a callback or a defence reads all deltas."""
+        if self.reads_updates or any(defense.joint for defense in self.defenses) or len(cohort) == 0:
             return [cohort]
         hidden = self.hidden_rows
         width = {name: rows.shape[1] for name, rows in cohort.rows.items() if name not in hidden}
@@ -191,7 +190,7 @@ class FederatedModule(Learner):
         for name, table in self.private.items():
             trained = cohort.clients[willing].cpu()
             table[trained] = result.private[name][willing].to(table.device)
-        update = Update(result.deltas, dict(cohort.rows), clients=cohort.clients)
+        update = dataclasses.replace(result, private={}, losses=torch.zeros(0))
         return with_whole_tables(update, self.hidden_rows, model), result.losses.mean()
 
     def _willing(self, cohort: Cohort, model: Parameters) -> Tensor:

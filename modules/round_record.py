@@ -42,7 +42,7 @@ class RoundRecord:
         cohort: this rank's clients; only those that the update contains, if a defence hides the others.
         participants: ``(C,)`` numbers of all of this rank's clients of the round, including clients that sent nothing:
             they add no noise, but their silence depends on their data, so privacy accounting must count them.
-        update: what the clients sent; without deltas if no callback `reads_updates` and they would be too large.
+        update: what the clients sent; without deltas if no callback reads them and they would be too large.
         model: public parameters before the round.
         served: ``(C, R, ...)`` tensors of what the server showed each client; ``served`` ``(C, R)`` holds item numbers,
             padded with -1. Empty if the server shows nothing.

@@ -240,8 +240,8 @@ class View:
                     f"expected needs among the fields of a server view ({', '.join(sorted(known))}); found {need}. Fix"
                     " `needs` in the attack's threat model."
                 )
-            value = getattr(self, head, None)
-            if not (key in value if key else value is not None):
+            value: Any = getattr(self, head, None)
+            if value is None or (key and key not in value):
                 absent.append(need)
         return absent
 

@@ -12,12 +12,13 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from attacks.base import Attack
-from callbacks.delta_recorder import DeltaRecorder
+from callbacks.delta_recorder import DeltaRecorder, federated
 from client.engine.local_hyperparameters import LocalTraining
 from client.fncf import FNCFAlgorithm
 from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
 from defenses.base import Defense
 from modules.learners.fncf import FNCF, PAPER_LOCAL
+from modules.round_record import RoundRecord
 from protocol.seeding import generator_for
 from protocol.view import ITEM_EMBEDDING, POPULARITY, RoundView
 
@@ -65,6 +66,24 @@ def train(
     trainer.fit(module, datamodule=source, ckpt_path=None if ckpt_path is None else str(ckpt_path))
     trainer.save_checkpoint(folder / "last.ckpt")
     return module
+
+
+class LastRecord(Callback):
+    """Keeps what the last round of a training returned."""
+
+    record: RoundRecord
+
+    def __init__(self, *, reads_updates: bool = False) -> None:
+        self.reads_updates = reads_updates
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        if self.reads_updates:
+            federated(pl_module, "LastRecord").reads_updates = True
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        self.record = outputs["record"]
 
 
 def quiet_trainer(rounds: int, folder: Path, *callbacks: Callback, **options: Any) -> Trainer:

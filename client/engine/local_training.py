@@ -20,8 +20,8 @@ from client.engine.private_gradients import check_private
 from client.engine.sequential_training import descend_one, descends, train_one
 from client.engine.stacked_training import chunks_of, train_stacked
 from client.engine.task import StackedTask, Task
-from client.engine.training_job import LocalResult, TrainingJob, own_elements
-from defenses.base import Defense
+from client.engine.training_job import TrainingJob, own_elements
+from defenses.base import Defense, Update
 from protocol.seeding import generator_for
 
 
@@ -35,9 +35,9 @@ def train_clients(
     seed: int,
     noise_key: int | bytes | None = None,
     defenses: Sequence[Defense] = (),
-    spent: LocalResult | None = None,
-) -> LocalResult:
-    """Deltas, private parameters and losses of a cohort after local training.
+    spent: Update | None = None,
+) -> Update:
+    """Update of a cohort after local training, with private parameters and losses.
 
     Args:
         task: training objective.
@@ -57,7 +57,8 @@ def train_clients(
             cohort, batch_size=local.batch_size, epochs=local.epochs, seed=seed, updates=local.updates
         )
     elements = own_elements(public, cohort.rows, len(cohort)) if defenses else {}
-    result = _empty_result(public, private, cohort, spent if local.fast else None)
+    losses = torch.zeros(len(cohort), device=cohort.mask.device)
+    result = _empty_result(public, private, cohort, losses, spent if local.fast else None)
     draws = client_draws(cohort, seed=seed) if task.random else None
     fast, noise = task.fast() if local.fast else None, list[torch.Generator]()
     if local.example_clip is not None:
@@ -67,7 +68,9 @@ def train_clients(
             None,
             [generator_for(key, "gradient noise", seed, cohort.round, c) for c in cohort.clients.tolist()],
         )
-    job = TrainingJob(task, fast, public, private, cohort, local, defenses, schedule, draws, result, elements, noise)
+    job = TrainingJob(
+        task, fast, public, private, cohort, local, defenses, schedule, draws, result, losses, elements, noise
+    )
     device = next(iter(public.values())).device
     if _vectorized(job, device):
         _run(job, train_stacked, chunks_of(job, device), device)
@@ -84,8 +87,8 @@ def _vectorized(job: TrainingJob, device: torch.device) -> bool:
 
 
 def _empty_result(
-    public: Mapping[str, Tensor], private: Mapping[str, Tensor], cohort: Cohort, spent: LocalResult | None
-) -> LocalResult:
+    public: Mapping[str, Tensor], private: Mapping[str, Tensor], cohort: Cohort, losses: Tensor, spent: Update | None
+) -> Update:
     clients = len(cohort)
     deltas = {}
     for name, value in public.items():
@@ -98,8 +101,7 @@ def _empty_result(
         # No training writes to these rows.
         delta[idle] = 0
     kept = {name: value.clone(memory_format=torch.contiguous_format) for name, value in private.items()}
-    losses = torch.zeros(clients, device=cohort.mask.device)
-    return LocalResult(deltas, kept, losses)
+    return Update(deltas, dict(cohort.rows), clients=cohort.clients, private=kept, losses=losses)
 
 
 def _memory(old: Tensor | None, like: Tensor, shape: tuple[int, ...]) -> Tensor:

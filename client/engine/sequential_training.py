@@ -103,7 +103,7 @@ def descend_one(job: TrainingJob, position: Tensor) -> None:
             torch.sub(after[name], value, out=place)
         elif steps == 1 and place.data_ptr() != after[name].data_ptr():
             place.copy_(after[name])
-    job.result.losses[client] = loss
+    job.losses[client] = loss
 
 
 def _copy(job: TrainingJob, client: int, name: str, value: Tensor) -> Tensor:
@@ -121,7 +121,7 @@ def _finish(job: TrainingJob, client: int, received: Parameters, leaves: Paramet
         torch.sub(leaves[name].detach(), before, out=place[: len(before)] if before.dim() else place)
     for name in job.private:
         job.result.private[name][client] = leaves[name].detach()
-    job.result.losses[client] = loss
+    job.losses[client] = loss
 
 
 def _channels_last(value: Tensor) -> Tensor:

@@ -92,4 +92,4 @@ def _store(
             job.result.deltas[name][target] = delta
     for name in job.private:
         job.result.private[name][target] = leaves[name][finished].detach()
-    job.result.losses[target] = losses[finished]
+    job.losses[target] = losses[finished]

@@ -1,4 +1,4 @@
-"""Input and result of local training, shared by both engines."""
+"""Input of local training, shared by both engines."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,27 +11,12 @@ from client.engine.batches import step_draws
 from client.engine.fast.gradients import Gradients, Parameters
 from client.engine.local_hyperparameters import LocalTraining
 from client.engine.task import POSITION, Task
-from defenses.base import Defense
-
-
-@dataclass
-class LocalResult:
-    """Result of local training, in the order of the cohort.
-
-    Attributes:
-        deltas: public parameters after minus before; ``(C, *shape)``, row parameters ``(C, R, *row_shape)``.
-        private: private parameters after training, ``(C, *shape)``.
-        losses: ``(C,)`` loss in each client's last step.
-    """
-
-    deltas: Parameters
-    private: Parameters
-    losses: Tensor
+from defenses.base import Defense, Update
 
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """Cohort to train, with its options and the buffers of its result."""
+    """Cohort to train, with its options and the buffers of its result; `losses` are those of the result."""
 
     task: Task
     fast: Gradients | None
@@ -42,7 +27,8 @@ class TrainingJob:
     defenses: Sequence[Defense]
     schedule: list[Tensor] | None
     draws: Tensor | None
-    result: LocalResult
+    result: Update
+    losses: Tensor
     elements: dict[str, Tensor] = field(default_factory=dict)
     """``(C,)`` number of entries that each client trains, by public parameter, see `own_elements`."""
     noise: Sequence[torch.Generator] = ()

@@ -23,7 +23,7 @@ from protocol.seeding import KEY_VARIABLE, generator_for
 from protocol.view import ITEM_EMBEDDING
 from recordings.recording import Recording
 from tests.callbacks.toy import Rounds, Toy
-from tests.toys import train
+from tests.toys import LastRecord, train
 
 pytestmark = pytest.mark.integration
 
@@ -47,10 +47,10 @@ def rewrite(folder: Path, name: str, change: dict[str, torch.Tensor]) -> None:
 
 
 def test_views_hold_what_was_sent_and_the_truth_lies_apart(tmp_path: Path) -> None:
-    module = train(tmp_path, rounds=2)
+    train(tmp_path, rounds=2, more=[last := LastRecord()])
     recording = Recording(tmp_path / "deltas")
     assert recording.rounds == [0, 1]
-    record, seen = module.round_record, 0
+    record, seen = last.record, 0
     by_pseudonym = {}
     for view in recording.views(victims_per_view=5, rounds=[1]):
         truth = recording.truth(view)

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from lightning import Trainer
 
 from client.text import TextOptions
 from datamodules.devices.synthetic_posts import SyntheticPosts
@@ -14,6 +13,7 @@ from modules.learners.text import FederatedText
 from protocol.errors import InputError
 from protocol.seeding import generator_for
 from protocol.view import Release
+from tests.toys import LastRecord, quiet_trainer
 
 
 def protected(noise: DeviceNoise) -> Update:
@@ -63,10 +63,8 @@ def test_a_training_noises_its_anonymous_devices_only(tmp_path: Path) -> None:
     for name, defenses in {"plain": (), "noised": (DeviceNoise(variance=1.0, clients="anonymous"),)}.items():
         source = SyntheticPosts(writers=4, posts=12, vocabulary=30, clients_per_round=1.0)
         module = FederatedText(network=TextOptions(vocabulary=30, embedding=4, hidden=4), defenses=defenses)
-        trainer = Trainer(max_steps=1, accelerator="cpu", logger=False, enable_checkpointing=False)
-        trainer.limit_val_batches = 0
-        trainer.fit(module, datamodule=source)
-        trained[name] = module.round_record.update.deltas["lstm.weight_hh_l0"]
+        quiet_trainer(1, tmp_path, last := LastRecord()).fit(module, datamodule=source)
+        trained[name] = last.record.update.deltas["lstm.weight_hh_l0"]
     alike = (trained["plain"] == trained["noised"]).flatten(1).all(1)
     assert torch.equal(alike, source.client_known)
 

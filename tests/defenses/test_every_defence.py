@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from lightning import Trainer
 from lightning.pytorch.cli import instantiate_module
 from torch import Tensor
 
@@ -108,18 +107,8 @@ def made_module(kind: str, chosen: list[Defense]) -> FederatedModule:
 
 def one_round(folder: Path, kind: str, chosen: list[Defense]) -> tuple[FederatedModule, RoundRecord]:
     module = made_module(kind, chosen)
-    trainer = Trainer(
-        max_steps=1,
-        accelerator="cpu",
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        limit_val_batches=0,
-        default_root_dir=folder,
-    )
-    trainer.fit(module, datamodule=source(kind))
-    return module, module.round_record
+    toys.quiet_trainer(1, folder, last := toys.LastRecord()).fit(module, datamodule=source(kind))
+    return module, last.record
 
 
 def misfits(first: type[Defense], second: type[Defense], learner: str) -> list[str]:

@@ -13,6 +13,7 @@ from defenses.refusal import RefuseProbes
 from modules.learners.matrix_factorization import FederatedMF
 from protocol.seeding import generator_for
 from protocol.view import ITEM_EMBEDDING
+from tests.toys import LastRecord
 
 
 def table(purpose: str = "honest-table") -> torch.Tensor:
@@ -65,10 +66,10 @@ def test_a_probe_gets_nothing_and_changes_nothing(tmp_path: Path) -> None:
         enable_model_summary=False,
         limit_val_batches=0,
         default_root_dir=tmp_path,
-        callbacks=[probe],
+        callbacks=[probe, last := LastRecord()],
     ).fit(module, datamodule=source)
-    assert not module.round_record.update.deltas[ITEM_EMBEDDING].any()
-    assert module.round_record.update.sent is not None
-    assert not module.round_record.update.sent.any()
+    assert not last.record.update.deltas[ITEM_EMBEDDING].any()
+    assert last.record.update.sent is not None
+    assert not last.record.update.sent.any()
     assert torch.equal(module.private[USER_EMBEDDING], probe.before)
     assert not module.item_embedding.weight.any()

@@ -17,10 +17,11 @@ from defenses.base import Update
 from defenses.local_dp import LocalDP
 from evaluation.guardrail import Guardrail
 from modules.learners.fpdgd import FPDGD
+from modules.round_record import RoundRecord
 from protocol.errors import InputError, ViewError
 from protocol.threat_model import ThreatModel
 from protocol.view import RoundView
-from tests.toys import quiet_trainer
+from tests.toys import LastRecord, quiet_trainer
 
 
 class Reader(Attack):
@@ -95,7 +96,7 @@ def test_what_cannot_guard_is_refused() -> None:
         Guardrail(limit=1.5, attacks=[Reader()])
 
 
-def train(folder: Path, *, epsilon: float, codebook: bool, guarded: bool = True) -> FPDGD:
+def train(folder: Path, *, epsilon: float, codebook: bool, guarded: bool = True) -> tuple[FPDGD, RoundRecord]:
     data = SyntheticRanking(shape="letor", queries=80, test_queries=4, fewest_documents=4, most_documents=20)
     attacks = [CodebookAttack(), ListPosterior(prior="uniform", sweeps=10, simulated=8, chains=1)]
     private = [LocalDP(clip=0.25, epsilon=epsilon, delta=1e-8)] if math.isfinite(epsilon) else []
@@ -106,23 +107,23 @@ def train(folder: Path, *, epsilon: float, codebook: bool, guarded: bool = True)
         manipulation=Codebook() if codebook else None,
         defenses=[*private, *([Guardrail(attacks=attacks)] if guarded else [])],
     )
-    quiet_trainer(1, folder, DeltaRecorder()).fit(module, datamodule=data)
-    return module
+    quiet_trainer(1, folder, DeltaRecorder(), last := LastRecord()).fit(module, datamodule=data)
+    return module, last.record
 
 
 @pytest.mark.integration
 def test_a_codebook_reads_nobody_who_has_a_guardrail(tmp_path: Path) -> None:
-    module = train(tmp_path, epsilon=math.inf, codebook=True)
-    update = module.round_record.update
+    module, record = train(tmp_path, epsilon=math.inf, codebook=True)
+    update = record.update
     assert update.sent is not None
     assert not bool(update.sent.any())
     for name, value in module.public_parameters().items():
-        assert torch.equal(value, module.round_record.model[name])
+        assert torch.equal(value, record.model[name])
 
 
 @pytest.mark.integration
 def test_who_sends_makes_the_average_and_nobody_else(tmp_path: Path) -> None:
-    record = (module := train(tmp_path, epsilon=20, codebook=False)).round_record
+    module, record = train(tmp_path, epsilon=20, codebook=False)
     sent = record.update.sent
     assert sent is not None
     assert 0 < int(sent.sum()) < len(sent)
@@ -134,8 +135,8 @@ def test_who_sends_makes_the_average_and_nobody_else(tmp_path: Path) -> None:
 
 @pytest.mark.integration
 def test_what_is_sent_is_what_would_have_been_sent(tmp_path: Path) -> None:
-    guarded = train(tmp_path / "with", epsilon=20, codebook=False).round_record.update
-    free = train(tmp_path / "without", epsilon=20, codebook=False, guarded=False).round_record.update
+    guarded = train(tmp_path / "with", epsilon=20, codebook=False)[1].update
+    free = train(tmp_path / "without", epsilon=20, codebook=False, guarded=False)[1].update
     assert guarded.sent is not None
     assert free.sent is None
     for name, value in guarded.deltas.items():

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from lightning.pytorch.callbacks import Callback
 
 import train as cli
 from client.engine.local_hyperparameters import LocalTraining
@@ -18,11 +17,12 @@ from defenses.local_dp import LocalDP
 from modules import federated
 from modules.learners.fncf import FNCF
 from modules.learners.matrix_factorization import FederatedMF
+from modules.round_record import RoundRecord
 from modules.server import ServerOptimizer, WeightedSum, add_background_noise, weighted_sum
 from protocol.errors import InputError
 from recordings.recording import Recording
 from tests.places import CONFIGS, ROOT
-from tests.toys import data, model, quiet_trainer, train
+from tests.toys import LastRecord, data, model, quiet_trainer, train
 
 
 def arguments(folder: Path, *more: str) -> list[str]:
@@ -69,8 +69,8 @@ def sent(folder: Path) -> dict[tuple[int, int], torch.Tensor]:
 def test_one_round_is_the_weighted_mean_of_the_deltas(tmp_path: Path) -> None:
     source = data()
     before = model(source).public_parameters()
-    after = train(tmp_path, rounds=1)
-    record = after.round_record
+    after = train(tmp_path, rounds=1, more=[last := LastRecord()])
+    record = last.record
     shares = record.cohort.counts / record.cohort.counts.sum()
     dense = (shares[:, None, None] * record.update.deltas["mlp.0.weight"]).sum(0)
     torch.testing.assert_close(after.public_parameters()["mlp.0.weight"], before["mlp.0.weight"] + dense)
@@ -85,19 +85,16 @@ def test_one_round_is_the_weighted_mean_of_the_deltas(tmp_path: Path) -> None:
 @pytest.mark.integration
 @pytest.mark.parametrize("read", [False, True])
 def test_a_round_in_parts_ends_with_the_same_model(read: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Reader(Callback):
-        reads_updates = read
-
-    def round_of(numbers: int) -> FNCF:
+    def round_of(numbers: int) -> tuple[FNCF, RoundRecord]:
         monkeypatch.setattr(federated, "_NUMBERS_AT_ONCE", numbers)
         module = model(source := data(), defenses=(LocalDP(clip=0.1, epsilon=50, delta=1e-5),))
-        quiet_trainer(2, tmp_path, Reader()).fit(module, datamodule=source)
-        return module
+        quiet_trainer(2, tmp_path, last := LastRecord(reads_updates=read)).fit(module, datamodule=source)
+        return module, last.record
 
-    whole, parts = round_of(2**26), round_of(3000)
-    assert len(whole.round_record.update.deltas["mlp.0.weight"]) == 12
-    assert bool(parts.round_record.update.deltas) is read
-    assert len(parts.round_record.cohort) == 12
+    (whole, record), (parts, record_of_parts) = round_of(2**26), round_of(3000)
+    assert len(record.update.deltas["mlp.0.weight"]) == 12
+    assert bool(record_of_parts.update.deltas) is read
+    assert len(record_of_parts.cohort) == 12
     for name, value in {**whole.public_parameters(), **whole.private}.items():
         other = {**parts.public_parameters(), **parts.private}[name]
         torch.testing.assert_close(other, value, atol=1e-6, rtol=0)
@@ -184,8 +181,8 @@ def test_matrix_factorisation_trains_in_mixed_precision_as_in_full(tmp_path: Pat
     for precision in ("32-true", "bf16-mixed"):
         source = data()
         module = FederatedMF(num_items=source.num_items, num_clients=source.num_clients, local=LocalTraining(epochs=2))
-        quiet_trainer(1, tmp_path, precision=precision).fit(module, datamodule=source)
-        updates[precision] = module.round_record.update.deltas["item_embedding.weight"]
+        quiet_trainer(1, tmp_path, last := LastRecord(), precision=precision).fit(module, datamodule=source)
+        updates[precision] = last.record.update.deltas["item_embedding.weight"]
     full, mixed = updates.values()
     assert float(full.abs().max()) > 1e-3
     torch.testing.assert_close(mixed, full, rtol=1e-3, atol=1e-3 * float(full.abs().max()))

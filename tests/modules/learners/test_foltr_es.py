@@ -2,6 +2,7 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -28,6 +29,7 @@ from recordings.named_algorithm import learner_from
 from recordings.recording import Recording
 from tests.ranking_toys import record as record_parameters
 from tests.ranking_toys import source
+from tests.toys import LastRecord
 
 
 def ranker(data: SyntheticRanking, **options: object) -> FOLtRES:
@@ -39,8 +41,8 @@ def ranker(data: SyntheticRanking, **options: object) -> FOLtRES:
     )
 
 
-def record(folder: Path, data: SyntheticRanking, module: FOLtRES, rounds: int = 1) -> Recording:
-    return record_parameters(folder, data, module, rounds, [UTILITY])
+def record(folder: Path, data: SyntheticRanking, module: FOLtRES, rounds: int = 1, **more: Any) -> Recording:
+    return record_parameters(folder, data, module, rounds, [UTILITY], **more)
 
 
 def first_view(recording: Recording) -> RoundView:
@@ -87,10 +89,10 @@ def test_lists_are_ranked_by_the_perturbed_scores() -> None:
 def test_a_recording_holds_the_numbers_and_the_lists_and_no_update(tmp_path: Path) -> None:
     data = source()
     module = ranker(data)
-    view = first_view(record(tmp_path, data, module))
+    view = first_view(record(tmp_path, data, module, more=[last := LastRecord()]))
     assert set(view.deltas) == {UTILITY}
     assert ranked_lists(view).mask.shape[:2] == (data.num_clients, 2 * data.queries_per_client)
-    sent = {tuple(row) for row in module.round_record.update.deltas[UTILITY].tolist()}
+    sent = {tuple(row) for row in last.record.update.deltas[UTILITY].tolist()}
     assert {tuple(row) for row in view.deltas[UTILITY].tolist()} == sent
     with pytest.raises(ViewError, match=r"ranker\.weight"):
         ListPosterior()(view, generator=torch.Generator())

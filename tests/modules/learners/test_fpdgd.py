@@ -28,6 +28,7 @@ from protocol.seeding import generator_for
 from recordings.named_algorithm import learner_from
 from tests.places import GOLDEN
 from tests.ranking_toys import first_view, ranker, record, source
+from tests.toys import LastRecord
 
 PUBLISHED = np.load(GOLDEN / "raifle_ranking.npz", allow_pickle=False)
 
@@ -78,9 +79,9 @@ def test_simulation_in_the_clients_order_equals_the_engine(hidden: int, engine: 
 def test_lists_of_a_recording_are_the_lists_shown(tmp_path: Path) -> None:
     data = source()
     module = ranker(data)
-    view = first_view(record(tmp_path, data, module))
+    view = first_view(record(tmp_path, data, module, more=[last := LastRecord()]))
     lists = ranked_lists(view)
-    cohort = module.round_record.cohort
+    cohort = last.record.cohort
     assert view.served is not None
     order = torch.argsort(torch.tensor([int(c) for c in cohort.clients]))
     assert len(order) == view.victims

@@ -14,11 +14,10 @@ from client.engine.fast.lstm import lstm_gradients, lstm_trace
 from client.engine.fast.word_output import word_loss
 from client.engine.local_hyperparameters import Engine, LocalTraining
 from client.engine.local_training import train_clients
-from client.engine.training_job import LocalResult
 from client.text import TextAlgorithm, TextOptions
 from client.word_rows import text_cohort
 from datamodules.devices.synthetic_posts import SyntheticPosts, synthetic_posts
-from defenses.base import Defense
+from defenses.base import Defense, Update
 from defenses.local_dp import LocalDP
 from modules.learners.text import FederatedText
 from protocol.errors import InputError
@@ -37,7 +36,7 @@ def cohort(clients: int = 4) -> Cohort:
     return text_cohort(0, torch.arange(clients), posts.features, posts.labels, examples)
 
 
-def trained(network: TextOptions, engine: Engine) -> LocalResult:
+def trained(network: TextOptions, engine: Engine) -> Update:
     public = FederatedText(network=network).public_parameters()
     local = LocalTraining(learning_rate=0.3, batch_size=4, epochs=2, engine=engine)
     return train_clients(TextAlgorithm(network=network, local=local), public, {}, cohort(), local, seed=0)
