@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from lightning import Trainer
+from lightning import LightningDataModule, Trainer
 
 import datamodules
-from datamodules.base import FederatedDataModule, refuse_misspelt
+from datamodules.base import FederatedDataModule, data_of, refuse_misspelt
 from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
 from experiments.training import check_end
 from protocol.errors import InputError
@@ -140,3 +140,10 @@ def keyed(secret: bytes) -> FederatedDataModule:
     source = data(clients_per_round=5)
     source.secret = secret
     return source
+
+
+def test_data_of_another_kind_are_refused() -> None:
+    assert data_of(SimpleNamespace()) is None  # type: ignore[arg-type]
+    assert data_of(SimpleNamespace(datamodule=(source := data()))) is source  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="FederatedDataModule"):
+        data_of(SimpleNamespace(datamodule=LightningDataModule()))  # type: ignore[arg-type]
