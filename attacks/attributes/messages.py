@@ -26,7 +26,6 @@ class AttributeAttack(Attack):
     family = "attributes"
     scope: ClassVar[Literal["round", "recording"]] = "recording"
     estimates: ClassVar[type[Estimate]] = AttributeEstimate
-    tells = "attributes of the person, such as gender or age, that its data do not name"
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ class LinkEstimate(Estimate):
         scores: ``(M, M)`` symmetric, higher means more likely; ignored for two messages of one round.
     """
 
+    inferred = "which updates of other rounds the client sent, even if names change with every round"
     truth = ("clients",)
     metrics = ("auc",)
     messages: Tensor
@@ -102,7 +103,6 @@ class LinkAttack(Attack):
     family = "linkability"
     scope: ClassVar[Literal["round", "recording"]] = "recording"
     estimates: ClassVar[type[Estimate]] = LinkEstimate
-    tells = "which updates of other rounds the client sent, even if names change with every round"
 
 
 def compared_messages(view: ServerView, *, generator: torch.Generator) -> Tensor:

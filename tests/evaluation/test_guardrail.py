@@ -26,7 +26,8 @@ from tests.toys import quiet_trainer
 class Reader(Attack):
     """Takes the update for the interactions."""
 
-    name = "reader"
+    name, family = "reader", "test"
+    estimates = InteractionEstimate
     threat_model = ThreatModel(sees="updates", knows="nothing")
 
     def run(self, view: ServerView, *, generator: torch.Generator) -> InteractionEstimate:
