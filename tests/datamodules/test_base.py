@@ -112,7 +112,9 @@ def test_members_of_the_projects_data_sets_are_no_misspelt_ones() -> None:
     assert len(kinds) > 20
 
 
-@pytest.mark.parametrize(("name", "meant"), [("auxilary", "auxiliary"), ("client_knwon", "client_known")])
+@pytest.mark.parametrize(
+    ("name", "meant"), [("auxilary", "auxiliary"), ("client_knwon", "client_known"), ("users_items", "user_items")]
+)
 def test_a_data_set_with_a_misspelt_member_is_refused(name: str, meant: str) -> None:
     kind = type("Visits", (SyntheticRecommender,), {name: property(len)})
     with pytest.raises(InputError, match=f"did you mean {meant}"):
