@@ -7,7 +7,7 @@ from typing import Any, ClassVar, final
 
 import torch
 
-from attacks.estimates import Estimate, EstimateError, InteractionEstimate
+from attacks.estimates import Estimate, EstimateError, check_declared
 from protocol.errors import ViewError
 from protocol.history import History
 from protocol.ranges import check_fields
@@ -26,9 +26,8 @@ class Attack(abc.ABC):
         aliases: further names by which tables may ask for it, which `label` gives to its results.
         family: the question it answers; ``family/name`` is unique.
         threat_model: what the adversary sees and knows.
-        estimates: the type it returns.
+        estimates: the type it returns, which says what the server infers, and scores it.
         baseline: whether attacks are compared with it; only a baseline may work without the update.
-        tells: what the server infers; completes "the server can infer from a client's update ..." in a report.
         references: the publications that define the attack, e.g. ``("RAIFLE, Algorithm 1",)``; empty for our own.
         exact: whether it solves for the answer where theory guarantees one, instead of a statistical estimate.
         cost: computational cost, as text.
@@ -36,26 +35,31 @@ class Attack(abc.ABC):
             attacks, drawn at random; None if every audit runs it on all clients of all rounds.
         view: the annotation of the first argument of `run`: `RoundView` for an attack on the clients of one round,
             `History` for an attack on all messages of a recording together.
+
+    Raises:
+        InputError: a subclass with a `name` lacks `family`, `threat_model` or `estimates`.
     """
 
     name: ClassVar[str]
     aliases: ClassVar[tuple[str, ...]] = ()
     family: ClassVar[str]
     threat_model: ClassVar[ThreatModel]
-    estimates: ClassVar[type[Estimate]] = InteractionEstimate
+    estimates: ClassVar[type[Estimate]]
     baseline: ClassVar[bool] = False
-    tells: ClassVar[str] = "which of the items it was shown the client interacted with"
     references: ClassVar[tuple[str, ...]] = ()
     exact: ClassVar[bool] = False
     cost: ClassVar[str] = "milliseconds per victim"
     audited_victims: ClassVar[int | None] = None
     view: ClassVar[type[View]] = RoundView
 
-    def __init_subclass__(cls) -> None:
-        """Reads off `run` which view it takes."""
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Reads off `run` which view it takes, and checks what an attack must declare."""
+        super().__init_subclass__(**kwargs)
         taken = inspect.get_annotations(cls.__dict__["run"]).get("view") if "run" in cls.__dict__ else None
         if getattr(taken, "__name__", taken) == History.__name__:
             cls.view = History
+        if hasattr(cls, "name"):  # others are bases of attacks
+            check_declared(cls, Attack)
 
     def __post_init__(self) -> None:
         if dataclasses.is_dataclass(self):

@@ -14,7 +14,8 @@ import attacks
 from protocol.exports import module_of_each
 from protocol.threat_model import ThreatModel
 
-ATTRIBUTES = frozenset({"name", "family", "baseline", "tells", "references", "exact", "cost", "threat_model"})
+ATTRIBUTES = frozenset({"name", "family", "baseline", "references", "exact", "cost", "threat_model"})
+_READ = ATTRIBUTES | {"estimates", "inferred"}
 _OURS = ("attacks", "client", "protocol", "fedleak_recorder")
 """Packages whose constants descriptions may refer to."""
 
@@ -55,8 +56,8 @@ def _names(module: str) -> dict[str, Any]:
 
 def _describes(line: ast.stmt) -> bool:
     if isinstance(line, ast.AnnAssign):
-        return line.value is not None and ast.unparse(line.target) in ATTRIBUTES
-    return isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) in ATTRIBUTES
+        return line.value is not None and ast.unparse(line.target) in _READ
+    return isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) in _READ
 
 
 def _run(statement: ast.stmt, names: dict[str, Any]) -> None:

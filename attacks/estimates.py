@@ -1,6 +1,7 @@
 """Estimates, the results of attacks, which check themselves against the view and score against the ground truth."""
 
 import abc
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -17,7 +18,7 @@ from attacks.scoring import (
     roc_per_victim,
     wins_over_negatives,
 )
-from protocol.errors import ViewError
+from protocol.errors import ViewError, require
 from protocol.metric_table import METRICS, Metric, add_metric
 from protocol.view import ITEM_EMBEDDING, View
 
@@ -111,15 +112,21 @@ class Estimate(abc.ABC):
     """Base class of estimates: a frozen dataclass of tensors.
 
     Attributes:
+        inferred: what the server infers; completes "the server can infer from a client's update ..." in a report.
         truth: names of the recorded ground truth that `score` needs.
         metrics: what `score` returns; names in `protocol.metric_table.METRICS`, or new entries for it.
+
+    Raises:
+        InputError: a subclass lacks one of them.
     """
 
+    inferred: ClassVar[str]
     truth: ClassVar[tuple[str, ...]]
     metrics: ClassVar[tuple[str | Metric, ...]]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        check_declared(cls, Estimate)
         for metric in cls.__dict__.get("metrics", ()):
             if isinstance(metric, Metric):
                 add_metric(metric)
@@ -148,6 +155,21 @@ class Estimate(abc.ABC):
         """Scores the estimate against ground truth ``(V, ...)`` of the same victims, by name."""
 
 
+def check_declared(kind: type, base: type) -> None:
+    """Checks that a class, unless it is abstract, has every attribute that its base class declares without a value.
+
+    Raises:
+        InputError: it lacks one.
+    """
+    missing = [name for name in inspect.get_annotations(base) if not hasattr(kind, name)]
+    require(
+        not missing or inspect.isabstract(kind),
+        f"{', '.join(missing)} in {kind.__module__}.{kind.__qualname__}",
+        "none",
+        f"Set it in the class; see {base.__module__}.{base.__qualname__}.",
+    )
+
+
 def check_tensor(name: str, tensor: Tensor, shape: tuple[int, ...], *, dtype: torch.dtype | None = None) -> None:
     """Checks a field of an estimate; without a `dtype` any finite numbers are allowed.
 
@@ -172,6 +194,7 @@ class InteractionEstimate(Estimate):
         decisions: ``(V, R)`` bool, the attack's own decisions, made without the ground truth; False where padded.
     """
 
+    inferred = "which of the items it was shown the client interacted with"
     truth = ("labels",)
     metrics = ("auc", "f1")
     scores: Tensor
@@ -205,6 +228,7 @@ class VectorEstimate(Estimate):
         London, "PAC Identifiability in Federated Personalization", 2020, Definition 1 and Proposition 1.
     """
 
+    inferred = "the client's private vector, which predicts what it likes"
     truth = ("user_vector", "labels")
     metrics = ("error", "success", "label-error", "cosine", "flipped")
     vectors: Tensor
@@ -245,6 +269,7 @@ class MembershipEstimate(Estimate):
         decisions: ``(V,)`` bool, the attack's own decisions, made without the ground truth.
     """
 
+    inferred = "whether a given record is among the client's data"
     truth = ("member",)
     metrics = ("auc", "tpr", "fpr")
     scores: Tensor
@@ -287,6 +312,7 @@ class CompositionEstimate(Estimate):
         arXiv:2405.15316, equation 3.
     """
 
+    inferred = "what share of its examples each class has"
     truth = ("class_counts",)
     metrics: ClassVar[tuple[str | Metric, ...]] = (
         "l1",

@@ -8,6 +8,7 @@ from typing import Any
 
 import attacks
 from attacks.base import Attack
+from attacks.estimates import check_declared
 from protocol.errors import InputError
 
 
@@ -115,6 +116,7 @@ def _imported(path: str) -> type[Attack]:
             found=f"{path}, which is {kind!r}",
             way_out="Derive the class from Attack and give it `run`.",
         )
+    check_declared(kind, Attack)
     return kind
 
 

@@ -9,17 +9,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
 from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
-from torch import Tensor
 
 from callbacks.message_sums import MessageSums
 from callbacks.recorded_content import RecordedContent
-from datamodules.base import FederatedDataModule
+from datamodules.base import data_of
 from datamodules.candidates import CandidateOptions
-from datamodules.recommendation.base import RecommenderDataModule
-from datamodules.recommendation.called import draw_clients
 from fedleak_recorder.folder import RecordingFolder
 from fedleak_recorder.format import MANIFEST, Manifest, read_manifest
 from modules.federated import FederatedModule
@@ -95,7 +91,7 @@ class DeltaRecorder(Callback):
             raise InputError(expected=expected, found="0", way_out="Use 1 to record all rounds.")
         self._run = trainer.strategy.broadcast(self._run or secrets.token_hex(16))
         self._sums = self._begin_sums(trainer)
-        auxiliary = self._content.auxiliary(getattr(trainer, "datamodule", None), module)
+        auxiliary = self._content.auxiliary(data_of(trainer), module)
         manifest = self._manifest(trainer, module, auxiliary)
         self._folder = RecordingFolder(directory, trainer.global_rank)
         if trainer.is_global_zero:
@@ -116,11 +112,6 @@ class DeltaRecorder(Callback):
         regular = self.every_n_rounds > 0 and record.round % self.every_n_rounds == 0
         if not regular and record.round not in module.round_settings():
             return
-        data, clients = getattr(trainer, "datamodule", None), record.cohort.clients.cpu()
-        if (users := getattr(data, "client_users", None)) is not None:
-            record.client_truth["user"] = users[clients]
-        if (people := getattr(data, "people", None)) is not None:
-            record.client_truth["attributes"] = people.table[clients]
         summed = record if self._sums is None else self._sums.add(record)
         if summed is None:
             return
@@ -180,13 +171,14 @@ class DeltaRecorder(Callback):
     def _begin_sums(self, trainer: Trainer) -> MessageSums | None:
         if self.sums_at is None:
             return None
-        data: Any = getattr(trainer, "datamodule", None)
-        if trainer.world_size > 1:
+        data = data_of(trainer)
+        if trainer.world_size > 1 or data is None:
             way_out = "Train with --trainer.devices 1: a checkpoint has the sums of one process only."
-            expected = "one process with DeltaRecorder.sums_at"
-            raise InputError(expected=expected, found=str(trainer.world_size), way_out=way_out)
-        drawn = draw_clients if isinstance(data, RecommenderDataModule) else _any_clients
-        sums = MessageSums(drawn(data, data.num_clients if self.clients is None else self.clients), self.sums_at)
+            expected = "one process and a data module with DeltaRecorder.sums_at"
+            found = f"{trainer.world_size} processes, {type(data).__name__}"
+            raise InputError(expected=expected, found=found, way_out=way_out)
+        drawn = data.draw_clients(data.num_clients if self.clients is None else self.clients)
+        sums = MessageSums(drawn, self.sums_at)
         if self._kept:
             sums.load_state_dict(self._kept)
         return sums
@@ -198,14 +190,14 @@ class DeltaRecorder(Callback):
         if not recorded:
             expected = f"patterns among {', '.join(public['parameters'])}"
             raise InputError(expected=expected, found=str(self.parameters), way_out="Leave them out to record all.")
-        data = getattr(trainer, "datamodule", None)
+        data = data_of(trainer)
         return Manifest(
             parameters=recorded,
             row_parameters=[name for name in public["row_parameters"] if name in recorded],
             learner=public["learner"],
             releases=public["releases"],
             seed=module.seed,
-            data=getattr(data, "fingerprint", {"name": "unknown", "sha256": ""}),
+            data={"name": "unknown", "sha256": ""} if data is None else data.fingerprint,
             config={
                 "every_n_rounds": self.every_n_rounds,
                 "model": type(module).__name__,
@@ -255,8 +247,3 @@ def federated(module: LightningModule, callback: str) -> FederatedModule:
         return module
     way_out = f"Remove {callback} from the callbacks."
     raise InputError(expected=f"a FederatedModule for {callback}", found=type(module).__name__, way_out=way_out)
-
-
-def _any_clients(data: FederatedDataModule, count: int) -> Tensor:
-    order = torch.randperm(data.num_clients, generator=data.secret_draws("victims"))
-    return order[:count].sort().values

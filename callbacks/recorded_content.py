@@ -1,22 +1,19 @@
 """Content of a recording: the shards of each round, and the auxiliary data of the server."""
 
 import fnmatch
-import functools
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from datamodules.base import FederatedDataModule, refuse_misspelt
+from datamodules.base import FederatedDataModule
 from datamodules.candidates import CandidateOptions, CandidatePool
-from datamodules.recommendation.base import RecommenderDataModule
 from defenses.canaries import Canaries
 from fedleak_recorder.arrays import shard_bytes
 from fedleak_recorder.format import CLIENT, ITEM_FEATURES, MODEL, POPULARITY_OF_OTHERS, shard_name
 from modules.federated import FederatedModule
 from modules.round_record import RoundRecord, TrainingExamples
-from protocol.errors import InputError
+from protocol.errors import InputError, require
 from protocol.record_hash import LENGTH, SALT_LENGTH, record_hashes
 from protocol.seeding import PERSISTENT, generator_for
 from protocol.view import (
@@ -93,29 +90,28 @@ class RecordedContent:
             shard_name("rounds", record.round, rank): shard_bytes(seen),
         }
 
-    def auxiliary(self, data: Any, module: FederatedModule) -> bytes | None:
+    def auxiliary(self, data: FederatedDataModule | None, module: FederatedModule) -> bytes | None:
         """Auxiliary data of the server: images, known devices, item popularity, attributes of people, candidates."""
-        if data is not None:
-            refuse_misspelt(type(data))
-        given = data.auxiliary() if hasattr(data, "auxiliary") else {}
-        held: dict[str, Tensor] = {name: value for name, value in given.items() if len(value)}
-        if getattr(data, "client_known", None) is not None:
+        if data is None:
+            require(self.candidates is None, "a FederatedDataModule with candidates", "none", "Remove candidates.")
+            return None
+        held = {name: value for name, value in data.auxiliary().items() if len(value)}
+        if data.client_known is not None:
             held |= prior_knowledge(data, lambda client: self._pseudonym(module, client))
-        if isinstance(data, RecommenderDataModule):
+        if data.num_items is not None and (items := data.user_items()):
             pseudonyms = torch.tensor([self._pseudonym(module, client) for client in range(data.num_clients)])
-            held[POPULARITY_OF_OTHERS] = popularity_of_others(data.user_items(), pseudonyms, data.num_items)
-        people = getattr(data, "people", None)
-        if people is not None:
-            numbers = people.known.nonzero().flatten()
+            held[POPULARITY_OF_OTHERS] = popularity_of_others(items, pseudonyms, data.num_items)
+        if data.people is not None:
+            numbers = data.people.known.nonzero().flatten()
             names = torch.tensor([self._pseudonym(module, client) for client in numbers.tolist()], dtype=torch.int64)
             numbers, names = numbers[names.argsort()], names.sort().values
             held |= {ATTRIBUTE_PSEUDONYMS: names}
-            held |= {f"{ATTRIBUTE}{name}": values[numbers] for name, values in people.values.items()}
+            held |= {f"{ATTRIBUTE}{name}": values[numbers] for name, values in data.people.values.items()}
         if self.candidates is not None:
             self._pool = _shuffled_candidates(data, self.candidates, module)
             held |= {CANDIDATES: self._pool.records, CANDIDATE_LABELS: self._pool.labels}
         canaries = [defense for defense in module.defenses if isinstance(defense, Canaries)]
-        if canaries and data is not None:
+        if canaries:
             everyone = torch.arange(data.num_clients)
             chosen = everyone[torch.stack([defense.chosen(everyone) for defense in canaries]).any(0)]
             canary_names = sorted(self._pseudonym(module, client) for client in chosen.tolist())
@@ -156,10 +152,11 @@ class RecordedContent:
         return self._pseudonyms[client]
 
 
-def _shuffled_candidates(data: Any, options: CandidateOptions, module: FederatedModule) -> CandidatePool:
+def _shuffled_candidates(
+    data: FederatedDataModule, options: CandidateOptions, module: FederatedModule
+) -> CandidatePool:
     """The candidates, shuffled with the training's secret key: their order must not reveal who is a member."""
-    draw = getattr(data, "candidates", functools.partial(FederatedDataModule.candidates, data))
-    pool: CandidatePool = draw(options)
+    pool = data.candidates(options)
     generator = generator_for(module.secret, "order of candidates", module.seed, PERSISTENT)
     return pool.select(torch.randperm(len(pool.labels), generator=generator))
 

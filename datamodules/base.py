@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
+import numpy.typing as npt
 import torch
-from lightning import LightningDataModule
+from lightning import LightningDataModule, Trainer
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
@@ -144,12 +146,65 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
         """``(num_clients,)`` True for the adversary's own devices; None if it has none."""
         return None
 
+    @property
+    def holdout_users(self) -> Tensor:
+        """``(H,)`` int64 users whose data represent unseen users; none by default."""
+        return torch.zeros(0, dtype=torch.int64)
+
+    def client_examples(self) -> list[Tensor]:
+        """Numbers of the examples of every client.
+
+        Raises:
+            InputError: the data have no devices of the adversary's own.
+        """
+        raise self._without_devices()
+
+    def raw_examples(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
+        """Features ``(M, ...)`` and labels ``(M,)`` of examples.
+
+        Raises:
+            InputError: the data have no devices of the adversary's own.
+        """
+        raise self._without_devices()
+
+    @property
+    def num_items(self) -> int | None:
+        """Number of items in the catalogue; None if clients have no items."""
+        return None
+
+    def user_items(self) -> list[npt.NDArray[np.int64]]:
+        """Items with which each client interacted; none by default. Their popularity is public."""
+        return []
+
+    @property
+    def called_from(self) -> int | None:
+        """First of the rounds for which the server selects the same clients; None if all cohorts are random."""
+        return None
+
+    def draw_clients(self, count: int) -> Tensor:
+        """``(count,)`` numbers of clients drawn for a recording of few, ascending; all if there are fewer."""
+        order = torch.randperm(self.num_clients, generator=self.secret_draws("victims"))
+        return order[:count].sort().values
+
     def _without_people(self) -> InputError:
         return InputError(
             expected="a data set with attributes of the people behind its clients",
             found=type(self).__name__,
             way_out="Leave data.attributes out, or take MovieLens (ml-100k), Blog or SkinCancer.",
         )
+
+    def _without_devices(self) -> InputError:
+        return InputError(
+            expected="client_examples and raw_examples of a data set with client_known",
+            found=f"not both in {type(self).__name__}",
+            way_out="Add what is missing, or derive the class from OwnedDataModule.",
+        )
+
+    def truth_of(self, clients: Tensor) -> dict[str, Tensor]:
+        """What is true of ``clients (C,)`` themselves, ``(C, ...)`` by name: a device's user, people's attributes."""
+        users, people = self.client_users, self.people
+        of_users = {} if users is None else {"user": users[clients]}
+        return of_users if people is None else {**of_users, "attributes": people.table[clients]}
 
     @functools.cached_property
     def people(self) -> People | None:
@@ -208,6 +263,20 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
 
     def data_root(self) -> Path:
         return data_root(self.root)
+
+
+def data_of(trainer: Trainer) -> FederatedDataModule | None:
+    """The Trainer's data; None if it trains on data loaders.
+
+    Raises:
+        InputError: they do not declare what a recording asks of data.
+    """
+    data = getattr(trainer, "datamodule", None)  # Lightning sets it only where there is one
+    way_out = "Derive the class from datamodules.base.FederatedDataModule."
+    require(
+        data is None or isinstance(data, FederatedDataModule), "a FederatedDataModule", type(data).__name__, way_out
+    )
+    return data
 
 
 def refuse_misspelt(kind: type) -> None:

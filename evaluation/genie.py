@@ -16,7 +16,6 @@ from client.image_votes import VoteAlgorithm
 from client.pointwise_descent import Items, as_parameters, as_ranker, descend
 from client.ranking import RankingAlgorithm
 from client.recommendation import RecommenderAlgorithm
-from defenses.local_dp import clip_factors
 from protocol.errors import ViewError
 from protocol.view import RoundView
 
@@ -88,7 +87,7 @@ def genie_auc(
         exchanged = own[:, None].repeat(1, pairs, 1)
         exchanged.scatter_(2, ones[..., None], 0.0).scatter_(2, zeros[..., None], 1.0)
         together = torch.cat([own[:, None], exchanged], dim=1)
-        updates = _simulated(part, together, None if users is None else users[chunk], channel.clip)
+        updates = _simulated(part, together, None if users is None else users[chunk])
         distance = (updates[:, 1:] - updates[:, :1]).norm(dim=2).double()
         if channel.noise_scale:
             right = 0.5 * (1 + torch.erf(distance / (2 * math.sqrt(2) * channel.noise_scale)))
@@ -98,15 +97,13 @@ def genie_auc(
     return found
 
 
-def _simulated(view: RoundView, labels: Tensor, users: Tensor | None, clip: float | None) -> Tensor:
+def _simulated(view: RoundView, labels: Tensor, users: Tensor | None) -> Tensor:
     """Clipped updates ``(V, K, P)`` of the view's clients with ``labels (V, K, R)``."""
     victims, times = labels.shape[:2]
     deltas = _clients(view, users)(torch.arange(victims).repeat_interleave(times), labels.flatten(0, 1))
     kept = {name: deltas[name] for name in view.deltas}
-    flat = torch.cat([value.flatten(1) for value in kept.values()], dim=1)
-    if clip is not None:
-        flat = flat * clip_factors(kept, clip).to(flat)[:, None]
-    return flat.reshape(victims, times, -1)
+    clipped = [value.flatten(1) * view.clip_factors(name, kept)[:, None] for name, value in kept.items()]
+    return torch.cat(clipped, dim=1).reshape(victims, times, -1)
 
 
 def _clients(view: RoundView, users: Tensor | None) -> Callable[[Tensor, Tensor], dict[str, Tensor]]:

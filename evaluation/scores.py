@@ -50,7 +50,7 @@ class Line:
         sees: what the server sees, see `protocol.threat_model.ThreatModel`.
         knows: what the server knows beforehand.
         active: whether the server deviated from the protocol.
-        tells: what the attack infers, see `attacks.base.Attack.tells`.
+        tells: what the attack infers, see `attacks.estimates.Estimate.inferred`.
     """
 
     role: Role = "reference"
@@ -72,7 +72,7 @@ class Line:
             sees=attack.threat_model.sees,
             knows=attack.threat_model.knows,
             active=view.manipulation is not None,
-            tells=attack.tells,
+            tells=attack.estimates.inferred,
         )
 
 

@@ -17,7 +17,7 @@ from client.cohort import Cohort
 from client.engine.fast.gradients import Parameters
 from client.engine.local_training import train_clients
 from client.engine.task import Task
-from datamodules.base import FederatedDataModule
+from datamodules.base import data_of
 from defenses.base import Update, hold_back, per_client, with_whole_tables
 from fedleak_recorder.format import CLIENT_MODEL, PRIOR
 from modules.learner import Federation as Federation
@@ -64,10 +64,10 @@ class FederatedModule(Learner):
     def on_fit_start(self) -> None:
         """Broadcasts rank zero's secret key, gives it to the data, and prepares the defences with what clients know."""
         self._secret = self.trainer.strategy.broadcast(self.secret)
-        data = getattr(self.trainer, "datamodule", None)
-        if isinstance(data, FederatedDataModule):
+        data = data_of(self.trainer)
+        if data is not None:
             data.secret = self._secret
-        known = getattr(data, "client_known", None)
+        known = None if data is None else data.client_known
         for defense in self.defenses:
             defense.prepare(known)
             defense.begin(self.secret)
@@ -217,6 +217,8 @@ class FederatedModule(Learner):
         for defense in self.defenses:
             seen, true = defense.recorded(cohort.clients)
             known, of_clients = known | seen, of_clients | true
+        if (data := data_of(self.trainer)) is not None:
+            of_clients = of_clients | data.truth_of(cohort.clients.cpu())
         truth = self.truth(cohort), of_clients
         own = {f"{PRIOR}{name}": value for name, value in known.items()}
         own |= {f"{CLIENT_MODEL}{name}": value for name, value in self.client_models(cohort).items()}

@@ -1,14 +1,15 @@
 """The adversary's prior knowledge of users, stored in a recording separately from the ground truth."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from datamodules.base import FederatedDataModule
 from fedleak_recorder.format import HOLDOUT_USERS
+from protocol.errors import InputError
 
 PSEUDONYMS, PSEUDONYM_USERS = "known_pseudonyms", "known_users"
 """``(P,)`` pseudonyms of the adversary's own devices, and the users whose data they hold."""
@@ -17,30 +18,22 @@ FEATURES, LABELS, EXAMPLE_USERS = "prior_features", "prior_labels", "prior_users
 _FOLDS = 10
 
 
-class DeviceData(Protocol):
-    """Data set in which some clients are the adversary's own devices; see `OwnedDataModule`."""
+def prior_knowledge(data: FederatedDataModule, pseudonym: Callable[[int], int]) -> dict[str, Tensor]:
+    """The adversary's own devices and their examples, by the names above.
 
-    @property
-    def client_users(self) -> Tensor: ...
-
-    @property
-    def holdout_users(self) -> Tensor: ...
-
-    @property
-    def client_known(self) -> Tensor: ...
-
-    def client_examples(self) -> list[Tensor]: ...
-
-    def raw(self, numbers: Tensor) -> tuple[Tensor, Tensor]: ...
-
-
-def prior_knowledge(data: DeviceData, pseudonym: Callable[[int], int]) -> dict[str, Tensor]:
-    """The adversary's own devices and their examples, by the names above."""
+    Raises:
+        InputError: the data set does not say whose devices they are, or what is on them.
+    """
+    owners = data.client_users
+    if data.client_known is None or owners is None:
+        way_out = "Add what is missing: the two describe the same devices."
+        expected, found = "client_users of a data set with client_known", f"not both in {type(data).__name__}"
+        raise InputError(expected=expected, found=found, way_out=way_out)
     clients = data.client_known.nonzero().flatten()
-    users, held = data.client_users[clients], data.client_examples()
+    users, held = owners[clients], data.client_examples()
     parts = [held[client] for client in clients.tolist()]
     numbers = torch.cat(parts) if parts else torch.zeros(0, dtype=torch.int64)
-    features, labels = data.raw(numbers)
+    features, labels = data.raw_examples(numbers)
     strangers = {HOLDOUT_USERS: data.holdout_users} if len(data.holdout_users) else {}
     return strangers | {
         PSEUDONYMS: torch.tensor([pseudonym(client) for client in clients.tolist()], dtype=torch.int64),

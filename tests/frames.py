@@ -19,7 +19,7 @@ def line_of(name: str) -> Line:
         return Line()
     published: Role = "published" if kind.references else "ours"
     role: Role = "baseline" if kind.baseline else published
-    return Line(role=role, family=kind.family, question=kind.estimates.question(), tells=kind.tells)
+    return Line(role=role, family=kind.family, question=kind.estimates.question(), tells=kind.estimates.inferred)
 
 
 def cell(

@@ -26,6 +26,7 @@ class AttributeEstimate(Estimate):
             over that of guessing from the known people's values; higher means more likely.
     """
 
+    inferred = "attributes of the person, such as gender or age, that its data do not name"
     truth = ("attributes", "clients")
     metrics: ClassVar[tuple[str | Metric, ...]] = (
         "auc",

@@ -26,7 +26,6 @@ class AttributeAttack(Attack):
 
     family = "attributes"
     estimates: ClassVar[type[Estimate]] = AttributeEstimate
-    tells = "attributes of the person, such as gender or age, that its data do not name"
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,6 @@ class CompositionAttack(Attack):
 
     family = "composition"
     estimates: ClassVar[type[Estimate]] = CompositionEstimate
-    tells = "what share of its examples each class has"
 
     rounds: Rounds = "last"
 

@@ -10,7 +10,7 @@ from torch.nn.functional import one_hot
 from attacks.composition.base import IMAGES, LABELS, Auxiliary, auxiliary, layer_change, output_layer
 from attacks.composition.counts import CountAttack, CountEstimate, counted, nearest_counts
 from attacks.composition.network_outputs import network_outputs
-from attacks.composition.simulation import draw_examples, random_compositions, whole_counts
+from attacks.composition.simulation import draw_examples, mean_clip_factor, random_compositions, whole_counts
 from attacks.estimates import CompositionEstimate
 from client.network import ClassifierAlgorithm
 from protocol.errors import ViewError
@@ -198,8 +198,7 @@ def _scale(view: RoundView, known: Auxiliary | None, *, noisy: bool, generator: 
     own = view.example_counts[torch.arange(_SIMULATED) % view.victims]
     counts = whole_counts(random_compositions(_SIMULATED, len(known.by_class), generator=generator), own)
     drawn = draw_examples(known, counts, generator=generator)
-    made = learner.simulate_examples(view.model, known.images, known.labels, drawn, generator=generator)
-    return rates * view.clip_factors(bias, made).double().mean()
+    return rates * mean_clip_factor(view, bias, (known.images, known.labels), drawn, generator=generator)
 
 
 def _with_images(

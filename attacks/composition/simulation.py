@@ -86,6 +86,14 @@ def simulated_changes(
         yield as_released(view, deltas, generator=generator)
 
 
+def mean_clip_factor(
+    view: RoundView, parameter: str, pool: tuple[Tensor, Tensor], examples: Tensor, *, generator: torch.Generator
+) -> float:
+    """Mean factor by which simulated clients clip a parameter; ``examples (B, N)`` index a pool of images."""
+    deltas = view.require(ClassifierAlgorithm).simulate_examples(view.model, *pool, examples, generator=generator)
+    return float(view.clip_factors(parameter, deltas).double().mean())
+
+
 def as_released(view: RoundView, deltas: dict[str, Tensor], *, generator: torch.Generator) -> dict[str, Tensor]:
     """The deltas after the clients' public defences: clipped jointly, then noised; no statistics are simulated."""
     released = dict(deltas)

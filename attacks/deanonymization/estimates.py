@@ -30,6 +30,7 @@ class IdentityEstimate(Estimate):
         Federated Learning", 2018, arXiv:1805.05838, section 6, "Evaluation Metrics".
     """
 
+    inferred = "which of the known users sent it"
     truth = ("user",)
     metrics = ("ap", "times-chance", "times-random", "top1", "top5")
     scores: Tensor
@@ -82,6 +83,7 @@ class MatchingEstimate(Estimate):
         Federated Learning", 2018, arXiv:1805.05838, section 6, "Evaluation Metrics".
     """
 
+    inferred = "which other updates come from the same user"
     truth = ("user", "known_user")
     metrics = ("ap", "times-chance")
     scores: Tensor

@@ -26,7 +26,6 @@ class MatchingAttack(Attack):
 
     family = "matching"
     estimates: ClassVar[type[Estimate]] = MatchingEstimate
-    tells = "which other updates come from the same user"
 
 
 class MatchingMLP(MatchingAttack, ReidMLP):

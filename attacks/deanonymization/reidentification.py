@@ -34,7 +34,6 @@ class IdentityAttack(Attack):
 
     family = "re-identification"
     estimates: ClassVar[type[Estimate]] = IdentityEstimate
-    tells = "which of the known users sent it"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -58,6 +58,7 @@ class CanaryEstimate(Estimate):
         draw: a draw of N(0, 1), for the test of Gaussianity.
     """
 
+    inferred = "in which of two worlds a canary client lives"
     truth = ("coin",)
     metrics = (
         Metric("coin", "Coin is the share of canaries whose coin is guessed right.", guessing=0.5, binary=True),
@@ -186,7 +187,6 @@ class CanaryBounds(Attack):
     name: ClassVar[str] = "canary-bounds"
     family: ClassVar[str] = "declared-privacy"
     estimates = CanaryEstimate
-    tells: ClassVar[str] = "in which of two worlds a canary client lives"
     cost: ClassVar[str] = "milliseconds per canary"
     threat_model: ClassVar[ThreatModel] = ThreatModel(
         sees="the updates of canary clients",

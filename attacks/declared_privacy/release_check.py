@@ -45,6 +45,7 @@ class ReleaseEstimate(Estimate):
         rows: table of all checks.
     """
 
+    inferred = "whether the clipping and the noise that it declares are there"
     truth = ()
     metrics = (
         "epsilon",
@@ -103,7 +104,6 @@ class ReleaseCheck(Attack):
         needs=("deltas", "releases"),
     )
     estimates = ReleaseEstimate
-    tells = "whether the clipping and the noise that it declares are there"
     cost = "seconds per recording"
 
     alpha: OpenUnitInterval = 0.01

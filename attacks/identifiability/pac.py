@@ -73,7 +73,6 @@ class VectorAttack(Attack):
 
     family = "identifiability"
     estimates = VectorEstimate
-    tells = "the client's private vector, which predicts what it likes"
     threat_model = ThreatModel(
         sees="the sum of each client's messages about each item, and their number",
         knows="the loss, the local learning rate, the noise, and each client's leaning (Assumption 1)",

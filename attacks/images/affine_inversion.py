@@ -42,6 +42,7 @@ class AffineInversion(Attack):
 
     name = "affine-inversion"
     family = "images"
+    estimates = InteractionEstimate
     exact = True
     threat_model = ThreatModel(
         sees="each client's update and the features of the items it was served",

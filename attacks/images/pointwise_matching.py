@@ -43,6 +43,7 @@ class PointwiseMatching(Attack):
     name = "raifle"
     aliases = ("raifle-none", "fgsm")
     family = "images"
+    estimates = InteractionEstimate
     references = ("RAIFLE, Algorithm 1 and section V.C.3",)
     cost = "`max_iter` simulated trainings per victim, with gradients"
     threat_model = ThreatModel(

@@ -28,6 +28,7 @@ class Chance(Attack):
 
     name = "chance"
     family = "interactions"
+    estimates = InteractionEstimate
     baseline = True
     threat_model = ThreatModel(sees="which items were served", knows="nothing else", needs=("served",))
 
@@ -49,6 +50,7 @@ class Popularity(Attack):
 
     name = "popularity"
     family = "interactions"
+    estimates = InteractionEstimate
     baseline = True
     threat_model = ThreatModel(
         sees="which items were served",

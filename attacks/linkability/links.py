@@ -29,6 +29,7 @@ class LinkEstimate(Estimate):
         scores: ``(M, M)`` symmetric, higher means more likely; ignored for two messages of one round.
     """
 
+    inferred = "which updates of other rounds the client sent, even if names change with every round"
     truth = ("clients",)
     metrics = ("auc",)
     messages: Tensor
@@ -102,7 +103,6 @@ class LinkAttack(Attack):
 
     family = "linkability"
     estimates: ClassVar[type[Estimate]] = LinkEstimate
-    tells = "which updates of other rounds the client sent, even if names change with every round"
 
 
 def compared_messages(view: History, *, generator: torch.Generator) -> Tensor:

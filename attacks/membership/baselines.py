@@ -87,7 +87,6 @@ class RandomSource(PoolAttack):
     family = "source"
     baseline = True
     estimates: ClassVar[type[Estimate]] = SourceEstimate
-    tells = "which client holds a record"
     threat_model = ThreatModel(sees="no update", knows="a pool of records", needs=_POOL)
 
     def run(self, view: History, *, generator: torch.Generator) -> SourceEstimate:

@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
+from attacks.composition.simulation import mean_clip_factor
 from attacks.membership.estimates import RecordMembershipEstimate
 from attacks.membership.joint_fit import Basis, Fit, fit, predicted_auc
 from attacks.membership.pool import KNOWS, NEEDS, Pool, PoolAttack, flat_updates, in_type
@@ -183,14 +184,13 @@ def _summed(fits: list[Fit]) -> Fit:
 def _clip_factors(view: RoundView, pool: Pool, generator: torch.Generator) -> Tensor:
     """``(V, 1)`` factor by which clients clip, from simulated clients with random candidates; 1 without a clip."""
     factors = torch.ones(view.victims, 1, dtype=torch.float64)
-    clipped = [name for release in view.releases if release.clip is not None for name in release.parameters]
-    clipped = [name for name in clipped if name in view.model]
+    clipped = [name for name in view.model if view.clip(name) is not None]
     if not clipped:
         return factors
     for count in torch.unique(view.example_counts).tolist():
         examples = torch.randint(len(pool), (_SIMULATED, count), generator=generator)
-        deltas = pool.learner.simulate_examples(view.model, pool.records, pool.labels, examples, generator=generator)
-        factors[view.example_counts == count] = float(view.clip_factors(clipped[0], deltas).double().mean())
+        own = mean_clip_factor(view, clipped[0], (pool.records, pool.labels), examples, generator=generator)
+        factors[view.example_counts == count] = own
     return factors
 
 

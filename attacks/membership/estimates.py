@@ -32,6 +32,7 @@ class RecordMembershipEstimate(Estimate):
         duplicates: ``(M,)`` bool, records of which the pool has another copy, so that the two cannot be distinguished.
     """
 
+    inferred = "which of the records in its pool the client trained on"
     truth = ("member", "clients")
     metrics: ClassVar[tuple[str | Metric, ...]] = (
         "auc",
@@ -141,6 +142,7 @@ class SourceEstimate(Estimate):
         scores: ``(U, M)``, higher means more likely the holder.
     """
 
+    inferred = "which client holds a record"
     truth = ("member", "clients")
     metrics: ClassVar[tuple[str | Metric, ...]] = (
         Metric(

@@ -168,7 +168,6 @@ class PoolAttack(Attack):
 
     family = "record-membership"
     estimates: ClassVar[type[Estimate]] = RecordMembershipEstimate
-    tells = "which of the records in its pool the client trained on"
     cost = "milliseconds per record and round"
     threat_model = ThreatModel(sees="each client's update of every round", knows=KNOWS, needs=NEEDS)
 

@@ -14,6 +14,12 @@ from protocol.threat_model import ThreatModel
 from protocol.view import RoundView
 
 
+class RetrievalEstimate(MembershipEstimate):
+    """Whether the client retrieved the marked document."""
+
+    inferred = "whether the client retrieved a certain document"
+
+
 class RetrievalFingerprint(Attack):
     """Fingerprinting of private retrieval: norm, or likelihood ratio, of the update's entries of the marked feature.
 
@@ -36,15 +42,14 @@ class RetrievalFingerprint(Attack):
     name = "pir-fingerprint"
     family = "membership"
     exact = True
-    tells = "whether the client retrieved a certain document"
     threat_model = ThreatModel(
         sees="each client's update, clip norm and noise scale; not what it retrieved",
         knows="the feature that only the marked document has",
         needs=("deltas",),
     )
-    estimates = MembershipEstimate
+    estimates = RetrievalEstimate
 
-    def run(self, view: RoundView, *, generator: torch.Generator) -> MembershipEstimate:
+    def run(self, view: RoundView, *, generator: torch.Generator) -> RetrievalEstimate:
         name = LINEAR if LINEAR in view.deltas else HIDDEN
         if name not in view.deltas:
             raise ViewError(f"expected the deltas of {LINEAR} or {HIDDEN}, got those of {', '.join(view.deltas)}")
@@ -54,11 +59,11 @@ class RetrievalFingerprint(Attack):
         noise, clip = view.noise_scale(name), view.clip(name)
         if not noise:
             scores = entries.norm(dim=1)
-            return MembershipEstimate(scores=scores, decisions=scores > 0)
+            return RetrievalEstimate(scores=scores, decisions=scores > 0)
         if clip is None:
             raise ViewError("expected clients that clip what they noise, got no clip norm")
         ratio = log_likelihood_ratio(entries, noise=noise, spread=clip / math.sqrt(entries.shape[1]))
-        return MembershipEstimate(scores=ratio, decisions=ratio > 0)
+        return RetrievalEstimate(scores=ratio, decisions=ratio > 0)
 
 
 def log_likelihood_ratio(entries: Tensor, *, noise: float, spread: float) -> Tensor:

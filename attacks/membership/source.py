@@ -11,8 +11,6 @@ from attacks.membership.estimates import SourceEstimate
 from attacks.membership.pool import PoolAttack, averaged, statistics
 from protocol.history import History
 
-_TELLS = "which client holds a record"
-
 
 class SmallestLoss(PoolAttack):
     """Client whose model has the smallest loss on the record, in its last round.
@@ -27,7 +25,6 @@ class SmallestLoss(PoolAttack):
     name = "smallest-loss"
     family = "source"
     estimates: ClassVar[type[Estimate]] = SourceEstimate
-    tells = _TELLS
     references = ("Source Inference Attacks, smallest prediction loss",)
 
     def run(self, view: History, *, generator: torch.Generator) -> SourceEstimate:
@@ -60,7 +57,6 @@ class CandidateSource(JointFitAttack):
     name: ClassVar[str] = "candidate-source"
     family: ClassVar[str] = "source"
     estimates: ClassVar[type[Estimate]] = SourceEstimate
-    tells: ClassVar[str] = _TELLS
 
     def run(self, view: History, *, generator: torch.Generator) -> SourceEstimate:
         found = self.fits(view, generator=generator)

@@ -49,6 +49,7 @@ class ListMatching(Attack):
     name = "raifle"
     aliases = ("raifle-none",)
     family = "ranking"
+    estimates = InteractionEstimate
     references = ("RAIFLE, Algorithm 1",)
     cost = "up to `max_iter` simulated trainings per victim and start, with gradients"
     threat_model = ThreatModel(

@@ -50,6 +50,7 @@ class PosteriorAttack(Attack):
     """
 
     family = "ranking"
+    estimates = InteractionEstimate
 
     prior: ListPrior
     victims_at_once: PositiveInt | None = None

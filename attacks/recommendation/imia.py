@@ -37,6 +37,7 @@ class IMIA(Attack):
 
     name = "imia"
     family = "recommendation"
+    estimates = InteractionEstimate
     references = ("IMIA, Yuan et al. 2023",)
     cost = "a simulated training per victim and pass, 1 / `confirmed` passes"
     threat_model = ThreatModel(

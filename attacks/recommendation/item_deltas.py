@@ -25,6 +25,7 @@ class Direction(Attack):
 
     name = "direction"
     family = "recommendation"
+    estimates = InteractionEstimate
     cost = "one 64 x 64 eigenproblem per victim"
     threat_model = ThreatModel(
         sees="the update of the item embeddings and which items were served",
@@ -72,6 +73,7 @@ class RowNorm(Attack):
 
     name = "row-norm"
     family = "recommendation"
+    estimates = InteractionEstimate
     threat_model = ThreatModel(
         sees="the update of the item embeddings and which items were served",
         knows="nothing else",

@@ -58,6 +58,7 @@ class MatchedFilter(Attack):
 
     name = "matched-filter"
     family = "recommendation"
+    estimates = InteractionEstimate
     cost = "`shadows` simulated trainings per victim"
     threat_model = ThreatModel(
         sees="the update of the item embeddings, the global model and which items were served",

@@ -44,6 +44,7 @@ class Raifle(Attack):
 
     name = "raifle"
     family = "recommendation"
+    estimates = InteractionEstimate
     references = ("RAIFLE, Algorithm 2",)
     cost = "`max_iter` simulated trainings per victim, with gradients"
     audited_victims = 8

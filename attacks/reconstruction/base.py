@@ -19,7 +19,6 @@ class ReconstructionAttack(Attack):
 
     family = "reconstruction"
     estimates: ClassVar[type[Estimate]] = ReconstructionEstimate
-    tells = "some of its training examples themselves"
 
 
 def reconstruction(

@@ -33,6 +33,7 @@ class ReconstructionEstimate(Estimate):
         count: ``(V,)`` int64 number of records of each client; the others are padding.
     """
 
+    inferred = "some of its training examples themselves"
     truth = ("record_hash", "record_salt")
     metrics: ClassVar[tuple[str | Metric, ...]] = (
         Metric(

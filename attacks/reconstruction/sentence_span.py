@@ -73,6 +73,7 @@ class SpanEstimate(ReconstructionEstimate):
             the rank is not below the number of sentences, else 0.
     """
 
+    inferred = "which sentences it was trained on, word by word"
     metrics = (
         *ReconstructionEstimate.metrics,
         Metric("rank", "Rank is the number of independent inputs that show in a layer's change.", leak=False),
@@ -139,7 +140,6 @@ class SentenceSpan(ReconstructionAttack):
 
     name = "sentence-span"
     estimates = SpanEstimate
-    tells = "which sentences it was trained on, word by word"
     exact = True
     cost = "a tenth of a second to seconds per victim"
     threat_model = ThreatModel(

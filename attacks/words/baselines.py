@@ -28,7 +28,6 @@ class PopularWords(Attack):
     family = "words"
     baseline = True
     estimates = WordSetEstimate
-    tells = "which words its texts have"
     threat_model = ThreatModel(
         sees="how many texts the client reports",
         knows="texts of the same kind",

@@ -22,6 +22,7 @@ class WordSetEstimate(Estimate):
         expected: ``(V,)`` F1 that the attack expects of its decisions, NaN for no expectation.
     """
 
+    inferred = "which words its texts have"
     truth = ("words",)
     metrics = (
         *("auc", "f1"),
@@ -72,6 +73,7 @@ class WordCountEstimate(Estimate):
         deviation: ``(V, W)`` predicted standard deviation of the counts.
     """
 
+    inferred = "how often its texts have each word"
     truth = ("words", "next_words")
     metrics = (
         Metric("exact-words", "Exact words is the share of occurring words whose rounded count is right."),

@@ -52,7 +52,6 @@ class NextWords(Attack):
     name = "next-words"
     family = "words"
     estimates = WordCountEstimate
-    tells = "how often its texts have each word"
     threat_model = ThreatModel(
         sees="the update of the last layer of a language model and how many texts the client reports",
         knows="the word of each row; uses the learning rate, and texts of its own, if it has any",

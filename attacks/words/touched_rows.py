@@ -57,7 +57,6 @@ class TouchedRows(Attack):
     family = "words"
     exact = True
     estimates = WordSetEstimate
-    tells = "which words its texts have"
     threat_model = ThreatModel(
         sees="the update of the embedding table and, where recorded, of the last layer",
         knows="which table is the embedding; uses word frequencies in texts of its own if it has any",

@@ -185,10 +185,10 @@ class OwnedDataModule(FederatedDataModule):
         return self.evaluation_loader(numbers, lambda batch: self.fields(torch.tensor(batch)))
 
     def fields(self, numbers: Tensor) -> dict[str, Tensor]:
-        """A learner's input for examples ``(n,)``, see `raw`."""
-        return self.batch(*self.raw(numbers))
+        """A learner's input for examples ``(n,)``, see `raw_examples`."""
+        return self.batch(*self.raw_examples(numbers))
 
-    def raw(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
+    def raw_examples(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
         """Features and labels of examples ``(n,)``; background examples have the numbers behind all others."""
         of_users = numbers.clamp(max=len(self.examples) - 1)
         features, labels = self.examples.features[of_users], self.examples.labels[of_users]

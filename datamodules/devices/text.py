@@ -79,7 +79,7 @@ class OwnedTextDataModule(OwnedDataModule):
         """``words`` ``(num_clients, vocabulary)`` float32: square root of each word's share of a client's."""
         counts = torch.zeros(self.num_clients, self.vocabulary_size)
         for client, numbers in enumerate(self.client_examples()):
-            words = self.raw(numbers)[0].flatten()
+            words = self.raw_examples(numbers)[0].flatten()
             counts[client] = words[words != PADDING].bincount(minlength=self.vocabulary_size)
         shares: Tensor = counts / counts.sum(1, keepdim=True).clamp(min=1)
         return {"words": shares.sqrt()}

@@ -142,6 +142,13 @@ class RecommenderDataModule(FederatedDataModule):
         """Share of likes that sampled negatives lead to; None if the data have dislikes."""
         return None if self._dislikes is not None else 1 / (1 + self.negatives_per_positive)
 
+    @property
+    def called_from(self) -> int | None:
+        return None if self.called is None else self.called.after
+
+    def draw_clients(self, count: int) -> Tensor:
+        return draw_clients(self, count)
+
     def participants(self, round_number: int) -> Tensor:
         if self.called is None or round_number < self.called.after:
             return super().participants(round_number)

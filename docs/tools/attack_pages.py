@@ -73,7 +73,7 @@ def _choose(families: dict[str, list[type[Attack]]]) -> str:
             [
                 (
                     f"{{doc}}`{family}`",
-                    "; ".join(dict.fromkeys(kind.tells for kind in kinds)),
+                    "; ".join(dict.fromkeys(kind.estimates.inferred for kind in kinds)),
                     ", ".join(str(sum(_kind(kind) == role for kind in kinds)) for role in _KINDS),
                     ", ".join(f"`{kind.name}`" for kind in kinds if kind.exact),
                 )
@@ -120,8 +120,8 @@ def _recorded() -> str:
 
 
 def _family(family: str, kinds: Sequence[type[Attack]]) -> str:
-    tells = "; ".join(dict.fromkeys(kind.tells for kind in kinds))
-    parts = [f"# {family.capitalize()}", f"*The server can infer from a client's update {tells}.*", own_text(family)]
+    inferred = "; ".join(dict.fromkeys(kind.estimates.inferred for kind in kinds))
+    parts = [f"# {family.capitalize()}", f"*The server can infer from a client's update {inferred}.*", own_text(family)]
     numbers = _numbers(family)
     if numbers:
         parts += ["## Numbers", numbers]

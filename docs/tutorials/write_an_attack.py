@@ -54,7 +54,6 @@ class BiasShares(Attack):
 
     name = "bias-shares"
     family = "composition"
-    tells = "what share of its examples each class has"
     estimates = CompositionEstimate
     threat_model = ThreatModel(
         sees="the update of the output bias", knows="nothing else", needs=("deltas:output.bias",)

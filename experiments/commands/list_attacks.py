@@ -10,7 +10,7 @@ def list_attacks() -> int:
     """Prints every attack by question: exact or statistical, its paper, its cost and what it needs."""
     questions: dict[str, list[tuple[str, ...]]] = {}
     for kind in described():
-        questions.setdefault(f"{kind.family}: {kind.tells}", []).append(
+        questions.setdefault(f"{kind.family}: {kind.estimates.inferred}", []).append(
             (
                 kind.name,
                 "baseline" if kind.baseline else "exact" if kind.exact else "statistical",

@@ -24,7 +24,7 @@ from client.pointwise_descent import (
     as_ranker,
     outputs,
 )
-from datamodules.base import FederatedDataModule
+from datamodules.base import data_of
 from datamodules.images.synthetic_features import SyntheticFeatures
 from datamodules.images.voters import ImageVoters
 from datamodules.io.array_cache import cache_folder
@@ -160,7 +160,7 @@ class ImageRanker(FederatedModule):
         Raises:
             InputError: it has no users who vote.
         """
-        data: FederatedDataModule | None = getattr(self.trainer, "datamodule", None)
+        data = data_of(self.trainer)
         if not isinstance(data, ImageVoters | SyntheticFeatures):
             raise InputError(
                 expected="data whose users vote on images, or on items of drawn features",

@@ -15,6 +15,7 @@ from client.cohort import Cohort
 from client.engine.fast.gradients import Parameters
 from client.margin_losses import LossName
 from client.recommendation import USER_EMBEDDING
+from datamodules.base import data_of
 from defenses.base import Update
 from defenses.refusal import RefuseProbes
 from defenses.row_noise import RowNoise
@@ -90,10 +91,11 @@ class ProbedRecommender(HeldOutRanking):
             InputError: the data have no `called` that starts with the probing.
         """
         super().setup(stage)
-        called = getattr(getattr(self.trainer, "datamodule", None), "called", None)
         if self.probing is not None:
+            data = data_of(self.trainer)
+            called = None if data is None else data.called_from
             require(
-                getattr(called, "after", None) == self.probing.after,
+                called == self.probing.after,
                 f"data.called.after of {self.probing.after}, as model.probing.after",
                 called,
                 "Set data.called, so that the server calls the same clients in all probing rounds.",

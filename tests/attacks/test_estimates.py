@@ -7,9 +7,10 @@ import torch
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from attacks.deanonymization.estimates import IdentityEstimate, MatchingEstimate
-from attacks.estimates import EstimateError, MembershipEstimate, VectorEstimate
+from attacks.estimates import Estimate, EstimateError, InteractionEstimate, MembershipEstimate, VectorEstimate
 from attacks.scoring import average_precision, precision_at_positives, random_average_precision, top_share
 from evaluation.message_selection import draw_pairs
+from protocol.errors import InputError
 from protocol.history import History
 from protocol.seeding import generator_for
 from protocol.view import ITEM_EMBEDDING, RoundView
@@ -203,3 +204,10 @@ def test_vectors_of_another_shape_or_no_numbers_are_refused() -> None:
         VectorEstimate(vectors=torch.zeros(2, 2)).check(view())
     with pytest.raises(EstimateError, match="finite"):
         VectorEstimate(vectors=torch.full((1, 2), torch.nan)).check(view())
+
+
+def test_an_estimate_says_what_is_inferred() -> None:
+    with pytest.raises(InputError, match=r"inferred in .*\.Silent"):
+        type("Silent", (Estimate,), {"truth": (), "metrics": (), "check": len, "score": len})
+    finer = type("Finer", (InteractionEstimate,), {})
+    assert finer.inferred == InteractionEstimate.inferred  # type: ignore[attr-defined]

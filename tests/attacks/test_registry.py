@@ -70,8 +70,8 @@ def test_an_attack_describes_itself(kind: type[Attack]) -> None:
     assert isinstance(kind.threat_model, ThreatModel)
     assert issubclass(kind.estimates, Estimate)
     assert kind.view is (History if kind.family in TOGETHER else RoundView)
-    assert kind.tells
-    assert kind.tells == kind.tells.rstrip(".")
+    assert kind.estimates.inferred
+    assert not kind.estimates.inferred.endswith(".")
     assert kind.cost
     documented = inspect.cleandoc(kind.__dict__["__doc__"])
     assert "Threat model:" in documented
@@ -152,11 +152,12 @@ def test_descriptions_read_from_the_source_are_those_of_the_classes() -> None:
                 assert read.threat_model.described_needs == kind.threat_model.described_needs
                 continue
             assert getattr(read, name) == getattr(kind, name), f"{kind.__name__}.{name}"
+        assert read.estimates.inferred == kind.estimates.inferred
 
 
 def test_the_label_is_the_name_unless_the_class_says_otherwise() -> None:
     class Mine(Attack):
-        name, family = "mine", "test"
+        name, family, estimates = "mine", "test", InteractionEstimate
         threat_model = ThreatModel(sees="", knows="", needs=())
 
         def run(self, view: RoundView, *, generator: torch.Generator) -> InteractionEstimate:
@@ -164,3 +165,20 @@ def test_the_label_is_the_name_unless_the_class_says_otherwise() -> None:
 
     view = RoundView(round=0, pseudonyms=torch.arange(2), example_counts=torch.ones(2), deltas={}, model={})
     assert Mine().label(view) == "mine"
+
+
+def test_an_attack_without_a_part_is_refused() -> None:
+    parts = {"name": "mine", "family": "test", "threat_model": Direction.threat_model, "run": Direction.run}
+    with pytest.raises(InputError, match=r"estimates in .*\.Mine"):
+        type("Mine", (Attack,), parts)
+    with pytest.raises(InputError, match=r"name, family, threat_model in .*\.Nameless"):
+        find(f"{__name__}.Nameless")
+
+
+class Nameless(Attack):
+    """An attack with nothing but an estimate."""
+
+    estimates = InteractionEstimate
+
+    def run(self, view: RoundView, *, generator: torch.Generator) -> InteractionEstimate:
+        raise NotImplementedError

@@ -1,5 +1,9 @@
 """Training examples are in the ground truth, as salted hashes or themselves, and never in what the server saw."""
 
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 from safetensors.torch import load
@@ -7,6 +11,7 @@ from torch import Tensor
 
 from callbacks.recorded_content import RecordedContent
 from client.cohort import Cohort
+from datamodules.base import FederatedDataModule
 from datamodules.candidates import CandidateOptions, CandidatePool
 from defenses.base import Defense, Update
 from defenses.secure_aggregation import SecureSum
@@ -75,11 +80,62 @@ def pool() -> CandidatePool:
     return CandidatePool(torch.rand(6, 1, 12, 12), torch.arange(6) % 3, torch.tensor([7, -1, 8, 9, -1, 11]))
 
 
-class Source:
+class Plain(FederatedDataModule):
+    """Data that declare nothing beyond what is required."""
+
+    @property
+    def num_clients(self) -> int:
+        return 12
+
+    @property
+    def fingerprint(self) -> dict[str, str]:
+        return {"name": "plain", "sha256": ""}
+
+    def build_cohort(self, round_number: int, clients: Tensor) -> Cohort:
+        raise NotImplementedError
+
+
+class Source(Plain):
     """Data with candidates."""
 
     def candidates(self, options: CandidateOptions) -> CandidatePool:
         return pool()
+
+
+class Owned(Plain):
+    """Devices of the adversary's own whose examples are not given."""
+
+    client_users = torch.zeros(12, dtype=torch.int64)
+    client_known = torch.ones(12, dtype=torch.bool)
+
+
+class Places(Plain):
+    """Clients with items, in a class that is no recommender of ours."""
+
+    num_items = 3
+
+    def user_items(self) -> list[npt.NDArray[np.int64]]:
+        return [np.array([client % 3]) for client in range(12)]
+
+
+def recorded(data: FederatedDataModule | None, **options: Any) -> dict[str, Tensor]:
+    learner = FederatedClassifier(num_classes=3, image_shape=(1, 12, 12), network=NETWORK, local=SGD)
+    content = RecordedContent(None, "float32", **options).auxiliary(data, learner)
+    return {} if content is None else load(content)
+
+
+def test_a_data_set_offers_nothing_by_default_and_any_data_set_may_have_items() -> None:
+    assert recorded(None) == recorded(Plain()) == {}
+    held = recorded(Places())["popularity_of_others"]
+    assert held.shape == (10, 3)
+    assert (held.sum(1) <= 12).all()
+
+
+def test_known_devices_without_their_examples_are_refused() -> None:
+    with pytest.raises(InputError, match="client_examples"):
+        recorded(Owned())
+    with pytest.raises(InputError, match="client_users"):
+        recorded(type("NoUsers", (Owned,), {"client_users": None})())
 
 
 @pytest.mark.parametrize("defenses", [(), (SecureSum(participants=2),)])
@@ -114,7 +170,6 @@ def test_candidates_are_public_and_their_holders_are_truth(defenses: tuple[Defen
 
 
 def test_candidates_need_records_with_classes() -> None:
-    learner = FederatedClassifier(num_classes=3, image_shape=(1, 12, 12), network=NETWORK, local=SGD)
-    content = RecordedContent(None, "float32", candidates=CandidateOptions(per_client=1))
-    with pytest.raises(InputError, match="labelled images"):
-        content.auxiliary(object(), learner)
+    for data, word in ((Plain(), "labelled images"), (None, "candidates")):
+        with pytest.raises(InputError, match=word):
+            recorded(data, candidates=CandidateOptions(per_client=1))

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from lightning import Trainer
+from lightning import LightningDataModule, Trainer
 
 import datamodules
-from datamodules.base import FederatedDataModule, refuse_misspelt
+from datamodules.base import FederatedDataModule, data_of, refuse_misspelt
 from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
 from experiments.training import check_end
 from protocol.errors import InputError
@@ -112,7 +112,9 @@ def test_members_of_the_projects_data_sets_are_no_misspelt_ones() -> None:
     assert len(kinds) > 20
 
 
-@pytest.mark.parametrize(("name", "meant"), [("auxilary", "auxiliary"), ("client_knwon", "client_known")])
+@pytest.mark.parametrize(
+    ("name", "meant"), [("auxilary", "auxiliary"), ("client_knwon", "client_known"), ("users_items", "user_items")]
+)
 def test_a_data_set_with_a_misspelt_member_is_refused(name: str, meant: str) -> None:
     kind = type("Visits", (SyntheticRecommender,), {name: property(len)})
     with pytest.raises(InputError, match=f"did you mean {meant}"):
@@ -140,3 +142,10 @@ def keyed(secret: bytes) -> FederatedDataModule:
     source = data(clients_per_round=5)
     source.secret = secret
     return source
+
+
+def test_data_of_another_kind_are_refused() -> None:
+    assert data_of(SimpleNamespace()) is None  # type: ignore[arg-type]
+    assert data_of(SimpleNamespace(datamodule=(source := data()))) is source  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="FederatedDataModule"):
+        data_of(SimpleNamespace(datamodule=LightningDataModule()))  # type: ignore[arg-type]

@@ -27,7 +27,8 @@ from tests.toys import LastRecord, quiet_trainer
 class Reader(Attack):
     """Takes the update for the interactions."""
 
-    name = "reader"
+    name, family = "reader", "test"
+    estimates = InteractionEstimate
     threat_model = ThreatModel(sees="updates", knows="nothing")
 
     def run(self, view: RoundView, *, generator: torch.Generator) -> InteractionEstimate:

@@ -101,7 +101,7 @@ def test_an_update_with_nan_is_refused() -> None:
 
 def test_an_estimate_of_another_shape_is_refused() -> None:
     class Wrong(Attack):
-        name, family = "wrong", "test"
+        name, family, estimates = "wrong", "test", InteractionEstimate
         threat_model = ThreatModel(sees="nothing", knows="nothing", needs=("served",))
 
         def run(self, view: RoundView, *, generator: torch.Generator) -> InteractionEstimate:

@@ -81,7 +81,7 @@ def test_an_adaptive_adversary_mixes_the_background_into_its_own_devices_and_kno
     assert set(first.tolist()) != set(second.tolist())
     prior = prior_knowledge(mixing, lambda client: client)
     held = mixing.client_examples()[4]
-    assert torch.equal(prior["prior_features"][: len(held)], mixing.raw(held)[0])
+    assert torch.equal(prior["prior_features"][: len(held)], mixing.raw_examples(held)[0])
 
 
 def test_the_background_is_of_writers_who_take_no_part() -> None:

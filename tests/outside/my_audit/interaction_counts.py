@@ -21,6 +21,7 @@ class CountEstimate(Estimate):
         counts: ``(V,)``.
     """
 
+    inferred = "how many of the items it was shown the client interacted with"
     truth = ("labels",)
     metrics = (
         Metric(
@@ -52,7 +53,6 @@ class CountByNorm(Attack):
 
     name = "count-by-norm"
     family = "interaction-counts"
-    tells = "how many of the items it was shown the client interacted with"
     threat_model = ThreatModel(
         sees="the update of the item embeddings and which items were served",
         knows="nothing else",
@@ -77,7 +77,6 @@ class CountGuess(Attack):
     name = "count-guess"
     family = "interaction-counts"
     baseline = True
-    tells = CountByNorm.tells
     threat_model = ThreatModel(sees="which items were served", knows="nothing else", needs=("served",))
     estimates = CountEstimate
 
