@@ -6,6 +6,7 @@ import ast
 import contextlib
 import dataclasses
 import functools
+import pkgutil
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,22 @@ def described() -> list[Any]:
 
     They are those of `attacks.registry.REGISTRY`, in its order.
     """
-    found = [_names(module)[name] for name, module in module_of_each(attacks.__name__).items()]
-    return [kind for kind in found if hasattr(kind, "name")]
+    exported = module_of_each(attacks.__name__)
+    found = [_names(module)[name] for name, module in exported.items()]
+    every = (info.name for info in pkgutil.walk_packages(attacks.__path__, f"{attacks.__name__}.") if not info.ispkg)
+    for module in sorted({*every} - {*exported.values()}):
+        held = _names(module)
+        found += [held[name] for name in _classes(module) if name[0] != "_" and "name" in vars(held[name])]
+    return [kind for kind in found if hasattr(kind, "name") and hasattr(kind, "family")]
+
+
+def _parsed(module: str) -> ast.Module:
+    source = Path(str(getattr(find_spec(module), "origin", None)))
+    return ast.parse(source.read_text(encoding="utf-8"))
+
+
+def _classes(module: str) -> list[str]:
+    return [node.name for node in _parsed(module).body if isinstance(node, ast.ClassDef)]
 
 
 @functools.cache
@@ -38,8 +53,7 @@ def _names(module: str) -> dict[str, Any]:
     if module == ThreatModel.__module__:
         return {ThreatModel.__name__: ThreatModel}
     names: dict[str, Any] = {"dataclasses": dataclasses}
-    source = Path(str(getattr(find_spec(module), "origin", None)))
-    for node in ast.parse(source.read_text(encoding="utf-8")).body:
+    for node in _parsed(module).body:
         if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in _OURS:
             held = _names(str(node.module))
             names |= {alias.name: held[alias.name] for alias in node.names if alias.name in held}

@@ -1,7 +1,6 @@
 """The registry of attacks: every attack that this package exports, by family and name."""
 
 import difflib
-import importlib
 import inspect
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 import attacks
 from attacks.base import Attack
 from attacks.estimates import check_declared
+from protocol.class_paths import class_at, classes_in
 from protocol.errors import InputError
 
 
@@ -39,9 +39,10 @@ def _path(kind: type[Attack]) -> str:
 
 
 _exported = [kind for kind in (getattr(attacks, name) for name in attacks.__all__) if not inspect.isabstract(kind)]
-check_distinct(_exported)
-REGISTRY: dict[str, type[Attack]] = {f"{kind.family}/{kind.name}": kind for kind in _exported}
-"""Every attack of this package by ``family/name``."""
+_further = [kind for kind in classes_in(attacks, Attack) if hasattr(kind, "name") and kind not in _exported]
+check_distinct([*_exported, *_further])
+REGISTRY: dict[str, type[Attack]] = {f"{kind.family}/{kind.name}": kind for kind in [*_exported, *_further]}
+"""Every attack of this package by ``family/name``, those that it exports first."""
 
 
 def find(name: str) -> type[Attack]:
@@ -101,21 +102,7 @@ def built(attack: Attack | str, arguments: Mapping[str, Any] | None = None, *, o
 
 
 def _imported(path: str) -> type[Attack]:
-    module, _, name = path.rpartition(".")
-    try:
-        kind = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise InputError(
-            expected="the path of an attack's class, such as my_package.MyAttack",
-            found=f"{path}: {error}",
-            way_out="Check the spelling, and that the package can be imported from here (PYTHONPATH).",
-        ) from error
-    if not (isinstance(kind, type) and issubclass(kind, Attack)) or inspect.isabstract(kind):
-        raise InputError(
-            expected="a subclass of attacks.base.Attack with a `run` of its own",
-            found=f"{path}, which is {kind!r}",
-            way_out="Derive the class from Attack and give it `run`.",
-        )
+    kind = class_at(path, Attack)
     check_declared(kind, Attack)
     return kind
 

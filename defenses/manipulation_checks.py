@@ -9,7 +9,9 @@ from typing import ClassVar, Literal, final
 import torch
 from torch import Tensor
 
-from protocol.errors import InputError
+import defenses
+from protocol.class_paths import class_at, classes_in
+from protocol.errors import InputError, require
 from protocol.rankers import ranker_outputs
 
 _LEAST = 1e-6
@@ -295,6 +297,19 @@ def list_correlations(features: Tensor, mask: Tensor) -> Tensor:
     return products * (1 - torch.eye(products.shape[-1], dtype=products.dtype))
 
 
-_ALL = (ConstantColumns, Entropy, Distribution, ValueRange, EqualScores, Correlation)
-CHECKS: dict[str, type[Check]] = {check.name: check for check in _ALL}
-"""Every check by its name."""
+def checks() -> dict[str, type[Check]]:
+    """Every check that a module of this package defines, by its name."""
+    return {kind.name: kind for kind in classes_in(defenses, Check)}
+
+
+def check_named(name: str) -> type[Check]:
+    """The check of a name, or at the path of a class.
+
+    Raises:
+        InputError: there is none.
+    """
+    if "." in name:
+        return class_at(name, Check)
+    known = checks()
+    require(name in known, f"a check among {', '.join(known)}, or the path of a class", repr(name), "Correct `checks`.")
+    return known[name]

@@ -166,7 +166,7 @@ def _attack(kind: type[Attack]) -> str:
         [
             f"({_target(kind)})=\n### {kind.name}",
             _table(("", ""), [fact for fact in facts if fact[1]]),
-            f"```{{eval-rst}}\n.. autoclass:: attacks.{kind.__name__}\n```",
+            f"```{{eval-rst}}\n.. autoclass:: {kind.__module__}.{kind.__name__}\n```",
         ]
     )
 

@@ -1,36 +1,24 @@
 """Steps after the attacks of a cell: comparisons that a table reports next to the scores of attacks."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from experiments.after.attribute_ceiling import AttributeCeiling
-from experiments.after.bounds import Bounds
-from experiments.after.class_gradients import GradientChanges
-from experiments.after.devices import Maps, Profiles, RawData, UserBias
-from experiments.after.held_back import HeldBack
-from experiments.after.identifiability import Clients, Privacy, ProbeCheckStep, Reached, Sharpness, Theorem
-from experiments.after.image_quality import ImageQuality
-from experiments.after.manipulation_checks import ManipulationChecks
-from experiments.after.model_quality import Accuracy, Quality, Utility
 from experiments.after.step import AfterStep
-from experiments.after.update_maps import UpdateMaps
 from experiments.overrides import near
+from protocol.class_paths import class_at, classes_in
 from protocol.errors import InputError
 
-_KINDS: tuple[type[AfterStep], ...] = (
-    *(Accuracy, GradientChanges, Quality, Utility),
-    *(AttributeCeiling, Bounds, HeldBack, ManipulationChecks),
-    *(ImageQuality, UpdateMaps),
-    *(Clients, Privacy, ProbeCheckStep, Reached, Sharpness, Theorem),
-    *(Maps, Profiles, RawData, UserBias),
-)
-STEPS: dict[str, type[AfterStep]] = {kind.name: kind for kind in _KINDS}
+STEPS: dict[str, type[AfterStep]] = {
+    kind.name: kind for kind in classes_in(sys.modules[__name__], AfterStep) if "name" in vars(kind)
+}
+"""Every step of this package, by its name."""
 
 __all__ = ["STEPS", "AfterStep", "after_steps"]
 
 
 def after_steps(entries: Sequence[str | Mapping[str, Any]]) -> list[AfterStep]:
-    """Steps of a table, given by name or as a mapping of the name to its options.
+    """Steps of a table, given by name or class path, or as a mapping of the name to its options.
 
     Raises:
         InputError: a step or an option is unknown.
@@ -38,14 +26,16 @@ def after_steps(entries: Sequence[str | Mapping[str, Any]]) -> list[AfterStep]:
     made = []
     for entry in entries:
         (name, options), *others = [(entry, {})] if isinstance(entry, str) else list(entry.items()) or [("", {})]
-        if others or name not in STEPS:
+        outside = isinstance(name, str) and "." in name
+        if others or not (outside or name in STEPS):
             raise InputError(
-                expected=f"steps of `after` among {', '.join(STEPS)}",
+                expected=f"steps of `after` among {', '.join(sorted(STEPS))}, or the path of a class",
                 found=repr(entry),
                 way_out=near(str(name), STEPS) or "Correct `after`.",
             )
+        kind = class_at(name, AfterStep) if outside else STEPS[name]
         try:
-            made.append(STEPS[name](**(options or {})))
+            made.append(kind(**(options or {})))
         except (TypeError, ValueError) as error:
             raise InputError(
                 expected=f"options of the step {name}", found=str(error), way_out="Correct `after`."

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from attacks.ranking.lists import ranked_lists
 from defenses.local_dp import clip_factors
-from defenses.manipulation_checks import CHECKS, Check, Received, threshold
+from defenses.manipulation_checks import Check, Received, check_named, checks, threshold
 from evaluation.runner import Evaluation
 from evaluation.scores import concat
 from evaluation.separability import Classifier, correctly_classified, embeddings
@@ -39,12 +39,18 @@ class ManipulationChecks(AfterStep):
     Attributes:
         false_positives: share of honest clients for which the thresholds are calibrated.
         clip: L2 norm to which the updates are clipped before the comparison.
+        checks: names or class paths of the checks; all of this project if empty.
     """
 
     name = "manipulation-checks"
     metrics = ("flagged", "accuracy")
     false_positives: float = 0.05
     clip: float = 0.25
+    checks: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in self.checks:
+            check_named(name)
 
     def rows(self, run: CellRun, evaluation: Evaluation) -> Iterator[pd.DataFrame]:
         evaluation.roc = {}  # cells with the same data and budget would share a curve
@@ -59,7 +65,8 @@ class ManipulationChecks(AfterStep):
         judged, peers = _received(sent), _received(honest)
         fold = torch.randperm(sent.victims, generator=generator_for(run.cell.seed, "folds", sent.round)) % _FOLDS
         start = time.perf_counter()
-        flags = {name: _flagged(kind(), judged, peers, fold, self.false_positives) for name, kind in CHECKS.items()}
+        kinds = [check_named(name) for name in self.checks] or checks().values()
+        flags = {kind.name: _flagged(kind(), judged, peers, fold, self.false_positives) for kind in kinds}
         flags["any-check"] = torch.stack(list(flags.values())).any(0)
         seconds = (time.perf_counter() - start) / sent.victims
         for name, values in flags.items():

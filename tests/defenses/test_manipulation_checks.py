@@ -11,10 +11,11 @@ from attacks.manipulation.base import Manipulation
 from attacks.manipulation.codebook import Codebook
 from attacks.manipulation.direct import Fingerprint, NoiseInjection, Permutation
 from defenses.manipulation_checks import (
-    CHECKS,
     Distribution,
     Entropy,
     Received,
+    check_named,
+    checks,
     column_entropy,
     constant_share,
     kolmogorov_smirnov,
@@ -24,6 +25,8 @@ from defenses.manipulation_checks import (
 )
 from protocol.errors import InputError
 from protocol.rankers import LINEAR
+
+KINDS = checks()
 
 FEATURES = 30
 
@@ -47,12 +50,12 @@ def manipulated(honest: Received, manipulation: Manipulation) -> Received:
 
 
 def flagged(name: str, judged: Received) -> float:
-    check, reference = CHECKS[name](), clients(40, seed=1)
+    check, reference = KINDS[name](), clients(40, seed=1)
     limit = threshold(check(clients(200, seed=2), reference))
     return float((check(judged, reference) > limit).double().mean())
 
 
-@pytest.mark.parametrize("name", CHECKS)
+@pytest.mark.parametrize("name", KINDS)
 def test_honest_clients_are_rarely_flagged(name: str) -> None:
     assert flagged(name, clients(400, seed=3)) < 0.1
 
@@ -75,7 +78,7 @@ def test_a_check_finds_what_it_is_for(name: str, manipulation: Manipulation) -> 
 @pytest.mark.parametrize("name", ["constant-columns", "entropy", "distribution", "range"])
 def test_no_check_of_single_columns_sees_a_permutation(name: str) -> None:
     honest, reference = clients(20, seed=4), clients(10, seed=1)
-    check = CHECKS[name]()
+    check = KINDS[name]()
     torch.testing.assert_close(check(manipulated(honest, Permutation()), reference), check(honest, reference))
 
 
@@ -146,7 +149,7 @@ def test_a_threshold_keeps_its_promise_on_average() -> None:
 def test_a_client_without_documents_is_never_flagged() -> None:
     received = clients(2, seed=3)
     empty = Received(features=received.features * 0, mask=torch.zeros_like(received.mask), model=received.model)
-    for kind in CHECKS.values():
+    for kind in KINDS.values():
         assert kind()(empty, clients(5, seed=1)).tolist() == [torch.finfo(torch.float64).min] * 2
 
 
@@ -164,3 +167,11 @@ def test_what_makes_no_sense_is_refused() -> None:
         Entropy(bins=0)
     with pytest.raises(ValueError, match="combined"):
         Distribution(combined="median")  # type: ignore[arg-type]
+
+
+def test_a_check_is_found_by_its_name_or_class_path() -> None:
+    assert check_named("entropy") is check_named("defenses.manipulation_checks.Entropy") is Entropy
+    with pytest.raises(InputError, match="a check among"):
+        check_named("entropie")
+    with pytest.raises(InputError, match="Check"):
+        check_named("protocol.view.View")

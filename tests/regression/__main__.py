@@ -12,9 +12,9 @@ from pathlib import Path
 
 from datamodules.io.array_cache import CACHE_VARIABLE
 from tests import conftest  # noqa: F401 - sets the key of what is drawn in secret
-from tests.regression.cases import Values, run_case, run_cases
+from tests.regression.cases import Values, names, reductions, run_case, run_cases
 from tests.regression.data import write_data
-from tests.regression.frozen import differences, path_of, write_frozen
+from tests.regression.frozen import differences, new_rows, path_of, write_frozen
 
 
 def main() -> int:
@@ -37,8 +37,13 @@ def main() -> int:
             lines = differences(name, values) if path_of(name).is_file() else [f"{path_of(name)} is missing"]
             print("\n".join(lines), end="\n" if lines else "", flush=True)
             moved += bool(lines)
+            if path_of(name).is_file() and (added := new_rows(name, values)):
+                print("\n".join(["not frozen:", *added]), flush=True)
             if chosen.write:
                 write_frozen(name, values)
+    missing = sorted({*names("paper", "train")} - {*reductions()})
+    if missing:
+        print(f"without an entry in reductions.yaml, so not run: {', '.join(missing)}")
     return 1 if moved and not chosen.write else 0
 
 

@@ -41,10 +41,15 @@ def read_frozen(name: str) -> Values:
 
 
 def differences(name: str, now: Values) -> list[str]:
-    """Lines of a table: what is frozen, and what it is now; of missing and new rows too."""
-    frozen = read_frozen(name)
-    found = [(row, frozen.get(row), now.get(row)) for row in sorted({*frozen, *now})]
+    """Lines of a table: what is frozen, and what it is now; of missing rows too."""
+    found = [(row, old, now.get(row)) for row, old in sorted(read_frozen(name).items())]
     return [_line(row, old, new) for row, old, new in found if not _same(old, new, _tolerance(name, row))]
+
+
+def new_rows(name: str, now: Values) -> list[str]:
+    """Lines of rows that are not frozen, as those of a new attack are: they are reported, and no number has moved."""
+    frozen = read_frozen(name)
+    return [_line(row, None, now[row]) for row in sorted(now.keys() - frozen.keys())]
 
 
 def _tolerance(name: str, row: Row) -> float:

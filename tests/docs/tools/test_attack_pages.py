@@ -16,7 +16,7 @@ def test_every_attack_has_one_section_on_the_page_of_its_family() -> None:
     for kind in REGISTRY.values():
         page = PAGES[f"{kind.family}.md"]
         assert page.count(f"(attack-{kind.family}-{kind.name})=\n### {kind.name}\n") == 1
-        assert f".. autoclass:: attacks.{kind.__name__}\n" in page
+        assert f".. autoclass:: {kind.__module__}.{kind.__name__}\n" in page
     targets = [target for page in PAGES.values() for target in re.findall(r"^\((attack-.*)\)=$", page, re.MULTILINE)]
     assert len(targets) == len(set(targets)) == len(described())
     assert all(is_listed(kind) for kind in REGISTRY.values())

@@ -1,0 +1,49 @@
+"""Classes that users name by a path, and those that a package's modules define: what is added needs no list."""
+
+import importlib
+import inspect
+import pkgutil
+from types import ModuleType
+from typing import TypeVar
+
+from protocol.errors import InputError
+
+_Kind = TypeVar("_Kind")
+
+
+def class_at(path: str, base: type[_Kind]) -> type[_Kind]:
+    """The class at a path such as ``my_package.MyClass``, whose module is imported.
+
+    Args:
+        path: from the user, never from a recording: an import runs code.
+        base: what it must be a subclass of.
+
+    Raises:
+        InputError: there is none, it is no subclass of `base`, or it is abstract.
+    """
+    module, _, name = path.rpartition(".")
+    try:
+        kind = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InputError(
+            expected=f"the path of a subclass of {base.__name__}, such as my_package.MyClass",
+            found=f"{path}: {error}",
+            way_out="Check the spelling, and that the package can be imported from here (PYTHONPATH).",
+        ) from error
+    if not (isinstance(kind, type) and issubclass(kind, base)) or inspect.isabstract(kind) or kind is base:
+        raise InputError(
+            expected=f"a subclass of {base.__module__}.{base.__name__} without abstract methods",
+            found=f"{path}, which is {kind!r}",
+            way_out=f"Derive the class from {base.__name__}.",
+        )
+    return kind
+
+
+def classes_in(package: ModuleType, base: type[_Kind]) -> list[type[_Kind]]:
+    """Subclasses of `base` that the modules of a package define, without abstract ones, by module and place in it."""
+    found = []
+    for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        members = vars(importlib.import_module(info.name)).values()
+        own = [one for one in members if isinstance(one, type) and one.__module__ == info.name]
+        found += [one for one in own if issubclass(one, base) and one is not base and not inspect.isabstract(one)]
+    return found
