@@ -17,7 +17,7 @@ from client.cohort import Cohort
 from client.engine.fast.gradients import Parameters
 from client.engine.local_training import train_clients
 from client.engine.task import Task
-from datamodules.base import data_of
+from datamodules.base import FederatedDataModule, data_of
 from defenses.base import Update, hold_back, per_client, with_whole_tables
 from fedleak_recorder.format import CLIENT_MODEL, PRIOR
 from modules.learner import Federation as Federation
@@ -44,6 +44,8 @@ class FederatedModule(Learner):
     reads_updates = False
     """Whether a callback reads the deltas of all clients, so that a cohort is never split to save memory."""
     _secret: bytes | None = None
+    _data: FederatedDataModule | None = None
+    """The data that it is trained on, for what is true of the clients themselves."""
     _spent: Update | None = None
     """The previous round's result; its memory is reused after the round was recorded."""
 
@@ -64,7 +66,7 @@ class FederatedModule(Learner):
     def on_fit_start(self) -> None:
         """Broadcasts rank zero's secret key, gives it to the data, and prepares the defences with what clients know."""
         self._secret = self.trainer.strategy.broadcast(self.secret)
-        data = data_of(self.trainer)
+        self._data = data = data_of(self.trainer)
         if data is not None:
             data.secret = self._secret
         known = None if data is None else data.client_known
@@ -217,8 +219,8 @@ class FederatedModule(Learner):
         for defense in self.defenses:
             seen, true = defense.recorded(cohort.clients)
             known, of_clients = known | seen, of_clients | true
-        if (data := data_of(self.trainer)) is not None:
-            of_clients = of_clients | data.truth_of(cohort.clients.cpu())
+        if self._data is not None:
+            of_clients = of_clients | self._data.truth_of(cohort.clients.cpu())
         truth = self.truth(cohort), of_clients
         own = {f"{PRIOR}{name}": value for name, value in known.items()}
         own |= {f"{CLIENT_MODEL}{name}": value for name, value in self.client_models(cohort).items()}

@@ -8,7 +8,7 @@ from typing import Unpack as Unpack
 from torch import Tensor
 from torchmetrics import Metric
 
-from client.algorithm import ClientAlgorithm
+from client.algorithm import ClientAlgorithm, ExampleAlgorithm
 from client.cohort import Cohort
 from client.engine.fast.gradients import Parameters
 from client.engine.local_hyperparameters import LocalTraining
@@ -183,13 +183,15 @@ class Learner(BuiltFromData):
         """Name and arguments from which `recordings.named_algorithm` rebuilds the public algorithm.
 
         A learner from outside the project is named by its class path. None if a defence changes the loss in a way that
-        a simulation cannot replay.
+        a simulation cannot replay, or if attacks could not give its clients examples.
         """
         penalties = [defense for defense in self.defenses if type(defense).penalty is not Defense.penalty]
         if penalties not in ([], [self.update_l1]):
             return None
         if self.algorithm.name:
             return {"name": self.algorithm.name, "arguments": self.algorithm.arguments()}
+        if not isinstance(self.algorithm, ExampleAlgorithm):
+            return None
         arguments = described(type(self), self.hparams)
         del arguments["_instantiator"]
         return {"name": arguments.pop("_class_path"), "arguments": arguments}

@@ -14,8 +14,6 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torchvision.models.resnet import BasicBlock, ResNet
-from torchvision.models.vgg import cfgs, make_layers
 
 from client.nets.batch_norm import BatchNorm
 from client.nets.dropout import Dropout
@@ -239,6 +237,8 @@ def _mlp(network: ClassifierOptions, shape: tuple[int, int, int]) -> tuple[nn.Mo
 
 
 def _resnet18(_: ClassifierOptions, shape: tuple[int, int, int]) -> tuple[nn.Module, int]:
+    from torchvision.models.resnet import BasicBlock, ResNet  # heavy, and attacks import this module
+
     body = ResNet(BasicBlock, [2, 2, 2, 2], norm_layer=BatchNorm)
     body.conv1 = nn.Conv2d(shape[0], 64, 3, padding=1, bias=False)
     body.maxpool = nn.Identity()
@@ -248,6 +248,8 @@ def _resnet18(_: ClassifierOptions, shape: tuple[int, int, int]) -> tuple[nn.Mod
 
 
 def _vgg16(network: ClassifierOptions, shape: tuple[int, int, int]) -> tuple[nn.Module, int]:
+    from torchvision.models.vgg import cfgs, make_layers
+
     features = make_layers(cfgs["D"])
     features[0] = nn.Conv2d(shape[0], 64, 3, padding=1)
     pooled = [features, nn.AdaptiveAvgPool2d(1), nn.Flatten()]

@@ -5,6 +5,8 @@ import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 KEY = "hyper_parameters"
 """Lightning's key of the arguments in a checkpoint."""
 _PLAIN = (bool, int, float, str)
@@ -41,6 +43,8 @@ def plain(value: Any) -> Any:
             return kind(value)
     if value is None:
         return None
+    if isinstance(value, np.generic):
+        return value.item()
     if isinstance(value, Mapping):
         return {name: plain(entry) for name, entry in value.items()}
     if isinstance(value, list | tuple | range):

@@ -9,6 +9,7 @@ import importlib
 import inspect
 import math
 import os
+import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -158,10 +159,17 @@ class _Reader:
             return self.build(base, value, where, depth + 1)
         known = {class_path(kind): kind for kind in _accepted(base)}
         path, others = value[_CLASS_PATH], set(value) - {_CLASS_PATH, _ARGUMENTS}
-        if not isinstance(path, str) or path not in known or others:
+        kind = (known.get(path) or _exported(path)) if isinstance(path, str) else None
+        if kind is None or kind not in known.values() or others:
             names = ", ".join(sorted(kind.__name__ for kind in known.values()))
             raise self.wrong(where, f"only {_CLASS_PATH}, one of {names}, and {_ARGUMENTS}", others or path)
-        return self.build(known[path], value.get(_ARGUMENTS) or {}, where, depth + 1)
+        return self.build(kind, value.get(_ARGUMENTS) or {}, where, depth + 1)
+
+
+def _exported(path: str) -> Any:
+    """What a module that is imported already holds under a name, such as a class that a package exports; or None."""
+    module, _, name = path.rpartition(".")
+    return vars(sys.modules[module]).get(name) if module in sys.modules else None
 
 
 def _accepted(base: type[Any]) -> Iterator[type[Any]]:

@@ -207,7 +207,7 @@ def test_a_ranker_whose_units_are_all_off_tells_only_how_many_voted_for() -> Non
 @pytest.mark.parametrize(
     ("change", "found"),
     [
-        (lambda view: {"algorithm": None, "features": view.features}, "needs algorithm"),
+        (lambda view: {"algorithm": None, "features": view.features}, "needs learner"),
         (lambda view: {"served": view.served.where(view.served < 5, -1)}, "padding"),
         (lambda _: {"deltas": {"other": torch.zeros(12, 3)}}, "expected the deltas of ranker.weight"),
     ],
