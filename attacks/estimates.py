@@ -1,6 +1,7 @@
 """Estimates, the results of attacks, which check themselves against the view and score against the ground truth."""
 
 import abc
+import dataclasses
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -61,6 +62,11 @@ class Candidates:
         owners = torch.arange(len(kept))[:, None].expand(kept.shape)
         return cls(asks, scores[kept], labels[kept] > 0.5, owners[kept])
 
+    def without(self, victims: Tensor) -> "Candidates":
+        """Candidates of the clients that are not in a mask ``(V,)``."""
+        kept = ~victims[self.owners]
+        return Candidates(self.asks, self.scores[kept], self.labels[kept], self.owners[kept])
+
 
 @dataclass(frozen=True)
 class Reconstruction:
@@ -86,7 +92,7 @@ class Scores:
         units: ``(U,)`` users, if the scores are of users instead of victims; every ``(V,)`` here is then ``(U,)``.
         influences: ``(U,)`` by metric, the users' jackknife pseudo-values for intervals, if the users' values depend on
             one another; the mean is the same.
-        roc: ``(K, G)`` true-positive rates at `ROC_GRID` of the victims that have a curve.
+        roc: ``(V, G)`` true-positive rates at `ROC_GRID`, NaN for a victim without a curve.
         profiles: ``(V, K, 4)`` true share, inferred share and interval of each class.
         candidates: what was ranked, so that a threshold on all scores has a true- and a false-positive rate.
         details: rows of the attack's own table, which the report shows as it is.
@@ -105,6 +111,13 @@ class Scores:
     details: Sequence[Detail] = ()
     reconstruction: Reconstruction | None = None
     settings: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def without(self, victims: Tensor) -> "Scores":
+        """Scores in which the victims of a mask ``(V,)`` are undefined: NaN, in no curve and among no candidates."""
+        metrics = {name: value.double().masked_fill(victims, torch.nan) for name, value in self.metrics.items()}
+        roc = None if self.roc is None else self.roc.masked_fill(victims[:, None], torch.nan)
+        ranked = None if self.candidates is None else self.candidates.without(victims)
+        return dataclasses.replace(self, metrics=metrics, roc=roc, candidates=ranked)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,7 +225,7 @@ class InteractionEstimate(Estimate):
         labels = truth["labels"][:, : mask.shape[1]]
         auc = auc_per_victim(self.scores, labels, mask)
         metrics = {"auc": auc, "f1": f1_per_victim(self.decisions, labels, mask)}
-        roc = roc_per_victim(self.scores, labels, mask, ROC_GRID)[~auc.isnan()]
+        roc = roc_per_victim(self.scores, labels, mask, ROC_GRID).masked_fill(auc.isnan()[:, None], torch.nan)
         candidates = Candidates.of_rows("did the client interact with this item?", self.scores, labels, mask)
         return Scores(metrics, mask.sum(1), ((labels > 0.5) & mask).sum(1), roc=roc, candidates=candidates)
 

@@ -1,7 +1,6 @@
 """Audit of a training: attacks on its recording after the last round, or after every validation."""
 
 import functools
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,9 @@ from lightning.pytorch.utilities import rank_zero_warn
 from attacks.base import Attack
 from attacks.registry import built
 from callbacks.delta_recorder import DeltaRecorder
-from evaluation.diagnosis import explainer
-from evaluation.evaluate import evaluate_recording, metrics_of, nothing_scored
-from evaluation.summary import summarise
+from evaluation.auditing import AuditResult, audit
+from evaluation.evaluate import nothing_scored
 from protocol.errors import InputError
-from recordings.named_algorithm import learner_from
 from recordings.recording import Recording
 from reports.wandb_log import leaks, log_results
 from reports.write_run import write_run
@@ -67,36 +64,28 @@ class Audit(Callback):
             return
         recording = self._recording(trainer)
         if recording is not None:
-            options: dict[str, Any] = {"victims": self.victims, "rounds": recording.rounds[-1:], "separate": True}
-            evaluation = evaluate_recording(recording, self.attacks, seed=self.seed, progress=False, **options)
-            self._log(trainer, leaks(summarise(evaluation)))
+            newest: dict[str, Any] = {"rounds": recording.rounds[-1:], "describe": False, "progress": False}
+            self._log(trainer, leaks(self._audit(recording, **newest).results))
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Attacks the whole recording and writes the report."""
-        start = time.perf_counter()
         recording = self._recording(trainer)
         if recording is None:
             return
-        options: dict[str, Any] = {"victims": self.victims, "separate": True}
-        evaluation = evaluate_recording(recording, self.attacks, seed=self.seed, **options)
-        if evaluation.scores.empty:  # an empty report would replace an earlier one
-            rank_zero_warn(f"Audit writes no report: {nothing_scored(evaluation.missing, self.attacks)}")
+        found = self._audit(recording)
+        if not set(found.scores["attack"]) & set(
+            found.evaluation.lines
+        ):  # an empty report would replace an earlier one
+            missing = found.evaluation.unrelated | found.missing
+            rank_zero_warn(f"Audit writes no report: {nothing_scored(missing, self.attacks)}")
             return
         directory = Path(trainer.default_root_dir)
         shows = [functools.partial(log_results, lg.experiment) for lg in trainer.loggers if isinstance(lg, WandbLogger)]
-        run = write_run(
-            evaluation,
-            directory=directory,
-            experiment=directory.resolve().name,
-            data=recording.manifest.data,
-            seed=self.seed,
-            seconds=time.perf_counter() - start,
-            metrics=metrics_of(self.attacks),
-            explain=explainer(recording, learner_from(recording.manifest.learner), seed=self.seed),
-            shows=shows,
-            persons=self.persons,
-        )
+        run = write_run(found, directory=directory, shows=shows, persons=self.persons)
         self._log(trainer, leaks(run.results))
+
+    def _audit(self, recording: Recording, **options: Any) -> AuditResult:
+        return audit(recording, self.attacks, seed=self.seed, victims=self.victims, slow="all", **options)
 
     def _recording(self, trainer: Trainer) -> Recording | None:
         """Recording after all ranks have written their shards; None except on rank zero."""

@@ -1,9 +1,10 @@
-"""AuditResult of a recording in Python: results as a DataFrame, with figures in a notebook."""
+"""Audit: attacks on a recording, run, scored and explained; its results as a DataFrame, with figures in a notebook."""
 
 import dataclasses
 import functools
 import html
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,15 @@ import pandas as pd
 from attacks.base import Attack
 from attacks.registry import REGISTRY, built
 from evaluation.derived import derived
+from evaluation.diagnosis import Cause, explain
 from evaluation.drawing import Drawing
-from evaluation.evaluate import evaluate_recording, metrics_of, relevant, truth_names
+from evaluation.evaluate import Slow, default_setting, evaluate_recording, metrics_of, relevant, truth_names
 from evaluation.learner_match import with_learner_check
+from evaluation.message_selection import MessageSelection
 from evaluation.runner import Evaluation
-from evaluation.scores import differing, setting_columns, stacked
+from evaluation.scores import concat, differing, setting_columns, stacked, with_setting
+from evaluation.steps import RecordingRun, RecordingStep
+from evaluation.steps.bounds import bounds_of
 from evaluation.summary import summarise
 from evaluation.update_table import UPDATES, update_table
 from protocol.metric_table import METRICS, metric
@@ -31,21 +36,41 @@ class AuditResult:
 
     Attributes:
         evaluation: scores of each victim, and the reasons for which attacks could not run.
-        metrics: metrics that the attacks report.
+        metrics: metrics to report.
         data: name and hash of the data.
+        seed: seed of the attacks' draws, the first one of a table.
+        seconds: wall time.
+        recording: recording that was attacked; None for the cells of a table.
     """
 
     evaluation: Evaluation
-    metrics: list[str]
-    data: dict[str, str]
+    metrics: Sequence[str]
+    data: Mapping[str, str]
+    seed: int = 0
+    seconds: float = 0.0
+    recording: Recording | None = None
+
+    @functools.cached_property
+    def reported(self) -> Evaluation:
+        """The evaluation with the scores of the reported metrics only."""
+        scores = self.evaluation.scores
+        return dataclasses.replace(self.evaluation, scores=scores[scores["metric"].isin(self.metrics)])
+
+    @functools.cached_property
+    def everything(self) -> pd.DataFrame:
+        """`results` with the derived ones that are not reported, which figures need."""
+        return stacked([summarise(self.reported), derived(self.evaluation)])
 
     @functools.cached_property
     def results(self) -> pd.DataFrame:
         """One row per attack, setting and metric: mean, 95% interval, n; see `evaluation.summary.summarise`."""
-        scores = self.evaluation.scores
-        reported = dataclasses.replace(self.evaluation, scores=scores[scores["metric"].isin(self.metrics)])
-        whole = stacked([summarise(reported), derived(self.evaluation)])
+        whole = self.everything
         return whole[whole["metric"].isin(self.metrics)].reset_index(drop=True)
+
+    @functools.cached_property
+    def causes(self) -> list[Cause]:
+        """Likely causes of attacks that failed; none for the cells of a table."""
+        return [] if self.recording is None else explain(self.results, self.recording, seed=self.seed)
 
     @property
     def scores(self) -> pd.DataFrame:
@@ -87,36 +112,83 @@ class AuditResult:
 
 def audit(
     deltas: str | Path | Recording,
-    attacks: Sequence[Attack | str] = (),
+    attacks: Sequence[Attack | str] | None = None,
     *,
     seed: int = 0,
+    setting: Mapping[str, Any] | None = None,
     victims: int | None = None,
+    limits: Mapping[str, int] | None = None,
     rounds: Sequence[int] | None = None,
-    slow: bool = False,
+    by_round: bool = False,
+    history: bool = False,
+    messages: MessageSelection = MessageSelection(),  # noqa: B008 - frozen
+    slow: Slow = "none",
+    steps: Sequence[RecordingStep] = (),
+    describe: bool = True,
+    check_learner: bool = True,
+    separate: bool = True,
     progress: bool = True,
 ) -> AuditResult:
-    """Runs attacks on a recording and scores them, as ``attack.py audit`` does.
+    """Runs attacks on a recording and scores them, as ``attack.py audit`` does; every command evaluates by this.
 
     Args:
         deltas: recording, or its folder.
-        attacks: attacks, also by name or class path; none for all of this project. Those that do not fit the recording
+        attacks: attacks, also by name or class path; None for all of this project. Those that do not fit the recording
             are listed in `AuditResult.missing` if their question fits.
         seed: seed of the attacks' draws.
+        setting: cell that the scores belong to; None for the name of the data.
         victims: number of clients to attack, drawn at random; None for all.
+        limits: largest number of victims by attack, drawn at random within the first rounds.
         rounds: numbers of the rounds to attack, from 0; None for all.
-        slow: whether to run attacks that take minutes too, on a few clients of the first round.
+        by_round: whether each round has its own rows, with the setting ``round``, from 1.
+        history: whether attacks get the earlier messages of the same victims.
+        messages: selection of messages for attacks on all messages together.
+        slow: whether attacks that take minutes run on ``all`` clients, on a ``few`` of the first round, or on none.
+        steps: comparisons next to the attacks, which need only the recording.
+        describe: whether to describe the updates, to bound what any attack could infer from them, and to leave out what
+            does not fit the recording.
+        check_learner: whether to compare simulated with recorded updates, if an attack simulates clients.
+        separate: whether an attack that ends in an exception is listed as missing, and the others go on.
         progress: whether to show a progress bar.
 
     Raises:
         InputError: there is no recording, it is damaged, or no attack has a given name.
     """
+    start = time.perf_counter()
     recording = deltas if isinstance(deltas, Recording) else Recording(deltas)
-    chosen = [built(one) for one in attacks] or [kind() for kind in REGISTRY.values()]
-    options: dict[str, Any] = {"seed": seed, "victims": victims, "rounds": rounds, "progress": progress}
-    found = evaluate_recording(recording, chosen, slow="few" if slow else "none", separate=True, **options)
-    evaluation = with_learner_check(relevant(found, chosen, truth_names(recording)), recording, chosen, seed=seed)
-    evaluation.details[UPDATES] = update_table(recording)
-    return AuditResult(evaluation, metrics_of(chosen), dict(recording.manifest.data))
+    chosen = [kind() for kind in REGISTRY.values()] if attacks is None else [built(one) for one in attacks]
+    setting = default_setting(recording) if setting is None else setting
+    steps = [*steps, *(bounds_of(recording) if describe else ())]
+    evaluation = evaluate_recording(
+        recording,
+        chosen,
+        seed=seed,
+        setting=setting,
+        victims=victims,
+        limits=limits,
+        rounds=rounds,
+        history=history,
+        messages=messages,
+        slow=slow,
+        unscored=[step.unscored for step in steps],
+        separate=separate,
+        progress=progress,
+    )
+    if describe:
+        evaluation = relevant(evaluation, chosen, truth_names(recording))
+        evaluation.details[UPDATES] = update_table(recording)
+    if check_learner:
+        evaluation = with_learner_check(evaluation, recording, chosen, seed=seed)
+    if by_round:
+        tables = evaluation.scores, evaluation.profiles
+        evaluation.scores, evaluation.profiles = (
+            with_setting(table, round=table["round"] + 1) if len(table) else table for table in tables
+        )
+    run = RecordingRun(recording, setting, seed)
+    evaluation.scores = concat([evaluation.scores, *(rows for step in steps for rows in step.rows(run))])
+    metrics = [name for name in METRICS if name in {*metrics_of(chosen), *(m for step in steps for m in step.metrics)}]
+    data = dict(recording.manifest.data)
+    return AuditResult(evaluation, metrics, data, seed, time.perf_counter() - start, recording)
 
 
 def _by_attack(rows: pd.DataFrame, name: str, question: str) -> Drawing:

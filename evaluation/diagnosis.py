@@ -1,17 +1,17 @@
 """Diagnosis of attacks that hardly exceed the baselines: likely causes, from measured quantities."""
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
-from client.algorithm import ClientAlgorithm
 from evaluation.no_reconstruction import no_reconstructions
 from evaluation.scores import records, setting_columns, setting_of
 from evaluation.symptoms import POSSIBLE, Symptom, symptoms
 from protocol.metric_table import METRICS, metric
+from recordings.recorded_learner import recorded_learner
 from recordings.recording import Recording
 
 _NEAR = 0.2
@@ -43,35 +43,29 @@ class Cause:
     measured: dict[str, float]
 
 
-Explain = Callable[[pd.DataFrame], list[Cause]]
-"""Function from results to causes."""
 Row = dict[str, Any]
 """Row of a table of results."""
 
 
-def explainer(recording: Recording, learner: ClientAlgorithm | None, *, seed: int) -> Explain:
-    """Function that explains the results on a recording; symptoms are measured only if an attack failed.
+def explain(results: pd.DataFrame, recording: Recording, *, seed: int) -> list[Cause]:
+    """Causes of the failures in the results on a recording; symptoms are measured only if an attack failed.
 
     Args:
+        results: means of the attacks, see `evaluation.summary.summarise`.
         recording: what the server saw.
-        learner: what the clients run, where it is known.
         seed: seed of simulated clients and bootstraps.
     """
-
-    def explain(results: pd.DataFrame) -> list[Cause]:
-        empty = [
-            Cause(row["attack"], setting_of(row), row["metric"], "no-reconstruction", sentence, numbers)
-            for row, sentence, numbers in no_reconstructions(results)
-        ]
-        failed = near_guessing(results)
-        if not failed:
-            return empty
-        first = recording.rounds[:_VIEWS]
-        views = recording.views(victims_per_view=_VICTIMS, rounds=first, learner=learner)
-        found = symptoms(list(itertools.islice(views, _VIEWS)), seed=seed)
-        return empty + [cause for row in failed for cause in _causes(row, results, found)]
-
-    return explain
+    empty = [
+        Cause(row["attack"], setting_of(row), row["metric"], "no-reconstruction", sentence, numbers)
+        for row, sentence, numbers in no_reconstructions(results)
+    ]
+    failed = near_guessing(results)
+    if not failed:
+        return empty
+    first = recording.rounds[:_VIEWS]
+    views = recording.views(victims_per_view=_VICTIMS, rounds=first, learner=recorded_learner(recording))
+    found = symptoms(list(itertools.islice(views, _VIEWS)), seed=seed)
+    return empty + [cause for row in failed for cause in _causes(row, results, found)]
 
 
 def near_guessing(results: pd.DataFrame) -> list[Row]:

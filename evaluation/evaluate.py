@@ -4,7 +4,7 @@ import dataclasses
 import sys
 import traceback
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -35,6 +35,21 @@ TRACEBACKS = "errors.txt"
 _SLOW = "it is slow"
 
 
+Slow = Literal["all", "few", "none"]
+"""Clients on whom attacks run that take minutes."""
+Unscored = Callable[[RoundView], Tensor | None]
+"""Mask ``(V,)`` of a view's victims on whom no attack is scored; None for all to be scored."""
+
+
+def default_setting(recording: Recording) -> dict[str, Any]:
+    """Setting of a recording that is no cell of a table: the name of the data, and of a learner other than FNCF."""
+    manifest = recording.manifest
+    setting = {"data": manifest.data["name"]}
+    if manifest.learner is not None and manifest.learner["name"] != "fncf":
+        setting["learner"] = manifest.learner["name"]
+    return setting
+
+
 def evaluate_recording(
     recording: Recording,
     attacks: Sequence[Attack],
@@ -46,7 +61,8 @@ def evaluate_recording(
     rounds: Sequence[int] | None = None,
     history: bool = False,
     messages: MessageSelection = MessageSelection(),  # noqa: B008 - frozen
-    slow: Literal["all", "few", "none"] = "all",
+    slow: Slow = "all",
+    unscored: Sequence[Unscored] = (),
     separate: bool = False,
     progress: bool = True,
 ) -> Evaluation:
@@ -56,7 +72,7 @@ def evaluate_recording(
         recording: what the server saw.
         attacks: attacks to run.
         seed: seed of the attacks' draws.
-        setting: cell that the scores belong to; None for the name of the data, and of a learner other than FNCF.
+        setting: cell that the scores belong to; None for `default_setting`.
         victims: number of victims, drawn at random; None for all. Attacks on all messages together always get all.
         limits: largest number of victims by attack, drawn at random within the first rounds.
         rounds: rounds to attack, None for all.
@@ -64,14 +80,12 @@ def evaluate_recording(
         messages: selection of messages for attacks on all messages together.
         slow: whether slow attacks (with `Attack.audited_victims`) run on all clients, on a few of the first round, or
             not at all.
+        unscored: victims of a round that are undefined in the scores of attacks on it.
         separate: whether an attack that ends in an exception is listed as missing, and the others go on.
         progress: whether to show a progress bar.
     """
-    manifest, learner = recording.manifest, recorded_learner(recording)
-    if setting is None:
-        setting = {"data": manifest.data["name"]}
-        if manifest.learner is not None and manifest.learner["name"] != "fncf":
-            setting["learner"] = manifest.learner["name"]
+    learner = recorded_learner(recording)
+    setting = default_setting(recording) if setting is None else setting
     together = [attack for attack in attacks if attack.view is History]
     of_devices = [attack for attack in together if {"known", "pairs"} & {*attack.threat_model.needs}]
     of_clients = [attack for attack in together if attack not in of_devices]
@@ -97,7 +111,7 @@ def evaluate_recording(
     single = [attack for attack in attacks if attack.view is RoundView]
     confined = [attack for attack in single if attack.audited_victims is not None and slow != "all"]
     fast = [attack for attack in single if attack not in confined]
-    common |= {"learner": learner, "history": history}
+    common |= {"learner": learner, "history": history, "unscored": unscored}
     if fast:
         found.append(evaluate(recording, fast, victims=victims, limits=limits, rounds=rounds, **common))
     if confined:
@@ -123,6 +137,7 @@ def evaluate(
     rounds: Sequence[int] | None = None,
     history: bool = False,
     leave_out: bool = False,
+    unscored: Sequence[Unscored] = (),
     separate: bool = False,
     progress: bool = True,
 ) -> Evaluation:
@@ -158,12 +173,15 @@ def evaluate(
         ):
             truth = recording.truth(view)
             columns = {**setting, **settings.get(view.round, {})}
+            masks = [mask for of_step in unscored if (mask := of_step(view)) is not None]
+            skipped = torch.stack(masks).any(0) if masks else None
             for attack, name in names.items():
                 kept = _positions(view, subsets[attack])
                 if len(kept):
                     own = {key: value[kept] for key, value in truth.items()}
-                    part = view.select(kept)
-                    done = _run(attack, part, own, seed=seed, setting=columns, bar=bar, name=name, separate=separate)
+                    options: dict[str, Any] = {"bar": bar, "name": name, "separate": separate}
+                    options |= {"unscored": None if skipped is None else skipped[kept]}
+                    done = _run(attack, view.select(kept), own, seed=seed, setting=columns, **options)
                     append(found[attack], done)
     return joined([missing, *(one for evaluations in found.values() for one in evaluations)])
 
@@ -261,16 +279,6 @@ def metrics_of(attacks: Sequence[Attack]) -> list[str]:
     return [name for name in METRICS if name in measured]
 
 
-def people_of(recording: Recording) -> dict[int, int]:
-    """Client number by pseudonym, where the ground truth holds it."""
-    people: dict[int, int] = {}
-    for view in recording.views(victims_per_view=256):
-        truth = recording.truth(view)
-        if "clients" in truth:
-            people |= dict(zip(view.pseudonyms.tolist(), truth["clients"].tolist(), strict=True))
-    return people
-
-
 def reasons(missing: Mapping[str, str]) -> list[str]:
     """One sentence per reason for which attacks could not run."""
     names: dict[str, list[str]] = defaultdict(list)
@@ -315,6 +323,7 @@ def _run(
     bar: AttackBar,
     name: str,
     separate: bool,
+    unscored: Tensor | None = None,
 ) -> Evaluation:
     """Runs one attack on one view; an attack that does not fit is listed as missing, as is one that fails alone."""
     lacking = unfit(attack, view, truth)
@@ -324,7 +333,7 @@ def _run(
     try:
         with bar.attacking(name, max(view.victims, 1), view.round if attack.view is RoundView else None):
             label = None if name == attack.name else f"{attack.family}/{attack.label(view)}"
-            return attack_view(attack, view, truth, seed=seed, setting=setting, label=label)
+            return attack_view(attack, view, truth, seed=seed, setting=setting, label=label, unscored=unscored)
     except ViewError as error:
         return Evaluation(missing={name: str(error)})
     except Exception as error:

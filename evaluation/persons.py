@@ -39,11 +39,16 @@ def without_persons(evaluation: Evaluation, key: bytes) -> Evaluation:
     )
 
 
-def in_order_of_persons(table: pd.DataFrame) -> pd.DataFrame:
-    """A table's rows by the number of the client within each attack, training, round and metric.
+def in_order_of_persons(evaluation: Evaluation) -> Evaluation:
+    """An evaluation whose rows are by the number of the client within each attack, training, round and metric.
 
-    In the order of the recording's messages, the rows would still tell which message is whose.
+    In the order of the recording's messages, the rows would still show which message is whose.
     """
+    scores, profiles = _in_order(evaluation.scores), _in_order(evaluation.profiles)
+    return dataclasses.replace(evaluation, scores=scores, profiles=profiles)
+
+
+def _in_order(table: pd.DataFrame) -> pd.DataFrame:
     keys = [name for name in ("attack", "seed", "round", "metric") if name in table]
     if "victim" not in table or table.empty:
         return table

@@ -135,6 +135,7 @@ def attack_view(
     seed: int,
     setting: Mapping[str, Any],
     label: str | None = None,
+    unscored: Tensor | None = None,
 ) -> Evaluation:
     """Scores of an attack on one view.
 
@@ -145,6 +146,7 @@ def attack_view(
         seed: seed of the training and of the attack's draws.
         setting: cell that the scores belong to.
         label: label of the rows; None for the attack's own.
+        unscored: ``(V,)`` mask of victims whose scores are undefined; None for none.
 
     Raises:
         ViewError: the view lacks what the attack needs.
@@ -157,6 +159,7 @@ def attack_view(
     estimate = infer(attack, view, generator_for(seed, own, view.round, *key))
     seconds = (time.perf_counter() - start) / max(view.victims, 1)
     scores = _scored(attack, estimate, view, truth)
+    scores = scores if unscored is None or scores.units is not None else scores.without(unscored)
     metrics = {**scores.metrics, **successes(scores.metrics, setting)}
     of_view = scores.units is None  # else of users
     victims = view.pseudonyms if scores.units is None else scores.units
@@ -178,8 +181,9 @@ def attack_view(
     if scores.settings:
         own_settings = {key: list(values) * len(metrics) for key, values in scores.settings.items()}
         found.scores = with_setting(found.scores, **own_settings)
-    if scores.roc is not None and len(scores.roc):
-        found.roc[label] = scores.roc.double().sum(0), len(scores.roc)
+    curves = None if scores.roc is None else scores.roc[~scores.roc.isnan().any(1)].double()
+    if curves is not None and len(curves):
+        found.roc[label] = curves.sum(0), len(curves)
     if scores.candidates is not None:
         people = truth["clients"] if of_view and "clients" in truth else victims
         owners = scores.candidates.owners

@@ -14,7 +14,7 @@ import yaml
 from attacks.base import Attack
 from attacks.registry import built, find
 from evaluation.message_selection import MessageSelection
-from experiments.cell_cache import hashed
+from evaluation.stored import hashed
 from experiments.overrides import Config, option_words, options_of, overridden
 from experiments.parsed_training import Training
 from modules.lightning.hyper_parameters import argument_names

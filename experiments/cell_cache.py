@@ -3,24 +3,16 @@
 import dataclasses
 import hashlib
 import inspect
-import json
 import pydoc
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-import torch
-
-from datamodules.io.files import write_whole
-from evaluation.drawing import Drawing
 from evaluation.runner import Evaluation
-from evaluation.scores import Line
+from evaluation.stored import DamagedError, hashed, read_evaluation, write_evaluation
 from protocol.provenance import commit, source_hash, versions
 
-FORMAT = 4
-_BODY = ("scores", "lines", "roc", "missing", "figures", "profiles", "details", "seconds")
 _OURS = ("attacks", "callbacks", "datamodules", "defenses", "evaluation", "lightning", "modules", "torch")
 """Packages whose source is hashed, or whose version is known."""
 
@@ -73,19 +65,8 @@ class Finished:
 
 def write_cell(path: Path, stamp: Stamp, finished: Finished) -> None:
     """Writes the file of a finished cell."""
-    evaluation = finished.evaluation
-    body = {
-        "scores": _columns(evaluation.scores),
-        "lines": {label: dataclasses.asdict(line) for label, line in evaluation.lines.items()},
-        "roc": {label: [rates.tolist(), count] for label, (rates, count) in evaluation.roc.items()},
-        "missing": evaluation.missing,
-        "figures": [figure.record() for figure in evaluation.figures],
-        "profiles": _columns(evaluation.profiles),
-        "details": {label: _columns(table) for label, table in evaluation.details.items()},
-        "seconds": finished.seconds,
-    }
-    content = {"format": FORMAT, "commit": commit(), "stamp": dataclasses.asdict(stamp), "sha256": hashed(body), **body}
-    write_whole(path, json.dumps(content).encode())
+    more = {"commit": commit(), "stamp": dataclasses.asdict(stamp), "seconds": finished.seconds}
+    write_evaluation(path, finished.evaluation, **more)
 
 
 def read_cell(path: Path, stamp: Stamp) -> Finished | None:
@@ -99,46 +80,15 @@ def read_cell(path: Path, stamp: Stamp) -> Finished | None:
         StaleError: the file is damaged, or of another table, other data or other code.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if content["format"] != FORMAT:
-            raise ValueError(f"format {content['format']!r:.40}")
-        changed = stamp.changed(content["stamp"])
-        body = {key: content[key] for key in _BODY}
-        whole = content["sha256"] == hashed(body)
-        finished = Finished(_evaluation(body), body["seconds"], read_back=True) if whole and not changed else None
+        evaluation, more = read_evaluation(path)
+        changed, finished = stamp.changed(more["stamp"]), Finished(evaluation, more["seconds"], read_back=True)
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        # Earlier versions wrote neither format nor stamp.
-        raise StaleError(
-            f"its {path.name} is damaged, or another version's ({type(error).__name__}: {error!s:.60})"
-        ) from None
+    except (DamagedError, KeyError, AttributeError) as error:
+        raise StaleError(f"its {path.name} is {error}") from None
     if changed:
         raise StaleError(f"its {' and '.join(changed)} changed since")
-    if finished is None:
-        raise StaleError(f"its {path.name} is damaged (other bytes than were written)")
     return finished
-
-
-def _evaluation(body: Mapping[str, Any]) -> Evaluation:
-    return Evaluation(
-        scores=_table(body["scores"]),
-        lines={label: Line(**fields) for label, fields in body["lines"].items()},
-        roc={label: (torch.tensor(rates, dtype=torch.float64), count) for label, (rates, count) in body["roc"].items()},
-        missing=dict(body["missing"]),
-        figures=[Drawing.of_record(figure) for figure in body["figures"]],
-        profiles=_table(body["profiles"]),
-        details={label: _table(columns) for label, columns in body["details"].items()},
-    )
-
-
-def _columns(table: pd.DataFrame) -> dict[str, Any]:
-    """Types and values by column; JSON distinguishes 1, 1.0, "1" and null."""
-    return {str(name): [str(column.dtype), column.tolist()] for name, column in table.items()}
-
-
-def _table(columns: Mapping[str, Any]) -> pd.DataFrame:
-    return pd.DataFrame({name: pd.Series(values, dtype=kind) for name, (kind, values) in columns.items()})
 
 
 def _foreign_sources(cell: Any) -> list[str]:
@@ -159,8 +109,3 @@ def _class_paths(content: Any) -> Iterator[str]:
     if isinstance(content, Iterable) and not isinstance(content, str):
         for value in content:
             yield from _class_paths(value)
-
-
-def hashed(content: Any) -> str:
-    """SHA-256 of the JSON of some content."""
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()

@@ -5,10 +5,11 @@ import time
 
 from tqdm import tqdm
 
-from evaluation.evaluate import evaluate_recording
+from evaluation.auditing import audit
 from evaluation.runner import Evaluation
-from evaluation.scores import with_setting
-from experiments.after import after_steps
+from evaluation.steps import RecordingStep
+from experiments.after import AfterStep, after_steps
+from experiments.after.step import add_steps
 from experiments.cell import Cell
 from experiments.cell_cache import Finished, StaleError, Stamp, read_cell, write_cell
 from experiments.cell_training import CellRun, trained
@@ -35,32 +36,31 @@ def run_cell(cell: Cell, stamp: Stamp, *, wait: bool = False) -> Finished:
     with only_writer(cell.folder, wait=wait):
         seconds = trained(cell, stamp)
         start = time.perf_counter()
-        evaluation = _evaluate(CellRun(cell, stamp, seconds))
+        evaluation = _evaluate(CellRun.of(cell, stamp, seconds))
         finished = Finished(evaluation, {"train": seconds, "attack": time.perf_counter() - start})
         write_cell(path, stamp, finished)
     return finished
 
 
 def _evaluate(run: CellRun) -> Evaluation:
-    cell, evaluation = run.cell, Evaluation()
-    if cell.attacks:
-        evaluation = evaluate_recording(
-            run.recording,
-            list(cell.make_attacks().values()),
-            seed=cell.seed,
-            setting=cell.setting,
-            victims=cell.victims,
-            limits=cell.limits(),
-            rounds=cell.rounds.which,
-            history=cell.rounds.history,
-            messages=cell.selection(),
-            progress=cell.progress,
-        )
-    if cell.rounds.separate:
-        tables = evaluation.scores, evaluation.profiles
-        evaluation.scores, evaluation.profiles = (
-            with_setting(table, round=table["round"] + 1) if len(table) else table for table in tables
-        )
-    for step in after_steps(cell.after):
-        step(run, evaluation)
+    cell, steps = run.cell, after_steps(run.cell.after)
+    evaluation = audit(
+        run.recording,
+        list(cell.make_attacks().values()),
+        seed=cell.seed,
+        setting=cell.setting,
+        victims=cell.victims,
+        limits=cell.limits(),
+        rounds=cell.rounds.which,
+        by_round=cell.rounds.separate,
+        history=cell.rounds.history,
+        messages=cell.selection(),
+        slow="all",
+        steps=[step for step in steps if isinstance(step, RecordingStep)],
+        describe=False,
+        check_learner=False,
+        separate=False,
+        progress=cell.progress,
+    ).evaluation
+    add_steps([step for step in steps if isinstance(step, AfterStep)], run, evaluation)
     return evaluation

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import functools
 import json
 import subprocess
 import sys
@@ -12,16 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import yaml
 from lightning import Trainer
 from lightning.pytorch.callbacks import Callback
-from numpy.typing import ArrayLike
 
 from datamodules.base import FederatedDataModule
 from datamodules.io.files import write_whole
-from evaluation.evaluate import people_of
-from evaluation.scores import score_table
+from evaluation.steps import RecordingRun
 from experiments.cell import QUIET, Cell
 from experiments.cell_cache import Stamp
 from experiments.overrides import overridden
@@ -33,8 +29,8 @@ from recordings.recording import Recording
 
 
 @dataclass(frozen=True)
-class CellRun:
-    """Cell with its finished training.
+class CellRun(RecordingRun):
+    """Recording of a cell with its finished training.
 
     Attributes:
         cell: cell of a table.
@@ -46,10 +42,10 @@ class CellRun:
     stamp: Stamp
     train_seconds: float
 
-    @functools.cached_property
-    def recording(self) -> Recording:
-        """Recording of the training."""
-        return Recording(self.cell.folder / "deltas")
+    @classmethod
+    def of(cls, cell: Cell, stamp: Stamp, train_seconds: float) -> "CellRun":
+        """A trained cell."""
+        return cls(Recording(cell.folder / "deltas"), cell.setting, cell.seed, cell, stamp, train_seconds)
 
     def build(self) -> tuple[FederatedModule, FederatedDataModule]:
         """Model before the training, and its data."""
@@ -100,25 +96,6 @@ class CellRun:
         start = time.perf_counter()
         trainer.fit(module, datamodule=own if data is None else data)
         return module, time.perf_counter() - start
-
-    def scores(
-        self, label: str, metrics: Mapping[str, ArrayLike], *, victims: ArrayLike, **options: Any
-    ) -> pd.DataFrame:
-        """Rows of this cell's seed and setting.
-
-        Args:
-            label: label of the line.
-            metrics: ``(V,)`` values by name.
-            victims: ``(V,)`` client numbers or pseudonyms.
-            options: other arguments of `score_table`; ``setting`` is added to the cell's.
-        """
-        setting = {**self.cell.setting, **options.pop("setting", {})}
-        return score_table(label, metrics, setting=setting, seed=self.cell.seed, victims=victims, **options)
-
-    def of_people(self, scores: pd.DataFrame) -> pd.DataFrame:
-        """Scores with the client numbers of their pseudonyms, from the ground truth."""
-        people = people_of(self.recording)
-        return scores.assign(person=[people.get(victim, victim) for victim in scores["victim"].tolist()])
 
 
 def trained(cell: Cell, stamp: Stamp) -> float:

@@ -110,15 +110,8 @@ def run_system(system: System, root: Path, seed: int = 0) -> Outcome:
     utility = trained(system, folder)
     result = audit(folder / "deltas", system.attacks, seed=seed, rounds=system.rounds)
     with contextlib.redirect_stdout(io.StringIO()):  # the tables are in the report
-        write_run(
-            result.evaluation,
-            directory=folder,
-            experiment=system.name,
-            data=result.data,
-            seed=seed,
-            seconds=time.perf_counter() - start,
-            metrics=result.metrics,
-        )
+        result.seconds = time.perf_counter() - start
+        write_run(result, directory=folder)
     return Outcome(system, utility, result)
 
 

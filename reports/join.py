@@ -1,34 +1,26 @@
 """Page for several runs, drawn from the files that they left."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
-import torch
 
-from attacks.estimates import ROC_GRID
 from evaluation.runner import Evaluation, joined
-from evaluation.scores import SCHEMA, SETTING, Line, records, setting_columns, stacked, with_setting
-from protocol.errors import InputError, require
+from evaluation.scores import Line, records, setting_columns, stacked, with_setting
+from evaluation.stored import EVALUATION, DamagedError, read_evaluation
+from protocol.errors import InputError
 from protocol.provenance import command
 from reports.files import Format
 from reports.questions import metrics_of
 from reports.run import Run
-from reports.write_run import COMPOSITIONS, ROC, SCORES, write_page
-
-_PROFILES = {"attack": "object", "seed": "int64", "round": "int64", "victim": "int64", "class": "int64"}
-_PROFILES |= dict.fromkeys(("true", "inferred", "low", "high"), "float64")
-_CURVES = {"label": "object", "clients": "int64", "fpr": "float64", "tpr": "float64"}
-_WAY_OUT = "Write it anew with attack.py, or delete it: the page then lacks its figures."
+from reports.write_run import write_page
 
 
 def join_runs(directories: Sequence[Path], out: Path, formats: Sequence[Format] = ()) -> Run:
     """Joins the results of several runs and writes one page.
 
-    Runs that have a cell in common differ in a setting ``run``. The figures of tables' steps are only in the runs' own
-    pages.
+    Runs that have a cell in common differ in a setting ``run``.
 
     Args:
         directories: folders that hold a results.json.
@@ -80,40 +72,16 @@ def _labelled(label: str, run: str) -> str:
 
 
 def _evaluation(directory: Path, run: Run) -> Evaluation:
-    """What a run's files hold of its evaluation; a file that is not there adds nothing."""
-    fields = {field.name for field in dataclasses.fields(Line)}
-    lines = {
-        row["attack"]: Line(**{key: value for key, value in row.items() if key in fields})
-        for row in records(run.results.drop_duplicates("attack"))
-    }
-    evaluation = Evaluation(lines=lines, profiles=_read(directory / COMPOSITIONS, _PROFILES, run.results))
-    scores = _read(directory / SCORES, SCHEMA, run.results)
-    if len(scores):
-        evaluation.scores = scores
-    curves = _read(directory / ROC, _CURVES, run.results)
-    for label, own in curves.groupby("label", sort=False) if len(curves) else ():
-        found = f"{len(own)} points of {label!r:.60} in {directory / ROC}"
-        require(len(own) == len(ROC_GRID), f"a curve of {len(ROC_GRID)} points", found, _WAY_OUT)
-        clients = int(own["clients"].iloc[0])
-        evaluation.roc[str(label)] = torch.tensor(own["tpr"].tolist(), dtype=torch.float64) * clients, clients
-    return evaluation
-
-
-def _read(path: Path, schema: Mapping[str, str], results: pd.DataFrame) -> pd.DataFrame:
-    """Table of a file with the settings' values as in the results; empty if there is no file."""
-    if not path.is_file():
-        return pd.DataFrame()
+    """The stored evaluation of a run; its descriptions of the attacks alone if there is none."""
     try:
-        texts = pd.read_csv(path, dtype=str, keep_default_na=False)
-        table = texts[[*schema]].replace("", "nan").astype(dict(schema))
-    except (ValueError, KeyError, OverflowError) as error:
+        return read_evaluation(directory / EVALUATION)[0]
+    except FileNotFoundError:
+        fields = {field.name for field in dataclasses.fields(Line)}
+        rows = records(run.results.drop_duplicates("attack"))
+        return Evaluation(lines={row["attack"]: Line(**{k: v for k, v in row.items() if k in fields}) for row in rows})
+    except DamagedError as error:
         raise InputError(
-            expected=f"{path.name} as attack.py writes it",
-            found=f"{type(error).__name__}: {error!s:.120} in {path}",
-            way_out=_WAY_OUT,
+            expected=f"{EVALUATION} as attack.py writes it",
+            found=f"one that is {error} in {directory}",
+            way_out="Write it anew with attack.py, or delete it: the page then lacks its figures.",
         ) from None
-    for key in map(str, texts):
-        if key.startswith(SETTING):
-            values = {str(value): value for value in results.get(key, ())}
-            table[key] = pd.Series([values.get(text, text) or None for text in texts[key]], dtype=object)
-    return table

@@ -5,9 +5,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import pandas as pd
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from datamodules.io.files import write_whole
 from evaluation.scores import SETTING, from_records, records, setting_of
@@ -84,17 +85,14 @@ class Run:
         way_out = "Give a folder written by attack.py, e.g. runs/NAME."
         require(path.is_file(), f"a results.json of format {FORMAT}", f"none in {path.parent}", way_out)
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-            version = content["format"]
-            if version != FORMAT:
-                raise ValueError(f"format {version!r:.40}")
-            return cls(**_run(content))
-        except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
-            raise InputError(
-                expected=f"a results.json of format {FORMAT}",
-                found=f"{type(error).__name__}: {error!s:.200} in {path}",
-                way_out=way_out,
-            ) from None
+            return cls(**_File.model_validate_json(path.read_bytes()).arguments())
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            place = ".".join(map(str, first["loc"]))
+            found = f"{place or 'the file'}: {first['msg']}, {first['input']!r:.60} in {path}"
+        except (OSError, OverflowError) as error:
+            found = f"{error!s:.200} in {path}"
+        raise InputError(expected=f"a results.json of format {FORMAT}", found=found, way_out=way_out)
 
 
 def _as_result(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -117,120 +115,119 @@ def _as_difference(row: Mapping[str, Any]) -> dict[str, Any]:
     return {**named, **numbers, "ci95": [row["low"], row["high"]], "ratio": ratio}
 
 
-_Kinds = Mapping[str, type | tuple[type, ...]]
-_NONE = type(None)
-_NUMBER = (int, float)
-_OR_NAN = (int, float, _NONE)
-_TEXT = (str, _NONE)
-_RUN: _Kinds = {
-    **{"experiment": str, "command": str, "seed": int, "commit": _TEXT, "versions": dict, "data": dict},
-    **{"hardware": str, "seconds": _NUMBER, "results": list},
-}
-_RUN_MAY: _Kinds = {
-    **{"not_run": dict, "causes": list, "differences": list, "gate": list, "read_back": list},
-    **{"details": dict, "learner_check": str},
-}
-_DETAIL = (str, int, float, bool, _NONE)
-_CELL: _Kinds = {"attack": str, "setting": dict, "metric": str, "mean": _OR_NAN, "ci95": list, "n": int}
-_RESULT: _Kinds = {**_CELL, "std": _OR_NAN, "seconds_per_victim": _OR_NAN, "paper": (dict, _NONE)}
-_PLAIN, _LATER = ("attack", "metric", "n"), ("seeds", "family", "role", "question", "tells")
-_RESULT_MAY: _Kinds = {
-    **{"seeds": int, "family": _TEXT, "baseline": bool, "threat_model": (dict, _NONE)},
-    **{"role": str, "question": _TEXT, "tells": str},
-}
+Value = str | int | float | bool | None
+Number = Annotated[float | None, AfterValidator(lambda value: math.nan if value is None else value)]
+"""A number, null for NaN."""
 
 
-def _run(content: dict[str, Any]) -> dict[str, Any]:
-    """Arguments of `Run`; unknown keys, of another version, are dropped."""
-    kept = _typed(content, _RUN, _RUN_MAY)
-    for name in ("versions", "data", "not_run"):
-        _typed(kept.get(name, {}), dict.fromkeys(kept.get(name, {}), str))
-    _typed(kept["data"], {"name": str, "sha256": str})
-    _typed(dict(enumerate(kept.get("read_back", []))), dict.fromkeys(range(len(kept.get("read_back", []))), str))
-    for entry in (*kept.get("causes", []), *kept.get("gate", [])):
-        _typed(entry, {})
-    for label, rows in kept.get("details", {}).items():
-        _typed({label: rows}, {label: list})
-        for row in rows:
-            _typed(row, dict.fromkeys(row, _DETAIL))
-    results = [_result(entry) for entry in kept["results"]]
-    differences = [_difference(entry) for entry in kept.get("differences", [])]
-    return {
-        **kept,
-        "seconds": float(kept["seconds"]),
-        "results": _table(results, _COLUMNS),
-        "differences": _table(differences, DIFFERENCE),
-    }
+class _Entry(BaseModel):
+    """Object of results.json; unknown keys, of another version, are dropped."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
+
+
+class _Paper(_Entry):
+    value: float
+    source: str
+
+
+class _Threat(_Entry):
+    sees: str
+    knows: str
+    active: bool
+
+
+class _Numbers(_Entry):
+    """Numbers of one attack, setting and metric."""
+
+    attack: str
+    setting: dict[str, Value]
+    metric: str
+    mean: Number
+    ci95: tuple[Number, Number]
+    n: int
+    seeds: int = 1
+
+    @field_validator("setting")
+    @classmethod
+    def _no_number_too_large(cls, setting: dict[str, Value]) -> dict[str, Value]:
+        for value in setting.values():
+            float(0 if value is None or isinstance(value, str) else value)  # pandas cannot hold larger integers
+        return setting
+
+    def row(self) -> dict[str, Any]:
+        """Row of a table of results, with setting columns."""
+        low, high = self.ci95
+        kept = {name: getattr(self, name) for name in ("attack", "metric", "mean", "n", "seeds")}
+        return {**kept, "low": low, "high": high, **{SETTING + key: value for key, value in self.setting.items()}}
+
+
+class _Result(_Numbers):
+    std: Number
+    seconds_per_victim: Number
+    paper: _Paper | None
+    baseline: bool = False
+    threat_model: _Threat | None = None
+    family: str | None = None
+    role: str | None = None
+    question: str | None = None
+    tells: str = ""
+
+    def row(self) -> dict[str, Any]:
+        threat = self.threat_model or _Threat(sees="", knows="", active=False)
+        paper: tuple[float, str | None] = (math.nan, None)
+        if self.paper is not None:
+            paper = self.paper.value, self.paper.source
+        kept = {name: getattr(self, name) for name in ("std", "seconds_per_victim", "family", "question", "tells")}
+        kept |= {**threat.model_dump(), **dict(zip(("paper", "source"), paper, strict=True))}
+        return {**super().row(), **kept, "role": self.role or ("baseline" if self.baseline else "ours")}
+
+
+class _Difference(_Numbers):
+    against: str
+    ratio: tuple[Number, Number, Number] = (math.nan, math.nan, math.nan)
+
+    def row(self) -> dict[str, Any]:
+        return {**super().row(), "against": self.against, **dict(zip(RATIO, self.ratio, strict=True))}
+
+
+class _Data(_Entry):
+    name: str
+    sha256: str
+
+
+class _File(_Entry):
+    """results.json."""
+
+    format: Literal[1]
+    experiment: str
+    command: str
+    seed: int
+    commit: str | None
+    versions: dict[str, str]
+    data: _Data
+    hardware: str
+    seconds: float
+    results: list[_Result]
+    not_run: dict[str, str] = Field(default_factory=dict)
+    causes: list[dict[str, Any]] = Field(default_factory=list)
+    differences: list[_Difference] = Field(default_factory=list)
+    gate: list[dict[str, Any]] = Field(default_factory=list)
+    read_back: list[str] = Field(default_factory=list)
+    details: dict[str, list[dict[str, Value]]] = Field(default_factory=dict)
+    learner_check: str = ""
+
+    def arguments(self) -> dict[str, Any]:
+        """Arguments of `Run`."""
+        plain = {name: getattr(self, name) for name in type(self).model_fields if name != "format"}
+        results = _table([entry.row() for entry in self.results], _COLUMNS)
+        differences = _table([entry.row() for entry in self.differences], DIFFERENCE)
+        return {**plain, "data": self.data.model_dump(), "results": results, "differences": differences}
 
 
 def _table(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> pd.DataFrame:
     settings = dict.fromkeys(name for row in rows for name in row if name not in columns)
     return from_records(rows, [*columns, *settings]).astype({"n": "int64", "seeds": "int64"})
-
-
-def _result(entry: dict[str, Any]) -> dict[str, Any]:
-    kept = _typed(entry, _RESULT, _RESULT_MAY)
-    paper = None if kept["paper"] is None else _typed(kept["paper"], {"value": _NUMBER, "source": str})
-    model = kept.get("threat_model")
-    sent = {} if model is None else _typed(model, {"sees": str, "knows": str, "active": bool})
-    return {
-        **{"seeds": 1, "role": "baseline" if kept.get("baseline") else "ours"},
-        **{"family": None, "question": None, "sees": "", "knows": "", "active": False, "tells": ""},
-        **{name: kept[name] for name in (*_PLAIN, *_LATER) if name in kept},
-        **{name: _number(kept[name]) for name in ("mean", "std", "seconds_per_victim")},
-        **_ends(kept["ci95"]),
-        **_setting(kept["setting"]),
-        **sent,
-        "paper": math.nan if paper is None else float(paper["value"]),
-        "source": None if paper is None else paper["source"],
-    }
-
-
-def _difference(entry: dict[str, Any]) -> dict[str, Any]:
-    kept = _typed(entry, {**_CELL, "against": str, "seeds": int}, {"ratio": list})
-    own = {name: kept[name] for name in ("attack", "against", "metric", "n", "seeds")}
-    ratio = _numbers("ratio", kept.get("ratio", [None] * len(RATIO)))
-    numbers = {"mean": _number(kept["mean"]), **_ends(kept["ci95"]), **dict(zip(RATIO, ratio, strict=True))}
-    return {**own, **numbers, **_setting(kept["setting"])}
-
-
-def _setting(setting: dict[str, Any]) -> dict[str, Any]:
-    """Setting columns; values are strings, numbers or booleans."""
-    for key, value in setting.items():
-        if not isinstance(value, str | int | float | _NONE):
-            raise TypeError(f"setting {key} {value!r:.60}")
-        float(0 if value is None or isinstance(value, str) else value)  # raises for integers that are too large
-    return {SETTING + key: value for key, value in setting.items()}
-
-
-def _typed(entry: Mapping[Any, Any], kinds: Mapping[Any, Any], may: Mapping[Any, Any] | None = None) -> dict[Any, Any]:
-    """Known entries of a JSON object, with their types checked.
-
-    Raises:
-        KeyError: an entry is missing.
-        TypeError: an entry has another type; a boolean is not a number.
-    """
-    if not isinstance(entry, dict):
-        raise TypeError(f"{entry!r:.60} instead of an object")
-    kept = {key: entry[key] for key in kinds} | {key: entry[key] for key in may or {} if key in entry}
-    for key, value in kept.items():
-        kind = kinds.get(key) or (may or {})[key]
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind not in (bool, _DETAIL)):
-            raise TypeError(f"{key} {value!r:.60}")
-    return kept
-
-
-def _number(value: float | None) -> float:
-    return math.nan if value is None else float(value)
-
-
-def _ends(ends: list[Any]) -> dict[str, float]:
-    low, high = _numbers("ci95", ends)
-    return {"low": low, "high": high}
-
-
-def _numbers(name: str, values: list[Any]) -> list[float]:
-    return [_number(_typed({name: value}, {name: _OR_NAN})[name]) for value in values]
 
 
 def _without_nan(value: Any) -> Any:

@@ -1,22 +1,23 @@
-"""Output of a run: results.json, scores.csv, report.html, and the table on the screen."""
+"""Output of a run: results.json, the evaluation and its tables, report.html, and the table on the screen."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
 
 from attacks.estimates import ROC_GRID
 from datamodules.io.files import write_whole
-from evaluation.derived import derived
-from evaluation.diagnosis import Explain, sentences
+from evaluation.auditing import AuditResult
+from evaluation.diagnosis import sentences
 from evaluation.drawing import Drawing
 from evaluation.evaluate import TRACEBACKS, reasons
 from evaluation.gate import Gate
 from evaluation.persons import in_order_of_persons, without_persons
 from evaluation.runner import Evaluation, joined
-from evaluation.scores import concat, describe, differing, plain_records, records, setting_of, stacked
-from evaluation.summary import paired_differences, summarise
+from evaluation.scores import concat, describe, differing, plain_records, records, setting_of
+from evaluation.stored import EVALUATION, write_evaluation
+from evaluation.summary import paired_differences
 from protocol.provenance import command, commit, hardware, versions
 from protocol.seeding import secret_key
 from reports.figures import drawings
@@ -33,15 +34,10 @@ SCORES, COMPOSITIONS, ROC = "scores.csv", "compositions.csv", "roc.csv"
 
 
 def write_run(
-    evaluation: Evaluation,
+    found: AuditResult,
     *,
     directory: Path,
-    experiment: str,
-    data: Mapping[str, str],
-    seed: int,
-    seconds: float,
-    metrics: Sequence[str],
-    explain: Explain | None = None,
+    experiment: str | None = None,
     gate: Gate | None = None,
     read_back: Sequence[str] = (),
     shows: Sequence[Show] = (),
@@ -52,14 +48,9 @@ def write_run(
     """Writes the files of a run and prints its table.
 
     Args:
-        evaluation: scores.
+        found: what was evaluated.
         directory: folder of the files.
-        experiment: name of the run.
-        data: name of the data and, where it is known, ``sha256``.
-        seed: first seed.
-        seconds: wall time.
-        metrics: metrics to report.
-        explain: function that explains failed attacks, None for no explanation.
+        experiment: name of the run; None for that of the folder.
         gate: function that checks limits, None for no limits.
         read_back: keys of the cells that an earlier run had finished.
         shows: functions that show the results and figures elsewhere.
@@ -67,29 +58,25 @@ def write_run(
         persons: whether the files hold pseudonyms and client numbers instead of new numbers, see `evaluation.persons`.
         key: secret key of the new numbers; None for that of `secret_key`.
     """
-    scores = evaluation.scores
-    reported = dataclasses.replace(evaluation, scores=scores[scores["metric"].isin(metrics)])
-    everything = with_papers(stacked([summarise(reported), derived(evaluation)]))
-    results = everything[everything["metric"].isin(metrics)].reset_index(drop=True)
-    causes = [] if explain is None else explain(results)
+    evaluation, everything = found.evaluation, with_papers(found.everything)
+    results = everything[everything["metric"].isin(found.metrics)].reset_index(drop=True)
     verdicts = [] if gate is None else [dataclasses.asdict(verdict) for verdict in gate(results, evaluation)]
-    shared = evaluation if persons else without_persons(evaluation, key or secret_key())
+    shared = evaluation if persons else in_order_of_persons(without_persons(evaluation, key or secret_key()))
     run = Run(
-        *(experiment, command(), seed, commit(), versions(), {"sha256": "", **data}, hardware(), seconds, results),
+        *(experiment or directory.resolve().name, command(), found.seed, commit(), versions()),
+        *({"sha256": "", **found.data}, hardware(), found.seconds, results),
         dict(evaluation.missing),
-        [dataclasses.asdict(cause) for cause in causes],
-        paired_differences(reported),
+        [dataclasses.asdict(cause) for cause in found.causes],
+        paired_differences(found.reported),
         verdicts,
         list(read_back),
         {label: plain_records(table) for label, table in shared.details.items()},
         evaluation.learner_check,
     )
     run.write(directory)
+    write_evaluation(directory / EVALUATION, shared)
     write_gate(directory, verdicts)
-    rows = {SCORES: shared.scores, COMPOSITIONS: shared.profiles}
-    rows = rows if persons else {name: in_order_of_persons(table) for name, table in rows.items()}
-    tables = {**rows, ROC: _roc(evaluation)}
-    for name, table in tables.items():
+    for name, table in {SCORES: shared.scores, COMPOSITIONS: shared.profiles, ROC: _roc(evaluation)}.items():
         if len(table):
             write_whole(directory / name, table.to_csv(index=False).encode())
     whole = "\n".join(f"{attack}\n{text}" for attack, text in evaluation.tracebacks.items())
@@ -97,8 +84,8 @@ def write_run(
         write_whole(directory / TRACEBACKS, whole.encode())
     else:
         (directory / TRACEBACKS).unlink(missing_ok=True)
-    explained = sentences(causes)
-    figures = write_page(directory, run, evaluation, everything, metrics, causes=explained, formats=formats)
+    explained = sentences(found.causes)
+    figures = write_page(directory, run, evaluation, everything, found.metrics, causes=explained, formats=formats)
     if explained:
         print("\n".join(["why attacks failed:", *(f"  {sentence}" for sentence in explained)]))
     if run.learner_check:

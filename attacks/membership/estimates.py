@@ -102,7 +102,7 @@ class RecordMembershipEstimate(Estimate):
             everything.sum(1),
             member.sum(1),
             units=clients,
-            roc=roc_per_victim(self.scores, member, everything, ROC_GRID)[~auc.isnan()],
+            roc=roc_per_victim(self.scores, member, everything, ROC_GRID).masked_fill(auc.isnan()[:, None], torch.nan),
             candidates=Candidates(
                 _ASKS, self.scores.flatten(), member.flatten(), clients.repeat_interleave(member.shape[1])
             ),

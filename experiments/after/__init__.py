@@ -4,26 +4,28 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evaluation.steps import RECORDING_STEPS, Step
 from experiments.after.step import AfterStep
 from experiments.overrides import near
 from protocol.class_paths import class_at, classes_in
-from protocol.errors import InputError
+from protocol.errors import InputError, require
 
-STEPS: dict[str, type[AfterStep]] = {
-    kind.name: kind for kind in classes_in(sys.modules[__name__], AfterStep) if "name" in vars(kind)
+STEPS: dict[str, type[Step]] = {
+    **{kind.name: kind for kind in classes_in(sys.modules[__name__], AfterStep) if "name" in vars(kind)},
+    **RECORDING_STEPS,
 }
-"""Every step of this package, by its name."""
+"""Every step of this package and of `evaluation.steps`, by its name."""
 
 __all__ = ["STEPS", "AfterStep", "after_steps"]
 
 
-def after_steps(entries: Sequence[str | Mapping[str, Any]]) -> list[AfterStep]:
+def after_steps(entries: Sequence[str | Mapping[str, Any]]) -> list[Step]:
     """Steps of a table, given by name or class path, or as a mapping of the name to its options.
 
     Raises:
         InputError: a step or an option is unknown.
     """
-    made = []
+    made: list[Step] = []
     for entry in entries:
         (name, options), *others = [(entry, {})] if isinstance(entry, str) else list(entry.items()) or [("", {})]
         outside = isinstance(name, str) and "." in name
@@ -33,7 +35,8 @@ def after_steps(entries: Sequence[str | Mapping[str, Any]]) -> list[AfterStep]:
                 found=repr(entry),
                 way_out=near(str(name), STEPS) or "Correct `after`.",
             )
-        kind = class_at(name, AfterStep) if outside else STEPS[name]
+        kind = class_at(name, Step) if outside else STEPS[name]
+        require(hasattr(kind, "name"), f"a step with the class attribute `name` at {name}", "none", "Name the step.")
         try:
             made.append(kind(**(options or {})))
         except (TypeError, ValueError) as error:

@@ -43,7 +43,7 @@ class AttributeCeiling(AfterStep):
         assert people is not None
         vectors = [features.double() for features in data.raw_features().values()]
         inner = [cosines(one @ one.T) for one in vectors]
-        machine, seed = Discriminant(folds=self.folds), run.cell.seed
+        machine, seed = Discriminant(folds=self.folds), run.seed
         for name, values in people.values.items():
             known = (people.known & (values >= 0)).nonzero().flatten()
             asked = (~people.known & (values >= 0)).nonzero().flatten()

@@ -42,7 +42,7 @@ class GradientChanges(AfterStep):
         some = torch.eye(1, classes, dtype=torch.bool)
         changes = {
             layer or "last layer": gradient_bases(
-                view, known, some, layer=layer, generator=generator_for(run.cell.seed, "class bases")
+                view, known, some, layer=layer, generator=generator_for(run.seed, "class bases")
             )[0]
             for layer in (None, *self.layers)
         }
@@ -50,5 +50,5 @@ class GradientChanges(AfterStep):
         growing = (changes["last layer"].reshape(classes, classes, width) > 0).double().mean(2)
         own = growing.diagonal()
         shares = {"own-growing": own, "others-growing": (growing.sum(1) - own) / (classes - 1)}
-        evaluation.figures.append(change_panels(changes, run.cell.setting))
+        evaluation.figures.append(change_panels(changes, run.setting))
         yield run.scores("class-bases", shares, victims=torch.arange(classes), round=last)

@@ -53,7 +53,7 @@ class RawData(AfterStep):
 
     def rows(self, run: CellRun, evaluation: Evaluation) -> Iterator[pd.DataFrame]:
         data = _owned(run)
-        split, features, seed = data.device_split, _word_features(data.examples.features), run.cell.seed
+        split, features, seed = data.device_split, _word_features(data.examples.features), run.seed
         users = [user for user, part in enumerate(split.known) if len(part) and len(split.anonymous[user])]
         known = torch.cat([split.known[user] for user in users])
         owners = torch.cat([torch.full((len(split.known[user]),), user) for user in users])
@@ -95,7 +95,7 @@ class Maps(AfterStep):
         raw = torch.from_numpy(_word_features(data.examples.features[torch.cat(parts)]).toarray())
         owners = torch.cat([torch.full((len(part),), int(user)) for part, user in zip(parts, shown, strict=True)])
         places = {"deltas": (deltas, users[inside]), "raw examples": (raw, owners)}
-        evaluation.figures.append(map_figure(places, run.cell.setting, seed=run.cell.seed))
+        evaluation.figures.append(map_figure(places, run.setting, seed=run.seed))
         return []
 
 
@@ -127,7 +127,7 @@ class UserBias(AfterStep):
         biases = [value - value.mean(0) for value in means]
         alike = torch.corrcoef(torch.cat(biases))[: len(both), len(both) :]
         others = (alike.sum(1) - alike.diagonal()) / max(len(both) - 1, 1)
-        evaluation.figures.append(bias_figure(biases[0][:_SHOWN], biases[1][:_SHOWN], run.cell.setting))
+        evaluation.figures.append(bias_figure(biases[0][:_SHOWN], biases[1][:_SHOWN], run.setting))
         correlations = {"bias-correlation": alike.diagonal(), "bias-correlation-others": others}
         yield run.scores("user-bias", correlations, victims=both, round=view.round)
 
@@ -162,7 +162,7 @@ class Profiles(AfterStep):
         for name, arguments in self.attacks.items():
             attack = find(name)(**arguments)
             label = attack.label(view)
-            estimate = infer(attack, view, generator_for(run.cell.seed, label, view.round))
+            estimate = infer(attack, view, generator_for(run.seed, label, view.round))
             assert isinstance(estimate, IdentityEstimate)
             means = torch.stack([estimate.scores[truth["user"] == device].double().mean(0) for device in devices])
             chosen = means.topk(min(_FITTING, len(devices)), dim=0).indices[:, estimate.users != UNSEEN]

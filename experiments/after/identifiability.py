@@ -16,7 +16,7 @@ from client.recommendation import USER_EMBEDDING
 from datamodules.recommendation.base import RecommenderDataModule
 from defenses.refusal import ProbeCheck
 from evaluation.runner import Evaluation
-from evaluation.scores import SETTING, with_setting
+from evaluation.scores import SETTING
 from experiments.after.step import AfterStep
 from experiments.cell_training import CellRun
 from modules.learners.matrix_factorization import FederatedMF
@@ -162,18 +162,15 @@ class Privacy(AfterStep):
         """Checks the values."""
         check_fields(self)
 
-    def rows(self, run: CellRun, evaluation: Evaluation) -> list[pd.DataFrame]:
-        probed, axis = Probed.of(run), f"{SETTING}interactions"
-        how, scores = probed.module.answering(), evaluation.scores
+    def columns(self, run: CellRun, scores: pd.DataFrame) -> dict[str, list[Any]]:
+        probed = Probed.of(run)
+        how = probed.module.answering()
         items = how.batch if how.protocol == "batches" else int(probed.called.counts.max())
-        for name, changed in {"epsilon": items, "epsilon_label": 1}.items():
-            spent = [
-                None if math.isnan(calls) else _total_epsilon(how, int(calls), changed, self.delta)
-                for calls in scores[axis].astype(float)
-            ]
-            scores = with_setting(scores, **{name: spent})
-        evaluation.scores = scores
-        return []
+        calls = [None if math.isnan(own) else int(own) for own in scores[f"{SETTING}interactions"].astype(float)]
+        return {
+            name: [None if own is None else _total_epsilon(how, own, changed, self.delta) for own in calls]
+            for name, changed in {"epsilon": items, "epsilon_label": 1}.items()
+        }
 
 
 def _total_epsilon(how: Answering, calls: int, items: int, delta: float) -> float | str:
@@ -241,7 +238,7 @@ class ProbeCheckStep(AfterStep):
         probed, recording, check = Probed.of(run), run.recording, ProbeCheck()
         rounds = [number for number in recording.rounds if number < probed.probing.after]
         honest = [recording.model(number)[ITEM_EMBEDDING] for number in rounds]
-        generators = [generator_for(run.cell.seed, "probe-draw", draw) for draw in range(self.draws)]
+        generators = [generator_for(run.seed, "probe-draw", draw) for draw in range(self.draws)]
         sent = [probed.probing.sent(probed.table, generator) for generator in generators]
         outcomes = {
             "detected": [bool(check.reasons(table, honest[-1].double())) for table in sent],
@@ -269,12 +266,11 @@ class Reached(AfterStep):
         """Checks the values."""
         check_fields(self)
 
-    def rows(self, run: CellRun, evaluation: Evaluation) -> list[pd.DataFrame]:
-        column, scores = f"{SETTING}rounds", evaluation.scores
-        if column in scores:
-            reached = scores.groupby(column)["victim"].transform("nunique") >= self.share * scores["victim"].nunique()
-            evaluation.scores = scores[reached]
-        return []
+    def kept(self, scores: pd.DataFrame) -> "pd.Series[bool] | None":
+        column = f"{SETTING}rounds"
+        if column not in scores:
+            return None
+        return scores.groupby(column)["victim"].transform("nunique") >= self.share * scores["victim"].nunique()
 
 
 def _own_vectors(run: CellRun) -> Iterator[pd.DataFrame]:

@@ -56,7 +56,7 @@ class ImageQuality(AfterStep):
         attack = PointwiseMatching()
         view = next(run.recording.views(victims_per_view=1))
         label = attack.label(view)
-        words = ", ".join(str(value) for value in run.cell.setting.values())
+        words = ", ".join(str(value) for value in run.setting.values())
         caption = f"{words}: original images, images sent, and their difference times 8."
         evaluation.figures.append(image_panels(*_pixels(gallery, gallery.numbers[:_SHOWN]), caption))
         evaluation.lines[label] = Line.of(attack, view)

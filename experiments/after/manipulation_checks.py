@@ -53,7 +53,6 @@ class ManipulationChecks(AfterStep):
             check_named(name)
 
     def rows(self, run: CellRun, evaluation: Evaluation) -> Iterator[pd.DataFrame]:
-        evaluation.roc = {}  # cells with the same data and budget would share a curve
         sent, honest = run.recording, run.recording_of({"model.manipulation": None})
         pairs = [(_round(sent, number), _like(sent, honest, number)) for number in sent.rounds]
         rows = [flags for judged, peers in pairs for flags in self._flags(run, judged, peers)]
@@ -63,7 +62,7 @@ class ManipulationChecks(AfterStep):
 
     def _flags(self, run: CellRun, sent: RoundView, honest: RoundView) -> Iterator[pd.DataFrame]:
         judged, peers = _received(sent), _received(honest)
-        fold = torch.randperm(sent.victims, generator=generator_for(run.cell.seed, "folds", sent.round)) % _FOLDS
+        fold = torch.randperm(sent.victims, generator=generator_for(run.seed, "folds", sent.round)) % _FOLDS
         start = time.perf_counter()
         kinds = [check_named(name) for name in self.checks] or checks().values()
         flags = {kind.name: _flagged(kind(), judged, peers, fold, self.false_positives) for kind in kinds}
@@ -75,11 +74,11 @@ class ManipulationChecks(AfterStep):
     def _compared(
         self, run: CellRun, pairs: list[tuple[RoundView, RoundView]], evaluation: Evaluation
     ) -> Iterator[pd.DataFrame]:
-        views, seed = [sent for sent, _ in pairs], run.cell.seed
+        views, seed = [sent for sent, _ in pairs], run.seed
         manipulated = torch.cat([_updates(view, self.clip) for view in views])
         real = torch.cat([_updates(view, self.clip) for _, view in pairs])
         maps = embeddings(real, manipulated, _PERPLEXITIES, seed=seed)
-        columns = ", ".join(str(value) for name, value in run.cell.setting.items() if name in _IN_CAPTION)
+        columns = ", ".join(str(value) for name, value in run.setting.items() if name in _IN_CAPTION)
         caption = (
             f"{columns}: t-SNE of the clipped updates, as in RAIFLE's figure 7. The table has the accuracy of three "
             "classifiers (updates-knn, updates-logistic, updates-forest); guessing gives 0.5."

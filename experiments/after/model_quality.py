@@ -131,7 +131,7 @@ class Utility(AfterStep):
             measured["untrained"] = _measured(*run.build())
         for label, values in measured.items():
             metrics = {name: [value] for name, value in values.items()}
-            yield run.scores(label, metrics, victims=[run.cell.seed], round=len(run.recording.rounds))
+            yield run.scores(label, metrics, victims=[run.seed], round=len(run.recording.rounds))
 
 
 @torch.no_grad()

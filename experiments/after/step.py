@@ -1,37 +1,46 @@
-"""Base class of the steps after the attacks of a cell."""
+"""Base class of the steps after the attacks of a cell that need its training; see `evaluation.steps` for the others."""
 
-from collections.abc import Iterable
-from typing import ClassVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
 from evaluation.runner import Evaluation
-from evaluation.scores import concat
+from evaluation.scores import concat, with_setting
+from evaluation.steps import Step
 from experiments.cell_training import CellRun
 
 
-class AfterStep:
-    """Step that adds comparisons to the scores of a cell; its constructor's arguments are its options.
-
-    Attributes:
-        name: name in the ``after`` of a table.
-        metrics: metrics that it measures, in addition to those of attacks.
-    """
-
-    name: ClassVar[str]
-    metrics: ClassVar[tuple[str, ...]] = ()
-
-    def __call__(self, run: CellRun, evaluation: Evaluation) -> None:
-        """Adds the step's rows to the scores of a finished cell."""
-        rows = list(self.rows(run, evaluation))
-        if rows:
-            evaluation.scores = concat([evaluation.scores, *rows])
+class AfterStep(Step):
+    """Comparison from the data or the model of a cell, or from further trainings."""
 
     def rows(self, run: CellRun, evaluation: Evaluation) -> Iterable[pd.DataFrame]:
-        """Tables of scores to add; a step may also change the evaluation itself.
+        """Tables of scores to add; figures and details are added to the evaluation, whose scores stay as they are.
 
         Args:
             run: cell with its finished training.
             evaluation: scores so far.
         """
-        raise NotImplementedError
+        return ()
+
+    def columns(self, run: CellRun, scores: pd.DataFrame) -> Mapping[str, Sequence[Any]]:
+        """Setting columns ``(N,)`` of all rows, those of other steps included, by key."""
+        return {}
+
+    def kept(self, scores: pd.DataFrame) -> "pd.Series[bool] | None":
+        """Rows ``(N,)`` to report; None for all."""
+        return None
+
+
+def add_steps(steps: Sequence[AfterStep], run: CellRun, evaluation: Evaluation) -> None:
+    """Adds the rows of all steps to the scores of a finished cell, then their columns, and then selects rows.
+
+    The order of the steps changes the order of rows and columns alone.
+    """
+    rows = [table for step in steps for table in step.rows(run, evaluation)]
+    evaluation.scores = concat([evaluation.scores, *rows])
+    for step in steps:
+        evaluation.scores = with_setting(evaluation.scores, **step.columns(run, evaluation.scores))
+    masks = [mask for step in steps if (mask := step.kept(evaluation.scores)) is not None]
+    for mask in masks:
+        evaluation.scores = evaluation.scores[mask.loc[evaluation.scores.index]]

@@ -36,14 +36,14 @@ class UpdateMaps(AfterStep):
         clients, sent = _updates(run.recording)
         same, honest = _updates(run.recording_of({"model.manipulation": None}))
         assert torch.equal(clients, same)
-        words = ", ".join(str(value) for value in run.cell.setting.values())
+        words = ", ".join(str(value) for value in run.setting.values())
         caption = f"{words}: t-SNE of the updates, as in RAIFLE's figure 8. Guessing gives an accuracy of 0.5."
         most = len(clients) / 2  # a quarter of the points
-        maps = embeddings(honest, sent, [min(one, most) for one in self.perplexities], seed=run.cell.seed)
+        maps = embeddings(honest, sent, [min(one, most) for one in self.perplexities], seed=run.seed)
         evaluation.figures.append(update_maps(maps, caption))
         for name in _CLASSIFIERS:
             start = time.perf_counter()
-            right = correctly_classified(honest, sent, name, seed=run.cell.seed)
+            right = correctly_classified(honest, sent, name, seed=run.seed)
             seconds = (time.perf_counter() - start) / len(right)
             yield run.scores(f"updates-{name}", {"accuracy": right}, victims=clients, items=1, seconds=seconds)
 

@@ -5,18 +5,23 @@ from pathlib import Path
 from typing import Any
 
 from attacks.registry import REGISTRY, built, check_distinct
+from evaluation.auditing import audit as run_audit
 from evaluation.evaluate import reasons
 from evaluation.gate import check_limits, gate_status
 from evaluation.gate import gate as check_gate
-from experiments.commands.attack_recording import attack_recording, folder_above
+from evaluation.persons import without_persons
+from experiments.commands.attack_recording import check_numbers, folder_above
 from experiments.commands.ending import results_in, say_where, typed
 from experiments.commands.given_learner import opened
 from experiments.commands.plain_names import read_gate
 from experiments.commands.results_folder import results_folder
+from protocol.seeding import secret_key
 from reports.files import Format
 from reports.junit import write_gate
 from reports.statement.statement import write_statement
 from reports.statement.system_file import Declaration
+from reports.wandb_log import shows_in_wandb
+from reports.write_run import write_run
 
 
 def audit(
@@ -68,18 +73,20 @@ def audit(
     declared = None if statement is None else Declaration.read(Path(statement), {one.family for one in chosen})
     limits = limits if declared is None else declared.with_limits(limits)
     check_limits(limits or {}, chosen)
-    options: dict[str, Any] = {
-        "gate": None if limits is None else check_gate(limits, chosen),
-        "wandb": wandb,
-        "slow": slow,
-        "describe": True,
-        "formats": format or (),
-        "persons": persons,
-    }
+    check_numbers(seed=seed, victims=victims)
     with results_folder(out or folder_above(deltas)) as directory:
-        evaluation, done = attack_recording(chosen, recording, directory, seed, victims=victims, **options)
-    assert done is not None
-    verdicts = done.gate
+        found = run_audit(recording, chosen, seed=seed, victims=victims, slow="few" if slow else "none")
+        key = secret_key()
+        done = write_run(
+            found,
+            directory=directory,
+            gate=None if limits is None else check_gate(limits, chosen),
+            shows=shows_in_wandb(wandb, directory),
+            formats=format or (),
+            persons=persons,
+            key=key,
+        )
+    evaluation, verdicts = found.evaluation if persons else without_persons(found.evaluation, key), done.gate
     if declared is not None:
         write_statement(directory, done, evaluation, attacks=chosen, recording=recording, declared=declared)
     print("\n".join([*reasons(evaluation.missing), *(verdict["message"] for verdict in verdicts)]))

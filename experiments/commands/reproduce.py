@@ -4,6 +4,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from evaluation.auditing import AuditResult
 from evaluation.evaluate import nothing_scored
 from experiments.commands.attack_recording import check_numbers
 from experiments.commands.ending import results_in, say_where, typed
@@ -89,13 +90,9 @@ def reproduce(
     if evaluation.scores.empty:
         raise nothing_scored(evaluation.missing, [one for cell in cells for one in cell.make_attacks().values()])
     write_run(
-        evaluation,
+        AuditResult(evaluation, table.metrics, joined_fingerprints(cells), seconds=time.perf_counter() - start),
         directory=directory,
         experiment=table.name,
-        data=joined_fingerprints(cells),
-        seed=0,
-        seconds=time.perf_counter() - start,
-        metrics=table.metrics,
         read_back=[cell.key for cell, finished in done if finished.read_back],
         shows=shows_in_wandb(wandb, directory),
         formats=format or (),

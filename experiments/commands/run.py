@@ -5,14 +5,16 @@ from typing import Any
 
 from attacks.base import Attack
 from attacks.registry import built
+from evaluation.auditing import audit
 from evaluation.message_selection import MessageSelection
-from experiments.commands.attack_recording import attack_recording, check_numbers, folder_above
+from experiments.commands.attack_recording import check_numbers, folder_above
 from experiments.commands.ending import results_in, say_where, typed
 from experiments.commands.given_learner import opened
 from experiments.commands.results_folder import results_folder
 from protocol.errors import ViewError, require
 from reports.files import Format
 from reports.run import Run
+from reports.write_run import write_run
 
 
 def run(
@@ -56,21 +58,22 @@ def run(
     attack = built(attack)
     if out is not None:
         check_own_folder(Path(out))
-    options: dict[str, Any] = {
-        "formats": format or (),
-        "persons": persons,
-        "rounds": rounds,
-        "history": history,
-        "messages": messages or MessageSelection(),
-    }
-    limits = {} if victims is None else {attack.name: victims}
-    check_numbers(victims=victims)
+    check_numbers(seed=seed, victims=victims)
     with results_folder(out or folder_above(deltas) / f"run-{attack.name}") as directory:
-        evaluation, done = attack_recording([attack], recording, directory, seed, limits=limits, **options)
-        if done is None:
-            raise ViewError(
-                f"attack {attack.name!r} could not run: {evaluation.missing.get(attack.name, 'no victims')}"
-            )
+        found = audit(
+            recording,
+            [attack],
+            seed=seed,
+            limits={} if victims is None else {attack.name: victims},
+            rounds=rounds,
+            history=history,
+            messages=messages or MessageSelection(),
+            slow="all",
+            describe=False,
+        )
+        if found.scores.empty:
+            raise ViewError(f"attack {attack.name!r} could not run: {found.missing.get(attack.name, 'no victims')}")
+        write_run(found, directory=directory, formats=format or (), persons=persons)
     say_where(results_in(directory), then=typed("audit", "--deltas", deltas, why="all attacks"))
     return 0
 

@@ -20,10 +20,10 @@ from client.engine.local_hyperparameters import LocalTraining
 from datamodules.base import FederatedDataModule
 from datamodules.ranking.synthetic_ranking import SyntheticRanking
 from defenses.local_dp import LocalDP
+from evaluation.auditing import audit
 from evaluation.diagnosis import best_guess, is_near, near_guessing
 from evaluation.noise_floor import declared_noise, proven_noise, spectral_noise
 from evaluation.symptoms import label_effects, symptoms
-from experiments.commands.attack_recording import attack_recording
 from fedleak_recorder.gathered_round import Sent
 from fedleak_recorder.system import System
 from fedleak_recorder.writer import RecordingWriter
@@ -34,6 +34,7 @@ from protocol.view import Release, RoundView
 from recordings.named_algorithm import learner_from
 from recordings.recording import Recording
 from reports.run import Run
+from reports.write_run import write_run
 from tests.composition_toys import source, views
 from tests.foreign_toys import described, view
 from tests.frames import cell, results
@@ -42,7 +43,7 @@ from tests.toys import data, model
 
 def causes(folder: Path, deltas: Path, attacks: list[Attack]) -> dict[str, list[str]]:
     """What an audit with some attacks leaves in results.json, by attack."""
-    attack_recording(attacks, Recording(deltas), folder, 0)
+    write_run(audit(deltas, attacks, slow="all", describe=False), directory=folder)
     found: dict[str, list[str]] = {}
     for cause in Run.read(folder / "results.json").causes:
         found.setdefault(cause["attack"], []).append(cause["cause"])

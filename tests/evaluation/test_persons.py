@@ -48,8 +48,8 @@ def test_new_numbers_depend_on_the_key_alone() -> None:
 
 
 def test_rows_of_files_are_in_the_order_of_the_new_numbers() -> None:
-    scores = without_persons(made(), KEY).scores
-    ordered = in_order_of_persons(scores)
+    evaluation = without_persons(made(), KEY)
+    scores, ordered = evaluation.scores, in_order_of_persons(evaluation).scores
     for _, block in ordered.groupby(["seed", "round"]):
         assert block["victim"].is_monotonic_increasing
     assert list(zip(ordered["seed"], ordered["round"], strict=True))[::2] == [(0, 0), (0, 1), (1, 0), (1, 1)]

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from attacks.estimates import ROC_GRID
+from evaluation.auditing import AuditResult
 from evaluation.runner import Evaluation
 from evaluation.scores import concat, score_table, with_setting
 from protocol.errors import InputError
@@ -36,8 +37,8 @@ def left(folder: Path, experiment: str = "one", **setting: object) -> Path:
     }
     shares = pd.DataFrame({**profile, "true": [0.4, 0.6], "inferred": [0.5, 0.5]})
     evaluation.profiles = with_setting(shares, **cell)
-    data = {"name": "d", "sha256": "0"}
-    write_run(evaluation, directory=folder, experiment=experiment, data=data, seed=0, seconds=1.0, metrics=["auc"])
+    found = AuditResult(evaluation, ["auc"], {"name": "d", "sha256": "0"}, seconds=1.0)
+    write_run(found, directory=folder, experiment=experiment)
     return folder
 
 
@@ -87,20 +88,19 @@ def test_results_alone_are_enough(tmp_path: Path) -> None:
     assert len(captions(tmp_path / "page")) == 1
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("scores.csv", "attack,value\ncodebook,1\n"),
-        ("scores.csv", "\xff\x00"),
-        ("scores.csv", ""),
-        ("compositions.csv", "attack,seed,round,victim,class,true,inferred,low,high\na,x,0,0,0,0,0,0,0\n"),
-        ("roc.csv", "label,clients,fpr,tpr\ncodebook,2,0,0\n"),
-    ],
-)
-def test_a_damaged_file_is_named(tmp_path: Path, name: str, text: str) -> None:
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 1, "sha256": "0"}', "\xff\x00", "[" * 100_000])
+def test_damaged_evaluation_is_named(tmp_path: Path, text: str) -> None:
     run = left(tmp_path / "one")
-    (run / name).write_bytes(text.encode("latin-1"))
-    with pytest.raises(InputError, match=name):
+    (run / "evaluation.json").write_bytes(text.encode("latin-1"))
+    with pytest.raises(InputError, match=r"evaluation\.json"):
+        join_runs([run], tmp_path / "page")
+
+
+def test_changed_byte_of_an_evaluation_is_noticed(tmp_path: Path) -> None:
+    run = left(tmp_path / "one")
+    text = (run / "evaluation.json").read_text()
+    (run / "evaluation.json").write_text(text.replace("codebook", "codebooq", 1))
+    with pytest.raises(InputError, match="damaged"):
         join_runs([run], tmp_path / "page")
 
 

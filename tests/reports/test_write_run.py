@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import torch
 
+from evaluation.auditing import AuditResult
 from evaluation.diagnosis import Cause
 from evaluation.gate import Verdict
 from evaluation.runner import Evaluation, joined
@@ -19,7 +20,9 @@ from reports.run import Run
 from reports.write_run import combine, write_run
 from tests.reports.toys import LINES
 
-COMMON: dict[str, Any] = {"experiment": "e", "data": {"name": "d", "sha256": "0"}, "seed": 0, "seconds": 1.0}
+
+def audited(evaluation: Evaluation, **changed: Any) -> AuditResult:
+    return dataclasses.replace(AuditResult(evaluation, ["auc"], {"name": "d", "sha256": "0"}, seconds=1.0), **changed)
 
 
 def evaluation(**setting: Any) -> Evaluation:
@@ -40,14 +43,13 @@ def test_a_run_leaves_results_scores_and_a_page(tmp_path: Path, capsys: pytest.C
     shown: list[Any] = []
     cause = Cause("codebook", {"data": "d"}, "auc", "noise", "noise is most of it", {"share": 0.9})
     verdict = Verdict("auc", 0.6, "codebook", 0.85, 0.8, 0.9, 2, "failed", "GATE FAILED: codebook")
+    found = audited(evaluation())
+    found.causes = [cause]
     run = write_run(
-        evaluation(),
+        found,
         directory=tmp_path,
-        metrics=["auc"],
-        explain=lambda _: [cause],
         gate=lambda *_: [verdict],
         shows=[lambda results, figures: shown.append((len(results), len(figures)))],
-        **COMMON,
     )
     assert set(run.results["metric"]) == {"auc"}
     assert run.results["paper"].isna().all()
@@ -67,7 +69,7 @@ def test_a_run_leaves_results_scores_and_a_page(tmp_path: Path, capsys: pytest.C
 
 
 def test_the_hash_of_data_may_be_unknown(tmp_path: Path) -> None:
-    write_run(evaluation(), directory=tmp_path, metrics=["auc"], **{**COMMON, "data": {"name": "own"}})
+    write_run(audited(evaluation(), data={"name": "own"}), directory=tmp_path)
     assert Run.read(tmp_path / "results.json").data == {"name": "own", "sha256": ""}
     assert "sha256" not in (tmp_path / "report.html").read_text(encoding="utf-8")
 
@@ -78,7 +80,7 @@ def test_compositions_are_left_as_a_table(tmp_path: Path) -> None:
     found.profiles = pd.DataFrame(
         {**profile, "true": [0.4, 0.6], "inferred": [0.5, 0.5], "low": [0.4, 0.4], "high": 0.6}
     )
-    write_run(found, directory=tmp_path, metrics=["auc"], **COMMON)
+    write_run(audited(found), directory=tmp_path, experiment="e")
     assert pd.read_csv(tmp_path / "compositions.csv")["true"].tolist() == [0.4, 0.6]
 
 
@@ -86,16 +88,16 @@ def test_an_attacks_own_table_is_left_and_shown(tmp_path: Path) -> None:
     found = evaluation()
     rows = [{"check": "scale", "measured": 0.125, "tied": True}, {"check": "law", "clients": 3}]
     found.details = {"codebook": from_records(rows)}
-    write_run(found, directory=tmp_path / "one", metrics=["auc"], **COMMON)
+    write_run(audited(found), directory=tmp_path / "one", experiment="e")
     whole = [{"check": "scale", "measured": 0.125, "tied": True, "clients": None}]
     whole += [{"check": "law", "measured": None, "tied": None, "clients": 3}]
     assert Run.read(tmp_path / "one" / "results.json").details == {"codebook": whole}
     page = (tmp_path / "one" / "report.html").read_text(encoding="utf-8")
     assert '<td>scale</td><td class="number">0.125</td><td>yes</td>' in page
-    write_run(evaluation(), directory=tmp_path / "two", metrics=["auc"], **COMMON)
+    write_run(audited(evaluation()), directory=tmp_path / "two", experiment="e")
     assert "details" not in json.loads((tmp_path / "two" / "results.json").read_text(encoding="utf-8"))
     both = join_runs([tmp_path / "one", tmp_path / "two"], tmp_path / "both")
-    assert both.details == {f"codebook in {COMMON['experiment']}": whole}
+    assert both.details == {"codebook in e": whole}
 
 
 def test_details_of_several_views_and_cells_are_joined() -> None:

@@ -29,7 +29,7 @@ axes:
       model.defenses:
         - class_path: LocalDP
           init_args: {{clip: 0.05, epsilon: $, delta: 1.0e-8, parameters: [item_embedding.weight]}}
-after: [bounds: {{priors: [uniform], genie: 4, victims: 5}}]
+after: [bounds: {{priors: [uniform]}}, genie: {{pairs: 4, victims: 5}}]
 """
 
 

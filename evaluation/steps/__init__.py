@@ -1,0 +1,13 @@
+"""Comparisons that a recording and its ground truth suffice for: steps of an audit and of a table."""
+
+import sys
+
+from evaluation.steps.step import RecordingRun, RecordingStep, Step
+from protocol.class_paths import classes_in
+
+RECORDING_STEPS: dict[str, type[RecordingStep]] = {
+    kind.name: kind for kind in classes_in(sys.modules[__name__], RecordingStep)
+}
+"""Every step of this package, by its name."""
+
+__all__ = ["RECORDING_STEPS", "RecordingRun", "RecordingStep", "Step"]

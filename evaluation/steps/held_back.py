@@ -1,0 +1,52 @@
+"""Step on updates that were held back."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from evaluation.scores import concat
+from evaluation.steps.step import RecordingRun, RecordingStep
+from protocol.ranges import check_fields
+from protocol.view import RoundView
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldBack(RecordingStep):
+    """Share of clients with a zero delta; attacks are scored on the other clients only.
+
+    Label ``guardrail`` of the metric ``held-back``. The server cannot distinguish a client that holds its update back
+    from one that learnt nothing, e.g. without clicks; the row without a guardrail shows how many of these there are.
+
+    Attributes:
+        of: ``clients`` for a value per client, with an interval over clients; ``trainings`` for a value per training.
+    """
+
+    name = "held-back"
+    metrics = ("held-back",)
+    of: Literal["clients", "trainings"] = "clients"
+
+    def __post_init__(self) -> None:
+        """Checks the values."""
+        check_fields(self)
+
+    def unscored(self, view: RoundView) -> Tensor:
+        """``(V,)`` whether a client's whole delta is zero."""
+        return torch.stack([~value.flatten(1).any(1) for value in view.deltas.values()]).all(0)
+
+    def rows(self, run: RecordingRun) -> Iterator[pd.DataFrame]:
+        views = run.recording.views(victims_per_view=256)
+        held = concat(
+            [
+                run.scores("guardrail", {"held-back": self.unscored(view)}, victims=view.pseudonyms, round=view.round)
+                for view in views
+            ]
+        )
+        if self.of == "clients":
+            yield run.of_people(held)
+        else:
+            share, rounds = float(held["value"].mean()), len(run.recording.rounds)
+            yield run.scores("guardrail", {"held-back": [share]}, victims=[run.seed], round=rounds)

@@ -1,0 +1,78 @@
+"""Base class of the comparisons that a recording and its ground truth suffice for."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pandas as pd
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from evaluation.scores import score_table
+from protocol.view import RoundView
+from recordings.recording import Recording
+
+
+@dataclass(frozen=True)
+class RecordingRun:
+    """Recording that is evaluated, as steps see it.
+
+    Attributes:
+        recording: what the server saw, with the ground truth.
+        setting: cell that the scores belong to.
+        seed: seed of the training and of the draws.
+    """
+
+    recording: Recording
+    setting: Mapping[str, Any]
+    seed: int
+
+    def scores(
+        self, label: str, metrics: Mapping[str, ArrayLike], *, victims: ArrayLike, **options: Any
+    ) -> pd.DataFrame:
+        """Rows of this seed and setting.
+
+        Args:
+            label: label of the rows.
+            metrics: ``(V,)`` values by name.
+            victims: ``(V,)`` client numbers or pseudonyms.
+            options: other arguments of `score_table`; ``setting`` is added to that of the run.
+        """
+        setting = {**self.setting, **options.pop("setting", {})}
+        return score_table(label, metrics, setting=setting, seed=self.seed, victims=victims, **options)
+
+    def of_people(self, scores: pd.DataFrame) -> pd.DataFrame:
+        """Scores with the client numbers of their pseudonyms, from the ground truth."""
+        people: dict[int, int] = {}
+        for view in self.recording.views(victims_per_view=256):
+            truth = self.recording.truth(view)
+            if "clients" in truth:
+                people |= dict(zip(view.pseudonyms.tolist(), truth["clients"].tolist(), strict=True))
+        return scores.assign(person=[people.get(victim, victim) for victim in scores["victim"].tolist()])
+
+
+class Step:
+    """Comparison next to the scores of attacks; its constructor's arguments are its options.
+
+    Attributes:
+        name: name in the ``after`` of a table.
+        metrics: metrics that it measures, in addition to those of attacks.
+    """
+
+    name: ClassVar[str]
+    metrics: ClassVar[tuple[str, ...]] = ()
+
+
+class RecordingStep(Step):
+    """Comparison that a recording and its ground truth suffice for.
+
+    It adds rows and changes none: victims that it leaves out are undefined when attacks are scored.
+    """
+
+    def unscored(self, view: RoundView) -> Tensor | None:
+        """Mask ``(V,)`` of victims on which no attack is scored; None for all to be scored."""
+        return None
+
+    def rows(self, run: RecordingRun) -> Iterable[pd.DataFrame]:
+        """Tables of scores to add."""
+        raise NotImplementedError

@@ -1,0 +1,95 @@
+"""Stored evaluation: the JSON of what a report needs, of a cell and of a run alike."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+
+from datamodules.io.files import write_whole
+from evaluation.drawing import Drawing
+from evaluation.runner import Evaluation
+from evaluation.scores import Line
+
+EVALUATION = "evaluation.json"
+"""Name of the file in the folder of a run."""
+FORMAT = 1
+_BODY = ("scores", "lines", "roc", "missing", "figures", "profiles", "details")
+
+
+class DamagedError(Exception):
+    """A stored evaluation with other bytes than were written, or of another version; the message has the reason."""
+
+
+def write_evaluation(path: Path, evaluation: Evaluation, **more: Any) -> None:
+    """Writes an evaluation, without candidates, in one step.
+
+    Args:
+        path: file.
+        evaluation: scores.
+        more: further entries of the file, which the checksum covers.
+    """
+    body = {
+        "scores": _columns(evaluation.scores),
+        "lines": {label: dataclasses.asdict(line) for label, line in evaluation.lines.items()},
+        "roc": {label: [rates.tolist(), count] for label, (rates, count) in evaluation.roc.items()},
+        "missing": evaluation.missing,
+        "figures": [figure.record() for figure in evaluation.figures],
+        "profiles": _columns(evaluation.profiles),
+        "details": {label: _columns(table) for label, table in evaluation.details.items()},
+        **more,
+    }
+    write_whole(path, json.dumps({"format": FORMAT, "sha256": hashed(body), **body}).encode())
+
+
+def read_evaluation(path: Path) -> tuple[Evaluation, dict[str, Any]]:
+    """An evaluation, and the further entries of its file.
+
+    Raises:
+        FileNotFoundError: there is no file.
+        DamagedError: it is damaged, or another version's.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content.pop("format") != FORMAT:
+            raise ValueError("another format")
+        whole = content.pop("sha256") == hashed(content)
+        found = _evaluation(content), {key: value for key, value in content.items() if key not in _BODY}
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        reason = f"damaged, or another version's ({type(error).__name__}: {error!s:.60})"
+        raise DamagedError(reason) from None
+    if not whole:
+        raise DamagedError("damaged (other bytes than were written)")
+    return found
+
+
+def hashed(content: Any) -> str:
+    """SHA-256 of the JSON of some content."""
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+
+def _evaluation(body: Mapping[str, Any]) -> Evaluation:
+    return Evaluation(
+        scores=_table(body["scores"]),
+        lines={label: Line(**fields) for label, fields in body["lines"].items()},
+        roc={label: (torch.tensor(rates, dtype=torch.float64), count) for label, (rates, count) in body["roc"].items()},
+        missing=dict(body["missing"]),
+        figures=[Drawing.of_record(figure) for figure in body["figures"]],
+        profiles=_table(body["profiles"]),
+        details={label: _table(columns) for label, columns in body["details"].items()},
+    )
+
+
+def _columns(table: pd.DataFrame) -> dict[str, Any]:
+    """Types and values by column; JSON distinguishes 1, 1.0, "1" and null."""
+    return {str(name): [str(column.dtype), column.tolist()] for name, column in table.items()}
+
+
+def _table(columns: Mapping[str, Any]) -> pd.DataFrame:
+    return pd.DataFrame({name: pd.Series(values, dtype=kind) for name, (kind, values) in columns.items()})
