@@ -16,7 +16,7 @@ from reports.tables import DATA, described_settings, words
 
 _BUDGET = SETTING + "epsilon"
 _BOUND, _GENIE = "bound", "genie"
-"""Labels of `experiments.after.bounds.Bounds`."""
+"""Labels of `evaluation.steps.bounds.Bounds` and `experiments.after.genie.Genie`."""
 _MOST_PANELS = 8
 
 

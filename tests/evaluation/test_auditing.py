@@ -2,14 +2,17 @@
 
 import dataclasses
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import torch
+from torch import Tensor
 
 import attack
 from attacks.base import Attack
-from attacks.estimates import InteractionEstimate
+from attacks.estimates import Candidates, InteractionEstimate, Scores
 from attacks.interactions.baselines import Chance, Popularity
 from attacks.recommendation.item_deltas import Direction
 from attacks.recommendation.matched_filter import MatchedFilter
@@ -18,11 +21,13 @@ from client.engine.local_hyperparameters import LocalTraining
 from client.nets.classifiers import ClassifierOptions
 from datamodules.images.synthetic_images import SyntheticImages
 from datamodules.partition.client_split import ClientSplit
+from defenses.local_dp import LocalDP
 from evaluation import audit
 from evaluation.auditing import AuditResult
 from evaluation.evaluate import evaluate_recording, relevant
 from evaluation.runner import Evaluation
 from evaluation.scores import Line, concat, score_table
+from evaluation.steps import RecordingRun, RecordingStep
 from modules.learners.image_classifier import FederatedClassifier
 from protocol.errors import InputError
 from protocol.view import RoundView
@@ -122,3 +127,52 @@ def test_a_baseline_alone_is_no_answer() -> None:
     assert "popularity" in left.unrelated
     assert relevant(dataclasses.replace(found, missing={"direction": "it is slow (x)"}), attacks, {"labels"}).lines
     assert relevant(found, attacks[1:], {"labels"}).lines == {"popularity": line}
+
+
+class AllButOne(RecordingStep):
+    """Step that leaves one client out and counts the others."""
+
+    name = "all-but-one"
+    metrics = ("auc",)
+
+    def unscored(self, view: RoundView) -> Tensor:
+        return view.pseudonyms == view.pseudonyms.min()
+
+    def rows(self, run: RecordingRun) -> Iterator[pd.DataFrame]:
+        for view in run.recording.views():
+            yield run.scores("counted", {"auc": torch.ones(view.victims)}, victims=view.pseudonyms, round=view.round)
+
+
+@pytest.mark.integration
+def test_declared_noise_bounds_every_attack_of_an_audit(tmp_path: Path) -> None:
+    toys.train(tmp_path, rounds=1, defenses=(LocalDP(clip=0.05, epsilon=50.0, delta=1e-8),))
+    found = audit(tmp_path / "deltas", ["matched-filter"], progress=False)
+    means = found.results[found.results["metric"] == "auc"].set_index("attack")["mean"]
+    assert 0.5 < means["matched-filter"] < means["bound"] < 1
+    toys.train(tmp_path / "no_noise", rounds=1)
+    without = audit(tmp_path / "no_noise" / "deltas", ["matched-filter"], progress=False)
+    assert "bound" not in set(without.results["attack"])
+
+
+@pytest.mark.integration
+def test_step_from_outside_adds_rows_and_leaves_victims_out(tmp_path: Path) -> None:
+    toys.train(tmp_path, rounds=1)
+    plain = audit(tmp_path / "deltas", ["direction"], progress=False).scores
+    found = audit(tmp_path / "deltas", ["direction"], steps=[AllButOne()], progress=False).scores
+    own = found[(found["attack"] == "direction") & found["value"].notna()]
+    assert (found["attack"] == "counted").sum() == plain["victim"].nunique()
+    assert set(plain["victim"]) - set(own["victim"]) == {plain["victim"].min()}
+    both = own.merge(plain, on=["victim", "metric"], suffixes=("", "_plain"))
+    assert len(both) == len(own)
+    assert both["value"].equals(both["value_plain"])
+
+
+def test_victims_left_out_are_in_no_curve_and_among_no_candidates() -> None:
+    candidates = Candidates("user", torch.rand(4), torch.tensor([1, 0, 0, 1]).bool(), torch.tensor([0, 0, 1, 1]))
+    scores = Scores({"auc": torch.tensor([0.7, 0.9])}, roc=torch.ones(2, 3), candidates=candidates)
+    kept = scores.without(torch.tensor([False, True]))
+    assert kept.metrics["auc"].isnan().tolist() == [False, True]
+    assert kept.roc is not None
+    assert kept.roc.isnan().all(1).tolist() == [False, True]
+    assert kept.candidates is not None
+    assert kept.candidates.owners.tolist() == [0, 0]
