@@ -8,9 +8,9 @@ import torch
 
 from bench.measure import Measure
 from datamodules.images.image_set import GeneratedImages
-from modules.image_manipulation.feature_extractors import Extractor
-from modules.image_manipulation.gallery import Gallery
-from modules.image_manipulation.indirect_manipulation import FeatureNoise, PixelSearch
+from modules.image_features.feature_extractors import Extractor
+from modules.image_features.gallery import Gallery
+from server.feature_noise import FeatureNoise, PixelSearch
 
 
 def manipulation_times() -> list[Measure]:

@@ -15,7 +15,6 @@ from torch import Tensor
 
 from attacks.base import Attack
 from attacks.estimates import InteractionEstimate
-from attacks.manipulation.direct import NoiseInjection
 from attacks.registry import built
 from client.click_models import cascade_log_law, sample_patterns, steps_for_law
 from client.ranking import RankingAlgorithm
@@ -27,6 +26,7 @@ from protocol.errors import InputError
 from protocol.ranges import PositiveFloat, PositiveInt
 from protocol.seeding import generator_for
 from protocol.view import RoundView
+from server.noise_injection import NoiseInjection
 
 _OWN_DRAWS = 1_000_000
 """Added to the training's seed: simulated clients have other draws than the real ones."""

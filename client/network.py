@@ -168,7 +168,7 @@ class ClassifierAlgorithm(NetworkAlgorithm, abc.ABC):
     @property
     def output_layer(self) -> str:
         """Name of the last layer: its parameters are ``NAME.weight (K, F)`` and ``NAME.bias (K,)``."""
-        return last_linear(self.template)
+        return last_linear(self.template)[0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,12 +211,12 @@ class ModuleClassifier(ModuleAlgorithm, ClassifierAlgorithm):
     """Clients that learn to classify with a given module."""
 
 
-def last_linear(network: nn.Module) -> str:
-    """Name of a network's last linear layer.
+def last_linear(network: nn.Module, name: str = "the network") -> tuple[str, nn.Linear]:
+    """Path and layer of a network's last linear layer.
 
     Raises:
-        InputError: it has none.
+        InputError: it has none; the message has the network's `name`.
     """
-    names: list[str] = [name for name, layer in network.named_modules() if isinstance(layer, nn.Linear)]
-    require(names, "a network that ends in a linear layer", "none", "End it in torch.nn.Linear.")
-    return names[-1]
+    layers = [(path, layer) for path, layer in network.named_modules() if path and isinstance(layer, nn.Linear)]
+    require(layers, f"a linear layer at the end of {name}", "none", "End it in torch.nn.Linear, as a classifier does.")
+    return layers[-1]

@@ -69,8 +69,8 @@ sphinx_gallery_conf = {
 }
 
 ROOMS = (
-    *("evaluation", "attacks", "client", "fedleak_recorder", "recordings", "protocol", "defenses", "modules"),
-    *("datamodules", "callbacks", "experiments", "reports"),
+    *("evaluation", "attacks", "client", "fedleak_recorder", "recordings", "protocol", "defenses", "server"),
+    *("modules", "datamodules", "callbacks", "experiments", "reports"),
 )
 HOME = """
 ```{toctree}

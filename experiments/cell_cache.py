@@ -11,9 +11,9 @@ from typing import Any
 
 from evaluation.runner import Evaluation
 from evaluation.stored import DamagedError, hashed, read_evaluation, write_evaluation
-from protocol.provenance import commit, source_hash, versions
+from protocol.provenance import ROOMS, commit, source_hash, versions
 
-_OURS = ("attacks", "callbacks", "datamodules", "defenses", "evaluation", "lightning", "modules", "torch")
+_OURS = (*ROOMS, "lightning", "torch")
 """Packages whose source is hashed, or whose version is known."""
 
 

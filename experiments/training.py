@@ -12,13 +12,12 @@ from lightning.pytorch.callbacks import Callback, EarlyStopping, ProgressBar, Ti
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import Logger
 
-import attacks.manipulation
 import callbacks
 import datamodules
 import defenses
 import evaluation
 import modules
-from attacks.manipulation import Manipulation
+import server
 from callbacks.delta_recorder import DeltaRecorder
 from callbacks.requeue import Requeue
 from callbacks.round_progress import RoundProgress
@@ -30,16 +29,17 @@ from experiments.commands.ending import results_in, say_where, typed
 from experiments.commands.one_line_parser import OneLineParser, check_config_files, config_files
 from experiments.commands.train_overview import SUBCOMMANDS
 from experiments.quiet import quieten
-from modules.image_manipulation.base import ImageManipulation
 from modules.lightning.checkpoint_file import check_present
 from modules.lightning.checkpoint_io import NAMES, CheckedCheckpointIO
 from modules.lightning.error_reports import refused
 from modules.lightning.launch_check import check_processes
+from protocol.class_paths import classes_in
 from protocol.errors import require
 from protocol.signals import Stopping
+from server.deviation import Deviation
 
-_ROOMS = (callbacks, datamodules, modules, defenses, evaluation, attacks.manipulation)
-SHORT_NAMES = tuple(getattr(room, name) for room in _ROOMS for name in room.__all__)
+_ROOMS = (callbacks, datamodules, modules, defenses, evaluation)
+SHORT_NAMES = (*(getattr(room, name) for room in _ROOMS for name in room.__all__), *classes_in(server, Deviation))
 """Classes that a config may name without their module, because jsonargparse finds imported classes."""
 
 
@@ -62,7 +62,7 @@ class TrainParser(OneLineParser, LightningArgumentParser):
     program = "train.py"
 
     def kinds(self) -> tuple[type, ...]:
-        return (LightningModule, FederatedDataModule, Callback, Logger, Defense, Manipulation, ImageManipulation)
+        return (LightningModule, FederatedDataModule, Callback, Logger, Defense, Deviation)
 
 
 class FederatedCLI(LightningCLI):

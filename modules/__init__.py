@@ -7,7 +7,6 @@ from protocol.exports import exports
 if TYPE_CHECKING:
     from client.engine import *  # noqa: F403
     from modules.federated import FederatedModule as FederatedModule
-    from modules.image_manipulation import *  # noqa: F403
     from modules.learners import *  # noqa: F403
     from modules.lightning.built_from_data import BuiltFromData as BuiltFromData
     from modules.probing import *  # noqa: F403

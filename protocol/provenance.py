@@ -26,6 +26,7 @@ ROOMS = (
     "protocol",
     "recordings",
     "reports",
+    "server",
 )
 
 

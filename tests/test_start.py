@@ -17,6 +17,7 @@ with contextlib.suppress(SystemExit), contextlib.redirect_stdout(None):
 """
 ROOMS = (
     *("attacks", "callbacks", "datamodules", "defenses", "evaluation", "experiments", "modules", "protocol", "reports"),
+    "server",
 )
 
 

@@ -7,11 +7,11 @@ from torch import Tensor
 
 from attacks.base import Attack
 from attacks.estimates import MembershipEstimate
-from attacks.manipulation.direct import marked_feature
 from protocol.errors import ViewError
 from protocol.rankers import HIDDEN, LINEAR
 from protocol.threat_model import ThreatModel
 from protocol.view import RoundView
+from server.marked_document import marked_feature
 
 
 class RetrievalEstimate(MembershipEstimate):
@@ -28,7 +28,7 @@ class RetrievalFingerprint(Attack):
     is active for it: the attack then errs.) With noise, the decision is the likelihood ratio of entries as large as the
     clip norm against none.
 
-    Threat model: an active server (`attacks.manipulation.MarkedDocument`); it does not know which documents a client
+    Threat model: an active server (`server.marked_document.MarkedDocument`); it does not know which documents a client
     retrieved.
 
     Raises:

@@ -30,7 +30,7 @@ class CodebookAttack(PosteriorAttack):
     are orthogonal, the lists are independent. Clipping multiplies the update by one unknown factor, which is integrated
     on a grid.
 
-    Threat model: an active server that sends each client features of its choice (`attacks.manipulation.codebook`) and
+    Threat model: an active server that sends each client features of its choice (`server.codebook.Codebook`) and
     receives its update, and which then knows the documents that the client showed. With codes of the lists it must know
     these documents before it sends features; with codes of all candidates it need not. It needs neither the displayed
     order nor the order of the queries nor, with the uniform prior, any knowledge about the clicks.

@@ -6,7 +6,6 @@ import io
 import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,44 +13,12 @@ import torch
 from PIL import Image
 from torch import Tensor
 from torch.utils.data import Dataset
-from torchvision.transforms import functional as transforms
+from torchvision.transforms.functional import to_pil_image
 
+from client.feature_extractor import Crop
 from datamodules.images.image_files import open_image
 from datamodules.io.files import write_whole
 from protocol.errors import require
-
-
-@dataclass(frozen=True)
-class Crop:
-    """Resizing and centre crop of a network's images.
-
-    Attributes:
-        resize: length of the shorter side after resizing, in pixels.
-        size: height and width of the centre crop.
-        bicubic: cubic instead of linear interpolation; both are antialiased.
-
-    Raises:
-        InputError: the crop is larger than the resized image.
-    """
-
-    resize: int = 256
-    size: int = 224
-    bicubic: bool = False
-
-    def __post_init__(self) -> None:
-        require(
-            1 <= self.size <= self.resize,
-            "a crop of 1 pixel to the resized shorter side",
-            f"{self.size} of {self.resize}",
-            "ImageNet's usual sizes are 224 of 256.",
-        )
-
-    def of(self, image: Image.Image) -> Tensor:
-        """The cropped image, ``(channels, size, size)`` uint8."""
-        mode = transforms.InterpolationMode.BICUBIC if self.bicubic else transforms.InterpolationMode.BILINEAR
-        resized = transforms.resize(image, [self.resize], mode, antialias=True)
-        cut: Tensor = transforms.pil_to_tensor(transforms.center_crop(resized, [self.size]))
-        return cut
 
 
 class ImageSet(abc.ABC):
@@ -177,7 +144,7 @@ class StoredImages(ImageSet):
             round_trip: mean squared change of the normalised pixels by rounding them to eight bits.
         """
         content = io.BytesIO()
-        transforms.to_pil_image(pixels).save(content, "PNG")
+        to_pil_image(pixels).save(content, "PNG")
         # First the note: every image that exists has one.
         write_whole(self._note(number), json.dumps({"round_trip": round_trip}).encode())
         write_whole(self.path(number), content.getvalue())

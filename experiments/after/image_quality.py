@@ -7,17 +7,18 @@ import torch
 from torch import Tensor
 
 from attacks.images.pointwise_matching import PointwiseMatching
-from datamodules.images.image_set import Crop, StoredImages
+from client.feature_extractor import Crop
+from datamodules.images.image_set import StoredImages
 from datamodules.images.voters import ImageVoters
 from evaluation.runner import Evaluation
 from evaluation.scores import Line
 from experiments.after.step import AfterStep
 from experiments.cell_training import CellRun
-from modules.image_manipulation.gallery import Gallery
-from modules.image_manipulation.image_quality import psnr, ssim
+from modules.image_features.gallery import Gallery
 from modules.learners.image_ranker import ImageRanker
 from protocol.errors import InputError
 from reports.step_figures import image_panels
+from server.image_manipulation import psnr, ssim
 
 _SHOWN = 4
 """Number of images in the figure of a manipulation."""

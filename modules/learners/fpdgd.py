@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attacks.manipulation.base import Manipulation
 from client.click_models import LONGEST
 from client.cohort import Cohort
 from client.engine.fast.gradients import Parameters
@@ -28,6 +27,7 @@ from modules.learners.online_ranker import OnlineRanker
 from protocol.errors import require
 from protocol.ranges import NonNegativeInt, PositiveInt
 from protocol.rankers import rank_scores, stack_model
+from server.feature_manipulation import FeatureManipulation
 
 PAPER_LOCAL = LocalTraining(optimizer="sgd", learning_rate=0.1, batch_size=1)
 _CLIENTS_AT_ONCE = 32
@@ -72,7 +72,7 @@ class FPDGD(OnlineRanker):
         click_model: ClickModel = "informational",
         variant: Variant = "corrected",
         shown: PositiveInt = LONGEST,
-        manipulation: Manipulation | None = None,
+        manipulation: FeatureManipulation | None = None,
         ranker_per_client: bool = False,
         local: LocalTraining = PAPER_LOCAL,
         **federation: Unpack[Federation],

@@ -30,14 +30,14 @@ from datamodules.images.voters import ImageVoters
 from datamodules.io.array_cache import cache_folder
 from defenses.base import Defense, Update
 from modules.federated import FederatedModule
-from modules.image_manipulation.base import ImageManipulation
-from modules.image_manipulation.feature_extractors import Extractor
-from modules.image_manipulation.gallery import Gallery
+from modules.image_features.feature_extractors import Extractor
+from modules.image_features.gallery import Gallery
 from modules.learner import Weighting
 from modules.server import ServerOptimizer
 from protocol.errors import InputError, require
 from protocol.ranges import NonNegativeInt, PositiveFloat, PositiveInt
 from protocol.seeding import generator_for
+from server.image_manipulation import ImageManipulation
 
 
 class ImageRanker(FederatedModule):

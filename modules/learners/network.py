@@ -89,9 +89,7 @@ class NetworkLearner(FederatedModule):
         self.quality: Metric = MeanMetric()
         self.classes: int | None = None
         if self.classifies:
-            layer = algorithm.template.get_submodule(last_linear(algorithm.template))
-            assert isinstance(layer, nn.Linear)
-            self.classes = layer.out_features
+            self.classes = last_linear(algorithm.template)[1].out_features
 
     @property
     def classifies(self) -> bool:

@@ -15,12 +15,15 @@ from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from modules.lightning.hyper_parameters import argument_names, class_path, plain
+from protocol.class_paths import classes_in
 from protocol.errors import InputError
 
 _LARGEST_WHOLE, _LARGEST_SEED, _LARGEST_NUMBER, _MOST_ENTRIES, _DEEPEST = 10**8, 2**64, 1e30, 1000, 8
 _CLASS_PATH, _ARGUMENTS = "class_path", "init_args"
-_ROOMS = frozenset({"attacks", "client", "defenses", "evaluation", "modules"})
+_ROOMS = frozenset({"attacks", "client", "defenses", "evaluation", "modules", "server"})
 """Packages of this project with classes that a file may name."""
+_MOVED = ("attacks.manipulation.", "modules.image_manipulation.")
+"""Packages whose classes are in `server`, under the same names; older checkpoints name them."""
 _Made = TypeVar("_Made")
 
 
@@ -159,6 +162,8 @@ class _Reader:
             return self.build(base, value, where, depth + 1)
         known = {class_path(kind): kind for kind in _accepted(base)}
         path, others = value[_CLASS_PATH], set(value) - {_CLASS_PATH, _ARGUMENTS}
+        if isinstance(path, str) and path.startswith(_MOVED):
+            path = next((new for new, kind in known.items() if kind.__name__ == path.rpartition(".")[2]), path)
         kind = (known.get(path) or _exported(path)) if isinstance(path, str) else None
         if kind is None or kind not in known.values() or others:
             names = ", ".join(sorted(kind.__name__ for kind in known.values()))
@@ -175,9 +180,7 @@ def _exported(path: str) -> Any:
 def _accepted(base: type[Any]) -> Iterator[type[Any]]:
     """Concrete classes of a type: all of this project's, and those that the user's imports have defined."""
     if base.__module__.partition(".")[0] in _ROOMS:
-        room = importlib.import_module(base.__module__.rpartition(".")[0])
-        for name in getattr(room, "__all__", ()):
-            getattr(room, name)
+        classes_in(importlib.import_module(base.__module__.rpartition(".")[0]), base)  # imports what defines them
     for kind in subclasses(base):
         if not inspect.isabstract(kind):
             yield kind

@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.manipulation import NoiseInjection
 from attacks.ranking.list_matching import ListMatching
 from attacks.ranking.lists import ranked_lists
 from attacks.scoring import auc_per_victim
@@ -17,6 +16,7 @@ from callbacks.noise_search import NoiseSearch, SimulatedLists, evolve_scale, me
 from defenses.base import Defense, Update
 from defenses.local_dp import LocalDP
 from protocol.errors import InputError
+from server.noise_injection import NoiseInjection
 from tests import toys
 from tests.ranking_toys import ranker, record, source
 

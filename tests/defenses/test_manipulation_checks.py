@@ -7,9 +7,6 @@ import pytest
 import torch
 from scipy import stats
 
-from attacks.manipulation.base import Manipulation
-from attacks.manipulation.codebook import Codebook
-from attacks.manipulation.direct import Fingerprint, NoiseInjection, Permutation
 from defenses.manipulation_checks import (
     Distribution,
     Entropy,
@@ -25,6 +22,11 @@ from defenses.manipulation_checks import (
 )
 from protocol.errors import InputError
 from protocol.rankers import LINEAR
+from server.codebook import Codebook
+from server.feature_manipulation import FeatureManipulation
+from server.fingerprint import Fingerprint
+from server.noise_injection import NoiseInjection
+from server.permutation import Permutation
 
 KINDS = checks()
 
@@ -42,7 +44,7 @@ def clients(count: int, seed: int) -> Received:
     return Received(features=features * mask[..., None], mask=mask, model={LINEAR: ranker.expand(count, -1)})
 
 
-def manipulated(honest: Received, manipulation: Manipulation) -> Received:
+def manipulated(honest: Received, manipulation: FeatureManipulation) -> Received:
     generator = torch.Generator().manual_seed(5)
     model = {name: value[0] for name, value in honest.model.items()}
     sent = manipulation.features(model, honest.features, honest.mask, generator=generator)
@@ -71,7 +73,7 @@ def test_honest_clients_are_rarely_flagged(name: str) -> None:
         ("correlation", Permutation()),
     ],
 )
-def test_a_check_finds_what_it_is_for(name: str, manipulation: Manipulation) -> None:
+def test_a_check_finds_what_it_is_for(name: str, manipulation: FeatureManipulation) -> None:
     assert flagged(name, manipulated(clients(100, seed=4), manipulation)) > 0.95
 
 

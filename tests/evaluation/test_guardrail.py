@@ -8,7 +8,6 @@ import torch
 
 from attacks.base import Attack
 from attacks.estimates import InteractionEstimate
-from attacks.manipulation.codebook import Codebook
 from attacks.ranking.codebook import CodebookAttack
 from attacks.ranking.list_posterior import ListPosterior
 from callbacks.delta_recorder import DeltaRecorder
@@ -21,6 +20,7 @@ from modules.round_record import RoundRecord
 from protocol.errors import InputError, ViewError
 from protocol.threat_model import ThreatModel
 from protocol.view import RoundView
+from server.codebook import Codebook
 from tests.toys import LastRecord, quiet_trainer
 
 

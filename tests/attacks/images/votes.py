@@ -11,9 +11,9 @@ from client.nets.ranker import ranker_parameters
 from client.pointwise_descent import HIDDEN_BIAS, OUTPUT_BIAS
 from defenses.base import Defense, Update
 from defenses.local_dp import LocalDP
-from modules.image_manipulation.partitions import partition_of, partitioned_noise
 from protocol.seeding import generator_for
 from protocol.view import RoundView
+from server.feature_noise import partition_of, partitioned_noise
 
 
 def voting_round(

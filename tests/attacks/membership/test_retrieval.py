@@ -8,12 +8,12 @@ import torch
 from scipy.stats import norm
 
 from attacks.estimates import EstimateError, MembershipEstimate
-from attacks.manipulation import MarkedDocument
 from attacks.membership.retrieval import RetrievalFingerprint, log_likelihood_ratio
 from client.fpdgd import FPDGDAlgorithm
 from client.nets.ranker import ranker_parameters
 from protocol.errors import ViewError
 from protocol.view import Release, RoundView
+from server.marked_document import MarkedDocument
 
 VICTIMS = 40
 

@@ -7,12 +7,12 @@ from typing import Literal
 import pytest
 
 from attacks.estimates import InteractionEstimate
-from attacks.manipulation import Codebook
 from attacks.ranking import CodebookAttack
 from attacks.scoring import auc_per_victim
 from defenses.local_dp import LocalDP
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
+from server.codebook import Codebook
 from tests.ranking_toys import first_view, ranker, record, source
 
 pytestmark = pytest.mark.integration

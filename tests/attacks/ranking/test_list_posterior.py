@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from attacks.estimates import InteractionEstimate
-from attacks.manipulation.direct import NoiseInjection
 from attacks.ranking.list_matching import ListMatching
 from attacks.ranking.list_posterior import ListPosterior, sample_lists
 from attacks.ranking.priors import PriorOnly
@@ -17,6 +16,7 @@ from client.click_models import patterns, uniform_log_law
 from datamodules.ranking.synthetic_ranking import SyntheticRanking
 from defenses.local_dp import LocalDP
 from protocol.seeding import generator_for
+from server.noise_injection import NoiseInjection
 from tests.ranking_toys import first_view, ranker, record, source
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import torch
 
+from client.feature_extractor import Crop
 from datamodules.images.cifar10 import CIFAR10
 from datamodules.images.cifar10_photos import CIFAR10Photos
-from datamodules.images.image_set import Crop
 from datamodules.partition.client_split import ClientSplit
 from tests.datamodules import image_trees
 

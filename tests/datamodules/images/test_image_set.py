@@ -15,9 +15,9 @@ from torchvision.datasets.utils import calculate_md5
 from torchvision.transforms import InterpolationMode
 from torchvision.transforms._presets import ImageClassification
 
-from datamodules.images.image_set import Crop, GeneratedImages, StoredImages
+from client.feature_extractor import Crop, FeatureExtractor, Transform
+from datamodules.images.image_set import GeneratedImages, StoredImages
 from datamodules.images.imagenet import ValidationImages
-from modules.image_manipulation.feature_extractor import FeatureExtractor, Transform
 from protocol.errors import InputError
 from tests.datamodules import image_trees as trees
 from tests.places import REAL

@@ -8,9 +8,6 @@ import pytest
 import torch
 
 from attacks.estimates import InteractionEstimate
-from attacks.manipulation.base import Manipulation
-from attacks.manipulation.codebook import Codebook
-from attacks.manipulation.direct import Fingerprint, NoiseInjection, Permutation
 from attacks.ranking.list_posterior import ListPosterior
 from attacks.ranking.lists import ranked_lists
 from attacks.scoring import auc_per_victim
@@ -26,6 +23,11 @@ from protocol.errors import InputError
 from protocol.rankers import rank_scores
 from protocol.seeding import generator_for
 from recordings.named_algorithm import learner_from
+from server.codebook import Codebook
+from server.feature_manipulation import FeatureManipulation
+from server.fingerprint import Fingerprint
+from server.noise_injection import NoiseInjection
+from server.permutation import Permutation
 from tests.places import GOLDEN
 from tests.ranking_toys import first_view, ranker, record, source
 from tests.toys import LastRecord
@@ -104,7 +106,7 @@ def test_lists_of_a_recording_are_the_lists_shown(tmp_path: Path) -> None:
         Codebook(),
     ],
 )
-def test_manipulation_keeps_padding_zero(manipulation: Manipulation) -> None:
+def test_manipulation_keeps_padding_zero(manipulation: FeatureManipulation) -> None:
     data = source()
     module = ranker(data, manipulation=manipulation)
     cohort = module.interact(data.cohort(0), module.public_parameters())

@@ -6,13 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from attacks.manipulation import MarkedDocument
-from attacks.manipulation.direct import marked_feature
 from attacks.membership import RetrievalFingerprint
 from defenses.local_dp import LocalDP
 from evaluation.evaluate import evaluate
 from protocol.errors import InputError, ViewError
 from recordings.recording import Recording
+from server.marked_document import MarkedDocument, marked_feature
 from tests.ranking_toys import ranker, record, source
 
 

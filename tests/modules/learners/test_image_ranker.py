@@ -19,14 +19,14 @@ from datamodules.io.array_cache import CACHE_VARIABLE
 from defenses.base import Defense
 from defenses.local_dp import LocalDP
 from defenses.update_l1 import UpdateL1
-from modules.image_manipulation.base import ImageManipulation
-from modules.image_manipulation.fast_gradient_sign import FastGradientSign
-from modules.image_manipulation.indirect_manipulation import FeatureNoise
 from modules.learners.image_ranker import ImageRanker
 from protocol.errors import InputError
 from protocol.view import RoundView
 from recordings.recorded_learner import recorded_learner
 from recordings.recording import Recording
+from server.fast_gradient_sign import FastGradientSign
+from server.feature_noise import FeatureNoise
+from server.image_manipulation import ImageManipulation
 from tests.places import CONFIGS, ROOT
 from tests.toys import data, quiet_trainer
 

@@ -12,14 +12,14 @@ import torch
 
 from client.engine.local_hyperparameters import LocalTraining
 from defenses.local_dp import LocalDP
-from modules.image_manipulation.feature_extractors import Extractor
+from modules.image_features.feature_extractors import Extractor
 from modules.learners.fncf import FNCF
 from modules.learners.fpdgd import FPDGD
 from modules.learners.image_ranker import ImageRanker
 from modules.learners.matrix_factorization import FederatedMF
 from modules.learners.network import NetworkLearner
 from modules.learners.photo_tagger import FederatedTagger
-from modules.lightning.plain_arguments import from_plain
+from modules.lightning.plain_arguments import arguments_from, from_plain
 from protocol.errors import InputError
 from recordings.named_algorithm import learner_from
 
@@ -76,7 +76,7 @@ WAYS: dict[str, tuple[type, dict[str, Any]]] = {
     "class path as a manipulation": (FPDGD, {"manipulation": {"class_path": EVIL, "init_args": {}}}),
     "manipulation in a manipulation": (
         FPDGD,
-        {"manipulation": {"class_path": "attacks.manipulation.targeted.Targeted", "init_args": {"inner": EVIL}}},
+        {"manipulation": {"class_path": "server.targeted.Targeted", "init_args": {"inner": EVIL}}},
     ),
     "file of local training": (FNCF, {"local": FILE}),
     "class path of local training": (FNCF, {"local": {"class_path": EVIL}}),
@@ -156,3 +156,18 @@ def test_learner_of_the_users_own_code_is_built_from_plain_values() -> None:
 def test_kinds_of_weights_are_no_files() -> None:
     built = from_plain(Extractor, {"weights": "packaged"}, where="a test", way_out="None.")
     assert built.weights == "packaged"
+
+
+@pytest.mark.parametrize(
+    ("learner", "path"),
+    [
+        (FPDGD, "attacks.manipulation.codebook.Codebook"),
+        (FPDGD, "attacks.manipulation.direct.Permutation"),
+        (ImageRanker, "modules.image_manipulation.indirect_manipulation.FeatureNoise"),
+    ],
+)
+def test_manipulation_named_by_an_older_checkpoint_is_found(learner: type, path: str) -> None:
+    given = {"manipulation": {"class_path": path, "init_args": {}}}
+    found = arguments_from(learner, given, where="a test", way_out="None.")["manipulation"]
+    assert type(found).__name__ == path.rpartition(".")[2]
+    assert type(found).__module__.startswith("server.")

@@ -8,9 +8,9 @@ from safetensors.torch import load_file
 from torch import nn
 
 import train
+from client.feature_extractor import Crop
 from datamodules.images.cifar10 import CIFAR10
-from datamodules.images.image_set import Crop
-from modules.image_manipulation.feature_extractors import extractor
+from modules.image_features.feature_extractors import extractor
 from modules.references.feature_network import FeatureNetwork, moved_images
 from tests.datamodules import image_trees
 from tests.places import CONFIGS

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attacks.manipulation import Manipulation
 from defenses.base import Defense, Update
+from server import FeatureManipulation, Notice
 
 
 class Rounding(Defense):
@@ -27,7 +27,7 @@ class Rounding(Defense):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scaled(Manipulation):
+class Scaled(FeatureManipulation):
     """All features times a factor.
 
     Args:
@@ -35,6 +35,8 @@ class Scaled(Manipulation):
     """
 
     name = "scaled"
+    does = "multiplies all features by a factor"
+    noticed = (Notice("client", "values outside the usual range"),)
 
     factor: float = 2.0
 

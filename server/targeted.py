@@ -1,4 +1,4 @@
-"""Manipulations of some clients only: a few of each round, or the targets of a secure aggregate."""
+"""A manipulation of the targets of a secure aggregate."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -7,49 +7,17 @@ from typing import Literal
 import torch
 from torch import Generator, Tensor
 
-from attacks.manipulation.base import Manipulation, Model
+from defenses.manipulation_checks import ConstantColumns
 from protocol.errors import ViewError
-from protocol.ranges import NonNegativeInt
 from protocol.rankers import OUTPUT
+from server.deviation import Notice
+from server.feature_manipulation import FeatureManipulation, Model, check_knows_lists
 
 Others = Literal["silenced", "honest"]
 
 
 @dataclass(frozen=True)
-class SomeClients(Manipulation):
-    """A manipulation of the first clients of every cohort, which limits the loss of utility.
-
-    Args:
-        inner: the manipulation.
-        clients: number of manipulated clients in each cohort.
-
-    References:
-        Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163, section VIII.A.
-    """
-
-    name = "some-clients"
-
-    inner: Manipulation
-    _: KW_ONLY
-    clients: NonNegativeInt
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_knows_lists(self.inner)
-
-    def features(self, model: Model, features: Tensor, mask: Tensor, *, generator: Generator) -> Tensor:
-        """The features of a manipulated client."""
-        return self.inner.features(model, features, mask, generator=generator)
-
-    def of_cohort(self, models: Model, features: Tensor, mask: Tensor, *, generators: Sequence[Generator]) -> Tensor:
-        few = slice(0, self.clients)
-        own = {name: value[few] for name, value in models.items()}
-        sent = self.inner.of_cohort(own, features[few], mask[few], generators=generators[few])
-        return torch.cat([sent, features[self.clients :]])
-
-
-@dataclass(frozen=True)
-class Targeted(Manipulation):
+class Targeted(FeatureManipulation):
     """Fingerprinting under secure aggregation: a block of features for each target, unused by all other clients.
 
     A client whose features are zero in a block contributes nothing to the weights that read this block. If all other
@@ -68,8 +36,13 @@ class Targeted(Manipulation):
     """
 
     name = "targeted"
+    does = "gives each target of a secure aggregate a block of features that no other client has"
+    noticed = (
+        Notice("client", "columns that are zero in all lists, for the targets and for all others", (ConstantColumns,)),
+    )
+    references = ("RAIFLE, section VII.B",)
 
-    inner: Manipulation
+    inner: FeatureManipulation
     _: KW_ONLY
     participants: int
     targets: int = 1
@@ -113,9 +86,3 @@ class Targeted(Manipulation):
         sent = torch.zeros_like(features)
         sent[..., block] = self.inner.features(reading, features[..., block], mask, generator=generator)
         return sent
-
-
-def check_knows_lists(inner: Manipulation) -> None:
-    """Refuses a manipulation that is given all candidates, because those around it are given the lists."""
-    if inner.knows != "lists":
-        raise ValueError(f"expected an inner manipulation that knows the lists, got {inner.name} of all candidates")

@@ -1,10 +1,10 @@
-"""A feature extractor of one layer."""
+"""A feature extractor of one layer, and images for it."""
 
 import torch
 from torch import Tensor, nn
 
-from datamodules.images.image_set import Crop
-from modules.image_manipulation.feature_extractor import FeatureExtractor, Transform
+from client.feature_extractor import Crop, FeatureExtractor, Transform
+from datamodules.images.image_set import GeneratedImages
 
 CROP = Crop(20, 16)
 
@@ -29,3 +29,8 @@ def toy() -> FeatureExtractor:
         network = Toy()
         nn.init.constant_(network.features.bias, 0.4)  # on, so that gradients reach the pixels
         return FeatureExtractor(network, transform=Transform(CROP), name="toy")
+
+
+def images(count: int = 6, seed: int = 0) -> Tensor:
+    """Pixels in [0, 1]."""
+    return GeneratedImages(count=count, size=24, seed=seed).pixels(range(count), CROP) / 255

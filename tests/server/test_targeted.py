@@ -7,9 +7,6 @@ import pytest
 import torch
 
 from attacks.estimates import InteractionEstimate
-from attacks.manipulation.codebook import Codebook
-from attacks.manipulation.direct import NoiseInjection
-from attacks.manipulation.targeted import Others, SomeClients, Targeted
 from attacks.ranking.codebook import CodebookAttack
 from attacks.scoring import auc_per_victim
 from defenses.secure_aggregation import SecureSum
@@ -17,6 +14,10 @@ from protocol.errors import ViewError
 from protocol.seeding import generator_for
 from recordings.named_algorithm import learner_from
 from recordings.recording import Recording
+from server.codebook import Codebook
+from server.noise_injection import NoiseInjection
+from server.some_clients import SomeClients
+from server.targeted import Others, Targeted
 from tests.ranking_toys import ranker, record, source
 
 PARTICIPANTS, TARGETS = 5, 2

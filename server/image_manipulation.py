@@ -1,34 +1,26 @@
-"""Base class of image manipulations by a malicious server.
-
-References:
-    Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163, section III.C.3.
-"""
+"""Base class of image manipulations by a malicious server, and the likeness of images to their originals."""
 
 import abc
-import dataclasses
-from typing import ClassVar
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torchmetrics.functional.image import peak_signal_noise_ratio, structural_similarity_index_measure
 
-from modules.image_manipulation.feature_extractor import FeatureExtractor
+from client.feature_extractor import FeatureExtractor
 from protocol.errors import InputError
-from protocol.ranges import check_fields
+from server.deviation import Deviation
 
 
-class ImageManipulation(abc.ABC):
-    """Manipulation of images whose features the clients extract.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ImageManipulation(Deviation, abc.ABC):
+    """Base class of manipulations of images whose features the clients extract.
 
-    Attributes:
-        name: name in recordings.
+    References:
+        Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163, section III.C.3.
     """
 
-    name: ClassVar[str]
-
-    def __post_init__(self) -> None:
-        """Checks the ranges of the options."""
-        if dataclasses.is_dataclass(self):
-            check_fields(self)
+    part = "shows"
 
     @abc.abstractmethod
     def perturb(
@@ -70,3 +62,20 @@ class ImageManipulation(abc.ABC):
             found="items of drawn features",
             way_out="Choose data with images, or another manipulation.",
         )
+
+
+def ssim(images: Tensor, originals: Tensor) -> Tensor:
+    """``(N,)`` structural similarity of images ``(N, 3, h, w)`` in [0, 1] to their originals, 1 for equal images.
+
+    References:
+        Z. Wang, A. Bovik, H. Sheikh and E. Simoncelli, "Image Quality Assessment: From Error Visibility to Structural
+        Similarity", IEEE Transactions on Image Processing, 2004.
+    """
+    found = structural_similarity_index_measure(images, originals, reduction="none", data_range=1.0)
+    assert isinstance(found, Tensor)
+    return found.reshape(len(images))
+
+
+def psnr(images: Tensor, originals: Tensor) -> Tensor:
+    """``(N,)`` peak signal-to-noise ratio in dB of images ``(N, 3, h, w)`` in [0, 1]; infinite for equal images."""
+    return peak_signal_noise_ratio(images, originals, reduction="none", data_range=1.0, dim=(1, 2, 3))

@@ -13,18 +13,20 @@ from typing import Literal
 import torch
 from torch import Generator, Tensor
 
-from attacks.manipulation.base import Manipulation, Model
 from client.click_models import LONGEST
+from defenses.manipulation_checks import Distribution, EqualScores, ValueRange
 from protocol.errors import ViewError
 from protocol.ranges import PositiveFloat, PositiveInt
 from protocol.rankers import HIDDEN, LINEAR, OUTPUT
+from server.deviation import Notice
+from server.feature_manipulation import FeatureManipulation, Model
 
 _SWITCHED_ON = 0.05
 """Input of the hidden unit that carries a list."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Codebook(Manipulation):
+class Codebook(FeatureManipulation):
     """Orthogonal codes, one block for each list of a client, in directions that do not change scores.
 
     A linear ranker has F - 1 free directions, divided evenly among the lists; a list with fewer than n - 1 directions
@@ -49,6 +51,14 @@ class Codebook(Manipulation):
     """
 
     name = "codebook"
+    does = "codes the documents of a client in directions that change no score, so that its update can be decoded"
+    noticed = (
+        Notice(
+            "client",
+            "equal scores of all documents of a list, and values outside the usual range",
+            (EqualScores, ValueRange, Distribution),
+        ),
+    )
 
     norm: PositiveFloat = 0.5
     learning_rate: PositiveFloat = 0.1

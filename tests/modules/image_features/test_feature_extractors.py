@@ -12,10 +12,9 @@ from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from safetensors.torch import save_file
 from torch import nn
 
-from datamodules.images.image_set import Crop
+from client.feature_extractor import Crop, FeatureExtractor, Transform
 from datamodules.images.imagenet import ValidationImages
-from modules.image_manipulation.feature_extractor import FeatureExtractor, Transform
-from modules.image_manipulation.feature_extractors import Extractor, extractor
+from modules.image_features.feature_extractors import Extractor, extractor
 from protocol.errors import InputError
 from tests.places import REAL
 

@@ -1,15 +1,50 @@
-"""Feature extractor: a frozen network whose features are the inputs of its last layer."""
+"""Public network by whose features clients rank images: the inputs of its last layer."""
 
 from dataclasses import dataclass
 
 import torch
+from PIL import Image
 from torch import Tensor, nn
+from torchvision.transforms import functional as transforms
 
-from datamodules.images.image_set import Crop
+from client.network import last_linear
 from protocol.errors import InputError, require
 
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """Mean and standard deviation of ImageNet's pixels, the default of most networks."""
+
+
+@dataclass(frozen=True)
+class Crop:
+    """Resizing and centre crop of a network's images.
+
+    Attributes:
+        resize: length of the shorter side after resizing, in pixels.
+        size: height and width of the centre crop.
+        bicubic: cubic instead of linear interpolation; both are antialiased.
+
+    Raises:
+        InputError: the crop is larger than the resized image.
+    """
+
+    resize: int = 256
+    size: int = 224
+    bicubic: bool = False
+
+    def __post_init__(self) -> None:
+        require(
+            1 <= self.size <= self.resize,
+            "a crop of 1 pixel to the resized shorter side",
+            f"{self.size} of {self.resize}",
+            "ImageNet's usual sizes are 224 of 256.",
+        )
+
+    def of(self, image: Image.Image) -> Tensor:
+        """The cropped image, ``(channels, size, size)`` uint8."""
+        mode = transforms.InterpolationMode.BICUBIC if self.bicubic else transforms.InterpolationMode.BILINEAR
+        resized = transforms.resize(image, [self.resize], mode, antialias=True)
+        cut: Tensor = transforms.pil_to_tensor(transforms.center_crop(resized, [self.size]))
+        return cut
 
 
 @dataclass(frozen=True)
@@ -101,18 +136,6 @@ class FeatureExtractor(nn.Module):
                 name, f"a last layer of {self.classifier.in_features} inputs, but outputs {shape} without it"
             )
         return self.classifier.in_features
-
-
-def last_linear(network: nn.Module, name: str) -> tuple[str, nn.Linear]:
-    """Path and layer of a network's last linear layer.
-
-    Raises:
-        InputError: it has none.
-    """
-    layers = [(path, layer) for path, layer in network.named_modules() if isinstance(layer, nn.Linear)]
-    if not layers or not layers[-1][0]:
-        raise _no_classifier(name, "none")
-    return layers[-1]
 
 
 def replace_layer(network: nn.Module, path: str, layer: nn.Module) -> None:

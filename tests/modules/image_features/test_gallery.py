@@ -9,13 +9,13 @@ from PIL import Image
 from torch import Tensor
 from torchvision.transforms.functional import pil_to_tensor
 
-from datamodules.images.image_set import Crop, GeneratedImages, StoredImages
-from modules.image_manipulation.feature_extractor import FeatureExtractor
-from modules.image_manipulation.feature_extractors import Extractor
-from modules.image_manipulation.gallery import Gallery
-from modules.image_manipulation.indirect_manipulation import FeatureNoise, PixelSearch
+from client.feature_extractor import Crop, FeatureExtractor
+from datamodules.images.image_set import GeneratedImages, StoredImages
+from modules.image_features.feature_extractors import Extractor
+from modules.image_features.gallery import Gallery, as_bytes, halved_to_memory
 from protocol.errors import InputError
-from tests.modules.image_manipulation.extractor import toy
+from server.feature_noise import FeatureNoise, PixelSearch
+from tests.extractor_toys import toy
 
 CPU = torch.device("cpu")
 RECIPE = FeatureNoise(scale=0.5, search=PixelSearch(steps=5, learning_rate=0.05))
@@ -103,3 +103,27 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match=r"tmp.*file.*FEDLEAK_CACHE"):
         gallery(tmp_path / "file").features(CPU)
+
+
+def test_a_batch_that_memory_does_not_hold_is_halved() -> None:
+    sizes: list[int] = []
+
+    def work(some: Tensor, _: Tensor) -> Tensor:
+        sizes.append(len(some))
+        if len(some) > 2:
+            raise torch.OutOfMemoryError("full")
+        return some + 1
+
+    numbers = torch.arange(7.0)[:, None]
+    assert torch.equal(halved_to_memory(work, numbers, numbers), numbers + 1)
+    assert max(sizes) == 7
+
+    def never(some: Tensor, _: Tensor) -> Tensor:
+        raise torch.OutOfMemoryError("full")
+
+    with pytest.raises(torch.OutOfMemoryError):
+        halved_to_memory(never, numbers, numbers)
+
+
+def test_bytes_are_rounded_and_clamped() -> None:
+    assert as_bytes(torch.tensor([-0.1, 0.0, 0.5, 1.0, 1.2])).tolist() == [0, 0, 128, 255, 255]

@@ -7,20 +7,18 @@ References:
     Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163, sections III.C.3 and IV.C and appendix B.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from modules.image_manipulation.base import ImageManipulation
-from modules.image_manipulation.feature_extractor import FeatureExtractor
-from modules.image_manipulation.image_quality import psnr, ssim
-from modules.image_manipulation.partitions import partition_of, partitioned_noise
+from client.feature_extractor import FeatureExtractor
 from protocol.errors import require
-from protocol.ranges import PositiveFloat
+from protocol.ranges import NonNegativeFloat, PositiveFloat, PositiveInt, check_fields
 from protocol.seeding import generator_for
+from server.deviation import Notice
+from server.image_manipulation import ImageManipulation, psnr, ssim
 
 Likeness = Literal["ssim", "psnr"]
 _BEST_PSNR = 60.0
@@ -43,22 +41,16 @@ class PixelSearch:
             gradients Adam's epsilon damps, `enough` applies to that mean, and the last iterate is sent.
     """
 
-    steps: int = 500
-    learning_rate: float = 0.01
-    enough: float = 1e-3
+    steps: PositiveInt = 500
+    learning_rate: PositiveFloat = 0.01
+    enough: NonNegativeFloat = 1e-3
     likeness: Likeness | None = None
-    likeness_weight: float = 0.0
+    likeness_weight: NonNegativeFloat = 0.0
     budget: float | None = None
     variant: Literal["corrected", "as-published-code"] = "corrected"
 
     def __post_init__(self) -> None:
-        require(
-            self.steps >= 1 and self.learning_rate > 0 and self.likeness_weight >= 0 and self.enough >= 0,
-            "steps and learning_rate above 0, no negative likeness_weight and enough",
-            f"{self.steps}, {self.learning_rate}, {self.likeness_weight}, {self.enough}",
-            "The paper takes 500 steps at 0.01 and no regularisation.",
-        )
-        require(self.likeness in (None, "ssim", "psnr"), "likeness ssim or psnr", self.likeness, "Omit it for none.")
+        check_fields(self)
         within = self.budget is None or 0 < self.budget <= 1
         require(within, "a budget above 0 and up to 1", self.budget, "8 / 255 is hard to see.")
 
@@ -72,7 +64,13 @@ class FeatureNoise(ImageManipulation):
         search: options of the search for pixels.
     """
 
-    name: ClassVar[str] = "noise"
+    name = "noise"
+    does = "changes the pixels of images until the features that clients extract are noise"
+    noticed = (
+        Notice("client", "images that are unlike their originals, where it has them (SSIM, PSNR)"),
+        Notice("auditor", "noise in the features of the images sent, by the table step `image-quality`"),
+    )
+    references = ("RAIFLE, sections III.C.3 and IV.C",)
 
     scale: PositiveFloat = 4.0
     search: PixelSearch = PixelSearch()
@@ -103,6 +101,32 @@ class FeatureNoise(ImageManipulation):
 
     def _noise(self, part: Tensor, features: int, partitions: int, generator: torch.Generator) -> Tensor:
         return partitioned_noise(part, features, partitions=partitions, scale=self.scale, generator=generator)
+
+
+def partition_of(items: int, partitions: int) -> Tensor:
+    """``(R,)`` part with the noise of each of a client's items: the first items have the first part, and so on."""
+    return torch.arange(items) * partitions // items
+
+
+def partitioned_noise(
+    part: Tensor, features: int, *, partitions: int, scale: float, generator: torch.Generator
+) -> Tensor:
+    """``(R, F)`` max(0, N(0, scale^2)) in one part of the features and zero in the others.
+
+    Args:
+        part: ``(R,)`` part of each item.
+        features: number of features F, divided evenly into parts.
+        partitions: number of parts; 1 for noise in all features.
+        scale: standard deviation of the noise; 4 is the end of the paper's grid search.
+        generator: source of the noise.
+
+    Raises:
+        ValueError: there are more parts than features, or a number is not positive.
+    """
+    if not 1 <= partitions <= features or not scale > 0:
+        raise ValueError(f"expected 1 to {features} partitions and scale > 0, got {partitions} and {scale}")
+    noise = torch.randn(len(part), features, generator=generator).mul(scale).clamp(min=0)
+    return noise * (partition_of(features, partitions) == part[:, None])
 
 
 def manipulate(extractor: FeatureExtractor, pixels: Tensor, targets: Tensor, search: PixelSearch) -> Tensor:
@@ -145,23 +169,6 @@ def manipulate(extractor: FeatureExtractor, pixels: Tensor, targets: Tensor, sea
         if published and float(gaps.detach().mean()) < search.enough:
             break
     return extractor.restore(inputs.detach() if published else best).clamp(0, 1)
-
-
-def as_bytes(pixels: Tensor) -> Tensor:
-    """8-bit pixels of an image file, from pixels in [0, 1]."""
-    return (pixels * 255).round().clamp(0, 255).to(torch.uint8)
-
-
-def halved_to_memory(work: Callable[[Tensor, Tensor], Tensor], images: Tensor, targets: Tensor) -> Tensor:
-    """Result of `work` on a batch, which is halved repeatedly if the device's memory is too small."""
-    try:
-        return work(images, targets)
-    except torch.OutOfMemoryError:
-        if len(images) == 1:
-            raise
-    middle = len(images) // 2
-    halves = (slice(None, middle), slice(middle, None))
-    return torch.cat([halved_to_memory(work, images[half], targets[half]) for half in halves])
 
 
 def _unlikeness(found: Tensor, pixels: Tensor, search: PixelSearch) -> Tensor:

@@ -2,7 +2,7 @@
 
 import functools
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,13 +12,12 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 from tqdm import tqdm
 
-from datamodules.images.image_set import Crop, ImageSet, StoredImages
+from client.feature_extractor import Crop, FeatureExtractor
+from datamodules.images.image_set import ImageSet, StoredImages
 from datamodules.io.files import write_whole
-from modules.image_manipulation.base import ImageManipulation
-from modules.image_manipulation.feature_extractor import FeatureExtractor
-from modules.image_manipulation.feature_extractors import Extractor
-from modules.image_manipulation.indirect_manipulation import as_bytes, halved_to_memory
+from modules.image_features.feature_extractors import Extractor
 from protocol.errors import InputError
+from server.image_manipulation import ImageManipulation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,3 +178,20 @@ class Gallery:
         key = hashlib.sha256(described.encode()).hexdigest()[:12]
         kind = "real" if self.manipulation is None else self.manipulation.name
         return self.folder / f"{self.photos.name}-{self.extractor.name.replace(':', '-')}-{kind}-{key}"
+
+
+def as_bytes(pixels: Tensor) -> Tensor:
+    """8-bit pixels of an image file, from pixels in [0, 1]."""
+    return (pixels * 255).round().clamp(0, 255).to(torch.uint8)
+
+
+def halved_to_memory(work: Callable[[Tensor, Tensor], Tensor], images: Tensor, targets: Tensor) -> Tensor:
+    """Result of `work` on a batch, which is halved repeatedly if the device's memory is too small."""
+    try:
+        return work(images, targets)
+    except torch.OutOfMemoryError:
+        if len(images) == 1:
+            raise
+    middle = len(images) // 2
+    halves = (slice(None, middle), slice(middle, None))
+    return torch.cat([halved_to_memory(work, images[half], targets[half]) for half in halves])

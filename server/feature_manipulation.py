@@ -1,41 +1,35 @@
 """Adversarial data manipulation: features that a malicious server sends instead of the real ones."""
 
 import abc
-import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Generator, Tensor
 
-from protocol.ranges import check_fields
+from server.deviation import Deviation
 
 Model = Mapping[str, Tensor]
 
 
-class Manipulation(abc.ABC):
-    """Base class of adversarial data manipulations: how the server chooses the features that clients train on.
-
-    Attributes:
-        name: the name in a recording.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FeatureManipulation(Deviation, abc.ABC):
+    """Base class of manipulations of features: how the server chooses the features that clients train on.
 
     References:
         Pham, Kulkarni and Houmansadr, "RAIFLE: Reconstruction Attacks on Interaction-based Federated Learning with
         Adversarial Data Manipulation", NDSS 2025, arXiv:2310.19163, section III.C.
     """
 
-    name: ClassVar[str]
-
-    def __post_init__(self) -> None:
-        if dataclasses.is_dataclass(self):
-            check_fields(self)
+    part = "shows"
 
     @property
     def knows(self) -> Literal["lists", "candidates"]:
         """Documents that the server chooses features for: those of its drawn lists, or all of a query."""
         return "lists"
 
-    def knowing(self, document: Tensor) -> "Manipulation":
+    def knowing(self, document: Tensor) -> "FeatureManipulation":
         """The manipulation for a target document with real features ``(F,)``, retrieved privately by some clients."""
         return self
 
@@ -87,3 +81,9 @@ class Manipulation(abc.ABC):
 
 def _own(models: Model, client: int) -> Model:
     return {name: value[client] for name, value in models.items()}
+
+
+def check_knows_lists(inner: FeatureManipulation) -> None:
+    """Refuses a manipulation that is given all candidates, because those around it are given the lists."""
+    if inner.knows != "lists":
+        raise ValueError(f"expected an inner manipulation that knows the lists, got {inner.name} of all candidates")

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 from torchvision import models as torchvision_models
 
-from datamodules.images.image_set import Crop, GeneratedImages
-from modules.image_manipulation.feature_extractor import FeatureExtractor, Transform, last_linear, replace_layer
+from client.feature_extractor import Crop, FeatureExtractor, Transform, replace_layer
+from client.network import last_linear
+from datamodules.images.image_set import GeneratedImages
 from protocol.errors import InputError, require
 from protocol.ranges import PositiveInt
 

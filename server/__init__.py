@@ -1,0 +1,16 @@
+"""What a server may do besides averaging: a deviation is one file, and describes itself.
+
+Its options are the fields of a frozen dataclass; what it does is pure functions of models and examples. What needs
+Lightning or a data module calls them: the learners, the data modules and the callback `NoiseSearch`.
+"""
+
+from typing import TYPE_CHECKING
+
+from protocol.exports import exports
+
+if TYPE_CHECKING:
+    from server.deviation import Deviation as Deviation
+    from server.deviation import Notice as Notice
+    from server.feature_manipulation import FeatureManipulation as FeatureManipulation
+
+__all__ = exports(__name__)

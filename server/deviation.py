@@ -1,0 +1,65 @@
+"""Base class of what a server may do besides averaging, with what the documentation says of each deviation."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from protocol.errors import InputError
+from protocol.ranges import check_fields
+
+Part = Literal["shows", "sends", "selects"]
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Who would notice a deviation, and how.
+
+    Attributes:
+        who: ``client``: it looks at what it receives; ``auditor``: he looks at the server's log, or at a recording.
+        how: what is looked at, as text.
+        checks: checks and defences of `defenses` that do it.
+    """
+
+    who: Literal["client", "auditor"]
+    how: str
+    checks: tuple[type, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Deviation:
+    """Base class of what a server may do besides averaging; options are fields whose types check their values.
+
+    The class attributes are the description from which the page of the documentation is made. No list names the
+    deviations: a class in a file of this folder, or at a class path from outside, is found.
+
+    Attributes:
+        name: name in recordings; deviations of different parts may share one.
+        part: what deviates: what the server ``shows`` (features, images), what it ``sends`` (models), or whom it
+            ``selects``.
+        does: what the server does; completes "The server ...".
+        noticed: who would notice it, and how; empty if nobody would.
+        references: the publications that define it, e.g. ``("RAIFLE, section III.C.1",)``; empty for this project's
+            own.
+
+    Raises:
+        InputError: a subclass with a `name` lacks `does` or `noticed`.
+    """
+
+    name: ClassVar[str]
+    part: ClassVar[Part]
+    does: ClassVar[str]
+    noticed: ClassVar[tuple[Notice, ...]]
+    references: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Checks that a deviation describes itself."""
+        super().__init_subclass__(**kwargs)
+        lacking = [given for given in ("part", "does", "noticed") if "name" in vars(cls) and given not in dir(cls)]
+        if lacking:
+            raise InputError(
+                expected=f"{cls.__name__} with name, part, does and noticed",
+                found=f"no {' and no '.join(lacking)}",
+                way_out="Describe the deviation by class attributes, see server.deviation.Deviation.",
+            )
+
+    def __post_init__(self) -> None:
+        check_fields(self)
