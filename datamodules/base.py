@@ -22,6 +22,7 @@ from datamodules.people import Attributes, People, draw_people
 from protocol.errors import InputError, require
 from protocol.ranges import NonNegativeInt
 from protocol.seeding import generator_for
+from server.repeated_selection import RepeatedSelection
 
 DATA_VARIABLE = "FEDLEAK_DATA"
 _NEAR = 0.85
@@ -50,6 +51,8 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
 
     folders: ClassVar[tuple[str, ...]] = ()
     """Names of the data sets that the class reads, which are those of their folders below ``root``."""
+    repeated_selection: RepeatedSelection | None = None
+    """Clients that the server selects in all rounds from some round on; None if all cohorts are random."""
 
     def __init__(
         self,
@@ -175,11 +178,6 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
     def user_items(self) -> list[npt.NDArray[np.int64]]:
         """Items with which each client interacted; none by default. Their popularity is public."""
         return []
-
-    @property
-    def called_from(self) -> int | None:
-        """First of the rounds for which the server selects the same clients; None if all cohorts are random."""
-        return None
 
     def draw_clients(self, count: int) -> Tensor:
         """``(count,)`` numbers of clients drawn for a recording of few, ascending; all if there are fewer."""

@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from modules.federated import FederatedModule as FederatedModule
     from modules.learners import *  # noqa: F403
     from modules.lightning.built_from_data import BuiltFromData as BuiltFromData
-    from modules.probing import *  # noqa: F403
     from modules.references import *  # noqa: F403
     from modules.server import ServerOptimizer as ServerOptimizer
 

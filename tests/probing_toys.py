@@ -9,12 +9,12 @@ from lightning.pytorch.callbacks import Callback
 
 from callbacks.delta_recorder import DeltaRecorder
 from client.engine.local_hyperparameters import LocalTraining
-from datamodules.recommendation.called import Called
 from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
 from defenses.row_noise import RowNoise
 from modules.learners.matrix_factorization import FederatedMF
-from modules.probing.campaign import Probing
 from modules.server import ServerOptimizer
+from server.probing import Probing
+from server.repeated_selection import RepeatedSelection
 from tests.toys import quiet_trainer
 
 AFTER = 4
@@ -29,7 +29,7 @@ def clients(**changes: Any) -> SyntheticRecommender:
         "negatives_per_positive": 7 / 3,
         "fewest_labels": 5,
         "clients_per_round": 20,
-        "called": Called(after=AFTER, clients=15),
+        "repeated_selection": RepeatedSelection(after=AFTER, clients=15),
     }
     return SyntheticRecommender(**{**options, **changes})
 

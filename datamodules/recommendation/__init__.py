@@ -6,7 +6,6 @@ from protocol.exports import exports
 
 if TYPE_CHECKING:
     from datamodules.recommendation.base import RecommenderDataModule as RecommenderDataModule
-    from datamodules.recommendation.called import Called as Called
     from datamodules.recommendation.movielens import MovieLens as MovieLens
     from datamodules.recommendation.steam import Steam as Steam
     from datamodules.recommendation.synthetic_recommender import SyntheticRecommender as SyntheticRecommender

@@ -13,7 +13,6 @@ from torch.utils.data import DataLoader
 
 from client.cohort import Cohort
 from datamodules.base import FederatedDataModule
-from datamodules.recommendation.called import Called, draw_clients
 from datamodules.recommendation.interactions import (
     Interactions,
     Ints,
@@ -28,6 +27,7 @@ from protocol.errors import require
 from protocol.ranges import NonNegativeInt, OpenUnitInterval
 from protocol.seeding import PERSISTENT, generator_for
 from protocol.view import ITEM_EMBEDDING
+from server.repeated_selection import RepeatedSelection, draw_identifiable
 
 
 class RecommenderDataModule(FederatedDataModule):
@@ -42,7 +42,7 @@ class RecommenderDataModule(FederatedDataModule):
         evaluation_negatives: never-seen items among which the held-out one is ranked; None for all.
         degenerate_users: what to do with a user with no item or with all items.
         fewest_labels: users with fewer labelled items are left out, e.g. those who cannot fill a batch.
-        called: clients that the server selects in all rounds from some round on; None if all cohorts are random.
+        repeated_selection: clients that the server selects in all rounds from some round on; None for random cohorts.
         kwargs: see `FederatedDataModule`.
 
     Raises:
@@ -59,7 +59,7 @@ class RecommenderDataModule(FederatedDataModule):
         evaluation_negatives: int | None = 99,
         degenerate_users: Literal["error", "drop"] = "error",
         fewest_labels: NonNegativeInt = 0,
-        called: Called | None = None,
+        repeated_selection: RepeatedSelection | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -75,9 +75,9 @@ class RecommenderDataModule(FederatedDataModule):
         self.evaluation_negatives = evaluation_negatives
         self.degenerate_users = degenerate_users
         self.fewest_labels = fewest_labels
-        self.called = called
-        self._called: dict[bytes | None, Tensor] = {}
-        """Called clients by the secret key that they were drawn from."""
+        self.repeated_selection = repeated_selection
+        self._selected: dict[bytes | None, Tensor] = {}
+        """Clients that the server selects repeatedly, by the secret key that they were drawn from."""
 
     @abc.abstractmethod
     def read(self) -> Interactions:
@@ -142,20 +142,18 @@ class RecommenderDataModule(FederatedDataModule):
         """Share of likes that sampled negatives lead to; None if the data have dislikes."""
         return None if self._dislikes is not None else 1 / (1 + self.negatives_per_positive)
 
-    @property
-    def called_from(self) -> int | None:
-        return None if self.called is None else self.called.after
-
-    def draw_clients(self, count: int) -> Tensor:
-        return draw_clients(self, count)
+    def draw_clients(self, count: int, *, among: Tensor | None = None) -> Tensor:
+        everyone, generator = self.build_cohort(0, torch.arange(self.num_clients)), self.secret_draws("victims")
+        return draw_identifiable(everyone, count, among=among, rate=self.rate, generator=generator)
 
     def participants(self, round_number: int) -> Tensor:
-        if self.called is None or round_number < self.called.after:
+        repeated = self.repeated_selection
+        if repeated is None or round_number < repeated.after:
             return super().participants(round_number)
-        if self.secret not in self._called:
-            before = torch.cat([self.participants(number) for number in range(self.called.after)])
-            self._called[self.secret] = draw_clients(self, self.called.clients, among=before)
-        return self._called[self.secret]
+        if self.secret not in self._selected:
+            before = torch.cat([self.participants(number) for number in range(repeated.after)])
+            self._selected[self.secret] = self.draw_clients(repeated.clients, among=before)
+        return self._selected[self.secret]
 
     def build_cohort(self, round_number: int, clients: Tensor) -> Cohort:
         """The cohort of some clients; example k of a client is about row k of its item table."""

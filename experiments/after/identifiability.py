@@ -21,13 +21,13 @@ from experiments.after.step import AfterStep
 from experiments.cell_training import CellRun
 from modules.learners.matrix_factorization import FederatedMF
 from modules.learners.recommender import held_out_hits
-from modules.probing.campaign import Probing
-from modules.probing.clients import Answering
 from protocol.errors import InputError
 from protocol.gaussian_budget import composed_epsilon
 from protocol.ranges import OpenUnitInterval, PositiveInt, UnitInterval, check_fields
 from protocol.seeding import generator_for
 from protocol.view import ITEM_EMBEDDING
+from server.probe_answers import Answering
+from server.probing import Probing
 
 _OWN = "own-vector"
 """Label of the score of the client's own vector, eta in Proposition 1."""
@@ -57,14 +57,13 @@ class Probed:
             InputError: its server does not probe.
         """
         module, data = run.trained()
-        probing = getattr(module, "probing", None)
-        if not isinstance(module, FederatedMF) or not isinstance(data, RecommenderDataModule) or probing is None:
+        if not isinstance(module, FederatedMF) or not isinstance(data, RecommenderDataModule) or not module.probing:
             raise InputError(
                 expected="a table whose trainings have model.probing",
                 found=f"a {type(module).__name__} with an honest server",
                 way_out="Remove the step from `after`.",
             )
-        return cls(module, data, probing, data.build_cohort(0, data.participants(probing.after)))
+        return cls(module, data, module.probing, data.build_cohort(0, data.participants(module.probing.after)))
 
     @property
     def table(self) -> Tensor:

@@ -15,13 +15,13 @@ from client.margin_losses import LossName
 from client.matrix_factorization import MFAlgorithm
 from client.recommendation import USER_EMBEDDING
 from modules.federated import Federation, Unpack
+from modules.learners.probed_recommender import ProbedRecommender
 from modules.learners.recommender import initial_users
-from modules.probing.campaign import Probing
-from modules.probing.probed_recommender import ProbedRecommender
 from protocol.errors import InputError, require
 from protocol.ranges import PositiveInt
 from protocol.seeding import PERSISTENT, generator_for
 from protocol.view import ITEM_EMBEDDING, LEANING
+from server.probing import Probing
 
 PROTOCOL_1 = LocalTraining(optimizer="sgd", learning_rate=0.1, batch_size=10, updates=10)
 """Protocol 1, which draws every batch anew; the paper gives no values."""
@@ -43,7 +43,7 @@ class FederatedMF(ProbedRecommender):
         local: how clients train.
         top_k: length of the recommended list for HR and NDCG.
         probing: Protocol 2 after the honest rounds, on the clients that the data draw
-            (`datamodules.recommendation.called.Called`); None for an honest server.
+            (`server.repeated_selection.RepeatedSelection`); None for an honest server.
         leaning: ``known`` if the server knows whether each client likes more items than it dislikes, ``negative`` if it
             assumes that all dislike more than they like.
         federation: arguments of `FederatedModule`; Equation 3 is the defence `RowNoise`.

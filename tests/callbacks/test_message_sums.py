@@ -30,7 +30,7 @@ def one_key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def honest(folder: Path, *, noise: float = 0.1, **options: Any) -> Recording:
-    data = clients(called=None, **options.pop("data", {}))
+    data = clients(repeated_selection=None, **options.pop("data", {}))
     recorder = DeltaRecorder(**options)
     train(folder, learner(data, probing=None, noise=noise), data, callbacks=[recorder], rounds=ROUNDS)
     return Recording(folder / "deltas")
@@ -85,7 +85,7 @@ class Crash(Callback):
 @pytest.mark.integration
 def test_sums_go_on_after_a_crash(tmp_path: Path) -> None:
     honest(tmp_path / "whole", sums_at=[2, 4])
-    data: SyntheticRecommender = clients(called=None)
+    data: SyntheticRecommender = clients(repeated_selection=None)
     crashing: list[Callback] = [DeltaRecorder(sums_at=[2, 4]), Crash()]
     with pytest.raises(KeyError, match="crash"):
         train(tmp_path / "crashed", learner(data, probing=None, noise=0.1), data, callbacks=crashing, rounds=ROUNDS)

@@ -28,7 +28,7 @@ SMALL: dict[str, Any] = {
         "model.local.updates": 3,
         "model.server.learning_rate": 30,
         "model.probing": {"after": 6, "interactions": [1, 20], "of_bound": [1]},
-        "data.called": {"after": 6, "clients": 20},
+        "data.repeated_selection": {"after": 6, "clients": 20},
     },
     "axes": {"data": {"synthetic": {"data.users": 60, "data.items": 400, "data.mean_interactions": 40}}},
     "record": {"every_n_rounds": 0},
@@ -105,7 +105,7 @@ def test_campaigns_are_averaged_before_people_are_counted(tmp_path: Path) -> Non
 def test_a_passive_server_learns_from_honest_rounds(tmp_path: Path) -> None:
     results = run(
         tmp_path,
-        set={"model.probing": None, "data.called": None, "trainer.max_steps": 6},
+        set={"model.probing": None, "data.repeated_selection": None, "trainer.max_steps": 6},
         metrics=["error"],
         record={"sums_at": [1, 2, 6], "clients": 20},
         after=["reached"],
@@ -133,7 +133,7 @@ def test_the_hits_are_those_of_the_modules_own_metric() -> None:
 def test_steps_on_probes_need_a_server_that_probes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], step: str
 ) -> None:
-    honest = {"model.probing": None, "data.called": None, "trainer.max_steps": 2}
+    honest = {"model.probing": None, "data.repeated_selection": None, "trainer.max_steps": 2}
     changes = {"set": {**SMALL["set"], **honest}, "record": {}, "attacks": {}, "after": [step], "metrics": ["error"]}
     assert reproduce(tmp_path, yaml.safe_dump({**SMALL, **changes})) == 2
     assert "model.probing" in capsys.readouterr().err
@@ -172,7 +172,7 @@ def test_the_calls_so_far_have_a_total_epsilon(tmp_path: Path) -> None:
 @pytest.mark.integration
 def test_noise_in_every_row_hides_what_clients_labelled(tmp_path: Path) -> None:
     noise = {"class_path": "LocalDP", "init_args": {"clip": 10, "epsilon": 500, "delta": 1e-5}}
-    honest = {"model.probing": None, "data.called": None, "trainer.max_steps": 3, "model.defenses": [noise]}
+    honest = {"model.probing": None, "data.repeated_selection": None, "trainer.max_steps": 3, "model.defenses": [noise]}
     attacks: dict[str, Any] = {"pac": {}, "pac-spectral": {}, "pac-likelihood": {}, "identifiability/chance": {}}
     options: dict[str, Any] = {"metrics": ["error", "label-error"], "after": [], "attacks": attacks}
     results = run(tmp_path, set=honest, record={"sums_at": [1, 2], "clients": 20}, **options)
@@ -199,7 +199,7 @@ def test_options_of_steps_are_checked() -> None:
         ({"model.defenses": NOISY}, "theorem 1"),
         ({"model.probing": {"theorem": 3}}, "theorem 3"),
         ({"model.probing": {"probe": "ones"}}, "ones"),
-        ({"data.called": {"after": 7}}, "data.called.after of 6"),
+        ({"data.repeated_selection": {"after": 7}}, "data.repeated_selection.after of 6"),
     ],
 )
 def test_what_no_theorem_allows_is_refused(

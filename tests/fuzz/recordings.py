@@ -67,7 +67,7 @@ def _calls() -> Files:
 @functools.cache
 def _sums() -> Files:
     """Sums of a recommender's clients' messages."""
-    data = probing_toys.clients(called=None)
+    data = probing_toys.clients(repeated_selection=None)
     recorder = DeltaRecorder(sums_at=[1, 2])
     with tempfile.TemporaryDirectory() as folder:
         module = probing_toys.learner(data, probing=None)

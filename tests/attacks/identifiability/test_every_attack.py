@@ -12,10 +12,10 @@ from attacks.identifiability.pac import PAC, MeanItem, PACSpectral, RandomVector
 from client.engine.local_hyperparameters import LocalTraining
 from client.margin_losses import LossName
 from client.matrix_factorization import MFAlgorithm
-from modules.probing.clients import Answering, Probed, answer_zeros
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
 from protocol.view import ITEM_EMBEDDING, LEANING, Release, RoundView
+from server.probe_answers import Answering, Probed, answer_zeros
 
 ON_MESSAGES: list[Attack] = [PAC(), PACSpectral(), PACLikelihood()]
 Victims = tuple[RoundView, dict[str, torch.Tensor]]

@@ -15,20 +15,20 @@ from attacks.identifiability import PAC, PACSpectral, RandomVector
 from callbacks.delta_recorder import DeltaRecorder
 from client.engine.local_hyperparameters import LocalTraining
 from client.recommendation import USER_EMBEDDING
-from datamodules.recommendation.called import Called
 from defenses.local_dp import LocalDP
 from defenses.refusal import RefuseProbes
 from defenses.row_noise import RowNoise
 from evaluation.evaluate import evaluate
 from evaluation.runner import Evaluation
 from modules.learners.matrix_factorization import FederatedMF
-from modules.probing.campaign import Probing
 from modules.server import ServerOptimizer
 from protocol.errors import InputError
 from protocol.seeding import KEY_VARIABLE
 from protocol.view import ITEM_EMBEDDING, LEANING
 from recordings.recorded_learner import recorded_learner
 from recordings.recording import Recording
+from server.probing import Probing
+from server.repeated_selection import RepeatedSelection
 from tests.probing_toys import AFTER, clients, learner, train
 
 
@@ -241,14 +241,14 @@ def test_only_rounds_with_settings_are_recorded(tmp_path: Path) -> None:
     data = clients()
     train(tmp_path, learner(data), data, callbacks=[DeltaRecorder(every_n_rounds=0)])
     assert Recording(tmp_path / "deltas").rounds == [4, 5, 6]
-    data = clients(called=None)
+    data = clients(repeated_selection=None)
     with pytest.raises(InputError, match="every_n_rounds of at least 1"):
         train(tmp_path / "no", learner(data, probing=None), data, callbacks=[DeltaRecorder(every_n_rounds=0)], rounds=2)
 
 
 @pytest.mark.integration
 def test_the_data_must_say_whom_the_server_calls(tmp_path: Path) -> None:
-    for called in (None, Called(after=AFTER + 1)):
-        data = clients(called=called)
-        with pytest.raises(InputError, match=r"data\.called\.after of 4"):
+    for selection in (None, RepeatedSelection(after=AFTER + 1)):
+        data = clients(repeated_selection=selection)
+        with pytest.raises(InputError, match=r"data\.repeated_selection\.after of 4"):
             train(tmp_path, learner(data), data)

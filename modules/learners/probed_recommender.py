@@ -20,10 +20,11 @@ from defenses.base import Update
 from defenses.refusal import RefuseProbes
 from defenses.row_noise import RowNoise
 from modules.learners.recommender import HeldOutRanking
-from modules.probing.campaign import Answered, Campaign, Probing
-from modules.probing.clients import Answering
 from protocol.errors import InputError, require
 from protocol.view import ITEM_EMBEDDING
+from server.probe_answers import Answering
+from server.probe_campaign import Answered, Campaign
+from server.probing import Probing
 
 
 class ProbedRecommender(HeldOutRanking):
@@ -53,7 +54,7 @@ class ProbedRecommender(HeldOutRanking):
 
     @property
     def server_manipulation(self) -> str | None:
-        return None if self.probing is None else "probe"
+        return None if self.probing is None else self.probing.name
 
     def round_settings(self) -> dict[int, dict[str, Any]]:
         return {} if self.probing is None else self.probing.settings()
@@ -88,17 +89,17 @@ class ProbedRecommender(HeldOutRanking):
         """Checks the precision, and that the data choose the clients of a probing server.
 
         Raises:
-            InputError: the data have no `called` that starts with the probing.
+            InputError: the data have no `repeated_selection` that starts with the probing.
         """
         super().setup(stage)
         if self.probing is not None:
             data = data_of(self.trainer)
-            called = None if data is None else data.called_from
+            repeated = None if data is None else data.repeated_selection
             require(
-                called == self.probing.after,
-                f"data.called.after of {self.probing.after}, as model.probing.after",
-                called,
-                "Set data.called, so that the server calls the same clients in all probing rounds.",
+                repeated is not None and repeated.after == self.probing.after,
+                f"data.repeated_selection.after of {self.probing.after}, as model.probing.after",
+                None if repeated is None else repeated.after,
+                "Set data.repeated_selection, so that the server calls the same clients in all probing rounds.",
             )
 
     def interact(self, cohort: Cohort, model: Parameters) -> Cohort:

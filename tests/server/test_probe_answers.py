@@ -9,10 +9,10 @@ from client.engine.local_training import train_clients
 from client.margin_losses import LOSSES, LossName
 from client.matrix_factorization import MFAlgorithm
 from client.recommendation import USER_EMBEDDING
-from modules.probing.clients import Answering, Probed, answer, answer_zeros, batch_memberships
 from protocol.errors import InputError
 from protocol.seeding import generator_for
 from protocol.view import ITEM_EMBEDDING
+from server.probe_answers import Answering, Probed, answer, answer_zeros, batch_memberships
 
 SIZES = (6, 9, 12)
 

@@ -3,14 +3,14 @@
 import pytest
 import torch
 
-from datamodules.recommendation.called import Called, draw_clients
 from protocol.errors import InputError
 from protocol.view import ITEM_EMBEDDING
+from server.repeated_selection import RepeatedSelection
 from tests.probing_toys import AFTER, clients
 
 
 def test_the_same_clients_are_called_in_all_rounds_from_some_round_on() -> None:
-    data, plain = clients(), clients(called=None)
+    data, plain = clients(), clients(repeated_selection=None)
     for number in range(AFTER):
         assert torch.equal(data.participants(number), plain.participants(number))
     called = data.participants(AFTER)
@@ -19,31 +19,31 @@ def test_the_same_clients_are_called_in_all_rounds_from_some_round_on() -> None:
     assert all(torch.equal(data.participants(number), called) for number in (AFTER + 1, AFTER + 100))
     before = torch.cat([data.participants(number) for number in range(AFTER)])
     assert bool(torch.isin(called, before).all())
-    assert len(clients(called=Called(after=1, clients=100)).participants(1)) <= 20
+    assert len(clients(repeated_selection=RepeatedSelection(after=1, clients=100)).participants(1)) <= 20
 
 
 def test_theorems_apply_to_those_who_are_called() -> None:
-    data = clients(likes=0.3, called=Called(after=AFTER, clients=100))
+    data = clients(likes=0.3, repeated_selection=RepeatedSelection(after=AFTER, clients=100))
     cohort = data.cohort(AFTER)
     rates = cohort.examples["label"].double().sum(1) / cohort.counts
     assert float(rates.min()) > 0.25
     assert float(rates.max()) <= 0.3 + 1e-9
-    other = clients(likes=0.3, seed=1, called=Called(after=AFTER, clients=10)).participants(AFTER)
-    assert not torch.equal(other, clients(likes=0.3, called=Called(after=AFTER, clients=10)).participants(AFTER))
+    ten = RepeatedSelection(after=AFTER, clients=10)
+    one, other = (clients(likes=0.3, seed=seed, repeated_selection=ten).participants(AFTER) for seed in (0, 1))
+    assert not torch.equal(one, other)
 
 
 def test_negatives_are_drawn_for_the_share_of_likes() -> None:
-    cohort = clients(likes=0.2, called=None).cohort(0)
-    assert torch.equal(
-        cohort.rows[ITEM_EMBEDDING], clients(negatives_per_positive=4, called=None).cohort(0).rows[ITEM_EMBEDDING]
-    )
+    cohort = clients(likes=0.2, repeated_selection=None).cohort(0)
+    same = clients(negatives_per_positive=4, repeated_selection=None).cohort(0)
+    assert torch.equal(cohort.rows[ITEM_EMBEDDING], same.rows[ITEM_EMBEDDING])
 
 
 def test_nobody_to_draw_is_refused() -> None:
-    half = clients(likes=0.5, called=None)
+    half = clients(likes=0.5, repeated_selection=None)
     with pytest.raises(InputError, match="Assumption 1"):
-        draw_clients(half, 5)
+        half.draw_clients(5)
     with pytest.raises(InputError, match="Assumption 1"):
-        draw_clients(clients(called=None), 5, among=torch.zeros(0, dtype=torch.int64))
+        clients(repeated_selection=None).draw_clients(5, among=torch.zeros(0, dtype=torch.int64))
     with pytest.raises(ValueError, match="after"):
-        Called(after=0)
+        RepeatedSelection(after=0)
