@@ -1,6 +1,7 @@
 """Configuration of Sphinx. The source is the whole checkout, so that links work here as they do in a code browser.
 
-Pages of attacks and of the API are written into docs/generated/ before Sphinx reads: `make docs`.
+Pages of attacks, of a server's deviations and of the API are written into docs/generated/ before Sphinx reads:
+`make docs`.
 """
 
 import importlib
@@ -17,7 +18,7 @@ from tqdm import tqdm
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "recorder")]
 
-from docs.tools import attack_pages  # noqa: E402
+from docs.tools import attack_pages, server_page  # noqa: E402
 
 project = "fedleak"
 author = "the authors of fedleak"
@@ -105,7 +106,8 @@ def api_pages() -> dict[str, str]:
 
 def generate(*_: Any) -> None:
     """Writes the pages that the code describes."""
-    for folder, pages in {"attacks": attack_pages.pages(), "api": api_pages()}.items():
+    generated = {"attacks": attack_pages.pages(), "server": server_page.pages(), "api": api_pages()}
+    for folder, pages in generated.items():
         place = ROOT / "docs" / "generated" / folder
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir(parents=True)

@@ -68,7 +68,7 @@ class FeatureNoise(ImageManipulation):
     does = "changes the pixels of images until the features that clients extract are noise"
     noticed = (
         Notice("client", "images that are unlike their originals, where it has them (SSIM, PSNR)"),
-        Notice("auditor", "noise in the features of the images sent, by the table step `image-quality`"),
+        Notice("auditor", "noise in the features of the images sent, in place of those of the originals"),
     )
     references = ("RAIFLE, sections III.C.3 and IV.C",)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from defenses.manipulation_checks import ConstantColumns, ValueRange
+from defenses.manipulation_checks import ConstantColumns
 from server.deviation import Notice
 from server.feature_manipulation import FeatureManipulation, Model
 
@@ -26,11 +26,7 @@ class Fingerprint(FeatureManipulation):
 
     name = "fingerprint"
     does = "gives each document of a client a feature of its own, and zero in all others"
-    noticed = (
-        Notice(
-            "client", "columns that are constant over a list, and values of no document", (ConstantColumns, ValueRange)
-        ),
-    )
+    noticed = (Notice("client", "columns that are constant over a list", (ConstantColumns,)),)
     references = ("RAIFLE, section III.C.1",)
 
     value: float = 1.0

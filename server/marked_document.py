@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from defenses.manipulation_checks import ConstantColumns, ValueRange
+from defenses.manipulation_checks import ConstantColumns
 from protocol.errors import ViewError
 from protocol.rankers import HIDDEN, LINEAR, OUTPUT
 from server.deviation import Notice
@@ -30,13 +30,7 @@ class MarkedDocument(FeatureManipulation):
 
     name = "mark"
     does = "marks one document by a large value of a feature that is zero for all others"
-    noticed = (
-        Notice(
-            "client",
-            "a column that is constant over most lists, and one very large value",
-            (ConstantColumns, ValueRange),
-        ),
-    )
+    noticed = (Notice("client", "a column that is constant over lists without the document", (ConstantColumns,)),)
     references = ("RAIFLE, section VII.C",)
 
     value: float = 10.0

@@ -49,7 +49,7 @@ class Probing(Deviation):
     part = "sends"
     does = "calls the same clients many times with item vectors of its choice, and sums their answers"
     noticed = (
-        Notice("client", "an item table of zeros, of low rank, or unlike the last one", (RefuseProbes,)),
+        Notice("client", "an item table with zeros, of low rank, shrunk, or unlike the last one", (RefuseProbes,)),
         Notice("auditor", "rounds in which the global model does not change"),
     )
     references = ("London 2020, Protocol 2",)
@@ -90,7 +90,7 @@ class Probing(Deviation):
     @property
     def axes(self) -> dict[str, list[Any]]:
         """Points of each campaign by the name of their axis."""
-        points = {"interactions": list(self.interactions), "of_bound": list(self.of_bound)}
+        points: dict[str, list[Any]] = {"interactions": list(self.interactions), "of_bound": list(self.of_bound)}
         return {name: own for name, own in points.items() if own}
 
     def point(self, round_number: int) -> tuple[int, str, int]:

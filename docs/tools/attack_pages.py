@@ -68,7 +68,7 @@ def _choose(families: dict[str, list[type[Attack]]]) -> str:
         " `attack.py list` is. `attack.py audit` runs every attack that fits a recording and names those that do not,"
         " with what they lack, so the choice is often one of what to record.",
         "## By question",
-        _table(
+        table(
             ("Family", "The server infers", "Published, ours, baselines", "Exact"),
             [
                 (
@@ -89,7 +89,7 @@ def _choose(families: dict[str, list[type[Attack]]]) -> str:
         " training; the auditor can give one for a network of his own, see [own network](../../own-network.md)."
         " *Examples of the server's own* are the recording's `auxiliary`.",
         "## Threat models",
-        _table(
+        table(
             ("Attack", "Kind", "Sees", "Knows", "Cost"),
             [
                 (
@@ -116,7 +116,7 @@ def _recorded() -> str:
             held = kind.threat_model.fields
             rows.append((_link(kind), kind.family, *("✓" if name in held else "" for name in fields)))
     header = ("Attack", "Family", *(_FIELDS.get(name, name).capitalize() for name in fields))
-    return _table(header, sorted(rows, key=lambda row: row.count("✓")))
+    return table(header, sorted(rows, key=lambda row: row.count("✓")))
 
 
 def _family(family: str, kinds: Sequence[type[Attack]]) -> str:
@@ -165,7 +165,7 @@ def _attack(kind: type[Attack]) -> str:
     return "\n\n".join(
         [
             f"({_target(kind)})=\n### {kind.name}",
-            _table(("", ""), [fact for fact in facts if fact[1]]),
+            table(("", ""), [fact for fact in facts if fact[1]]),
             f"```{{eval-rst}}\n.. autoclass:: {kind.__module__}.{kind.__name__}\n```",
         ]
     )
@@ -174,14 +174,14 @@ def _attack(kind: type[Attack]) -> str:
 def _numbers(family: str) -> str:
     """One row per published table, attack and judged metric: ours and the paper's."""
     rows = []
-    for table, own in _results().items():
+    for published, own in _results().items():
         own = own[own["family"] == family]
         judged = [name for name, entry in METRICS.items() if entry.judged and name in set(own["metric"])]
         own = own[own["metric"].isin(judged[:1])]
         for name, cells in own.groupby("attack", sort=False):
             rows.append(
                 (
-                    f"`{table}`",
+                    f"`{published}`",
                     f"`{name}`",
                     f"`{judged[0]}`",
                     str(len(cells)),
@@ -198,7 +198,7 @@ def _numbers(family: str) -> str:
         " values of the same settings, where it has any. [Results](../../results.md) has every setting with its"
         " interval, the baselines and what differs from the paper."
     )
-    return f"{note}\n\n{_table(header, rows)}"
+    return f"{note}\n\n{table(header, rows)}"
 
 
 @functools.cache
@@ -230,6 +230,7 @@ def _link(kind: type[Attack]) -> str:
     return f"[{kind.name}](#{_target(kind)})"
 
 
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Table in Markdown."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)

@@ -28,6 +28,7 @@ from protocol.errors import require
 from protocol.ranges import NonNegativeInt, PositiveInt
 from protocol.rankers import rank_scores, stack_model
 from server.feature_manipulation import FeatureManipulation
+from server.model_per_client import stack_models
 
 PAPER_LOCAL = LocalTraining(optimizer="sgd", learning_rate=0.1, batch_size=1)
 _CLIENTS_AT_ONCE = 32
@@ -122,10 +123,7 @@ class FPDGD(OnlineRanker):
             return {}
         generators = self._generators("ranker", cohort)
         drawn = [ranker_parameters(self.num_features, self.hidden_units, generator) for generator in generators]
-        return {
-            name: torch.stack([own[name] for own in drawn]).to(value) if drawn else value.new_zeros(0, *value.shape)
-            for name, value in self.public_parameters().items()
-        }
+        return stack_models(drawn, self.public_parameters())
 
     def local_updates(self, cohort: Cohort, model: Parameters, willing: Tensor) -> tuple[Update, Tensor]:
         if not self.ranker_per_client:

@@ -38,6 +38,7 @@ from protocol.errors import InputError, require
 from protocol.ranges import NonNegativeInt, PositiveFloat, PositiveInt
 from protocol.seeding import generator_for
 from server.image_manipulation import ImageManipulation
+from server.model_per_client import stack_models
 
 
 class ImageRanker(FederatedModule):
@@ -195,10 +196,7 @@ class ImageRanker(FederatedModule):
     def client_models(self, cohort: Cohort) -> Parameters:
         """A separate ranker for each client."""
         drawn = [self._fresh(client) for client in cohort.clients.tolist()]
-        return {
-            name: torch.stack([own[name] for own in drawn]).to(value) if drawn else value.new_zeros(0, *value.shape)
-            for name, value in self.public_parameters().items()
-        }
+        return stack_models(drawn, self.public_parameters())
 
     def truth(self, cohort: Cohort) -> dict[str, Tensor]:
         """Votes of each client."""

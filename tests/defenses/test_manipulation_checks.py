@@ -8,6 +8,7 @@ import torch
 from scipy import stats
 
 from defenses.manipulation_checks import (
+    Check,
     Distribution,
     Entropy,
     Received,
@@ -25,8 +26,10 @@ from protocol.rankers import LINEAR
 from server.codebook import Codebook
 from server.feature_manipulation import FeatureManipulation
 from server.fingerprint import Fingerprint
+from server.marked_document import MarkedDocument
 from server.noise_injection import NoiseInjection
 from server.permutation import Permutation
+from server.targeted import Targeted
 
 KINDS = checks()
 
@@ -75,6 +78,22 @@ def test_honest_clients_are_rarely_flagged(name: str) -> None:
 )
 def test_a_check_finds_what_it_is_for(name: str, manipulation: FeatureManipulation) -> None:
     assert flagged(name, manipulated(clients(100, seed=4), manipulation)) > 0.95
+
+
+@pytest.mark.parametrize(
+    "manipulation",
+    [
+        *(Codebook(), Fingerprint(), NoiseInjection(), Permutation()),
+        MarkedDocument(document=torch.zeros(FEATURES)),
+        Targeted(NoiseInjection(), participants=2, share=0.4),
+    ],
+    ids=lambda manipulation: type(manipulation).__name__,
+)
+def test_checks_that_a_deviation_names_find_it(manipulation: FeatureManipulation) -> None:
+    judged = manipulated(clients(100, seed=4), manipulation)
+    named = [check for notice in manipulation.noticed for check in notice.checks if issubclass(check, Check)]
+    assert named
+    assert [check.name for check in named if flagged(check.name, judged) < 0.95] == []
 
 
 @pytest.mark.parametrize("name", ["constant-columns", "entropy", "distribution", "range"])

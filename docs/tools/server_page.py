@@ -1,0 +1,62 @@
+"""Page of the documentation on what a server can do and who would notice, from what `server/` says of itself.
+
+No deviation is named here, so that a new one is on the page as soon as its file is there.
+"""
+
+from collections.abc import Sequence
+from typing import get_args
+
+import server
+from docs.tools.attack_pages import table
+from protocol.class_paths import classes_in
+from server.deviation import Deviation, Part
+
+_TITLES: dict[Part, str] = {
+    "shows": "What it shows: features and images",
+    "sends": "What it sends: models",
+    "selects": "Whom it selects",
+}
+_START = """# What a server can do, and who would notice
+
+An honest server shows every client the real items, sends every client the same global model, draws each cohort at
+random, and only averages. The classes in `server/` are what else a server may do here. This page is made from their
+descriptions; `model.manipulation`, `model.probing` and `data.repeated_selection` of a training name them.
+
+An auditor with a log of what the server sent, and to whom, notices each of them by comparing it with the real items,
+the global model and random cohorts; the tables name what else would be noticed. A check of a client compares what it
+received with what honest peers received, see
+[pitfalls](../../pitfalls.md#checks-of-features-assume-honest-references)."""
+
+
+def pages() -> dict[str, str]:
+    """Text of the page by file name."""
+    kinds = classes_in(server, Deviation)
+    parts = [_START]
+    for part in get_args(Part):
+        own = [kind for kind in kinds if kind.part == part]
+        rows = [(f"[{kind.__name__}](#{_target(kind)})", kind.does, _noticed(kind), _origin(kind)) for kind in own]
+        parts += [f"## {_TITLES[part]}", table(("Deviation", "The server", "Who would notice", "Defined in"), rows)]
+    parts += ["## Classes", *(_section(kind) for kind in kinds)]
+    return {"index.md": "\n\n".join(parts) + "\n"}
+
+
+def _noticed(kind: type[Deviation]) -> str:
+    said: Sequence[str] = [
+        f"**{notice.who}**: {notice.how}"
+        + (f" ({', '.join(f'`{check.__name__}`' for check in notice.checks)})" if notice.checks else "")
+        for notice in kind.noticed
+    ]
+    return "; ".join(said) or "nobody"
+
+
+def _origin(kind: type[Deviation]) -> str:
+    return "; ".join(kind.references) or "this project"
+
+
+def _section(kind: type[Deviation]) -> str:
+    directive = f"```{{eval-rst}}\n.. autoclass:: {kind.__module__}.{kind.__name__}\n```"
+    return f"({_target(kind)})=\n### {kind.__name__}\n\n{directive}"
+
+
+def _target(kind: type[Deviation]) -> str:
+    return f"deviation-{kind.__name__}"
