@@ -90,4 +90,6 @@ class _ReportProgress(Callback):
         if trainer.max_steps > 0:
             report_progress(trainer.global_step / trainer.max_steps)
         elif trainer.max_epochs:
-            report_progress((trainer.current_epoch + (batch_idx + 1) / trainer.num_training_batches) / trainer.max_epochs)
+            report_progress(
+                (trainer.current_epoch + (batch_idx + 1) / trainer.num_training_batches) / trainer.max_epochs
+            )
