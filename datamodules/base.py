@@ -241,7 +241,7 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
         )
         return DataLoader(
             _Rounds(self, rank, world),
-            sampler=_From(start, self._end()),
+            sampler=_RoundNumbers(start, self._end()),
             batch_size=None,
             num_workers=self.num_workers,
             persistent_workers=self.num_workers > 0,
@@ -330,7 +330,7 @@ class _Rounds(Dataset[Cohort]):
         return self.data.cohort(round_number).share(self.rank, self.world_size)
 
 
-class _From(Sampler[int]):
+class _RoundNumbers(Sampler[int]):
     """Round numbers up to `end`, if there is one; without a length, so that any ``val_check_interval`` is valid."""
 
     def __init__(self, start: int, end: int | None) -> None:

@@ -76,13 +76,13 @@ class Defense:
     joint: ClassVar[bool] = False
     """Whether it needs all clients of a round together, so that a cohort is never split to save memory."""
 
-    def placed(self, before: Sequence["Defense"]) -> None:
+    def check_order(self, earlier: Sequence["Defense"]) -> None:
         """Called when the learner is built, with the defences that change an update before this one, in order."""
 
     def prepare(self, known: Tensor | None) -> None:
         """Called before the first round; ``known (num_clients,)`` is True for the adversary's own devices, if any."""
 
-    def begin(self, key: bytes) -> None:
+    def set_key(self, key: bytes) -> None:
         """Called before the first round with the clients' secret key, see `protocol.seeding.secret_key`."""
 
     def other_world(self, examples: Mapping[str, Tensor], mask: Tensor, clients: Tensor) -> dict[str, Tensor] | None:
@@ -102,7 +102,7 @@ class Defense:
         """``(C,)`` bool, which clients go on with the `other` update, that of `other_world`, instead of the `real`."""
         return torch.zeros(len(next(iter(real.deltas.values()))), dtype=torch.bool)
 
-    def recorded(self, clients: Tensor) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    def recorded_facts(self, clients: Tensor) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """What a recording of the round holds on ``clients (C,)`` because of this defence, ``(C, ...)`` by name.
 
         Returns:
@@ -141,7 +141,7 @@ class Defense:
         """
         return update
 
-    def seen(self, update: Update) -> tuple[Update, Tensor | None]:
+    def server_sees(self, update: Update) -> tuple[Update, Tensor | None]:
         """What the server sees of the sent update; the global model is trained on the update itself.
 
         Returns:

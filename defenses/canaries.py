@@ -76,11 +76,11 @@ class Canaries(Defense):
         self._clients = torch.zeros(0, dtype=torch.int64)
         self._worlds: dict[str, Tensor] = {}
 
-    def placed(self, before: Sequence[Defense]) -> None:
-        noisy = [type(one).__name__ for one in before if any(r.noise_scale > 0 for r in one.releases(()))]
+    def check_order(self, earlier: Sequence[Defense]) -> None:
+        noisy = [type(one).__name__ for one in earlier if any(r.noise_scale > 0 for r in one.releases(()))]
         require(not noisy, "Canaries before the defence that adds noise", f"{noisy} before it", "Move Canaries up.")
 
-    def begin(self, key: bytes) -> None:
+    def set_key(self, key: bytes) -> None:
         self._key = key
 
     def chosen(self, clients: Tensor) -> Tensor:
@@ -137,7 +137,7 @@ class Canaries(Defense):
         }
         return dataclasses.replace(update, deltas=deltas)
 
-    def recorded(self, clients: Tensor) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    def recorded_facts(self, clients: Tensor) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         places = [self._clients.tolist().index(client) for client in clients.tolist()]
         return {name: value[places] for name, value in self._worlds.items()}, {COIN: self.coins(clients)}
 

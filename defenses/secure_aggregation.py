@@ -23,17 +23,17 @@ class _Aggregate:
                 way_out="RAIFLE's table XI has one target and 10 to 1,000 participants.",
             )
         self.participants, self.noise_scale = participants, noise_scale
-        self._before: tuple[Defense, ...] = ()
+        self._earlier: tuple[Defense, ...] = ()
 
-    def placed(self, before: Sequence[Defense]) -> None:
-        self._before = tuple(before)
+    def check_order(self, earlier: Sequence[Defense]) -> None:
+        self._earlier = tuple(earlier)
 
     def others_scales(self, parameters: Iterable[str]) -> dict[str, float]:
         """Standard deviation of the sum of the other participants' noise, by parameter."""
         names, others = tuple(parameters), (self.participants - 1) ** 0.5
         if self.noise_scale is not None:
             return dict.fromkeys(names, others * self.noise_scale)
-        public = [release for defense in self._before for release in defense.releases(names)]
+        public = [release for defense in self._earlier for release in defense.releases(names)]
         return {n: others * math.hypot(*(one.noise_scale for one in public if n in one.parameters)) for n in names}
 
     def releases(self, parameters: tuple[str, ...]) -> tuple[Release, ...]:
@@ -114,8 +114,8 @@ class SecureSum(_Aggregate, Defense):
     def contributors(self, clients: int) -> Tensor:
         return torch.arange(clients).reshape(-1, self.participants).repeat_interleave(self.targets, 0)
 
-    def seen(self, update: Update) -> tuple[Update, Tensor | None]:
-        """The sums, once for each target; see `Defense.seen`.
+    def server_sees(self, update: Update) -> tuple[Update, Tensor | None]:
+        """The sums, once for each target; see `Defense.server_sees`.
 
         Raises:
             InputError: the cohort cannot be split into aggregates, or has row parameters.

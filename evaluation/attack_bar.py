@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from tqdm import tqdm
 
-from protocol.progress import heard_by
+from protocol.progress import progress_listener
 
 _FORMAT = "{percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"
 """Fits into 80 columns with the name of any attack; the postfix begins with a comma."""
@@ -58,6 +58,6 @@ class AttackBar:
                 self._left[attack] = self._left.get(attack, 0) - step
                 self._bar.update(min(step, self.total - self.done))
 
-        with heard_by(advance):
+        with progress_listener(advance):
             yield
         advance(1.0)

@@ -72,7 +72,7 @@ class FederatedModule(Learner):
         known = None if data is None else data.client_known
         for defense in self.defenses:
             defense.prepare(known)
-            defense.begin(self.secret)
+            defense.set_key(self.secret)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """The server's optimizer over the global model."""
@@ -210,14 +210,14 @@ class FederatedModule(Learner):
         contributors = cohort.clients[:, None]
         for defense in self.defenses:
             groups = defense.contributors(len(cohort))
-            update, positions = defense.seen(update)
+            update, positions = defense.server_sees(update)
             if positions is not None:
                 contributors = contributors[positions[:, None] if groups is None else groups].flatten(1)
                 cohort = cohort.select(positions)
                 examples = examples and examples.joined(positions[:, None] if groups is None else groups)
         known, of_clients = self.priors(cohort), self.client_truth(cohort)
         for defense in self.defenses:
-            seen, true = defense.recorded(cohort.clients)
+            seen, true = defense.recorded_facts(cohort.clients)
             known, of_clients = known | seen, of_clients | true
         if self._data is not None:
             of_clients = of_clients | self._data.truth_of(cohort.clients.cpu())

@@ -82,7 +82,7 @@ class Learner(BuiltFromData):
         self.server = server
         self.defenses = list(defenses)
         for place, defense in enumerate(self.defenses):
-            defense.placed(self.defenses[:place])
+            defense.check_order(self.defenses[:place])
         self.weighting = weighting or self.weighs_by
         self.seed = seed
         self.private: Parameters = {}

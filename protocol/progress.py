@@ -6,28 +6,28 @@ from contextvars import ContextVar
 from typing import TypeVar
 
 _Thing = TypeVar("_Thing")
-_hear: ContextVar[Callable[[float], None] | None] = ContextVar("attack_progress", default=None)
+_listener: ContextVar[Callable[[float], None] | None] = ContextVar("attack_progress", default=None)
 
 
 @contextmanager
-def heard_by(hear: Callable[[float], None]) -> Iterator[None]:
-    """Calls `hear` with every share of the work, from 0 to 1, that is reported inside the block."""
-    token = _hear.set(hear)
+def progress_listener(listener: Callable[[float], None]) -> Iterator[None]:
+    """Calls `listener` with every share of the work, from 0 to 1, that is reported inside the block."""
+    token = _listener.set(listener)
     try:
         yield
     finally:
-        _hear.reset(token)
+        _listener.reset(token)
 
 
-def advance(share: float) -> None:
+def report_progress(share: float) -> None:
     """Reports the share of the view's work that is done; ignored without a listener."""
-    hear = _hear.get()
-    if hear is not None:
-        hear(min(max(share, 0.0), 1.0))
+    listener = _listener.get()
+    if listener is not None:
+        listener(min(max(share, 0.0), 1.0))
 
 
-def counted(parts: Sequence[_Thing]) -> Iterator[_Thing]:
+def with_progress(parts: Sequence[_Thing]) -> Iterator[_Thing]:
     """Iterates over the parts of an attack's work and reports progress after each."""
     for done, part in enumerate(parts, start=1):
         yield part
-        advance(done / len(parts))
+        report_progress(done / len(parts))

@@ -19,7 +19,7 @@ from attacks.composition.simulation import (
 )
 from attacks.estimates import CompositionEstimate
 from client.network import ClassifierAlgorithm
-from protocol.progress import advance
+from protocol.progress import report_progress
 from protocol.ranges import AtLeastTwo, NonNegativeInt, PositiveFloat, PositiveInt, UnitInterval
 from protocol.threat_model import ThreatModel
 from protocol.view import RoundView, is_statistic
@@ -96,7 +96,7 @@ class DecafMatch(CompositionAttack):
         simulated = work.simulate(torch.cat([drawn, corners]), sizes, place)
         noise_of, group = place == 0, torch.zeros_like(everyone)
         shares = LocalLeastSquares(simulated, noise_of, work.white).estimate(work.own, group)
-        advance(1 / (self.passes + 1))
+        report_progress(1 / (self.passes + 1))
         moving = everyone
         for done in range(1, self.passes + 1):
             group = everyone + 1
@@ -109,7 +109,7 @@ class DecafMatch(CompositionAttack):
             moved = torch.linalg.vector_norm(shares - before, dim=1)
             usual = torch.linalg.vector_norm(near - before[moving, None], dim=2).square().mean(1).sqrt()
             moving = moving[moved[moving] > _SETTLED * usual]
-            advance((done + 1) / (self.passes + 1))
+            report_progress((done + 1) / (self.passes + 1))
             if not len(moving):
                 break
         error = left_out_errors(simulated, noise_of, work.white, generator=generator)[group]

@@ -13,7 +13,7 @@ from attacks.ranking.lists import Lists, ranked_lists
 from client.click_models import cascade_log_law, count_log_law, patterns, steps_for_law, uniform_log_law
 from client.foltr_es import FOLtRESAlgorithm
 from client.ranking import RankingAlgorithm
-from protocol.progress import counted
+from protocol.progress import with_progress
 from protocol.ranges import PositiveInt
 from protocol.threat_model import ThreatModel
 from protocol.view import RoundView
@@ -58,7 +58,7 @@ class PosteriorAttack(Attack):
     def run(self, view: RoundView, *, generator: torch.Generator) -> InteractionEstimate:
         lists = ranked_lists(view)
         chunks = torch.split(torch.arange(view.victims), self.victims_at_once or view.victims)
-        found = torch.cat([self.marginals(view, lists, chunk, generator) for chunk in counted(chunks)])
+        found = torch.cat([self.marginals(view, lists, chunk, generator) for chunk in with_progress(chunks)])
         scores = lists.of_items(found.float(), view.served_mask)
         return InteractionEstimate(scores=scores, decisions=(scores > 0.5) & view.served_mask)
 

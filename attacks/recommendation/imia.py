@@ -8,7 +8,7 @@ from torch import Tensor
 from attacks.base import Attack
 from attacks.estimates import InteractionEstimate
 from client.recommendation import RecommenderAlgorithm
-from protocol.progress import advance
+from protocol.progress import report_progress
 from protocol.ranges import OpenUnitInterval
 from protocol.threat_model import ThreatModel
 from protocol.view import ITEM_EMBEDDING, RoundView
@@ -63,7 +63,7 @@ class IMIA(Attack):
             resolved = _first(a_pass, distance, unresolved)
             found |= resolved & guessed
             unresolved &= ~resolved & (found.sum(1, keepdim=True) < positives)
-            advance(1 - float(unresolved.sum() / mask.sum()))
+            report_progress(1 - float(unresolved.sum() / mask.sum()))
         return InteractionEstimate(scores=found.float(), decisions=found)
 
 

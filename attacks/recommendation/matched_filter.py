@@ -10,7 +10,7 @@ from attacks.base import Attack
 from attacks.estimates import InteractionEstimate
 from client.recommendation import RecommenderAlgorithm
 from protocol.errors import ViewError
-from protocol.progress import counted
+from protocol.progress import with_progress
 from protocol.ranges import OpenUnitInterval, PositiveInt
 from protocol.threat_model import ThreatModel
 from protocol.view import ITEM_EMBEDDING, RoundView
@@ -110,7 +110,7 @@ class MatchedFilter(Attack):
         scale = torch.zeros(view.victims)
         width = view.deltas[ITEM_EMBEDDING][0].numel() + sum(v.numel() for v in view.model.values())
         every = torch.arange(view.victims).repeat_interleave(self.shadows)
-        for victims in counted(torch.split(every, max(1, _NUMBERS_PER_CHUNK // width))):
+        for victims in with_progress(torch.split(every, max(1, _NUMBERS_PER_CHUNK // width))):
             draws = torch.rand(mask[victims].shape, generator=generator)
             labels = (draws < self.positive_share).float() * mask[victims]
             delta, shrink = self._shadow_deltas(view, victims, labels, generator)

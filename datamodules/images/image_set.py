@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
-from torch.utils.data import Dataset
 from torchvision.transforms.functional import to_pil_image
 
 from client.feature_extractor import Crop
@@ -68,20 +67,6 @@ class ImageSet(abc.ABC):
         require(count <= len(self), f"{count} images in {self.name}", len(self), way_out)
         order = np.random.Generator(np.random.PCG64(0)).permutation(len(self))[:count]
         return sorted(int(number) for number in order)
-
-
-class CroppedImages(Dataset[tuple[int, Tensor]]):
-    """Images of a set with their numbers, for a DataLoader."""
-
-    def __init__(self, source: ImageSet, numbers: Sequence[int], crop: Crop) -> None:
-        self.source, self.numbers, self.crop = source, list(numbers), crop
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    def __getitem__(self, position: int) -> tuple[int, Tensor]:
-        number = self.numbers[position]
-        return number, self.crop.of(self.source.image(number))
 
 
 class GeneratedImages(ImageSet):

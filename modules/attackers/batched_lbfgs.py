@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from protocol.progress import counted
+from protocol.progress import with_progress
 
 Objective = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """Losses ``(A,)`` and gradients ``(A, N)`` at points ``(A, N)`` of the problems with numbers ``(A,)``."""
@@ -64,7 +64,7 @@ def batched_lbfgs(
     pairs: list[tuple[Tensor, Tensor, Tensor]] = []
     direction, scale = -gradient, torch.ones_like(loss)
     length = (1 / gradient.abs().sum(1).clamp(min=1e-30)).clamp(max=1) * learning_rate
-    for _ in counted(range(max_iter)):
+    for _ in with_progress(range(max_iter)):
         slope = (direction * gradient).sum(1)
         alive = alive & (slope <= -_SMALLEST_CHANGE)
         if not bool(alive.any()):

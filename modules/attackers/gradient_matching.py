@@ -12,7 +12,7 @@ from client.recommendation import RecommenderAlgorithm
 from modules.attackers.batched_lbfgs import batched_lbfgs
 from modules.attackers.trainer import empty_batches, own_share, world_size
 from protocol.errors import ViewError
-from protocol.progress import counted
+from protocol.progress import with_progress
 from protocol.view import ITEM_EMBEDDING, RoundView
 
 Match = Literal["items", "items+model", "model"]
@@ -113,7 +113,7 @@ class GradientMatching(LightningModule):
         """One step of Adam for this process's victims, or all of L-BFGS; the best point of every victim is kept."""
         own = torch.arange(len(self.logits))[own_share(self)]
         if self.solver == "lbfgs":
-            for victims in counted(self._chunks(own)):
+            for victims in with_progress(self._chunks(own)):
                 self._descend(victims)
             return None
         view = self.part(own)

@@ -11,7 +11,7 @@ from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from protocol.progress import advance
+from protocol.progress import report_progress
 
 
 def fit_quietly(
@@ -88,6 +88,8 @@ class _ReportProgress(Callback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         if trainer.max_steps > 0:
-            advance(trainer.global_step / trainer.max_steps)
+            report_progress(trainer.global_step / trainer.max_steps)
         elif trainer.max_epochs:
-            advance((trainer.current_epoch + (batch_idx + 1) / trainer.num_training_batches) / trainer.max_epochs)
+            report_progress(
+                (trainer.current_epoch + (batch_idx + 1) / trainer.num_training_batches) / trainer.max_epochs
+            )

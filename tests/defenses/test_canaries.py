@@ -14,7 +14,7 @@ CLIENTS = torch.arange(400)
 
 def made(**options: object) -> Canaries:
     canaries = Canaries(**options)  # type: ignore[arg-type]
-    canaries.begin(b"a secret")
+    canaries.set_key(b"a secret")
     return canaries
 
 
@@ -25,7 +25,7 @@ def protected(canaries: Canaries, clients: torch.Tensor = CLIENTS) -> Update:
 
 def test_coins_are_fair_persistent_and_depend_on_the_key() -> None:
     coins, others = made().coins(CLIENTS), Canaries()
-    others.begin(b"another")
+    others.set_key(b"another")
     assert coins.abs().eq(1).all()
     assert 150 < int((coins > 0).sum()) < 250
     assert torch.equal(coins, made().coins(CLIENTS))
@@ -37,14 +37,14 @@ def test_a_share_of_the_clients_are_canaries_and_others_are_left_alone() -> None
     chosen, update = canaries.chosen(CLIENTS), protected(canaries)
     assert 70 < int(chosen.sum()) < 130
     assert bool((update.deltas["w"][~chosen] == 1).all())
-    worlds, truth = canaries.recorded(CLIENTS)
+    worlds, truth = canaries.recorded_facts(CLIENTS)
     assert torch.equal(truth[COIN] != 0, chosen)
     assert not worlds[f"{CANARY_PLUS}w"][~chosen].any()
 
 
 def test_an_update_canary_sends_its_coin_times_a_public_direction() -> None:
     canaries = made(norm=7.0)
-    update, (worlds, truth) = protected(canaries), canaries.recorded(CLIENTS)
+    update, (worlds, truth) = protected(canaries), canaries.recorded_facts(CLIENTS)
     assert set(worlds) == {f"{CANARY_PLUS}w", f"{CANARY_PLUS}b"}
     flat = torch.cat([update.deltas["w"], update.deltas["b"]], 1)
     public = torch.cat([worlds[f"{CANARY_PLUS}w"], worlds[f"{CANARY_PLUS}b"]], 1)
@@ -56,8 +56,8 @@ def test_an_update_canary_sends_its_coin_times_a_public_direction() -> None:
 def test_what_is_recorded_follows_the_recorded_clients() -> None:
     canaries = made()
     protected(canaries)
-    whole, _ = canaries.recorded(CLIENTS)
-    part, coins = canaries.recorded(torch.tensor([7, 3]))
+    whole, _ = canaries.recorded_facts(CLIENTS)
+    part, coins = canaries.recorded_facts(torch.tensor([7, 3]))
     assert torch.equal(part[f"{CANARY_PLUS}w"], whole[f"{CANARY_PLUS}w"][[7, 3]])
     assert torch.equal(coins[COIN], canaries.coins(CLIENTS)[[7, 3]])
 
@@ -80,7 +80,7 @@ def test_data_canaries_go_on_with_the_world_of_their_coin() -> None:
     real, other = (Update({"w": torch.full((400, 3), size)}, clients=CLIENTS) for size in (1.0, 2.0))
     moved = canaries.choose(real, other)
     assert torch.equal(moved, canaries.coins(CLIENTS) > 0)
-    worlds, _ = canaries.recorded(CLIENTS)
+    worlds, _ = canaries.recorded_facts(CLIENTS)
     assert bool((worlds[f"{CANARY_PLUS}w"] == 2).all())
     assert bool((worlds[f"{CANARY_MINUS}w"] == 1).all())
 
@@ -88,4 +88,4 @@ def test_data_canaries_go_on_with_the_world_of_their_coin() -> None:
 def test_canaries_behind_the_noise_are_refused() -> None:
     noise = LocalDP(clip=1.0, epsilon=8, delta=1e-5)
     with pytest.raises(InputError, match="before the defence that adds noise"):
-        Canaries().placed([noise])
+        Canaries().check_order([noise])

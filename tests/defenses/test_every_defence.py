@@ -185,7 +185,7 @@ def same(one: object, other: object) -> bool:
 def test_a_defence_keeps_every_field_that_it_does_not_change(kind: type[Defense], learner: str) -> None:
     defense, update = MADE[kind][learner](), full_update(learner)
     protected = defense.protect(update, [torch.Generator().manual_seed(seed) for seed in range(4)].__getitem__)
-    seen, positions = defense.seen(protected)
+    seen, positions = defense.server_sees(protected)
     kept = torch.arange(4) if positions is None else positions
     for field in {f.name for f in dataclasses.fields(Update)} - CHANGES.get(kind, {"deltas"}) - STAY:
         before, after = getattr(update, field), getattr(protected, field)

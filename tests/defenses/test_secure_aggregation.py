@@ -53,7 +53,7 @@ def test_the_others_noise_is_what_the_defences_before_make_public(
 
 def test_noise_of_the_others_in_one_parameter_is_not_declared_for_another() -> None:
     defense = SecureAggregation(participants=5)
-    defense.placed([LocalDP(clip=1, epsilon=10, delta=1e-5, parameters=["a"])])
+    defense.check_order([LocalDP(clip=1, epsilon=10, delta=1e-5, parameters=["a"])])
     noised, plain = defense.releases(("a", "b"))
     assert (noised.parameters, plain.parameters, plain.noise_scale) == (("a",), ("b",), 0)
     update = Update({"a": torch.zeros(1, 4), "b": torch.zeros(1, 4)})

@@ -13,7 +13,7 @@ from tests.ranking_toys import ranker, record, source
 
 def test_what_is_seen_is_the_sum_of_each_aggregate_once_per_target() -> None:
     sent = Update({"w": torch.arange(12.0).reshape(6, 2)})
-    seen, positions = SecureSum(participants=3, targets=2).seen(sent)
+    seen, positions = SecureSum(participants=3, targets=2).server_sees(sent)
     assert positions is not None
     assert positions.tolist() == [0, 1, 3, 4]
     assert seen.deltas["w"].tolist() == [[6.0, 9.0], [6.0, 9.0], [24.0, 27.0], [24.0, 27.0]]
@@ -37,7 +37,7 @@ def test_the_model_learns_the_same(tmp_path: Path) -> None:
 
 def test_a_cohort_that_cannot_be_split_is_refused() -> None:
     with pytest.raises(InputError, match="multiple of 4"):
-        SecureSum(participants=4).seen(Update({"w": torch.ones(6, 2)}))
+        SecureSum(participants=4).server_sees(Update({"w": torch.ones(6, 2)}))
 
 
 @pytest.mark.parametrize(("participants", "targets", "noise"), [(2, 3, 0.0), (0, 1, 0.0), (2, 1, -1.0)])

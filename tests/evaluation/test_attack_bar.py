@@ -15,7 +15,7 @@ from evaluation import evaluate as evaluation
 from evaluation.attack_bar import AttackBar
 from evaluation.evaluate import attack_messages, evaluate
 from modules.attackers.trainer import fit_quietly
-from protocol.progress import advance, counted, heard_by
+from protocol.progress import progress_listener, report_progress, with_progress
 from protocol.threat_model import ThreatModel
 from protocol.view import RoundView
 from recordings.recording import Recording
@@ -27,16 +27,16 @@ def test_it_moves_within_a_view_by_what_the_attack_says() -> None:
     with AttackBar({"slow": 10, "other": 4}, show=True) as bar:
         seen = []
         with bar.attacking("slow", 10):
-            for _ in counted(range(4)):
+            for _ in with_progress(range(4)):
                 seen.append(bar.done)
         assert seen == [0, 2.5, 5, 7.5]
         with bar.attacking("other", 4):
-            advance(0.5)
+            report_progress(0.5)
             assert bar.done == 12
-            advance(0.25)  # a later part of the work that begins anew takes nothing back
+            report_progress(0.25)  # a later part of the work that begins anew takes nothing back
             assert bar.done == 12
         assert (bar.done, bar.total) == (14, 14)
-    advance(0.5)  # nobody hears
+    report_progress(0.5)  # nobody hears
 
 
 def test_what_cannot_run_is_no_work() -> None:
@@ -69,7 +69,7 @@ def test_at_80_columns_it_shows_the_attack_the_share_and_the_time_left(
 @pytest.mark.parametrize("attack", [IMIA(confirmed=0.3)], ids=lambda attack: attack.name)
 def test_slow_attacks_say_how_far_they_are(attack: IMIA) -> None:
     shares: list[float] = []
-    with heard_by(shares.append):
+    with progress_listener(shares.append):
         attack(leaky_view(4)[0], generator=torch.Generator().manual_seed(0))
     assert len(shares) > 2
     assert shares == sorted(shares)
@@ -80,7 +80,7 @@ def test_slow_attacks_say_how_far_they_are(attack: IMIA) -> None:
 @pytest.mark.parametrize("limit", [{"max_steps": 4}, {"max_epochs": 2}], ids=str)
 def test_a_learned_attack_says_how_far_its_training_is(limit: dict[str, int]) -> None:
     shares: list[float] = []
-    with heard_by(shares.append):
+    with progress_listener(shares.append):
         fit_quietly(Line(), accelerator="cpu", **limit)
     assert shares == pytest.approx([0.25, 0.5, 0.75, 1.0])
 
@@ -94,7 +94,7 @@ class Half(Direction):
     seen: list[float]
 
     def run(self, view: RoundView, *, generator: torch.Generator) -> InteractionEstimate:
-        advance(0.5)
+        report_progress(0.5)
         self.seen.append(self.bars[0].done)
         return super().run(view, generator=generator)
 
