@@ -57,7 +57,8 @@ test-flower: $(FLOWER)/.synced  ## record Flower trainings and compare them with
 test-nvflare: $(NVFLARE)/.synced  ## record trainings of NVFlare's simulator and compare them with the clients' own deltas
 	OMP_NUM_THREADS=1 $(NVFLARE)/bin/pytest tests/nvflare
 
-# Reads README.md and the pages in docs/, writes pages of attacks and of the API into docs/generated/, runs the tutorials.
+# Reads README.md and the pages in docs/, writes pages of attacks, of a server and of the API into docs/generated/, runs
+# the tutorials.
 SPHINX = OMP_NUM_THREADS=1 $(DOCS)/bin/sphinx-build -W --keep-going -q -c docs -d runs/docs/doctrees
 docs: $(DOCS)/.synced  ## build the documentation into runs/docs/html; a warning or a broken local link is an error
 	$(SPHINX) -b html . runs/docs/html

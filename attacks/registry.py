@@ -7,8 +7,7 @@ from typing import Any
 
 import attacks
 from attacks.base import Attack
-from attacks.estimates import check_declared
-from protocol.class_paths import class_at, classes_in
+from protocol.class_paths import check_declared, class_at, classes_in
 from protocol.errors import InputError
 
 

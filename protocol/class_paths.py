@@ -6,7 +6,7 @@ import pkgutil
 from types import ModuleType
 from typing import TypeVar
 
-from protocol.errors import InputError
+from protocol.errors import InputError, require
 
 _Kind = TypeVar("_Kind")
 
@@ -47,3 +47,18 @@ def classes_in(package: ModuleType, base: type[_Kind]) -> list[type[_Kind]]:
         own = [one for one in members if isinstance(one, type) and one.__module__ == info.name]
         found += [one for one in own if issubclass(one, base) and one is not base and not inspect.isabstract(one)]
     return found
+
+
+def check_declared(kind: type, base: type) -> None:
+    """Checks that a class, unless it is abstract, has every attribute that its base class declares without a value.
+
+    Raises:
+        InputError: it lacks one.
+    """
+    missing = [name for name in inspect.get_annotations(base) if not hasattr(kind, name)]
+    require(
+        not missing or inspect.isabstract(kind),
+        f"{', '.join(missing)} in {kind.__module__}.{kind.__qualname__}",
+        "none",
+        f"Set it in the class; see {base.__module__}.{base.__qualname__}.",
+    )

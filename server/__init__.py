@@ -12,5 +12,6 @@ if TYPE_CHECKING:
     from server.deviation import Deviation as Deviation
     from server.deviation import Notice as Notice
     from server.feature_manipulation import FeatureManipulation as FeatureManipulation
+    from server.image_manipulation import ImageManipulation as ImageManipulation
 
 __all__ = exports(__name__)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from protocol.errors import InputError
+from protocol.class_paths import check_declared
 from protocol.ranges import check_fields
 
 Part = Literal["shows", "sends", "selects"]
@@ -41,7 +41,7 @@ class Deviation:
             own.
 
     Raises:
-        InputError: a subclass with a `name` lacks `does` or `noticed`.
+        InputError: a subclass with a `name` lacks `part`, `does` or `noticed`.
     """
 
     name: ClassVar[str]
@@ -53,13 +53,8 @@ class Deviation:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Checks that a deviation describes itself."""
         super().__init_subclass__(**kwargs)
-        lacking = [given for given in ("part", "does", "noticed") if "name" in vars(cls) and given not in dir(cls)]
-        if lacking:
-            raise InputError(
-                expected=f"{cls.__name__} with name, part, does and noticed",
-                found=f"no {' and no '.join(lacking)}",
-                way_out="Describe the deviation by class attributes, see server.deviation.Deviation.",
-            )
+        if "name" in vars(cls):
+            check_declared(cls, Deviation)
 
     def __post_init__(self) -> None:
         check_fields(self)

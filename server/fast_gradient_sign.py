@@ -40,14 +40,7 @@ class FastGradientSign(ImageManipulation):
     variant: Literal["corrected", "as-published-code"] = "corrected"
 
     def perturb(
-        self,
-        extractor: FeatureExtractor,
-        pixels: Tensor,
-        numbers: Tensor,
-        *,
-        partitions: int,
-        seed: int,
-        labels: Tensor | None = None,
+        self, extractor: FeatureExtractor, pixels: Tensor, *, targets: Tensor | None, labels: Tensor | None
     ) -> Tensor:
         normalised = self.variant == "as-published-code"
         classifier = _Classifier(extractor, normalised=normalised).eval()

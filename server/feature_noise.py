@@ -76,16 +76,9 @@ class FeatureNoise(ImageManipulation):
     search: PixelSearch = PixelSearch()
 
     def perturb(
-        self,
-        extractor: FeatureExtractor,
-        pixels: Tensor,
-        numbers: Tensor,
-        *,
-        partitions: int,
-        seed: int,
-        labels: Tensor | None = None,
+        self, extractor: FeatureExtractor, pixels: Tensor, *, targets: Tensor | None, labels: Tensor | None
     ) -> Tensor:
-        targets = self.targets(numbers, extractor.num_features, partitions=partitions, seed=seed)
+        assert targets is not None
         return manipulate(extractor, pixels, targets.to(pixels), self.search)
 
     def targets(self, numbers: Tensor, features: int, *, partitions: int, seed: int) -> Tensor:

@@ -24,23 +24,14 @@ class ImageManipulation(Deviation, abc.ABC):
 
     @abc.abstractmethod
     def perturb(
-        self,
-        extractor: FeatureExtractor,
-        pixels: Tensor,
-        numbers: Tensor,
-        *,
-        partitions: int,
-        seed: int,
-        labels: Tensor | None = None,
+        self, extractor: FeatureExtractor, pixels: Tensor, *, targets: Tensor | None, labels: Tensor | None
     ) -> Tensor:
-        """Manipulated images; random draws depend on the seed and an image's number, not on the batch.
+        """Manipulated images.
 
         Args:
             extractor: the clients' frozen feature extractor.
             pixels: ``(N, 3, h, w)`` in [0, 1].
-            numbers: ``(N,)`` numbers of the images in their set.
-            partitions: number of parts of the features; image n belongs to part ``n % partitions``.
-            seed: seed of every draw.
+            targets: ``(N, F)`` features to approach, see `targets`.
             labels: ``(N,)`` classes of the images under the extractor's classifier, -1 if unknown; None if all are.
 
         Returns:
@@ -48,7 +39,14 @@ class ImageManipulation(Deviation, abc.ABC):
         """
 
     def targets(self, numbers: Tensor, features: int, *, partitions: int, seed: int) -> Tensor | None:
-        """Target features ``(N, F)`` of the images with these numbers; None without targets."""
+        """Target features ``(N, F)`` of the images with these numbers, which do not depend on a batch; None without.
+
+        Args:
+            numbers: ``(N,)`` numbers of the images in their set.
+            features: number of features F.
+            partitions: number of parts of the features; image n belongs to part ``n % partitions``.
+            seed: seed of every draw.
+        """
         return None
 
     def drawn(self, items: int, features: int, *, partitions: int, generator: torch.Generator) -> Tensor:

@@ -107,8 +107,7 @@ class Campaign:
         groups = []
         for positions in torch.split(counts.argsort(stable=True), _AT_ONCE):
             width = int(counts[positions].max())
-            key = f"campaign-{axis}", campaign, int(cohort.clients[positions[0]])
-            generator = generator_for(self.seed, *key)
+            generator = generator_for(self.seed, f"campaign-{axis}", campaign, int(cohort.clients[positions[0]]))
             clients = Probed.start(users[positions], items[positions, :width], labels[positions, :width])
             calls = [self._calls(axis, point, bounds[positions]) for point in self.probing.axes[axis]]
             groups.append(_Group(positions, clients, calls, self.probing.sent(table, generator), generator))

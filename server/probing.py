@@ -14,7 +14,7 @@ from torch import Tensor
 
 from client.margin_losses import check_assumption_2
 from defenses.refusal import RefuseProbes
-from protocol.errors import InputError
+from protocol.errors import require
 from protocol.ranges import OpenUnitInterval, PositiveFloat, PositiveInt, UnitInterval
 from server.deviation import Deviation, Notice
 from server.probe_answers import Answering
@@ -71,16 +71,14 @@ class Probing(Deviation):
         """
         super().__post_init__()
         for name, points in self.axes.items():
-            if any(now <= before for before, now in itertools.pairwise(points)) or any(now <= 0 for now in points):
-                raise InputError(
-                    expected=f"probing.{name} above 0 and ascending", found=str(points), way_out="Sort them."
-                )
-        if not self.axes or (self.of_bound and self.probe != "zeros"):
-            raise InputError(
-                expected="probing.interactions, or probing.of_bound with the probe zeros",
-                found=f"{self.interactions} and {self.of_bound} with the probe {self.probe}",
-                way_out="Name at least one number of interactions.",
-            )
+            ascending = all(before < now for before, now in itertools.pairwise([0, *points]))
+            require(ascending, f"probing.{name} above 0 and ascending", points, "Sort them.")
+        require(
+            self.axes and (self.probe == "zeros" or not self.of_bound),
+            "probing.interactions, or probing.of_bound with the probe zeros",
+            f"{self.interactions} and {self.of_bound} with the probe {self.probe}",
+            "Name at least one number of interactions.",
+        )
 
     @property
     def rounds(self) -> int:
@@ -152,16 +150,14 @@ class Probing(Deviation):
         """
         check_assumption_2(how.loss)
         protocol = "epochs" if self.theorem == 3 else "batches"
-        if how.protocol != protocol or (self.theorem == 1 and how.noise):
-            raise InputError(
-                expected="theorem 1 without noise, 2 with local.updates, or 3 with local.epochs",
-                found=f"theorem {self.theorem}, {how.protocol}, noise {how.noise:g}",
-                way_out="Fix probing.theorem, or how clients train.",
-            )
-        if how.protocol == "epochs" and self.probe != "zeros":
-            raise InputError(
-                expected="the probe zeros with local.epochs", found=self.probe, way_out="Set probing.probe to zeros."
-            )
+        require(
+            how.protocol == protocol and not (self.theorem == 1 and how.noise),
+            "theorem 1 without noise, 2 with local.updates, or 3 with local.epochs",
+            f"theorem {self.theorem}, {how.protocol}, noise {how.noise:g}",
+            "Fix probing.theorem, or how clients train.",
+        )
+        zeros = how.protocol != "epochs" or self.probe == "zeros"
+        require(zeros, "the probe zeros with local.epochs", self.probe, "Set probing.probe to zeros.")
 
 
 def _plain(number: float) -> int | float:

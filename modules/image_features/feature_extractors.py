@@ -82,16 +82,10 @@ def extractor(
     crop: Crop | None = None,
     seed: int = 0,
 ) -> FeatureExtractor:
-    """Feature extractor by name.
+    """Feature extractor by name; the arguments are those of `Extractor`, and the seed of random weights.
 
-    Args:
-        name: network, ``torchvision:NAME`` or ``timm:NAME``; without a prefix, torchvision's if there is one.
-        weights: ``pretrained``, ``packaged``, ``random``, or a file of weights (safetensors or torch's format), whose
-            number of classes may be another one. With random weights, batch normalisation gets the statistics of
-            generated images; without them deep features hardly vary.
-        features: number of features after averaging neighbours, None for all.
-        crop: resizing and crop, None for the network's own.
-        seed: seed of random weights.
+    A file of weights, in safetensors or torch's format, may have another number of classes. With random weights, batch
+    normalisation gets the statistics of generated images; without them deep features hardly vary.
 
     Raises:
         InputError: there is no such network, or its weights are unavailable or belong to another network.

@@ -78,7 +78,7 @@ class Gallery:
             self._make(device, rank, world)
             if trainer is not None:
                 trainer.strategy.barrier("images made")
-            found = self._extract(device, rank, world)
+            found = self._extract_from(self.sent, device, rank, world)
             if world > 1:
                 torch.distributed.all_reduce(found)
             found = found.cpu()
@@ -94,10 +94,12 @@ class Gallery:
 
     def targets(self) -> Tensor | None:
         """Target features ``(N, F)`` of the manipulation; None without targets."""
+        return self._targets(torch.tensor(self.numbers))
+
+    def _targets(self, numbers: Tensor) -> Tensor | None:
         if self.manipulation is None:
             return None
-        numbers, features = torch.tensor(self.numbers), self.network.num_features
-        return self.manipulation.targets(numbers, features, partitions=self.partitions, seed=self.seed)
+        return self.manipulation.targets(numbers, self.network.num_features, partitions=self.partitions, seed=self.seed)
 
     def draw(self, items: int, generator: torch.Generator) -> Tensor:
         """Positions ``(R,)`` of images drawn at random, equally many of each part, in the order of the parts.
@@ -129,11 +131,11 @@ class Gallery:
         if manipulation is None or not isinstance(target, StoredImages):
             return
         network = self.network.to(device)
-        perturb = functools.partial(manipulation.perturb, network, partitions=self.partitions, seed=self.seed)
         fitting = network.classifier.out_features == self.photos.classes
 
         def work(pixels: Tensor, numbers: Tensor) -> Tensor:
-            return perturb(pixels, numbers, labels=self.photos.labels(numbers.tolist()) if fitting else None)
+            labels = self.photos.labels(numbers.tolist()) if fitting else None
+            return manipulation.perturb(network, pixels, targets=self._targets(numbers), labels=labels)
 
         for places in self._share(rank, world, "images"):
             todo = [n for n in (self.numbers[place] for place in places) if not target.path(n).is_file()]
@@ -145,9 +147,6 @@ class Gallery:
             changes = (network.normalise(sent / 255) - network.normalise(found)).square().mean((1, 2, 3)).tolist()
             for number, image, change in zip(todo, sent.cpu(), changes, strict=True):
                 target.write(number, image, round_trip=change)
-
-    def _extract(self, device: torch.device, rank: int, world: int) -> Tensor:
-        return self._extract_from(self.sent, device, rank, world)
 
     @torch.no_grad()
     def _extract_from(self, source: ImageSet, device: torch.device, rank: int, world: int) -> Tensor:

@@ -29,8 +29,10 @@ class Waiting(Deviation):
 
 
 def test_deviation_without_a_description_is_refused() -> None:
-    with pytest.raises(InputError, match="no does and no noticed"):
-        type("Silent", (FeatureManipulation,), {"name": "silent"})
+    def features(self: FeatureManipulation, *given: object, **options: object) -> None: ...
+
+    with pytest.raises(InputError, match="does, noticed in"):
+        type("Silent", (FeatureManipulation,), {"name": "silent", "features": features})
     assert Deviation.references == ()
 
 

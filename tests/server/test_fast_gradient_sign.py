@@ -11,8 +11,7 @@ from tests.extractor_toys import images, toy
 def perturbed(
     extractor: FeatureExtractor, pixels: Tensor, labels: Tensor | None = None, *, epsilon: float = 0.1
 ) -> Tensor:
-    numbers = torch.arange(len(pixels))
-    return FastGradientSign(epsilon=epsilon).perturb(extractor, pixels, numbers, partitions=1, seed=0, labels=labels)
+    return FastGradientSign(epsilon=epsilon).perturb(extractor, pixels, targets=None, labels=labels)
 
 
 def test_fast_gradient_sign_is_one_step_along_the_sign() -> None:

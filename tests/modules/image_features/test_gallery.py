@@ -85,7 +85,7 @@ def test_processes_share_the_batches_out(tmp_path: Path, world: int) -> None:
     made = gallery(tmp_path, batch_size=2, images=7, manipulation=None)
     shares = [[list(places) for places in made._share(rank, world, "x")] for rank in range(world)]
     assert sorted(batch for share in shares for batch in share) == [[0, 1], [2, 3], [4, 5], [6]]
-    parts = [made._extract(CPU, rank, world) for rank in range(world)]
+    parts = [made._extract_from(made.photos, CPU, rank, world) for rank in range(world)]
     assert torch.equal(torch.stack(parts).sum(0), made.original_features(CPU))
 
 
