@@ -56,13 +56,9 @@ class SimulatedLists:
 
         for defense in self.defenses:
             update = defense.protect(update, generators)
-        return self._view(features, update, noise.name), clicks.flatten(1)
-
-    def _view(self, features: Tensor, update: Update, manipulation: str) -> RoundView:
         clients, lists, length = self.mask.shape
-        shown = self.mask.flatten(1)
-        number = torch.arange(lists).repeat_interleave(length).expand(clients, -1)
-        return RoundView(
+        shown, number = self.mask.flatten(1), torch.arange(lists).repeat_interleave(length).expand(clients, -1)
+        view = RoundView(
             round=0,
             pseudonyms=torch.arange(clients),
             example_counts=self.mask.any(2).sum(1),
@@ -73,8 +69,9 @@ class SimulatedLists:
             features=features.flatten(1, 2),
             releases=tuple(r for d in self.defenses for r in d.releases(tuple(self.model))),
             algorithm=self.learner,
-            manipulation=manipulation,
+            manipulation=noise.name,
         )
+        return view, clicks.flatten(1)
 
 
 def evolve_scale(

@@ -22,7 +22,6 @@ from evaluation.leakage_bounds import (
 )
 from evaluation.scores import concat
 from evaluation.steps.step import RecordingRun, RecordingStep
-from protocol.ranges import check_fields
 from protocol.view import RoundView
 from recordings.recorded_learner import recorded_learner
 from recordings.recording import Recording
@@ -45,10 +44,6 @@ class Bounds(RecordingStep):
     name = "bounds"
     metrics = ("bits", "auc", "accuracy")
     priors: Sequence[ListPrior] = field(default=())
-
-    def __post_init__(self) -> None:
-        """Checks the values."""
-        check_fields(self)
 
     def rows(self, run: RecordingRun) -> Iterator[pd.DataFrame]:
         tables = []

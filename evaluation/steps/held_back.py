@@ -10,7 +10,6 @@ from torch import Tensor
 
 from evaluation.scores import concat
 from evaluation.steps.step import RecordingRun, RecordingStep
-from protocol.ranges import check_fields
 from protocol.view import RoundView
 
 
@@ -28,10 +27,6 @@ class HeldBack(RecordingStep):
     name = "held-back"
     metrics = ("held-back",)
     of: Literal["clients", "trainings"] = "clients"
-
-    def __post_init__(self) -> None:
-        """Checks the values."""
-        check_fields(self)
 
     def unscored(self, view: RoundView) -> Tensor:
         """``(V,)`` whether a client's whole delta is zero."""

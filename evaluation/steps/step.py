@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from evaluation.scores import score_table
+from protocol.ranges import check_fields
 from protocol.view import RoundView
 from recordings.recording import Recording
 
@@ -61,6 +62,10 @@ class Step:
 
     name: ClassVar[str]
     metrics: ClassVar[tuple[str, ...]] = ()
+
+    def __post_init__(self) -> None:
+        """Checks the fields of a step that is a dataclass."""
+        check_fields(self)
 
 
 class RecordingStep(Step):

@@ -13,7 +13,7 @@ from evaluation.runner import Evaluation
 from experiments.after.step import AfterStep
 from experiments.cell_training import CellRun
 from protocol.errors import require
-from protocol.ranges import AtLeastTwo, check_fields
+from protocol.ranges import AtLeastTwo
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,10 +30,6 @@ class AttributeCeiling(AfterStep):
     name = "attribute-ceiling"
     metrics = ("auc", BALANCED)
     folds: AtLeastTwo = 5
-
-    def __post_init__(self) -> None:
-        """Checks the values."""
-        check_fields(self)
 
     def rows(self, run: CellRun, evaluation: Evaluation) -> Iterator[pd.DataFrame]:
         _, data = run.build()

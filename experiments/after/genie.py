@@ -14,7 +14,7 @@ from evaluation.scores import concat
 from experiments.after.step import AfterStep
 from experiments.cell_training import CellRun
 from modules.federated import FederatedModule
-from protocol.ranges import NonNegativeInt, PositiveInt, check_fields
+from protocol.ranges import NonNegativeInt, PositiveInt
 from protocol.seeding import generator_for
 from protocol.view import RoundView
 from recordings.recorded_learner import recorded_learner
@@ -38,10 +38,6 @@ class Genie(AfterStep):
     metrics = ("auc",)
     pairs: PositiveInt = 16
     victims: NonNegativeInt | None = None
-
-    def __post_init__(self) -> None:
-        """Checks the values."""
-        check_fields(self)
 
     def rows(self, run: CellRun, evaluation: Evaluation) -> Iterator[pd.DataFrame]:
         module, _ = run.build()

@@ -23,7 +23,7 @@ from modules.learners.matrix_factorization import FederatedMF
 from modules.learners.recommender import held_out_hits
 from protocol.errors import InputError
 from protocol.gaussian_budget import composed_epsilon
-from protocol.ranges import OpenUnitInterval, PositiveInt, UnitInterval, check_fields
+from protocol.ranges import OpenUnitInterval, PositiveInt, UnitInterval
 from protocol.seeding import generator_for
 from protocol.view import ITEM_EMBEDDING
 from server.probe_answers import Answering
@@ -157,10 +157,6 @@ class Privacy(AfterStep):
 
     delta: OpenUnitInterval = 1e-5
 
-    def __post_init__(self) -> None:
-        """Checks the values."""
-        check_fields(self)
-
     def columns(self, run: CellRun, scores: pd.DataFrame) -> dict[str, list[Any]]:
         probed = Probed.of(run)
         how = probed.module.answering()
@@ -229,10 +225,6 @@ class ProbeCheckStep(AfterStep):
 
     draws: PositiveInt = 20
 
-    def __post_init__(self) -> None:
-        """Checks the values."""
-        check_fields(self)
-
     def rows(self, run: CellRun, evaluation: Evaluation) -> Iterator[pd.DataFrame]:
         probed, recording, check = Probed.of(run), run.recording, ProbeCheck()
         rounds = [number for number in recording.rounds if number < probed.probing.after]
@@ -260,10 +252,6 @@ class Reached(AfterStep):
     name = "reached"
 
     share: UnitInterval = 0.5
-
-    def __post_init__(self) -> None:
-        """Checks the values."""
-        check_fields(self)
 
     def kept(self, scores: pd.DataFrame) -> "pd.Series[bool] | None":
         column = f"{SETTING}rounds"
