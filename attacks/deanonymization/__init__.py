@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from attacks.deanonymization.baselines import MatchingChance as MatchingChance
     from attacks.deanonymization.baselines import MatchingCounts as MatchingCounts
     from attacks.deanonymization.fingerprint import FingerprintAttack as FingerprintAttack
-    from attacks.deanonymization.fingerprint import LinkedFingerprint as LinkedFingerprint
-    from attacks.deanonymization.matching import LinkedMatchingFingerprint as LinkedMatchingFingerprint
     from attacks.deanonymization.matching import MatchingFingerprint as MatchingFingerprint
     from attacks.deanonymization.matching import MatchingMLP as MatchingMLP
     from attacks.deanonymization.matching import MatchingSiamese as MatchingSiamese

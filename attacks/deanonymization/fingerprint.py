@@ -8,6 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from attacks.base import Variants
 from attacks.deanonymization.estimates import IdentityEstimate
 from attacks.deanonymization.messages import Messages, in_span, read_messages, unit
 from attacks.deanonymization.reidentification import IdentityAttack, Reidentification, standardised, svm_scores
@@ -37,6 +38,11 @@ class FingerprintAttack(IdentityAttack):
         penalty: see `ReidSVM`.
         floor: added to the variance of every direction before whitening, as a multiple of the mean variance.
         sharpness: see `CentredSVM`.
+        linked: whether the log-probabilities of all messages under a pseudonym are summed.
+
+    Variants:
+        linked: a device keeps its pseudonym over the rounds, and its messages are scored together: errors due to the
+            order of mini-batches and the state of the model average out.
 
     References:
         This project; it extends the SVM of Orekondy et al., "Gradient-Leaks", 2018, arXiv:1805.05838, section 4.4.
@@ -49,8 +55,12 @@ class FingerprintAttack(IdentityAttack):
         knows="the devices' training algorithm, and data of every user",
         needs=(*Reidentification.threat_model.needs, *NEEDS),
     )
-    linked: ClassVar[bool] = False
-    """Whether the log-probabilities of all messages under a pseudonym are summed."""
+    variants: ClassVar[Variants] = {
+        "linked": {
+            "linked": True,
+            "threat_model": dataclasses.replace(threat_model, sees=f"{threat_model.sees}; their pseudonyms"),
+        }
+    }
 
     layers: Sequence[str] | None = None
     rounds: PositiveInt = 2
@@ -58,6 +68,7 @@ class FingerprintAttack(IdentityAttack):
     penalty: PositiveFloat = 1.0
     floor: PositiveFloat = 0.3
     sharpness: PositiveFloat = 3.0
+    linked: bool = False
 
     def run(self, view: History, *, generator: torch.Generator) -> Estimate:
         messages = read_messages(view, self.layers)
@@ -83,25 +94,6 @@ class FingerprintAttack(IdentityAttack):
             messages, known=unit(training @ shorter), anonymous=unit(others @ shorter), labels=labels
         )
         return standardised(svm_scores(ready, self.penalty, generator), self.sharpness)
-
-
-class LinkedFingerprint(FingerprintAttack):
-    """`FingerprintAttack` with the log-probabilities of all messages under a pseudonym summed.
-
-    Errors due to the order of mini-batches and the state of the model average out over a device's messages.
-
-    Threat model: that of `FingerprintAttack`, as are the arguments; a device keeps its pseudonym over the rounds.
-
-    References:
-        This project; see `FingerprintAttack`.
-    """
-
-    name = "fingerprint-linked"
-    threat_model = dataclasses.replace(
-        FingerprintAttack.threat_model,
-        sees=f"{FingerprintAttack.threat_model.sees}; their pseudonyms",
-    )
-    linked = True
 
 
 def over_pseudonyms(log_probabilities: Tensor, pseudonyms: Tensor) -> Tensor:

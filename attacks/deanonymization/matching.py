@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import torch
 
-from attacks.base import Attack
+from attacks.base import Attack, Variants
 from attacks.deanonymization.estimates import MatchingEstimate, asked_pairs
-from attacks.deanonymization.fingerprint import FingerprintAttack, LinkedFingerprint
+from attacks.deanonymization.fingerprint import FingerprintAttack
 from attacks.deanonymization.messages import known_view, read_messages, seen_only, unit
 from attacks.deanonymization.reidentification import Reidentification, ReidMLP
 from attacks.estimates import Estimate
@@ -47,7 +47,6 @@ class MatchingMLP(MatchingAttack, ReidMLP):
     """
 
     name = "matching-mlp"
-    aliases = ("matching-mlp-simulated", "matching-mlp-adaptive", "matching-mlp-linked")
     references = ("Gradient-Leaks, section 4.4",)
     threat_model = dataclasses.replace(Reidentification.threat_model, needs=_NEEDS)
 
@@ -118,6 +117,12 @@ class MatchingFingerprint(MatchingAttack, FingerprintAttack):
     threat_model = dataclasses.replace(
         FingerprintAttack.threat_model, needs=(*FingerprintAttack.threat_model.needs, "pairs")
     )
+    variants: ClassVar[Variants] = {
+        "linked": {
+            "linked": True,
+            "threat_model": dataclasses.replace(threat_model, sees=f"{threat_model.sees}; their pseudonyms"),
+        }
+    }
 
     def run(self, view: History, *, generator: torch.Generator) -> MatchingEstimate:
         messages = read_messages(view, self.layers)
@@ -128,17 +133,3 @@ class MatchingFingerprint(MatchingAttack, FingerprintAttack):
         named = torch.cat([self.probabilities(part, own) for part, own in zip(both, whose, strict=True)])
         first, second = named[asked_pairs(view).T]
         return MatchingEstimate(scores=(first * second).sum(1))
-
-
-class LinkedMatchingFingerprint(MatchingFingerprint):
-    """`MatchingFingerprint` with the log-probabilities of all messages under a pseudonym summed.
-
-    Threat model: that of `LinkedFingerprint`, as are the arguments.
-
-    References:
-        This project; see `FingerprintAttack`.
-    """
-
-    name = "matching-fingerprint-linked"
-    threat_model = dataclasses.replace(MatchingFingerprint.threat_model, sees=LinkedFingerprint.threat_model.sees)
-    linked = True

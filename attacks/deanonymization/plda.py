@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from attacks.base import Variants
 from attacks.deanonymization.estimates import IdentityEstimate
 from attacks.deanonymization.messages import (
     in_span,
@@ -28,7 +30,6 @@ from client.algorithm import ExampleAlgorithm
 from protocol.history import History
 from protocol.ranges import PositiveFloat, PositiveInt
 from protocol.threat_model import ThreatModel
-from protocol.view import View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,20 +52,23 @@ class PLDA(IdentityAttack):
         floor: see `FingerprintAttack`.
         sharpness: see `CentredSVM`.
         linked: whether all messages under a pseudonym are averaged, and the variance of their noise divided by their
-            number; results then bear the name ``plda-linked``.
+            number.
+
+    Variants:
+        linked: scores all messages under a pseudonym together.
 
     References:
         This project; S. Ioffe, "Probabilistic Linear Discriminant Analysis", ECCV 2006.
     """
 
     name = "plda"
-    aliases = ("plda-linked",)
     cost = "`rounds` times `parts` simulated trainings per known user"
     threat_model = ThreatModel(
         sees="the deltas of some layers of every message, each round, the global models, and the declared noise",
         knows="the devices' training algorithm, and data of every user, on devices of its own that take part",
         needs=(*Reidentification.threat_model.needs, ExampleAlgorithm, *NEEDS),
     )
+    variants: ClassVar[Variants] = {"linked": {"linked": True, "listed": False}}
 
     layers: Sequence[str] | None = None
     rounds: PositiveInt = 2
@@ -72,9 +76,6 @@ class PLDA(IdentityAttack):
     floor: PositiveFloat = 0.1
     sharpness: PositiveFloat = 3.0
     linked: bool = False
-
-    def label(self, view: View) -> str:
-        return f"{self.name}-linked" if self.linked else self.name
 
     def run(self, view: History, *, generator: torch.Generator) -> Estimate:
         known, learner = known_view(view), view.require(ExampleAlgorithm)

@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from attacks.base import Attack
+from attacks.base import Attack, Variants
 from attacks.deanonymization.estimates import IdentityEstimate
 from attacks.deanonymization.messages import (
     Messages,
@@ -26,7 +26,6 @@ from protocol.errors import ViewError
 from protocol.history import History
 from protocol.ranges import NonNegativeInt, PositiveFloat, PositiveInt
 from protocol.threat_model import ThreatModel
-from protocol.view import View
 
 
 class IdentityAttack(Attack):
@@ -41,7 +40,7 @@ class Reidentification(IdentityAttack):
     """Base class of classifiers that learn from known devices' messages; a subclass implements `scores`.
 
     The paper's machines learn from the known messages, and score one message at a time. Three options give them what
-    attacks of this project have; results then bear the name with ``-simulated``, ``-adaptive`` or ``-linked``.
+    attacks of this project have; tables ask for them by the variants.
 
     Args:
         layers: layers whose deltas are used, e.g. ``lstm``; None for all that are recorded.
@@ -50,6 +49,11 @@ class Reidentification(IdentityAttack):
         noisy_copies: number of copies of each training message, to which the noise that the devices declare is added;
             an adversary who adapts to noise trains on these instead.
         linked: whether the scores of all messages under a pseudonym are averaged.
+
+    Variants:
+        simulated: learns from simulated messages too.
+        adaptive: adapts to the noise that devices declare.
+        linked: scores all messages under a pseudonym together.
     """
 
     cost = "one training of the classifier for all messages"
@@ -58,15 +62,16 @@ class Reidentification(IdentityAttack):
         knows="data of every user, on devices of its own that take part",
         needs=("deltas", "known"),
     )
+    variants: ClassVar[Variants] = {
+        "simulated": {"simulated": 1, "listed": False},
+        "adaptive": {"noisy_copies": 4, "listed": False},
+        "linked": {"linked": True, "listed": False},
+    }
 
     layers: Sequence[str] | None = None
     simulated: NonNegativeInt = 0
     noisy_copies: NonNegativeInt = 0
     linked: bool = False
-
-    def label(self, view: View) -> str:
-        options = {"simulated": self.simulated, "adaptive": self.noisy_copies, "linked": self.linked}
-        return "-".join([self.name, *(name for name, used in options.items() if used)])
 
     def run(self, view: History, *, generator: torch.Generator) -> Estimate:
         messages = self.learned_from(view, read_messages(view, self.layers), generator)
@@ -121,7 +126,6 @@ class ReidSVM(Reidentification):
     """
 
     name = "reid-svm"
-    aliases: ClassVar[tuple[str, ...]] = ("reid-svm-simulated", "reid-svm-adaptive", "reid-svm-linked")
     references: ClassVar[tuple[str, ...]] = ("Gradient-Leaks, section 4.4",)
 
     penalty: PositiveFloat = 1.0
@@ -148,7 +152,6 @@ class ReidKNN(Reidentification):
     """
 
     name = "reid-knn"
-    aliases = ("reid-knn-simulated", "reid-knn-adaptive", "reid-knn-linked")
     references = ("Gradient-Leaks, section 4.4",)
 
     neighbours: PositiveInt = 10
@@ -181,7 +184,6 @@ class ReidMLP(Reidentification):
     """
 
     name = "reid-mlp"
-    aliases: ClassVar[tuple[str, ...]] = ("reid-mlp-simulated", "reid-mlp-adaptive", "reid-mlp-linked")
     references = ("Gradient-Leaks, section 4.4",)
 
     epochs: PositiveInt = 1000
@@ -233,7 +235,6 @@ class CentredSVM(ReidSVM):
     """
 
     name = "centred-svm"
-    aliases = ("centred-svm-simulated", "centred-svm-adaptive", "centred-svm-linked")
     references = ()
 
     sharpness: PositiveFloat = 3.0

@@ -2,10 +2,12 @@
 
 import dataclasses
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from attacks.base import Variants
 from attacks.deanonymization.estimates import UNSEEN, IdentityEstimate
 from attacks.deanonymization.messages import check_known, known_view, mean_over_pseudonyms, round_means
 from attacks.deanonymization.reidentification import IdentityAttack, against_others, standardised
@@ -16,7 +18,7 @@ from protocol.errors import ViewError
 from protocol.history import History
 from protocol.ranges import PositiveFloat
 from protocol.threat_model import ThreatModel
-from protocol.view import HOLDOUT, USERS, View
+from protocol.view import HOLDOUT, USERS
 
 BIAS, WEIGHT = "output.bias", "output.weight"
 """Names of the last layer's parameters: one entry, or row, per word."""
@@ -97,8 +99,10 @@ class WordCounts(IdentityAttack):
         smoothing: number of words of everybody's texts that are added to each user's.
         burstiness: variance of a word's count over that of independent words.
         sharpness: see `CentredSVM`.
-        linked: whether the frequencies of all messages under a pseudonym are averaged; results then bear the name
-            ``word-counts-linked``.
+        linked: whether the frequencies of all messages under a pseudonym are averaged.
+
+    Variants:
+        linked: scores all messages under a pseudonym together.
 
     References:
         This project; for labels instead of words, A. Wainakh et al., "User-Level Label Leakage from Gradients in
@@ -107,7 +111,6 @@ class WordCounts(IdentityAttack):
     """
 
     name = "word-counts"
-    aliases = ("word-counts-linked",)
     threat_model = ThreatModel(
         sees="the delta of the last layer's bias, and of its weight if noise is declared, each round",
         knows="the devices' training algorithm, and data of every user, on devices of its own that take part",
@@ -116,14 +119,12 @@ class WordCounts(IdentityAttack):
             *(f"auxiliary:{name}" for name in (FEATURES, OWNERS)),
         ),
     )
+    variants: ClassVar[Variants] = {"linked": {"linked": True, "listed": False}}
 
     smoothing: PositiveFloat = 500.0
     burstiness: PositiveFloat = 3.0
     sharpness: PositiveFloat = 3.0
     linked: bool = False
-
-    def label(self, view: View) -> str:
-        return f"{self.name}-linked" if self.linked else self.name
 
     def run(self, view: History, *, generator: torch.Generator) -> Estimate:
         laws = word_laws(view)

@@ -10,13 +10,11 @@ if TYPE_CHECKING:
     from attacks.membership.baselines import RandomSource as RandomSource
     from attacks.membership.baselines import SentModelLoss as SentModelLoss
     from attacks.membership.candidate_fit import CandidateFit as CandidateFit
-    from attacks.membership.marginal import AverageCosine as AverageCosine
     from attacks.membership.marginal import FedMIACosine as FedMIACosine
     from attacks.membership.marginal import FedMIALoss as FedMIALoss
     from attacks.membership.marginal import GradientCosine as GradientCosine
     from attacks.membership.marginal import GradientDifference as GradientDifference
     from attacks.membership.marginal import GradientNorm as GradientNorm
-    from attacks.membership.marginal import LossSeries as LossSeries
     from attacks.membership.marginal import RecordLoss as RecordLoss
     from attacks.membership.retrieval import RetrievalFingerprint as RetrievalFingerprint
     from attacks.membership.source import CandidateSource as CandidateSource

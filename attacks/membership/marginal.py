@@ -5,6 +5,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from attacks.base import Variants
 from attacks.membership.estimates import RecordMembershipEstimate
 from attacks.membership.pool import PoolAttack, RoundStatistics, averaged, membership, statistics
 from protocol.errors import ViewError
@@ -40,6 +41,9 @@ class RecordLoss(_OfRounds):
 
     Threat model: passive server that sees each client's update.
 
+    Variants:
+        series: the mean loss over all rounds, Loss-Series in FedMIA's table 1.
+
     References:
         Yeom, Giacomelli, Fredrikson and Jha, "Privacy Risk in Machine Learning: Analyzing the Connection to
         Overfitting", CSF 2018, arXiv:1709.01604, adversary 1; Blackbox-Loss in Zhu et al., "FedMIA", CVPR 2025,
@@ -48,22 +52,10 @@ class RecordLoss(_OfRounds):
 
     name = "record-loss"
     references = (_FEDMIA,)
+    variants: ClassVar[Variants] = {"series": {"name": "loss-series", "series": True}}
 
     def scores(self, seen: RoundStatistics) -> Tensor:
         return -seen.loss
-
-
-class LossSeries(RecordLoss):
-    """Mean over rounds of the loss of a candidate under the client's model; lower is a member.
-
-    Threat model: passive server that sees each client's update in every round.
-
-    References:
-        Loss-Series in Zhu et al., "FedMIA", CVPR 2025, arXiv:2402.06289, table 1.
-    """
-
-    name = "loss-series"
-    series = True
 
 
 class GradientNorm(_OfRounds):
@@ -88,6 +80,9 @@ class GradientCosine(_OfRounds):
 
     Threat model: passive server that sees each client's update.
 
+    Variants:
+        average: the mean cosine over all rounds, Avg-Cosine in FedMIA's table 1.
+
     References:
         Li, Li and Ribeiro, "Effective passive membership inference attacks in federated learning against
         overparameterized models", ICLR 2023; Grad-Cosine in Zhu et al., "FedMIA", CVPR 2025, arXiv:2402.06289, table 1.
@@ -95,23 +90,10 @@ class GradientCosine(_OfRounds):
 
     name = "gradient-cosine"
     references = (_FEDMIA,)
+    variants: ClassVar[Variants] = {"average": {"name": "average-cosine", "series": True}}
 
     def scores(self, seen: RoundStatistics) -> Tensor:
         return seen.cosines
-
-
-class AverageCosine(GradientCosine):
-    """Mean over rounds of the cosine of the update and minus a candidate's gradient.
-
-    Threat model: passive server that sees each client's update in every round.
-
-    References:
-        Li, Li and Ribeiro, "Effective passive membership inference attacks in federated learning against
-        overparameterized models", ICLR 2023; Avg-Cosine in Zhu et al., "FedMIA", CVPR 2025, arXiv:2402.06289, table 1.
-    """
-
-    name = "average-cosine"
-    series = True
 
 
 class GradientDifference(_OfRounds):

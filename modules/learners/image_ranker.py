@@ -27,7 +27,6 @@ from client.pointwise_descent import (
 from datamodules.base import data_of
 from datamodules.images.synthetic_features import SyntheticFeatures
 from datamodules.images.voters import ImageVoters
-from datamodules.io.array_cache import cache_folder
 from defenses.base import Defense, Update
 from modules.federated import FederatedModule
 from modules.image_manipulation.base import ImageManipulation
@@ -35,6 +34,7 @@ from modules.image_manipulation.feature_extractors import Extractor
 from modules.image_manipulation.gallery import Gallery
 from modules.learner import Weighting
 from modules.server import ServerOptimizer
+from protocol.cache import cache_folder
 from protocol.errors import InputError, require
 from protocol.ranges import NonNegativeInt, PositiveFloat, PositiveInt
 from protocol.seeding import generator_for

@@ -8,13 +8,8 @@ import torch
 from attacks.base import Attack
 from attacks.deanonymization.baselines import CountsOnly, IdentityChance, MatchingChance, MatchingCounts
 from attacks.deanonymization.estimates import IdentityEstimate
-from attacks.deanonymization.fingerprint import FingerprintAttack, LinkedFingerprint, over_pseudonyms
-from attacks.deanonymization.matching import (
-    LinkedMatchingFingerprint,
-    MatchingFingerprint,
-    MatchingMLP,
-    MatchingSiamese,
-)
+from attacks.deanonymization.fingerprint import FingerprintAttack, over_pseudonyms
+from attacks.deanonymization.matching import MatchingFingerprint, MatchingMLP, MatchingSiamese
 from attacks.deanonymization.messages import in_span, layer_vectors
 from attacks.deanonymization.plda import PLDA
 from attacks.deanonymization.profile_contrast import ProfileContrast, ProfileWords
@@ -32,14 +27,14 @@ from tests.toys import each
 
 NAMING: list[Attack] = [
     *(ReidSVM(), ReidKNN(neighbours=4), ReidMLP(epochs=80, accelerator="cpu"), CentredSVM()),
-    *(FingerprintAttack(rounds=2, parts=3), LinkedFingerprint(rounds=2, parts=3)),
+    *(FingerprintAttack(rounds=2, parts=3), FingerprintAttack(rounds=2, parts=3, linked=True)),
     *(PLDA(rounds=2, parts=3), PLDA(rounds=2, parts=3, linked=True), WordCounts(), WordCounts(linked=True)),
     *(ReidSVM(simulated=1), ReidSVM(linked=True), ReidMLP(epochs=80, accelerator="cpu", linked=True)),
 ]
 MATCHING: list[Attack] = [
     MatchingMLP(epochs=80, accelerator="cpu"),
     MatchingSiamese(steps=150, accelerator="cpu"),
-    *(MatchingFingerprint(rounds=2, parts=3), LinkedMatchingFingerprint(rounds=2, parts=3)),
+    *(MatchingFingerprint(rounds=2, parts=3), MatchingFingerprint(rounds=2, parts=3, linked=True)),
 ]
 EVERY = [*NAMING, *MATCHING]
 

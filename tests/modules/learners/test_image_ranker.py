@@ -15,7 +15,6 @@ from callbacks.delta_recorder import DeltaRecorder
 from client.image_votes import VoteAlgorithm
 from datamodules.devices.synthetic_photos import SyntheticPhotos
 from datamodules.images.synthetic_features import SyntheticFeatures, natural_features
-from datamodules.io.array_cache import CACHE_VARIABLE
 from defenses.base import Defense
 from defenses.local_dp import LocalDP
 from defenses.update_l1 import UpdateL1
@@ -23,6 +22,7 @@ from modules.image_manipulation.base import ImageManipulation
 from modules.image_manipulation.fast_gradient_sign import FastGradientSign
 from modules.image_manipulation.indirect_manipulation import FeatureNoise
 from modules.learners.image_ranker import ImageRanker
+from protocol.cache import CACHE_VARIABLE
 from protocol.errors import InputError
 from protocol.view import RoundView
 from recordings.recorded_learner import recorded_learner
