@@ -14,7 +14,7 @@ from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 
 from attacks.base import Attack
-from attacks.estimates import InteractionEstimate
+from attacks.interactions.estimates import InteractionEstimate
 from attacks.manipulation.direct import NoiseInjection
 from attacks.registry import built
 from client.click_models import cascade_log_law, sample_patterns, steps_for_law

@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from attacks.composition.base import CompositionAttack, certain
+from attacks.composition.estimates import CompositionEstimate
 from attacks.composition.simulation import whole_counts
-from attacks.estimates import CompositionEstimate, Scores, check_tensor
+from attacks.estimates import Scores, check_tensor
 from protocol.metric_table import Metric
 from protocol.view import View
 

@@ -8,9 +8,9 @@ from torch import Tensor
 
 from attacks.base import Variants
 from attacks.composition.base import AUXILIARY, Auxiliary, CompositionAttack, auxiliary, certain, flat_change
+from attacks.composition.estimates import CompositionEstimate
 from attacks.composition.least_squares import non_negative_factors
 from attacks.composition.null_classes import PublishedRule, published_present
-from attacks.estimates import CompositionEstimate
 from client.network import ClassifierAlgorithm
 from protocol.ranges import PositiveInt
 from protocol.threat_model import ThreatModel

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from attacks.base import Variants
 from attacks.composition.base import AUXILIARY, Auxiliary, CompositionAttack, auxiliary, by_information, layer_change
+from attacks.composition.estimates import CompositionEstimate
 from attacks.composition.local_least_squares import LocalLeastSquares, Simulations, left_out_errors
 from attacks.composition.simulation import (
     draw_examples,
@@ -18,7 +19,6 @@ from attacks.composition.simulation import (
     simulated_changes,
     whole_counts,
 )
-from attacks.estimates import CompositionEstimate
 from client.network import ClassifierAlgorithm
 from protocol.progress import advance
 from protocol.ranges import AtLeastTwo, NonNegativeInt, PositiveFloat, PositiveInt, UnitInterval

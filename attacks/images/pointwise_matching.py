@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from attacks.base import Attack
-from attacks.estimates import InteractionEstimate
 from attacks.images.affine_inversion import pointwise_update
+from attacks.interactions.estimates import InteractionEstimate
 from client.image_votes import VoteAlgorithm
 from protocol.ranges import PositiveInt
 from protocol.threat_model import ThreatModel

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from attacks.base import Attack
-from attacks.estimates import MembershipEstimate
 from attacks.manipulation.direct import marked_feature
+from attacks.membership.estimates import MembershipEstimate
 from protocol.errors import ViewError
 from protocol.rankers import HIDDEN, LINEAR
 from protocol.threat_model import ThreatModel

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from attacks.base import Attack
-from attacks.estimates import InteractionEstimate
+from attacks.interactions.estimates import InteractionEstimate
 from attacks.ranking.lists import Lists, ranked_lists
 from client.ranking import RankingAlgorithm
 from modules.attackers.batched_lbfgs import batched_lbfgs

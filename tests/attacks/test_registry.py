@@ -9,8 +9,9 @@ import torch
 import attacks
 from attacks.base import Attack
 from attacks.composition import Decaf
-from attacks.deanonymization import FingerprintAttack
-from attacks.estimates import Estimate, InteractionEstimate
+from attacks.estimates import Estimate
+from attacks.interactions.estimates import InteractionEstimate
+from attacks.re_identification import FingerprintAttack
 from attacks.recommendation import Direction
 from attacks.registry import KNOWN, REGISTRY, built, check_distinct, find, variants_of
 from protocol.errors import InputError
@@ -83,6 +84,11 @@ def test_every_attack_is_found_by_its_names() -> None:
 def test_a_wrong_name_is_answered_in_a_line(name: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         find(name)
+
+
+def test_folder_of_an_attack_is_its_family() -> None:
+    wrong = [kind for kind in KNOWN if kind.__module__.split(".")[1] != kind.family.replace("-", "_")]
+    assert wrong == []
 
 
 def test_two_attacks_of_one_name_are_refused() -> None:

@@ -13,12 +13,13 @@ from attacks.composition.baselines import RandomGuess, UniformPresent
 from attacks.composition.closed_form import ClosedForm
 from attacks.composition.decaf import Decaf
 from attacks.composition.decaf_match import DecafMatch
+from attacks.composition.estimates import CompositionEstimate
 from attacks.composition.exact_counts import ExactCounts
 from attacks.composition.label_inference import AuxiliaryGradients, SoftLabels
 from attacks.composition.llg import LLG
 from attacks.composition.rlu import RLU
 from attacks.composition.simulation import nearby_compositions
-from attacks.estimates import CompositionEstimate, EstimateError
+from attacks.estimates import EstimateError
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
 from protocol.threat_model import ThreatModel

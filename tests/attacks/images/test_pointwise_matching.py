@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.estimates import InteractionEstimate
 from attacks.images.affine_inversion import pointwise_update
 from attacks.images.pointwise_matching import PointwiseMatching
+from attacks.interactions.estimates import InteractionEstimate
 from attacks.scoring import auc_per_victim
 from protocol.view import RoundView
 from tests.attacks.images.votes import toy, voting_round

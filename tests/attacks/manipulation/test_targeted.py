@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from attacks.estimates import InteractionEstimate
+from attacks.interactions.estimates import InteractionEstimate
 from attacks.manipulation.codebook import Codebook
 from attacks.manipulation.direct import NoiseInjection
 from attacks.manipulation.targeted import Others, SomeClients, Targeted

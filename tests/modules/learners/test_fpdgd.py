@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from attacks.estimates import InteractionEstimate
+from attacks.interactions.estimates import InteractionEstimate
 from attacks.manipulation.base import Manipulation
 from attacks.manipulation.codebook import Codebook
 from attacks.manipulation.direct import Fingerprint, NoiseInjection, Permutation

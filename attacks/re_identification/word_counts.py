@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from attacks.base import Variants
-from attacks.deanonymization.estimates import UNSEEN, IdentityEstimate
-from attacks.deanonymization.messages import check_known, known_view, mean_over_pseudonyms, round_means
-from attacks.deanonymization.reidentification import IdentityAttack, against_others, standardised
-from attacks.deanonymization.simulated import FEATURES, OWNERS
 from attacks.estimates import Estimate
+from attacks.re_identification.estimates import UNSEEN, IdentityEstimate
+from attacks.re_identification.messages import check_known, known_view, mean_over_pseudonyms, round_means
+from attacks.re_identification.reidentification import IdentityAttack, against_others, standardised
+from attacks.re_identification.simulated import FEATURES, OWNERS
 from client.algorithm import ExampleAlgorithm
 from protocol.errors import ViewError
 from protocol.history import History

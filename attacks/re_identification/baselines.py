@@ -3,10 +3,9 @@
 import torch
 from torch import Tensor
 
-from attacks.deanonymization.estimates import IdentityEstimate, MatchingEstimate, asked_pairs
-from attacks.deanonymization.matching import MatchingAttack
-from attacks.deanonymization.messages import known_view, owners_of
-from attacks.deanonymization.reidentification import IdentityAttack
+from attacks.re_identification.estimates import IdentityEstimate
+from attacks.re_identification.messages import known_view, owners_of
+from attacks.re_identification.reidentification import IdentityAttack
 from protocol.history import History
 from protocol.threat_model import ThreatModel
 from protocol.view import USERS
@@ -53,47 +52,11 @@ class CountsOnly(IdentityAttack):
     def run(self, view: History, *, generator: torch.Generator) -> IdentityEstimate:
         known = known_view(view)
         users, labels = torch.unique(owners_of(known), return_inverse=True)
-        distances = _distances(view.example_counts[:, None], known.example_counts)
+        distances = count_distances(view.example_counts[:, None], known.example_counts)
         sums = torch.zeros(len(distances), len(users), dtype=torch.float64).index_add_(1, labels, distances)
         return IdentityEstimate(scores=-sums / labels.bincount(), users=users)
 
 
-class MatchingChance(MatchingAttack):
-    """Random guess: a uniform number for every pair.
-
-    Threat model: a server that does not use the messages.
-
-    References:
-        Orekondy, Oh, Zhang, Schiele and Fritz, "Gradient-Leaks", 2018, arXiv:1805.05838, section 4.4 (i).
-    """
-
-    name = "matching-chance"
-    baseline = True
-    threat_model = ThreatModel(sees="no message", knows="nothing", needs=("pairs",))
-
-    def run(self, view: History, *, generator: torch.Generator) -> MatchingEstimate:
-        return MatchingEstimate(scores=torch.rand(len(asked_pairs(view)), generator=generator))
-
-
-class MatchingCounts(MatchingAttack):
-    """Ratio of the numbers of examples, ``-|log n_i - log n_j|``, of both devices.
-
-    Threat model: passive server that sees only how many examples each device reports.
-
-    References:
-        This project; see `CountsOnly`.
-    """
-
-    name = "matching-counts"
-    baseline = True
-    threat_model = ThreatModel(sees="the number of examples of every device", knows="nothing", needs=("pairs",))
-
-    def run(self, view: History, *, generator: torch.Generator) -> MatchingEstimate:
-        counts = [view.example_counts, *([] if view.known is None else [view.known.example_counts])]
-        first, second = torch.cat(counts)[asked_pairs(view).T]
-        return MatchingEstimate(scores=-_distances(first, second))
-
-
-def _distances(first: Tensor, second: Tensor) -> Tensor:
-    """Absolute differences of the logarithms."""
+def count_distances(first: Tensor, second: Tensor) -> Tensor:
+    """Absolute differences of the logarithms of numbers of examples."""
     return (first.double().clamp(min=1).log() - second.double().clamp(min=1).log()).abs()

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from attacks.deanonymization.estimates import UNSEEN
+from attacks.re_identification.estimates import UNSEEN
 from protocol.errors import ViewError
 from protocol.history import History
 from protocol.view import HOLDOUT, USERS, View

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from attacks.composition.simulation import mean_clip_factor
-from attacks.membership.estimates import RecordMembershipEstimate
-from attacks.membership.joint_fit import Basis, Fit, fit, predicted_auc
-from attacks.membership.pool import KNOWS, NEEDS, Pool, PoolAttack, flat_updates, in_type
-from attacks.membership.record_gradients import weighted_gradient
+from attacks.record_membership.estimates import RecordMembershipEstimate
+from attacks.record_membership.joint_fit import Basis, Fit, fit, predicted_auc
+from attacks.record_membership.pool import KNOWS, NEEDS, Pool, PoolAttack, flat_updates, in_type
+from attacks.record_membership.record_gradients import weighted_gradient
 from protocol.errors import ViewError
 from protocol.history import History
 from protocol.ranges import NonNegativeInt, PositiveInt
@@ -34,8 +34,8 @@ class JointFitAttack(PoolAttack):
 
     A record's effect on the update is minus the sum of step sizes over the number of examples, times its mean gradient
     on the way from the sent model to the client's own. All effects together are fitted to the update as a mixed model
-    (`attacks.membership.joint_fit`): the weights of a client's records are 1, those of others 0; records that are no
-    candidates and the path of the training are noise.
+    (`joint_fit`): the weights of a client's records are 1, those of others 0; records that are no candidates and the
+    path of the training are noise.
 
     For one step of SGD the effect is exact, and the weights solve linear equations. Of one pass over the data, the path
     is a straight line. Of several passes, that is only the first fit: its weights simulate the training, by gradient

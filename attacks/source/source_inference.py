@@ -6,9 +6,9 @@ from typing import ClassVar
 import torch
 
 from attacks.estimates import Estimate
-from attacks.membership.candidate_fit import JointFitAttack
-from attacks.membership.estimates import SourceEstimate
-from attacks.membership.pool import PoolAttack, averaged, statistics
+from attacks.record_membership.candidate_fit import JointFitAttack
+from attacks.record_membership.pool import PoolAttack, averaged, statistics
+from attacks.source.estimates import SourceEstimate
 from protocol.history import History
 
 

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from attacks.base import Variants
-from attacks.deanonymization.estimates import IdentityEstimate
-from attacks.deanonymization.messages import Messages, in_span, read_messages, unit
-from attacks.deanonymization.reidentification import IdentityAttack, Reidentification, standardised, svm_scores
-from attacks.deanonymization.simulated import NEEDS, PARTS, simulated_parts
 from attacks.estimates import Estimate
+from attacks.re_identification.estimates import IdentityEstimate
+from attacks.re_identification.messages import Messages, in_span, read_messages, unit
+from attacks.re_identification.reidentification import IdentityAttack, Reidentification, standardised, svm_scores
+from attacks.re_identification.simulated import NEEDS, PARTS, simulated_parts
 from protocol.history import History
 from protocol.ranges import PositiveFloat, PositiveInt
 from protocol.threat_model import ThreatModel

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from attacks.base import Variants
-from attacks.deanonymization.estimates import IdentityEstimate
-from attacks.deanonymization.messages import (
+from attacks.estimates import Estimate
+from attacks.re_identification.estimates import IdentityEstimate
+from attacks.re_identification.messages import (
     in_span,
     known_view,
     mean_over_pseudonyms,
@@ -17,15 +18,14 @@ from attacks.deanonymization.messages import (
     read_messages,
     round_means,
 )
-from attacks.deanonymization.reidentification import (
+from attacks.re_identification.reidentification import (
     IdentityAttack,
     Reidentification,
     against_others,
     check_users,
     standardised,
 )
-from attacks.deanonymization.simulated import NEEDS, PARTS, simulated_parts
-from attacks.estimates import Estimate
+from attacks.re_identification.simulated import NEEDS, PARTS, simulated_parts
 from client.algorithm import ExampleAlgorithm
 from protocol.history import History
 from protocol.ranges import PositiveFloat, PositiveInt

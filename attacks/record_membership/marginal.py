@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from attacks.base import Variants
-from attacks.membership.estimates import RecordMembershipEstimate
-from attacks.membership.pool import PoolAttack, RoundStatistics, averaged, membership, statistics
+from attacks.record_membership.estimates import RecordMembershipEstimate
+from attacks.record_membership.pool import PoolAttack, RoundStatistics, averaged, membership, statistics
 from protocol.errors import ViewError
 from protocol.history import History
 

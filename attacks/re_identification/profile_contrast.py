@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import torch
 
-from attacks.deanonymization.estimates import UNSEEN, IdentityEstimate
-from attacks.deanonymization.messages import check_known, known_view, read_messages, round_means, unit
-from attacks.deanonymization.plda import class_means
-from attacks.deanonymization.reidentification import IdentityAttack, Reidentification
-from attacks.deanonymization.simulated import FEATURES, OWNERS
-from attacks.deanonymization.word_counts import BIAS, word_laws
 from attacks.estimates import Estimate
+from attacks.re_identification.estimates import UNSEEN, IdentityEstimate
+from attacks.re_identification.messages import check_known, known_view, read_messages, round_means, unit
+from attacks.re_identification.plda import class_means
+from attacks.re_identification.reidentification import IdentityAttack, Reidentification
+from attacks.re_identification.simulated import FEATURES, OWNERS
+from attacks.re_identification.word_counts import BIAS, word_laws
 from client.algorithm import ExampleAlgorithm
 from protocol.errors import ViewError
 from protocol.history import History

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from attacks.base import Attack
 from attacks.estimates import Estimate
-from attacks.membership.estimates import RecordMembershipEstimate
-from attacks.membership.record_gradients import record_gradients, record_losses
+from attacks.record_membership.estimates import RecordMembershipEstimate
+from attacks.record_membership.record_gradients import record_gradients, record_losses
 from client.network import ClassifierAlgorithm
 from protocol.errors import ViewError
 from protocol.history import History

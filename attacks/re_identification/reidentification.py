@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from attacks.base import Attack, Variants
-from attacks.deanonymization.estimates import IdentityEstimate
-from attacks.deanonymization.messages import (
+from attacks.estimates import Estimate
+from attacks.re_identification.estimates import IdentityEstimate
+from attacks.re_identification.messages import (
     Messages,
     in_span,
     known_view,
@@ -20,8 +21,7 @@ from attacks.deanonymization.messages import (
     read_messages,
     unit,
 )
-from attacks.deanonymization.simulated import PARTS, simulated_parts
-from attacks.estimates import Estimate
+from attacks.re_identification.simulated import PARTS, simulated_parts
 from protocol.errors import ViewError
 from protocol.history import History
 from protocol.ranges import NonNegativeInt, PositiveFloat, PositiveInt

@@ -1,17 +1,14 @@
-"""Baselines of membership and source: chance, the global model without an update, and classes alone."""
-
-from typing import ClassVar
+"""Baselines of record membership: chance, the global model without an update, and classes alone."""
 
 import torch
 
-from attacks.estimates import Estimate
-from attacks.membership.estimates import RecordMembershipEstimate, SourceEstimate
-from attacks.membership.pool import KNOWS, NEEDS, Pool, PoolAttack, averaged, membership, statistics
+from attacks.record_membership.estimates import RecordMembershipEstimate
+from attacks.record_membership.pool import KNOWS, NEEDS, Pool, PoolAttack, averaged, membership, statistics
 from protocol.history import History
 from protocol.threat_model import ThreatModel
 from protocol.view import CANDIDATE_LABELS
 
-_POOL = NEEDS[1:3]
+POOL = NEEDS[1:3]
 
 
 class RandomMember(PoolAttack):
@@ -25,10 +22,16 @@ class RandomMember(PoolAttack):
 
     name = "random-member"
     baseline = True
-    threat_model = ThreatModel(sees="no update", knows="a pool of records", needs=_POOL)
+    threat_model = ThreatModel(sees="no update", knows="a pool of records", needs=POOL)
 
     def run(self, view: History, *, generator: torch.Generator) -> RecordMembershipEstimate:
-        return _random(view, generator)
+        senders, count = torch.unique(view.pseudonyms), len(view.auxiliary[CANDIDATE_LABELS])
+        return RecordMembershipEstimate(
+            senders=senders,
+            scores=torch.rand(len(senders), count, generator=generator, dtype=torch.float64),
+            predicted=torch.full((len(senders),), torch.nan),
+            duplicates=torch.zeros(count, dtype=torch.bool),
+        )
 
 
 class SentModelLoss(PoolAttack):
@@ -72,33 +75,3 @@ class ClassCounts(PoolAttack):
     def run(self, view: History, *, generator: torch.Generator) -> RecordMembershipEstimate:
         labels = Pool.of(view).labels
         return membership(*averaged([(one.senders, one.class_shares[:, labels]) for one in statistics(view)]), view)
-
-
-class RandomSource(PoolAttack):
-    """Random client for each record.
-
-    Threat model: none; the chance level of source inference.
-
-    References:
-        This project.
-    """
-
-    name = "random-source"
-    family = "source"
-    baseline = True
-    estimates: ClassVar[type[Estimate]] = SourceEstimate
-    threat_model = ThreatModel(sees="no update", knows="a pool of records", needs=_POOL)
-
-    def run(self, view: History, *, generator: torch.Generator) -> SourceEstimate:
-        found = _random(view, generator)
-        return SourceEstimate(senders=found.senders, scores=found.scores)
-
-
-def _random(view: History, generator: torch.Generator) -> RecordMembershipEstimate:
-    senders, count = torch.unique(view.pseudonyms), len(view.auxiliary[CANDIDATE_LABELS])
-    return RecordMembershipEstimate(
-        senders=senders,
-        scores=torch.rand(len(senders), count, generator=generator, dtype=torch.float64),
-        predicted=torch.full((len(senders),), torch.nan),
-        duplicates=torch.zeros(count, dtype=torch.bool),
-    )

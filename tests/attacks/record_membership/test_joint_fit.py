@@ -7,7 +7,7 @@ import torch
 from scipy.stats import kstest
 from torch import Tensor
 
-from attacks.membership.joint_fit import Basis, Fit, fit, predicted_auc
+from attacks.record_membership.joint_fit import Basis, Fit, fit, predicted_auc
 from attacks.scoring import auc_per_victim
 
 

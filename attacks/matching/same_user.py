@@ -8,11 +8,11 @@ from typing import ClassVar
 import torch
 
 from attacks.base import Attack, Variants
-from attacks.deanonymization.estimates import MatchingEstimate, asked_pairs
-from attacks.deanonymization.fingerprint import FingerprintAttack
-from attacks.deanonymization.messages import known_view, read_messages, seen_only, unit
-from attacks.deanonymization.reidentification import Reidentification, ReidMLP
 from attacks.estimates import Estimate
+from attacks.matching.estimates import MatchingEstimate, asked_pairs
+from attacks.re_identification.fingerprint import FingerprintAttack
+from attacks.re_identification.messages import known_view, read_messages, seen_only, unit
+from attacks.re_identification.reidentification import Reidentification, ReidMLP
 from protocol.errors import ViewError
 from protocol.history import History
 from protocol.ranges import PositiveInt

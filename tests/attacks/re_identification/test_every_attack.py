@@ -6,16 +6,17 @@ import pytest
 import torch
 
 from attacks.base import Attack
-from attacks.deanonymization.baselines import CountsOnly, IdentityChance, MatchingChance, MatchingCounts
-from attacks.deanonymization.estimates import IdentityEstimate
-from attacks.deanonymization.fingerprint import FingerprintAttack, over_pseudonyms
-from attacks.deanonymization.matching import MatchingFingerprint, MatchingMLP, MatchingSiamese
-from attacks.deanonymization.messages import in_span, layer_vectors
-from attacks.deanonymization.plda import PLDA
-from attacks.deanonymization.profile_contrast import ProfileContrast, ProfileWords
-from attacks.deanonymization.reidentification import CentredSVM, ReidKNN, ReidMLP, ReidSVM, against_others
-from attacks.deanonymization.word_counts import WordCounts, estimated_words, word_laws
 from attacks.estimates import EstimateError
+from attacks.matching.baselines import MatchingChance, MatchingCounts
+from attacks.matching.same_user import MatchingFingerprint, MatchingMLP, MatchingSiamese
+from attacks.re_identification.baselines import CountsOnly, IdentityChance
+from attacks.re_identification.estimates import IdentityEstimate
+from attacks.re_identification.fingerprint import FingerprintAttack, over_pseudonyms
+from attacks.re_identification.messages import in_span, layer_vectors
+from attacks.re_identification.plda import PLDA
+from attacks.re_identification.profile_contrast import ProfileContrast, ProfileWords
+from attacks.re_identification.reidentification import CentredSVM, ReidKNN, ReidMLP, ReidSVM, against_others
+from attacks.re_identification.word_counts import WordCounts, estimated_words, word_laws
 from evaluation.message_selection import MessageSelection, selected
 from protocol.errors import ViewError
 from protocol.history import History

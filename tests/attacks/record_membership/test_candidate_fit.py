@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 import torch
 
-from attacks.membership import CandidateFit, CandidateSource, FedMIACosine, SmallestLoss
-from attacks.membership.candidate_fit import JointFitAttack
-from attacks.membership.estimates import RecordMembershipEstimate
-from attacks.membership.pool import Pool, PoolAttack
-from attacks.membership.record_gradients import record_gradients, weighted_gradient
+from attacks.record_membership import CandidateFit, FedMIACosine
+from attacks.record_membership.candidate_fit import JointFitAttack
+from attacks.record_membership.estimates import RecordMembershipEstimate
+from attacks.record_membership.pool import Pool, PoolAttack
+from attacks.record_membership.record_gradients import record_gradients, weighted_gradient
+from attacks.source.source_inference import CandidateSource, SmallestLoss
 from client.engine.local_hyperparameters import LocalTraining
 from protocol.errors import ViewError
 from protocol.history import History

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from attacks.deanonymization.estimates import UNSEEN
-from attacks.deanonymization.messages import layer_vectors
+from attacks.re_identification.estimates import UNSEEN
+from attacks.re_identification.messages import layer_vectors
 from client.algorithm import ExampleAlgorithm
 from protocol.errors import ViewError
 from protocol.history import History
