@@ -370,8 +370,8 @@ def _within_first_rounds(recording: Recording, victims: int, seed: int) -> set[i
 
 
 def _subset(attack: Attack, subsets: Mapping[str, set[int]]) -> set[int] | None:
-    """Victims of an attack with a limit, which is given by name or alias; None without a limit."""
-    return next((subsets[name] for name in (attack.name, *attack.aliases) if name in subsets), None)
+    """Victims of an attack with a limit, which is given by a name of its results; None without a limit."""
+    return next((subsets[name] for name in attack.names() if name in subsets), None)
 
 
 def _positions(view: RoundView, subset: set[int] | None) -> Tensor:

@@ -13,7 +13,7 @@ from typing import Literal
 import pandas as pd
 import seaborn as sns
 
-from attacks.descriptions import described
+from reports.attack_descriptions import described
 from reports.run import ATTACKS
 
 COLOURS: list[str] = [colour for colour in sns.color_palette("colorblind").as_hex() if colour != "#949494"]

@@ -5,11 +5,11 @@ from typing import Any
 
 import pandas as pd
 
-from attacks.registry import REGISTRY
+from attacks.registry import KNOWN
 from evaluation.scores import SETTING, Line, Role
 from reports.papers import with_papers
 
-KINDS = {name: kind for kind in REGISTRY.values() for name in (kind.name, *kind.aliases)}
+KINDS = {name: kind for kind in KNOWN for name in kind.names()}
 
 
 def line_of(name: str) -> Line:

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from attacks.base import Attack
-from attacks.registry import REGISTRY
+from attacks.registry import REGISTRY, variants_of
 from protocol.errors import InputError
 from protocol.metric_table import METRICS
 from protocol.provenance import CHECKOUT
@@ -166,9 +166,18 @@ def _attack(kind: type[Attack]) -> str:
         [
             f"({_target(kind)})=\n### {kind.name}",
             table(("", ""), [fact for fact in facts if fact[1]]),
-            f"```{{eval-rst}}\n.. autoclass:: {kind.__module__}.{kind.__name__}\n```",
+            _described(kind),
         ]
     )
+
+
+def _described(kind: type[Attack]) -> str:
+    """The docstring; of a variant the values in which it differs from the attack that explains it."""
+    if kind.variant_of is None:
+        return f"```{{eval-rst}}\n.. autoclass:: {kind.__module__}.{kind.__name__}\n```"
+    values = next(values for key, values in kind.variants.items() if variants_of(kind.variant_of)[key] is kind)
+    options = {name: value for name, value in values.items() if name not in ("name", "cost", "threat_model")}
+    return f"Variant of {_link(kind.variant_of)} with {', '.join(f'`{n} = {v!r}`' for n, v in options.items())}."
 
 
 def _numbers(family: str) -> str:

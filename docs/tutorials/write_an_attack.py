@@ -19,7 +19,7 @@ from lightning import Trainer
 
 from attacks.base import Attack
 from attacks.composition.base import certain
-from attacks.estimates import CompositionEstimate
+from attacks.composition.estimates import CompositionEstimate
 from callbacks import DeltaRecorder
 from datamodules import ClientSplit, Digits
 from evaluation import audit

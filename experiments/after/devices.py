@@ -17,8 +17,8 @@ from sklearn.linear_model import SGDClassifier
 from sklearn.preprocessing import normalize
 from torch import Tensor
 
-from attacks.deanonymization.estimates import UNSEEN, IdentityEstimate
-from attacks.deanonymization.messages import layer_vectors, unit
+from attacks.re_identification.estimates import UNSEEN, IdentityEstimate
+from attacks.re_identification.messages import layer_vectors, unit
 from attacks.registry import find
 from attacks.scoring import average_precision
 from datamodules.devices.base import OwnedDataModule

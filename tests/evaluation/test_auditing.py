@@ -12,8 +12,9 @@ from torch import Tensor
 
 import attack
 from attacks.base import Attack
-from attacks.estimates import Candidates, InteractionEstimate, Scores
+from attacks.estimates import Candidates, Scores
 from attacks.interactions.baselines import Chance, Popularity
+from attacks.interactions.estimates import InteractionEstimate
 from attacks.recommendation.item_deltas import Direction
 from attacks.recommendation.matched_filter import MatchedFilter
 from callbacks.delta_recorder import DeltaRecorder

@@ -7,9 +7,9 @@ import torch
 from attacks.composition.decaf import Decaf
 from attacks.composition.label_sets import RLG
 from attacks.composition.last_layer import LastLayerCounts
-from attacks.deanonymization.baselines import MatchingChance
 from attacks.declared_privacy.canary_bounds import CanaryBounds
 from attacks.linkability.links import LinkCounts
+from attacks.matching.baselines import MatchingChance
 from client.engine.local_hyperparameters import LocalTraining
 from client.fncf import FNCFAlgorithm
 from evaluation.remedies import is_unscored, unfit

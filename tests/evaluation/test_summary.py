@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import torch
 
-from attacks.deanonymization.estimates import MatchingEstimate
+from attacks.matching.estimates import MatchingEstimate
 from evaluation import summary
 from evaluation.bootstrap import bootstrap, clopper_pearson, crossed_bootstrap
 from evaluation.message_selection import draw_pairs

@@ -4,7 +4,6 @@ import re
 
 import pytest
 
-from attacks.descriptions import described
 from attacks.registry import REGISTRY
 from docs.tools.attack_pages import FAMILIES, SECTIONS, is_listed, own_text, pages
 from protocol.errors import InputError
@@ -16,9 +15,13 @@ def test_every_attack_has_one_section_on_the_page_of_its_family() -> None:
     for kind in REGISTRY.values():
         page = PAGES[f"{kind.family}.md"]
         assert page.count(f"(attack-{kind.family}-{kind.name})=\n### {kind.name}\n") == 1
-        assert f".. autoclass:: {kind.__module__}.{kind.__name__}\n" in page
+        described = f".. autoclass:: {kind.__module__}.{kind.__name__}\n" in page
+        assert described == (kind.variant_of is None)
+    early = PAGES["composition.md"].partition("\n### decaf-early\n")[2].partition("\n### ")[0]
+    assert early.strip().startswith("|")
+    assert "Variant of [decaf](#attack-composition-decaf) with `solver = 'early-stopped'`." in early
     targets = [target for page in PAGES.values() for target in re.findall(r"^\((attack-.*)\)=$", page, re.MULTILINE)]
-    assert len(targets) == len(set(targets)) == len(described())
+    assert len(targets) == len(set(targets)) == len(REGISTRY)
     assert all(is_listed(kind) for kind in REGISTRY.values())
 
 
