@@ -7,7 +7,8 @@ from typing import Any, ClassVar, final
 
 import torch
 
-from attacks.estimates import Estimate, EstimateError, check_declared
+from attacks.estimates import Estimate, EstimateError
+from protocol.class_paths import check_declared
 from protocol.errors import ViewError
 from protocol.history import History
 from protocol.ranges import check_fields

@@ -2,7 +2,6 @@
 
 import abc
 import dataclasses
-import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -19,8 +18,9 @@ from attacks.scoring import (
     roc_per_victim,
     wins_over_negatives,
 )
-from protocol.errors import ViewError, require
-from protocol.metric_table import METRICS, Metric, add_metric
+from protocol.class_paths import check_declared
+from protocol.errors import ViewError
+from protocol.metric_table import METRICS, Metric, metric_names
 from protocol.view import ITEM_EMBEDDING, View
 
 ROC_GRID = torch.linspace(0, 1, 101)
@@ -140,16 +140,14 @@ class Estimate(abc.ABC):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         check_declared(cls, Estimate)
-        for metric in cls.__dict__.get("metrics", ()):
-            if isinstance(metric, Metric):
-                add_metric(metric)
-            elif metric not in METRICS:
-                raise TypeError(f"{cls.__name__}: {metric!r} is not in the table of metrics; give a Metric for it")
+        for name in metric_names(vars(cls).get("metrics", ())):
+            if name not in METRICS:
+                raise TypeError(f"{cls.__name__}: {name!r} is not in the table of metrics; give a Metric for it")
 
     @classmethod
     def metric_names(cls) -> tuple[str, ...]:
         """Names of its metrics."""
-        return tuple(metric.name if isinstance(metric, Metric) else metric for metric in cls.metrics)
+        return metric_names(cls.metrics)
 
     @classmethod
     def question(cls) -> str:
@@ -166,21 +164,6 @@ class Estimate(abc.ABC):
     @abc.abstractmethod
     def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
         """Scores the estimate against ground truth ``(V, ...)`` of the same victims, by name."""
-
-
-def check_declared(kind: type, base: type) -> None:
-    """Checks that a class, unless it is abstract, has every attribute that its base class declares without a value.
-
-    Raises:
-        InputError: it lacks one.
-    """
-    missing = [name for name in inspect.get_annotations(base) if not hasattr(kind, name)]
-    require(
-        not missing or inspect.isabstract(kind),
-        f"{', '.join(missing)} in {kind.__module__}.{kind.__qualname__}",
-        "none",
-        f"Set it in the class; see {base.__module__}.{base.__qualname__}.",
-    )
 
 
 def check_tensor(name: str, tensor: Tensor, shape: tuple[int, ...], *, dtype: torch.dtype | None = None) -> None:

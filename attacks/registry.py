@@ -7,7 +7,6 @@ from typing import Any
 
 import attacks
 from attacks.base import Attack
-from attacks.estimates import check_declared
 from protocol.class_paths import class_at, classes_in
 from protocol.errors import InputError
 
@@ -56,7 +55,7 @@ def find(name: str) -> type[Attack]:
         InputError: no attack has that name, or more than one.
     """
     if "." in name:
-        return _imported(name)
+        return class_at(name, Attack)
     family, _, short = name.rpartition("/")
     fitting = [kind for kind in REGISTRY.values() if short in _names(kind) and family in ("", kind.family)]
     if not fitting:
@@ -99,12 +98,6 @@ def built(attack: Attack | str, arguments: Mapping[str, Any] | None = None, *, o
             found=str(error),
             way_out="Give its arguments defaults, or run it alone: attack.py run --attack CLASS --attack.NAME VALUE.",
         ) from None
-
-
-def _imported(path: str) -> type[Attack]:
-    kind = class_at(path, Attack)
-    check_declared(kind, Attack)
-    return kind
 
 
 def _unknown(expected: str, name: str, names: Collection[str]) -> InputError:

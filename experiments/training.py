@@ -16,7 +16,6 @@ import attacks.manipulation
 import callbacks
 import datamodules
 import defenses
-import evaluation
 import modules
 from attacks.manipulation import Manipulation
 from callbacks.delta_recorder import DeltaRecorder
@@ -26,6 +25,7 @@ from callbacks.run_config import RunConfig
 from callbacks.stop_report import StopReport, newest_checkpoint
 from datamodules.base import FederatedDataModule
 from defenses.base import Defense
+from evaluation.guardrail import Guardrail
 from experiments.commands.ending import results_in, say_where, typed
 from experiments.commands.one_line_parser import OneLineParser, check_config_files, config_files
 from experiments.commands.train_overview import SUBCOMMANDS
@@ -35,11 +35,12 @@ from modules.lightning.checkpoint_file import check_present
 from modules.lightning.checkpoint_io import NAMES, CheckedCheckpointIO
 from modules.lightning.error_reports import refused
 from modules.lightning.launch_check import check_processes
+from protocol.class_paths import classes_in
 from protocol.errors import require
 from protocol.signals import Stopping
 
-_ROOMS = (callbacks, datamodules, modules, defenses, evaluation, attacks.manipulation)
-SHORT_NAMES = tuple(getattr(room, name) for room in _ROOMS for name in room.__all__)
+_ROOMS = (callbacks, datamodules, modules, defenses, attacks.manipulation)
+SHORT_NAMES = (*(kind for room in _ROOMS for kind in classes_in(room, object)), Guardrail)
 """Classes that a config may name without their module, because jsonargparse finds imported classes."""
 
 

@@ -6,7 +6,7 @@ import pkgutil
 from types import ModuleType
 from typing import TypeVar
 
-from protocol.errors import InputError
+from protocol.errors import InputError, require
 
 _Kind = TypeVar("_Kind")
 
@@ -19,7 +19,7 @@ def class_at(path: str, base: type[_Kind]) -> type[_Kind]:
         base: what it must be a subclass of.
 
     Raises:
-        InputError: there is none, it is no subclass of `base`, or it is abstract.
+        InputError: there is none, it is no subclass of `base`, it is abstract, or it lacks an attribute.
     """
     module, _, name = path.rpartition(".")
     try:
@@ -36,7 +36,23 @@ def class_at(path: str, base: type[_Kind]) -> type[_Kind]:
             found=f"{path}, which is {kind!r}",
             way_out=f"Derive the class from {base.__name__}.",
         )
+    check_declared(kind, base)
     return kind
+
+
+def check_declared(kind: type, base: type) -> None:
+    """Checks that a class, unless it is abstract, has every attribute that its base class declares without a value.
+
+    Raises:
+        InputError: it lacks one.
+    """
+    missing = [name for name in inspect.get_annotations(base) if not hasattr(kind, name)]
+    require(
+        not missing or inspect.isabstract(kind),
+        f"{', '.join(missing)} in {kind.__module__}.{kind.__qualname__}",
+        "none",
+        f"Set it in the class; see {base.__module__}.{base.__qualname__}.",
+    )
 
 
 def classes_in(package: ModuleType, base: type[_Kind]) -> list[type[_Kind]]:
@@ -47,3 +63,8 @@ def classes_in(package: ModuleType, base: type[_Kind]) -> list[type[_Kind]]:
         own = [one for one in members if isinstance(one, type) and one.__module__ == info.name]
         found += [one for one in own if issubclass(one, base) and one is not base and not inspect.isabstract(one)]
     return found
+
+
+def named_classes(package: ModuleType, base: type[_Kind]) -> dict[str, type[_Kind]]:
+    """Classes of `classes_in` that have a `name` of their own, by it; the others are bases of these."""
+    return {vars(kind)["name"]: kind for kind in classes_in(package, base) if "name" in vars(kind)}
