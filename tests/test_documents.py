@@ -22,6 +22,8 @@ from modules.lightning.built_from_data import BuiltFromData
 from tests.command_lines import check
 from tests.places import ROOT, tracked
 
+pytestmark = pytest.mark.inventory
+
 DOCUMENTS = [path for path in tracked() if path.suffix == ".md"]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 FOLDERS = (

@@ -12,6 +12,7 @@ import pytest
 
 import attack
 import train as training
+from tests.additions import KNOWN, quick_tests, tests_in, write_copy
 from tests.places import ROOT
 from tests.toys import train
 
@@ -196,3 +197,21 @@ def test_what_is_wrong_with_it_is_one_line(folder: Path, ran: Ran, arguments: tu
     assert (status, len(lines)) == (2, 1), said
     assert message in lines[0]
     assert "Traceback" not in said
+
+
+@pytest.mark.integration
+def test_files_in_the_folders_of_their_kinds_need_no_other_line(tmp_path: Path) -> None:
+    """Of the quick tests, in a copy of the checkout, those that are new and those that look over everything."""
+    added = write_copy(tmp_path / "copy")
+    known, new = tests_in(ROOT), tests_in(tmp_path / "copy")
+    named = " ".join(new - known)
+    for name in ("count-by-norm", "SmallNet", "PlaceVectors", "Rounding", "largest-value", "my_table", "places"):
+        assert name in named, name
+    (tmp_path / "known").write_text("\n".join(known), encoding="utf-8")
+    done = quick_tests(tmp_path / "copy", [], **{KNOWN: str(tmp_path / "known")})
+    assert done.returncode == 0, done.stdout
+    code, programs = [str(path) for path in added if path.suffix == ".py"], Path(sys.executable).parent
+    for words in (["ruff", "check", *code], ["ruff", "format", "--check", *code], ["lint-imports"]):
+        command = [str(programs / words[0]), *words[1:]]
+        done = subprocess.run(command, cwd=tmp_path / "copy", capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout

@@ -16,6 +16,8 @@ from protocol.errors import InputError
 from protocol.threat_model import ThreatModel
 from protocol.view import RoundView
 
+pytestmark = pytest.mark.inventory
+
 
 @pytest.mark.parametrize("kind", REGISTRY.values(), ids=REGISTRY)
 def test_an_attack_describes_itself(kind: type[Attack]) -> None:

@@ -204,6 +204,7 @@ def test_holding_back_keeps_the_other_fields() -> None:
         assert same(getattr(update, field), getattr(held, field)), field
 
 
+@pytest.mark.inventory
 def test_a_rank_without_clients_sends_nothing_through_any_two_defences() -> None:
     for (first, second), learner in itertools.product(PAIRS, (ROWS, WHOLE)):
         if misfits(first, second, learner):

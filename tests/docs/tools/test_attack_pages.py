@@ -11,6 +11,8 @@ from attacks.registry import REGISTRY
 from docs.tools.attack_pages import FAMILIES, SECTIONS, is_listed, own_text, pages
 from protocol.errors import InputError
 
+pytestmark = pytest.mark.inventory
+
 PAGES = pages()
 
 

@@ -25,6 +25,7 @@ from client.nets.tagger import TaggerOptions
 from client.text import TextOptions
 from datamodules.base import FederatedDataModule
 from datamodules.devices.synthetic_posts import SyntheticPosts
+from datamodules.images.digits import Digits
 from datamodules.images.synthetic_features import SyntheticFeatures
 from datamodules.images.synthetic_images import SyntheticImages
 from datamodules.partition.client_split import ClientSplit
@@ -93,6 +94,10 @@ def images() -> SyntheticImages:
     return SyntheticImages(split=split, train_per_class=30, test_per_class=2, auxiliary_per_class=2)
 
 
+def digits() -> Digits:
+    return Digits(split=ClientSplit(scheme="composition", examples_per_client=12), auxiliary_per_class=2)
+
+
 def drawn() -> SyntheticFeatures:
     return SyntheticFeatures(users=4, item_sets=2)
 
@@ -130,7 +135,7 @@ def made(kind: type[BuiltFromData]) -> BuiltFromData:
 @functools.cache
 def data_of(kind: type[BuiltFromData]) -> Callable[[], FederatedDataModule]:
     """The first data here that have the sizes and the examples of a learner."""
-    for make in (recommender, rankings, images, drawn, posts, Tagged):
+    for make in (recommender, rankings, images, digits, drawn, posts, Tagged):
         with contextlib.suppress(InputError, TypeError, AttributeError, KeyError, RuntimeError):
             module, source = made(kind), make()
             module.build_for(source)
