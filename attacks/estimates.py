@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from protocol.class_paths import check_declared
-from protocol.metric_table import METRICS, Metric, add_metric
+from protocol.metric_table import METRICS, Metric, metric_names
 from protocol.view import View
 
 ROC_GRID = torch.linspace(0, 1, 101)
@@ -126,16 +126,14 @@ class Estimate(abc.ABC):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         check_declared(cls, Estimate)
-        for metric in cls.__dict__.get("metrics", ()):
-            if isinstance(metric, Metric):
-                add_metric(metric)
-            elif metric not in METRICS:
-                raise TypeError(f"{cls.__name__}: {metric!r} is not in the table of metrics; give a Metric for it")
+        for name in metric_names(vars(cls).get("metrics", ())):
+            if name not in METRICS:
+                raise TypeError(f"{cls.__name__}: {name!r} is not in the table of metrics; give a Metric for it")
 
     @classmethod
     def metric_names(cls) -> tuple[str, ...]:
         """Names of its metrics."""
-        return tuple(metric.name if isinstance(metric, Metric) else metric for metric in cls.metrics)
+        return metric_names(cls.metrics)
 
     @classmethod
     def question(cls) -> str:

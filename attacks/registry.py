@@ -9,7 +9,7 @@ from typing import Any
 
 import attacks
 from attacks.base import Attack
-from protocol.class_paths import check_declared, class_at, classes_in
+from protocol.class_paths import class_at, classes_in
 from protocol.errors import InputError
 
 
@@ -129,7 +129,6 @@ def built(attack: Attack | str, arguments: Mapping[str, Any] | None = None, *, o
 def _imported(path: str) -> type[Attack]:
     path, _, key = path.partition("-")
     kind = class_at(path, Attack)
-    check_declared(kind, Attack)
     variants = variants_of(kind)
     if key and key not in variants:
         raise _unknown(f"the key of a variant of {path}", key, variants)

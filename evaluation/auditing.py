@@ -24,7 +24,7 @@ from evaluation.steps import RecordingRun, RecordingStep
 from evaluation.steps.bounds import bounds_of
 from evaluation.summary import summarise
 from evaluation.update_table import UPDATES, update_table
-from protocol.metric_table import METRICS, metric
+from protocol.metric_table import METRICS, metric, metric_names
 from recordings.recording import Recording
 
 _SHOWN = ("attack", "role", "metric", "mean", "low", "high", "n")
@@ -186,7 +186,8 @@ def audit(
         )
     run = RecordingRun(recording, setting, seed)
     evaluation.scores = concat([evaluation.scores, *(rows for step in steps for rows in step.rows(run))])
-    metrics = [name for name in METRICS if name in {*metrics_of(chosen), *(m for step in steps for m in step.metrics)}]
+    measured = {*metrics_of(chosen), *(name for step in steps for name in metric_names(step.metrics))}
+    metrics = [name for name in METRICS if name in measured]
     data = dict(recording.manifest.data)
     return AuditResult(evaluation, metrics, data, seed, time.perf_counter() - start, recording)
 

@@ -3,9 +3,13 @@
 import ast
 import functools
 
+import pytest
+
 from attacks.registry import KNOWN, REGISTRY
 from protocol.provenance import ROOMS
 from tests.places import ROOT
+
+pytestmark = pytest.mark.inventory
 
 NAMES = {name for kind in KNOWN for name in kind.names()}
 CLASSES = {kind.__name__ for kind in REGISTRY.values()}

@@ -34,6 +34,7 @@ def test_the_arithmetic_is_that_of_the_frozen_values() -> None:
     assert torch.backends.cpu.get_cpu_capability() in ("AVX2", "DEFAULT", "NO AVX")
 
 
+@pytest.mark.inventory
 def test_every_table_and_training_is_run() -> None:
     """But a new one without an entry in ``reductions.yaml``, which `make frozen` names."""
     assert {*reductions()} <= {*names("paper", "train")}
