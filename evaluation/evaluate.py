@@ -18,8 +18,8 @@ from client.foltr_es import FOLtRESAlgorithm
 from client.matrix_factorization import MFAlgorithm
 from client.ranking import RankingAlgorithm
 from evaluation.attack_bar import AttackBar
+from evaluation.failures import is_unscored, unfit
 from evaluation.message_selection import MessageSelection, client_truth, message_truth, selected
-from evaluation.remedies import is_unscored, unfit
 from evaluation.runner import AttackError, Evaluation, append, attack_view, joined
 from protocol.errors import InputError, ViewError
 from protocol.history import History

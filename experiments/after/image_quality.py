@@ -10,14 +10,14 @@ from attacks.images.pointwise_matching import PointwiseMatching
 from datamodules.images.image_set import Crop, StoredImages
 from datamodules.images.voters import ImageVoters
 from evaluation.runner import Evaluation
-from evaluation.scores import Line
+from evaluation.scores import AttackInfo
 from experiments.after.step import AfterStep
 from experiments.cell_training import CellRun
 from modules.image_manipulation.gallery import Gallery
 from modules.image_manipulation.image_quality import psnr, ssim
 from modules.learners.image_ranker import ImageRanker
 from protocol.errors import InputError
-from reports.step_figures import image_panels
+from reports.figures.images import manipulated_images
 
 _SHOWN = 4
 """Number of images in the figure of a manipulation."""
@@ -58,8 +58,8 @@ class ImageQuality(AfterStep):
         label = attack.label(view)
         words = ", ".join(str(value) for value in run.setting.values())
         caption = f"{words}: original images, images sent, and their difference times 8."
-        evaluation.figures.append(image_panels(*_pixels(gallery, gallery.numbers[:_SHOWN]), caption))
-        evaluation.lines[label] = Line.of(attack, view)
+        evaluation.figures.append(manipulated_images(*_pixels(gallery, gallery.numbers[:_SHOWN]), caption))
+        evaluation.lines[label] = AttackInfo.of(attack, view)
         yield run.scores(label, values, victims=gallery.numbers, items=after.shape[1])
 
 
