@@ -13,10 +13,11 @@ from attacks.base import Attack
 from attacks.registry import REGISTRY, built
 from evaluation.causes import Cause
 from evaluation.derived import derived
-from evaluation.evaluate import Slow, default_setting, evaluate_recording, metrics_of, relevant, truth_names
+from evaluation.evaluate import Slow, default_setting, evaluate_recording
 from evaluation.failures import explain
 from evaluation.learner_match import with_learner_check
 from evaluation.message_selection import MessageSelection
+from evaluation.relevance import metrics_of, relevant, truth_names
 from evaluation.runner import Evaluation
 from evaluation.scores import concat, differing, setting_columns, stacked, with_setting
 from evaluation.steps import RecordingRun, RecordingStep

@@ -3,6 +3,7 @@
 import inspect
 import itertools
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from attacks.base import Attack
 from attacks.composition.base import CompositionAttack, output_layer
 from evaluation.causes import POSSIBLE, Cause, measured_causes
 from evaluation.scores import records, setting_columns
-from protocol.errors import ViewError
+from protocol.errors import InputError, ViewError
 from protocol.metric_table import METRICS, metric
 from protocol.view import CANARY_PSEUDONYMS, View
 from recordings.recorded_learner import recorded_learner
@@ -27,7 +28,8 @@ _NO_IMAGE = 12.0
 """PSNR in dB that images of a data set reach with the mean image or with one another."""
 _VIEWS, _VICTIMS = 4, 16
 _ATTACKS = ("ours", "published")
-_UNSCORED = "without "
+_UNSCORED, _SLOW = "without ", "it is slow"
+"""Starts of reasons."""
 _REMEDIES = {
     "learner": "add `learner:` to the manifest, or give --learner my_package.MyLearner",
     "known": "give the adversary devices of its own: known_pseudonyms and known_users in `auxiliary:`",
@@ -110,9 +112,9 @@ def same_cell(row: Row, results: pd.DataFrame) -> pd.DataFrame:
 
 def sentences(causes: Sequence[Cause]) -> list[str]:
     """One sentence per cause, with all attacks that share it."""
-    attacks: dict[str, list[str]] = {}
+    attacks: dict[str, list[str]] = defaultdict(list)
     for cause in causes:
-        attacks.setdefault(cause.sentence, []).append(cause.attack)
+        attacks[cause.sentence].append(cause.attack)
     return [f"{', '.join(dict.fromkeys(names))}: {sentence}." for sentence, names in attacks.items()]
 
 
@@ -191,9 +193,9 @@ def unfit(attack: Attack, view: View, truth: Mapping[str, Tensor]) -> str | None
     lacking = [name.partition(":") for name in view.missing(attack.threat_model.needs)]
     if lacking:
         needs = [f"{head} ({entry})" if entry else head for head, _, entry in lacking]
-        heads: dict[str, list[str]] = {}
+        heads: dict[str, list[str]] = defaultdict(list)
         for head, _, entry in lacking:
-            heads.setdefault(head, []).append(entry)
+            heads[head].append(entry)
         ways_out = [remedy for head, entries in heads.items() if (remedy := _remedy(head, entries))]
         return "; ".join([f"the recording lacks {', '.join(needs)}", *dict.fromkeys(ways_out)])
     unknown = ", ".join(name for name in attack.estimates.truth if name not in truth)
@@ -202,6 +204,34 @@ def unfit(attack: Attack, view: View, truth: Mapping[str, Tensor]) -> str | None
     added = f"add {unknown} to the truth of each client (docs/recording-format.md)"
     way_out = added if truth else "the recording was published without truth/, audit it where that is"
     return f"{_UNSCORED}{unknown} in truth/ of the recording it cannot be scored; {way_out}"
+
+
+def reasons(missing: Mapping[str, str]) -> list[str]:
+    """One sentence per reason for which attacks could not run."""
+    names: dict[str, list[str]] = defaultdict(list)
+    for name, reason in missing.items():
+        names[reason].append(name)
+    return [f"{', '.join(of_reason)} could not run: {reason}." for reason, of_reason in names.items()]
+
+
+def nothing_scored(missing: Mapping[str, str], attacks: Sequence[Attack]) -> InputError:
+    """Error for a recording on which none of `attacks` could be scored; `missing` holds the reason by attack."""
+    baselines = {attack.name for attack in attacks if attack.baseline}
+
+    def distance(name: str) -> tuple[bool, bool, bool, int, int]:
+        """Order by what is missing: only the ground truth, then the learner, then fewer and more frequent needs."""
+        reason, shared = missing[name], sum(other == missing[name] for other in missing.values())
+        without_truth, without_learner = reason.startswith(_UNSCORED), "lacks learner" in reason
+        return name in baselines, not without_truth, not without_learner, reason.count(","), -shared
+
+    least = missing[min(missing, key=distance)] if missing else "no victims"
+    names = ", ".join(name for name, reason in missing.items() if reason == least)
+    return InputError(
+        expected="a recording that at least one attack can be scored on",
+        found=f"none; the nearest is {names}: {least}" if names else least,
+        way_out="Name the clients' learner in the recording's manifest and keep its truth/ (docs/recording-format.md),"
+        " or run an attack of your own: attack.py run --attack PACKAGE.CLASS.",
+    )
 
 
 def _described(kind: type) -> str:
@@ -224,6 +254,16 @@ def _other_classes(view: View, truth: Mapping[str, Tensor]) -> str | None:
         f"the model's last layer, {layer!r}, has outputs for {classes} classes, and class_counts in truth/ counts"
         f" {counted}; if another layer is the last, give the parameters in the network's order"
     )
+
+
+def slow_reason(attack: Attack) -> str:
+    """Reason why an attack was left out that takes minutes."""
+    return f"{_SLOW} ({attack.cost}); add --slow to run it on {attack.audited_victims} clients"
+
+
+def is_slow(reason: str) -> bool:
+    """Whether an attack was left out because it takes minutes."""
+    return reason.startswith(_SLOW)
 
 
 def is_unscored(reason: str) -> bool:

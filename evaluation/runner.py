@@ -37,7 +37,7 @@ class Evaluation:
         figures: figures that steps add to those of every report.
         profiles: one row per victim, round, attack and class: ``true``, ``inferred``, ``low`` and ``high`` share.
         candidates: by label, what was ranked, with clients as owners; of the first views, see `MOST_CANDIDATES`.
-        unrelated: by attack of a family in which none was scored, the reason; see `evaluation.evaluate.relevant`.
+        unrelated: by attack of a family in which none was scored, the reason; see `evaluation.relevance.relevant`.
         details: by label, the attack's own table, see `attacks.estimates.Scores.details`.
         mismatch: that the learner's updates differ from the recorded ones, see `evaluation.learner_match`; else None.
         learner_check: outcome of this comparison, also if it found nothing or could not be made; empty for none.

@@ -9,8 +9,8 @@ import pandas as pd
 from datamodules.io.files import write_whole
 from evaluation.auditing import AuditResult
 from evaluation.captioned_figure import CaptionedFigure
-from evaluation.evaluate import TRACEBACKS, reasons
-from evaluation.failures import sentences
+from evaluation.evaluate import TRACEBACKS
+from evaluation.failures import reasons, sentences
 from evaluation.gate import Gate
 from evaluation.persons import in_order_of_persons, without_persons
 from evaluation.runner import Evaluation, joined

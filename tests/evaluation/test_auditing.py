@@ -24,7 +24,8 @@ from datamodules.partition.client_split import ClientSplit
 from defenses.local_dp import LocalDP
 from evaluation import audit
 from evaluation.auditing import AuditResult
-from evaluation.evaluate import evaluate_recording, relevant
+from evaluation.evaluate import evaluate_recording
+from evaluation.relevance import relevant
 from evaluation.runner import Evaluation
 from evaluation.scores import AttackInfo, concat, score_table
 from evaluation.steps import RecordingRun, RecordingStep
