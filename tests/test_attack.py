@@ -16,7 +16,7 @@ from attacks.base import Attack
 from attacks.interactions.estimates import InteractionEstimate
 from attacks.recommendation.item_deltas import Direction
 from attacks.registry import REGISTRY
-from evaluation.evaluate import nothing_scored
+from evaluation.failures import nothing_scored
 from evaluation.scores import records
 from experiments.cell import Cell
 from experiments.commands.attack_parser import parsed

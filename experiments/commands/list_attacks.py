@@ -1,7 +1,7 @@
 """``attack.py list``: table of all attacks."""
 
-from reports.aligned import aligned
 from reports.attack_descriptions import described
+from reports.text_table import text_table
 
 _COLUMNS = ("name", "kind", "paper", "cost", "needs")
 
@@ -20,5 +20,5 @@ def list_attacks() -> int:
             )
         )
     for question, rows in questions.items():
-        print("\n".join(["", question, *aligned(_COLUMNS, rows)]))
+        print("\n".join(["", question, *text_table(_COLUMNS, rows)]))
     return 0

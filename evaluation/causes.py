@@ -1,8 +1,8 @@
-"""Symptoms of a recording on which attacks fail, measured on the server's view alone, without ground truth."""
+"""Causes of attacks' failure, measured on the server's views of a recording, without ground truth."""
 
 import dataclasses
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ from client.ranking import RankingAlgorithm
 from client.recommendation import RecommenderAlgorithm
 from evaluation.bootstrap import bootstrap
 from evaluation.noise_floor import declared_noise, numbers, proven_noise, spectral_noise
+from evaluation.scores import setting_of
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
 from protocol.view import RoundView
@@ -37,24 +38,35 @@ _MOST_ITEMS = 400
 
 
 @dataclass(frozen=True)
-class Symptom:
+class Cause:
     """Likely cause of an attack's failure.
 
     Attributes:
-        cause: ``noise``, ``possible-noise``, ``rank``, ``steps`` or ``silence``.
-        told: sentence of the report.
+        cause: ``noise``, ``possible-noise``, ``rank``, ``steps`` or ``silence``, from the views; ``few-victims``,
+            ``attack``, ``no-reconstruction`` or ``unknown``, from the results.
+        sentence: sentence of the report, without the attack's name.
         measured: numbers of the sentence.
         metrics: metrics of the attacks that it can explain, None for all.
+        attack: label of the attack that failed, empty for a cause that is not attributed to an attack.
+        setting: cell of that attack.
+        metric: metric that judges it.
     """
 
     cause: str
-    told: str
+    sentence: str
     measured: dict[str, float]
     metrics: tuple[str, ...] | None = None
+    attack: str = ""
+    setting: dict[str, Any] = field(default_factory=dict)
+    metric: str = ""
+
+    def of(self, row: Mapping[str, Any]) -> "Cause":
+        """The cause, attributed to the attack of a row of results."""
+        return dataclasses.replace(self, attack=row["attack"], setting=setting_of(row), metric=row["metric"])
 
 
-def symptoms(views: Sequence[RoundView], *, seed: int) -> list[Symptom]:
-    """Symptoms found in some views of a recording.
+def measured_causes(views: Sequence[RoundView], *, seed: int) -> list[Cause]:
+    """Causes found in some views of a recording.
 
     Args:
         views: views of some victims.
@@ -64,20 +76,20 @@ def symptoms(views: Sequence[RoundView], *, seed: int) -> list[Symptom]:
     # Noise hides the direction of the update, so the effect of several steps cannot be measured under it.
     steps = _steps(views, seed) if noise is None else None
     found = [_silence(views), noise, _rank(views, seed), _class_rank(views, seed), steps]
-    return [symptom for symptom in found if symptom is not None]
+    return [cause for cause in found if cause is not None]
 
 
-def _silence(views: Sequence[RoundView]) -> Symptom | None:
+def _silence(views: Sequence[RoundView]) -> Cause | None:
     norms = [[d.double().reshape(len(d), -1).square().sum(1) for d in view.deltas.values()] for view in views]
     energy = torch.cat([torch.stack(own).sum(0) for own in norms])
     silent = float((energy == 0).double().mean())
     if silent < _HALF:
         return None
-    told = f"{silent:.0%} of {len(energy)} clients sent a zero update"
-    return Symptom("silence", told, {"share": silent, "n": len(energy)})
+    sentence = f"{silent:.0%} of {len(energy)} clients sent a zero update"
+    return Cause("silence", sentence, {"share": silent, "n": len(energy)})
 
 
-def _noise(views: Sequence[RoundView], seed: int) -> Symptom | None:
+def _noise(views: Sequence[RoundView], seed: int) -> Cause | None:
     """Noise of at least half of the energy of an update: declared, proven by the spectrum, or at least possible."""
     declared = [share for view in views if (share := declared_noise(view)) is not None]
     proven = declared or [share for view in views if (share := proven_noise(view)) is not None]
@@ -89,22 +101,24 @@ def _noise(views: Sequence[RoundView], seed: int) -> Symptom | None:
     if not summary.mean >= _HALF:
         return None
     if not proven:
-        told = f"up to {summary.mean:.0%} of the energy of an update could be noise; none is declared, and none proven"
-        return Symptom(POSSIBLE, told, {"noise_share": summary.mean, "n": summary.n})
+        sentence = (
+            f"up to {summary.mean:.0%} of the energy of an update could be noise; none is declared, and none proven"
+        )
+        return Cause(POSSIBLE, sentence, {"noise_share": summary.mean, "n": summary.n})
     scale, clip = float(torch.cat([share.scale for share in shares]).mean()), shares[0].clip
     undeclared = "though none is declared: the spectra are flat, with one scale for all clients"
     source = "as the clients declare it" if declared else undeclared
     clipped = "" if clip is None else f", on updates clipped to norm {clip:.3g}"
-    told = (
+    sentence = (
         f"noise is {summary.mean:.0%} of the energy of an update ({summary.low:.0%} to {summary.high:.0%}, "
         f"n = {summary.n}), {source}: standard deviation {scale:.3g} per value{clipped}"
     )
     measured = {"noise_share": summary.mean, "low": summary.low, "high": summary.high, "n": summary.n}
     measured |= {"noise_scale": scale} | ({} if clip is None else {"clip": clip})
-    return Symptom("noise", told, measured)
+    return Cause("noise", sentence, measured)
 
 
-def _rank(views: Sequence[RoundView], seed: int) -> Symptom | None:
+def _rank(views: Sequence[RoundView], seed: int) -> Cause | None:
     """More item labels than independent values in the update: RAIFLE's rank condition is violated."""
     served = [(view, victim) for view in views if view.served is not None for victim in range(view.victims)][:3]
     unknowns: list[int] = []
@@ -119,14 +133,14 @@ def _rank(views: Sequence[RoundView], seed: int) -> Symptom | None:
     if not served or sum(ranks) >= sum(unknowns):
         return None
     asked, equations = sum(unknowns) / len(served), sum(ranks) / len(served)
-    told = (
+    sentence = (
         f"the rank condition is violated: a client has {asked:.0f} unknown labels, but only {equations:.0f} "
         f"independent values of its update depend on them (mean of {len(served)} clients)"
     )
-    return Symptom("rank", told, {"unknowns": asked, "rank": equations, "n": len(served)}, _LABELS)
+    return Cause("rank", sentence, {"unknowns": asked, "rank": equations, "n": len(served)}, _LABELS)
 
 
-def _class_rank(views: Sequence[RoundView], seed: int) -> Symptom | None:
+def _class_rank(views: Sequence[RoundView], seed: int) -> Cause | None:
     """Classes with linearly dependent updates, so that no composition is unique."""
     view = views[0]
     bases = _class_bases(view, view.algorithm, seed)
@@ -135,11 +149,11 @@ def _class_rank(views: Sequence[RoundView], seed: int) -> Symptom | None:
     classes, rank = len(bases), _numerical_rank(bases)
     if rank >= classes:
         return None
-    told = f"the rank condition is violated: the updates of {classes} classes span only {rank} dimensions"
-    return Symptom("rank", told, {"unknowns": classes, "rank": rank, "n": 1}, _SHARES)
+    sentence = f"the rank condition is violated: the updates of {classes} classes span only {rank} dimensions"
+    return Cause("rank", sentence, {"unknowns": classes, "rank": rank, "n": 1}, _SHARES)
 
 
-def _steps(views: Sequence[RoundView], seed: int) -> Symptom | None:
+def _steps(views: Sequence[RoundView], seed: int) -> Cause | None:
     """Local training whose update differs from the gradient at the global model, with which attacks compare it."""
     view = views[0]
     local = getattr(view.algorithm, "local", None)
@@ -156,13 +170,13 @@ def _steps(views: Sequence[RoundView], seed: int) -> Symptom | None:
     summary = bootstrap(explained, generator=generator_for(seed, "explained"))
     if steps <= 1 or not summary.mean < _HALF:
         return None
-    told = (
+    sentence = (
         f"many local steps: after {steps:.0f} steps of {local.optimizer}, the classes' gradients at the global model "
         f"explain only {summary.mean:.0%} of the energy of an update ({summary.low:.0%} to {summary.high:.0%}, "
         f"n = {summary.n})"
     )
     measured = {"steps": steps, "explained": summary.mean, "low": summary.low, "high": summary.high, "n": summary.n}
-    return Symptom("steps", told, measured, _SHARES)
+    return Cause("steps", sentence, measured, _SHARES)
 
 
 def _class_bases(view: RoundView, learner: object, seed: int) -> Tensor | None:

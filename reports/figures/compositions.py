@@ -3,9 +3,9 @@
 import pandas as pd
 from matplotlib.figure import Figure
 
-from evaluation.drawing import Drawing
 from evaluation.scores import SETTING, setting_columns
-from reports.drawing import Material, styled
+from reports.figures.drawn_figure import DrawnFigure
+from reports.figures.figure_data import FigureData, styled
 from reports.run import ATTACKS
 from reports.tables import described_settings
 
@@ -15,14 +15,14 @@ _MOST_LABELS = 12
 """Largest number of classes with a label each."""
 
 
-def compositions(material: Material) -> list[Drawing]:
+def compositions(data: FigureData) -> list[DrawnFigure]:
     """Class shares of the clients of the first seed and round, for the best attacks and the first settings."""
     found = []
-    best = _best(material)
-    keys = [name for name in setting_columns(material.rows) if name != SETTING + "round"]
-    for _, inside in list(material.rows.groupby(keys, sort=False, dropna=False))[:_MOST_SETTINGS]:
+    best = _best(data)
+    keys = [name for name in setting_columns(data.rows) if name != SETTING + "round"]
+    for _, inside in list(data.rows.groupby(keys, sort=False, dropna=False))[:_MOST_SETTINGS]:
         first = inside[(inside["seed"] == inside["seed"].iloc[0]) & (inside["round"] == inside["round"].iloc[0])]
-        names = [name for name in best if name in set(first["attack"]) & material.looks.keys()][:_MOST_ATTACKS]
+        names = [name for name in best if name in set(first["attack"]) & data.styles.keys()][:_MOST_ATTACKS]
         if not names:  # the table shows none of their metrics
             continue
         kept = first[first["attack"].isin(names)]
@@ -31,20 +31,20 @@ def compositions(material: Material) -> list[Drawing]:
         setting = described_settings(kept.head(1), {name.removeprefix(SETTING) for name in setting_columns(kept)})[0]
         whose = "every client" if len(victims) <= _MOST_CLIENTS else f"{_MOST_CLIENTS} of {len(victims)} clients"
         caption = f"True (bars) and inferred class shares of {whose} with 95% intervals: {setting}."
-        found.append(Drawing(caption, _panels(kept, names, material), name="class-shares"))
+        found.append(DrawnFigure(caption, figure=_panels(kept, names, data), name="class-shares"))
     return found
 
 
-def _best(material: Material) -> list[str]:
+def _best(data: FigureData) -> list[str]:
     """Attacks, or baselines where there is none, by their mean absolute error."""
-    rows = material.rows
+    rows = data.rows
     attacks = rows[rows["role"].isin(ATTACKS)]
     rows = rows if attacks.empty else attacks
     wrong = (rows["inferred"] - rows["true"]).abs().groupby(rows["attack"], sort=False).mean()
     return [str(name) for name in wrong.sort_values(kind="stable").index]
 
 
-def _panels(rows: pd.DataFrame, names: list[str], material: Material) -> Figure:
+def _panels(rows: pd.DataFrame, names: list[str], data: FigureData) -> Figure:
     clients = list(rows.groupby("victim", sort=False))
     down = -(-len(clients) // _COLUMNS)
     with styled():
@@ -58,7 +58,7 @@ def _panels(rows: pd.DataFrame, names: list[str], material: Material) -> Figure:
         for place, name in enumerate(names):
             part = own[own["attack"] == name]
             x = part["class"] + 0.6 * ((place + 0.5) / len(names) - 0.5)
-            colour = material.looks[name].colour
+            colour = data.styles[name].colour
             axes.vlines(x, part["low"], part["high"], color=colour, lw=1)
             axes.plot(x, part["inferred"], ls="", marker="o", ms=4, color=colour, label=name)
         axes.set_title(f"client {number}", fontsize=11)

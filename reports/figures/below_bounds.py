@@ -7,11 +7,11 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from evaluation.drawing import Drawing
 from evaluation.scores import SETTING
 from protocol.metric_table import metric as metric_of
-from reports.drawing import Material, errors, of_data, of_papers, styled
-from reports.looks import Look
+from reports.figures.drawn_figure import DrawnFigure
+from reports.figures.figure_data import FigureData, errors, of_data, of_papers, styled
+from reports.figures.line_styles import LineStyle
 from reports.tables import DATA, described_settings, words
 
 _BUDGET = SETTING + "epsilon"
@@ -26,10 +26,10 @@ def bounded(rows: pd.DataFrame) -> bool:
     return _BUDGET in rows and bound[_BUDGET].map(str).nunique() > 1
 
 
-def below_bounds(material: Material) -> list[Drawing]:
+def below_bounds(data: FigureData) -> list[DrawnFigure]:
     """The metric against epsilon, a panel per other setting: attacks, baselines, genie, and the bound."""
-    rows = material.rows[material.rows[_BUDGET].notna()] if _BUDGET in material.rows else material.rows.head(0)
-    if not bounded(material.rows):
+    rows = data.rows[data.rows[_BUDGET].notna()] if _BUDGET in data.rows else data.rows.head(0)
+    if not bounded(data.rows):
         return []
     order = [str(value) for value in sorted(rows[_BUDGET].drop_duplicates(), key=float)]
     titles = described_settings(rows, {name.removeprefix(SETTING) for name in words(rows) if name != DATA})
@@ -40,24 +40,24 @@ def below_bounds(material: Material) -> list[Drawing]:
         every = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     named: dict[str, Artist] = {}
     for axes, panel in zip(every, panels, strict=True):
-        _draw(axes, frame[frame["panel"] == panel].sort_values("place"), material.looks)
+        _draw(axes, frame[frame["panel"] == panel].sort_values("place"), data.styles)
         axes.set(title=panel, xlabel="epsilon", xticks=range(len(order)), xticklabels=order)
-        guessing = metric_of(material.metric).guessing
+        guessing = metric_of(data.metric).guessing
         if guessing is not None:
             axes.axhline(guessing, color=".5", ls=":")
         handles, labels = axes.get_legend_handles_labels()
         named |= dict(zip(labels, handles, strict=True))
-    every[0].set(ylabel=material.metric)
+    every[0].set(ylabel=data.metric)
     figure.legend([*named.values()], [*named], loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
     caption = (
-        f"{of_data(rows)}{material.metric} against epsilon with 95% intervals; stars are the paper's values. No attack "
+        f"{of_data(rows)}{data.metric} against epsilon with 95% intervals; stars are the paper's values. No attack "
         "can be in the grey area if all choices of the positive items are equally likely to it; the genie knows "
         "everything but the items that it guesses."
     )
-    return [Drawing(caption, figure, name=f"{material.metric}-below-bounds")]
+    return [DrawnFigure(caption, figure=figure, name=f"{data.metric}-below-bounds")]
 
 
-def _draw(axes: Axes, rows: pd.DataFrame, looks: Mapping[str, Look]) -> None:
+def _draw(axes: Axes, rows: pd.DataFrame, styles: Mapping[str, LineStyle]) -> None:
     for attack, own in rows.groupby("attack", sort=False):
         x, mean = own["place"], own["mean"]
         if attack == _BOUND:
@@ -68,8 +68,8 @@ def _draw(axes: Axes, rows: pd.DataFrame, looks: Mapping[str, Look]) -> None:
         elif attack == _GENIE:
             axes.plot(x, mean, color="k", lw=1.5, ls="--", label=attack)
         else:
-            look = looks[str(attack)]
-            line = axes.errorbar(x, mean, errors(own), elinewidth=1, label=attack, marker="o", ms=4, color=look.colour)
-            line.lines[0].set_linestyle(look.style)
+            style = styles[str(attack)]
+            line = axes.errorbar(x, mean, errors(own), elinewidth=1, label=attack, marker="o", ms=4, color=style.colour)
+            line.lines[0].set_linestyle(style.linestyle)
             if of_papers(own)["paper"].notna().any():
-                axes.plot(x, of_papers(own)["paper"], ls="", marker="*", ms=9, mec="k", color=look.colour)
+                axes.plot(x, of_papers(own)["paper"], ls="", marker="*", ms=9, mec="k", color=style.colour)

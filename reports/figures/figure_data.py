@@ -13,32 +13,32 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from protocol.metric_table import metric as metric_of
-from reports.looks import Look
+from reports.figures.line_styles import LineStyle
 from reports.tables import DATA
 
 STYLE = {**sns.axes_style("whitegrid"), "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": ".4"}
 
 
 @dataclass(frozen=True)
-class Material:
+class FigureData:
     """Data of one figure.
 
     Attributes:
         rows: rows of one data set, question and metric, where the table has these columns.
         metric: metric.
         results: all results of the data set.
-        looks: look of each line.
+        styles: style of each line.
     """
 
     rows: pd.DataFrame
     metric: str
     results: pd.DataFrame
-    looks: Mapping[str, Look]
+    styles: Mapping[str, LineStyle]
 
     @property
     def colours(self) -> dict[str, str]:
         """Colour of each line."""
-        return {name: look.colour for name, look in self.looks.items()}
+        return {name: style.colour for name, style in self.styles.items()}
 
 
 def drawn(plot: so.Plot, width: float, height: float, colours: Mapping[str, str] | None = None) -> Figure:

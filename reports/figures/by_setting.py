@@ -5,10 +5,10 @@ import dataclasses
 import pandas as pd
 import seaborn.objects as so
 
-from evaluation.drawing import Drawing
 from evaluation.scores import SETTING, differing, setting_columns
-from reports.below_bounds import bounded
-from reports.drawing import Material, drawn, of_data, of_papers, with_guessing
+from reports.figures.below_bounds import bounded
+from reports.figures.drawn_figure import DrawnFigure
+from reports.figures.figure_data import FigureData, drawn, of_data, of_papers, with_guessing
 from reports.run import ATTACKS
 from reports.tables import DATA, axis, described_settings, words
 
@@ -22,18 +22,18 @@ _THRESHOLDS = {SETTING + "interactions": "bound-of-all"}
 """Metric that is a position on an axis, by axis: the theorem's number of interactions."""
 
 
-def against(material: Material) -> list[Drawing]:
+def by_setting(data: FigureData) -> list[DrawnFigure]:
     """The metric against the numeric setting that varies most, with stars for the paper's values."""
-    column = axis(material.rows)
-    if column is None or bounded(material.rows):
+    column = axis(data.rows)
+    if column is None or bounded(data.rows):
         return []
     # Rows without a value on this axis may have another axis.
-    elsewhere = material.rows[material.rows[column].isna() & material.rows["role"].isin(ATTACKS)]
-    return [_on_axis(material, column), *against(dataclasses.replace(material, rows=elsewhere))]
+    elsewhere = data.rows[data.rows[column].isna() & data.rows["role"].isin(ATTACKS)]
+    return [_on_axis(data, column), *by_setting(dataclasses.replace(data, rows=elsewhere))]
 
 
-def _on_axis(material: Material, column: str) -> Drawing:
-    rows = _with_a_place(material.rows, column)
+def _on_axis(data: FigureData, column: str) -> DrawnFigure:
+    rows = _with_a_place(data.rows, column)
     numbers = sorted({float(value) for value in rows[column]})
     logarithmic = numbers[0] > 0 and numbers[-1] != float("inf") and numbers[-1] >= _LOG * numbers[0]
     ordinal = not logarithmic and (len(numbers) <= _MOST_TICKS or numbers[-1] == float("inf"))
@@ -42,7 +42,7 @@ def _on_axis(material: Material, column: str) -> Drawing:
     implied = _implied_by_the_attack(rows)
     panels = [name for name in words(rows) if name not in (DATA, *implied) and _fills(rows, name, column)][:2]
     rest = differing(rows) - {name.removeprefix(SETTING) for name in (DATA, column, *implied, *panels)}
-    frame = _with_threshold(frame.assign(line=described_settings(rows, rest)), material.results, column)
+    frame = _with_threshold(frame.assign(line=described_settings(rows, rest)), data.results, column)
     frame = of_papers(frame)
     plot = so.Plot(frame, x="x", y="mean", color="attack", linestyle="line" if rest else None)
     plot = plot.add(so.Line(marker="o", pointsize=4)).add(so.Range(linewidth=1), ymin="low", ymax="high", legend=False)
@@ -58,16 +58,16 @@ def _on_axis(material: Material, column: str) -> Drawing:
     plot = plot.scale(x=so.Nominal(order=order) if ordinal else so.Continuous(trans="log" if logarithmic else None))
     key = column.removeprefix(SETTING)
     titles = {place: name.removeprefix(SETTING) for place, name in (("col", along), ("row", down)) if name}
-    plot = plot.label(x=key, y=material.metric, color="", linestyle="", **titles)
+    plot = plot.label(x=key, y=data.metric, color="", linestyle="", **titles)
     wide = 1 if along is None else wrap or rows[along].nunique()
     high = 1 if down is None else rows[down].nunique()
     high = -(-rows[along].nunique() // wrap) if wrap else high
     stars = "; stars are the paper's values" if papers else ""
-    caption = f"{of_data(rows)}{material.metric} against {key} with 95% intervals{stars}."
-    figure = with_guessing(drawn(plot, 1.5 + 3.4 * wide, 1 + 2.6 * high, material.colours), material.metric)
+    caption = f"{of_data(rows)}{data.metric} against {key} with 95% intervals{stars}."
+    figure = with_guessing(drawn(plot, 1.5 + 3.4 * wide, 1 + 2.6 * high, data.colours), data.metric)
     for axes in figure.axes:
         axes.set_title(axes.get_title().replace(" | ", "\n"), fontsize=10)
-    return Drawing(caption, figure, name=f"{material.metric}-against-{key}")
+    return DrawnFigure(caption, figure=figure, name=f"{data.metric}-against-{key}")
 
 
 def _with_a_place(rows: pd.DataFrame, column: str) -> pd.DataFrame:

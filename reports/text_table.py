@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 
-def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[bool] = ()) -> list[str]:
+def text_table(header: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[bool] = ()) -> list[str]:
     """Lines of text with columns under one another and a rule below the header.
 
     Args:

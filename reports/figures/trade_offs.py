@@ -4,10 +4,10 @@ import pandas as pd
 import seaborn.objects as so
 from matplotlib.figure import Figure
 
-from evaluation.drawing import Drawing
 from evaluation.scores import SETTING, setting_columns
-from reports.drawing import Material, drawn, errors, legend_right, of_data, styled
-from reports.looks import COLOURS
+from reports.figures.drawn_figure import DrawnFigure
+from reports.figures.figure_data import FigureData, drawn, errors, legend_right, of_data, styled
+from reports.figures.line_styles import COLOURS
 from reports.run import ATTACKS
 from reports.tables import DATA, axis, described_settings, words
 
@@ -19,11 +19,11 @@ _ANY_CHECK = "any-check"
 """Label of `experiments.after.manipulation_checks`."""
 
 
-def mitigations(material: Material) -> list[Drawing]:
+def mitigations(data: FigureData) -> list[DrawnFigure]:
     """Utility against the adversary's precision, a curve per mitigation (deanonymization, figure 12)."""
-    keys = [name for name in setting_columns(material.results) if name not in (_MITIGATION, _AMOUNT)]
-    utility = material.results[material.results["metric"] == "utility"].fillna(dict.fromkeys(keys, ""))
-    rows = material.rows[material.rows["role"].isin(ATTACKS)].fillna(dict.fromkeys(keys, ""))
+    keys = [name for name in setting_columns(data.results) if name not in (_MITIGATION, _AMOUNT)]
+    utility = data.results[data.results["metric"] == "utility"].fillna(dict.fromkeys(keys, ""))
+    rows = data.rows[data.rows["role"].isin(ATTACKS)].fillna(dict.fromkeys(keys, ""))
     both = rows.merge(utility, on=[_MITIGATION, _AMOUNT, *keys], suffixes=("", "_utility"))
     found = []
     for attack, own in both.groupby("attack", sort=False):
@@ -38,35 +38,35 @@ def mitigations(material: Material) -> list[Drawing]:
         figure = drawn(plot.label(**labels, color="mitigation"), 6, 4)
         figure.axes[0].axvline(1, color=".5", ls=":")
         caption = f"Privacy and utility against {attack}; the upper left is better."
-        found.append(Drawing(caption, figure, name=f"mitigations-{attack}"))
+        found.append(DrawnFigure(caption, figure=figure, name=f"mitigations-{attack}"))
     return found
 
 
-def privacy_and_utility(material: Material) -> list[Drawing]:
+def privacy_and_utility(data: FigureData) -> list[DrawnFigure]:
     """Utility of the trained model against the AUC of the best attack, a point per defence."""
     found = []
     for name in _UTILITIES:
-        utility = material.results[(material.results["metric"] == name) & (material.results["attack"] == "none")]
+        utility = data.results[(data.results["metric"] == name) & (data.results["attack"] == "none")]
         if DEFENCE in utility and utility[DEFENCE].nunique() > 1:
             text = f"{name} of the model against the AUC of the best attack, by defence; the upper left is better."
-            found += _scatter(material, utility, DEFENCE, y=name, caption=text, across="auc of the best attack")
+            found += _scatter(data, utility, DEFENCE, y=name, caption=text, across="auc of the best attack")
     return found
 
 
-def detectability(material: Material) -> list[Drawing]:
+def detectability(data: FigureData) -> list[DrawnFigure]:
     """AUC of the best attack against the share of clients that detect a manipulation, a point per manipulation."""
-    rows = material.results
+    rows = data.results
     flagged = rows[(rows["metric"] == "flagged") & (rows["attack"] == _ANY_CHECK)]
     if MANIPULATION not in flagged or flagged[MANIPULATION].nunique() < 2:
         return []
     text = "Share of clients with at least one check that flags the features, against the AUC of the best attack; the "
     text += "lower right is better for the server. Without a manipulation, flags are false."
-    return _scatter(material, flagged, MANIPULATION, y="flagged", caption=text, across="auc of the best attack")
+    return _scatter(data, flagged, MANIPULATION, y="flagged", caption=text, across="auc of the best attack")
 
 
-def against_rank(material: Material) -> list[Drawing]:
+def against_rank(data: FigureData) -> list[DrawnFigure]:
     """Share of exactly recovered records against the share of a layer's dimensions that an update uses."""
-    rows = material.results
+    rows = data.results
     keys = [name for name in setting_columns(rows) if name != DATA]
     number = axis(rows)
     if number is None or not {"rank", "spare"} <= set(rows["metric"]):
@@ -74,7 +74,7 @@ def against_rank(material: Material) -> list[Drawing]:
     wide = rows.assign(**{name: rows[name].map(str) for name in keys})
     wide = wide.pivot_table(index=["attack", *keys], columns="metric", values="mean").reset_index()
     wide = wide.assign(used=wide["rank"] / (wide["rank"] + wide["spare"])).dropna(subset=["used", "recovered"])
-    shown = wide.merge(material.rows.assign(**{name: material.rows[name].map(str) for name in keys}))
+    shown = wide.merge(data.rows.assign(**{name: data.rows[name].map(str) for name in keys}))
     others = [name for name in keys if name != number]
     lines = [own.sort_values("used") for _, own in shown.groupby(["attack", *others], sort=False) if len(own) > 2]
     if not lines:
@@ -92,14 +92,14 @@ def against_rank(material: Material) -> list[Drawing]:
     text = (
         "Share of exactly recovered records, by the share of its first layer's dimensions that a client's change spans"
     )
-    return [Drawing(f"{of_data(rows)}{text} (means over clients).", figure, name="recovered-by-rank")]
+    return [DrawnFigure(f"{of_data(rows)}{text} (means over clients).", figure=figure, name="recovered-by-rank")]
 
 
 def _scatter(
-    material: Material, values: pd.DataFrame, column: str, *, y: str, caption: str, across: str
-) -> list[Drawing]:
+    data: FigureData, values: pd.DataFrame, column: str, *, y: str, caption: str, across: str
+) -> list[DrawnFigure]:
     """A panel per other setting; choices named ``KIND AMOUNT`` are connected by kind."""
-    attacks = material.rows[material.rows["role"].isin(ATTACKS) & material.rows["mean"].notna()]
+    attacks = data.rows[data.rows["role"].isin(ATTACKS) & data.rows["mean"].notna()]
     others = {name.removeprefix(SETTING) for name in words(values) if name not in (DATA, column)}
     points = []
     for frame in (attacks, values):
@@ -124,4 +124,4 @@ def _scatter(
         axes.axvline(0.5, color=".5", ls=":")
         axes.set(title=panel, xlabel=across)
     every[0].set(ylabel=y)
-    return [Drawing(f"{of_data(values)}{caption}", figure, name=f"{y}-by-{column.removeprefix(SETTING)}")]
+    return [DrawnFigure(f"{of_data(values)}{caption}", figure=figure, name=f"{y}-by-{column.removeprefix(SETTING)}")]

@@ -4,10 +4,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from evaluation.drawing import Drawing
 from evaluation.scores import differing
 from protocol.metric_table import metric as metric_of
-from reports.drawing import Material, errors, legend_right, of_data, of_papers, styled
+from reports.figures.drawn_figure import DrawnFigure
+from reports.figures.figure_data import FigureData, errors, legend_right, of_data, of_papers, styled
 from reports.run import ATTACKS
 from reports.tables import best_first, described_settings
 
@@ -18,14 +18,14 @@ _GAP = 0.8
 """Room above a group, in rows."""
 
 
-def by_attack(material: Material) -> list[Drawing]:
+def by_attack(data: FigureData) -> list[DrawnFigure]:
     """A row per attack with a marker and an interval per setting, and stars for the paper's values."""
-    rows = material.rows[material.rows["mean"].notna()]
+    rows = data.rows[data.rows["mean"].notna()]
     rows = rows.assign(setting=described_settings(rows, differing(rows)))
     settings = list(dict.fromkeys(rows["setting"]))
     if rows["attack"].nunique() < 2 or len(settings) > len(_MARKERS):
         return []
-    groups = {title: best_first(rows[rows["role"].isin(roles)], material.metric) for title, roles in _GROUPS.items()}
+    groups = {title: best_first(rows[rows["role"].isin(roles)], data.metric) for title, roles in _GROUPS.items()}
     with styled():
         height = rows["attack"].nunique() * (0.25 + 0.09 * len(settings)) + 1
         figure = Figure(figsize=(7, height), layout="constrained")
@@ -41,11 +41,11 @@ def by_attack(material: Material) -> list[Drawing]:
             for number, setting in enumerate(settings):
                 shift = 0.7 * ((number + 0.5) / len(settings) - 0.5)
                 part = own[own["setting"] == setting]
-                _mark(axes, part, place + shift, _MARKERS[number], material.looks[str(name)].colour)
+                _mark(axes, part, place + shift, _MARKERS[number], data.styles[str(name)].colour)
             place += 1
-    axes.set(yticks=list(ticks.values()), yticklabels=list(ticks), xlabel=material.metric, ylim=(place - 0.4, -0.6))
+    axes.set(yticks=list(ticks.values()), yticklabels=list(ticks), xlabel=data.metric, ylim=(place - 0.4, -0.6))
     axes.grid(visible=False, axis="y")
-    guessing = metric_of(material.metric).guessing
+    guessing = metric_of(data.metric).guessing
     if guessing is not None:
         axes.axvline(guessing, color=".5", ls=":", zorder=0)
         axes.annotate(
@@ -55,10 +55,10 @@ def by_attack(material: Material) -> list[Drawing]:
         axes.plot([], [], ls="", marker=_MARKERS[number], color=".3", label=setting)
     legend_right(axes)
     stars = "; stars are the paper's values" if of_papers(rows)["paper"].notna().any() else ""
-    entry = metric_of(material.metric)
+    entry = metric_of(data.metric)
     side = f"; further {'left' if entry.lower_is_better else 'right'} is more leakage" if entry.leak else ""
-    caption = f"{of_data(rows)}{material.metric} by attack with 95% intervals{side}{stars}."
-    return [Drawing(caption, figure, name=f"{material.metric}-by-attack")]
+    caption = f"{of_data(rows)}{data.metric} by attack with 95% intervals{side}{stars}."
+    return [DrawnFigure(caption, figure=figure, name=f"{data.metric}-by-attack")]
 
 
 def _mark(axes: Axes, rows: pd.DataFrame, place: float, marker: str, colour: str) -> None:

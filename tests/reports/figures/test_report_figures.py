@@ -9,10 +9,10 @@ import torch
 
 import attacks.registry  # noqa: F401  # attacks define their metrics
 from evaluation.runner import Evaluation
-from evaluation.scores import Line
+from evaluation.scores import AttackInfo
 from protocol.metric_table import METRICS
-from reports.figures import FIGURES, drawings
-from reports.step_figures import update_maps
+from reports.figures.maps import update_maps
+from reports.figures.report_figures import FIGURES, report_figures
 from tests.reports.toys import LINES, cell, table
 
 
@@ -20,7 +20,7 @@ def figures(
     *rows: dict[str, Any], evaluation: Evaluation | None = None, metrics: tuple[str, ...] = ("auc",)
 ) -> dict[str, str]:
     """Drawings of results, by caption."""
-    return {one.caption: one.svg for one in drawings(evaluation or Evaluation(), table(*rows), metrics)}
+    return {one.caption: one.svg for one in report_figures(evaluation or Evaluation(), table(*rows), metrics)}
 
 
 def ranked(attack: str, epsilon: float | str, queries: int, ranker: str, **setting: Any) -> dict[str, Any]:
@@ -108,15 +108,19 @@ def test_the_headlines_figure_comes_first_and_names_of_files_hold_the_data() -> 
         for data, best in (("a", 0.6), ("b", 0.9))
         for name, mean in (("codebook", best), ("chance", 0.5))
     ]
-    found = drawings(Evaluation(), table(*rows), ("auc",))
+    found = report_figures(Evaluation(), table(*rows), ("auc",))
     assert [one.caption[0] for one in found] == ["b", "a"]
     assert [one.name for one in found] == ["auc-by-attack-b", "auc-by-attack-a"]
 
 
 def test_questions_with_the_same_metric_have_figures_of_their_own() -> None:
-    lines = {**LINES, "link": Line(role="ours", question="other"), "guess": Line(role="baseline", question="other")}
+    lines = {
+        **LINES,
+        "link": AttackInfo(role="ours", question="other"),
+        "guess": AttackInfo(role="baseline", question="other"),
+    }
     rows = [cell(name, 0.9) for name in ("codebook", "chance", "link", "guess")]
-    one, two = drawings(Evaluation(), table(*rows, lines=lines), ("auc",))
+    one, two = report_figures(Evaluation(), table(*rows, lines=lines), ("auc",))
     assert (">link<" in one.svg) != (">link<" in two.svg)
 
 

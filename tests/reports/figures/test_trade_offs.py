@@ -3,9 +3,9 @@
 import re
 from typing import Any
 
-from reports.drawing import Material
-from reports.looks import looks
-from reports.trade_offs import against_rank, detectability, privacy_and_utility
+from reports.figures.figure_data import FigureData
+from reports.figures.line_styles import line_styles
+from reports.figures.trade_offs import against_rank, detectability, privacy_and_utility
 from tests.reports.toys import cell, table
 
 
@@ -17,15 +17,17 @@ def test_a_point_per_defence_at_its_best_attack() -> None:
         rows += [cell("chance", 0.99, defence=defence, manipulation="none")]
         rows += [cell("none", utility, metric="ndcg@10", defence=defence, manipulation="none")]
     results = table(*rows)
-    (drawing,) = privacy_and_utility(Material(results[results["metric"] == "auc"], "auc", results, looks(results)))
+    (drawing,) = privacy_and_utility(
+        FigureData(results[results["metric"] == "auc"], "auc", results, line_styles(results))
+    )
     caption, svg = drawing.caption, drawing.svg
     assert caption.startswith("d: ndcg@10 of the model against the AUC of the best attack")
     assert all(f">{text}<" in svg for text in ("none", "ldp 500", "ldp 20", "ndcg@10"))
     # Both points of local DP are on one line, from the best attack at either budget.
     weaker = table(*(row for row in rows if row["attack"] != "raifle"))
-    same = privacy_and_utility(Material(weaker[weaker["metric"] == "auc"], "auc", weaker, looks(weaker)))
+    same = privacy_and_utility(FigureData(weaker[weaker["metric"] == "auc"], "auc", weaker, line_styles(weaker)))
     assert re.sub(r"<clipPath.*", "", same[0].svg) == re.sub(r"<clipPath.*", "", svg)
-    assert detectability(Material(results, "auc", results, looks(results))) == []
+    assert detectability(FigureData(results, "auc", results, line_styles(results))) == []
 
 
 def test_a_point_per_manipulation_and_a_panel_per_other_setting() -> None:
@@ -36,7 +38,7 @@ def test_a_point_per_manipulation_and_a_panel_per_other_setting() -> None:
             rows += [cell("codebook", mean, **setting), cell("any-check", flagged, metric="flagged", **setting)]
             rows += [cell("equal-scores", 0.0, metric="flagged", **setting)]
     results = table(*rows)
-    (drawing,) = detectability(Material(results[results["metric"] == "auc"], "auc", results, looks(results)))
+    (drawing,) = detectability(FigureData(results[results["metric"] == "auc"], "auc", results, line_styles(results)))
     caption, svg = drawing.caption, drawing.svg
     assert "at least one check" in caption
     assert all(f">{text}<" in svg for text in ("queries 4", "queries 16", "codebook", "flagged"))
@@ -54,11 +56,11 @@ def test_a_line_per_network_by_the_share_of_dimensions_that_updates_use() -> Non
             rows += [cell("chance", 0.1, metric="recovered", **setting)]
     results = table(*rows)
     recovered = results[results["metric"] == "recovered"]
-    (drawing,) = against_rank(Material(recovered, "recovered", results, looks(results)))
+    (drawing,) = against_rank(FigureData(recovered, "recovered", results, line_styles(results)))
     assert "d: Share of exactly recovered records" in drawing.caption
     assert drawing.figure is not None
     lines: dict[Any, Any] = {line.get_label(): line for line in drawing.figure.axes[0].containers}
     assert set(lines) == {"codebook, network small", "codebook, network large"}
     points = lines["codebook, network small"].lines[0].get_xydata().tolist()
     assert points == [[0.25, 1.0], [0.5, 1.0], [1.0, 0.0]]
-    assert against_rank(Material(recovered, "recovered", recovered, looks(results))) == []
+    assert against_rank(FigureData(recovered, "recovered", recovered, line_styles(results))) == []

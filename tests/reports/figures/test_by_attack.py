@@ -2,19 +2,19 @@
 
 from matplotlib.figure import Figure
 
-from evaluation.drawing import Drawing
-from reports.by_attack import by_attack
-from reports.drawing import Material
-from reports.looks import looks
+from reports.figures.by_attack import by_attack
+from reports.figures.drawn_figure import DrawnFigure
+from reports.figures.figure_data import FigureData
+from reports.figures.line_styles import line_styles
 from tests.reports.toys import cell, table
 
 
-def drawn(*rows: dict[str, object], metric: str = "auc") -> list[Drawing]:
+def drawn(*rows: dict[str, object], metric: str = "auc") -> list[DrawnFigure]:
     results = table(*rows)
-    return by_attack(Material(results, metric, results, looks(results)))
+    return by_attack(FigureData(results, metric, results, line_styles(results)))
 
 
-def ticks(drawing: Drawing) -> list[str]:
+def ticks(drawing: DrawnFigure) -> list[str]:
     assert isinstance(drawing.figure, Figure)
     return [label.get_text() for label in drawing.figure.axes[0].get_yticklabels()]
 

@@ -24,8 +24,8 @@ _SOLID: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
-class Look:
-    """Look of a line.
+class LineStyle:
+    """Colour and dashes of a line.
 
     Attributes:
         colour: hexadecimal colour.
@@ -36,45 +36,45 @@ class Look:
     dashes: tuple[float, ...]
 
     @property
-    def style(self) -> Literal["-"] | tuple[float, tuple[float, ...]]:
+    def linestyle(self) -> Literal["-"] | tuple[float, tuple[float, ...]]:
         """Line style of matplotlib."""
         return (0, self.dashes) if self.dashes else "-"
 
 
-def looks(results: pd.DataFrame) -> dict[str, Look]:
-    """Look of each line of some results.
+def line_styles(results: pd.DataFrame) -> dict[str, LineStyle]:
+    """Style of each line of some results.
 
     Args:
         results: results with ``attack`` and ``role``.
     """
     rows = results.drop_duplicates("attack").sort_values("attack")
-    found: dict[str, Look] = {}
-    free = _colours()
-    taken: set[Look] = set()
+    found: dict[str, LineStyle] = {}
+    free = _solid_then_dashed()
+    taken: set[LineStyle] = set()
     lines = list(zip(rows["attack"], rows["role"], strict=True))
     for name, role in lines:
         place = _places().get(name)
         if role in ATTACKS and place is not None:
-            look = Look(COLOURS[place % len(COLOURS)], _SOLID)
-            if look not in taken:
-                found[name] = look
-                taken.add(look)
+            style = LineStyle(COLOURS[place % len(COLOURS)], _SOLID)
+            if style not in taken:
+                found[name] = style
+                taken.add(style)
     greys = itertools.cycle(zip(_GREYS, _DASHES, strict=True))
     blacks = itertools.cycle(("#000000", dashes) for dashes in (_SOLID, *_DASHES))
     for name, role in lines:
         if role in ATTACKS and name not in found:  # variants, attacks of other packages, and clashes of families
-            found[name] = next(look for look in free if look not in taken)
+            found[name] = next(style for style in free if style not in taken)
             taken.add(found[name])
         elif role not in ATTACKS:
-            found[name] = Look(*next(greys if role == "baseline" else blacks))
+            found[name] = LineStyle(*next(greys if role == "baseline" else blacks))
     return found
 
 
-def _colours() -> Iterator[Look]:
+def _solid_then_dashed() -> Iterator[LineStyle]:
     """Solid lines in every colour, then dashed ones; without end, with longer and longer dashes."""
     for dashes in itertools.chain((_SOLID, *_DASHES), ((float(width), 1.0) for width in itertools.count(7))):
         for colour in COLOURS:
-            yield Look(colour, dashes)
+            yield LineStyle(colour, dashes)
 
 
 @functools.cache

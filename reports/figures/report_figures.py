@@ -12,21 +12,20 @@ from typing import Literal
 import pandas as pd
 
 from attacks.estimates import ROC_GRID
-from evaluation.drawing import Drawing
+from evaluation.captioned_figure import CaptionedFigure
 from evaluation.runner import Evaluation
-from evaluation.scores import Line
+from evaluation.scores import AttackInfo
 from protocol.metric_table import metric as metric_of
-from reports.against import against
-from reports.below_bounds import below_bounds
-from reports.by_attack import by_attack
-from reports.compositions import compositions
-from reports.curves import distribution, roc
-from reports.drawing import Material
-from reports.headline import headline
-from reports.looks import looks
-from reports.questions import by_question
-from reports.tables import DATA, axis
-from reports.trade_offs import (
+from reports.figures.below_bounds import below_bounds
+from reports.figures.by_attack import by_attack
+from reports.figures.by_setting import by_setting
+from reports.figures.compositions import compositions
+from reports.figures.curves import distribution, roc
+from reports.figures.drawn_figure import DrawnFigure
+from reports.figures.figure_data import FigureData
+from reports.figures.images import reconstructions
+from reports.figures.line_styles import line_styles
+from reports.figures.trade_offs import (
     DEFENCE,
     MANIPULATION,
     MITIGATIONS,
@@ -35,10 +34,13 @@ from reports.trade_offs import (
     mitigations,
     privacy_and_utility,
 )
+from reports.headline import headline
+from reports.questions import by_question
+from reports.tables import DATA, axis
 
 
 @dataclass(frozen=True, kw_only=True)
-class Figure:
+class FigureKind:
     """Kind of figure and its requirements.
 
     Attributes:
@@ -51,7 +53,7 @@ class Figure:
     """
 
     table: Literal["results", "scores", "roc", "profiles"]
-    draw: Callable[[Material], list[Drawing]]
+    draw: Callable[[FigureData], list[DrawnFigure]]
     metric: str | None = None
     columns: tuple[str, ...] = ()
     axis: bool | None = None
@@ -62,8 +64,8 @@ class Figure:
         return given and len(rows) > 0 and (self.axis is None or self.axis == (axis(rows) is not None))
 
 
-def drawings(evaluation: Evaluation, results: pd.DataFrame, metrics: Sequence[str]) -> list[Drawing]:
-    """All figures for which a run has the data; the headline's first.
+def report_figures(evaluation: Evaluation, results: pd.DataFrame, metrics: Sequence[str]) -> list[CaptionedFigure]:
+    """All figures for which a run has the data: the headline's first, at the end reconstructions and those of steps.
 
     Args:
         evaluation: scores.
@@ -72,11 +74,11 @@ def drawings(evaluation: Evaluation, results: pd.DataFrame, metrics: Sequence[st
     """
     profiles = evaluation.profiles
     if len(profiles):
-        profiles = profiles.assign(role=[evaluation.lines.get(name, Line()).role for name in profiles["attack"]])
-    tables = {"results": results, "scores": evaluation.scores, "roc": _roc_table(evaluation), "profiles": profiles}
+        profiles = profiles.assign(role=[evaluation.lines.get(name, AttackInfo()).role for name in profiles["attack"]])
+    tables = {"results": results, "scores": evaluation.scores, "roc": roc_table(evaluation), "profiles": profiles}
     shown = dict.fromkeys([*metrics[:2], *(name for name in metrics if metric_of(name).judged)])
-    page, first = looks(results), headline(results[results["metric"].isin(metrics)])
-    found: list[tuple[bool, Drawing]] = []
+    styles, first = line_styles(results), headline(results[results["metric"].isin(metrics)])
+    found: list[tuple[bool, DrawnFigure]] = []
     for figure in FIGURES:
         table = tables[figure.table]
         for name in ([figure.metric] if figure.metric else shown) if "metric" in table else [""]:
@@ -85,14 +87,15 @@ def drawings(evaluation: Evaluation, results: pd.DataFrame, metrics: Sequence[st
                 of_data = results[results[DATA] == data] if data else results
                 for question, lines in _lines(of_data, name):
                     own = part[part["attack"].isin(lines)] if lines else part
-                    drawn = figure.draw(Material(own, name, of_data, page)) if figure.fits(own) else []
+                    drawn = figure.draw(FigureData(own, name, of_data, styles)) if figure.fits(own) else []
                     about = (question, name, data)
                     main = figure.table == "results" and about == (first.question, first.metric, first.data or "")
                     for drawing in drawn:
                         several = f"-{data!s}" if data and results[DATA].nunique() > 1 else ""
                         found.append((main, dataclasses.replace(drawing, name=f"{drawing.name}{several}")))
     found.sort(key=lambda one: not one[0])
-    return [drawing for _, drawing in found]
+    pictures = [reconstructions(label, images) for label, images in evaluation.pictures.items()]
+    return [*(drawing for _, drawing in found), *pictures, *evaluation.figures]
 
 
 def _lines(results: pd.DataFrame, metric: str) -> list[tuple[str | None, set[str]]]:
@@ -103,23 +106,26 @@ def _lines(results: pd.DataFrame, metric: str) -> list[tuple[str | None, set[str
     return [(next(iter(own["question"].dropna()), None), set(own["attack"])) for _, own in rows]
 
 
-def _roc_table(evaluation: Evaluation) -> pd.DataFrame:
-    """Mean curve of each label."""
-    curves = {label: (rates / count).tolist() for label, (rates, count) in evaluation.roc.items() if count}
-    parts = [pd.DataFrame({"label": name, "fpr": ROC_GRID.tolist(), "tpr": rates}) for name, rates in curves.items()]
+def roc_table(evaluation: Evaluation) -> pd.DataFrame:
+    """Points of the mean ROC curve of each label, with its number of clients."""
+    parts = [
+        pd.DataFrame({"label": label, "clients": count, "fpr": ROC_GRID.tolist(), "tpr": (rates / count).tolist()})
+        for label, (rates, count) in evaluation.roc.items()
+        if count
+    ]
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
 
-FIGURES: list[Figure] = [
-    Figure(table="results", axis=True, draw=below_bounds),
-    Figure(table="results", axis=True, draw=against),
-    Figure(table="results", axis=False, draw=by_attack),
-    Figure(table="profiles", draw=compositions),
-    Figure(table="roc", draw=roc),
-    Figure(table="scores", draw=distribution),
-    Figure(table="results", metric="times-chance", columns=MITIGATIONS, draw=mitigations),
-    Figure(table="results", metric="auc", columns=(DEFENCE,), draw=privacy_and_utility),
-    Figure(table="results", metric="auc", columns=(MANIPULATION,), draw=detectability),
-    Figure(table="results", metric="recovered", draw=against_rank),
+FIGURES: list[FigureKind] = [
+    FigureKind(table="results", axis=True, draw=below_bounds),
+    FigureKind(table="results", axis=True, draw=by_setting),
+    FigureKind(table="results", axis=False, draw=by_attack),
+    FigureKind(table="profiles", draw=compositions),
+    FigureKind(table="roc", draw=roc),
+    FigureKind(table="scores", draw=distribution),
+    FigureKind(table="results", metric="times-chance", columns=MITIGATIONS, draw=mitigations),
+    FigureKind(table="results", metric="auc", columns=(DEFENCE,), draw=privacy_and_utility),
+    FigureKind(table="results", metric="auc", columns=(MANIPULATION,), draw=detectability),
+    FigureKind(table="results", metric="recovered", draw=against_rank),
 ]
 """Figures of every report, in order."""

@@ -4,24 +4,24 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from attacks.estimates import ROC_GRID
-from evaluation.drawing import Drawing
 from evaluation.scores import concat, score_table
-from reports.curves import distribution, roc
-from reports.drawing import Material
-from reports.looks import looks
+from reports.figures.curves import distribution, roc
+from reports.figures.drawn_figure import DrawnFigure
+from reports.figures.figure_data import FigureData
+from reports.figures.line_styles import line_styles
 from tests.reports.toys import cell, table
 
 RESULTS = table(cell("codebook", 0.9), cell("raifle", 0.9), cell("chance", 0.5))
 
 
-def lines(drawing: Drawing) -> dict[str, tuple[float, str]]:
+def lines(drawing: DrawnFigure) -> dict[str, tuple[float, str]]:
     assert isinstance(drawing.figure, Figure)
     drawn = drawing.figure.axes[0].lines
     return {str(line.get_label()): (line.get_linewidth(), str(line.get_color())) for line in drawn}
 
 
-def of(rows: pd.DataFrame, metric: str = "") -> Material:
-    return Material(rows, metric, RESULTS, looks(RESULTS))
+def of(rows: pd.DataFrame, metric: str = "") -> FigureData:
+    return FigureData(rows, metric, RESULTS, line_styles(RESULTS))
 
 
 def test_equal_roc_curves_have_different_widths_and_their_areas() -> None:
@@ -31,7 +31,7 @@ def test_equal_roc_curves_have_different_widths_and_their_areas() -> None:
     found = lines(roc(of(rows))[0])
     assert {"codebook: 1.000", "raifle: 1.000", "chance: 0.500"} <= set(found)
     assert found["codebook: 1.000"][0] != found["raifle: 1.000"][0]
-    assert found["codebook: 1.000"][1] == looks(RESULTS)["codebook"].colour
+    assert found["codebook: 1.000"][1] == line_styles(RESULTS)["codebook"].colour
 
 
 def test_curves_of_several_settings_name_them() -> None:
