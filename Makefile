@@ -1,5 +1,5 @@
 # Needs python3 (3.11 to 3.13) and make. Everything else is installed into .uv and .venv in this folder.
-.PHONY: demo test tests quick frozen results fuzz kills test-cluster test-flower test-nvflare docs docs-links lint bench bench-peers lock clean help
+.PHONY: demo test tests quick additions frozen results fuzz kills test-cluster test-flower test-nvflare docs docs-links lint bench bench-peers lock clean help
 .DEFAULT_GOAL := help
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -31,6 +31,9 @@ tests: $(READY)
 
 quick: $(READY)  ## the tests that train nothing and start no process: 80 seconds on two cores
 	$(PYTEST) -m "not integration"
+
+additions: $(READY)  ## the quick tests in a copy of the checkout to which one of each kind is added
+	$(BIN)/python -m tests.additions -n auto --dist worksteal
 
 frozen: $(READY)  ## compare the numbers of every table and training, at a tiny size, with the frozen ones
 	OMP_NUM_THREADS=1 $(BIN)/python -W ignore -m tests.regression

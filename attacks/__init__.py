@@ -12,8 +12,11 @@ if TYPE_CHECKING:
     from attacks.recommendation import *  # noqa: F403
     from attacks.ranking import *  # noqa: F403
     from attacks.images import *  # noqa: F403
+    from attacks.record_membership import *  # noqa: F403
+    from attacks.source import *  # noqa: F403
     from attacks.membership import *  # noqa: F403
-    from attacks.deanonymization import *  # noqa: F403
+    from attacks.re_identification import *  # noqa: F403
+    from attacks.matching import *  # noqa: F403
     from attacks.identifiability import *  # noqa: F403
     from attacks.composition import *  # noqa: F403
     from attacks.reconstruction import *  # noqa: F403

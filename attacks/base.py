@@ -3,6 +3,7 @@
 import abc
 import dataclasses
 import inspect
+from collections.abc import Mapping
 from typing import Any, ClassVar, final
 
 import torch
@@ -15,6 +16,9 @@ from protocol.ranges import check_fields
 from protocol.threat_model import ThreatModel
 from protocol.view import RoundView, View
 
+Variants = Mapping[str, Mapping[str, Any]]
+"""Values of the variants of an attack by key."""
+
 
 class Attack(abc.ABC):
     """Base class of attacks: hyper-parameters in the constructor, a server view in, an estimate out.
@@ -24,7 +28,13 @@ class Attack(abc.ABC):
 
     Attributes:
         name: name in the results, unique within the family.
-        aliases: further names by which tables may ask for it, which `label` gives to its results.
+        manipulated_names: names of its results by the server's manipulation, None for an honest server, where papers
+            distinguish what the server sends; they are `name` for all others.
+        variants: values of the attack's variants: arguments, or attributes of this list. `attacks.registry` makes an
+            attack of each, named ``NAME-KEY`` unless the values have a `name`; ``Variants:`` in the docstring says
+            what each means. Subclasses inherit them.
+        variant_of: the attack of which `attacks.registry` made it; None for others.
+        listed: whether `attack.py list` and audits have it; a variant that only tables ask for has not.
         family: the question it answers; ``family/name`` is unique.
         threat_model: what the adversary sees and knows.
         estimates: the type it returns, which says what the server infers, and scores it.
@@ -42,7 +52,10 @@ class Attack(abc.ABC):
     """
 
     name: ClassVar[str]
-    aliases: ClassVar[tuple[str, ...]] = ()
+    manipulated_names: ClassVar[Mapping[str | None, str]] = {}
+    variants: ClassVar[Variants] = {}
+    variant_of: ClassVar[type["Attack"] | None] = None
+    listed: ClassVar[bool] = True
     family: ClassVar[str]
     threat_model: ClassVar[ThreatModel]
     estimates: ClassVar[type[Estimate]]
@@ -66,9 +79,15 @@ class Attack(abc.ABC):
         if dataclasses.is_dataclass(self):
             check_fields(self)
 
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """Every name that its results may have, `name` first."""
+        return tuple(dict.fromkeys((cls.name, *cls.manipulated_names.values())))
+
+    @final
     def label(self, view: View) -> str:
-        """The name in the results for a view; differs from `name` where papers distinguish what the server sends."""
-        return self.name
+        """The name in the results for a view, see `manipulated_names`."""
+        return self.manipulated_names.get(view.manipulation, self.name)
 
     @final
     def __call__(self, view: View, *, generator: torch.Generator) -> Estimate:

@@ -1,13 +1,15 @@
-"""The registry of attacks: every attack that this package exports, by family and name."""
+"""The registry of attacks: every attack that this package exports and its variants, by family and name."""
 
+import dataclasses
 import difflib
 import inspect
+import sys
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import attacks
 from attacks.base import Attack
-from protocol.class_paths import check_declared, class_at, classes_in
+from protocol.class_paths import class_at, classes_in
 from protocol.errors import InputError
 
 
@@ -15,22 +17,44 @@ def check_distinct(kinds: Iterable[type[Attack]]) -> None:
     """Checks that results can be distinguished by family and name.
 
     Raises:
-        InputError: two of the classes have one family and name, or alias.
+        InputError: two of the classes have one family and name.
     """
     known: dict[str, type[Attack]] = {}
     for kind in kinds:
-        for name in _names(kind):
+        for name in kind.names():
             other = known.setdefault(f"{kind.family}/{name}", kind)
             if other is not kind:
                 raise InputError(
                     expected="attacks with different families or names",
                     found=f"{kind.family}/{name} as {_path(other)} and as {_path(kind)}",
-                    way_out="Rename one of the two: `name` or `aliases` of the class.",
+                    way_out="Rename one of the two: `name` or `manipulated_names` of the class.",
                 )
 
 
-def _names(kind: type[Attack]) -> tuple[str, ...]:
-    return (kind.name, *kind.aliases)
+def variants_of(kind: type[Attack]) -> dict[str, type[Attack]]:
+    """A subclass of an attack for each of its variants by key, in the module of the attack."""
+    if kind.variant_of is not None:
+        return {}
+    arguments: dict[str, Any] = {}
+    if dataclasses.is_dataclass(kind):
+        arguments = {one.name: one.type for one in dataclasses.fields(kind)}
+    module = vars(sys.modules[kind.__module__])
+    found = {}
+    for key, values in kind.variants.items():
+        name = kind.__name__ + key.title().replace("-", "")
+        if name not in module:
+            attributes = {one: value for one, value in values.items() if one not in arguments}
+            module[name] = dataclasses.make_dataclass(
+                name,
+                [(one, arguments[one], value) for one, value in values.items() if one in arguments],
+                bases=(kind,),
+                namespace={"name": f"{kind.name}-{key}", **attributes, "variant_of": kind}
+                | {"__doc__": kind.__doc__, "__module__": kind.__module__},
+                frozen=True,
+                kw_only=True,
+            )
+        found[key] = module[name]
+    return found
 
 
 def _path(kind: type[Attack]) -> str:
@@ -39,17 +63,19 @@ def _path(kind: type[Attack]) -> str:
 
 _exported = [kind for kind in (getattr(attacks, name) for name in attacks.__all__) if not inspect.isabstract(kind)]
 _further = [kind for kind in classes_in(attacks, Attack) if hasattr(kind, "name") and kind not in _exported]
-check_distinct([*_exported, *_further])
-REGISTRY: dict[str, type[Attack]] = {f"{kind.family}/{kind.name}": kind for kind in [*_exported, *_further]}
-"""Every attack of this package by ``family/name``, those that it exports first."""
+KNOWN: list[type[Attack]] = [one for kind in [*_exported, *_further] for one in (kind, *variants_of(kind).values())]
+"""Every attack of this package: those that it exports first, variants after their attack."""
+check_distinct(KNOWN)
+REGISTRY: dict[str, type[Attack]] = {f"{kind.family}/{kind.name}": kind for kind in KNOWN if kind.listed}
+"""The attacks that are listed and audited, by ``family/name``."""
 
 
 def find(name: str) -> type[Attack]:
     """The class of an attack.
 
     Args:
-        name: a name or an alias, such as ``direction``; ``family/name`` where several families have one of that name;
-            or the path of a class, such as ``my_package.MyAttack``.
+        name: a name, such as ``direction`` or ``fingerprint-linked``; ``family/name`` where several families have one
+            of that name; or the path of a class, such as ``my_package.MyAttack``, with ``-KEY`` for a variant of it.
 
     Raises:
         InputError: no attack has that name, or more than one.
@@ -57,9 +83,9 @@ def find(name: str) -> type[Attack]:
     if "." in name:
         return _imported(name)
     family, _, short = name.rpartition("/")
-    fitting = [kind for kind in REGISTRY.values() if short in _names(kind) and family in ("", kind.family)]
+    fitting = [kind for kind in KNOWN if short in kind.names() and family in ("", kind.family)]
     if not fitting:
-        names = [*REGISTRY, *(own for kind in REGISTRY.values() for own in _names(kind))]
+        names = [*REGISTRY, *(own for kind in KNOWN for own in kind.names())]
         raise _unknown("the name of an attack, or the path of its class", name, names)
     if len(fitting) > 1:
         raise _ambiguous(short, fitting)
@@ -101,9 +127,12 @@ def built(attack: Attack | str, arguments: Mapping[str, Any] | None = None, *, o
 
 
 def _imported(path: str) -> type[Attack]:
+    path, _, key = path.partition("-")
     kind = class_at(path, Attack)
-    check_declared(kind, Attack)
-    return kind
+    variants = variants_of(kind)
+    if key and key not in variants:
+        raise _unknown(f"the key of a variant of {path}", key, variants)
+    return variants[key] if key else kind
 
 
 def _unknown(expected: str, name: str, names: Collection[str]) -> InputError:

@@ -2,7 +2,7 @@
 
 import time
 
-from attacks.estimates import InteractionEstimate
+from attacks.interactions.estimates import InteractionEstimate
 from attacks.recommendation.item_deltas import Direction
 from attacks.recommendation.raifle import Raifle
 from attacks.scoring import auc_per_victim

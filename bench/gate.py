@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from evaluation.gate import gate
 from evaluation.runner import Evaluation
-from evaluation.scores import Line, concat, score_table
+from evaluation.scores import AttackInfo, concat, score_table
 from evaluation.summary import summarise
 
 LIMIT, ATTACKS = 0.5, 10
@@ -22,7 +22,7 @@ WORLDS = {"at the limit": (0.5, 0.12), "0.1 above": (0.6, 0.1), "0.1 below": (0.
 def outcome(values: "np.ndarray[tuple[int, int], np.dtype[np.float64]]") -> str:
     """Verdict on ``(attacks, clients)`` values of AUC."""
     names = [f"attack {number}" for number in range(len(values))]
-    evaluation = Evaluation(lines={name: Line(role="ours", family="recommendation") for name in names})
+    evaluation = Evaluation(lines={name: AttackInfo(role="ours", family="recommendation") for name in names})
     clients = np.arange(values.shape[1])
     tables = [
         score_table(name, {"auc": own}, setting={"data": "d"}, seed=0, victims=clients)

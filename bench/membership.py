@@ -7,8 +7,8 @@ import time
 import torch
 
 from attacks.estimates import Estimate
-from attacks.membership import CandidateFit, FedMIACosine
-from attacks.membership.estimates import RecordMembershipEstimate
+from attacks.record_membership import CandidateFit, FedMIACosine
+from attacks.record_membership.estimates import RecordMembershipEstimate
 from bench.measure import Measure, peak_mib
 from client.engine.local_hyperparameters import LocalTraining
 from client.image_classifier import ImageClassifierAlgorithm

@@ -14,7 +14,7 @@ from attacks.base import Attack
 from attacks.registry import built
 from callbacks.delta_recorder import DeltaRecorder
 from evaluation.auditing import AuditResult, audit
-from evaluation.evaluate import nothing_scored
+from evaluation.failures import nothing_scored
 from protocol.errors import InputError
 from recordings.recording import Recording
 from reports.wandb_log import leaks, log_results

@@ -8,7 +8,7 @@ from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
 
 from attacks.base import Attack
-from attacks.estimates import InteractionEstimate
+from attacks.interactions.estimates import InteractionEstimate
 from attacks.registry import built
 from datamodules.base import FederatedDataModule
 from evaluation.runner import infer

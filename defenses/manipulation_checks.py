@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import defenses
-from protocol.class_paths import class_at, classes_in
+from protocol.class_paths import class_at, named_classes
 from protocol.errors import InputError, require
 from protocol.rankers import ranker_outputs
 
@@ -299,7 +299,7 @@ def list_correlations(features: Tensor, mask: Tensor) -> Tensor:
 
 def checks() -> dict[str, type[Check]]:
     """Every check that a module of this package defines, by its name."""
-    return {kind.name: kind for kind in classes_in(defenses, Check)}
+    return named_classes(defenses, Check)
 
 
 def check_named(name: str) -> type[Check]:

@@ -54,7 +54,7 @@ autodoc_inherit_docstrings = False
 autodoc_member_order = "bysource"
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
-napoleon_custom_sections = ["Threat model"]
+napoleon_custom_sections = ["Threat model", ("Variants", "params_style")]
 
 sphinx_gallery_conf = {
     "examples_dirs": ["docs/tutorials"],

@@ -8,7 +8,7 @@ import torch
 
 from evaluation.bootstrap import crossed_weights
 from evaluation.runner import Evaluation
-from evaluation.scores import SETTING, Line, setting_columns
+from evaluation.scores import SETTING, AttackInfo, setting_columns
 from protocol.metric_table import Metric, add_metric
 from protocol.seeding import generator_for
 
@@ -47,7 +47,7 @@ def shares_of_ceiling(evaluation: Evaluation) -> Iterator[dict[str, Any]]:
         if CEILING not in whole or whole.empty:
             continue
         own = {str(label): torch.from_numpy(whole[label].to_numpy(dtype="float64", copy=True)) for label in whole}
-        roles = {label: evaluation.lines.get(label, Line()).role for label in own}
+        roles = {label: evaluation.lines.get(label, AttackInfo()).role for label in own}
         baselines = [values for label, values in own.items() if roles[label] == "baseline"]
         people, seeds = (torch.from_numpy(pd.factorize(whole.index.get_level_values(n))[0]) for n in ("person", "seed"))
         weights = crossed_weights(people, seeds, resamples=_RESAMPLES, generator=generator_for(0, "attribute gain"))

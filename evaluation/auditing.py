@@ -1,8 +1,7 @@
-"""Audit: attacks on a recording, run, scored and explained; its results as a DataFrame, with figures in a notebook."""
+"""Audit: attacks on a recording, run, scored and explained; its results as a DataFrame."""
 
 import dataclasses
 import functools
-import html
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,19 +11,20 @@ import pandas as pd
 
 from attacks.base import Attack
 from attacks.registry import REGISTRY, built
+from evaluation.causes import Cause
 from evaluation.derived import derived
-from evaluation.diagnosis import Cause, explain
-from evaluation.drawing import Drawing
-from evaluation.evaluate import Slow, default_setting, evaluate_recording, metrics_of, relevant, truth_names
+from evaluation.evaluate import Slow, default_setting, evaluate_recording
+from evaluation.failures import explain
 from evaluation.learner_match import with_learner_check
 from evaluation.message_selection import MessageSelection
+from evaluation.relevance import metrics_of, relevant, truth_names
 from evaluation.runner import Evaluation
 from evaluation.scores import concat, differing, setting_columns, stacked, with_setting
 from evaluation.steps import RecordingRun, RecordingStep
 from evaluation.steps.bounds import bounds_of
 from evaluation.summary import summarise
 from evaluation.update_table import UPDATES, update_table
-from protocol.metric_table import METRICS, metric
+from protocol.metric_table import METRICS, metric_names
 from recordings.recording import Recording
 
 _SHOWN = ("attack", "role", "metric", "mean", "low", "high", "n")
@@ -32,7 +32,7 @@ _SHOWN = ("attack", "role", "metric", "mean", "low", "high", "n")
 
 @dataclasses.dataclass(repr=False)
 class AuditResult:
-    """What attacks infer from a recording; a notebook shows the table and the figures.
+    """What attacks infer from a recording; `reports.show` displays it in a notebook, with figures.
 
     Attributes:
         evaluation: scores of each victim, and the reasons for which attacks could not run.
@@ -88,26 +88,13 @@ class AuditResult:
         settings = [name for name in setting_columns(self.results) if name in differing(self.results)]
         return self.results[[*_SHOWN[:2], *settings, *_SHOWN[2:]]]
 
-    @functools.cached_property
-    def figures(self) -> list[Drawing]:
-        """One figure per question, of the first metric that judges its attacks; then reconstructed examples."""
-        judged = [name for name, entry in METRICS.items() if entry.judged]
-        rows = self.results[self.results["metric"].isin(judged) & self.results["mean"].notna()]
-        drawn = []
-        for question, own in rows.groupby("question", sort=False):
-            name = min(own["metric"], key=judged.index)
-            drawn.append(_by_attack(own[own["metric"] == name], name, str(question)))
-        return drawn + self.evaluation.figures
-
     def __repr__(self) -> str:
         """The table as text."""
         return self.table.to_string(index=False, float_format="{:.3f}".format)
 
     def _repr_html_(self) -> str:
-        """The table and the figures, as a notebook shows them."""
-        table = self.table.to_html(index=False, float_format="{:.3f}".format, border=0)
-        captions = [f"{one.svg}<figcaption>{html.escape(one.caption)}</figcaption>" for one in self.figures]
-        return "\n".join([table, *(f"<figure>{figure}</figure>" for figure in captions)])
+        """The table, as a notebook shows it."""
+        return self.table.to_html(index=False, float_format="{:.3f}".format, border=0)
 
 
 def audit(
@@ -186,26 +173,7 @@ def audit(
         )
     run = RecordingRun(recording, setting, seed)
     evaluation.scores = concat([evaluation.scores, *(rows for step in steps for rows in step.rows(run))])
-    metrics = [name for name in METRICS if name in {*metrics_of(chosen), *(m for step in steps for m in step.metrics)}]
+    measured = {*metrics_of(chosen), *(name for step in steps for name in metric_names(step.metrics))}
+    metrics = [name for name in METRICS if name in measured]
     data = dict(recording.manifest.data)
     return AuditResult(evaluation, metrics, data, seed, time.perf_counter() - start, recording)
-
-
-def _by_attack(rows: pd.DataFrame, name: str, question: str) -> Drawing:
-    """Means with 95% intervals; the attack that infers most is at the top, comparisons are grey."""
-    from matplotlib.figure import Figure  # slow to import
-
-    entry = metric(name)
-    ordered = rows.sort_values("mean", ascending=not entry.lower_is_better, kind="stable")
-    figure = Figure(figsize=(7, 0.3 * len(rows) + 1), layout="constrained")
-    axes = figure.subplots()
-    for place, (_, row) in enumerate(ordered.iterrows()):
-        colour = "tab:blue" if row["role"] in ("ours", "published") else "0.55"
-        axes.plot([row["low"], row["high"]], [place, place], color=colour)
-        axes.plot(row["mean"], place, "o", color=colour)
-    axes.set(yticks=range(len(ordered)), yticklabels=list(ordered["attack"]), xlabel=name)
-    if entry.guessing is not None:
-        axes.axvline(entry.guessing, color="0.5", linestyle=":")
-    side = f" Further {'left' if entry.lower_is_better else 'right'} is more leakage." if entry.leak else ""
-    dotted = "" if entry.guessing is None else " The dotted line is guessing."
-    return Drawing(f"{question}: {name} with 95% intervals; baselines are grey.{side}{dotted}", figure)

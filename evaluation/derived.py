@@ -13,7 +13,7 @@ from torch import Tensor
 from evaluation.attribute_gain import SHARE, shares_of_ceiling
 from evaluation.bootstrap import crossed_ratio, crossed_weights
 from evaluation.runner import Evaluation
-from evaluation.scores import SETTING, Line, from_records, setting_columns
+from evaluation.scores import SETTING, AttackInfo, from_records, setting_columns
 from evaluation.summary import described
 from protocol.metric_table import metric
 from protocol.seeding import generator_for
@@ -47,7 +47,7 @@ def _interactions_needed(evaluation: Evaluation, name: str = "error") -> Iterato
     scores = evaluation.scores
     if AXIS not in scores:
         return
-    roles = scores["attack"].map(lambda label: evaluation.lines.get(label, Line()).role)
+    roles = scores["attack"].map(lambda label: evaluation.lines.get(label, AttackInfo()).role)
     curves = scores[(scores["metric"] == name) & scores[AXIS].notna() & roles.isin(["ours", "published"])]
     others = [column for column in setting_columns(scores) if column != AXIS]
     for _, group in curves.groupby(others, sort=False, dropna=False):

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import pandas as pd
 
 from attacks.base import Attack
-from evaluation.evaluate import reasons
+from evaluation.failures import reasons
 from evaluation.learner_match import simulates
 from evaluation.limits import FEWEST, Measured, measured, worst_tenth
 from evaluation.runner import Evaluation

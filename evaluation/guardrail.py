@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from attacks.base import Attack
-from attacks.estimates import InteractionEstimate
+from attacks.interactions.estimates import InteractionEstimate
 from attacks.registry import built
 from defenses.base import Defense, OwnView, Update, hold_back
 from evaluation.runner import infer

@@ -12,10 +12,9 @@ import torch
 from torch import Tensor
 
 from attacks.base import Attack
-from attacks.estimates import Candidates, Estimate, EstimateError, Scores
-from evaluation.drawing import Drawing
-from evaluation.pictures import first_of_each, side_by_side
-from evaluation.scores import Line, concat, from_records, score_table, stacked, with_setting
+from attacks.estimates import Candidates, Estimate, EstimateError, Reconstruction, Scores
+from evaluation.captioned_figure import CaptionedFigure
+from evaluation.scores import AttackInfo, concat, from_records, score_table, stacked, with_setting
 from protocol.errors import InputError, ViewError
 from protocol.seeding import generator_for
 from protocol.view import RoundView, View
@@ -34,10 +33,11 @@ class Evaluation:
         lines: description of each label.
         roc: by label, sum over the victims of the true-positive rates at `ROC_GRID` ``(G,)``, and number of victims.
         missing: by attack that could not run, the reason.
-        figures: figures in addition to those of every report.
+        pictures: by label, images of the first clients next to their reconstructions.
+        figures: figures that steps add to those of every report.
         profiles: one row per victim, round, attack and class: ``true``, ``inferred``, ``low`` and ``high`` share.
         candidates: by label, what was ranked, with clients as owners; of the first views, see `MOST_CANDIDATES`.
-        unrelated: by attack of a family in which none was scored, the reason; see `evaluation.evaluate.relevant`.
+        unrelated: by attack of a family in which none was scored, the reason; see `evaluation.relevance.relevant`.
         details: by label, the attack's own table, see `attacks.estimates.Scores.details`.
         mismatch: that the learner's updates differ from the recorded ones, see `evaluation.learner_match`; else None.
         learner_check: outcome of this comparison, also if it found nothing or could not be made; empty for none.
@@ -45,10 +45,11 @@ class Evaluation:
     """
 
     scores: pd.DataFrame = field(default_factory=lambda: concat([]))
-    lines: dict[str, Line] = field(default_factory=dict)
+    lines: dict[str, AttackInfo] = field(default_factory=dict)
     roc: dict[str, tuple[Tensor, int]] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
-    figures: list[Drawing] = field(default_factory=list)
+    pictures: dict[str, Reconstruction] = field(default_factory=dict)
+    figures: list[CaptionedFigure] = field(default_factory=list)
     profiles: pd.DataFrame = field(default_factory=pd.DataFrame)
     candidates: dict[str, Candidates] = field(default_factory=dict)
     unrelated: dict[str, str] = field(default_factory=dict)
@@ -66,6 +67,7 @@ def joined(evaluations: Sequence[Evaluation]) -> Evaluation:
     for evaluation in evaluations:
         whole.lines |= evaluation.lines
         whole.missing |= evaluation.missing
+        whole.pictures = evaluation.pictures | whole.pictures
         whole.figures += evaluation.figures
         for label, table in evaluation.details.items():
             before = [whole.details[label]] if label in whole.details else []
@@ -78,7 +80,6 @@ def joined(evaluations: Sequence[Evaluation]) -> Evaluation:
         whole.learner_check = whole.learner_check or evaluation.learner_check
         whole.tracebacks |= evaluation.tracebacks
     ranked = {label: [one.candidates[label] for one in evaluations if label in one.candidates] for label in whole.lines}
-    whole.figures = first_of_each(whole.figures)
     whole.candidates = {label: _pooled(parts) for label, parts in ranked.items() if parts}
     return whole
 
@@ -164,7 +165,7 @@ def attack_view(
     of_view = scores.units is None  # else of users
     victims = view.pseudonyms if scores.units is None else scores.units
     common: dict[str, Any] = {"setting": setting, "seed": seed, "round": view.round}
-    found = Evaluation(lines={label: Line.of(attack, view)})
+    found = Evaluation(lines={label: AttackInfo.of(attack, view)})
     found.scores = score_table(
         label,
         metrics,
@@ -192,7 +193,7 @@ def attack_view(
     if scores.profiles is not None:
         found.profiles = _profile_table(label, scores.profiles, victims=victims, **common)
     if scores.reconstruction is not None:
-        found.figures.append(side_by_side(label, scores.reconstruction))
+        found.pictures[label] = scores.reconstruction
     if scores.details:
         found.details[label] = from_records(scores.details)
     return found

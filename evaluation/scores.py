@@ -40,7 +40,7 @@ Role = Literal["ours", "published", "baseline", "reference"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
+class AttackInfo:
     """Description of the scores under one label, for reports.
 
     Attributes:
@@ -62,7 +62,7 @@ class Line:
     tells: str = ""
 
     @classmethod
-    def of(cls, attack: Attack, view: View) -> "Line":
+    def of(cls, attack: Attack, view: View) -> "AttackInfo":
         """Line of an attack on a view."""
         published: Role = "published" if attack.references else "ours"
         return cls(

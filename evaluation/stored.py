@@ -1,5 +1,6 @@
 """Stored evaluation: the JSON of what a report needs, of a cell and of a run alike."""
 
+import base64
 import dataclasses
 import hashlib
 import json
@@ -9,16 +10,18 @@ from typing import Any
 
 import pandas as pd
 import torch
+from torch import Tensor
 
+from attacks.estimates import Reconstruction
 from datamodules.io.files import write_whole
-from evaluation.drawing import Drawing
+from evaluation.captioned_figure import CaptionedFigure
 from evaluation.runner import Evaluation
-from evaluation.scores import Line
+from evaluation.scores import AttackInfo
 
 EVALUATION = "evaluation.json"
 """Name of the file in the folder of a run."""
-FORMAT = 1
-_BODY = ("scores", "lines", "roc", "missing", "figures", "profiles", "details")
+FORMAT = 2
+_BODY = ("scores", "lines", "roc", "missing", "pictures", "figures", "profiles", "details")
 
 
 class DamagedError(Exception):
@@ -38,6 +41,7 @@ def write_evaluation(path: Path, evaluation: Evaluation, **more: Any) -> None:
         "lines": {label: dataclasses.asdict(line) for label, line in evaluation.lines.items()},
         "roc": {label: [rates.tolist(), count] for label, (rates, count) in evaluation.roc.items()},
         "missing": evaluation.missing,
+        "pictures": {label: [_pixels(p.originals), _pixels(p.found)] for label, p in evaluation.pictures.items()},
         "figures": [figure.record() for figure in evaluation.figures],
         "profiles": _columns(evaluation.profiles),
         "details": {label: _columns(table) for label, table in evaluation.details.items()},
@@ -77,13 +81,25 @@ def hashed(content: Any) -> str:
 def _evaluation(body: Mapping[str, Any]) -> Evaluation:
     return Evaluation(
         scores=_table(body["scores"]),
-        lines={label: Line(**fields) for label, fields in body["lines"].items()},
+        lines={label: AttackInfo(**fields) for label, fields in body["lines"].items()},
         roc={label: (torch.tensor(rates, dtype=torch.float64), count) for label, (rates, count) in body["roc"].items()},
         missing=dict(body["missing"]),
-        figures=[Drawing.of_record(figure) for figure in body["figures"]],
+        pictures={label: Reconstruction(*map(_images, both)) for label, both in body["pictures"].items()},
+        figures=[CaptionedFigure.of_record(figure) for figure in body["figures"]],
         profiles=_table(body["profiles"]),
         details={label: _table(columns) for label, columns in body["details"].items()},
     )
+
+
+def _pixels(images: Tensor) -> dict[str, Any]:
+    """Shape and values of images in [0, 1], in eight bits."""
+    values = (images.detach().cpu().clamp(0, 1) * 255).round().to(torch.uint8)
+    return {"shape": list(values.shape), "base64": base64.b64encode(values.numpy().tobytes()).decode()}
+
+
+def _images(pixels: Mapping[str, Any]) -> Tensor:
+    values = torch.frombuffer(bytearray(base64.b64decode(pixels["base64"])), dtype=torch.uint8)
+    return values.reshape(pixels["shape"]) / 255
 
 
 def _columns(table: pd.DataFrame) -> dict[str, Any]:

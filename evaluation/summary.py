@@ -11,13 +11,13 @@ from torch import Tensor
 
 from evaluation.bootstrap import Summary, clopper_pearson, crossed_bootstrap, crossed_ratio
 from evaluation.runner import Evaluation
-from evaluation.scores import Line, from_records, setting_columns
+from evaluation.scores import AttackInfo, from_records, setting_columns
 from protocol.metric_table import METRICS
 from protocol.metric_table import metric as metric_of
 from protocol.seeding import generator_for
 
 RESULT: tuple[str, ...] = ("attack", "metric", "mean", "std", "low", "high", "n", "seeds", "seconds_per_victim")
-"""Columns of a table of results, in addition to its settings and the fields of `evaluation.scores.Line`."""
+"""Columns of a table of results, in addition to its settings and the fields of `evaluation.scores.AttackInfo`."""
 
 RATIO = ("ratio", "ratio_low", "ratio_high")
 DIFFERENCE: tuple[str, ...] = ("attack", "against", "metric", "mean", "low", "high", "n", "seeds", *RATIO)
@@ -33,7 +33,7 @@ def summarise(evaluation: Evaluation, *, seed: int = 0) -> pd.DataFrame:
     resample differs, it is Clopper-Pearson.
 
     Returns:
-        Columns `RESULT`, the settings, and the fields of `evaluation.scores.Line`.
+        Columns `RESULT`, the settings, and the fields of `evaluation.scores.AttackInfo`.
     """
     scores = evaluation.scores
     keys = ["attack", *setting_columns(scores), "metric"]
@@ -42,10 +42,10 @@ def summarise(evaluation: Evaluation, *, seed: int = 0) -> pd.DataFrame:
     return described(from_records(rows, list(dict.fromkeys([*keys, *RESULT]))), evaluation.lines)
 
 
-def described(results: pd.DataFrame, lines: Mapping[str, Line]) -> pd.DataFrame:
+def described(results: pd.DataFrame, lines: Mapping[str, AttackInfo]) -> pd.DataFrame:
     """Results with the fields of each row's line as columns."""
-    fields = [dataclasses.asdict(lines.get(label, Line())) for label in results["attack"]]
-    columns = [field.name for field in dataclasses.fields(Line)]
+    fields = [dataclasses.asdict(lines.get(label, AttackInfo())) for label in results["attack"]]
+    columns = [field.name for field in dataclasses.fields(AttackInfo)]
     return results.assign(**{name: [entry[name] for entry in fields] for name in columns})
 
 
@@ -163,15 +163,15 @@ def _ratio(one: pd.DataFrame, two: pd.DataFrame, seed: int) -> tuple[float, floa
     return crossed_ratio(_matrix(one), _matrix(aligned), generator=generator_for(seed, "ratios"))
 
 
-def _pairs(values: Mapping[str, pd.DataFrame], lines: Mapping[str, Line], name: str) -> Iterator[tuple[str, str]]:
+def _pairs(values: Mapping[str, pd.DataFrame], lines: Mapping[str, AttackInfo], name: str) -> Iterator[tuple[str, str]]:
     sign = -1 if metric_of(name).lower_is_better else 1
     finite = {label: one.to_numpy()[np.isfinite(one.to_numpy())] for label, one in values.items()}
     means = {label: sign * float(own.mean()) for label, own in finite.items() if len(own)}
     for attack in means:
-        line = lines.get(attack, Line())
+        line = lines.get(attack, AttackInfo())
         if line.role not in ("ours", "published"):
             continue
-        same = [label for label in means if lines.get(label, Line()).question == line.question]
+        same = [label for label in means if lines.get(label, AttackInfo()).question == line.question]
         for role in ("baseline", "published") if line.role == "ours" else ("baseline",):
             others = [label for label in same if lines[label].role == role]
             if others:

@@ -31,7 +31,7 @@ from experiments.table_file import (
 )
 from modules.lightning.hyper_parameters import argument_names
 from protocol.errors import InputError
-from protocol.metric_table import METRICS
+from protocol.metric_table import METRICS, metric_names
 
 Scale = Literal["small", "paper"]
 
@@ -128,7 +128,7 @@ class Table:
 
     def _check_metrics(self, cells: Sequence[Cell]) -> None:
         """Checks that an attack or step measures each metric; importing an attack's class registers its metrics."""
-        steps = {name for cell in cells for step in after_steps(cell.after) for name in step.metrics}
+        steps = {name for cell in cells for step in after_steps(cell.after) for name in metric_names(step.metrics)}
         for name in self.metrics:
             if name not in {*METRICS, *DERIVED, *steps}:
                 raise InputError(

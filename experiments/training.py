@@ -15,7 +15,6 @@ from lightning.pytorch.loggers import Logger
 import callbacks
 import datamodules
 import defenses
-import evaluation
 import modules
 import server
 from callbacks.delta_recorder import DeltaRecorder
@@ -25,6 +24,7 @@ from callbacks.run_config import RunConfig
 from callbacks.stop_report import StopReport, newest_checkpoint
 from datamodules.base import FederatedDataModule
 from defenses.base import Defense
+from evaluation.guardrail import Guardrail
 from experiments.commands.ending import results_in, say_where, typed
 from experiments.commands.one_line_parser import OneLineParser, check_config_files, config_files
 from experiments.commands.train_overview import SUBCOMMANDS
@@ -38,8 +38,8 @@ from protocol.errors import require
 from protocol.signals import Stopping
 from server.deviation import Deviation
 
-_ROOMS = (callbacks, datamodules, modules, defenses, evaluation)
-SHORT_NAMES = (*(getattr(room, name) for room in _ROOMS for name in room.__all__), *classes_in(server, Deviation))
+_ROOMS = (callbacks, datamodules, modules, defenses, server)
+SHORT_NAMES = (*(kind for room in _ROOMS for kind in classes_in(room, object)), Guardrail)
 """Classes that a config may name without their module, because jsonargparse finds imported classes."""
 
 

@@ -19,7 +19,7 @@ def class_at(path: str, base: type[_Kind]) -> type[_Kind]:
         base: what it must be a subclass of.
 
     Raises:
-        InputError: there is none, it is no subclass of `base`, or it is abstract.
+        InputError: there is none, it is no subclass of `base`, it is abstract, or it lacks an attribute.
     """
     module, _, name = path.rpartition(".")
     try:
@@ -36,17 +36,8 @@ def class_at(path: str, base: type[_Kind]) -> type[_Kind]:
             found=f"{path}, which is {kind!r}",
             way_out=f"Derive the class from {base.__name__}.",
         )
+    check_declared(kind, base)
     return kind
-
-
-def classes_in(package: ModuleType, base: type[_Kind]) -> list[type[_Kind]]:
-    """Subclasses of `base` that the modules of a package define, without abstract ones, by module and place in it."""
-    found = []
-    for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-        members = vars(importlib.import_module(info.name)).values()
-        own = [one for one in members if isinstance(one, type) and one.__module__ == info.name]
-        found += [one for one in own if issubclass(one, base) and one is not base and not inspect.isabstract(one)]
-    return found
 
 
 def check_declared(kind: type, base: type) -> None:
@@ -62,3 +53,18 @@ def check_declared(kind: type, base: type) -> None:
         "none",
         f"Set it in the class; see {base.__module__}.{base.__qualname__}.",
     )
+
+
+def classes_in(package: ModuleType, base: type[_Kind]) -> list[type[_Kind]]:
+    """Subclasses of `base` that the modules of a package define, without abstract ones, by module and place in it."""
+    found = []
+    for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        members = vars(importlib.import_module(info.name)).values()
+        own = [one for one in members if isinstance(one, type) and one.__module__ == info.name]
+        found += [one for one in own if issubclass(one, base) and one is not base and not inspect.isabstract(one)]
+    return found
+
+
+def named_classes(package: ModuleType, base: type[_Kind]) -> dict[str, type[_Kind]]:
+    """Classes of `classes_in` that have a `name` of their own, by it; the others are bases of these."""
+    return {vars(kind)["name"]: kind for kind in classes_in(package, base) if "name" in vars(kind)}

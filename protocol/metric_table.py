@@ -1,7 +1,7 @@
 """The table of metrics: meaning, direction and the value of guessing."""
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -71,6 +71,11 @@ def add_metric(metric: Metric) -> Metric:
             way_out="Rename yours, or use the existing one: METRICS[name] of protocol.metric_table.",
         )
     return metric
+
+
+def metric_names(metrics: Iterable[str | Metric]) -> tuple[str, ...]:
+    """Names of metrics, given by name or as new entries, which are added to the table."""
+    return tuple(one if isinstance(one, str) else add_metric(one).name for one in metrics)
 
 
 def metric(name: str) -> Metric:

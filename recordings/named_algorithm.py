@@ -11,10 +11,10 @@ from fedleak_recorder.shape_check import Shapes
 from modules.federated import FederatedModule
 from modules.lightning.hyper_parameters import class_path
 from modules.lightning.plain_arguments import from_plain, subclasses
-from protocol.class_paths import classes_in
+from protocol.class_paths import named_classes
 from protocol.errors import InputError, require
 
-ALGORITHMS = {kind.name: kind for kind in classes_in(client, ClientAlgorithm) if kind.name}
+ALGORITHMS: dict[str, type[ClientAlgorithm]] = named_classes(client, ClientAlgorithm)
 _OWN = "modules."
 _MOST_NUMBERS = 2**32
 _LEFT_OUT = "set learner to null in the manifest: attacks that simulate clients will be left out."

@@ -8,7 +8,7 @@ from typing import Literal
 import pandas as pd
 
 from datamodules.io.files import write_whole
-from evaluation.drawing import KINDS, Drawing
+from evaluation.captioned_figure import KINDS, CaptionedFigure
 from reports.tables import Table
 
 Format = Literal["svg", "pdf", "csv", "tex"]
@@ -20,7 +20,7 @@ def write_files(
     directory: Path,
     formats: Sequence[Format],
     *,
-    figures: Sequence[Drawing],
+    figures: Sequence[CaptionedFigure],
     tables: Sequence[Table],
     numbers: Mapping[str, pd.DataFrame],
 ) -> list[Path]:

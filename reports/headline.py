@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from evaluation.diagnosis import hardly_exceeds, same_cell
+from evaluation.failures import hardly_exceeds, same_cell
 from evaluation.scores import SETTING, describe, differing, number, records, setting_columns, setting_of
 from protocol.metric_table import METRICS, meanings, metric
 from reports.run import ATTACKS

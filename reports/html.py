@@ -10,7 +10,7 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from datamodules.io.files import write_whole
-from evaluation.drawing import Drawing
+from evaluation.captioned_figure import CaptionedFigure
 from evaluation.scores import records
 from protocol.metric_table import metric
 from reports.headline import headline, is_generated
@@ -31,7 +31,7 @@ def write_report(
     sections: Sequence[Section] = (),
     differences: Sequence[Table] = (),
     parts: Sequence[Run] = (),
-    figures: Sequence[Drawing] = (),
+    figures: Sequence[CaptionedFigure] = (),
     missing: Sequence[str] = (),
     causes: Sequence[str] = (),
 ) -> Path:

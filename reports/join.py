@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from evaluation.runner import Evaluation, joined
-from evaluation.scores import Line, records, setting_columns, stacked, with_setting
+from evaluation.scores import AttackInfo, records, setting_columns, stacked, with_setting
 from evaluation.stored import EVALUATION, DamagedError, read_evaluation
 from protocol.errors import InputError
 from protocol.provenance import command
@@ -76,9 +76,11 @@ def _evaluation(directory: Path, run: Run) -> Evaluation:
     try:
         return read_evaluation(directory / EVALUATION)[0]
     except FileNotFoundError:
-        fields = {field.name for field in dataclasses.fields(Line)}
+        fields = {field.name for field in dataclasses.fields(AttackInfo)}
         rows = records(run.results.drop_duplicates("attack"))
-        return Evaluation(lines={row["attack"]: Line(**{k: v for k, v in row.items() if k in fields}) for row in rows})
+        return Evaluation(
+            lines={row["attack"]: AttackInfo(**{k: v for k, v in row.items() if k in fields}) for row in rows}
+        )
     except DamagedError as error:
         raise InputError(
             expected=f"{EVALUATION} as attack.py writes it",

@@ -38,7 +38,7 @@ class Run:
         results: a row per line, setting and metric, see `evaluation.summary.summarise`, with the papers' values in
             ``paper`` and ``source``.
         not_run: reason by attack that could not run.
-        causes: likely causes of failed attacks, see `evaluation.diagnosis.Cause`.
+        causes: likely causes of failed attacks, see `evaluation.causes.Cause`.
         differences: paired differences, see `evaluation.summary.paired_differences`.
         gate: verdict of each limit, see `evaluation.gate.Verdict`.
         read_back: keys of a table's cells that an earlier run had finished.

@@ -9,7 +9,6 @@ import pandas as pd
 from evaluation.scores import differing
 from evaluation.update_table import MEANING, UPDATES
 from protocol.metric_table import meanings, metric
-from reports.aligned import aligned
 from reports.headline import Headline, headline
 from reports.questions import by_question, metrics_of
 from reports.run import ATTACKS
@@ -24,6 +23,7 @@ from reports.tables import (
     wide_table,
     with_measured,
 )
+from reports.text_table import text_table
 
 BASELINES = "baselines, bounds and models"
 _MOST_ROWS = 40
@@ -100,7 +100,7 @@ def text_tables(results: pd.DataFrame) -> str:
 
 
 def _aligned(table: Table) -> list[str]:
-    lines = aligned([*table.rows], table.texts.to_numpy().tolist(), table.numeric)
+    lines = text_table([*table.rows], table.texts.to_numpy().tolist(), table.numeric)
     if table.attacks not in (None, 0, len(table.rows)):
         lines.insert(2 + (table.attacks or 0), f"{BASELINES}:")
     return lines

@@ -10,11 +10,11 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from evaluation.drawing import Drawing
+from evaluation.captioned_figure import CaptionedFigure
 from evaluation.scores import differing, records, setting_of
 from reports.tables import described_settings
 
-Show = Callable[[pd.DataFrame, Sequence[Drawing]], None]
+Show = Callable[[pd.DataFrame, Sequence[CaptionedFigure]], None]
 """Function that shows results and figures."""
 COLUMNS = ("attack", "setting", "metric", "mean", "std", "low", "high", "n", "seconds per victim", "paper", "source")
 
@@ -31,7 +31,7 @@ def _named(results: pd.DataFrame) -> list[tuple[str, dict[str, Any]]]:
     return list(zip(names, records(results), strict=True))
 
 
-def log_results(run: Any, results: pd.DataFrame, figures: Sequence[Drawing]) -> None:
+def log_results(run: Any, results: pd.DataFrame, figures: Sequence[CaptionedFigure]) -> None:
     """Adds results to a W&B run: numbers with their intervals to the summary, a table, and figures.
 
     Args:
@@ -65,7 +65,7 @@ def shows_in_wandb(project: str | None, directory: Path) -> list[Show]:
     return [] if project is None else [functools.partial(_show, project, directory)]
 
 
-def _show(project: str, directory: Path, results: pd.DataFrame, figures: Sequence[Drawing]) -> None:
+def _show(project: str, directory: Path, results: pd.DataFrame, figures: Sequence[CaptionedFigure]) -> None:
     import wandb
 
     chosen = "WANDB_MODE" in os.environ or wandb.api.api_key is not None

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from attacks.estimates import ROC_GRID
 from datamodules.io.files import write_whole
 from evaluation.auditing import AuditResult
-from evaluation.diagnosis import sentences
-from evaluation.drawing import Drawing
-from evaluation.evaluate import TRACEBACKS, reasons
+from evaluation.captioned_figure import CaptionedFigure
+from evaluation.evaluate import TRACEBACKS
+from evaluation.failures import reasons, sentences
 from evaluation.gate import Gate
 from evaluation.persons import in_order_of_persons, without_persons
 from evaluation.runner import Evaluation, joined
@@ -20,7 +19,7 @@ from evaluation.stored import EVALUATION, write_evaluation
 from evaluation.summary import paired_differences
 from protocol.provenance import command, commit, hardware, versions
 from protocol.seeding import secret_key
-from reports.figures import drawings
+from reports.figures.report_figures import report_figures, roc_table
 from reports.files import Format, write_files
 from reports.headline import headline
 from reports.html import write_report
@@ -76,7 +75,7 @@ def write_run(
     run.write(directory)
     write_evaluation(directory / EVALUATION, shared)
     write_gate(directory, verdicts)
-    for name, table in {SCORES: shared.scores, COMPOSITIONS: shared.profiles, ROC: _roc(evaluation)}.items():
+    for name, table in {SCORES: shared.scores, COMPOSITIONS: shared.profiles, ROC: roc_table(evaluation)}.items():
         if len(table):
             write_whole(directory / name, table.to_csv(index=False).encode())
     whole = "\n".join(f"{attack}\n{text}" for attack, text in evaluation.tracebacks.items())
@@ -106,7 +105,7 @@ def write_page(
     causes: Sequence[str] = (),
     further: Sequence[Section] = (),
     formats: Sequence[Format] = (),
-) -> list[Drawing]:
+) -> list[CaptionedFigure]:
     """Writes the page of a run and the further files, prints its tables, and returns its figures.
 
     Args:
@@ -120,7 +119,7 @@ def write_page(
         further: sections in addition to those of the results.
         formats: formats of further files.
     """
-    figures = drawings(evaluation, everything, metrics) + evaluation.figures
+    figures = report_figures(evaluation, everything, metrics)
     own = [*further, *detail_sections(run.details)]
     found, differences = [*sections(run.results, run.differences), *own], difference_tables(run.differences)
     missing = reasons(run.not_run)
@@ -155,13 +154,3 @@ def combine(evaluations: Sequence[Evaluation]) -> Evaluation:
         details = {f"{label} ({setting})": table for label, table in evaluation.details.items()}
         labelled.append(dataclasses.replace(evaluation, roc=curves, details=details))
     return joined(labelled)
-
-
-def _roc(evaluation: Evaluation) -> pd.DataFrame:
-    """Points of the mean ROC curve of each label."""
-    curves = {label: (rates / count, count) for label, (rates, count) in evaluation.roc.items() if count}
-    parts = [
-        pd.DataFrame({"label": label, "clients": count, "fpr": ROC_GRID.tolist(), "tpr": rates.tolist()})
-        for label, (rates, count) in curves.items()
-    ]
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()

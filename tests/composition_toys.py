@@ -5,7 +5,7 @@ import functools
 import torch
 
 from attacks.base import Attack
-from attacks.estimates import CompositionEstimate
+from attacks.composition.estimates import CompositionEstimate
 from client.engine.local_hyperparameters import LocalTraining
 from client.engine.local_training import train_clients
 from client.image_classifier import ImageClassifierAlgorithm

@@ -5,21 +5,21 @@ from typing import Any
 
 import pandas as pd
 
-from attacks.registry import REGISTRY
-from evaluation.scores import SETTING, Line, Role
+from attacks.registry import KNOWN
+from evaluation.scores import SETTING, AttackInfo, Role
 from reports.papers import with_papers
 
-KINDS = {name: kind for kind in REGISTRY.values() for name in (kind.name, *kind.aliases)}
+KINDS = {name: kind for kind in KNOWN for name in kind.names()}
 
 
-def line_of(name: str) -> Line:
+def line_of(name: str) -> AttackInfo:
     """What the attack of a name says of itself; a reference where there is none."""
     kind = KINDS.get(name)
     if kind is None:
-        return Line()
+        return AttackInfo()
     published: Role = "published" if kind.references else "ours"
     role: Role = "baseline" if kind.baseline else published
-    return Line(role=role, family=kind.family, question=kind.estimates.question(), tells=kind.estimates.inferred)
+    return AttackInfo(role=role, family=kind.family, question=kind.estimates.question(), tells=kind.estimates.inferred)
 
 
 def cell(

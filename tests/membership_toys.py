@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from attacks.base import Attack
-from attacks.membership.estimates import RecordMembershipEstimate, SourceEstimate
+from attacks.record_membership.estimates import RecordMembershipEstimate
+from attacks.source.estimates import SourceEstimate
 from client.engine.local_hyperparameters import LocalTraining
 from client.image_classifier import ImageClassifierAlgorithm
 from client.nets.classifiers import ClassifierOptions, build_classifier

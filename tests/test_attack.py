@@ -13,10 +13,10 @@ from safetensors.torch import load_file, save
 import attack
 import train as training
 from attacks.base import Attack
-from attacks.estimates import InteractionEstimate
+from attacks.interactions.estimates import InteractionEstimate
 from attacks.recommendation.item_deltas import Direction
 from attacks.registry import REGISTRY
-from evaluation.evaluate import nothing_scored
+from evaluation.failures import nothing_scored
 from evaluation.scores import records
 from experiments.cell import Cell
 from experiments.commands.attack_parser import parsed

@@ -12,6 +12,7 @@ import pytest
 
 import attack
 import train as training
+from tests.additions import KNOWN, quick_tests, tests_in, write_copy
 from tests.places import ROOT
 from tests.toys import train
 
@@ -83,7 +84,7 @@ def test_it_stands_in_the_audit_with_its_gate_its_baseline_and_its_headline(fold
 def test_a_data_set_a_learner_and_a_defence_train_and_are_audited(folder: Path, ran: Ran) -> None:
     noise = '[{"class_path": "my_audit.Rounding", "init_args": {"step": 0.01}}]'
     run = ("--data.root", "data", "--trainer.default_root_dir", "places", f"--model.defenses={noise}")
-    assert training.run(["fit", "--config", "configs/places.yaml", *run]) == 0
+    assert training.run(["fit", "--config", "configs/train/places.yaml", *run]) == 0
     status, said = ran("audit", "--deltas", "places/deltas", *ATTACKS)
     assert status == 0, said
     results = json.loads((folder / "places" / "results.json").read_text(encoding="utf-8"))["results"]
@@ -125,17 +126,28 @@ def test_a_manipulation_is_sent_and_recorded(folder: Path, ran: Ran) -> None:
 
 @pytest.mark.integration
 def test_a_table_of_all_of_them(folder: Path, ran: Ran) -> None:
-    table = ("reproduce", "configs/my_table.yaml", "--data.root", "data", "--jobs", "2")
+    table = ("reproduce", "configs/paper/my_table.yaml", "--data.root", "data", "--jobs", "2")
     status, said = ran(*table)
     assert status == 0, said
     results = json.loads((folder / "runs/my_table/results.json").read_text(encoding="utf-8"))["results"]
     by_step = {(r["setting"]["step"], r["attack"], r["metric"]): r["mean"] for r in results}
     assert {(5, "count-by-norm", "count-error"), (0.05, "count-guess", "count-error")} <= by_step.keys()
     assert by_step[0, "direction", "auc"] > 0.9 > by_step[5, "direction", "auc"]
+    assert by_step[0, "updates", "update-norm"] > by_step[5, "updates", "update-norm"] == 0
+    assert by_step[0, "model", "model-change"] > by_step[5, "model", "model-change"] == 0
     status, said = ran(*table, "--data", "my_audit.Visits", "--attacks", "row-norm", "--set", "model.dim=2")
     assert status == 0, said
     results = json.loads((folder / "runs/my_table/results.json").read_text(encoding="utf-8"))["results"]
     assert "row-norm" in {result["attack"] for result in results}
+
+
+@pytest.mark.integration
+def test_a_check_of_features_flags_a_manipulation(folder: Path, ran: Ran) -> None:
+    status, said = ran("reproduce", "configs/paper/my_rankings.yaml")
+    assert status == 0, said
+    results = json.loads((folder / "runs/my_rankings/results.json").read_text(encoding="utf-8"))["results"]
+    flagged = {r["setting"]["factor"]: r["mean"] for r in results if r["attack"] == "largest-value"}
+    assert flagged[3] == 1 > 0.5 > flagged[1]
 
 
 @pytest.mark.integration
@@ -158,7 +170,7 @@ def test_the_headline_is_its_own(folder: Path, ran: Ran) -> None:
     ],
 )
 def test_its_exception_is_its_own(folder: Path, ran: Ran, attack: str, message: str) -> None:
-    out, added = str(folder / "own" / attack), f"my_audit.interaction_counts.{attack}"
+    out, added = str(folder / "own" / attack), f"my_audit.wrong_attacks.{attack}"
     status, said = ran("audit", "--deltas", "clicks/deltas", "--out", out, "--victims", "6", "--attacks", added)
     assert status == 0, said
     assert any("could not run: " in line and message in line for line in said.splitlines()), said
@@ -170,8 +182,8 @@ def test_its_exception_is_its_own(folder: Path, ran: Ran, attack: str, message: 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--attacks", "my_audit.interaction_counts.UnknownNeed"), "gradients"),
-        (("--attacks", "my_audit.CountByNorm,my_audit.interaction_counts.Twice"), "count-by-norm"),
+        (("--attacks", "my_audit.wrong_attacks.UnknownNeed"), "gradients"),
+        (("--attacks", "my_audit.CountByNorm,my_audit.wrong_attacks.Twice"), "count-by-norm"),
         (("--attacks", "my_audit.NoSuchAttack"), "NoSuchAttack"),
         (("--attacks", "directoin"), "direction"),
         (("--gate", "count-eror=1"), "count-eror"),
@@ -185,3 +197,21 @@ def test_what_is_wrong_with_it_is_one_line(folder: Path, ran: Ran, arguments: tu
     assert (status, len(lines)) == (2, 1), said
     assert message in lines[0]
     assert "Traceback" not in said
+
+
+@pytest.mark.integration
+def test_files_in_the_folders_of_their_kinds_need_no_other_line(tmp_path: Path) -> None:
+    """Of the quick tests, in a copy of the checkout, those that are new and those that look over everything."""
+    added = write_copy(tmp_path / "copy")
+    known, new = tests_in(ROOT), tests_in(tmp_path / "copy")
+    named = " ".join(new - known)
+    for name in ("count-by-norm", "SmallNet", "PlaceVectors", "Rounding", "largest-value", "my_table", "places"):
+        assert name in named, name
+    (tmp_path / "known").write_text("\n".join(known), encoding="utf-8")
+    done = quick_tests(tmp_path / "copy", [], **{KNOWN: str(tmp_path / "known")})
+    assert done.returncode == 0, done.stdout
+    code, programs = [str(path) for path in added if path.suffix == ".py"], Path(sys.executable).parent
+    for words in (["ruff", "check", *code], ["ruff", "format", "--check", *code], ["lint-imports"]):
+        command = [str(programs / words[0]), *words[1:]]
+        done = subprocess.run(command, cwd=tmp_path / "copy", capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout

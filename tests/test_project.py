@@ -15,6 +15,8 @@ import yaml
 
 from tests.places import ROOT, tracked
 
+pytestmark = pytest.mark.inventory
+
 PLACES = re.compile(
     r"pypi|pythonhosted|(?<!emit)-index-url|find-links|(?<![\w.~/])/(?:home|root|Users|mnt|work)/\w", re.IGNORECASE
 )

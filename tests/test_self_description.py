@@ -3,11 +3,15 @@
 import ast
 import functools
 
-from attacks.registry import REGISTRY
+import pytest
+
+from attacks.registry import KNOWN, REGISTRY
 from protocol.provenance import ROOMS
 from tests.places import ROOT
 
-NAMES = {name for kind in REGISTRY.values() for name in (kind.name, *kind.aliases)}
+pytestmark = pytest.mark.inventory
+
+NAMES = {name for kind in KNOWN for name in kind.names()}
 CLASSES = {kind.__name__ for kind in REGISTRY.values()}
 
 
@@ -35,7 +39,7 @@ def test_no_list_names_attacks() -> None:
         names = {e.value for e in elements(node) if isinstance(e, ast.Constant) and e.value in NAMES}
         if len(names) > 1:
             found[f"{path}:{getattr(node, 'lineno', 0)}"] = names
-    # An attack's own aliases are part of its description.
+    # An attack's own names are part of its description.
     assert {place: names for place, names in found.items() if not place.startswith("attacks/")} == {}
 
 

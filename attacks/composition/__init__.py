@@ -10,11 +10,7 @@ if TYPE_CHECKING:
     from attacks.composition.baselines import UniformPresent as UniformPresent
     from attacks.composition.closed_form import ClosedForm as ClosedForm
     from attacks.composition.decaf import Decaf as Decaf
-    from attacks.composition.decaf import DecafEarlyStopped as DecafEarlyStopped
-    from attacks.composition.decaf import DecafOneEpoch as DecafOneEpoch
-    from attacks.composition.decaf import DecafWholeCalibrator as DecafWholeCalibrator
     from attacks.composition.decaf_match import DecafMatch as DecafMatch
-    from attacks.composition.decaf_match import DecafShared as DecafShared
     from attacks.composition.exact_counts import ExactCounts as ExactCounts
     from attacks.composition.ilrg import ILRG as ILRG
     from attacks.composition.label_inference import AuxiliaryGradients as AuxiliaryGradients
@@ -27,7 +23,6 @@ if TYPE_CHECKING:
     from attacks.composition.llg import LLGAlone as LLGAlone
     from attacks.composition.llg import LLGDummies as LLGDummies
     from attacks.composition.output_counts import OutputCounts as OutputCounts
-    from attacks.composition.output_counts import OutputCountsAlone as OutputCountsAlone
     from attacks.composition.rlu import RLU as RLU
 
 __all__ = exports(__name__)

@@ -10,7 +10,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from attacks.base import Attack
-from attacks.estimates import CompositionEstimate, Estimate
+from attacks.composition.estimates import CompositionEstimate
+from attacks.estimates import Estimate
 from client.network import ClassifierAlgorithm
 from protocol.errors import ViewError
 from protocol.view import RoundView, View

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import torch
 
 from attacks.composition.base import CompositionAttack, certain, output_layer
-from attacks.composition.counts import CountAttack, CountEstimate, counted
+from attacks.composition.counts import CountAttack, CountEstimate, count_estimate
+from attacks.composition.estimates import CompositionEstimate
 from attacks.composition.null_classes import published_present
 from attacks.composition.simulation import whole_counts
-from attacks.estimates import CompositionEstimate
 from protocol.threat_model import ThreatModel
 from protocol.view import RoundView
 
@@ -50,7 +50,7 @@ class EqualCounts(CountAttack):
     def estimate(self, view: RoundView, *, generator: torch.Generator) -> CountEstimate:
         classes = view.deltas[f"{output_layer(view)}.bias"].shape[1]
         equal = torch.full((view.victims, classes), 1 / classes, dtype=torch.float64)
-        return counted(whole_counts(equal, view.example_counts), shares=equal)
+        return count_estimate(whole_counts(equal, view.example_counts), shares=equal)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,9 +8,9 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from attacks.composition.base import AUXILIARY, Auxiliary, CompositionAttack, auxiliary, certain, layer_change
+from attacks.composition.estimates import CompositionEstimate
 from attacks.composition.least_squares import shares_on_simplex
 from attacks.composition.network_outputs import network_outputs
-from attacks.estimates import CompositionEstimate
 from client.network import ClassifierAlgorithm
 from protocol.errors import ViewError
 from protocol.ranges import PositiveInt, UnitInterval

@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from attacks.composition.base import CompositionAttack, certain
+from attacks.composition.estimates import CompositionEstimate
 from attacks.composition.simulation import whole_counts
-from attacks.estimates import CompositionEstimate, Scores, check_tensor
+from attacks.estimates import Scores, check_tensor
 from protocol.metric_table import Metric
 from protocol.view import View
 
@@ -71,10 +72,10 @@ class CountAttack(CompositionAttack):
         """Mean over the rounds of the same clients, rounded."""
         own = [e for e in estimates if isinstance(e, CountEstimate)]
         mean = torch.stack([e.counts.double() for e in own]).mean(0)
-        return counted(mean.round().long(), torch.stack([e.deviation for e in own]).mean(0))
+        return count_estimate(mean.round().long(), torch.stack([e.deviation for e in own]).mean(0))
 
 
-def counted(counts: Tensor, deviation: Tensor | None = None, *, shares: Tensor | None = None) -> CountEstimate:
+def count_estimate(counts: Tensor, deviation: Tensor | None = None, *, shares: Tensor | None = None) -> CountEstimate:
     """The estimate of ``counts (V, K)``.
 
     Args:

@@ -6,10 +6,11 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
+from attacks.base import Variants
 from attacks.composition.base import AUXILIARY, Auxiliary, CompositionAttack, auxiliary, certain, flat_change
+from attacks.composition.estimates import CompositionEstimate
 from attacks.composition.least_squares import non_negative_factors
 from attacks.composition.null_classes import PublishedRule, published_present
-from attacks.estimates import CompositionEstimate
 from client.network import ClassifierAlgorithm
 from protocol.ranges import PositiveInt
 from protocol.threat_model import ThreatModel
@@ -41,10 +42,21 @@ class Decaf(CompositionAttack):
             paper does not say which; its table VIII (0.6 s for all bases, 23 s for the users' training) fits one epoch.
         calibrator: whether the basis of all present classes is used (section IV-F).
         calibrator_share: reading of equation 21, see `decompose`.
+        solver: how the least squares are solved, see `decompose`.
         layer: layer whose change is decomposed, e.g. ``body.0``; None for the last one. Null classes are always found
             in the last layer, the only one whose rows belong to classes (section V-A).
         auxiliary_per_class: number of auxiliary images used per class, None for all.
         rounds: see `CompositionAttack`.
+
+    Variants:
+        early: the least squares are stopped after 10 steps of projected gradient descent. The paper uses gradient
+            descent with "e.g., 1000" epochs and gives no step size. Its printed proportions are close to equal shares;
+            early stopping is a possible explanation.
+        one-epoch: bases are trained for one epoch only, which has fewer steps than a client makes: a reading of
+            Algorithm 2.
+        one-epoch-whole: bases of one epoch, and the calibrator's factor is added to each class instead of divided among
+            them. To first order, a basis of all classes after one epoch is the sum of the classes' bases, which gives
+            this reading of equation 21.
 
     References:
         Dai, Zhou and Fu, "Decaf: Data Distribution Decompose Attack against Federated Learning", 2024,
@@ -54,18 +66,23 @@ class Decaf(CompositionAttack):
     name = "decaf"
     references: ClassVar[tuple[str, ...]] = ("Decaf, Algorithms 1 to 3",)
     cost = "one simulated training per class, and one per victim's set of present classes"
-    solver: ClassVar[Solver] = "exact"
     threat_model = ThreatModel(
         sees="the update of the last layer and the global model",
         knows="the clients' training algorithm and labelled images of every class that no client has",
         needs=(ClassifierAlgorithm, "deltas", *AUXILIARY),
     )
+    variants: ClassVar[Variants] = {
+        "early": {"solver": "early-stopped"},
+        "one-epoch": {"bases": "one-epoch"},
+        "one-epoch-whole": {"bases": "one-epoch", "calibrator_share": "whole"},
+    }
 
     null_classes: PublishedRule = "published"
     threshold: float = 0.0
     bases: Bases = "equal-steps"
     calibrator: bool = True
     calibrator_share: CalibratorShare = "divided"
+    solver: Solver = "exact"
     layer: str | None = None
     auxiliary_per_class: PositiveInt | None = None
 
@@ -84,53 +101,6 @@ class Decaf(CompositionAttack):
             calibrator_share=self.calibrator_share,
         )
         return certain(proportions, present)
-
-
-class DecafEarlyStopped(Decaf):
-    """Decaf with the least squares stopped after 10 steps of projected gradient descent.
-
-    The paper uses gradient descent with "e.g., 1000" epochs and gives no step size. Its printed proportions are close
-    to equal shares; early stopping is a possible explanation.
-
-    Threat model: that of `Decaf`, as are the arguments.
-
-    References:
-        Dai, Zhou and Fu, "Decaf", 2024, arXiv:2405.15316, Algorithm 3; a reading of it.
-    """
-
-    name = "decaf-early"
-    solver = "early-stopped"
-
-
-@dataclass(frozen=True, kw_only=True)
-class DecafOneEpoch(Decaf):
-    """Decaf with bases trained on every auxiliary image once, a few steps where a client makes many.
-
-    Threat model: that of `Decaf`, as are the arguments.
-
-    References:
-        Dai, Zhou and Fu, "Decaf", 2024, arXiv:2405.15316, Algorithm 2; a reading of it.
-    """
-
-    name = "decaf-one-epoch"
-    bases: Bases = "one-epoch"
-
-
-@dataclass(frozen=True, kw_only=True)
-class DecafWholeCalibrator(DecafOneEpoch):
-    """Decaf with bases of one epoch, and the calibrator's factor added to each class instead of divided among them.
-
-    To first order, a basis of all classes after one epoch is the sum of the classes' bases, which gives this reading of
-    equation 21.
-
-    Threat model: that of `Decaf`, as are the arguments.
-
-    References:
-        Dai, Zhou and Fu, "Decaf", 2024, arXiv:2405.15316, Algorithm 2 and equation 21; a reading of them.
-    """
-
-    name = "decaf-one-epoch-whole"
-    calibrator_share: CalibratorShare = "whole"
 
 
 def gradient_bases(
@@ -171,7 +141,7 @@ def gradient_bases(
     sets, union = torch.unique(torch.cat([present.long(), amounts[1][:, None]], dim=1), dim=0, return_inverse=True)
     place, label = wanted.nonzero().T
     chosen = torch.cat([single[label], sets[:, :-1].bool()])
-    examples = in_turn(known, chosen, torch.cat([amounts[0], sets[:, -1]]))
+    examples = round_robin_images(known, chosen, torch.cat([amounts[0], sets[:, -1]]))
     learner = view.require(ClassifierAlgorithm).without_noise()
     at_once = max(1, _NUMBERS_AT_ONCE // sum(value.numel() for value in view.model.values()))
     flat = torch.cat(
@@ -189,7 +159,7 @@ def gradient_bases(
     return (bases[0] if sizes is None else bases[own]), flat[len(label) :][union]
 
 
-def in_turn(known: Auxiliary, sets: Tensor, sizes: Tensor) -> Tensor:
+def round_robin_images(known: Auxiliary, sets: Tensor, sizes: Tensor) -> Tensor:
     """``(B, N)`` auxiliary images, padded with -1, of clients with ``sizes (B,)`` and classes ``sets (B, K)`` bool.
 
     The classes take turns, and the images of each class.

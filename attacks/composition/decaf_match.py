@@ -3,12 +3,14 @@
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
+from attacks.base import Variants
 from attacks.composition.base import AUXILIARY, Auxiliary, CompositionAttack, auxiliary, by_information, layer_change
+from attacks.composition.estimates import CompositionEstimate
 from attacks.composition.local_least_squares import LocalLeastSquares, Simulations, left_out_errors
 from attacks.composition.simulation import (
     draw_examples,
@@ -17,7 +19,6 @@ from attacks.composition.simulation import (
     simulated_changes,
     whole_counts,
 )
-from attacks.estimates import CompositionEstimate
 from client.network import ClassifierAlgorithm
 from protocol.progress import report_progress
 from protocol.ranges import AtLeastTwo, NonNegativeInt, PositiveFloat, PositiveInt, UnitInterval
@@ -63,6 +64,9 @@ class DecafMatch(CompositionAttack):
         auxiliary_per_class: number of auxiliary images used per class, None for all.
         rounds: see `CompositionAttack`.
 
+    Variants:
+        shared: the first step alone, one Gauss-Newton solution on simulated clients that all victims share.
+
     References:
         This project; it replaces the bases of Dai, Zhou and Fu, "Decaf", 2024, arXiv:2405.15316, Algorithms 2 and 3.
         Simulated clients were used before by Ma, Gao, Huang and Wang, "Whispers of Data", 2025,
@@ -76,6 +80,13 @@ class DecafMatch(CompositionAttack):
         knows="the clients' training algorithm and labelled images of every class that no client has",
         needs=(ClassifierAlgorithm, "deltas", *AUXILIARY),
     )
+    variants: ClassVar[Variants] = {
+        "shared": {
+            "name": "decaf-shared",
+            "passes": 0,
+            "cost": "`shared` simulated trainings and one per class, for all victims",
+        }
+    }
 
     shared: AtLeastTwo = 60
     local: AtLeastTwo = 12
@@ -128,22 +139,6 @@ class DecafMatch(CompositionAttack):
 
     def combine(self, estimates: Sequence[CompositionEstimate]) -> CompositionEstimate:
         return by_information(estimates)
-
-
-@dataclass(frozen=True, kw_only=True)
-class DecafShared(DecafMatch):
-    """First step of `DecafMatch` alone: one Gauss-Newton solution on simulated clients that all victims share.
-
-    Threat model: that of `DecafMatch`, as are the arguments.
-
-    References:
-        This project.
-    """
-
-    name = "decaf-shared"
-    cost = "`shared` simulated trainings and one per class, for all victims"
-
-    passes: NonNegativeInt = 0
 
 
 class _Work:

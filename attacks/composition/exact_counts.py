@@ -7,8 +7,8 @@ from torch import Tensor
 
 from attacks.composition.base import Auxiliary, auxiliary, certain, layer_change
 from attacks.composition.closed_form import ClosedForm
+from attacks.composition.estimates import CompositionEstimate
 from attacks.composition.simulation import draw_examples, random_compositions, simulated_changes, whole_counts
-from attacks.estimates import CompositionEstimate
 from client.network import ClassifierAlgorithm
 from protocol.errors import ViewError
 from protocol.ranges import AtLeastTwo

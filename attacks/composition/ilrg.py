@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from attacks.composition.base import layer_change, output_layer
-from attacks.composition.counts import CountAttack, CountEstimate, counted
+from attacks.composition.counts import CountAttack, CountEstimate, count_estimate
 from client.network import ClassifierAlgorithm
 from protocol.errors import ViewError
 from protocol.threat_model import ThreatModel
@@ -46,7 +46,7 @@ class ILRG(CountAttack):
         bias = -change.bias.double() / rates[:, None]
         ratio = -change.weight.double() / rates[:, None, None] / bias.where(bias != 0, 1e-30)[..., None]
         logits = ratio @ view.model[f"{name}.weight"].double().T + view.model[f"{name}.bias"].double()
-        return counted(restored(logits.softmax(2), bias, view.example_counts))
+        return count_estimate(restored(logits.softmax(2), bias, view.example_counts))
 
 
 def restored(soft: Tensor, bias: Tensor, sizes: Tensor) -> Tensor:

@@ -10,10 +10,10 @@ from torch.nn.functional import one_hot, pad
 
 from attacks.composition.base import AUXILIARY, Auxiliary, CompositionAttack, auxiliary, certain, layer_change
 from attacks.composition.decaf import gradient_bases
+from attacks.composition.estimates import CompositionEstimate
 from attacks.composition.least_squares import non_negative_factors
 from attacks.composition.network_outputs import network_outputs
 from attacks.composition.simulation import draw_examples, random_compositions, whole_counts
-from attacks.estimates import CompositionEstimate
 from client.network import ClassifierAlgorithm
 from protocol.ranges import PositiveInt
 from protocol.threat_model import ThreatModel
@@ -47,12 +47,12 @@ class LabelInference(CompositionAttack):
 
     def estimate(self, view: RoundView, *, generator: torch.Generator) -> CompositionEstimate:
         known = auxiliary(view, layer_change(view).bias.shape[1], self.auxiliary_per_class)
-        shares = self.shares(view, known, generator=generator)
+        shares = self.class_weights(view, known, generator=generator)
         shares = shares / shares.sum(1, keepdim=True)
         return certain(shares, shares > 0.5 / view.example_counts[:, None])
 
     @abc.abstractmethod
-    def shares(self, view: RoundView, known: Auxiliary, *, generator: torch.Generator) -> Tensor:
+    def class_weights(self, view: RoundView, known: Auxiliary, *, generator: torch.Generator) -> Tensor:
         """``(V, K)`` non-negative estimates, not all zero in a row."""
 
     def step_rate(
@@ -106,7 +106,7 @@ class SoftLabels(LabelInference):
     name = "soft-labels"
     references = ("Ramakrishna and Dán, soft-label estimator",)
 
-    def shares(self, view: RoundView, known: Auxiliary, *, generator: torch.Generator) -> Tensor:
+    def class_weights(self, view: RoundView, known: Auxiliary, *, generator: torch.Generator) -> Tensor:
         _, logits = class_outputs(view, known, {name: value[None] for name, value in view.model.items()})
         soft = class_means(known, logits.softmax(2))
         rate = self.bias_rate(view, known, soft[0], generator=generator)
@@ -146,7 +146,7 @@ class AuxiliaryGradients(LabelInference):
     references = ("Ramakrishna and Dán, auxiliary-gradient estimator",)
     cost = "one simulated training per class and example count"
 
-    def shares(self, view: RoundView, known: Auxiliary, *, generator: torch.Generator) -> Tensor:
+    def class_weights(self, view: RoundView, known: Auxiliary, *, generator: torch.Generator) -> Tensor:
         signal = layer_change(view).bias.double()
         every = torch.ones(signal.shape, dtype=torch.bool)
         bases, _ = gradient_bases(view, known, every, sizes=view.example_counts, generator=generator)

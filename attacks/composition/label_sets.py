@@ -9,7 +9,7 @@ from scipy.optimize import linprog
 from torch import Tensor
 
 from attacks.composition.base import layer_change
-from attacks.composition.counts import CountAttack, CountEstimate, counted
+from attacks.composition.counts import CountAttack, CountEstimate, count_estimate
 from attacks.composition.simulation import whole_counts
 from protocol.threat_model import ThreatModel
 from protocol.view import RoundView
@@ -36,7 +36,7 @@ class LabelSet(CountAttack):
         found = self.present(-layer_change(view).weight.double(), view.example_counts)
         equal = found.double().where(found.any(1, keepdim=True), 1.0)
         counts = whole_counts(equal / equal.sum(1, keepdim=True), view.example_counts)
-        return counted(counts * found, shares=equal)
+        return count_estimate(counts * found, shares=equal)
 
     @abc.abstractmethod
     def present(self, gradient: Tensor, sizes: Tensor) -> Tensor:

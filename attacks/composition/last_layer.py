@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from attacks.composition.base import CompositionAttack, certain, output_layer
-from attacks.estimates import CompositionEstimate
+from attacks.composition.estimates import CompositionEstimate
 from protocol.threat_model import ThreatModel
 from protocol.view import RoundView
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from attacks.composition.base import Auxiliary, auxiliary, layer_change, output_layer
-from attacks.composition.counts import CountAttack, CountEstimate, counted
+from attacks.composition.counts import CountAttack, CountEstimate, count_estimate
 from attacks.composition.label_inference import LabelInference, class_labels, class_means, class_outputs
 from client.image_classifier import ImageClassifierAlgorithm
 from client.network import ClassifierAlgorithm
@@ -39,9 +39,9 @@ class LLG(LabelInference, CountAttack):
 
     def estimate(self, view: RoundView, *, generator: torch.Generator) -> CountEstimate:
         known = auxiliary(view, layer_change(view).bias.shape[1], self.auxiliary_per_class)
-        return counted(self.shares(view, known, generator=generator).long())
+        return count_estimate(self.class_weights(view, known, generator=generator).long())
 
-    def shares(self, view: RoundView, known: Auxiliary, *, generator: torch.Generator) -> Tensor:
+    def class_weights(self, view: RoundView, known: Auxiliary, *, generator: torch.Generator) -> Tensor:
         features, logits = class_outputs(view, known, {name: value[None] for name, value in view.model.items()})
         labels = one_hot(class_labels(known), len(known.by_class))
         rows = (logits[0].softmax(1) - labels) * features[0].sum(1, keepdim=True).double()
@@ -82,7 +82,7 @@ class LLGAlone(CountAttack):
         classes = gradient.shape[1]
         impact = gradient.clamp(max=0).sum(1, keepdim=True) * (1 + 1 / classes)
         counts = greedy_counts(gradient, gradient.new_zeros(classes), impact, view.example_counts)
-        return counted(counts.long())
+        return count_estimate(counts.long())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +123,7 @@ class LLGDummies(LLG):
         images = images.to(next(iter(view.model.values())).dtype)
         labels = torch.arange(count) % classes
         by_class = labels.argsort(stable=True).reshape(classes, -1)
-        return counted(self.shares(view, Auxiliary(images, labels, by_class), generator=generator).long())
+        return count_estimate(self.class_weights(view, Auxiliary(images, labels, by_class), generator=generator).long())
 
 
 def impact_and_offset(of_class: Tensor) -> tuple[Tensor, Tensor]:

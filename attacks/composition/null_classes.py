@@ -33,10 +33,10 @@ def published_present(view: RoundView, rule: PublishedRule, threshold: float) ->
     if rule == "none":
         return torch.ones(weight.shape[:2], dtype=torch.bool)
     scaled = threshold and threshold * view.require(ClassifierAlgorithm).learning_rate
-    return never_empty(published_rule(weight, scaled), weight)
+    return with_largest_class_if_empty(published_rule(weight, scaled), weight)
 
 
-def never_empty(present: Tensor, weight: Tensor) -> Tensor:
+def with_largest_class_if_empty(present: Tensor, weight: Tensor) -> Tensor:
     """Adds the class whose row grew most to clients without any present class."""
     largest = torch.nn.functional.one_hot(weight.amax(2).argmax(1), present.shape[1]).bool()
     return torch.where(present.any(1, keepdim=True), present, largest)

@@ -1,17 +1,19 @@
 """Exact class counts from the last layer: whole numbers of examples behind the change of its bias."""
 
+import dataclasses
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from attacks.base import Variants
 from attacks.composition.base import IMAGES, LABELS, Auxiliary, auxiliary, layer_change, output_layer
-from attacks.composition.counts import CountAttack, CountEstimate, counted, nearest_counts
+from attacks.composition.counts import CountAttack, CountEstimate, count_estimate, nearest_counts
+from attacks.composition.estimates import CompositionEstimate
 from attacks.composition.network_outputs import network_outputs
 from attacks.composition.simulation import draw_examples, mean_clip_factor, random_compositions, whole_counts
-from attacks.estimates import CompositionEstimate
 from client.network import ClassifierAlgorithm
 from protocol.errors import ViewError
 from protocol.ranges import PositiveInt
@@ -64,6 +66,9 @@ class OutputCounts(CountAttack):
         auxiliary_per_class: number of auxiliary images used per class, None for all.
         rounds: see `CompositionAttack`.
 
+    Variants:
+        alone: the server has no images, and counts are inferred from the last layer alone.
+
     References:
         This project. The equations of the bias are those of Ma et al., "Instance-wise Batch Label Restoration via
         Gradients in Federated Learning", ICLR 2023, and of Ramakrishna and Dán, "Inferring Class-Label Distribution in
@@ -76,6 +81,14 @@ class OutputCounts(CountAttack):
         knows="the class of each row; uses the learning rate and images of every class if it has them",
         needs=("deltas", "model"),
     )
+    variants: ClassVar[Variants] = {
+        "alone": {
+            "images": False,
+            "threat_model": dataclasses.replace(
+                threat_model, knows="the class of each row; uses the learning rate if it has it"
+            ),
+        }
+    }
 
     images: bool = True
     auxiliary_per_class: PositiveInt | None = None
@@ -92,34 +105,14 @@ class OutputCounts(CountAttack):
             solved = _with_images(view, layer, known, sizes, scale, noise)
         if not noise:
             counts = nearest_counts(solved.precision, solved.target, solved.counts, sizes)
-            return counted(counts, solved.deviation)
+            return count_estimate(counts, solved.deviation)
         shares = solved.counts.clamp(min=0)
         shares = shares / shares.sum(1, keepdim=True)
-        return counted(whole_counts(shares, sizes), solved.deviation, shares=shares)
+        return count_estimate(whole_counts(shares, sizes), solved.deviation, shares=shares)
 
     def _known(self, view: RoundView, layer: "_Layer") -> Auxiliary | None:
         here = {IMAGES, LABELS} <= view.auxiliary.keys() and isinstance(view.algorithm, ClassifierAlgorithm)
         return auxiliary(view, layer.bias.shape[1], self.auxiliary_per_class) if self.images and here else None
-
-
-@dataclass(frozen=True, kw_only=True)
-class OutputCountsAlone(OutputCounts):
-    """`OutputCounts` from the last layer alone, without auxiliary images.
-
-    Threat model: that of `OutputCounts`, with a server that has no images. The argument `images` has no effect.
-
-    References:
-        This project.
-    """
-
-    name = "output-counts-alone"
-    threat_model = ThreatModel(
-        sees="the update of the last layer, the global model and how many examples the client reports",
-        knows="the class of each row; uses the learning rate if it has it",
-        needs=("deltas", "model"),
-    )
-
-    images: bool = False
 
 
 def class_counts(view: RoundView, *, generator: torch.Generator) -> Tensor:

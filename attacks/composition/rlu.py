@@ -51,7 +51,7 @@ class RLU(SoftLabels):
 
     searches: PositiveInt = 5
 
-    def shares(self, view: RoundView, known: Auxiliary, *, generator: torch.Generator) -> Tensor:
+    def class_weights(self, view: RoundView, known: Auxiliary, *, generator: torch.Generator) -> Tensor:
         change = layer_change(view)
         after = {
             name: value + view.deltas[name] if name in view.deltas else value.expand(view.victims, *value.shape)

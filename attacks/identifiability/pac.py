@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from attacks.base import Attack
-from attacks.estimates import VectorEstimate
+from attacks.identifiability.estimates import VectorEstimate
 from client.matrix_factorization import MFAlgorithm
 from protocol.errors import ViewError
 from protocol.threat_model import ThreatModel

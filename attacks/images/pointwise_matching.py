@@ -1,18 +1,19 @@
 """RAIFLE's gradient matching for rankers of images."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from attacks.base import Attack
-from attacks.estimates import InteractionEstimate
 from attacks.images.affine_inversion import pointwise_update
+from attacks.interactions.estimates import InteractionEstimate
 from client.image_votes import VoteAlgorithm
 from protocol.ranges import PositiveInt
 from protocol.threat_model import ThreatModel
-from protocol.view import RoundView, View
+from protocol.view import RoundView
 
 _LEARNING_RATE = 0.1
 """Learning rate of Adam, as published."""
@@ -41,7 +42,7 @@ class PointwiseMatching(Attack):
     """
 
     name = "raifle"
-    aliases = ("raifle-none", "fgsm")
+    manipulated_names: ClassVar[Mapping[str | None, str]] = {None: "raifle-none", "fgsm": "fgsm"}
     family = "images"
     estimates = InteractionEstimate
     references = ("RAIFLE, Algorithm 1 and section V.C.3",)
@@ -54,11 +55,6 @@ class PointwiseMatching(Attack):
 
     max_iter: PositiveInt = 300
     variant: Literal["corrected", "as-published-code"] = "corrected"
-
-    def label(self, view: View) -> str:
-        if view.manipulation is None:
-            return "raifle-none"
-        return "fgsm" if view.manipulation == "fgsm" else "raifle"
 
     def run(self, view: RoundView, *, generator: torch.Generator) -> InteractionEstimate:
         update = pointwise_update(view)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from attacks.base import Attack
-from attacks.estimates import InteractionEstimate
+from attacks.interactions.estimates import InteractionEstimate
 from protocol.ranges import OpenUnitInterval
 from protocol.threat_model import ThreatModel
 from protocol.view import POPULARITY, RoundView

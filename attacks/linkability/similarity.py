@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from attacks.deanonymization.messages import layer_vectors
 from attacks.linkability.links import LinkAttack, LinkEstimate, compared_messages
+from attacks.re_identification.messages import layer_vectors
 from protocol.history import History
 from protocol.threat_model import ThreatModel
 from protocol.view import View

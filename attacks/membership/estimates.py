@@ -1,239 +1,48 @@
-"""Estimates about a pool of records: which of them a client holds, and which client holds each."""
+"""Estimate of membership: whether one record is among a client's data."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
-from scipy.stats import binomtest
 from torch import Tensor
 
-from attacks.estimates import ROC_GRID, Candidates, Detail, Estimate, Scores, check_tensor
-from attacks.scoring import auc_per_victim, rates_at, roc_per_victim, top_share
-from protocol.errors import ViewError
-from protocol.metric_table import Metric
-from protocol.view import CANDIDATE_LABELS, View
-
-RATES = (0.01, 0.001)
-"""False-positive rates at which true-positive rates are reported."""
-PLACE = "place in the pool"
-"""Column of the table of details with the most exposed records."""
-_ASKS = "did the client train on this record?"
+from attacks.estimates import Candidates, Estimate, Scores, check_tensor
+from attacks.scoring import wins_over_negatives
+from protocol.view import View
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecordMembershipEstimate(Estimate):
-    """Which records of a pool each client trained on.
+class MembershipEstimate(Estimate):
+    """Whether a given record was in a client's data.
 
     Attributes:
-        senders: ``(U,)`` pseudonyms of the clients.
-        scores: ``(U, M)``, higher means more likely.
-        predicted: ``(U,)`` AUC that the attack expects of itself, NaN if it expects none.
-        duplicates: ``(M,)`` bool, records of which the pool has another copy, so that the two cannot be distinguished.
+        scores: ``(V,)``, higher means more likely.
+        decisions: ``(V,)`` bool, the attack's own decisions, made without the ground truth.
     """
 
-    inferred = "which of the records in its pool the client trained on"
-    truth = ("member", "clients")
-    metrics: ClassVar[tuple[str | Metric, ...]] = (
-        "auc",
-        Metric(
-            "class-auc",
-            "Class AUC compares members with the other candidates of their class, so that knowing a client's classes"
-            " gives 0.5.",
-            guessing=0.5,
-            span=(0.0, 1.0),
-        ),
-        *(
-            Metric(
-                f"tpr@{rate:g}",
-                f"TPR@{rate:g} is the share of members found by the one threshold for all clients that at most {rate:g}"
-                " of the others pass.",
-            )
-            for rate in RATES
-        ),
-        *(
-            Metric(f"fpr@{rate:g}", f"FPR@{rate:g} is the share of the others that do pass it.", leak=False)
-            for rate in RATES
-        ),
-        Metric("no-false-alarm", "No false alarm is the share of members that score above every other candidate."),
-        Metric(
-            "predicted-auc",
-            "Predicted AUC is the AUC that the attack expects of itself under its assumptions, without the truth.",
-            leak=False,
-            predicts="auc",
-        ),
-    )
-    senders: Tensor
+    inferred = "whether a given record is among the client's data"
+    truth = ("member",)
+    metrics = ("auc", "tpr", "fpr")
     scores: Tensor
-    predicted: Tensor
-    duplicates: Tensor
+    decisions: Tensor
 
     def check(self, view: View) -> None:
-        shape = (len(self.senders), len(view.auxiliary[CANDIDATE_LABELS]))
-        check_tensor("scores", self.scores, shape)
-        check_tensor("predicted", self.predicted, shape[:1], dtype=self.predicted.dtype)
-        check_tensor("duplicates", self.duplicates, shape[1:], dtype=torch.bool)
+        check_tensor("scores", self.scores, (view.victims,))
+        check_tensor("decisions", self.decisions, (view.victims,), dtype=torch.bool)
 
     def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
-        """AUC of each client over the pool, and rates at one threshold for the candidates of all clients.
+        """AUC of the scores over the clients of the view, and rates of the decisions.
 
-        Every candidate that a client does not hold counts as a non-member of it, also a member of another client. The
-        table of details has the pooled rates with intervals of Clopper and Pearson.
-
-        Raises:
-            ViewError: the ground truth is about another number of candidates.
+        ``auc`` of a member is the share of non-members ranked below it, ties half; the mean is the AUC. ``tpr`` is
+        defined for members, ``fpr`` for non-members.
         """
-        member, clients = truth_of_senders(self.senders, view, truth, self.scores.shape[1])
-        everything = torch.ones_like(member)
-        auc = auc_per_victim(self.scores, member, everything)
-        metrics = {"auc": auc, "class-auc": class_auc(self.scores, member, view.auxiliary[CANDIDATE_LABELS])}
-        details: list[Detail] = []
-        for rate in (*RATES, 0.0):
-            found, alarms = self._rates(member, rate)
-            if rate:
-                metrics |= {f"tpr@{rate:g}": found, f"fpr@{rate:g}": alarms}
-                details.append(_pooled(rate, found, alarms, member))
-            else:
-                metrics["no-false-alarm"] = found
-        if bool(self.predicted.isfinite().any()):
-            metrics["predicted-auc"] = self.predicted.double()
+        member = truth["member"] > 0.5
+        wins = torch.full((len(member),), torch.nan, dtype=torch.float64)
+        if bool(member.any()) and not bool(member.all()):
+            wins[member] = wins_over_negatives(self.scores, member)
+        decided = self.decisions.double()
+        rates = {"tpr": decided.masked_fill(~member, torch.nan), "fpr": decided.masked_fill(member, torch.nan)}
+        candidates = Candidates("is this the client's record?", self.scores, member, torch.arange(len(member)))
         return Scores(
-            metrics,
-            everything.sum(1),
-            member.sum(1),
-            units=clients,
-            roc=roc_per_victim(self.scores, member, everything, ROC_GRID).masked_fill(auc.isnan()[:, None], torch.nan),
-            candidates=Candidates(
-                _ASKS, self.scores.flatten(), member.flatten(), clients.repeat_interleave(member.shape[1])
-            ),
-            details=[*details, *self._most_exposed(member, clients)],
+            {"auc": wins, **rates}, torch.ones_like(member, dtype=torch.int64), member.long(), candidates=candidates
         )
-
-    def _rates(self, member: Tensor, allowed: float) -> tuple[Tensor, Tensor]:
-        """``(U,)`` true- and false-positive rates of each client at the threshold for all."""
-        accepted = self.scores >= rates_at(self.scores.flatten(), member.flatten(), allowed).threshold
-        found, alarms = ((accepted & kind).sum(1) / kind.sum(1).double() for kind in (member, ~member))
-        return found, alarms
-
-    def _most_exposed(self, member: Tensor, clients: Tensor, count: int = 10) -> list[Detail]:
-        """The members with the highest scores, by their places in the pool."""
-        scores = self.scores.double().masked_fill(~member, -torch.inf).flatten()
-        best = scores.argsort(descending=True, stable=True)[: min(count, int(member.sum()))]
-        others = self.scores[~member].double()
-        return [
-            {
-                "what": "most exposed record",
-                "client": int(clients[place // member.shape[1]]),
-                PLACE: int(place % member.shape[1]),
-                "score": float(scores[place]),
-                "others above": int((others >= scores[place]).sum()),
-                "has a copy in the pool": bool(self.duplicates[place % member.shape[1]]),
-            }
-            for place in best
-        ]
-
-
-@dataclass(frozen=True, kw_only=True)
-class SourceEstimate(Estimate):
-    """Which client holds each record of a pool.
-
-    Attributes:
-        senders: ``(U,)`` pseudonyms of the clients.
-        scores: ``(U, M)``, higher means more likely the holder.
-    """
-
-    inferred = "which client holds a record"
-    truth = ("member", "clients")
-    metrics: ClassVar[tuple[str | Metric, ...]] = (
-        Metric(
-            "source",
-            "Source is the share of a client's records whose holder is named, or its chance in a tie.",
-            judged=True,
-            binary=True,
-            span=(0.0, 1.0),
-        ),
-    )
-    senders: Tensor
-    scores: Tensor
-
-    def check(self, view: View) -> None:
-        check_tensor("scores", self.scores, (len(self.senders), len(view.auxiliary[CANDIDATE_LABELS])))
-
-    def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
-        """The share of each client's records whose highest score is that of the holder.
-
-        A record counts if one client of the round holds it. The records of a client depend on one another, as one
-        update and one global model decide them, so the clients are the units, and the table of details has the records.
-
-        Raises:
-            ViewError: the ground truth is about another number of candidates, or no record has one holder.
-        """
-        member, clients = truth_of_senders(self.senders, view, truth, self.scores.shape[1])
-        places = (member.sum(0) == 1).nonzero().flatten()
-        if not len(places):
-            raise ViewError("expected candidates that one of the clients holds, got none")
-        holder = member[:, places].int().argmax(0)
-        right = top_share(self.scores[:, places].T, holder, 1)
-        records = holder.bincount(minlength=len(member))
-        asked = records > 0
-        share = (torch.zeros(len(member), dtype=torch.float64).index_add_(0, holder, right) / records)[asked]
-        row: Detail = {
-            "what": "records that one client holds",
-            "records": len(places),
-            "clients": int(asked.sum()),
-            "share whose holder is named": float(right.mean()),
-        }
-        return Scores(
-            {"source": share},
-            torch.full_like(records[asked], len(places)),
-            records[asked],
-            units=clients[asked],
-            details=[row],
-        )
-
-
-def truth_of_senders(
-    senders: Tensor, view: View, truth: Mapping[str, Tensor], candidates: int
-) -> tuple[Tensor, Tensor]:
-    """``(U, M)`` whether each sender holds each candidate, and ``(U,)`` the client numbers.
-
-    Raises:
-        ViewError: the ground truth is about another number of candidates.
-    """
-    member = truth["member"]
-    if member.dim() != 2 or member.shape[1] != candidates:
-        raise ViewError(
-            f"expected `client/member` (C, {candidates}) in the ground truth, got {tuple(member.shape)}. Record"
-            " candidates and ground truth in one training"
-        )
-    first = (view.pseudonyms == senders[:, None]).int().argmax(1)
-    return member[first] > 0.5, truth["clients"][first]
-
-
-def class_auc(scores: Tensor, member: Tensor, labels: Tensor) -> Tensor:
-    """``(U,)`` AUC of members over non-members of the same class, averaged over the members.
-
-    Args:
-        scores: ``(U, M)``.
-        member: ``(U, M)`` bool.
-        labels: ``(M,)`` classes.
-    """
-    total, weight = (torch.zeros(len(scores), dtype=torch.float64) for _ in range(2))
-    for number in torch.unique(labels).tolist():
-        inside = (labels == number).expand(member.shape)
-        auc, held = auc_per_victim(scores, member, inside), (member & inside).sum(1)
-        total += torch.where(auc.isnan(), 0, auc * held)
-        weight += torch.where(auc.isnan(), 0, held)
-    return total / weight.masked_fill(weight == 0, torch.nan)
-
-
-def _pooled(rate: float, found: Tensor, alarms: Tensor, member: Tensor) -> Detail:
-    """Pooled rates at one threshold, with intervals of Clopper and Pearson."""
-    row: dict[str, str | int | float | bool | None] = {"what": "rates at one threshold", "allowed FPR": rate}
-    for name, share, kind in (("TPR", found, member), ("FPR", alarms, ~member)):
-        asked = kind.sum(1)
-        hits = int((share.nan_to_num() * asked).round().sum())
-        ends = binomtest(hits, int(asked.sum())).proportion_ci(method="exact")
-        row |= {name: hits / int(asked.sum()), f"{name} low": float(ends.low), f"{name} high": float(ends.high)}
-        row[f"{name} of"] = int(asked.sum())
-    return row

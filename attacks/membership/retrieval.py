@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from attacks.base import Attack
-from attacks.estimates import MembershipEstimate
+from attacks.membership.estimates import MembershipEstimate
 from protocol.errors import ViewError
 from protocol.rankers import HIDDEN, LINEAR
 from protocol.threat_model import ThreatModel

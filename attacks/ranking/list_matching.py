@@ -2,19 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from attacks.base import Attack
-from attacks.estimates import InteractionEstimate
+from attacks.interactions.estimates import InteractionEstimate
 from attacks.ranking.lists import Lists, ranked_lists
 from client.ranking import RankingAlgorithm
 from modules.attackers.batched_lbfgs import batched_lbfgs
 from protocol.ranges import PositiveFloat, PositiveInt
 from protocol.threat_model import ThreatModel
-from protocol.view import RoundView, View
+from protocol.view import RoundView
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,7 @@ class ListMatching(Attack):
     """
 
     name = "raifle"
-    aliases = ("raifle-none",)
+    manipulated_names: ClassVar[Mapping[str | None, str]] = {None: "raifle-none"}
     family = "ranking"
     estimates = InteractionEstimate
     references = ("RAIFLE, Algorithm 1",)
@@ -63,9 +63,6 @@ class ListMatching(Attack):
     learning_rate: PositiveFloat = 0.1
     starts: PositiveInt = 1
     victims_at_once: PositiveInt | None = 128
-
-    def label(self, view: View) -> str:
-        return "raifle" if view.manipulation else "raifle-none"
 
     def run(self, view: RoundView, *, generator: torch.Generator) -> InteractionEstimate:
         chunks = torch.split(torch.arange(view.victims), self.victims_at_once or view.victims)

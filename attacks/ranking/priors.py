@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from attacks.base import Attack
-from attacks.estimates import InteractionEstimate
+from attacks.interactions.estimates import InteractionEstimate
 from attacks.ranking.lists import Lists, ranked_lists
 from client.click_models import cascade_log_law, count_log_law, patterns, steps_for_law, uniform_log_law
 from client.foltr_es import FOLtRESAlgorithm

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from attacks.base import Attack
-from attacks.estimates import InteractionEstimate
+from attacks.interactions.estimates import InteractionEstimate
 from client.recommendation import RecommenderAlgorithm
 from protocol.progress import report_progress
 from protocol.ranges import OpenUnitInterval

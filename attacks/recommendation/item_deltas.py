@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from attacks.base import Attack
-from attacks.estimates import InteractionEstimate
 from attacks.interactions.baselines import two_means
+from attacks.interactions.estimates import InteractionEstimate
 from protocol.threat_model import ThreatModel
 from protocol.view import ITEM_EMBEDDING, RoundView
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from attacks.base import Attack
-from attacks.estimates import InteractionEstimate
+from attacks.interactions.estimates import InteractionEstimate
 from client.recommendation import RecommenderAlgorithm
 from protocol.errors import ViewError
 from protocol.progress import with_progress

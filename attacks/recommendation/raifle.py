@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 
 from attacks.base import Attack
-from attacks.estimates import InteractionEstimate
+from attacks.interactions.estimates import InteractionEstimate
 from client.recommendation import RecommenderAlgorithm
 from protocol.errors import InputError, ViewError
 from protocol.ranges import PositiveInt

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from attacks.deanonymization.simulated import FEATURES
+from attacks.re_identification.simulated import FEATURES
 from attacks.reconstruction.base import ReconstructionAttack, reconstruction
 from attacks.reconstruction.estimates import ReconstructionEstimate
 from protocol.errors import ViewError

@@ -1,7 +1,6 @@
 """Cache of arrays that take long to read, under the hash of what they were read from."""
 
 import logging
-import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,20 +11,10 @@ import numpy.typing as npt
 
 from datamodules.io.array_files import DAMAGED, check_npz
 from datamodules.io.files import regular_file, unpacked_limit
+from protocol.cache import cache_folder
 from protocol.errors import InputError
 
-CACHE_VARIABLE = "FEDLEAK_CACHE"
 _logger = logging.getLogger(__name__)
-
-
-def cache_folder() -> Path:
-    """Folder of the cache: the environment variable ``FEDLEAK_CACHE``, by default ``~/.cache/fedleak``.
-
-    Raises:
-        RuntimeError: there is no home folder.
-    """
-    given = os.environ.get(CACHE_VARIABLE)
-    return Path(given) if given else Path.home() / ".cache" / "fedleak"
 
 
 def load_arrays(key: str) -> dict[str, npt.NDArray[Any]] | None:

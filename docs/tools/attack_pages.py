@@ -1,8 +1,9 @@
 """Pages of the documentation that describe the attacks, from what the attacks say of themselves.
 
 ``pages`` gives Markdown for Sphinx: a page to choose an attack, and a page for each family, with a section per attack.
-A family's formula, and when its attacks are exact or fail, is in ``docs/families/NAME.md``; numbers are those of
-``docs/results``. No attack is named here, so that a new one is on the pages as soon as it is exported.
+A family's formula, and when its attacks are exact or fail, is in ``docs/families/NAME.md``, if there is such a file;
+numbers are those of ``docs/results``. No attack is named here, so that a new one is on the pages as soon as its file is
+in the folder of its family.
 """
 
 import functools
@@ -12,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from attacks.base import Attack
-from attacks.registry import REGISTRY
+from attacks.registry import REGISTRY, variants_of
 from protocol.errors import InputError
 from protocol.metric_table import METRICS
 from protocol.provenance import CHECKOUT
@@ -121,7 +122,8 @@ def _recorded() -> str:
 
 def _family(family: str, kinds: Sequence[type[Attack]]) -> str:
     inferred = "; ".join(dict.fromkeys(kind.estimates.inferred for kind in kinds))
-    parts = [f"# {family.capitalize()}", f"*The server can infer from a client's update {inferred}.*", own_text(family)]
+    parts = [f"# {family.capitalize()}", f"*The server can infer from a client's update {inferred}.*"]
+    parts += filter(None, [own_text(family)])
     numbers = _numbers(family)
     if numbers:
         parts += ["## Numbers", numbers]
@@ -135,13 +137,15 @@ def _family(family: str, kinds: Sequence[type[Attack]]) -> str:
 
 
 def own_text(family: str) -> str:
-    """What ``docs/families`` says of a family.
+    """What ``docs/families`` says of a family; empty if it has no file there.
 
     Raises:
-        InputError: it says nothing, or lacks a section.
+        InputError: its file lacks a section.
     """
     file = FAMILIES / f"{family}.md"
-    text = file.read_text(encoding="utf-8").strip() if file.is_file() else ""
+    if not file.is_file():
+        return ""
+    text = file.read_text(encoding="utf-8").strip()
     lacking = [section for section in SECTIONS if section not in text]
     if lacking:
         raise InputError(
@@ -166,9 +170,18 @@ def _attack(kind: type[Attack]) -> str:
         [
             f"({_target(kind)})=\n### {kind.name}",
             table(("", ""), [fact for fact in facts if fact[1]]),
-            f"```{{eval-rst}}\n.. autoclass:: {kind.__module__}.{kind.__name__}\n```",
+            _described(kind),
         ]
     )
+
+
+def _described(kind: type[Attack]) -> str:
+    """The docstring; of a variant the values in which it differs from the attack that explains it."""
+    if kind.variant_of is None:
+        return f"```{{eval-rst}}\n.. autoclass:: {kind.__module__}.{kind.__name__}\n```"
+    values = next(values for key, values in kind.variants.items() if variants_of(kind.variant_of)[key] is kind)
+    options = {name: value for name, value in values.items() if name not in ("name", "cost", "threat_model")}
+    return f"Variant of {_link(kind.variant_of)} with {', '.join(f'`{n} = {v!r}`' for n, v in options.items())}."
 
 
 def _numbers(family: str) -> str:

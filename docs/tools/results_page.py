@@ -23,9 +23,9 @@ from evaluation.scores import SETTING
 from evaluation.summary import RATIO
 from protocol.errors import InputError, require
 from protocol.provenance import CHECKOUT, published
-from reports.below_bounds import below_bounds
-from reports.drawing import Material
-from reports.looks import looks
+from reports.figures.below_bounds import below_bounds
+from reports.figures.figure_data import FigureData
+from reports.figures.line_styles import line_styles
 from reports.run import Run
 from reports.tables import is_single
 
@@ -200,7 +200,7 @@ def figures(folder: Path = FOLDER) -> dict[str, bytes]:
     for name, table in _tables(folder).items():
         results = table.run.results
         rows = results[results["metric"] == "auc"]
-        for drawing in below_bounds(Material(rows, "auc", results, looks(results))):
+        for drawing in below_bounds(FigureData(rows, "auc", results, line_styles(results))):
             found[f"{name}.svg"] = drawing.file("svg")
     return found
 

@@ -20,6 +20,7 @@ from sklearn.datasets import load_digits
 
 import attack
 from evaluation import audit
+from reports import show
 
 work = Path(tempfile.mkdtemp())
 random = np.random.default_rng(0)
@@ -90,7 +91,7 @@ status = attack.main(["convert", "--manifest", str(work / "manifest.yaml"), "--o
 # updates of different rounds come from the same client.
 
 found = audit(work / "deltas", progress=False)
-found
+show(found)
 
 # %%
 # What could not run, and what it lacks:

@@ -25,6 +25,7 @@ from torch.nn import functional
 from evaluation import audit
 from experiments.commands.given_learner import opened
 from fedleak_recorder import Recorder
+from reports import show
 
 work = Path(tempfile.mkdtemp())
 torch.manual_seed(0)
@@ -97,7 +98,7 @@ sys.path.insert(0, str(work))
 
 recording = opened(str(work / "deltas"), "my_net.DigitsNet")
 found = audit(recording, attacks, rounds=[0], progress=False)
-found
+show(found)
 
 # %%
 # ``l1`` is the distance of the inferred class shares from the true ones: 0 is certain, 2 is entirely wrong. Read it

@@ -22,6 +22,7 @@ from datamodules import ClientSplit, Digits
 from evaluation import audit
 from experiments.quiet import quieten
 from modules import FederatedClassifier, LocalTraining
+from reports import show
 
 quieten()
 work = Path(tempfile.mkdtemp())
@@ -62,9 +63,9 @@ scores["value"].describe().round(3)
 # %%
 # The figures
 # -----------
-# One per question. Blue attacks, grey baselines; the dotted line is guessing.
+# Those of the report: attacks in colours, grey baselines; the dotted line is guessing.
 
-found
+show(found)
 
 # %%
 # The page and the files

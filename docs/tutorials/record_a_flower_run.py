@@ -42,6 +42,7 @@ from torch.nn import functional
 
 from evaluation import audit
 from fedleak_recorder import Recorder
+from reports import show
 
 torch.manual_seed(0)
 values, targets = load_digits(return_X_y=True)
@@ -87,7 +88,7 @@ for path in sorted(folder.rglob("*")):
 # --------
 # ``truth/`` is a folder of its own, which only the scores open: leave it out when you pass a recording on.
 
-audit(folder, progress=False)
+show(audit(folder, progress=False))
 
 # %%
 # The classes of five of these hospitals do not overlap, so the updates show them and link the rounds. For attacks that

@@ -27,6 +27,7 @@ from evaluation import audit
 from experiments.quiet import quieten
 from modules import FNCF
 from protocol import InputError
+from reports import show
 
 quieten()
 work = Path(tempfile.mkdtemp())
@@ -81,7 +82,7 @@ class Visits(RecommenderDataModule):
 options = {"enable_progress_bar": False, "enable_model_summary": False, "logger": False}
 trainer = Trainer(max_steps=1, default_root_dir=work, callbacks=[DeltaRecorder()], **options)
 trainer.fit(FNCF(), Visits(root=str(work / "data")))
-audit(work / "deltas", ["direction", "row-norm", "popularity"], progress=False)
+show(audit(work / "deltas", ["direction", "row-norm", "popularity"], progress=False))
 
 # %%
 # A damaged file is refused in one line:

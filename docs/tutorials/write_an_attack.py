@@ -19,13 +19,14 @@ from lightning import Trainer
 
 from attacks.base import Attack
 from attacks.composition.base import certain
-from attacks.estimates import CompositionEstimate
+from attacks.composition.estimates import CompositionEstimate
 from callbacks import DeltaRecorder
 from datamodules import ClientSplit, Digits
 from evaluation import audit
 from experiments.quiet import quieten
 from modules import FederatedClassifier, LocalTraining
 from protocol import RoundView, ThreatModel
+from reports import show
 
 quieten()
 work = Path(tempfile.mkdtemp())
@@ -86,7 +87,7 @@ class OfAnother(BiasShares):
 
 
 found = audit(work / "deltas", [BiasShares(), OfAnother(), "last-layer-counts", "random-guess"], progress=False)
-found
+show(found)
 
 # %%
 # Where it goes

@@ -3,11 +3,9 @@
 import sys
 
 from evaluation.steps.step import RecordingRun, RecordingStep, Step
-from protocol.class_paths import classes_in
+from protocol.class_paths import named_classes
 
-RECORDING_STEPS: dict[str, type[RecordingStep]] = {
-    kind.name: kind for kind in classes_in(sys.modules[__name__], RecordingStep)
-}
+RECORDING_STEPS: dict[str, type[RecordingStep]] = named_classes(sys.modules[__name__], RecordingStep)
 """Every step of this package, by its name."""
 
 __all__ = ["RECORDING_STEPS", "RecordingRun", "RecordingStep", "Step"]

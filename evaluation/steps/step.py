@@ -1,5 +1,6 @@
 """Base class of the comparisons that a recording and its ground truth suffice for."""
 
+import abc
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -9,6 +10,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from evaluation.scores import score_table
+from protocol.metric_table import Metric, metric_names
 from protocol.ranges import check_fields
 from protocol.view import RoundView
 from recordings.recording import Recording
@@ -57,18 +59,22 @@ class Step:
 
     Attributes:
         name: name in the ``after`` of a table.
-        metrics: metrics that it measures, in addition to those of attacks.
+        metrics: what it measures in addition to attacks; names in `protocol.metric_table.METRICS`, or new entries.
     """
 
     name: ClassVar[str]
-    metrics: ClassVar[tuple[str, ...]] = ()
+    metrics: ClassVar[tuple[str | Metric, ...]] = ()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        metric_names(cls.metrics)  # adds new ones to the table
 
     def __post_init__(self) -> None:
         """Checks the fields of a step that is a dataclass."""
         check_fields(self)
 
 
-class RecordingStep(Step):
+class RecordingStep(Step, abc.ABC):
     """Comparison that a recording and its ground truth suffice for.
 
     It adds rows and changes none: victims that it leaves out are undefined when attacks are scored.
@@ -78,6 +84,6 @@ class RecordingStep(Step):
         """Mask ``(V,)`` of victims on which no attack is scored; None for all to be scored."""
         return None
 
+    @abc.abstractmethod
     def rows(self, run: RecordingRun) -> Iterable[pd.DataFrame]:
         """Tables of scores to add."""
-        raise NotImplementedError

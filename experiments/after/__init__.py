@@ -7,13 +7,10 @@ from typing import Any
 from evaluation.steps import RECORDING_STEPS, Step
 from experiments.after.step import AfterStep
 from experiments.overrides import near
-from protocol.class_paths import class_at, classes_in
-from protocol.errors import InputError, require
+from protocol.class_paths import class_at, named_classes
+from protocol.errors import InputError
 
-STEPS: dict[str, type[Step]] = {
-    **{kind.name: kind for kind in classes_in(sys.modules[__name__], AfterStep) if "name" in vars(kind)},
-    **RECORDING_STEPS,
-}
+STEPS: dict[str, type[Step]] = {**named_classes(sys.modules[__name__], AfterStep), **RECORDING_STEPS}
 """Every step of this package and of `evaluation.steps`, by its name."""
 
 __all__ = ["STEPS", "AfterStep", "after_steps"]
@@ -36,7 +33,6 @@ def after_steps(entries: Sequence[str | Mapping[str, Any]]) -> list[Step]:
                 way_out=near(str(name), STEPS) or "Correct `after`.",
             )
         kind = class_at(name, Step) if outside else STEPS[name]
-        require(hasattr(kind, "name"), f"a step with the class attribute `name` at {name}", "none", "Name the step.")
         try:
             made.append(kind(**(options or {})))
         except (TypeError, ValueError) as error:

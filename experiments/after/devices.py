@@ -17,19 +17,20 @@ from sklearn.linear_model import SGDClassifier
 from sklearn.preprocessing import normalize
 from torch import Tensor
 
-from attacks.deanonymization.estimates import UNSEEN, IdentityEstimate
-from attacks.deanonymization.messages import layer_vectors, unit
+from attacks.re_identification.estimates import UNSEEN, IdentityEstimate
+from attacks.re_identification.messages import layer_vectors, unit
 from attacks.registry import find
 from attacks.scoring import average_precision
 from datamodules.devices.base import OwnedDataModule
 from datamodules.devices.profiles import profile_fit
 from evaluation.message_selection import all_messages
 from evaluation.runner import Evaluation, infer
-from evaluation.scores import Line, with_setting
+from evaluation.scores import AttackInfo, with_setting
 from experiments.after.step import AfterStep
 from experiments.cell_training import CellRun
 from protocol.seeding import generator_for
-from reports.step_figures import bias_figure, map_figure
+from reports.figures.heat_maps import bias_figure
+from reports.figures.maps import map_figure
 
 _SETS = (1, 4, 16, 64, 256)
 """Numbers of examples in a set (figure 10)."""
@@ -169,7 +170,7 @@ class Profiles(AfterStep):
             profiles = estimate.users[estimate.users != UNSEEN]
             values = ranks[chosen, profiles].T.contiguous().mean(1)
             names = [data.device_split.profiles[profile] for profile in profiles.tolist()]
-            evaluation.lines[label] = Line.of(attack, view)
+            evaluation.lines[label] = AttackInfo.of(attack, view)
             scores = run.scores(label, {"fit-rank": values}, victims=profiles, round=view.round)
             yield with_setting(scores, profile=names)
 

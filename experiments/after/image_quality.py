@@ -11,13 +11,13 @@ from client.feature_extractor import Crop
 from datamodules.images.image_set import StoredImages
 from datamodules.images.voters import ImageVoters
 from evaluation.runner import Evaluation
-from evaluation.scores import Line
+from evaluation.scores import AttackInfo
 from experiments.after.step import AfterStep
 from experiments.cell_training import CellRun
 from modules.image_features.gallery import Gallery
 from modules.learners.image_ranker import ImageRanker
 from protocol.errors import InputError
-from reports.step_figures import image_panels
+from reports.figures.images import manipulated_images
 from server.image_manipulation import psnr, ssim
 
 _SHOWN = 4
@@ -59,8 +59,8 @@ class ImageQuality(AfterStep):
         label = attack.label(view)
         words = ", ".join(str(value) for value in run.setting.values())
         caption = f"{words}: original images, images sent, and their difference times 8."
-        evaluation.figures.append(image_panels(*_pixels(gallery, gallery.numbers[:_SHOWN]), caption))
-        evaluation.lines[label] = Line.of(attack, view)
+        evaluation.figures.append(manipulated_images(*_pixels(gallery, gallery.numbers[:_SHOWN]), caption))
+        evaluation.lines[label] = AttackInfo.of(attack, view)
         yield run.scores(label, values, victims=gallery.numbers, items=after.shape[1])
 
 

@@ -19,7 +19,7 @@ from experiments.cell_training import CellRun
 from protocol.seeding import generator_for
 from protocol.view import RoundView
 from recordings.recording import Recording
-from reports.step_figures import update_maps
+from reports.figures.maps import update_maps
 
 _FOLDS = 4
 """Folds of a round's clients: one is judged, one is the reference, two calibrate the threshold, in rotation."""

@@ -13,7 +13,7 @@ from evaluation.separability import Classifier, correctly_classified, embeddings
 from experiments.after.step import AfterStep
 from experiments.cell_training import CellRun
 from recordings.recording import Recording
-from reports.step_figures import update_maps
+from reports.figures.maps import update_maps
 
 _CLASSIFIERS: tuple[Classifier, ...] = ("knn", "logistic", "forest")
 

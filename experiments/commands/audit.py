@@ -6,7 +6,7 @@ from typing import Any
 
 from attacks.registry import REGISTRY, built, check_distinct
 from evaluation.auditing import audit as run_audit
-from evaluation.evaluate import reasons
+from evaluation.failures import reasons
 from evaluation.gate import check_limits, gate_status
 from evaluation.gate import gate as check_gate
 from evaluation.persons import without_persons

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.auditing import AuditResult
-from evaluation.evaluate import nothing_scored
+from evaluation.failures import nothing_scored
 from experiments.commands.attack_recording import check_numbers
 from experiments.commands.ending import results_in, say_where, typed
 from experiments.overrides import near

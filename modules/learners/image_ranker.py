@@ -27,13 +27,13 @@ from client.pointwise_descent import (
 from datamodules.base import data_of
 from datamodules.images.synthetic_features import SyntheticFeatures
 from datamodules.images.voters import ImageVoters
-from datamodules.io.array_cache import cache_folder
 from defenses.base import Defense, Update
 from modules.federated import FederatedModule
 from modules.image_features.feature_extractors import Extractor
 from modules.image_features.gallery import Gallery
 from modules.learner import Weighting
 from modules.server import ServerOptimizer
+from protocol.cache import cache_folder
 from protocol.errors import InputError, require
 from protocol.ranges import NonNegativeInt, PositiveFloat, PositiveInt
 from protocol.seeding import generator_for

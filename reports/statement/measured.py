@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 
 from attacks.base import Attack
-from attacks.membership.estimates import PLACE
-from evaluation.diagnosis import best_guess, is_near
+from attacks.record_membership.estimates import PLACE
+from evaluation.failures import best_guess, is_near
 from evaluation.risk import operating_point, rows_of, worst_tenth
 from evaluation.runner import Evaluation
 from evaluation.scores import records, setting_of

@@ -1,4 +1,4 @@
-"""Every attack describes itself, and is found by its names, its aliases and its class path."""
+"""Every attack and variant describes itself, and is found by its names and its class path."""
 
 import inspect
 from typing import get_type_hints
@@ -8,13 +8,17 @@ import torch
 
 import attacks
 from attacks.base import Attack
-from attacks.descriptions import ATTRIBUTES, described
-from attacks.estimates import Estimate, InteractionEstimate
+from attacks.composition import Decaf
+from attacks.estimates import Estimate
+from attacks.interactions.estimates import InteractionEstimate
+from attacks.re_identification import FingerprintAttack
 from attacks.recommendation import Direction
-from attacks.registry import REGISTRY, check_distinct, find
+from attacks.registry import KNOWN, REGISTRY, built, check_distinct, find, variants_of
 from protocol.errors import InputError
 from protocol.threat_model import ThreatModel
 from protocol.view import RoundView
+
+pytestmark = pytest.mark.inventory
 
 
 @pytest.mark.parametrize("kind", REGISTRY.values(), ids=REGISTRY)
@@ -52,12 +56,13 @@ def test_its_representation_makes_it_again(kind: type[Attack]) -> None:
 
 
 def test_every_attack_is_found_by_its_names() -> None:
-    for key, kind in REGISTRY.items():
-        assert find(key) is kind
+    for kind in KNOWN:
         assert find(f"{kind.__module__}.{kind.__qualname__}") is kind
-        assert getattr(attacks, kind.__name__) is kind
-        assert kind.__name__ in dir(attacks)
-        assert all(find(f"{kind.family}/{name}") is kind for name in (kind.name, *kind.aliases))
+        assert all(find(f"{kind.family}/{name}") is kind for name in kind.names())
+        if kind.variant_of is None and kind.__name__ in attacks.__all__:
+            assert getattr(attacks, kind.__name__) is kind
+            assert kind.__name__ in dir(attacks)
+    assert all(find(key) is kind for key, kind in REGISTRY.items())
     assert find("direction") is find("attacks.Direction") is Direction
     assert find("fgsm") is REGISTRY["images/raifle"]
     assert find("ranking/raifle-none") is REGISTRY["ranking/raifle"]
@@ -72,6 +77,7 @@ def test_every_attack_is_found_by_its_names() -> None:
         ("ranking/direction", "Did you mean .*recommendation/direction"),
         ("no_such_package.Attack", "No module named 'no_such_package'"),
         ("attacks.recommendation.Directoin", "no attribute 'Directoin'"),
+        ("attacks.Decaf-erly", "Did you mean early"),
         ("attacks.base.Attack", "a subclass of attacks.base.Attack without abstract"),
         ("protocol.view.RoundView", "a subclass of attacks.base.Attack"),
         (".Direction", "Empty module name"),
@@ -82,14 +88,19 @@ def test_a_wrong_name_is_answered_in_a_line(name: str, message: str) -> None:
         find(name)
 
 
+def test_folder_of_an_attack_is_its_family() -> None:
+    wrong = [kind for kind in KNOWN if kind.__module__.split(".")[1] != kind.family.replace("-", "_")]
+    assert wrong == []
+
+
 def test_two_attacks_of_one_name_are_refused() -> None:
     class Twice(Direction):
         """Has the name of another attack of its family."""
 
     class Shadow(Direction):
-        """Has an alias that is another attack's name."""
+        """Has results with another attack's name."""
 
-        name, aliases = "shadow", ("direction",)
+        name, manipulated_names = "shadow", {None: "direction"}
 
     check_distinct([Direction, Direction])
     for other in (Twice, Shadow):
@@ -99,16 +110,29 @@ def test_two_attacks_of_one_name_are_refused() -> None:
             check_distinct([Direction, other])
 
 
-def test_descriptions_read_from_the_source_are_those_of_the_classes() -> None:
-    kinds = list(REGISTRY.values())
-    assert [kind.__name__ for kind in described()] == [kind.__name__ for kind in kinds]
-    for read, kind in zip(described(), kinds, strict=True):
-        for name in sorted(ATTRIBUTES):
-            if name == "threat_model":  # a kind of algorithm is a stand-in there
-                assert read.threat_model.described_needs == kind.threat_model.described_needs
-                continue
-            assert getattr(read, name) == getattr(kind, name), f"{kind.__name__}.{name}"
-        assert read.estimates.inferred == kind.estimates.inferred
+def test_variant_is_an_attack_with_other_values() -> None:
+    early = find("decaf-early")
+    assert early is find("attacks.Decaf-early") is variants_of(Decaf)["early"]
+    assert (early.__name__, early.variant_of, early.family) == ("DecafEarly", Decaf, "composition")
+    assert vars(built("decaf-early", {"threshold": 0.1})) == vars(Decaf(solver="early-stopped", threshold=0.1))
+    assert "early-stopped" in repr(early())
+    linked = find("fingerprint-linked")
+    assert "pseudonyms" in linked.threat_model.sees
+    assert "pseudonyms" not in FingerprintAttack.threat_model.sees
+    with pytest.raises(InputError, match="penalty>0"):
+        built("reid-svm-linked", {"penalty": -1.0})
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KNOWN if kind.variants and kind.variant_of is None])
+def test_variants_are_documented(kind: type[Attack]) -> None:
+    documented = "".join(inspect.getdoc(base) or "" for base in kind.__mro__ if issubclass(base, Attack))
+    assert all(f"\n    {key}: " in documented.partition("\nVariants:")[2] for key in kind.variants)
+
+
+def test_variant_that_is_not_listed_is_found_by_name() -> None:
+    simulated = find("reid-svm-simulated")
+    assert simulated in KNOWN
+    assert simulated not in REGISTRY.values()
 
 
 def test_the_label_is_the_name_unless_the_class_says_otherwise() -> None:

@@ -2,7 +2,7 @@ import math
 
 import pytest
 import torch
-from sklearn.metrics import f1_score, roc_auc_score
+from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 
 from attacks.scoring import (
     Rates,
@@ -12,8 +12,10 @@ from attacks.scoring import (
     exact_roc,
     f1_per_victim,
     null_class_errors,
+    random_average_precision,
     rates_at,
     roc_per_victim,
+    top_share,
     wins_over_negatives,
 )
 from protocol.seeding import generator_for
@@ -117,3 +119,32 @@ def test_a_rate_below_the_grid_of_the_mean_curves_is_exact() -> None:
 
 def test_average_precision_of_no_columns_is_empty() -> None:
     assert average_precision(torch.zeros(3, 0), torch.zeros(3, 0, dtype=torch.bool)).shape == (0,)
+
+
+@pytest.mark.parametrize("levels", [2, 7, 10**6])
+def test_average_precision_is_scikit_learns_with_and_without_ties(levels: int) -> None:
+    generator = generator_for(0, "ap", levels)
+    scores = torch.randint(levels, (80, 5), generator=generator).double()
+    positive = torch.rand(80, 5, generator=generator) < 0.2
+    positive[:, 4] = False
+    ours = average_precision(scores, positive)
+    for column in range(4):
+        expected = average_precision_score(positive[:, column].numpy(), scores[:, column].numpy())
+        assert float(ours[column]) == pytest.approx(expected)
+    assert bool(ours[4].isnan())
+
+
+def test_random_average_precision_is_the_mean_over_random_orders() -> None:
+    positive = torch.arange(30)[:, None] < torch.tensor([1, 3, 10])
+    generator = generator_for(0, "orders")
+    draws = [average_precision(torch.rand(30, 3, generator=generator), positive) for _ in range(3000)]
+    expected = random_average_precision(positive.sum(0), 30)
+    torch.testing.assert_close(torch.stack(draws).mean(0), expected, rtol=0.03, atol=0)
+    assert bool((expected > positive.sum(0) / 30).all())
+
+
+def test_the_first_places_and_ties_about_them() -> None:
+    scores = torch.tensor([[0.1, 0.9, 0.5], [0.2, 0.2, 0.2], [0.0, 1.0, 1.0]])
+    true = torch.tensor([2, 0, 2])
+    assert top_share(scores, true, 1).tolist() == pytest.approx([0, 1 / 3, 1 / 2])
+    assert top_share(scores, true, 2).tolist() == pytest.approx([1, 2 / 3, 1])

@@ -102,6 +102,7 @@ def test_a_training_without_a_number_of_rounds_is_one_round_of_the_data_after_an
     assert trainer.global_step == 3
 
 
+@pytest.mark.inventory
 def test_members_of_the_projects_data_sets_are_no_misspelt_ones() -> None:
     for found in pkgutil.walk_packages(datamodules.__path__, "datamodules."):
         importlib.import_module(found.name)

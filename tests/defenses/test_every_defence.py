@@ -2,13 +2,11 @@
 
 import dataclasses
 import functools
-import importlib
 import inspect
 import itertools
 import math
-import pkgutil
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -22,7 +20,6 @@ from datamodules.ranking.synthetic_ranking import SyntheticRanking
 from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
 from defenses.base import Defense, Update, hold_back
 from defenses.canaries import Canaries
-from defenses.compression import Clip, Sign, TopK
 from defenses.device_noise import DeviceNoise
 from defenses.local_dp import LocalDP
 from defenses.refusal import RefuseProbes
@@ -34,6 +31,7 @@ from modules.federated import FederatedModule
 from modules.learners.fncf import FNCF
 from modules.lightning.hyper_parameters import described
 from modules.round_record import RoundRecord
+from protocol.class_paths import classes_in
 from protocol.errors import InputError
 from protocol.view import ITEM_EMBEDDING
 from tests import ranking_toys as rankings
@@ -42,27 +40,19 @@ from tests import toys
 ROWS, WHOLE = "rows", "whole"
 """A learner of whose item table the clients send rows, and one whose clients send all parameters whole."""
 
-MADE: dict[type[Defense], dict[str, Callable[[], Defense]]] = {
-    Canaries: dict.fromkeys((ROWS, WHOLE), lambda: Canaries(norm=0.1)),
-    Clip: dict.fromkeys((ROWS, WHOLE), lambda: Clip(norm=0.1)),
-    DeviceNoise: dict.fromkeys((ROWS, WHOLE), lambda: DeviceNoise(variance=1e-4, clients=range(40))),
-    Guardrail: {
-        ROWS: lambda: Guardrail(limit=0.6, attacks=[Direction()]),
-        WHOLE: lambda: Guardrail(limit=0.6, attacks=[PriorOnly(prior="uniform")]),
-    },
-    LocalDP: dict.fromkeys((ROWS, WHOLE), lambda: LocalDP(clip=0.1, epsilon=50, delta=1e-5)),
-    RefuseProbes: {ROWS: RefuseProbes},
-    RowNoise: {ROWS: lambda: RowNoise(scale=0.01)},
-    SecureAggregation: {WHOLE: lambda: SecureAggregation(participants=3, noise_scale=0.1)},
-    SecureSum: {WHOLE: lambda: SecureSum(participants=2, targets=1)},
-    Sign: dict.fromkeys((ROWS, WHOLE), Sign),
-    TopK: dict.fromkeys((ROWS, WHOLE), lambda: TopK(share=0.1)),
-    UpdateL1: {
-        ROWS: lambda: UpdateL1(strength=1.0),
-        WHOLE: lambda: UpdateL1(strength=1.0, parameters=["ranker.weight"]),
-    },
+OPTIONS: dict[type[Defense], dict[str, Any]] = {
+    DeviceNoise: {"clients": range(40)},
+    LocalDP: {"epsilon": 50, "delta": 1e-5},
+    SecureAggregation: {"noise_scale": 0.1},
 }
-"""How to make each defence, for the kinds of learners that it fits."""
+"""Options of defences where neither a default nor `EXAMPLES` is right."""
+OF_A_LEARNER: dict[tuple[type[Defense], str], dict[str, Any]] = {
+    (Guardrail, ROWS): {"limit": 0.6, "attacks": [Direction()]},
+    (Guardrail, WHOLE): {"limit": 0.6, "attacks": [PriorOnly(prior="uniform")]},
+    (UpdateL1, WHOLE): {"parameters": ["ranker.weight"]},
+}
+EXAMPLES: dict[type, float] = {float: 0.1, int: 2}
+"""Value of an argument without a default, by its type."""
 
 CHANGES: dict[type[Defense], set[str]] = {LocalDP: {"deltas", "background_scale"}, Guardrail: {"deltas", "sent"}}
 """Fields of an update that a defence changes; the others change the deltas at most."""
@@ -72,29 +62,25 @@ STAY = {"private", "losses"}
 """Fields that the round has taken out before a defence gets the update."""
 
 
-def found() -> set[type[Defense]]:
-    """Every defence that a module of the package defines, and the guardrail, which runs attacks."""
-    names = [module.name for module in pkgutil.iter_modules(defenses.__path__, "defenses.")]
-    names.append("evaluation.guardrail")
-    members = itertools.chain.from_iterable(vars(importlib.import_module(name)).values() for name in names)
-    kinds = {kind for kind in members if isinstance(kind, type) and issubclass(kind, Defense)}
-    return {kind for kind in kinds - {Defense} if kind.__module__ in names}
-
-
-for defence in found() - MADE.keys():
-    if all(p.default is not p.empty for p in inspect.signature(defence).parameters.values()):
-        MADE[defence] = dict.fromkeys((ROWS, WHOLE), defence)
-KINDS = sorted(MADE, key=lambda kind: kind.__name__)
+KINDS = sorted([*classes_in(defenses, Defense), Guardrail], key=lambda kind: kind.__name__)
 PAIRS = list(itertools.product(KINDS, repeat=2))
+
+
+def made(kind: type[Defense], learner: str) -> Defense:
+    """A defence as a learner needs it."""
+    options = {**OPTIONS.get(kind, {}), **OF_A_LEARNER.get((kind, learner), {})}
+    needed = [p for p in inspect.signature(kind).parameters.values() if p.default is p.empty and p.name not in options]
+    given = {p.name: next(value for t, value in EXAMPLES.items() if issubclass(p.annotation, t)) for p in needed}
+    return kind(**given, **options)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_the_arguments_in_a_checkpoint_make_the_same_defence(kind: type[Defense]) -> None:
-    made = next(iter(MADE[kind].values()))()
-    arguments = described(FNCF, FNCF(num_items=2, num_clients=1, defenses=[made]).hparams)
+    defense = made(kind, ROWS)
+    arguments = described(FNCF, FNCF(num_items=2, num_clients=1, defenses=[defense]).hparams)
     again = instantiate_module(FNCF, {name: value for name, value in arguments.items() if name[0] != "_"}).defenses[0]
     assert type(again) is kind
-    assert described(kind, vars(again)) == described(kind, vars(made))
+    assert described(kind, vars(again)) == described(kind, vars(defense))
 
 
 @functools.cache
@@ -115,18 +101,32 @@ def one_round(folder: Path, kind: str, chosen: list[Defense]) -> tuple[Federated
     return module, last.record
 
 
+@functools.cache
+def fits(kind: type[Defense], learner: str) -> bool:
+    """Whether a learner's clients can have a defence."""
+    module = made_module(learner, [made(kind, learner)])
+    public = module.public_parameters()
+    try:
+        update, _ = module.client_updates(module.interact(source(learner).cohort(0), public), public)
+        module.defenses[0].seen(update)
+    except InputError:
+        return False
+    return True
+
+
+def test_defences_that_a_learner_cannot_have_are_refused() -> None:
+    for learner, kinds in {ROWS: (SecureAggregation, SecureSum), WHOLE: (RefuseProbes, RowNoise)}.items():
+        assert not any(fits(kind, learner) for kind in kinds)
+        assert fits(LocalDP, learner)
+
+
 def misfits(first: type[Defense], second: type[Defense], learner: str) -> list[str]:
     """Names of those of two defences that must refuse: they do not fit the learner, or one another."""
     if learner == ROWS and first is second is LocalDP:
         return ["LocalDP"]
     if second is Canaries and first in (LocalDP, RowNoise, SecureAggregation):
         return ["Canaries", first.__name__]
-    return [kind.__name__ for kind in (first, second) if learner not in MADE[kind]]
-
-
-def anything(kind: type[Defense], learner: str) -> Defense:
-    """The defence as it is made for a learner that it fits, if it does not fit this one."""
-    return MADE[kind].get(learner, next(iter(MADE[kind].values())))()
+    return [kind.__name__ for kind in (first, second) if not fits(kind, learner)]
 
 
 @pytest.mark.integration
@@ -135,7 +135,7 @@ def anything(kind: type[Defense], learner: str) -> Defense:
 def test_any_two_defences_go_through_a_round(
     first: type[Defense], second: type[Defense], learner: str, tmp_path: Path
 ) -> None:
-    chosen = [anything(kind, learner) for kind in (first, second)]
+    chosen = [made(kind, learner) for kind in (first, second)]
     if refused := misfits(first, second, learner):
         with pytest.raises(InputError, match="|".join([*refused, "whole update is sent"])):
             one_round(tmp_path, learner, chosen)
@@ -179,11 +179,12 @@ def same(one: object, other: object) -> bool:
     return bool(one == other)
 
 
-@pytest.mark.parametrize(
-    ("kind", "learner"), [pytest.param(k, name, id=f"{k.__name__}-{name}") for k in KINDS for name in MADE.get(k, {})]
-)
+@pytest.mark.parametrize("learner", [ROWS, WHOLE])
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_a_defence_keeps_every_field_that_it_does_not_change(kind: type[Defense], learner: str) -> None:
-    defense, update = MADE[kind][learner](), full_update(learner)
+    if not fits(kind, learner):
+        pytest.skip("the learner cannot have it")
+    defense, update = made(kind, learner), full_update(learner)
     protected = defense.protect(update, [torch.Generator().manual_seed(seed) for seed in range(4)].__getitem__)
     seen, positions = defense.server_sees(protected)
     kept = torch.arange(4) if positions is None else positions
@@ -203,11 +204,12 @@ def test_holding_back_keeps_the_other_fields() -> None:
         assert same(getattr(update, field), getattr(held, field)), field
 
 
+@pytest.mark.inventory
 def test_a_rank_without_clients_sends_nothing_through_any_two_defences() -> None:
     for (first, second), learner in itertools.product(PAIRS, (ROWS, WHOLE)):
         if misfits(first, second, learner):
             continue
-        module = made_module(learner, [MADE[kind][learner]() for kind in (first, second)])
+        module = made_module(learner, [made(kind, learner) for kind in (first, second)])
         cohort = source(learner).cohort(0).select(torch.zeros(0, dtype=torch.int64))
         update, loss = module.client_updates(cohort, module.public_parameters())
         assert math.isfinite(float(loss))

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from attacks.composition.decaf import Decaf
-from attacks.deanonymization.baselines import IdentityChance
-from attacks.deanonymization.reidentification import CentredSVM
-from attacks.estimates import InteractionEstimate
+from attacks.interactions.estimates import InteractionEstimate
+from attacks.re_identification.baselines import IdentityChance
+from attacks.re_identification.reidentification import CentredSVM
 from attacks.recommendation.imia import IMIA
 from attacks.recommendation.item_deltas import Direction
 from evaluation import evaluate as evaluation

@@ -7,9 +7,9 @@ import pytest
 from evaluation.attribute_gain import CEILING, SHARE, shares_of_ceiling
 from evaluation.derived import derived
 from evaluation.runner import Evaluation
-from evaluation.scores import Line, concat, records, score_table
+from evaluation.scores import AttackInfo, concat, records, score_table
 
-LINES = {"ours": Line(role="ours"), "counts": Line(role="baseline"), "forest": Line(role="published")}
+LINES = {"ours": AttackInfo(role="ours"), "counts": AttackInfo(role="baseline"), "forest": AttackInfo(role="published")}
 
 
 def evaluation(**means: float) -> Evaluation:

@@ -8,11 +8,11 @@ import pytest
 
 from evaluation.derived import derived
 from evaluation.runner import Evaluation
-from evaluation.scores import Line, concat, records, score_table
+from evaluation.scores import AttackInfo, concat, records, score_table
 
 POINTS = [1, 3, 10, 32, 100, 316, 1000]
-LINES = {"pac": Line(role="published"), "mean-item": Line(role="baseline")}
-LINES |= {"ours": Line(role="ours"), "worse": Line(role="ours")}
+LINES = {"pac": AttackInfo(role="published"), "mean-item": AttackInfo(role="baseline")}
+LINES |= {"ours": AttackInfo(role="ours"), "worse": AttackInfo(role="ours")}
 
 
 def rows(attack: str, factor: float, victims: int = 40) -> list[pd.DataFrame]:

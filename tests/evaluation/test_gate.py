@@ -19,7 +19,7 @@ from attacks.recommendation.item_deltas import Direction, RowNorm
 from bench.gate import shares
 from evaluation.gate import FAILED, UNCHECKED, UNDECIDED, Verdict, check_limits, gate, gate_status
 from evaluation.runner import Evaluation
-from evaluation.scores import Line, concat, records, score_table
+from evaluation.scores import AttackInfo, concat, records, score_table
 from evaluation.summary import summarise
 from experiments.commands.plain_names import read_gate
 from protocol.errors import InputError
@@ -314,7 +314,7 @@ def of_rounds(values: "np.ndarray[tuple[int, int], np.dtype[np.float64]]") -> tu
         score_table(DIRECTION, {"auc": own}, setting=setting, seed=0, victims=clients, round=number)
         for number, own in enumerate(values)
     ]
-    evaluation = Evaluation(scores=concat(tables), lines={DIRECTION: Line(role="ours", family="recommendation")})
+    evaluation = Evaluation(scores=concat(tables), lines={DIRECTION: AttackInfo(role="ours", family="recommendation")})
     return records(summarise(evaluation))[0], evaluation.scores
 
 

@@ -6,8 +6,8 @@ import functools
 import pytest
 import torch
 
-from attacks.estimates import InteractionEstimate
 from attacks.images.affine_inversion import AffineInversion
+from attacks.interactions.estimates import InteractionEstimate
 from attacks.recommendation.matched_filter import MatchedFilter
 from attacks.scoring import auc_per_victim
 from client.image_votes import VoteAlgorithm

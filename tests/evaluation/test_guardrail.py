@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from attacks.base import Attack
-from attacks.estimates import InteractionEstimate
+from attacks.interactions.estimates import InteractionEstimate
 from attacks.ranking.codebook import CodebookAttack
 from attacks.ranking.list_posterior import ListPosterior
 from callbacks.delta_recorder import DeltaRecorder

@@ -10,12 +10,12 @@ import pandas as pd
 import pytest
 import torch
 
-from attacks.deanonymization.estimates import MatchingEstimate
+from attacks.matching.estimates import MatchingEstimate
 from evaluation import summary
 from evaluation.bootstrap import bootstrap, clopper_pearson, crossed_bootstrap
 from evaluation.message_selection import draw_pairs
 from evaluation.runner import Evaluation
-from evaluation.scores import Line, concat, records, score_table
+from evaluation.scores import AttackInfo, concat, records, score_table
 from protocol.history import History
 from protocol.seeding import generator_for
 
@@ -27,12 +27,12 @@ ROLES = {
     "matching-fingerprint": "ours",
 }
 LINES = {
-    **{name: Line(role=role, question="q") for name, role in ROLES.items()},  # type: ignore[arg-type]
+    **{name: AttackInfo(role=role, question="q") for name, role in ROLES.items()},  # type: ignore[arg-type]
     **{
-        name: Line(role="baseline", question="q")
+        name: AttackInfo(role="baseline", question="q")
         for name in ("chance", "popularity", "random-guess", "uniform-present")
     },
-    "matching-chance": Line(role="baseline", question="q"),
+    "matching-chance": AttackInfo(role="baseline", question="q"),
 }
 
 

@@ -10,9 +10,10 @@ import pandas as pd
 import pytest
 import torch
 
-from evaluation.drawing import Drawing
+from attacks.estimates import Reconstruction
+from evaluation.captioned_figure import CaptionedFigure
 from evaluation.runner import Evaluation
-from evaluation.scores import Line, concat, from_records, score_table, with_setting
+from evaluation.scores import AttackInfo, concat, from_records, score_table, with_setting
 from experiments.cell_cache import Finished, StaleError, Stamp, read_cell, write_cell
 from protocol import provenance
 from protocol.errors import InputError
@@ -39,10 +40,11 @@ def finished() -> Finished:
     profiles = pd.DataFrame({"victim": [7], "true": [0.5], "low": [math.nan], "attack": ["decaf"]})
     evaluation = Evaluation(
         scores=concat([known, other]),
-        lines={"direction": Line(role="ours", family="recommendation", active=True)},
+        lines={"direction": AttackInfo(role="ours", family="recommendation", active=True)},
         roc={"direction": (torch.tensor([0.0, 1.0], dtype=torch.float64), 2)},
         missing={"imia": "no"},
-        figures=[Drawing("c", files={"svg": b"<svg>", "pdf": b"%PDF"}, name="map")],
+        pictures={"dlg": Reconstruction(torch.tensor([0, 1.0]).reshape(1, 1, 1, 2), torch.ones(1, 1, 1, 2) / 5)},
+        figures=[CaptionedFigure("c", files={"svg": b"<svg>", "pdf": b"%PDF"}, name="map")],
         profiles=with_setting(profiles, data="d", round=2),
         details={"check": from_records([{"check": "scale", "n": 3, "p": 0.5, "ok": True}, {"check": "law", "n": 4}])},
     )
@@ -66,6 +68,7 @@ def test_a_cell_is_read_back_as_it_was(tmp_path: Path) -> None:
     assert back.evaluation.lines == written.lines
     assert repr(back.evaluation.roc) == repr(written.roc)
     assert (back.evaluation.missing, back.evaluation.figures) == (written.missing, written.figures)
+    torch.testing.assert_close(vars(back.evaluation.pictures["dlg"]), vars(written.pictures["dlg"]))
     empty = Finished(Evaluation(), {"train": 0.0, "attack": 0.0})
     write_cell(path, STAMP, empty)
     again = read_cell(path, STAMP)

@@ -202,7 +202,7 @@ def test_generated_writers_are_trained_recorded_and_audited(tmp_path: Path) -> N
     folder = str(tmp_path)
     assert train.run(["fit", "--config", config, "--trainer.default_root_dir", folder]) == 0
     out = ["--deltas", f"{folder}/deltas", "--out", folder]
-    assert attack.main(["run", "--attack", "attacks.deanonymization.reidentification.ReidSVM", *out]) == 0
+    assert attack.main(["run", "--attack", "attacks.re_identification.reidentification.ReidSVM", *out]) == 0
     alone = {r.metric: r.mean for r in read(tmp_path) if r.attack == "reid-svm"}
     assert alone["times-chance"] > 5
     assert attack.main(["audit", *out, "--gate", '{"ap": 0.5}']) == FAILED

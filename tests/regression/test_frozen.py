@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from attacks.registry import find
-from datamodules.io.array_cache import CACHE_VARIABLE
+from protocol.cache import CACHE_VARIABLE
 from tests.regression.cases import Values, attacks_in, names, reductions, run_case, run_cases, shrunk
 from tests.regression.data import write_data
 from tests.regression.frozen import FOLDER, differences, new_rows, path_of, read_frozen, write_frozen
@@ -34,6 +34,7 @@ def test_the_arithmetic_is_that_of_the_frozen_values() -> None:
     assert torch.backends.cpu.get_cpu_capability() in ("AVX2", "DEFAULT", "NO AVX")
 
 
+@pytest.mark.inventory
 def test_every_table_and_training_is_run() -> None:
     """But a new one without an entry in ``reductions.yaml``, which `make frozen` names."""
     assert {*reductions()} <= {*names("paper", "train")}
@@ -44,7 +45,7 @@ def test_every_table_and_training_is_run() -> None:
 def test_every_attack_of_a_table_has_a_number(name: str) -> None:
     scored = {attack for _, attack, _ in read_frozen(name)}
     kinds = [find(attack) for attack in attacks_in(name)]
-    missing = {kind.name for kind in kinds if not scored & {kind.name, *kind.aliases}}
+    missing = {kind.name for kind in kinds if not scored & {*kind.names()}}
     assert missing == set(reductions()[name].get("silent", []))
 
 

@@ -6,7 +6,8 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from evaluation.drawing import Drawing
+from evaluation.captioned_figure import CaptionedFigure
+from reports.figures.drawn_figure import DrawnFigure
 from reports.files import Format, latex, write_files
 from reports.tables import Table
 
@@ -24,7 +25,7 @@ TABLE = Table("auc", "95% of $ signs", ROWS, attacks=1)
     ],
 )
 def test_each_format_has_its_files(tmp_path: Path, formats: tuple[Format, ...], names: list[str]) -> None:
-    figures = [Drawing("c", Figure(), name="roc"), Drawing("c", Figure(), name="ROC")]
+    figures = [DrawnFigure("c", figure=Figure(), name="roc"), DrawnFigure("c", figure=Figure(), name="ROC")]
     numbers = {"results": pd.DataFrame({"attack": ["a"], "mean": [0.123456789]})}
     written = write_files(tmp_path, formats, figures=figures, tables=[TABLE], numbers=numbers)
     assert {str(path.relative_to(tmp_path)) for path in written} == set(names)
@@ -43,7 +44,9 @@ def test_csv_holds_no_formula_of_a_stranger(tmp_path: Path, start: str) -> None:
 
 
 def test_names_of_strangers_stay_in_the_folder(tmp_path: Path) -> None:
-    figures = [Drawing("c", files={"svg": b"<svg>"}, name=name) for name in ("../../x", "/etc/x", "...", "a b/ü")]
+    figures = [
+        CaptionedFigure("c", files={"svg": b"<svg>"}, name=name) for name in ("../../x", "/etc/x", "...", "a b/ü")
+    ]
     written = write_files(tmp_path, ["svg"], figures=figures, tables=[], numbers={})
     assert [path.parent for path in written] == [tmp_path / "figures"] * 4
     assert len(set(written)) == 4

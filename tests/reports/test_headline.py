@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from evaluation.scores import Line, from_records
+from evaluation.scores import AttackInfo, from_records
 from reports.headline import Headline, headline
 from tests.reports.toys import LINES, cell, table
 
@@ -62,7 +62,7 @@ def test_a_leak_that_is_shown_comes_before_a_greater_one_that_is_not() -> None:
 
 
 def test_the_baseline_is_that_of_the_same_setting_and_question() -> None:
-    other = {**LINES, "elsewhere": Line(role="baseline", question="another")}
+    other = {**LINES, "elsewhere": AttackInfo(role="baseline", question="another")}
     rows = [cell("codebook", 0.8, epsilon=1), cell("popularity", 0.6, epsilon=1), cell("popularity", 0.99, epsilon=2)]
     assert (
         "the best baseline, popularity, 0.600"
@@ -83,7 +83,7 @@ def test_of_a_distance_the_nearest_is_best() -> None:
 
 
 def test_an_attack_of_which_nothing_is_known_has_a_headline_too() -> None:
-    unknown = headline(table(cell("new", 3.0, metric="a-metric-of-its-own"), lines={"new": Line(role="ours")}))
+    unknown = headline(table(cell("new", 3.0, metric="a-metric-of-its-own"), lines={"new": AttackInfo(role="ours")}))
     assert unknown.verdict == "On d, the server can infer from a client's update something about the client."
 
 
@@ -107,6 +107,6 @@ def test_an_attack_on_generated_data_has_the_headline_only_if_no_other_was_score
 
 
 def test_settings_in_which_only_another_question_differs_are_left_out() -> None:
-    lines = {**LINES, "elsewhere": Line(role="baseline", question="another")}
+    lines = {**LINES, "elsewhere": AttackInfo(role="baseline", question="another")}
     rows = [cell("codebook", 0.95, learner="a"), cell("chance", 0.5, learner="a"), cell("elsewhere", 0.5, learner="b")]
     assert headline(table(*rows, lines=lines)).verdict.startswith("On d, the server")

@@ -6,8 +6,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from evaluation.drawing import Drawing
-from evaluation.scores import Line
+from evaluation.captioned_figure import CaptionedFigure
+from evaluation.scores import AttackInfo
 from reports.html import GENERATED, write_report
 from reports.run import Run
 from reports.sections import detail_sections, sections
@@ -30,10 +30,10 @@ def test_only_the_metrics_that_are_shown_are_explained(tmp_path: Path, metric: s
 
 def test_names_and_settings_of_strangers_are_text(tmp_path: Path) -> None:
     script = "<script>alert(1)</script>"
-    line = Line(role="ours", sees=script, knows="k", tells=script)
+    line = AttackInfo(role="ours", sees=script, knows="k", tells=script)
     rows = [cell(script, 0.7 + number / 100, data=script, epsilon=number) for number in range(30)]
     for kept in (rows[:2], rows):  # long, and wide
-        figure = Drawing(script, files={"svg": b"<svg></svg>"})
+        figure = CaptionedFigure(script, files={"svg": b"<svg></svg>"})
         results = table(*kept, lines={script: line})
         text = page(tmp_path, results, missing=[script], causes=[script], figures=[figure])
         assert script not in text
@@ -54,8 +54,8 @@ def test_generated_data_are_said_to_be_so(tmp_path: Path) -> None:
 
 
 def test_a_further_question_has_an_answer_of_its_own(tmp_path: Path) -> None:
-    asked = Line(role="ours", question="another", tells="what it reads")
-    lines = {**LINES, "words": asked, "guess": Line(role="baseline", question="another")}
+    asked = AttackInfo(role="ours", question="another", tells="what it reads")
+    lines = {**LINES, "words": asked, "guess": AttackInfo(role="baseline", question="another")}
     rows = [cell(name, mean) for name, mean in (("codebook", 0.95), ("chance", 0.5), ("words", 0.8), ("guess", 0.5))]
     text = html.unescape(page(tmp_path, table(*rows, lines=lines)))
     assert text.count("On d, the server can infer from a client's update what it clicked.") == 1  # of the page
@@ -73,7 +73,7 @@ def test_a_long_text_in_a_table_is_broken_into_lines(tmp_path: Path) -> None:
 
 
 def test_the_verdict_and_one_figure_stand_above_the_tables(tmp_path: Path) -> None:
-    figures = [Drawing(name, files={"svg": b"<svg></svg>"}) for name in ("first caption", "second caption")]
+    figures = [CaptionedFigure(name, files={"svg": b"<svg></svg>"}) for name in ("first caption", "second caption")]
     text = page(tmp_path, table(cell("codebook", 0.9), cell("chance", 0.5)), figures=figures)
     parts = [
         "the server can infer",

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from datamodules.partition.class_proportions import decaf_compositions
-from evaluation.scores import Line
+from evaluation.scores import AttackInfo
 from reports import papers
 from reports.papers import PaperTable, paper_tables, with_papers
 from tests.places import ROOT
@@ -35,7 +35,7 @@ AT_THE_BOUND = {**PROMISE, "of_bound": 1.0}
 
 def number(attack: str, metric: str, family: str | None, setting: dict[str, Any]) -> tuple[float, str] | None:
     """The paper's number next to one cell, and where it stands."""
-    lines = {attack: Line(role="ours", family=family)}
+    lines = {attack: AttackInfo(role="ours", family=family)}
     (row,) = with_papers(table({**cell(attack, 0.5, metric=metric, **setting)}, lines=lines)).to_dict("records")
     assert (row["paper"] != row["paper"]) == (row["source"] is None)
     return None if row["source"] is None else (round(float(row["paper"]), 3), str(row["source"]))

@@ -1,12 +1,12 @@
 """Results stand with the question that they answer, and the metric that judges attacks comes first."""
 
-from evaluation.scores import Line
+from evaluation.scores import AttackInfo
 from reports.questions import by_question, metrics_of
 from tests.reports.toys import LINES, cell, table
 
 
 def test_bounds_stand_with_the_questions_whose_metrics_they_have() -> None:
-    lines = {**LINES, "link": Line(role="ours", question="other", tells="who sent it")}
+    lines = {**LINES, "link": AttackInfo(role="ours", question="other", tells="who sent it")}
     rows = [cell("codebook", 0.9), cell("bound", 0.95), cell("link", 0.8, metric="ap"), cell("chance", 0.5)]
     found = by_question(table(*rows, cell("none", 0.3, metric="hr@10"), lines=lines))
     assert [(title, own["attack"].tolist()) for title, own in found] == [
@@ -17,7 +17,7 @@ def test_bounds_stand_with_the_questions_whose_metrics_they_have() -> None:
 
 
 def test_results_without_questions_are_one_section() -> None:
-    ((title, rows),) = by_question(table(cell("x", 0.9), cell("y", 0.8), lines={"x": Line(role="ours")}))
+    ((title, rows),) = by_question(table(cell("x", 0.9), cell("y", 0.8), lines={"x": AttackInfo(role="ours")}))
     assert (title, len(rows)) == ("Results", 2)
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import attack
-from evaluation.scores import Line
+from evaluation.scores import AttackInfo
 from protocol.errors import InputError
 from reports.run import Run
 from tests.reports.toys import cell, run, table
@@ -107,7 +107,7 @@ def test_a_setting_that_is_no_value_is_refused(tmp_path: Path, setting: dict[str
 
 def test_a_joined_report_has_the_threat_models_of_its_runs(tmp_path: Path) -> None:
     for name, active in (("passive", False), ("active", True)):
-        line = Line(role="published", sees=f"what a {name} server sees", knows="nothing", active=active)
+        line = AttackInfo(role="published", sees=f"what a {name} server sees", knows="nothing", active=active)
         results = table(cell("raifle", 0.7), lines={"raifle": line})
         run(experiment=name, results=results).write(tmp_path / name)
     folders = [str(tmp_path / name) for name in ("passive", "active")]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from evaluation.drawing import Drawing
+from evaluation.captioned_figure import CaptionedFigure
 from reports.wandb_log import leaks, log_results
 from tests.reports.toys import cell, table
 
@@ -20,7 +20,7 @@ class Kept:
 
 def test_a_caption_is_text_and_a_figure_is_drawn() -> None:
     run = Kept()
-    drawing = Drawing("<script>alert(1)</script> & so on", files={"svg": b"<svg></svg>"})
+    drawing = CaptionedFigure("<script>alert(1)</script> & so on", files={"svg": b"<svg></svg>"})
     log_results(run, table(cell("direction", 0.7, half=0.1, epsilon="inf")), [drawing])
     assert run.logged["audit/figure 1"].html == "<p>&lt;script&gt;alert(1)&lt;/script&gt; &amp; so on</p><svg></svg>"
     assert run.summary["audit/direction/auc low"] == 0.7 - 0.1

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from evaluation.auditing import AuditResult
-from evaluation.diagnosis import Cause
+from evaluation.causes import Cause
 from evaluation.gate import Verdict
 from evaluation.runner import Evaluation, joined
 from evaluation.scores import concat, from_records, score_table
@@ -41,7 +41,7 @@ def evaluation(**setting: Any) -> Evaluation:
 
 def test_a_run_leaves_results_scores_and_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shown: list[Any] = []
-    cause = Cause("codebook", {"data": "d"}, "auc", "noise", "noise is most of it", {"share": 0.9})
+    cause = Cause("noise", "noise is most of it", {"share": 0.9}, None, "codebook", {"data": "d"}, "auc")
     verdict = Verdict("auc", 0.6, "codebook", 0.85, 0.8, 0.9, 2, "failed", "GATE FAILED: codebook")
     found = audited(evaluation())
     found.causes = [cause]

@@ -6,17 +6,17 @@ from typing import Any
 
 import pandas as pd
 
-from evaluation.scores import SETTING, Line, from_records
+from evaluation.scores import SETTING, AttackInfo, from_records
 from evaluation.summary import described
 from reports.run import Run
 
 LINES = {
-    "codebook": Line(
+    "codebook": AttackInfo(
         role="ours", family="ranking", question="q", sees="updates", knows="clicks", tells="what it clicked"
     ),
-    "raifle": Line(role="published", family="ranking", question="q", sees="updates", knows="clicks", active=True),
-    "chance": Line(role="baseline", family="interactions", question="q", sees="nothing", knows="nothing"),
-    "popularity": Line(role="baseline", family="interactions", question="q", sees="nothing", knows="popularity"),
+    "raifle": AttackInfo(role="published", family="ranking", question="q", sees="updates", knows="clicks", active=True),
+    "chance": AttackInfo(role="baseline", family="interactions", question="q", sees="nothing", knows="nothing"),
+    "popularity": AttackInfo(role="baseline", family="interactions", question="q", sees="nothing", knows="popularity"),
 }
 
 
@@ -37,17 +37,17 @@ def cell(
     }
 
 
-def table(*rows: dict[str, Any], lines: dict[str, Line] | None = None) -> pd.DataFrame:
+def table(*rows: dict[str, Any], lines: dict[str, AttackInfo] | None = None) -> pd.DataFrame:
     """The rows with what is known of their lines."""
     made = described(from_records(rows), LINES if lines is None else lines)
     return made.assign(paper=made["paper"].astype(float))
 
 
 RUN_LINES = {
-    "direction": Line(
+    "direction": AttackInfo(
         role="ours", family="recommendation", question="q", sees="the update", knows="nothing", tells="x"
     ),
-    "chance": Line(role="baseline", family="interactions"),
+    "chance": AttackInfo(role="baseline", family="interactions"),
 }
 
 

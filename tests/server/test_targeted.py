@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from attacks.estimates import InteractionEstimate
+from attacks.interactions.estimates import InteractionEstimate
 from attacks.ranking.codebook import CodebookAttack
 from attacks.scoring import auc_per_victim
 from defenses.secure_aggregation import SecureSum

@@ -151,7 +151,7 @@ def test_a_recording_gives_the_server_the_attributes_of_the_known_people_only() 
 @pytest.mark.integration
 def test_rows_that_were_not_sent_are_zeros() -> None:
     from attacks.attributes.messages import blocks, products
-    from attacks.deanonymization.messages import layer_vectors
+    from attacks.re_identification.messages import layer_vectors
 
     view, _ = trained()
     part = next(view.each_round())

@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from attacks.composition.counts import CountEstimate, counted, nearest_counts, right_when_rounded
+from attacks.composition.counts import CountEstimate, count_estimate, nearest_counts, right_when_rounded
 from attacks.estimates import EstimateError
 from protocol.seeding import generator_for
 from protocol.view import RoundView
@@ -22,7 +22,7 @@ def seen(victims: int, size: int) -> RoundView:
 
 
 def test_scores_by_hand() -> None:
-    found = counted(torch.tensor([[3, 1, 0], [0, 0, 0]]), torch.full((2, 3), 0.5))
+    found = count_estimate(torch.tensor([[3, 1, 0], [0, 0, 0]]), torch.full((2, 3), 0.5))
     scores = found.score(seen(2, 4), {"class_counts": torch.tensor([[2, 1, 1], [4, 0, 0]])})
     assert scores.metrics["exact-classes"].tolist() == pytest.approx([1 / 3, 2 / 3])
     assert scores.metrics["instance-recall"].tolist() == [3 / 4, 0]
@@ -33,12 +33,12 @@ def test_scores_by_hand() -> None:
 
 
 def test_without_a_prediction_there_is_none() -> None:
-    found = counted(torch.tensor([[3, 1]]))
+    found = count_estimate(torch.tensor([[3, 1]]))
     assert "predicted-exact-classes" not in found.score(seen(1, 4), {"class_counts": torch.tensor([[3, 1]])}).metrics
 
 
 def test_counts_of_another_type_are_a_defect() -> None:
-    good = counted(torch.tensor([[3, 1]]))
+    good = count_estimate(torch.tensor([[3, 1]]))
     bad = CountEstimate(**{**vars(good), "counts": good.counts.double()})
     with pytest.raises(EstimateError, match="int64"):
         bad.check(seen(1, 4))

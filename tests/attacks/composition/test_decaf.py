@@ -4,8 +4,8 @@ import torch
 from scipy.optimize import lsq_linear
 
 from attacks.composition.base import Auxiliary, auxiliary, flat_change, layer_change
-from attacks.composition.decaf import decompose, gradient_bases, in_turn
-from attacks.composition.null_classes import never_empty, published_present
+from attacks.composition.decaf import decompose, gradient_bases, round_robin_images
+from attacks.composition.null_classes import published_present, with_largest_class_if_empty
 from client.network import ClassifierAlgorithm
 from protocol.seeding import generator_for
 from tests.composition_toys import SGD, views
@@ -60,7 +60,7 @@ def test_a_calibrator_counts_whole_or_divided() -> None:
 def test_classes_and_their_images_take_turns() -> None:
     known = Auxiliary(torch.zeros(5, 1, 2, 2), torch.tensor([0, 0, 1, 2, 2]), torch.tensor([[0, 1], [2, -1], [3, 4]]))
     sets = torch.tensor([[True, False, False], [True, True, False], [True, True, True]])
-    found = in_turn(known, sets, torch.tensor([5, 4, 7]))
+    found = round_robin_images(known, sets, torch.tensor([5, 4, 7]))
     assert found.tolist() == [[0, 1, 0, 1, 0, -1, -1], [0, 2, 1, 2, -1, -1, -1], [0, 2, 3, 1, 2, 4, 0]]
 
 
@@ -77,10 +77,12 @@ def test_equal_step_bases_are_clients_of_the_victims_sizes() -> None:
     assert torch.equal(united[0], united[2])
     learner = view.algorithm
     assert isinstance(learner, ClassifierAlgorithm)
-    examples = in_turn(known, torch.eye(10, dtype=torch.bool)[[0, 1, 0, 1]], torch.tensor([60, 60, 120, 120]))
+    examples = round_robin_images(
+        known, torch.eye(10, dtype=torch.bool)[[0, 1, 0, 1]], torch.tensor([60, 60, 120, 120])
+    )
     both = torch.zeros(2, 10, dtype=torch.bool)
     both[:, :2] = True
-    examples = torch.cat([examples, in_turn(known, both, torch.tensor([60, 120]))])
+    examples = torch.cat([examples, round_robin_images(known, both, torch.tensor([60, 120]))])
     deltas = learner.simulate_examples(
         view.model, known.images, known.labels, examples, generator=generator_for(0, "bases")
     )
@@ -97,5 +99,5 @@ def test_a_threshold_is_for_the_change_divided_by_the_learning_rate() -> None:
     entry = float(weight.amax(2).median())
     for factor, kept in ((0.99, True), (1.01, False)):
         found = published_present(view, "published", factor * entry / SGD.learning_rate)
-        assert torch.equal(found, never_empty(weight.amax(2) > factor * entry, weight))
+        assert torch.equal(found, with_largest_class_if_empty(weight.amax(2) > factor * entry, weight))
         assert bool(found.flatten()[weight.amax(2).flatten() == entry].all()) is kept

@@ -11,14 +11,15 @@ from attacks.base import Attack
 from attacks.composition.base import CompositionAttack, by_information
 from attacks.composition.baselines import RandomGuess, UniformPresent
 from attacks.composition.closed_form import ClosedForm
-from attacks.composition.decaf import Decaf, DecafEarlyStopped, DecafOneEpoch, DecafWholeCalibrator
-from attacks.composition.decaf_match import DecafMatch, DecafShared
+from attacks.composition.decaf import Decaf
+from attacks.composition.decaf_match import DecafMatch
+from attacks.composition.estimates import CompositionEstimate
 from attacks.composition.exact_counts import ExactCounts
 from attacks.composition.label_inference import AuxiliaryGradients, SoftLabels
 from attacks.composition.llg import LLG
 from attacks.composition.rlu import RLU
 from attacks.composition.simulation import nearby_compositions
-from attacks.estimates import CompositionEstimate, EstimateError
+from attacks.estimates import EstimateError
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
 from protocol.threat_model import ThreatModel
@@ -26,8 +27,11 @@ from protocol.view import RoundView
 from tests.composition_toys import estimate, l1, views
 
 MATCH = DecafMatch(shared=40, local=10)
-LADDER: list[CompositionAttack] = [ClosedForm(), ExactCounts(), DecafShared(), MATCH]
-PUBLISHED: list[CompositionAttack] = [Decaf(), DecafEarlyStopped(), DecafOneEpoch(), DecafWholeCalibrator()]
+LADDER: list[CompositionAttack] = [ClosedForm(), ExactCounts(), DecafMatch(passes=0), MATCH]
+PUBLISHED: list[CompositionAttack] = [
+    *(Decaf(), Decaf(solver="early-stopped"), Decaf(bases="one-epoch")),
+    Decaf(bases="one-epoch", calibrator_share="whole"),
+]
 COUNTS: list[CompositionAttack] = [LLG(), RLU(), SoftLabels(), AuxiliaryGradients()]
 ON_THE_UPDATE: list[CompositionAttack] = [*PUBLISHED, *COUNTS, *LADDER]
 EVERY: list[Attack] = [*ON_THE_UPDATE, RandomGuess(), UniformPresent()]

@@ -8,8 +8,8 @@ from torch.nn import functional
 
 from attacks.composition.base import last_layer, output_layer
 from attacks.composition.baselines import RandomGuess, UniformPresent
+from attacks.composition.estimates import CompositionEstimate
 from attacks.composition.last_layer import LastLayerCounts, above_smallest
-from attacks.estimates import CompositionEstimate
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
 from protocol.view import RoundView

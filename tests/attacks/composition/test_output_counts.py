@@ -8,7 +8,7 @@ import torch
 from attacks.composition.baselines import EqualCounts
 from attacks.composition.counts import CountEstimate
 from attacks.composition.ilrg import ILRG
-from attacks.composition.output_counts import OutputCounts, OutputCountsAlone, class_counts
+from attacks.composition.output_counts import OutputCounts, class_counts
 from client.engine.local_hyperparameters import LocalTraining
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
@@ -16,7 +16,7 @@ from protocol.view import Release, RoundView
 from tests.composition_toys import estimate, views
 
 STEP = LocalTraining(optimizer="sgd", learning_rate=0.1, batch_size=None)
-OURS = [OutputCounts(), OutputCountsAlone()]
+OURS = [OutputCounts(), OutputCounts(images=False)]
 
 
 def toy(local: LocalTraining = STEP) -> tuple[RoundView, torch.Tensor]:
@@ -42,7 +42,7 @@ def test_one_step_gives_all_counts_with_and_without_a_learner(attack: OutputCoun
 
 def test_several_steps_give_nearly_all_counts_and_far_more_than_the_published_method() -> None:
     view, counts = toy(LocalTraining(optimizer="sgd", learning_rate=0.1, batch_size=24, epochs=2))
-    found = scored(OutputCountsAlone(), view, counts)["exact-classes"]
+    found = scored(OutputCounts(images=False), view, counts)["exact-classes"]
     assert found > 0.9
     assert found > scored(ILRG(), view, counts)["exact-classes"] + 0.3
 
@@ -74,7 +74,7 @@ def test_permuted_classes_permute_the_counts() -> None:
         deltas={n: v[:, order] if n in layer else v for n, v in view.deltas.items()},
         model={n: v[order] if n in layer else v for n, v in view.model.items()},
     )
-    before, after = (estimate(OutputCountsAlone(), one) for one in (view, moved))
+    before, after = (estimate(OutputCounts(images=False), one) for one in (view, moved))
     assert isinstance(before, CountEstimate)
     assert isinstance(after, CountEstimate)
     assert torch.equal(after.counts, before.counts[:, order])
@@ -82,7 +82,7 @@ def test_permuted_classes_permute_the_counts() -> None:
 
 def test_weight_decay_is_removed() -> None:
     view, counts = toy(dataclasses.replace(STEP, weight_decay=0.05))
-    assert scored(OutputCountsAlone(), view, counts)["exact-classes"] == 1
+    assert scored(OutputCounts(images=False), view, counts)["exact-classes"] == 1
 
 
 def test_a_clip_that_binds_does_not_change_the_counts() -> None:
@@ -91,9 +91,9 @@ def test_a_clip_that_binds_does_not_change_the_counts() -> None:
     clip = 0.5 * float(norm.min())
     deltas = {n: v * (clip / norm).reshape(-1, *[1] * (v.dim() - 1)) for n, v in view.deltas.items()}
     clipped = dataclasses.replace(view, deltas=deltas, releases=(Release(clip=clip, parameters=tuple(deltas)),))
-    assert scored(OutputCountsAlone(), clipped, counts)["exact-classes"] == 1
+    assert scored(OutputCounts(images=False), clipped, counts)["exact-classes"] == 1
     loose = dataclasses.replace(view, releases=(Release(clip=2 * float(norm.max()), parameters=tuple(deltas)),))
-    assert scored(OutputCountsAlone(), loose, counts)["exact-classes"] == 1
+    assert scored(OutputCounts(images=False), loose, counts)["exact-classes"] == 1
 
 
 @pytest.mark.parametrize("scale", [3e-4, 3e-3])
@@ -126,7 +126,7 @@ def test_an_optimizer_that_scales_parameters_is_refused() -> None:
 
 def test_rounds_average_the_counts() -> None:
     rounds, shares = views(STEP, rounds=2)
-    found = estimate(OutputCountsAlone(rounds="all"), rounds[1])
+    found = estimate(OutputCounts(images=False, rounds="all"), rounds[1])
     assert isinstance(found, CountEstimate)
     assert torch.equal(found.counts, (shares * rounds[1].example_counts[:, None]).round().long())
 

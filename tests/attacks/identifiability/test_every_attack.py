@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from attacks.base import Attack
-from attacks.estimates import VectorEstimate
+from attacks.identifiability.estimates import VectorEstimate
 from attacks.identifiability.likelihood import PACCatalogue, PACConsensus, PACLikelihood
 from attacks.identifiability.pac import PAC, MeanItem, PACSpectral, RandomVector
 from client.engine.local_hyperparameters import LocalTraining

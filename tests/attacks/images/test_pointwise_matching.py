@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.estimates import InteractionEstimate
 from attacks.images.affine_inversion import pointwise_update
 from attacks.images.pointwise_matching import PointwiseMatching
+from attacks.interactions.estimates import InteractionEstimate
 from attacks.scoring import auc_per_victim
 from protocol.view import RoundView
 from tests.attacks.images.votes import toy, voting_round
@@ -77,7 +77,7 @@ def test_more_steps_are_never_further_away() -> None:
 def test_what_the_server_sent_is_in_the_label(manipulation: str | None, label: str) -> None:
     view, _ = toy(10, 16, 0, victims=2)
     assert PointwiseMatching().label(dataclasses.replace(view, manipulation=manipulation)) == label
-    assert label in (PointwiseMatching.name, *PointwiseMatching.aliases)
+    assert label in PointwiseMatching.names()
 
 
 def test_no_step_at_all_is_refused() -> None:

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from attacks.base import Attack
-from attacks.estimates import InteractionEstimate
 from attacks.interactions import Chance, Popularity
 from attacks.interactions.baselines import two_means
+from attacks.interactions.estimates import InteractionEstimate
 from attacks.scoring import auc_per_victim
 from protocol.errors import ViewError
 from protocol.seeding import generator_for

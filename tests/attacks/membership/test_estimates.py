@@ -1,89 +1,30 @@
-"""Scores of membership and of sources, by hand."""
+"""Members are scored by AUC and rates."""
 
-import dataclasses
-
-import pytest
 import torch
+from sklearn.metrics import roc_auc_score
 
-from attacks.estimates import EstimateError
-from attacks.membership.estimates import RecordMembershipEstimate, SourceEstimate, class_auc
-from protocol.errors import ViewError
-from protocol.view import CANDIDATE_LABELS
-from tests.membership_toys import toy
-
-MEMBER = torch.tensor([[1, 1, 0, 0], [0, 0, 1, 0]], dtype=torch.bool)
-SCORES = torch.tensor([[3.0, 0.5, 1.0, 0.0], [0.0, 1.0, 2.0, 2.0]])
-VIEW = dataclasses.replace(toy()[0].select(torch.arange(2)), auxiliary={CANDIDATE_LABELS: torch.tensor([0, 1, 1, 0])})
-TRUTH = {"member": MEMBER, "clients": torch.tensor([7, 5])}
+from attacks.membership.estimates import MembershipEstimate
+from tests.toys import leaky_view
 
 
-def membership(scores: torch.Tensor = SCORES) -> RecordMembershipEstimate:
-    return RecordMembershipEstimate(
-        senders=VIEW.pseudonyms,
-        scores=scores,
-        predicted=torch.full((len(scores),), torch.nan),
-        duplicates=torch.zeros(4, dtype=torch.bool),
-    )
+def test_members_are_scored_by_auc_and_rates() -> None:
+    view, _ = leaky_view(8)
+    member = torch.tensor([True, False, True, False, False, True, False, False])
+    scores = torch.tensor([3.0, 1.0, 2.0, 2.0, 0.0, 5.0, 4.0, -1.0])
+    estimate = MembershipEstimate(scores=scores, decisions=scores > 1.5)
+    found = estimate.score(view, {"member": member.float()})
+    auc, tpr, fpr = (found.metrics[name] for name in ("auc", "tpr", "fpr"))
+    assert torch.isclose(auc.nanmean(), torch.tensor(roc_auc_score(member, scores), dtype=torch.float64))
+    assert auc.isnan().tolist() == (~member).tolist()
+    assert tpr[member].tolist() == [1.0, 1.0, 1.0]
+    assert tpr[~member].isnan().all()
+    assert float(fpr.nanmean()) == 2 / 5
+    assert found.positives is not None
+    assert found.positives.tolist() == member.long().tolist()
 
 
-def test_rates_are_at_one_threshold_for_all_clients() -> None:
-    scores = membership().score(VIEW, TRUTH)
-    assert scores.units is not None
-    assert scores.units.tolist() == [7, 5]
-    assert scores.metrics["auc"].tolist() == [0.75, pytest.approx(2.5 / 3)]
-    # The best other candidate has 2: only the first client's 3 is above it.
-    for name in ("tpr@0.01", "tpr@0.001", "no-false-alarm"):
-        assert scores.metrics[name].tolist() == [0.5, 0]
-        assert scores.metrics[name.replace("tpr", "fpr")].tolist() == [0, 0] or name == "no-false-alarm"
-    assert "predicted-auc" not in scores.metrics
-    pooled = scores.details[0]
-    assert [pooled[name] for name in ("TPR", "TPR of", "FPR", "FPR of")] == [pytest.approx(1 / 3), 3, 0, 5]
-    assert pooled["FPR high"] == pytest.approx(1 - 0.025**0.2)
-    exposed = [row for row in scores.details if row["what"] == "most exposed record"]
-    assert [(row["client"], row["place in the pool"], row["others above"]) for row in exposed] == [
-        *((7, 0, 0), (5, 2, 1), (7, 1, 3)),
-    ]
-    assert scores.roc is not None
-    assert scores.roc[:, -1].tolist() == [1, 1]
-
-
-def test_class_auc_compares_within_a_class() -> None:
-    labels = VIEW.auxiliary[CANDIDATE_LABELS]
-    assert class_auc(SCORES, MEMBER, labels).tolist() == [0.5, 1]
-    by_class = labels.double().expand(2, -1)
-    assert class_auc(by_class, MEMBER, labels).tolist() == [0.5, 0.5]
-
-
-def test_a_source_is_the_highest_score_or_its_chance() -> None:
-    estimate = SourceEstimate(senders=VIEW.pseudonyms, scores=SCORES)
-    scores = estimate.score(VIEW, TRUTH)
-    assert scores.metrics["source"].tolist() == [0.5, 1]  # the first client's two records, the other's one
-    even = SourceEstimate(senders=VIEW.pseudonyms, scores=torch.zeros(2, 4))
-    assert even.score(VIEW, TRUTH).metrics["source"].tolist() == [0.5, 0.5]
-    with pytest.raises(ViewError, match="one of the clients holds"):
-        estimate.score(VIEW, {**TRUTH, "member": torch.ones(2, 4)})
-
-
-def test_units_of_sources_are_clients_and_records_have_a_column() -> None:
-    scores = SourceEstimate(senders=VIEW.pseudonyms, scores=SCORES).score(VIEW, TRUTH)
-    assert scores.units is not None
-    assert scores.units.tolist() == [7, 5]
-    assert scores.positives is not None
-    assert scores.positives.tolist() == [2, 1]
-    (row,) = scores.details
-    assert (row["records"], row["clients"]) == (3, 2)
-    without = SourceEstimate(senders=VIEW.pseudonyms, scores=SCORES).score(
-        VIEW, {**TRUTH, "member": MEMBER & torch.tensor([[True], [False]])}
-    )
-    assert without.units is not None
-    assert without.units.tolist() == [7]
-
-
-def test_ground_truth_about_other_candidates_is_refused() -> None:
-    with pytest.raises(ViewError, match=r"client/member.*\(C, 4\)"):
-        membership().score(VIEW, {**TRUTH, "member": MEMBER[:, :3]})
-
-
-def test_an_estimate_of_another_shape_is_a_defect() -> None:
-    with pytest.raises(EstimateError, match="scores"):
-        membership(SCORES[:, :3]).check(VIEW)
+def test_without_both_kinds_there_is_no_auc() -> None:
+    view, _ = leaky_view(3)
+    estimate = MembershipEstimate(scores=torch.zeros(3), decisions=torch.zeros(3, dtype=torch.bool))
+    for member in (torch.ones(3), torch.zeros(3)):
+        assert estimate.score(view, {"member": member}).metrics["auc"].isnan().all()

@@ -7,7 +7,8 @@ import pytest
 import torch
 from scipy.stats import norm
 
-from attacks.estimates import EstimateError, MembershipEstimate
+from attacks.estimates import EstimateError
+from attacks.membership.estimates import MembershipEstimate
 from attacks.membership.retrieval import RetrievalFingerprint, log_likelihood_ratio
 from client.fpdgd import FPDGDAlgorithm
 from client.nets.ranker import ranker_parameters

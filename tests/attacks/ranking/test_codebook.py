@@ -6,7 +6,7 @@ from typing import Literal
 
 import pytest
 
-from attacks.estimates import InteractionEstimate
+from attacks.interactions.estimates import InteractionEstimate
 from attacks.ranking import CodebookAttack
 from attacks.scoring import auc_per_victim
 from defenses.local_dp import LocalDP

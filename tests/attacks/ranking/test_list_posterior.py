@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from attacks.estimates import InteractionEstimate
+from attacks.interactions.estimates import InteractionEstimate
 from attacks.ranking.list_matching import ListMatching
 from attacks.ranking.list_posterior import ListPosterior, sample_lists
 from attacks.ranking.priors import PriorOnly

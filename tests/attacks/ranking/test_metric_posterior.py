@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.estimates import InteractionEstimate
+from attacks.interactions.estimates import InteractionEstimate
 from attacks.ranking.metric_posterior import MetricPosterior, click_posterior
 from attacks.ranking.priors import PriorOnly
 from attacks.scoring import auc_per_victim

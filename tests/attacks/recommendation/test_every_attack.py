@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from attacks.base import Attack
-from attacks.estimates import EstimateError, InteractionEstimate
+from attacks.estimates import EstimateError
+from attacks.interactions.estimates import InteractionEstimate
 from attacks.recommendation.imia import IMIA
 from attacks.recommendation.item_deltas import Direction, RowNorm
 from attacks.recommendation.matched_filter import MatchedFilter

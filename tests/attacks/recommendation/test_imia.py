@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.estimates import InteractionEstimate
+from attacks.interactions.estimates import InteractionEstimate
 from attacks.recommendation.imia import IMIA
 from attacks.scoring import f1_per_victim
 from protocol.seeding import generator_for

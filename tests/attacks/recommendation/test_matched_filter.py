@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from attacks.estimates import InteractionEstimate
+from attacks.interactions.estimates import InteractionEstimate
 from attacks.recommendation.matched_filter import MatchedFilter
 from attacks.scoring import auc_per_victim
 from protocol.errors import ViewError

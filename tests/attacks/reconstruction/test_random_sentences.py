@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from attacks.deanonymization.simulated import FEATURES
+from attacks.re_identification.simulated import FEATURES
 from attacks.reconstruction import RandomSentences
 from protocol.errors import ViewError
 from tests.text_toys import plain, seen

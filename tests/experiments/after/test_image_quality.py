@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from datamodules.io.array_cache import CACHE_VARIABLE
+from protocol.cache import CACHE_VARIABLE
 from tests.experiments.tables import Result, paper_value, read, reproduce
 from tests.places import CONFIGS
 

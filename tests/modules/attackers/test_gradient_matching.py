@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.estimates import InteractionEstimate
+from attacks.interactions.estimates import InteractionEstimate
 from attacks.recommendation.raifle import Raifle
 from attacks.scoring import auc_per_victim
 from client.fncf import FNCFAlgorithm

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from attacks.estimates import InteractionEstimate
+from attacks.interactions.estimates import InteractionEstimate
 from attacks.ranking.list_matching import ListMatching
 from attacks.ranking.list_posterior import ListPosterior
 from attacks.ranking.lists import ranked_lists

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from attacks.estimates import InteractionEstimate
+from attacks.interactions.estimates import InteractionEstimate
 from attacks.ranking.list_posterior import ListPosterior
 from attacks.ranking.lists import ranked_lists
 from attacks.scoring import auc_per_victim

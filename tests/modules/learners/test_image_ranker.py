@@ -15,11 +15,11 @@ from callbacks.delta_recorder import DeltaRecorder
 from client.image_votes import VoteAlgorithm
 from datamodules.devices.synthetic_photos import SyntheticPhotos
 from datamodules.images.synthetic_features import SyntheticFeatures, natural_features
-from datamodules.io.array_cache import CACHE_VARIABLE
 from defenses.base import Defense
 from defenses.local_dp import LocalDP
 from defenses.update_l1 import UpdateL1
 from modules.learners.image_ranker import ImageRanker
+from protocol.cache import CACHE_VARIABLE
 from protocol.errors import InputError
 from protocol.view import RoundView
 from recordings.recorded_learner import recorded_learner

@@ -49,6 +49,9 @@ class CountByNorm(Attack):
 
     Args:
         share: share of the largest movement above which an item counts.
+
+    References:
+        This project.
     """
 
     name = "count-by-norm"
@@ -72,6 +75,9 @@ class CountGuess(Attack):
     """A fixed share of the served items: the baseline of attacks on counts.
 
     Threat model: a server that knows which items were served, and no update.
+
+    References:
+        This project.
     """
 
     name = "count-guess"
@@ -82,41 +88,3 @@ class CountGuess(Attack):
 
     def run(self, view: RoundView, *, generator: torch.Generator) -> CountEstimate:
         return CountEstimate(counts=0.2 * view.served_mask.sum(1).double())
-
-
-class UnknownNeed(CountByNorm):
-    """An attack whose need no view has."""
-
-    name = "unknown-need"
-    threat_model = ThreatModel(sees="", knows="", needs=("gradients",))
-
-
-class WrongShape(CountByNorm):
-    """An attack that returns one number too many."""
-
-    name = "wrong-shape"
-
-    def run(self, view: RoundView, *, generator: torch.Generator) -> CountEstimate:
-        return CountEstimate(counts=torch.zeros(view.victims + 1))
-
-
-class WrongType(CountByNorm):
-    """An attack that returns no estimate."""
-
-    name = "wrong-type"
-
-    def run(self, view: RoundView, *, generator: torch.Generator) -> CountEstimate:
-        return torch.zeros(view.victims)  # type: ignore[return-value]
-
-
-class Raises(CountByNorm):
-    """An attack with a defect."""
-
-    name = "raises"
-
-    def run(self, view: RoundView, *, generator: torch.Generator) -> CountEstimate:
-        raise ZeroDivisionError("of no use")
-
-
-class Twice(CountByNorm):
-    """An attack with the name of another one of its family."""

@@ -2,7 +2,7 @@ import pandas as pd
 import pytest
 
 from evaluation.runner import Evaluation
-from evaluation.scores import Line, concat, score_table
+from evaluation.scores import AttackInfo, concat, score_table
 from evaluation.summary import summarise
 from reports.statement.measured import DECLARED_PRIVACY
 from reports.statement.privacy import Privacy, privacy
@@ -14,7 +14,7 @@ RELEASE = {"clip": 1.0, "noise_scale": 0.1, "parameters": ["w"]}
 PROMISE = Promise(value=8.0, delta=1e-5, unit="client")
 
 
-COIN_GUESS = Line(role="baseline", family=DECLARED_PRIVACY)
+COIN_GUESS = AttackInfo(role="baseline", family=DECLARED_PRIVACY)
 
 
 def bound_rows(values: dict[str, list[float]], *, rounds: int = 1) -> pd.DataFrame:
@@ -36,7 +36,7 @@ def made(
     rounds: int = 1,
     guesses: dict[str, list[float]] | None = None,
 ) -> Privacy:
-    lines = {name: Line(role="ours", family=DECLARED_PRIVACY) for name in ("release-check", "canary-bounds")}
+    lines = {name: AttackInfo(role="ours", family=DECLARED_PRIVACY) for name in ("release-check", "canary-bounds")}
     evaluation = Evaluation(lines={**lines, "coin-guess": COIN_GUESS})
     row = {"check": "epsilon", "measured": 30.0, "delta": 1e-5, "messages": rounds}
     evaluation.details = {"release-check": pd.DataFrame([row]), "canary-bounds": bound_rows(values, rounds=rounds)}

@@ -1,0 +1,84 @@
+"""Estimate of class compositions, with intervals."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from attacks.estimates import Candidates, Estimate, EstimateError, Scores, check_tensor
+from attacks.scoring import composition_errors, exact_counts, null_class_errors
+from protocol.errors import ViewError
+from protocol.metric_table import Metric
+from protocol.view import View
+
+_ROUNDING = 1e-6
+"""Tolerance for float32 shares, e.g. of a client with one class."""
+_SUM_TOLERANCE = 1e-4
+"""Tolerance for the sum of float32 proportions."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompositionEstimate(Estimate):
+    """The share of each class among a client's examples.
+
+    Attributes:
+        proportions: ``(V, K)``, at least 0, each row summing to one.
+        low: ``(V, K)`` lower bounds of the intervals, NaN if the attack gives none.
+        high: ``(V, K)`` upper bounds.
+        present: ``(V, K)`` bool, the classes of which the client has examples.
+
+    References:
+        Dai, Zhou and Fu, "Decaf: Data Distribution Decompose Attack against Federated Learning", 2024,
+        arXiv:2405.15316, equation 3.
+    """
+
+    inferred = "what share of its examples each class has"
+    truth = ("class_counts",)
+    metrics: ClassVar[tuple[str | Metric, ...]] = (
+        "l1",
+        "l2",
+        "linf",
+        "exact",
+        "null_false_positive",
+        "null_false_negative",
+        "coverage",
+    )
+    proportions: Tensor
+    low: Tensor
+    high: Tensor
+    present: Tensor
+
+    def check(self, view: View) -> None:
+        shape = self.proportions.shape
+        if len(shape) != 2 or shape[0] != view.victims:
+            raise EstimateError(f"proportions: expected shape ({view.victims}, K), got {tuple(shape)}")
+        for name, tensor in (("low", self.low), ("high", self.high), ("present", self.present)):
+            dtype = torch.bool if name == "present" else tensor.dtype
+            check_tensor(name, tensor, tuple(shape), dtype=dtype)
+        sums = self.proportions.double().sum(1)
+        if not bool(((sums - 1).abs() < _SUM_TOLERANCE).all() and (self.proportions >= 0).all()):
+            raise EstimateError(f"proportions: expected non-negative numbers that sum to one, got sums {sums.tolist()}")
+        outside = (self.low > self.proportions + _SUM_TOLERANCE) | (self.high < self.proportions - _SUM_TOLERANCE)
+        if bool(outside.any()):
+            raise EstimateError("low and high: expected intervals that contain the proportions")
+
+    def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
+        """Distances of the proportions, exact counts, errors on null classes, and coverage of the intervals."""
+        counts = truth["class_counts"].double()
+        if counts.shape[1] != self.proportions.shape[1]:
+            raise ViewError(f"expected an estimate of {counts.shape[1]} classes, got {self.proportions.shape[1]}")
+        shares = counts / counts.sum(1, keepdim=True)
+        inferred = self.proportions.double()
+        held = counts > 0
+        metrics = composition_errors(inferred, shares) | null_class_errors(self.present, held)
+        metrics |= exact_counts(inferred, counts)
+        inside = (shares >= self.low - _ROUNDING) & (shares <= self.high + _ROUNDING)
+        given = (held | self.present) & self.low.isfinite()
+        if bool(given.any()):
+            metrics["coverage"] = (inside & given).sum(1) / given.sum(1).double().masked_fill(~given.any(1), torch.nan)
+        profiles = torch.stack([shares, inferred, self.low.double(), self.high.double()], dim=2)
+        candidates = Candidates.of_rows("does the client hold examples of this class?", inferred, held)
+        sizes = torch.full((len(counts),), counts.shape[1]), held.sum(1)
+        return Scores(metrics, *sizes, profiles=profiles, candidates=candidates)

@@ -1,0 +1,43 @@
+"""Estimate of interactions: with which of the served items a client interacted."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from attacks.estimates import ROC_GRID, Candidates, Estimate, Scores, check_tensor
+from attacks.scoring import auc_per_victim, f1_per_victim, roc_per_victim
+from protocol.view import View
+
+
+@dataclass(frozen=True, kw_only=True)
+class InteractionEstimate(Estimate):
+    """Which of the served items a client interacted with.
+
+    Attributes:
+        scores: ``(V, R)``, higher means more likely interacted; ignored where padded.
+        decisions: ``(V, R)`` bool, the attack's own decisions, made without the ground truth; False where padded.
+    """
+
+    inferred = "which of the items it was shown the client interacted with"
+    truth = ("labels",)
+    metrics = ("auc", "f1")
+    scores: Tensor
+    decisions: Tensor
+
+    def check(self, view: View) -> None:
+        mask = view.served_mask
+        check_tensor("decisions", self.decisions, tuple(mask.shape), dtype=torch.bool)
+        check_tensor("scores", self.scores, tuple(mask.shape), dtype=self.scores.dtype)
+        check_tensor("scores of served items", self.scores[mask], (int(mask.sum()),))
+
+    def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
+        """AUC of the scores and F1 of the decisions over each victim's served items."""
+        mask = view.served_mask
+        labels = truth["labels"][:, : mask.shape[1]]
+        auc = auc_per_victim(self.scores, labels, mask)
+        metrics = {"auc": auc, "f1": f1_per_victim(self.decisions, labels, mask)}
+        roc = roc_per_victim(self.scores, labels, mask, ROC_GRID).masked_fill(auc.isnan()[:, None], torch.nan)
+        candidates = Candidates.of_rows("did the client interact with this item?", self.scores, labels, mask)
+        return Scores(metrics, mask.sum(1), ((labels > 0.5) & mask).sum(1), roc=roc, candidates=candidates)

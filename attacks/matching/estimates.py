@@ -1,0 +1,81 @@
+"""Estimate of matching messages: which pairs come from the same user."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from attacks.estimates import Candidates, Estimate, Scores, check_tensor
+from attacks.scoring import precision_at_positives
+from protocol.errors import ViewError
+from protocol.history import History
+from protocol.view import View
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatchingEstimate(Estimate):
+    """Which pairs of messages come from the same user.
+
+    Attributes:
+        scores: ``(M,)``, higher means more likely, of the pairs in the view.
+
+    References:
+        Orekondy, Oh, Zhang, Schiele and Fritz, "Gradient-Leaks: Understanding and Controlling Deanonymization in
+        Federated Learning", 2018, arXiv:1805.05838, section 6, "Evaluation Metrics".
+    """
+
+    inferred = "which other updates come from the same user"
+    truth = ("user", "known_user")
+    metrics = ("ap", "times-chance")
+    scores: Tensor
+
+    def check(self, view: View) -> None:
+        check_tensor("scores", self.scores, (len(asked_pairs(view)),))
+
+    def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
+        """Average precision over all pairs, decomposed into the mean precision at each user's matching pairs.
+
+        Each user has the same weight. All users share one ranking, so a user's pairs also affect the precision of
+        others: the influences are jackknife pseudo-values, from the ranking without the pairs that involve a user.
+        """
+        first, second = torch.cat([truth["user"], truth["known_user"]])[asked_pairs(view)].T
+        match = first == second
+        numbers, counts, own = _shared_ranking(self.scores, first, match)
+        total, whole = len(numbers), own.mean()
+        pseudo = []
+        for user in numbers.tolist():
+            kept = (first != user) & (second != user)
+            without = _shared_ranking(self.scores[kept], first[kept], match[kept])[2]
+            pseudo.append(total * whole - (total - 1) * (without.mean() if len(without) else whole))
+        influence, chance = torch.stack(pseudo) if pseudo else own, match.double().mean()
+        return Scores(
+            {"ap": own, "times-chance": own / chance},
+            torch.full_like(counts, view.victims),
+            counts,
+            units=numbers,
+            influences={"ap": influence, "times-chance": influence / chance},
+            candidates=Candidates("does the same user send both messages?", self.scores, match, first),
+        )
+
+
+def asked_pairs(view: View) -> Tensor:
+    """``(M, 2)`` message numbers of the pairs in the view; see `History.pairs`.
+
+    Raises:
+        ViewError: the view has no pairs, or a number is out of range.
+    """
+    if not isinstance(view, History) or view.pairs is None:
+        raise ViewError("expected a view that asks about pairs of messages, got one without")
+    messages = view.victims + (0 if view.known is None else view.known.victims)
+    if len(view.pairs) and not 0 <= int(view.pairs.min()) <= int(view.pairs.max()) < messages:
+        raise ViewError(f"expected pairs of messages below {messages}, got one of {int(view.pairs.max())}")
+    return view.pairs
+
+
+def _shared_ranking(scores: Tensor, first: Tensor, match: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Users with a match ``(U,)``, their numbers of matches, and their mean precision in the ranking of all pairs."""
+    precision = precision_at_positives(scores, match)
+    numbers, owner, counts = torch.unique(first[match], return_inverse=True, return_counts=True)
+    sums = torch.zeros(len(numbers), dtype=torch.float64).index_add_(0, owner, precision)
+    return numbers, counts, sums / counts

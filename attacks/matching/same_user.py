@@ -1,0 +1,135 @@
+"""Matching attacks: do two messages come from the same user?"""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from attacks.base import Attack, Variants
+from attacks.estimates import Estimate
+from attacks.matching.estimates import MatchingEstimate, asked_pairs
+from attacks.re_identification.fingerprint import FingerprintAttack
+from attacks.re_identification.messages import known_view, read_messages, seen_only, unit
+from attacks.re_identification.reidentification import Reidentification, ReidMLP
+from protocol.errors import ViewError
+from protocol.history import History
+from protocol.ranges import PositiveInt
+from protocol.view import USERS
+
+_NEEDS = (*Reidentification.threat_model.needs, "pairs")
+
+
+class MatchingAttack(Attack):
+    """Base class of attacks that infer which pairs of messages come from the same user."""
+
+    family = "matching"
+    estimates: ClassVar[type[Estimate]] = MatchingEstimate
+
+
+class MatchingMLP(MatchingAttack, ReidMLP):
+    """Probability that both messages are of the same user, ``max_u P[i = u] P[j = u]`` by `ReidMLP`.
+
+    Threat model: that of `ReidSVM`.
+
+    Args:
+        layers: see `Reidentification`.
+        simulated: see `Reidentification`.
+        noisy_copies: see `Reidentification`.
+        linked: see `Reidentification`.
+        epochs: see `ReidMLP`.
+        accelerator: Lightning accelerator.
+        devices: number of devices.
+
+    References:
+        Orekondy, Oh, Zhang, Schiele and Fritz, "Gradient-Leaks", 2018, arXiv:1805.05838, section 4.4 (ii).
+    """
+
+    name = "matching-mlp"
+    references = ("Gradient-Leaks, section 4.4",)
+    threat_model = dataclasses.replace(Reidentification.threat_model, needs=_NEEDS)
+
+    def run(self, view: History, *, generator: torch.Generator) -> MatchingEstimate:
+        messages = read_messages(view, self.layers)
+        asked = torch.cat([messages.anonymous, messages.known])
+        learned = self.learned_from(view, dataclasses.replace(seen_only(messages), anonymous=asked), generator)
+        pseudonyms = torch.cat([view.pseudonyms, known_view(view).pseudonyms])
+        scores = self.over_messages(self.scores(self.prepared(learned), generator=generator), pseudonyms)
+        first, second = scores[asked_pairs(view).T]
+        return MatchingEstimate(scores=(first * second).amax(1))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatchingSiamese(MatchingAttack):
+    """Siamese network: a distance between messages, learned from known devices.
+
+    Threat model: that of `ReidSVM`; the pairs may include users of whom the adversary has no data.
+
+    Args:
+        layers: see `Reidentification`.
+        steps: batches of 64 pairs; not given in the paper.
+        accelerator: Lightning accelerator.
+        devices: number of devices.
+
+    References:
+        Orekondy, Oh, Zhang, Schiele and Fritz, "Gradient-Leaks", 2018, arXiv:1805.05838, section 4.4 (iii).
+    """
+
+    name = "matching-siamese"
+    references = ("Gradient-Leaks, section 4.4",)
+    cost = "one training of the network for all messages"
+    threat_model = dataclasses.replace(Reidentification.threat_model, needs=_NEEDS)
+
+    layers: Sequence[str] | None = None
+    steps: PositiveInt = 1000
+    accelerator: str = "auto"
+    devices: PositiveInt = 1
+
+    def run(self, view: History, *, generator: torch.Generator) -> MatchingEstimate:
+        from modules.attackers.identity_nets import SiameseNet
+        from modules.attackers.trainer import fit_quietly
+
+        messages = read_messages(view, self.layers)
+        labels = torch.unique(known_view(view).priors[USERS], return_inverse=True)[1]
+        counts = labels.bincount()
+        if int((counts > 0).sum()) < 2 or int(counts.max()) < 2:
+            raise ViewError("expected two known users, one of them with two messages, got fewer")
+        known = unit(messages.known)
+        net = SiameseNet(known, labels, steps=self.steps, generator=generator)
+        fit_quietly(net, accelerator=self.accelerator, devices=self.devices, max_steps=self.steps)
+        net.cpu().eval()
+        with torch.no_grad():
+            first, second = net.embed(torch.cat([unit(messages.anonymous), known]))[asked_pairs(view).T]
+            return MatchingEstimate(scores=net(first, second))
+
+
+class MatchingFingerprint(MatchingAttack, FingerprintAttack):
+    """Probability that both messages are of the same known user, ``sum_u P[i = u] P[j = u]`` by `FingerprintAttack`.
+
+    Threat model: that of `FingerprintAttack`, as are the arguments.
+
+    References:
+        This project; see `FingerprintAttack`.
+    """
+
+    name = "matching-fingerprint"
+    threat_model = dataclasses.replace(
+        FingerprintAttack.threat_model, needs=(*FingerprintAttack.threat_model.needs, "pairs")
+    )
+    variants: ClassVar[Variants] = {
+        "linked": {
+            "linked": True,
+            "threat_model": dataclasses.replace(threat_model, sees=f"{threat_model.sees}; their pseudonyms"),
+        }
+    }
+
+    def run(self, view: History, *, generator: torch.Generator) -> MatchingEstimate:
+        messages = read_messages(view, self.layers)
+        asked = torch.cat([messages.anonymous, messages.known])
+        single = self.log_probabilities(view, seen_only(messages), asked, generator)
+        whose = (view.pseudonyms, known_view(view).pseudonyms)
+        both = torch.split(single, [len(own) for own in whose])
+        named = torch.cat([self.probabilities(part, own) for part, own in zip(both, whose, strict=True)])
+        first, second = named[asked_pairs(view).T]
+        return MatchingEstimate(scores=(first * second).sum(1))

@@ -1,0 +1,114 @@
+"""Simulated fingerprints: deltas that the known users' data would produce from the recorded global models."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from attacks.base import Variants
+from attacks.estimates import Estimate
+from attacks.re_identification.estimates import IdentityEstimate
+from attacks.re_identification.messages import Messages, in_span, read_messages, unit
+from attacks.re_identification.reidentification import IdentityAttack, Reidentification, standardised, svm_scores
+from attacks.re_identification.simulated import NEEDS, PARTS, simulated_parts
+from protocol.history import History
+from protocol.ranges import PositiveFloat, PositiveInt
+from protocol.threat_model import ThreatModel
+
+
+@dataclass(frozen=True, kw_only=True)
+class FingerprintAttack(IdentityAttack):
+    """Linear machine trained on simulated updates of the known users, computed from the recorded global models.
+
+    (1) The component that all messages share is subtracted: the mean of the known messages, and for simulated ones the
+    mean of their round. (2) The server does not have to wait until its own devices are sampled: it trains from recorded
+    global models on parts of each user's data. Two parts differ like the data of a user's two devices do; the messages
+    of one device in several rounds do not. (3) Directions in which the parts of a user differ are shrunk (whitening).
+    (4) The scores of each message are turned into probabilities, so that they are comparable between messages.
+
+    Threat model: passive server, all rounds; it has data of users and knows the devices' training algorithm.
+
+    Args:
+        layers: see `Reidentification`.
+        rounds: number of recorded rounds from whose global models updates are simulated.
+        parts: number of parts into which each user's data are split.
+        penalty: see `ReidSVM`.
+        floor: added to the variance of every direction before whitening, as a multiple of the mean variance.
+        sharpness: see `CentredSVM`.
+        linked: whether the log-probabilities of all messages under a pseudonym are summed.
+
+    Variants:
+        linked: a device keeps its pseudonym over the rounds, and its messages are scored together: errors due to the
+            order of mini-batches and the state of the model average out.
+
+    References:
+        This project; it extends the SVM of Orekondy et al., "Gradient-Leaks", 2018, arXiv:1805.05838, section 4.4.
+    """
+
+    name = "fingerprint"
+    cost = "`rounds` times `parts` simulated trainings per known user"
+    threat_model = ThreatModel(
+        sees="the deltas of some layers of every message, each round, and the global models",
+        knows="the devices' training algorithm, and data of every user",
+        needs=(*Reidentification.threat_model.needs, *NEEDS),
+    )
+    variants: ClassVar[Variants] = {
+        "linked": {
+            "linked": True,
+            "threat_model": dataclasses.replace(threat_model, sees=f"{threat_model.sees}; their pseudonyms"),
+        }
+    }
+
+    layers: Sequence[str] | None = None
+    rounds: PositiveInt = 2
+    parts: int = PARTS
+    penalty: PositiveFloat = 1.0
+    floor: PositiveFloat = 0.3
+    sharpness: PositiveFloat = 3.0
+    linked: bool = False
+
+    def run(self, view: History, *, generator: torch.Generator) -> Estimate:
+        messages = read_messages(view, self.layers)
+        single = self.log_probabilities(view, messages, messages.anonymous, generator)
+        return IdentityEstimate(scores=self.probabilities(single, view.pseudonyms), users=messages.users)
+
+    def probabilities(self, single: Tensor, pseudonyms: Tensor) -> Tensor:
+        """``(V, U)`` probabilities of the users, from the log-probabilities of single messages."""
+        return over_pseudonyms(single, pseudonyms) if self.linked else single.exp()
+
+    def log_probabilities(self, view: History, messages: Messages, asked: Tensor, generator: torch.Generator) -> Tensor:
+        """``(A, U)`` log-probabilities of the users for messages ``(A, D)``."""
+        made = simulated_parts(view, self.layers, rounds=self.rounds, parts=self.parts)
+        mean = unit(messages.known).mean(0)
+        place, kept = made.places(messages.users)
+        simulated = unit(dataclasses.replace(made, vectors=unit(made.vectors)).centred())
+        learned = torch.cat([unit(unit(messages.known) - mean), simulated[kept]])
+        labels = torch.cat([messages.labels, place[kept]])
+        training, others = in_span(learned, unit(unit(asked) - mean))
+        own = training[len(messages.known) :]
+        shorter = whitening(own, labels[len(messages.known) :], self.floor)
+        ready = dataclasses.replace(
+            messages, known=unit(training @ shorter), anonymous=unit(others @ shorter), labels=labels
+        )
+        return standardised(svm_scores(ready, self.penalty, generator), self.sharpness)
+
+
+def over_pseudonyms(log_probabilities: Tensor, pseudonyms: Tensor) -> Tensor:
+    """``(V, U)`` probabilities from the log-probabilities of all messages under a pseudonym ``(V,)``, summed."""
+    _, place = torch.unique(pseudonyms, return_inverse=True)
+    total = log_probabilities.new_zeros(int(place.max()) + 1, log_probabilities.shape[1])
+    return total.index_add_(0, place, log_probabilities).softmax(1)[place]
+
+
+def whitening(vectors: Tensor, labels: Tensor, floor: float) -> Tensor:
+    """``(R, R)`` inverse root of the regularised covariance of vectors ``(S, R)`` within their labels ``(S,)``."""
+    _, place, counts = torch.unique(labels, return_inverse=True, return_counts=True)
+    means = vectors.new_zeros(len(counts), vectors.shape[1]).index_add_(0, place, vectors) / counts[:, None]
+    rest = (vectors - means[place]).double()
+    variances, directions = torch.linalg.eigh(rest.T @ rest / len(rest))
+    scales = (variances.clamp(min=0) + floor * variances.mean()).rsqrt()
+    shorter: Tensor = (directions * scales) @ directions.T
+    return shorter.to(vectors)

@@ -1,0 +1,187 @@
+"""Messages as vectors: flattened deltas of some layers, and their coordinates in a smaller space.
+
+References:
+    Orekondy, Oh, Zhang, Schiele and Fritz, "Gradient-Leaks: Understanding and Controlling Deanonymization in Federated
+    Learning", 2018, arXiv:1805.05838, section 5, "Representing".
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from attacks.re_identification.estimates import UNSEEN
+from protocol.errors import ViewError
+from protocol.history import History
+from protocol.view import HOLDOUT, USERS, View
+
+_ALIKE = 1e-5
+"""Distance below which two unit vectors are considered equal (float32 rounding)."""
+_RANK = 1e-10
+"""Share of the largest eigenvalue below which a direction is considered rounding."""
+
+
+@dataclass(frozen=True)
+class Messages:
+    """Vectors of the anonymous and of the known messages.
+
+    Attributes:
+        anonymous: ``(V, D)`` messages to identify.
+        known: ``(P, D)`` messages of known devices.
+        labels: ``(P,)`` column of `users` of each known message.
+        users: ``(U,)`` known users, ascending; `UNSEEN`, first, if the view has a hold-out.
+        whole: length of a message as sent, if the vectors are coordinates in a smaller space; else D.
+    """
+
+    anonymous: Tensor
+    known: Tensor
+    labels: Tensor
+    users: Tensor
+    whole: int
+
+
+def known_view(view: History) -> History:
+    """What the server saw of its own devices.
+
+    Raises:
+        ViewError: it has none.
+    """
+    if view.known is None or not view.known.victims:
+        raise ViewError("expected messages of known devices, got none; the adversary needs devices of its own")
+    return view.known
+
+
+def owners_of(known: History) -> Tensor:
+    """``(P,)`` users of known devices; those of the hold-out belong to `UNSEEN`."""
+    owners = known.priors[USERS]
+    return torch.where(known.priors[HOLDOUT], UNSEEN, owners) if HOLDOUT in known.priors else owners
+
+
+def read_messages(view: History, layers: Sequence[str] | None) -> Messages:
+    """The message vectors of a view; messages of hold-out devices belong to `UNSEEN`.
+
+    Args:
+        view: the server view.
+        layers: see `layer_vectors`.
+
+    Raises:
+        ViewError: the known messages are zero or all have the same direction, so that nothing can be learned.
+    """
+    known = known_view(view)
+    users, labels = torch.unique(owners_of(known), return_inverse=True)
+    anonymous, learned = layer_vectors(view, layers), layer_vectors(known, layers)
+    check_known(learned)
+    return Messages(anonymous, learned, labels, users, anonymous.shape[1])
+
+
+def check_known(vectors: Tensor) -> None:
+    """Raises `ViewError` if known messages ``(P, D)`` are zero or all have the same direction."""
+    directions = unit(vectors)
+    if float(torch.linalg.vector_norm(directions - directions[0], dim=1).max()) < _ALIKE:
+        raise ViewError(f"expected known messages that differ, got {len(vectors)} that are zero or all point one way")
+
+
+def unit(vectors: Tensor) -> Tensor:
+    """The vectors ``(V, D)``, normalised to length one."""
+    return normalize(vectors, dim=1)
+
+
+def layer_vectors(view: View, layers: Sequence[str] | None) -> Tensor:
+    """``(V, D)`` flattened and concatenated deltas of some layers.
+
+    Rows of a table that were not sent are zero.
+
+    Args:
+        view: the server view.
+        layers: names of layers, e.g. ``lstm`` for all parameters ``lstm.*``, or of parameters; None for all.
+
+    Raises:
+        ViewError: a layer is not recorded.
+    """
+    recorded = list(view.deltas)
+    for layer in layers or ():
+        if not any(_of_layer(name, layer) for name in recorded):
+            raise ViewError(f"expected the deltas of layer {layer!r}, got a recording of {', '.join(recorded)}")
+    return torch.cat([_whole(view, name).reshape(view.victims, -1) for name in _chosen(view, layers)], dim=1)
+
+
+def noise_scales(view: View, layers: Sequence[str] | None) -> Tensor:
+    """``(D,)`` standard deviation of the declared noise on each coordinate of `layer_vectors`."""
+    chosen = _chosen(view, layers)
+    widths = [view.model[name].numel() for name in chosen]
+    return torch.tensor([view.noise_scale(name) for name in chosen]).repeat_interleave(torch.tensor(widths))
+
+
+def mean_over_pseudonyms(values: Tensor, pseudonyms: Tensor) -> Tensor:
+    """``(V, ...)`` mean of the values ``(V, ...)`` of all messages under the pseudonym ``(V,)`` of each."""
+    _, place, counts = torch.unique(pseudonyms, return_inverse=True, return_counts=True)
+    sums = values.new_zeros(len(counts), *values.shape[1:]).index_add_(0, place, values)
+    means: Tensor = sums / counts.reshape(-1, *[1] * (values.dim() - 1))
+    return means[place]
+
+
+def round_means(values: Tensor, known: History, view: History) -> Tensor:
+    """``(V, ...)`` mean of the known messages' values ``(P, ...)`` in the round of each message of the view.
+
+    The mean over all rounds counts as one more message of each round.
+    """
+    whole = values.mean(0)
+    rounds, place = torch.unique(torch.cat([known.sent_in, view.sent_in]), return_inverse=True)
+    own, asked = place.split([known.victims, view.victims])
+    sums = whole.repeat(len(rounds), 1).index_add_(0, own, values)
+    means: Tensor = sums / (1 + own.bincount(minlength=len(rounds)))[:, None]
+    return means[asked]
+
+
+def _chosen(view: View, layers: Sequence[str] | None) -> list[str]:
+    """Names of the recorded parameters of some layers."""
+    return [name for name in view.deltas if layers is None or any(_of_layer(name, layer) for layer in layers)]
+
+
+def _of_layer(name: str, layer: str) -> bool:
+    return name == layer or name.startswith(f"{layer}.")
+
+
+def _whole(view: View, name: str) -> Tensor:
+    delta = view.deltas[name]
+    if name not in view.row_parameters:
+        return delta
+    whole = delta.new_zeros(len(delta), *view.model[name].shape)
+    message, place = view.served_mask.nonzero(as_tuple=True)
+    whole[message, view.served_items[message, place]] = delta[message, place]
+    return whole
+
+
+def seen_only(messages: Messages) -> Messages:
+    """The messages without those of hold-out devices."""
+    if int(messages.users[0]) != UNSEEN:
+        return messages
+    kept = messages.labels > 0
+    known, labels = messages.known[kept], messages.labels[kept] - 1
+    return dataclasses.replace(messages, known=known, labels=labels, users=messages.users[1:])
+
+
+def in_span(training: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
+    """Coordinates ``(P, R)`` and ``(V, R)`` in an orthonormal basis of the span of the training vectors, R its rank.
+
+    Linear machines, nearest neighbours and the first layer of a network depend on a vector only through its inner
+    products with the training vectors ``(P, D)``, which are preserved.
+    """
+    products = _products(training, training)
+    values, vectors = torch.linalg.eigh(products)
+    kept = values > _RANK * values[-1].clamp(min=torch.finfo(torch.float64).tiny)
+    basis = vectors[:, kept] / values[kept].sqrt()
+    return (products @ basis).to(training), (_products(others, training) @ basis).to(training)
+
+
+def _products(left: Tensor, right: Tensor) -> Tensor:
+    """Inner products in float64, computed block by block to avoid a float64 copy of the whole."""
+    width = 2**15
+    total = torch.zeros(len(left), len(right), dtype=torch.float64)
+    for start in range(0, left.shape[1], width):
+        block = slice(start, start + width)
+        total += left[:, block].double() @ right[:, block].double().T
+    return total

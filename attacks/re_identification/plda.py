@@ -1,0 +1,139 @@
+"""Probabilistic linear discriminant analysis of messages, with the noise that the devices declare."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from attacks.base import Variants
+from attacks.estimates import Estimate
+from attacks.re_identification.estimates import IdentityEstimate
+from attacks.re_identification.messages import (
+    in_span,
+    known_view,
+    mean_over_pseudonyms,
+    noise_scales,
+    read_messages,
+    round_means,
+)
+from attacks.re_identification.reidentification import (
+    IdentityAttack,
+    Reidentification,
+    against_others,
+    check_users,
+    standardised,
+)
+from attacks.re_identification.simulated import NEEDS, PARTS, simulated_parts
+from client.algorithm import ExampleAlgorithm
+from protocol.history import History
+from protocol.ranges import PositiveFloat, PositiveInt
+from protocol.threat_model import ThreatModel
+
+
+@dataclass(frozen=True, kw_only=True)
+class PLDA(IdentityAttack):
+    """Gaussian likelihood of a message around each user's mean, with covariance within users and declared noise.
+
+    A message per local step is ``x = o_r + m_u + e + n``: what all devices have in common in round r, the user's mean,
+    the variation between parts of a user's data, of covariance W, and the declared noise of variance s^2. (1) The means
+    m_u and W are those of simulated devices that hold parts of a user's data, and of the known messages; (2) o_r is the
+    mean of the known messages in the round after their users' means are subtracted; (3) the score of user u is
+    ``-1/2 (x - o_r - m_u)' (W + s^2 I)^-1 (x - o_r - m_u)``. Without noise this is whitening; for much noise it becomes
+    the matched filter ``<x, m_u>``, which no unit length of a noisy vector spoils.
+
+    Threat model: that of `FingerprintAttack`; it uses the noise that the devices declare.
+
+    Args:
+        layers: see `Reidentification`.
+        rounds: see `FingerprintAttack`.
+        parts: see `FingerprintAttack`.
+        floor: see `FingerprintAttack`.
+        sharpness: see `CentredSVM`.
+        linked: whether all messages under a pseudonym are averaged, and the variance of their noise divided by their
+            number.
+
+    Variants:
+        linked: scores all messages under a pseudonym together.
+
+    References:
+        This project; S. Ioffe, "Probabilistic Linear Discriminant Analysis", ECCV 2006.
+    """
+
+    name = "plda"
+    cost = "`rounds` times `parts` simulated trainings per known user"
+    threat_model = ThreatModel(
+        sees="the deltas of some layers of every message, each round, the global models, and the declared noise",
+        knows="the devices' training algorithm, and data of every user, on devices of its own that take part",
+        needs=(*Reidentification.threat_model.needs, ExampleAlgorithm, *NEEDS),
+    )
+    variants: ClassVar[Variants] = {"linked": {"linked": True, "listed": False}}
+
+    layers: Sequence[str] | None = None
+    rounds: PositiveInt = 2
+    parts: PositiveInt = PARTS
+    floor: PositiveFloat = 0.1
+    sharpness: PositiveFloat = 3.0
+    linked: bool = False
+
+    def run(self, view: History, *, generator: torch.Generator) -> Estimate:
+        known, learner = known_view(view), view.require(ExampleAlgorithm)
+        messages = read_messages(view, self.layers)
+        check_users(messages)
+        users, labels = messages.users, messages.labels
+        made = simulated_parts(view, self.layers, rounds=self.rounds, parts=self.parts)
+        place, kept = made.places(users)
+        simulated = made.over_steps(learner).centred()[kept]
+        both = ((messages.anonymous, view), (messages.known, known))
+        seen, own = (vectors / learner.steps(one.example_counts)[:, None] for vectors, one in both)
+        gaps = own - class_means(simulated, place[kept], len(users))[labels]
+        seen, own = seen - round_means(gaps, known, view), own - round_means(gaps, known, known)
+        noise = noise_scales(view, self.layers).square().mean() / learner.steps(view.example_counts).square()
+        if self.linked:
+            seen = mean_over_pseudonyms(seen, view.pseudonyms)
+            _, pseudonym, counts = torch.unique(view.pseudonyms, return_inverse=True, return_counts=True)
+            noise = noise / counts[pseudonym]
+        training, others = in_span(torch.cat([simulated, own]), seen)
+        every = torch.cat([place[kept], labels])
+        means = class_means(training, every, len(users)).double()
+        rest = training.double() - means[every]
+        rest[: len(simulated)] *= (2 / self.parts) ** 0.5  # a device has more data than a part of them
+        machine = Gaussian(means, rest.T @ rest / len(rest), self.floor)
+        scores = machine.log_likelihoods(others.double(), noise.double())
+        cohort = machine.log_likelihoods(training[len(simulated) :].double(), noise.mean().expand(len(labels)))
+        scores = against_others(scores, cohort, labels, machine.variances(noise.mean()))
+        return IdentityEstimate(scores=standardised(scores, self.sharpness).exp(), users=users)
+
+
+def class_means(vectors: Tensor, labels: Tensor, classes: int) -> Tensor:
+    """``(U, D)`` means of vectors ``(S, D)`` by label ``(S,)``; zero without any."""
+    sums = vectors.new_zeros(classes, vectors.shape[1]).index_add_(0, labels, vectors)
+    means: Tensor = sums / labels.bincount(minlength=classes).clamp(min=1)[:, None]
+    return means
+
+
+class Gaussian:
+    """Gaussian likelihoods with one covariance and noise of equal variance in all directions.
+
+    Args:
+        means: ``(U, R)`` float64 means.
+        within: ``(R, R)`` covariance.
+        floor: variance that is added to all directions, as a multiple of the mean variance.
+    """
+
+    def __init__(self, means: Tensor, within: Tensor, floor: float) -> None:
+        variances, self.directions = torch.linalg.eigh(within)
+        self.spread = variances.clamp(min=0) + floor * variances.mean()
+        self.means = means @ self.directions
+
+    def log_likelihoods(self, seen: Tensor, noise: Tensor) -> Tensor:
+        """``(V, U)`` log-likelihoods of ``(V, R)`` with noise of variance ``(V,)``, up to a constant of each row."""
+        precision = 1 / (self.spread + noise[:, None])
+        scores: Tensor = (precision * (seen @ self.directions)) @ self.means.T - 0.5 * precision @ self.means.square().T
+        return scores
+
+    def variances(self, noise: Tensor) -> Tensor:
+        """``(U,)`` variance that noise of a variance adds to the log-likelihoods."""
+        found: Tensor = noise * (self.means / (self.spread + noise)).square().sum(1)
+        return found

@@ -1,0 +1,100 @@
+"""Devices that fit a profile, by contrast with a device of other people's examples of any kind."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from attacks.estimates import Estimate
+from attacks.re_identification.estimates import UNSEEN, IdentityEstimate
+from attacks.re_identification.messages import check_known, known_view, read_messages, round_means, unit
+from attacks.re_identification.plda import class_means
+from attacks.re_identification.reidentification import IdentityAttack, Reidentification
+from attacks.re_identification.simulated import FEATURES, OWNERS
+from attacks.re_identification.word_counts import BIAS, word_laws
+from client.algorithm import ExampleAlgorithm
+from protocol.errors import ViewError
+from protocol.history import History
+from protocol.ranges import PositiveFloat
+from protocol.threat_model import ThreatModel
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfileContrast(IdentityAttack):
+    """Inner product of a message with the mean message of a profile's device minus that of the contrast.
+
+    Machines that learn to separate profiles from one another do not separate any of them from everybody else. Here,
+    ``<x - mean x, m_profile - m_contrast>`` does: x is the message's unit vector, the mean is that of the anonymous
+    messages of its round, and the m are means of the known devices' messages, centred in the same way. The contrast is
+    the hold-out of the view, whose examples are of any kind.
+
+    Threat model: passive server, all rounds; it has examples of each profile, and others, of people outside the
+    training, and devices of its own that train on these data.
+
+    Args:
+        layers: see `Reidentification`.
+
+    References:
+        This project; the question is that of Orekondy et al., "Gradient-Leaks", 2018, arXiv:1805.05838, section 6.1.1.
+    """
+
+    name = "profile-contrast"
+    threat_model = ThreatModel(
+        sees="the deltas of some layers of every message, each round",
+        knows="examples of each profile and others, of people outside the training, on devices of its own",
+        needs=Reidentification.threat_model.needs,
+    )
+
+    layers: Sequence[str] | None = None
+
+    def run(self, view: History, *, generator: torch.Generator) -> Estimate:
+        messages, known = read_messages(view, self.layers), known_view(view)
+        check_contrast(messages.users)
+        seen, own = unit(messages.anonymous), unit(messages.known)
+        means = class_means(own - round_means(seen, view, known), messages.labels, len(messages.users))
+        scores = (seen - round_means(seen, view, view)) @ (means[1:] - means[0]).T
+        return IdentityEstimate(scores=scores, users=messages.users[1:])
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfileWords(IdentityAttack):
+    """Log-likelihood ratio of a device's word counts under a profile's word frequencies and under the contrast's.
+
+    The counts are those of `WordCounts`, up to what all devices of a round have in common:
+    ``sum_w (delta_w / (r T) - mean) log(q_profile,w / q_contrast,w)``.
+
+    Threat model: that of `ProfileContrast`; the server also knows the devices' algorithm, which is plain gradient
+    descent.
+
+    Args:
+        smoothing: see `WordCounts`.
+
+    References:
+        This project; see `WordCounts`.
+    """
+
+    name = "profile-words"
+    threat_model = ThreatModel(
+        sees="the delta of the last layer's bias, each round",
+        knows="the devices' training algorithm; texts of each profile and others, of people outside the training",
+        needs=("known", f"deltas:{BIAS}", ExampleAlgorithm, *(f"auxiliary:{n}" for n in (FEATURES, OWNERS))),
+    )
+
+    smoothing: PositiveFloat = 500.0
+
+    def run(self, view: History, *, generator: torch.Generator) -> Estimate:
+        check_known(known_view(view).deltas[BIAS])
+        laws, learner = word_laws(view), view.require(ExampleAlgorithm)
+        check_contrast(laws.users)
+        rates = learner.learning_rate * learner.steps(view.example_counts)[:, None]
+        seen = view.deltas[BIAS].double() / rates
+        logs = laws.smoothed(self.smoothing).clamp(min=torch.finfo(torch.float64).tiny).log()
+        return IdentityEstimate(
+            scores=(seen - round_means(seen, view, view)) @ (logs[1:] - logs[0]).T, users=laws.users[1:]
+        )
+
+
+def check_contrast(users: torch.Tensor) -> None:
+    """Raises `ViewError` unless there are a hold-out, first, and others among the known users."""
+    if len(users) < 2 or int(users[0]) != UNSEEN:
+        raise ViewError("expected known devices of profiles and of a hold-out, got no hold-out; see the profile prior")

@@ -1,0 +1,219 @@
+"""Word counts of a device in closed form, from the last layer of a language model."""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from attacks.base import Variants
+from attacks.estimates import Estimate
+from attacks.re_identification.estimates import UNSEEN, IdentityEstimate
+from attacks.re_identification.messages import check_known, known_view, mean_over_pseudonyms, round_means
+from attacks.re_identification.reidentification import IdentityAttack, against_others, standardised
+from attacks.re_identification.simulated import FEATURES, OWNERS
+from client.algorithm import ExampleAlgorithm
+from protocol.errors import ViewError
+from protocol.history import History
+from protocol.ranges import PositiveFloat
+from protocol.threat_model import ThreatModel
+from protocol.view import HOLDOUT, USERS
+
+BIAS, WEIGHT = "output.bias", "output.weight"
+"""Names of the last layer's parameters: one entry, or row, per word."""
+
+
+@dataclass(frozen=True)
+class WordLaws:
+    """Word frequencies of the users whose texts the adversary has.
+
+    Attributes:
+        users: ``(U,)`` users, ascending; `UNSEEN`, first, for the hold-out.
+        counts: ``(U, W)`` float64, how often each word is a target in their texts.
+        labels: ``(P,)`` row of `counts` of each known message's user.
+        frequencies: ``(P, W)`` word frequencies of the texts on the device of each known message.
+    """
+
+    users: Tensor
+    counts: Tensor
+    labels: Tensor
+    frequencies: Tensor
+
+    @property
+    def base(self) -> Tensor:
+        """``(W,)`` frequencies in all texts together."""
+        total = self.counts.sum(0)
+        return total / total.sum()
+
+    def ratios(self, smoothing: float) -> tuple[Tensor, Tensor]:
+        """``(U, W)`` logarithms of the ratios of the users' frequencies to everybody's, and their differences."""
+        base, own = self.base, self.smoothed(smoothing)
+        return torch.where(base > 0, own.log() - base.log(), 0.0), own - base
+
+    def smoothed(self, words: float) -> Tensor:
+        """``(U, W)`` frequencies, with so many words of everybody's texts added to each user's."""
+        return (self.counts + words * self.base) / (self.counts.sum(1, keepdim=True) + words)
+
+
+@dataclass(frozen=True)
+class WordEstimate:
+    """Estimated word frequencies of messages.
+
+    Attributes:
+        frequencies: ``(V, W)`` float64, with errors of mean zero, so that some are negative.
+        noise: ``(V, 1)`` variance of the noise in each.
+        words: ``(V, 1)`` expected number of words of each device.
+    """
+
+    frequencies: Tensor
+    noise: Tensor
+    words: Tensor
+
+    def weights(self, base: Tensor, burstiness: float) -> Tensor:
+        """``(V, W)`` share of the variance of each frequency that is not noise, for frequencies ``base (W,)``."""
+        own = burstiness * base / self.words.clamp(min=1)
+        return own / (own + self.noise).clamp(min=torch.finfo(torch.float64).tiny)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordCounts(IdentityAttack):
+    """Likelihood of a device's word counts, which the last layer's bias gives in closed form.
+
+    In a step of gradient descent on the cross-entropy of the next word, the bias of word w changes by the learning rate
+    times (frequency of w in the mini-batch - mean predicted probability of w). Over T steps of rate r,
+    ``delta_w / (r T) = f_w - p_w``. (1) The server has the texts of its own devices, so their messages of a round give
+    p_w. (2) With p_w, every message gives the word frequencies f_w of its device, without any training. (3) They are
+    scored by the Poisson log-likelihood of each known user's frequencies q_w against those of everybody, b_w:
+    ``sum_w a_w (f_w log(q_w / b_w) - (q_w - b_w))``. The weight a_w is 1 without noise. With declared noise it is the
+    share of the variance of f_w that is not noise, which turns the sum into the matched filter for much noise. (4) The
+    scores of each user are standardised by those of the known messages of others (`against_others`), since the laws of
+    users with few texts are less precise. (5) If the rows of the last layer's weight are recorded, a row moves by the
+    change of its bias times the mean hidden state. This state is estimated from the known messages; both measurements
+    are combined by their inverse variances.
+
+    Threat model: passive server, all rounds; it has data of users, and devices of its own that train on these data. It
+    knows the devices' algorithm, which is plain gradient descent.
+
+    Args:
+        smoothing: number of words of everybody's texts that are added to each user's.
+        burstiness: variance of a word's count over that of independent words.
+        sharpness: see `CentredSVM`.
+        linked: whether the frequencies of all messages under a pseudonym are averaged.
+
+    Variants:
+        linked: scores all messages under a pseudonym together.
+
+    References:
+        This project; for labels instead of words, A. Wainakh et al., "User-Level Label Leakage from Gradients in
+        Federated Learning", PETS 2022, arXiv:2105.09369, and R. Ramakrishna and G. Dan, "Inferring Class-Label
+        Distribution in Federated Learning", AISec 2022.
+    """
+
+    name = "word-counts"
+    threat_model = ThreatModel(
+        sees="the delta of the last layer's bias, and of its weight if noise is declared, each round",
+        knows="the devices' training algorithm, and data of every user, on devices of its own that take part",
+        needs=(
+            *("known", f"deltas:{BIAS}", ExampleAlgorithm),
+            *(f"auxiliary:{name}" for name in (FEATURES, OWNERS)),
+        ),
+    )
+    variants: ClassVar[Variants] = {"linked": {"linked": True, "listed": False}}
+
+    smoothing: PositiveFloat = 500.0
+    burstiness: PositiveFloat = 3.0
+    sharpness: PositiveFloat = 3.0
+    linked: bool = False
+
+    def run(self, view: History, *, generator: torch.Generator) -> Estimate:
+        laws = word_laws(view)
+        if len(laws.users) < 2:
+            raise ViewError("expected texts of at least two known users, got those of one")
+        found, cohort = estimated_words(view, laws)
+        if self.linked:
+            found = averaged(found, view.pseudonyms)
+        ratios, offsets = laws.ratios(self.smoothing)
+        weights = found.weights(laws.base, self.burstiness)
+        scores = (weights * found.frequencies) @ ratios.T - weights @ offsets.T
+        # The known messages have less noise, or none; their scores are to have the same weights.
+        typical = weights.mean(0)
+        others = (typical * cohort) @ ratios.T - typical @ offsets.T
+        noise = found.noise.mean() * (typical * ratios).square().sum(1)
+        scores = against_others(scores, others, laws.labels, noise)
+        return IdentityEstimate(scores=standardised(scores, self.sharpness).exp(), users=laws.users)
+
+
+def word_laws(view: History) -> WordLaws:
+    """Counts of the words that the known devices' models learn to predict: all after the first of a text.
+
+    Raises:
+        ViewError: the texts have other words than the last layer.
+    """
+    known, tokens = known_view(view), view.auxiliary[FEATURES]
+    size = view.deltas[BIAS].shape[1]
+    if tokens.dim() != 2 or tokens.is_floating_point() or int(tokens.max()) >= size or size == 1:
+        raise ViewError(f"expected a model that predicts the words of the known texts, got one with {size} outputs")
+    users, place = torch.unique(view.auxiliary[OWNERS], return_inverse=True)
+    row, column = (tokens[:, 1:] > 0).nonzero(as_tuple=True)
+    flat = place[row] * size + tokens[row, column + 1]
+    counts = flat.bincount(minlength=len(users) * size).reshape(len(users), size).double()
+    held = known.priors[USERS][known.priors[HOLDOUT]] if HOLDOUT in known.priors else users[:0]
+    groups, group = torch.unique(torch.where(torch.isin(users, held), UNSEEN, users), return_inverse=True)
+    device = torch.searchsorted(users, known.priors[USERS])
+    frequencies = counts / counts.sum(1, keepdim=True).clamp(min=1)
+    return WordLaws(
+        users=groups,
+        counts=counts.new_zeros(len(groups), size).index_add_(0, group, counts),
+        labels=group[device],
+        frequencies=frequencies[device],
+    )
+
+
+def estimated_words(view: History, laws: WordLaws) -> tuple[WordEstimate, Tensor]:
+    """Word frequencies of the anonymous messages; and of the known ones ``(P, W)``, as if they were anonymous."""
+    known, learner = known_view(view), view.require(ExampleAlgorithm)
+    check_known(known.deltas[BIAS])
+    rates, own_rates = (learner.learning_rate * learner.steps(one.example_counts)[:, None] for one in (view, known))
+    seen, variance = _bias_changes(view, known)
+    own, _ = _bias_changes(known, known)
+    predicted = laws.frequencies - own / own_rates
+    per_example = float(laws.counts.sum()) / len(view.auxiliary[FEATURES])
+    found = WordEstimate(
+        frequencies=seen / rates + round_means(predicted, known, view),
+        noise=variance / rates.square(),
+        words=view.example_counts[:, None].double() * per_example,
+    )
+    return found, own / own_rates + round_means(predicted, known, known)
+
+
+def _bias_changes(view: History, known: History) -> tuple[Tensor, float]:
+    """``(V, W)`` changes of the bias, and the variance of the noise in each.
+
+    Under noise, the weight's change projected on the mean hidden state is a second measurement. Its error is that of
+    the noise, and the mean squared one that it has on the known messages.
+    """
+    bias, noise = view.deltas[BIAS].double(), view.noise_scale(BIAS) ** 2
+    if not noise or WEIGHT not in view.deltas:
+        return bias, noise
+    state, length = _hidden_state(known)
+    second = view.deltas[WEIGHT].double() @ state / length**2
+    clean = known.deltas[WEIGHT].double() @ state / length**2
+    error = float((clean - known.deltas[BIAS].double()).square().mean())
+    other = view.noise_scale(WEIGHT) ** 2 / length**2 + error
+    share = other / (noise + other)
+    return share * bias + (1 - share) * second, share**2 * noise + (1 - share) ** 2 * other
+
+
+def _hidden_state(known: History) -> tuple[Tensor, float]:
+    """``(H,)`` mean hidden state by which a row of the weight moves relative to its bias, and its length."""
+    bias, weight = known.deltas[BIAS].double(), known.deltas[WEIGHT].double()
+    state = torch.einsum("pw,pwh->h", bias, weight) / bias.square().sum().clamp(min=torch.finfo(torch.float64).tiny)
+    return state, max(float(state.norm()), torch.finfo(torch.float32).tiny)
+
+
+def averaged(found: WordEstimate, pseudonyms: Tensor) -> WordEstimate:
+    """The mean estimate of all messages under the pseudonym ``(V,)`` of each."""
+    _, place, counts = torch.unique(pseudonyms, return_inverse=True, return_counts=True)
+    frequencies = mean_over_pseudonyms(found.frequencies, pseudonyms)
+    return dataclasses.replace(found, frequencies=frequencies, noise=found.noise / counts[place][:, None])

@@ -1,0 +1,77 @@
+"""Baselines of record membership: chance, the global model without an update, and classes alone."""
+
+import torch
+
+from attacks.record_membership.estimates import RecordMembershipEstimate
+from attacks.record_membership.pool import KNOWS, NEEDS, Pool, PoolAttack, averaged, membership, statistics
+from protocol.history import History
+from protocol.threat_model import ThreatModel
+from protocol.view import CANDIDATE_LABELS
+
+POOL = NEEDS[1:3]
+
+
+class RandomMember(PoolAttack):
+    """Random scores.
+
+    Threat model: none; the chance level of membership.
+
+    References:
+        This project.
+    """
+
+    name = "random-member"
+    baseline = True
+    threat_model = ThreatModel(sees="no update", knows="a pool of records", needs=POOL)
+
+    def run(self, view: History, *, generator: torch.Generator) -> RecordMembershipEstimate:
+        senders, count = torch.unique(view.pseudonyms), len(view.auxiliary[CANDIDATE_LABELS])
+        return RecordMembershipEstimate(
+            senders=senders,
+            scores=torch.rand(len(senders), count, generator=generator, dtype=torch.float64),
+            predicted=torch.full((len(senders),), torch.nan),
+            duplicates=torch.zeros(count, dtype=torch.bool),
+        )
+
+
+class SentModelLoss(PoolAttack):
+    """Loss of a candidate under the global model that was sent in the last round; lower is a member of somebody.
+
+    It reads no update. The model has learned from all clients' updates of earlier rounds, so after the first round it
+    knows members from outsiders a little, but not one client from another.
+
+    Threat model: one that sees only the global model, as every client does.
+
+    References:
+        This project; Yeom, Giacomelli, Fredrikson and Jha, "Privacy Risk in Machine Learning", CSF 2018,
+        arXiv:1709.01604, adversary 1, on the global model.
+    """
+
+    name = "sent-model-loss"
+    baseline = True
+    threat_model = ThreatModel(sees="no update", knows=f"the global model; {KNOWS}", needs=NEEDS)
+
+    def run(self, view: History, *, generator: torch.Generator) -> RecordMembershipEstimate:
+        last = statistics(view)[-1]
+        senders = torch.unique(view.pseudonyms)
+        return membership(senders, -last.sent_loss.expand(len(senders), -1), view)
+
+
+class ClassCounts(PoolAttack):
+    """Estimated share of a candidate's class in the update: all candidates of a class score alike.
+
+    It reads the update, but for classes only: what an attack finds without telling one record from another.
+
+    Threat model: passive server that sees each client's update.
+
+    References:
+        This project; the shares are those of least squares on the mean gradient of each class's candidates.
+    """
+
+    name = "class-counts"
+    baseline = True
+    threat_model = ThreatModel(sees="each client's update, for its classes only", knows=KNOWS, needs=NEEDS)
+
+    def run(self, view: History, *, generator: torch.Generator) -> RecordMembershipEstimate:
+        labels = Pool.of(view).labels
+        return membership(*averaged([(one.senders, one.class_shares[:, labels]) for one in statistics(view)]), view)

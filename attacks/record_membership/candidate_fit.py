@@ -1,0 +1,311 @@
+"""Membership and source by a joint fit of every update by all candidates."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from attacks.composition.simulation import mean_clip_factor
+from attacks.record_membership.estimates import RecordMembershipEstimate
+from attacks.record_membership.joint_fit import Basis, Fit, fit, predicted_auc
+from attacks.record_membership.pool import KNOWS, NEEDS, Pool, PoolAttack, flat_updates, in_type
+from attacks.record_membership.record_gradients import weighted_gradient
+from protocol.errors import ViewError
+from protocol.history import History
+from protocol.ranges import NonNegativeInt, PositiveInt
+from protocol.threat_model import ThreatModel
+from protocol.view import RoundView
+
+_QUADRATURE = ((0.1127, 5 / 18), (0.5, 8 / 18), (0.8873, 5 / 18))
+"""Places on the way from the sent model to the client's own, and their weights: the rule of Gauss and Legendre."""
+Precision = Literal["float32", "float64"]
+_MOST_STEPS, _PLACES = 32, 5
+"""Largest number of steps of a simulated path, and the number of places on it."""
+_SIMULATED = 4
+"""Simulated clients that estimate by how much clients clip."""
+
+
+@dataclass(frozen=True)
+class JointFitAttack(PoolAttack):
+    """Base class of attacks that fit every update by the effects of all candidates.
+
+    A record's effect on the update is minus the sum of step sizes over the number of examples, times its mean gradient
+    on the way from the sent model to the client's own. All effects together are fitted to the update as a mixed model
+    (`joint_fit`): the weights of a client's records are 1, those of others 0; records that are no candidates and the
+    path of the training are noise.
+
+    For one step of SGD the effect is exact, and the weights solve linear equations. Of one pass over the data, the path
+    is a straight line. Of several passes, that is only the first fit: its weights simulate the training, by gradient
+    descent on all candidates with these weights, which ends close to the client's own model, because the effects with
+    these weights make up the update. The effects on this path give the next fit; that whose effects span most of the
+    update counts. The order of the mini-batches hardly matters for it.
+
+    Declared noise bounds the variance from below; effects are then taken at the sent model, because the client's own is
+    noisy, and scaled by the clip of simulated clients.
+
+    Attributes:
+        rounds: largest number of rounds that are fitted, evenly spaced from the first to the last; None for all.
+        sketch: largest number of numbers of an update: of more, random sums with random signs (a count sketch).
+        refinements: number of simulated paths for an update of several passes.
+        precision: of the inner products of effects. In float32, which takes half the time, directions with less than
+            1e-6 of the largest variance are lost: too many where all records have nearly the same gradient. One step
+            without noise is always computed in float64, gradients and updates too: in float32, members are
+            missed where records are alike.
+
+    References:
+        This project; Charikar, Chen and Farach-Colton, "Finding frequent items in data streams", ICALP 2002, for the
+        sketch.
+    """
+
+    cost: ClassVar[str] = "seconds per client and round; with several passes over the data, a minute"
+    threat_model: ClassVar[ThreatModel] = ThreatModel(sees="each client's update", knows=KNOWS, needs=NEEDS)
+
+    rounds: PositiveInt | None = None
+    sketch: PositiveInt = 32768
+    refinements: NonNegativeInt = 5
+    precision: Precision = "float32"
+
+    def fits(self, view: History, *, generator: torch.Generator) -> dict[int, Fit]:
+        """Fit of every client's updates, by pseudonym, computed once for all attacks on a view.
+
+        The scores of several rounds are weighted by their shifts, so that the evidence of the sum is the sum of the
+        evidence; shares are averaged.
+        """
+        options = self.rounds, self.sketch, self.refinements, self.precision
+        return view.shared(("joint fit", options), lambda: self._fits(view, generator))
+
+    def _fits(self, view: History, generator: torch.Generator) -> dict[int, Fit]:
+        pool, parts = Pool.of(view), dict[int, list[Fit]]()
+        for part in _evenly(view, self.rounds):
+            for pseudonym, one in zip(part.pseudonyms.tolist(), self._of_round(part, pool, generator), strict=True):
+                parts.setdefault(pseudonym, []).append(one)
+        return {pseudonym: _summed(own) for pseudonym, own in parts.items()}
+
+    def _of_round(self, view: RoundView, pool: Pool, generator: torch.Generator) -> list[Fit]:
+        """Fits of one round's updates."""
+        sums = pool.learner.step_sums(view.example_counts)
+        if sums is None:
+            raise ViewError("expected clients that train by SGD, whose update is a sum of gradients")
+        updates, names = flat_updates(view, pool.learner)
+        pool = pool.in_type(updates.dtype)
+        noise = max(view.noise_scale(name) for name in names)
+        steps = pool.learner.steps(view.example_counts)
+        single = bool((steps == 1).all())
+        if single and not noise:
+            updates, names = flat_updates(view, pool.learner, torch.float64)
+        exact = self.precision == "float64" or updates.dtype == torch.float64
+        sketch = _Sketch(updates.shape[1], self.sketch, generator)
+        precision = torch.float64 if exact else torch.float32
+        effects = _Effects(pool.in_type(updates.dtype), names, sketch, updates.dtype, precision)
+        common = effects.along([(view.model, 1.0)]) if single or noise > 0 else None
+        factors = _clip_factors(view, pool, generator)
+        several_passes = not single and pool.learner.single_pass_batch is None
+        found = []
+        for place in range(view.victims):
+            client = _Client(
+                effects=effects,
+                sent=view.model,
+                delta={name: view.deltas[name][place] for name in names},
+                update=effects.sketch.of(updates[place : place + 1])[0],
+                records=int(view.example_counts[place]),
+                rate=float(sums[place] / view.example_counts[place].clamp(min=1) * factors[place]),
+                noise=noise * effects.sketch.factor,
+            )
+            if common is not None:
+                found.append(client.fit(*common))
+                continue
+            tried = [client.fit(*effects.along(client.line()))]
+            for _ in range(self.refinements if several_passes else 0):
+                tried.append(client.fit(*effects.along(client.simulated(tried[-1].mean, int(steps[place])))))
+            found.append(max(tried, key=lambda one: one.spanned))
+        return found
+
+
+@dataclass(frozen=True)
+class CandidateFit(JointFitAttack):
+    """Joint least squares of an update over all candidates: the part of it that only one candidate explains.
+
+    The score is the posterior log odds of weight 1 in the joint fit (`JointFitAttack`), summed over rounds. Published
+    attacks compare one candidate with the update, so all records of a client's classes resemble it. `predicted-auc` is
+    what follows from the model of the noise.
+
+    Threat model: passive server that sees each client's update.
+
+    Attributes:
+        rounds: see `JointFitAttack`.
+        sketch: see `JointFitAttack`.
+        refinements: see `JointFitAttack`.
+        precision: see `JointFitAttack`.
+
+    Raises:
+        ViewError: the clients' optimizer scales gradients, or clips examples.
+
+    References:
+        This project.
+    """
+
+    name: ClassVar[str] = "candidate-fit"
+
+    def run(self, view: History, *, generator: torch.Generator) -> RecordMembershipEstimate:
+        found = self.fits(view, generator=generator)
+        return RecordMembershipEstimate(
+            senders=torch.tensor(list(found)),
+            scores=torch.stack([one.log_odds for one in found.values()]),
+            predicted=torch.tensor([predicted_auc(one.shift, one.share) for one in found.values()]),
+            duplicates=Pool.of(view).duplicates(),
+        )
+
+
+def _evenly(view: History, count: int | None) -> Iterator[RoundView]:
+    """At most `count` rounds of a view, evenly spaced from the first to the last, one in memory at a time."""
+    numbers = sorted(view.by_round)
+    if not numbers or count is None:
+        yield from view.each_round()
+        return
+    for place in torch.linspace(0, len(numbers) - 1, min(count, len(numbers))).round().long().tolist():
+        yield view.by_round[numbers[place]]
+
+
+def _summed(fits: list[Fit]) -> Fit:
+    shifts, scores = (torch.stack([getattr(one, name) for one in fits]) for name in ("shift", "score"))
+    shift = shifts.square().sum(0).sqrt()
+    return dataclasses.replace(
+        fits[-1],
+        score=(shifts * scores).sum(0) / shift.where(shift > 0, 1),
+        shift=shift,
+        share=torch.stack([one.share for one in fits]).mean(0),
+        mean=torch.stack([one.mean for one in fits]).mean(0),
+    )
+
+
+def _clip_factors(view: RoundView, pool: Pool, generator: torch.Generator) -> Tensor:
+    """``(V, 1)`` factor by which clients clip, from simulated clients with random candidates; 1 without a clip."""
+    factors = torch.ones(view.victims, 1, dtype=torch.float64)
+    clipped = [name for name in view.model if view.clip(name) is not None]
+    if not clipped:
+        return factors
+    for count in torch.unique(view.example_counts).tolist():
+        examples = torch.randint(len(pool), (_SIMULATED, count), generator=generator)
+        own = mean_clip_factor(view, clipped[0], (pool.records, pool.labels), examples, generator=generator)
+        factors[view.example_counts == count] = own
+    return factors
+
+
+@dataclass(frozen=True)
+class _Effects:
+    """Gradients of all candidates, sketched, and their Gram matrix.
+
+    Attributes:
+        pool: candidates, in the type of the gradients.
+        names: parameters.
+        sketch: random sums of the gradients.
+        dtype: of the gradients.
+        precision: of the inner products.
+    """
+
+    pool: Pool
+    names: tuple[str, ...]
+    sketch: "_Sketch"
+    dtype: torch.dtype
+    precision: torch.dtype
+
+    def along(self, places: list[tuple[Mapping[str, Tensor], float]]) -> tuple[Tensor, Basis]:
+        """``(M, D)`` mean gradients at some models with weights, and the basis of their inner products."""
+        total = torch.zeros(())
+        for model, weight in places:
+            for part, gradients in self.pool.gradients(in_type(model, self.dtype), self.names):
+                sums = self.sketch.of(gradients)
+                if not total.dim():  # in place, as all candidates' gradients are large
+                    total = sums.new_zeros(len(self.pool), sums.shape[1])
+                total[part] += weight * sums
+        return total, Basis.of(_gram(total, self.precision))
+
+
+@dataclass(frozen=True)
+class _Client:
+    """One update.
+
+    Attributes:
+        effects: of the candidates.
+        sent: the model that was sent.
+        delta: the update by parameter.
+        update: ``(D,)`` the update without weight decay, sketched.
+        records: number of records.
+        rate: sum of step sizes per record.
+        noise: declared standard deviation on each number.
+    """
+
+    effects: _Effects
+    sent: Mapping[str, Tensor]
+    delta: Mapping[str, Tensor]
+    update: Tensor
+    records: int
+    rate: float
+    noise: float
+
+    def fit(self, gradients: Tensor, basis: Basis) -> Fit:
+        """Fit by mean gradients."""
+        own = Basis(basis.values * self.rate**2, basis.vectors)
+        products = -self.rate * (gradients @ self.update).double()
+        return fit(own, products, self.effects.pool.labels, records=self.records, noise=self.noise)
+
+    def line(self) -> list[tuple[Mapping[str, Tensor], float]]:
+        """Places on the line to the client's own model, and their weights."""
+        return [(self._moved(self.sent, way), weight) for way, weight in _QUADRATURE]
+
+    def simulated(self, weights: Tensor, steps: int) -> list[tuple[Mapping[str, Tensor], float]]:
+        """Places on the path of gradient descent on the candidates with some weights, turned to the client's model.
+
+        The weights are shifted, so that they add to the number of records: the update shows their sum badly.
+        """
+        pool, count = self.effects.pool, min(steps, _MOST_STEPS)
+        shifted = weights + (self.records - weights.sum()) / len(weights)
+        path, share = [dict(self.sent)], shifted.to(pool.records.dtype)
+        for _ in range(count):
+            gradient = weighted_gradient(pool.learner, path[-1], pool.records, pool.labels, share)
+            own = {name: path[-1][name] - self.rate / count * gradient[name] for name in self.delta}
+            path.append({**path[-1], **own})
+        missing = {name: self.sent[name] + change - path[-1][name] for name, change in self.delta.items()}
+        places = min(count, _PLACES)
+        chosen = [round((number + 0.5) * count / places - 0.5) for number in range(places)]
+        return [
+            ({**path[step], **{name: path[step][name] + step / count * missing[name] for name in missing}}, 1 / places)
+            for step in chosen
+        ]
+
+    def _moved(self, model: Mapping[str, Tensor], way: float) -> dict[str, Tensor]:
+        return {name: value + way * self.delta[name] if name in self.delta else value for name, value in model.items()}
+
+
+def _gram(effects: Tensor, precision: torch.dtype) -> Tensor:
+    """``(M, M)`` inner products of effects ``(M, D)``, by chunks of numbers in the given precision."""
+    total = torch.zeros(len(effects), len(effects), dtype=precision)
+    for part in torch.split(effects, 4096, dim=1):
+        own = part.to(precision)
+        total.addmm_(own, own.T)
+    return total
+
+
+class _Sketch:
+    """Random sums, each number with a random sign in one of them; the identity if there are few enough numbers.
+
+    Attributes:
+        factor: factor of the standard deviation of independent noise.
+    """
+
+    def __init__(self, numbers: int, size: int, generator: torch.Generator) -> None:
+        self.size = size
+        self.factor, self._place = 1.0, None
+        if numbers > size:
+            self._place = torch.randperm(numbers, generator=generator) % size
+            self._sign = torch.randint(2, (numbers,), generator=generator).float() * 2 - 1
+            self.factor = (numbers / size) ** 0.5
+
+    def of(self, values: Tensor) -> Tensor:
+        """``(B, D)`` -> ``(B, size)``."""
+        if self._place is None:
+            return values
+        return values.new_zeros(len(values), self.size).index_add_(1, self._place, values * self._sign)

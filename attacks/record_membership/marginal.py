@@ -1,0 +1,184 @@
+"""Published attacks that score one candidate at a time, by its loss or its gradient."""
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from attacks.base import Variants
+from attacks.record_membership.estimates import RecordMembershipEstimate
+from attacks.record_membership.pool import PoolAttack, RoundStatistics, averaged, membership, statistics
+from protocol.errors import ViewError
+from protocol.history import History
+
+_FEDMIA = "FedMIA, arXiv:2402.06289, table 1"
+_FLOOR = 1e-8
+"""Added to the variance over clients, as in FedMIA's code."""
+
+
+class _OfRounds(PoolAttack):
+    """Base class of scores of one round, that are averaged over rounds or taken from the last."""
+
+    series: ClassVar[bool] = False
+    """Whether the score is the mean over all rounds; otherwise it is that of the client's last round."""
+
+    def run(self, view: History, *, generator: torch.Generator) -> RecordMembershipEstimate:
+        rounds = [(one.senders, self.scores(one)) for one in statistics(view)]
+        if not self.series:
+            latest = dict[int, Tensor]()
+            for senders, scores in rounds:
+                latest |= dict(zip(senders.tolist(), scores, strict=True))
+            rounds = [(torch.tensor(list(latest)), torch.stack(list(latest.values())))]
+        return membership(*averaged(rounds), view)
+
+    def scores(self, seen: RoundStatistics) -> Tensor:
+        """``(V, M)`` scores of one round."""
+        raise NotImplementedError
+
+
+class RecordLoss(_OfRounds):
+    """Loss of a candidate under the client's model after its training, in its last round; lower is a member.
+
+    Threat model: passive server that sees each client's update.
+
+    Variants:
+        series: the mean loss over all rounds, Loss-Series in FedMIA's table 1.
+
+    References:
+        Yeom, Giacomelli, Fredrikson and Jha, "Privacy Risk in Machine Learning: Analyzing the Connection to
+        Overfitting", CSF 2018, arXiv:1709.01604, adversary 1; Blackbox-Loss in Zhu et al., "FedMIA", CVPR 2025,
+        arXiv:2402.06289, table 1.
+    """
+
+    name = "record-loss"
+    references = (_FEDMIA,)
+    variants: ClassVar[Variants] = {"series": {"name": "loss-series", "series": True}}
+
+    def scores(self, seen: RoundStatistics) -> Tensor:
+        return -seen.loss
+
+
+class GradientNorm(_OfRounds):
+    """Norm of a candidate's gradient at the sent model; lower is a member. It is the same for all clients.
+
+    Threat model: passive server; it needs no update of its own, only the global model, which past updates changed.
+
+    References:
+        Nasr, Shokri and Houmansadr, "Comprehensive Privacy Analysis of Deep Learning", S&P 2019, arXiv:1812.00910;
+        Grad-Norm in Zhu et al., "FedMIA", CVPR 2025, arXiv:2402.06289, table 1.
+    """
+
+    name = "gradient-norm"
+    references = (_FEDMIA,)
+
+    def scores(self, seen: RoundStatistics) -> Tensor:
+        return -seen.norms.expand(len(seen.senders), -1)
+
+
+class GradientCosine(_OfRounds):
+    """Cosine of the update and minus a candidate's gradient, in the client's last round.
+
+    Threat model: passive server that sees each client's update.
+
+    Variants:
+        average: the mean cosine over all rounds, Avg-Cosine in FedMIA's table 1.
+
+    References:
+        Li, Li and Ribeiro, "Effective passive membership inference attacks in federated learning against
+        overparameterized models", ICLR 2023; Grad-Cosine in Zhu et al., "FedMIA", CVPR 2025, arXiv:2402.06289, table 1.
+    """
+
+    name = "gradient-cosine"
+    references = (_FEDMIA,)
+    variants: ClassVar[Variants] = {"average": {"name": "average-cosine", "series": True}}
+
+    def scores(self, seen: RoundStatistics) -> Tensor:
+        return seen.cosines
+
+
+class GradientDifference(_OfRounds):
+    """Drop of the update's squared norm without a candidate's gradient, ``|u|^2 - |u - g|^2``, in the last round.
+
+    The update ``u`` is in units of the gradient: divided by the sum of the step sizes.
+
+    Threat model: passive server that sees each client's update.
+
+    Raises:
+        ViewError: the clients' optimizer scales gradients.
+
+    References:
+        Li, Li and Ribeiro, "Effective passive membership inference attacks in federated learning against
+        overparameterized models", ICLR 2023; Grad-Diff in Zhu et al., "FedMIA", CVPR 2025, arXiv:2402.06289, table 1.
+    """
+
+    name = "gradient-difference"
+    references = (_FEDMIA,)
+
+    def scores(self, seen: RoundStatistics) -> Tensor:
+        if seen.step_sums is None:
+            raise ViewError("expected clients that train by SGD, whose update is a sum of gradients")
+        return 2 * seen.products / seen.step_sums[:, None] - seen.norms.square()
+
+
+def tail_among_others(values: Tensor) -> Tensor:
+    """``(V, M)`` normal distribution function of each client's values ``(V, M)`` under those of the other clients.
+
+    Raises:
+        ViewError: there is one client only.
+    """
+    others = len(values) - 1
+    if others < 1:
+        raise ViewError("expected two clients or more in a round, got one")
+    own = values.double()
+    mean = (own.sum(0) - own) / others
+    spread = ((own.square().sum(0) - own.square()) / others - mean.square()).clamp(min=0)
+    tail: Tensor = torch.special.ndtr((own - mean) / (spread + _FLOOR).sqrt())
+    return tail
+
+
+class FedMIALoss(_OfRounds):
+    """FedMIA-I: tail probability of a candidate's loss under the client's model among other clients' models.
+
+    In every round, the other clients' values are the law of a model that was not trained on the record; the score is
+    the mean over rounds of the normal distribution function at the client's own value.
+
+    Threat model: passive server that sees each client's update in every round.
+
+    Raises:
+        ViewError: a round has one client only.
+
+    References:
+        Zhu, Li, Gu, Yao, Fan and Han, "FedMIA: An Effective Membership Inference Attack Exploiting 'All for One'
+        Principle in Federated Learning", CVPR 2025, arXiv:2402.06289, section 4 (FedMIA-I); the variance and its floor
+        of 1e-8 are those of the published code.
+    """
+
+    name = "fedmia-1"
+    series = True
+    references = (_FEDMIA,)
+
+    def scores(self, seen: RoundStatistics) -> Tensor:
+        return tail_among_others(self.measure(seen))
+
+    def measure(self, seen: RoundStatistics) -> Tensor:
+        """``(V, M)`` values, higher for a member."""
+        return -seen.loss
+
+
+class FedMIACosine(FedMIALoss):
+    """FedMIA-II: tail probability of the cosine of update and candidate's gradient among other clients' updates.
+
+    Threat model: passive server that sees each client's update in every round.
+
+    Raises:
+        ViewError: a round has one client only.
+
+    References:
+        Zhu, Li, Gu, Yao, Fan and Han, "FedMIA: An Effective Membership Inference Attack Exploiting 'All for One'
+        Principle in Federated Learning", CVPR 2025, arXiv:2402.06289, section 4 (FedMIA-II).
+    """
+
+    name = "fedmia-2"
+
+    def measure(self, seen: RoundStatistics) -> Tensor:
+        return seen.cosines

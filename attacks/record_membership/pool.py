@@ -1,0 +1,197 @@
+"""A pool of candidate records, and what each round's updates say about each of them."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from attacks.base import Attack
+from attacks.estimates import Estimate
+from attacks.record_membership.estimates import RecordMembershipEstimate
+from attacks.record_membership.record_gradients import record_gradients, record_losses
+from client.network import ClassifierAlgorithm
+from protocol.errors import ViewError
+from protocol.history import History
+from protocol.threat_model import ThreatModel
+from protocol.view import CANDIDATE_LABELS, CANDIDATES, RoundView, View
+
+NEEDS = ("deltas", f"auxiliary:{CANDIDATES}", f"auxiliary:{CANDIDATE_LABELS}", ClassifierAlgorithm)
+KNOWS = "a pool of records with their classes, of which it asks who holds them; the clients' algorithm"
+_NUMBERS_AT_ONCE = 2**24
+"""Gradients' numbers in memory at a time: 64 MiB of float32, 128 MiB of float64."""
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Candidate records of a view.
+
+    Attributes:
+        records: ``(M, *shape)`` records.
+        labels: ``(M,)`` classes.
+        learner: the clients' algorithm.
+    """
+
+    records: Tensor
+    labels: Tensor
+    learner: ClassifierAlgorithm
+
+    @classmethod
+    def of(cls, view: View) -> "Pool":
+        """The pool of a view, which has one global model for all clients.
+
+        Raises:
+            ViewError: there are no candidates, or clients received models of their own.
+        """
+        if view.client_models is not None:
+            raise ViewError("expected one global model for all clients, got a model for each")
+        records, labels = view.auxiliary[CANDIDATES], view.auxiliary[CANDIDATE_LABELS].long()
+        if not len(labels):
+            raise ViewError("expected at least one candidate, got none")
+        return cls(records, labels, view.require(ClassifierAlgorithm))
+
+    def in_type(self, dtype: torch.dtype) -> "Pool":
+        """The same pool with records in another type, for gradients of a model in that type."""
+        return self if self.records.dtype == dtype else dataclasses.replace(self, records=self.records.to(dtype))
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def gradients(self, model: Mapping[str, Tensor], names: tuple[str, ...]) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yields positions ``(B,)`` and flat gradients ``(B, D)`` of some parameters, in chunks of bounded memory."""
+        width = sum(model[name].numel() for name in names)
+        for part in torch.split(torch.arange(len(self)), max(1, _NUMBERS_AT_ONCE // width)):
+            found = record_gradients(self.learner, model, self.records[part], self.labels[part])
+            yield part, torch.cat([found[name].flatten(1) for name in names], dim=1)
+
+    def duplicates(self) -> Tensor:
+        """``(M,)`` bool: records of which the pool has another copy of the same class."""
+        flat = torch.cat([self.records.flatten(1).double(), self.labels[:, None].double()], dim=1)
+        _, place, count = torch.unique(flat, dim=0, return_inverse=True, return_counts=True)
+        several: Tensor = count[place] > 1
+        return several
+
+
+@dataclass(frozen=True)
+class RoundStatistics:
+    """What a round says about each candidate by one number; clients in the order of `senders`.
+
+    Attributes:
+        senders: ``(V,)`` pseudonyms.
+        loss: ``(V, M)`` loss of each candidate under each client's model after its training.
+        sent_loss: ``(M,)`` loss under the global model that was sent.
+        products: ``(V, M)`` inner product of each update with minus each candidate's gradient at the sent model.
+        norms: ``(M,)`` norm of these gradients.
+        lengths: ``(V,)`` norm of the updates.
+        class_shares: ``(V, K)`` weight of each class: least squares of the update on the classes' mean gradients.
+        step_sums: ``(V,)`` sum of each client's step sizes; None if its optimizer scales gradients.
+    """
+
+    senders: Tensor
+    loss: Tensor
+    sent_loss: Tensor
+    products: Tensor
+    norms: Tensor
+    lengths: Tensor
+    class_shares: Tensor
+    step_sums: Tensor | None
+
+    @property
+    def cosines(self) -> Tensor:
+        """``(V, M)`` cosine of each update and minus each candidate's gradient; 0 where one of them is zero."""
+        whole = self.lengths[:, None] * self.norms
+        return self.products / whole.where(whole > 0, 1)
+
+
+def _type_of(view: View) -> torch.dtype:
+    """float64 where the recording is in float64, else float32."""
+    return torch.float64 if any(value.dtype == torch.float64 for value in view.deltas.values()) else torch.float32
+
+
+def flat_updates(
+    view: RoundView, learner: ClassifierAlgorithm, dtype: torch.dtype | None = None
+) -> tuple[Tensor, tuple[str, ...]]:
+    """Updates ``(V, D)`` without weight decay, and the names of the parameters, which the gradients have too.
+
+    Args:
+        view: what the server saw.
+        learner: the clients' algorithm.
+        dtype: of the updates; None for that of the recording.
+    """
+    dtype = dtype or _type_of(view)
+    names = tuple(name for name in view.deltas if name not in view.row_parameters and name in view.model)
+    decay = learner.decay_change(in_type(view.model, dtype), view.example_counts)
+    parts = [(view.deltas[name].to(dtype) - decay[name]).flatten(1) for name in names]
+    if not parts:
+        raise ViewError("expected the deltas of the network's parameters, got none")
+    return torch.cat(parts, dim=1).to(dtype), names
+
+
+def in_type(model: Mapping[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:
+    """A model whose floating-point tensors have a type."""
+    return {name: value.to(dtype) if value.is_floating_point() else value for name, value in model.items()}
+
+
+def statistics(view: History) -> list[RoundStatistics]:
+    """Statistics of every round, computed once for all attacks on a view."""
+    pool = Pool.of(view)
+    return view.shared("statistics of candidates", lambda: [_of_round(part, pool) for part in view.each_round()])
+
+
+def _of_round(view: RoundView, pool: Pool) -> RoundStatistics:
+    updates, names = flat_updates(view, pool.learner)
+    pool = pool.in_type(updates.dtype)
+    after = {name: value + view.deltas.get(name, torch.zeros(())) for name, value in view.sent_models().items()}
+    products, norms = updates.new_zeros(len(updates), len(pool)), updates.new_zeros(len(pool))
+    of_class = torch.nn.functional.one_hot(pool.labels).to(updates.dtype)
+    means = updates.new_zeros(of_class.shape[1], updates.shape[1])
+    for part, gradients in pool.gradients(view.model, names):
+        products[:, part], norms[part] = -(updates @ gradients.T), gradients.norm(dim=1)
+        means += (of_class[part] / of_class.sum(0).clamp(min=1)).T @ gradients
+    sent = {name: value[None] for name, value in view.model.items()}
+    return RoundStatistics(
+        senders=view.pseudonyms,
+        loss=record_losses(pool.learner, after, pool.records, pool.labels),
+        sent_loss=record_losses(pool.learner, sent, pool.records, pool.labels)[0],
+        products=products,
+        norms=norms,
+        lengths=updates.norm(dim=1),
+        class_shares=torch.linalg.lstsq(means.double().T, -updates.double().T).solution.T,
+        step_sums=pool.learner.step_sums(view.example_counts),
+    )
+
+
+class PoolAttack(Attack):
+    """Base class of attacks that score every client and candidate, round after round."""
+
+    family = "record-membership"
+    estimates: ClassVar[type[Estimate]] = RecordMembershipEstimate
+    cost = "milliseconds per record and round"
+    threat_model = ThreatModel(sees="each client's update of every round", knows=KNOWS, needs=NEEDS)
+
+
+def averaged(rounds: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    """Mean score of every client over the rounds in which it sent.
+
+    Args:
+        rounds: ``(V,)`` pseudonyms and ``(V, M)`` scores of each round.
+
+    Returns:
+        ``(U,)`` pseudonyms, and ``(U, M)`` means.
+    """
+    senders, place = torch.unique(torch.cat([one for one, _ in rounds]), return_inverse=True)
+    scores = torch.cat([one.double() for _, one in rounds])
+    total = torch.zeros(len(senders), scores.shape[1], dtype=torch.float64).index_add_(0, place, scores)
+    return senders, total / place.bincount()[:, None]
+
+
+def membership(senders: Tensor, scores: Tensor, view: History) -> RecordMembershipEstimate:
+    """Estimate of an attack that expects nothing of itself."""
+    return RecordMembershipEstimate(
+        senders=senders,
+        scores=scores,
+        predicted=torch.full((len(senders),), torch.nan),
+        duplicates=Pool.of(view).duplicates(),
+    )

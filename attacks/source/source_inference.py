@@ -1,0 +1,65 @@
+"""Source inference: which client holds a record."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from attacks.estimates import Estimate
+from attacks.record_membership.candidate_fit import JointFitAttack
+from attacks.record_membership.pool import PoolAttack, averaged, statistics
+from attacks.source.estimates import SourceEstimate
+from protocol.history import History
+
+
+class SmallestLoss(PoolAttack):
+    """Client whose model has the smallest loss on the record, in its last round.
+
+    Threat model: passive server that sees each client's update.
+
+    References:
+        Hu, Zhang, Salcic, Sun, Choo and Dobbie, "Source Inference Attacks: Beyond Membership Inference Attacks in
+        Federated Learning", IEEE TDSC 2023, arXiv:2310.06222, section 4 and the published code.
+    """
+
+    name = "smallest-loss"
+    family = "source"
+    estimates: ClassVar[type[Estimate]] = SourceEstimate
+    references = ("Source Inference Attacks, smallest prediction loss",)
+
+    def run(self, view: History, *, generator: torch.Generator) -> SourceEstimate:
+        last = statistics(view)[-1]
+        senders, scores = averaged([(last.senders, -last.loss)])
+        return SourceEstimate(senders=senders, scores=scores)
+
+
+@dataclass(frozen=True)
+class CandidateSource(JointFitAttack):
+    """Client with the highest posterior odds of a joint fit of its update by all candidates.
+
+    The fit is that of `candidate-fit`; a record has one holder, so the clients' posterior odds are compared.
+
+    Threat model: passive server that sees each client's update.
+
+    Attributes:
+        rounds: see `JointFitAttack`.
+        sketch: see `JointFitAttack`.
+        refinements: see `JointFitAttack`.
+        precision: see `JointFitAttack`.
+
+    Raises:
+        ViewError: the clients' optimizer scales gradients, or clips examples.
+
+    References:
+        This project.
+    """
+
+    name: ClassVar[str] = "candidate-source"
+    family: ClassVar[str] = "source"
+    estimates: ClassVar[type[Estimate]] = SourceEstimate
+
+    def run(self, view: History, *, generator: torch.Generator) -> SourceEstimate:
+        found = self.fits(view, generator=generator)
+        return SourceEstimate(
+            senders=torch.tensor(list(found)), scores=torch.stack([one.log_odds for one in found.values()])
+        )

@@ -1,0 +1,253 @@
+"""Causes of attacks' failure, measured on the server's views of a recording, without ground truth."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attacks.composition.base import AUXILIARY, auxiliary
+from attacks.composition.decaf import gradient_bases
+from attacks.ranking.lists import ranked_lists
+from client.network import ClassifierAlgorithm
+from client.ranking import RankingAlgorithm
+from client.recommendation import RecommenderAlgorithm
+from evaluation.bootstrap import bootstrap
+from evaluation.noise_floor import declared_noise, numbers, proven_noise, spectral_noise
+from evaluation.scores import setting_of
+from protocol.errors import ViewError
+from protocol.seeding import generator_for
+from protocol.view import RoundView
+
+_HALF = 0.5
+_RANK_TOLERANCE = 1e-4
+"""Relative to the largest singular value; the accuracy of differences of float32 updates."""
+_ONE_STEP: dict[str, Any] = {
+    **{"optimizer": "sgd", "momentum": 0.0, "eps_root": 0.0, "weight_decay": 0.0},
+    **{"epochs": 1, "batch_size": None, "updates": None},
+}
+"""Hyper-parameters of one step of gradient descent on all of a client's examples."""
+POSSIBLE = "possible-noise"
+"""Cause that is named only where no other is."""
+_LABELS = ("auc", "error")
+_SHARES = ("l1",)
+_MOST_ITEMS = 400
+"""Largest number of labels of a client that is simulated once per label."""
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Likely cause of an attack's failure.
+
+    Attributes:
+        cause: ``noise``, ``possible-noise``, ``rank``, ``steps`` or ``silence``, from the views; ``few-victims``,
+            ``attack``, ``no-reconstruction`` or ``unknown``, from the results.
+        sentence: sentence of the report, without the attack's name.
+        measured: numbers of the sentence.
+        metrics: metrics of the attacks that it can explain, None for all.
+        attack: label of the attack that failed, empty for a cause that is not attributed to an attack.
+        setting: cell of that attack.
+        metric: metric that judges it.
+    """
+
+    cause: str
+    sentence: str
+    measured: dict[str, float]
+    metrics: tuple[str, ...] | None = None
+    attack: str = ""
+    setting: dict[str, Any] = field(default_factory=dict)
+    metric: str = ""
+
+    def of(self, row: Mapping[str, Any]) -> "Cause":
+        """The cause, attributed to the attack of a row of results."""
+        return dataclasses.replace(self, attack=row["attack"], setting=setting_of(row), metric=row["metric"])
+
+
+def measured_causes(views: Sequence[RoundView], *, seed: int) -> list[Cause]:
+    """Causes found in some views of a recording.
+
+    Args:
+        views: views of some victims.
+        seed: seed of the bootstrap and of simulated clients.
+    """
+    noise = _noise(views, seed)
+    # Noise hides the direction of the update, so the effect of several steps cannot be measured under it.
+    steps = _steps(views, seed) if noise is None else None
+    found = [_silence(views), noise, _rank(views, seed), _class_rank(views, seed), steps]
+    return [cause for cause in found if cause is not None]
+
+
+def _silence(views: Sequence[RoundView]) -> Cause | None:
+    norms = [[d.double().reshape(len(d), -1).square().sum(1) for d in view.deltas.values()] for view in views]
+    energy = torch.cat([torch.stack(own).sum(0) for own in norms])
+    silent = float((energy == 0).double().mean())
+    if silent < _HALF:
+        return None
+    sentence = f"{silent:.0%} of {len(energy)} clients sent a zero update"
+    return Cause("silence", sentence, {"share": silent, "n": len(energy)})
+
+
+def _noise(views: Sequence[RoundView], seed: int) -> Cause | None:
+    """Noise of at least half of the energy of an update: declared, proven by the spectrum, or at least possible."""
+    declared = [share for view in views if (share := declared_noise(view)) is not None]
+    proven = declared or [share for view in views if (share := proven_noise(view)) is not None]
+    shares = proven or [share for view in views if (share := spectral_noise(view)) is not None]
+    if not shares:
+        return None
+    values = torch.cat([share.share for share in shares])
+    summary = bootstrap(values, generator=generator_for(seed, "noise share"))
+    if not summary.mean >= _HALF:
+        return None
+    if not proven:
+        sentence = (
+            f"up to {summary.mean:.0%} of the energy of an update could be noise; none is declared, and none proven"
+        )
+        return Cause(POSSIBLE, sentence, {"noise_share": summary.mean, "n": summary.n})
+    scale, clip = float(torch.cat([share.scale for share in shares]).mean()), shares[0].clip
+    undeclared = "though none is declared: the spectra are flat, with one scale for all clients"
+    source = "as the clients declare it" if declared else undeclared
+    clipped = "" if clip is None else f", on updates clipped to norm {clip:.3g}"
+    sentence = (
+        f"noise is {summary.mean:.0%} of the energy of an update ({summary.low:.0%} to {summary.high:.0%}, "
+        f"n = {summary.n}), {source}: standard deviation {scale:.3g} per value{clipped}"
+    )
+    measured = {"noise_share": summary.mean, "low": summary.low, "high": summary.high, "n": summary.n}
+    measured |= {"noise_scale": scale} | ({} if clip is None else {"clip": clip})
+    return Cause("noise", sentence, measured)
+
+
+def _rank(views: Sequence[RoundView], seed: int) -> Cause | None:
+    """More item labels than independent values in the update: RAIFLE's rank condition is violated."""
+    served = [(view, victim) for view in views if view.served is not None for victim in range(view.victims)][:3]
+    unknowns: list[int] = []
+    ranks: list[int] = []
+    for view, victim in served:
+        items = int(view.served_mask[victim].sum())
+        effects = label_effects(view, victim, generator=generator_for(seed, "effects", victim))
+        sent = sum(int(numbers(view, name)[victim]) for name in view.deltas)
+        rank = sent if effects is None else _numerical_rank(effects)
+        unknowns.append(items)
+        ranks.append(min(rank, items))
+    if not served or sum(ranks) >= sum(unknowns):
+        return None
+    asked, equations = sum(unknowns) / len(served), sum(ranks) / len(served)
+    sentence = (
+        f"the rank condition is violated: a client has {asked:.0f} unknown labels, but only {equations:.0f} "
+        f"independent values of its update depend on them (mean of {len(served)} clients)"
+    )
+    return Cause("rank", sentence, {"unknowns": asked, "rank": equations, "n": len(served)}, _LABELS)
+
+
+def _class_rank(views: Sequence[RoundView], seed: int) -> Cause | None:
+    """Classes with linearly dependent updates, so that no composition is unique."""
+    view = views[0]
+    bases = _class_bases(view, view.algorithm, seed)
+    if bases is None:
+        return None
+    classes, rank = len(bases), _numerical_rank(bases)
+    if rank >= classes:
+        return None
+    sentence = f"the rank condition is violated: the updates of {classes} classes span only {rank} dimensions"
+    return Cause("rank", sentence, {"unknowns": classes, "rank": rank, "n": 1}, _SHARES)
+
+
+def _steps(views: Sequence[RoundView], seed: int) -> Cause | None:
+    """Local training whose update differs from the gradient at the global model, with which attacks compare it."""
+    view = views[0]
+    local = getattr(view.algorithm, "local", None)
+    if local is None or not isinstance(view.algorithm, ClassifierAlgorithm):
+        return None
+    one_step = dataclasses.replace(view.algorithm, local=dataclasses.replace(local, **_ONE_STEP))
+    bases = _class_bases(view, one_step, seed)
+    if bases is None:
+        return None
+    batch = local.batch_size or max(int(view.example_counts.max()), 1)
+    per_epoch = -(-view.example_counts // batch)
+    steps = float((per_epoch * local.epochs).double().mean()) if local.updates is None else float(local.updates)
+    explained = torch.cat([_explained(_last_layer(each), bases) for each in views if each.round == view.round])
+    summary = bootstrap(explained, generator=generator_for(seed, "explained"))
+    if steps <= 1 or not summary.mean < _HALF:
+        return None
+    sentence = (
+        f"many local steps: after {steps:.0f} steps of {local.optimizer}, the classes' gradients at the global model "
+        f"explain only {summary.mean:.0%} of the energy of an update ({summary.low:.0%} to {summary.high:.0%}, "
+        f"n = {summary.n})"
+    )
+    measured = {"steps": steps, "explained": summary.mean, "low": summary.low, "high": summary.high, "n": summary.n}
+    return Cause("steps", sentence, measured, _SHARES)
+
+
+def _class_bases(view: RoundView, learner: object, seed: int) -> Tensor | None:
+    """``(K, D)`` update of the last layer per class of the auxiliary images, None if it cannot be simulated."""
+    if not isinstance(learner, ClassifierAlgorithm) or view.missing(AUXILIARY):
+        return None
+    seen = dataclasses.replace(view, algorithm=learner)
+    try:
+        classes = seen.model[f"{learner.output_layer}.bias"].shape[0]
+        known = auxiliary(seen, classes)
+        some = torch.eye(1, classes, dtype=torch.bool)  # the union of classes is not used, but must not be empty
+        return gradient_bases(seen, known, some, generator=generator_for(seed, "class bases"))[0].double()
+    except (ViewError, KeyError):
+        return None
+
+
+def _last_layer(view: RoundView) -> Tensor:
+    """``(V, D)`` update of the last layer, in the order of `attacks.composition.base.flat_change`."""
+    name = view.require(ClassifierAlgorithm).output_layer
+    return torch.cat([view.deltas[f"{name}.weight"].flatten(1), view.deltas[f"{name}.bias"]], dim=1).double()
+
+
+def _explained(changes: Tensor, bases: Tensor) -> Tensor:
+    """``(V,)`` share of the energy of updates ``(V, D)`` in the span of ``(K, D)``; NaN for a zero update."""
+    basis = torch.linalg.svd(bases, full_matrices=False)
+    kept = basis.Vh[_RANK_TOLERANCE * basis.S[0] < basis.S]
+    energy = changes.square().sum(1)
+    share: Tensor = (changes @ kept.T).square().sum(1) / energy.masked_fill(energy == 0, torch.nan)
+    return share
+
+
+def _numerical_rank(matrix: Tensor) -> int:
+    return int(torch.linalg.matrix_rank(matrix.double(), rtol=_RANK_TOLERANCE))
+
+
+def label_effects(view: RoundView, victim: int, *, generator: torch.Generator) -> Tensor | None:
+    """``(R, D)`` change of a victim's update when one of its labels is flipped; None if it cannot be simulated.
+
+    Args:
+        view: what the server saw.
+        victim: position of the victim.
+        generator: source of the unknown private vector.
+    """
+    items = int(view.served_mask[victim].sum())
+    if not 0 < items <= _MOST_ITEMS or view.algorithm is None:
+        return None
+    if isinstance(view.algorithm, RankingAlgorithm):
+        return _effects_in_lists(view, victim, view.algorithm)
+    if not isinstance(view.algorithm, RecommenderAlgorithm) or view.served is None:
+        return None
+    served = view.served[victim, :items].expand(items + 1, items)
+    labels = torch.cat([torch.zeros(1, items), torch.eye(items)])
+    user = torch.randn(1, view.algorithm.user_dim, generator=generator).expand(items + 1, -1)
+    return _differences(view.algorithm.simulate(view.model, served, labels, user), list(view.deltas))
+
+
+def _effects_in_lists(view: RoundView, victim: int, learner: RankingAlgorithm) -> Tensor | None:
+    if view.lists is None or view.features is None:
+        return None
+    lists = ranked_lists(view)
+    assert lists.features is not None
+    mask, features = lists.mask[victim], lists.features[victim]
+    place = lists.place[victim][view.served_mask[victim]]
+    even = mask.float() / 2
+    flipped = even.repeat(len(place), 1, 1)
+    flipped.flatten(1)[torch.arange(len(place)), place] = 1
+    clicks = torch.cat([even[None], flipped])
+    copies, masks = (value.expand(len(clicks), *value.shape) for value in (features, mask))
+    return _differences(learner.simulate_lists(view.model, copies, masks, clicks), list(view.deltas))
+
+
+def _differences(deltas: dict[str, Tensor], names: list[str]) -> Tensor:
+    flat = torch.cat([deltas[name].flatten(1) for name in names if name in deltas], dim=1).double()
+    return flat[1:] - flat[0]

@@ -1,0 +1,280 @@
+"""Why attacks failed, and why they could not run: one sentence each, from results, measured causes and missing data."""
+
+import inspect
+import itertools
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+from torch import Tensor
+
+from attacks.base import Attack
+from attacks.composition.base import CompositionAttack, output_layer
+from evaluation.causes import POSSIBLE, Cause, measured_causes
+from evaluation.scores import records, setting_columns
+from protocol.errors import InputError, ViewError
+from protocol.metric_table import METRICS, metric
+from protocol.view import CANARY_PSEUDONYMS, View
+from recordings.recorded_learner import recorded_learner
+from recordings.recording import Recording
+
+_NEAR = 0.2
+"""Share of the range from guessing to certainty below which an attack counts as failed; an AUC of 0.6."""
+_WIDE = 0.2
+"""Width of an interval, as a share of the same range, above which more victims are needed."""
+_NO_IMAGE = 12.0
+"""PSNR in dB that images of a data set reach with the mean image or with one another."""
+_VIEWS, _VICTIMS = 4, 16
+_ATTACKS = ("ours", "published")
+_UNSCORED, _SLOW = "without ", "it is slow"
+"""Starts of reasons."""
+_REMEDIES = {
+    "learner": "add `learner:` to the manifest, or give --learner my_package.MyLearner",
+    "known": "give the adversary devices of its own: known_pseudonyms and known_users in `auxiliary:`",
+    "served": "give an array `served` with the items shown to each client",
+    "lists": "give an array `lists` with the ranked list of each item",
+    "features": "give an array `features` with the features of the items as sent",
+    "sent_in": "record two rounds or more",
+}
+"""What to do about a field that a view lacks."""
+
+Row = dict[str, Any]
+"""Row of a table of results."""
+
+
+def explain(results: pd.DataFrame, recording: Recording, *, seed: int) -> list[Cause]:
+    """Causes of the failures in the results on a recording; views are read only if an attack failed.
+
+    Args:
+        results: means of the attacks, see `evaluation.summary.summarise`.
+        recording: what the server saw.
+        seed: seed of simulated clients and bootstraps.
+    """
+    empty, failed = no_reconstructions(results), near_guessing(results)
+    if not failed:
+        return empty
+    views = recording.views(
+        victims_per_view=_VICTIMS, rounds=recording.rounds[:_VIEWS], learner=recorded_learner(recording)
+    )
+    measured = measured_causes(list(itertools.islice(views, _VIEWS)), seed=seed)
+    return empty + [cause.of(row) for row in failed for cause in _causes(row, results, measured)]
+
+
+def near_guessing(results: pd.DataFrame) -> list[Row]:
+    """Attacks close to the best baseline by every metric that judges them, each with the first of them."""
+    judged = [name for name, entry in METRICS.items() if entry.judged]
+    attacks = results[results["role"].isin(_ATTACKS) & results["metric"].isin(judged)]
+    ordered = attacks.sort_values("metric", key=lambda names: names.map(judged.index), kind="stable")
+    keys = ["attack", *setting_columns(results)]
+    near = ordered.assign(near=[is_near(row, results) for row in records(ordered)])
+    failed = near[near.groupby(keys, dropna=False, sort=False)["near"].transform("all")] if len(near) else near
+    return records(failed.drop(columns="near").drop_duplicates(keys))
+
+
+def is_near(row: Row, results: pd.DataFrame) -> bool:
+    """Whether a result is close to the best baseline of its setting, or its interval contains that baseline.
+
+    Without guessing or a baseline, only a value of which more is better can be near: if its interval contains 0.
+    """
+    guess = best_guess(row, results)
+    if guess is None:
+        return not metric(row["metric"]).lower_is_better and bool(row["low"] <= 0)
+    worst = row["high"] if metric(row["metric"]).lower_is_better else row["low"]
+    return hardly_exceeds(row, results) or _gain(row, worst, guess) <= 0
+
+
+def hardly_exceeds(row: Row, results: pd.DataFrame) -> bool:
+    """Whether a mean is close to guessing or the best baseline of its setting."""
+    guess = best_guess(row, results)
+    return guess is not None and _gain(row, row["mean"], guess) < _NEAR
+
+
+def best_guess(row: Row, results: pd.DataFrame) -> float | None:
+    """Best of guessing and the baselines' means for the same question and cell; None if there is neither."""
+    entry, cell = metric(row["metric"]), same_cell(row, results)
+    means = cell["mean"][cell["role"] == "baseline"].tolist()
+    means += [] if entry.guessing is None else [entry.guessing]
+    if not means:
+        return None
+    return float(min(means) if entry.lower_is_better else max(means))
+
+
+def same_cell(row: Row, results: pd.DataFrame) -> pd.DataFrame:
+    """Results of the same question, metric and setting."""
+    kept: pd.Series[bool] = (results["metric"] == row["metric"]) & (results["question"] == row["question"])
+    for name in setting_columns(results):
+        absent = row[name] is None or row[name] != row[name]
+        kept &= results[name].isna() if absent else results[name] == row[name]
+    return results[kept]
+
+
+def sentences(causes: Sequence[Cause]) -> list[str]:
+    """One sentence per cause, with all attacks that share it."""
+    attacks: dict[str, list[str]] = defaultdict(list)
+    for cause in causes:
+        attacks[cause.sentence].append(cause.attack)
+    return [f"{', '.join(dict.fromkeys(names))}: {sentence}." for sentence, names in attacks.items()]
+
+
+def no_reconstructions(results: pd.DataFrame) -> list[Cause]:
+    """Attacks whose images are no reconstruction, whatever their PSNR.
+
+    An attack has none in a cell if its images identify the true ones no better than chance, and their PSNR is at most
+    12 dB or that of a baseline in this cell.
+    """
+    found = []
+    keys = ["question", *setting_columns(results)]
+    for _, cell in results.groupby(keys, dropna=False, sort=False):
+        psnr, identified, by_chance = (
+            cell[cell["metric"] == name] for name in ("psnr", "identified", "identified-by-chance")
+        )
+        limit = max([_NO_IMAGE, *psnr.loc[psnr["role"] == "baseline", "mean"].dropna()])
+        likeness, chance = (table.set_index("attack")["mean"] for table in (psnr, by_chance))
+        for row in records(identified[identified["role"] != "baseline"]):
+            name = row["attack"]
+            if name not in likeness or name not in chance or row["low"] > chance[name] or likeness[name] > limit:
+                continue
+            sentence = (
+                f"no reconstruction: PSNR {likeness[name]:.1f} dB, and its images identify {row['mean']:.1%} of the"
+                f" true ones, {chance[name]:.1%} by chance"
+            )
+            numbers = {"psnr": float(likeness[name]), "identified": row["mean"], "chance": float(chance[name])}
+            found.append(Cause("no-reconstruction", sentence, numbers).of(row))
+    return found
+
+
+def _gain(row: Row, value: float, guess: float) -> float:
+    """Position of a value on the scale from guessing (0) to certainty (1)."""
+    certain = metric(row["metric"]).certainty
+    return (value - guess) / (certain - guess) if certain != guess else 0.0
+
+
+def _causes(row: Row, results: pd.DataFrame, measured: Sequence[Cause]) -> list[Cause]:
+    """Measured causes that explain a row; else too few victims; else a better attack in the cell; else unknown."""
+    fitting = [cause for cause in measured if cause.metrics is None or row["metric"] in cause.metrics]
+    certain, possible = ([one for one in fitting if (one.cause == POSSIBLE) is last] for last in (False, True))
+    if certain:
+        return certain
+    if few := _few_victims(row, results):
+        return [few, *possible]
+    if better := _succeeded(row, results):
+        other = f"{better['attack']}: {better['metric']} {better['mean']:.3f}"
+        sentence = f"another attack succeeds on the same recording ({other})"
+        return [Cause("attack", sentence, {"other": better["mean"]})]
+    return possible or [Cause("unknown", "none of the measured causes (noise, rank, local steps, silence) applies", {})]
+
+
+def _few_victims(row: Row, results: pd.DataFrame) -> Cause | None:
+    guess = best_guess(row, results) or 0.0
+    low, high = sorted(_gain(row, end, guess) for end in (row["low"], row["high"]))
+    if not (low <= 0 < _NEAR < high and high - low > _WIDE):
+        return None
+    sentence = f"too few victims: n = {row['n']}, {row['metric']} {row['low']:.3f} to {row['high']:.3f}"
+    return Cause("few-victims", sentence, {"n": row["n"]})
+
+
+def _succeeded(row: Row, results: pd.DataFrame) -> Row | None:
+    """Best other attack in the cell that did not fail."""
+    cell = same_cell(row, results)
+    others = cell[cell["role"].isin(_ATTACKS) & (cell["attack"] != row["attack"])]
+    rows = [other for other in records(others) if not is_near(other, results)]
+    sign = -1 if metric(row["metric"]).lower_is_better else 1
+    return max(rows, key=lambda other: sign * other["mean"], default=None)
+
+
+def unfit(attack: Attack, view: View, truth: Mapping[str, Tensor]) -> str | None:
+    """Reason why an attack cannot run on a view or be scored, with the remedy; None if it can."""
+    kinds = [need for need in attack.threat_model.needs if isinstance(need, type)]
+    other = [kind for kind in kinds if not isinstance(view.algorithm, kind)]
+    if view.algorithm is not None and other:
+        return f"the clients' algorithm, {type(view.algorithm).__name__}, is no {', '.join(map(_described, other))}"
+    lacking = [name.partition(":") for name in view.missing(attack.threat_model.needs)]
+    if lacking:
+        needs = [f"{head} ({entry})" if entry else head for head, _, entry in lacking]
+        heads: dict[str, list[str]] = defaultdict(list)
+        for head, _, entry in lacking:
+            heads[head].append(entry)
+        ways_out = [remedy for head, entries in heads.items() if (remedy := _remedy(head, entries))]
+        return "; ".join([f"the recording lacks {', '.join(needs)}", *dict.fromkeys(ways_out)])
+    unknown = ", ".join(name for name in attack.estimates.truth if name not in truth)
+    if not unknown:
+        return _other_classes(view, truth) if isinstance(attack, CompositionAttack) else None
+    added = f"add {unknown} to the truth of each client (docs/recording-format.md)"
+    way_out = added if truth else "the recording was published without truth/, audit it where that is"
+    return f"{_UNSCORED}{unknown} in truth/ of the recording it cannot be scored; {way_out}"
+
+
+def reasons(missing: Mapping[str, str]) -> list[str]:
+    """One sentence per reason for which attacks could not run."""
+    names: dict[str, list[str]] = defaultdict(list)
+    for name, reason in missing.items():
+        names[reason].append(name)
+    return [f"{', '.join(of_reason)} could not run: {reason}." for reason, of_reason in names.items()]
+
+
+def nothing_scored(missing: Mapping[str, str], attacks: Sequence[Attack]) -> InputError:
+    """Error for a recording on which none of `attacks` could be scored; `missing` holds the reason by attack."""
+    baselines = {attack.name for attack in attacks if attack.baseline}
+
+    def distance(name: str) -> tuple[bool, bool, bool, int, int]:
+        """Order by what is missing: only the ground truth, then the learner, then fewer and more frequent needs."""
+        reason, shared = missing[name], sum(other == missing[name] for other in missing.values())
+        without_truth, without_learner = reason.startswith(_UNSCORED), "lacks learner" in reason
+        return name in baselines, not without_truth, not without_learner, reason.count(","), -shared
+
+    least = missing[min(missing, key=distance)] if missing else "no victims"
+    names = ", ".join(name for name, reason in missing.items() if reason == least)
+    return InputError(
+        expected="a recording that at least one attack can be scored on",
+        found=f"none; the nearest is {names}: {least}" if names else least,
+        way_out="Name the clients' learner in the recording's manifest and keep its truth/ (docs/recording-format.md),"
+        " or run an attack of your own: attack.py run --attack PACKAGE.CLASS.",
+    )
+
+
+def _described(kind: type) -> str:
+    """Name of a kind of algorithm, with the first sentence of its documentation."""
+    sentence = re.split("[.;]", inspect.getdoc(kind) or "")[0]
+    return f"{kind.__name__} ({sentence[:1].lower()}{sentence[1:]})"
+
+
+def _other_classes(view: View, truth: Mapping[str, Tensor]) -> str | None:
+    """That the model's last layer has other classes than the ground truth counts; None if it has the same."""
+    try:
+        layer = output_layer(view)
+        classes = view.deltas[f"{layer}.bias"].shape[1]
+    except (ViewError, KeyError) as error:
+        return str(error)
+    counted = truth["class_counts"].shape[1]
+    if classes == counted:
+        return None
+    return (
+        f"the model's last layer, {layer!r}, has outputs for {classes} classes, and class_counts in truth/ counts"
+        f" {counted}; if another layer is the last, give the parameters in the network's order"
+    )
+
+
+def slow_reason(attack: Attack) -> str:
+    """Reason why an attack was left out that takes minutes."""
+    return f"{_SLOW} ({attack.cost}); add --slow to run it on {attack.audited_victims} clients"
+
+
+def is_slow(reason: str) -> bool:
+    """Whether an attack was left out because it takes minutes."""
+    return reason.startswith(_SLOW)
+
+
+def is_unscored(reason: str) -> bool:
+    """Whether an attack lacks nothing but ground truth."""
+    return reason.partition("; ")[0].startswith(_UNSCORED)
+
+
+def _remedy(head: str, entries: list[str]) -> str | None:
+    """What to do about a field or its entries; None if nothing is known."""
+    if entries == [CANARY_PSEUDONYMS]:
+        return "train with the defence Canaries, see docs/canaries.md"
+    if head == "auxiliary":
+        return f"add {', '.join(entries)} to the server's data (`auxiliary:`)"
+    return _REMEDIES.get("known" if head == "pairs" else head)

@@ -1,0 +1,67 @@
+"""What the attacks say of themselves, kept in the user's cache: a list of attacks then takes no import of torch."""
+
+import contextlib
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from protocol.cache import cache_folder
+
+_DESCRIBING = ("attacks", "client", "protocol")
+"""Packages whose source the descriptions depend on."""
+
+
+@dataclass(frozen=True)
+class AttackDescription:
+    """What an attack says of itself; the attributes are those of `attacks.base.Attack`.
+
+    Attributes:
+        inferred: what the server infers, from the attack's type of estimate.
+        needs: what the threat model needs, as text.
+    """
+
+    name: str
+    family: str
+    inferred: str
+    baseline: bool
+    exact: bool
+    references: list[str]
+    cost: str
+    needs: list[str]
+
+
+def described() -> list[AttackDescription]:
+    """The attacks of `attacks.registry.REGISTRY`, in its order; read from the cache until a source file changes."""
+    root = Path(__file__).resolve().parent.parent
+    files = [path for package in _DESCRIBING for path in sorted((root / package).rglob("*.py"))]
+    facts = [(str(path), status.st_size, status.st_mtime_ns) for path in files for status in [path.stat()]]
+    key = hashlib.sha256(repr(facts).encode()).hexdigest()
+    with contextlib.suppress(OSError, RuntimeError, ValueError, TypeError, KeyError):  # none, or a damaged one
+        kept = json.loads((cache_folder() / "attacks.json").read_text(encoding="utf-8"))
+        if kept["key"] == key:
+            return [AttackDescription(**one) for one in kept["attacks"]]
+    found = _imported()
+    with contextlib.suppress(OSError, RuntimeError):  # a folder that cannot be written
+        cache_folder().mkdir(parents=True, exist_ok=True)
+        content = json.dumps({"key": key, "attacks": [asdict(one) for one in found]})
+        (cache_folder() / "attacks.json").write_text(content, encoding="utf-8")
+    return found
+
+
+def _imported() -> list[AttackDescription]:
+    from attacks.registry import REGISTRY
+
+    return [
+        AttackDescription(
+            name=kind.name,
+            family=kind.family,
+            inferred=kind.estimates.inferred,
+            baseline=kind.baseline,
+            exact=kind.exact,
+            references=list(kind.references),
+            cost=kind.cost,
+            needs=list(kind.threat_model.described_needs),
+        )
+        for kind in REGISTRY.values()
+    ]

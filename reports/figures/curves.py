@@ -1,0 +1,97 @@
+"""Figures with a curve per attack: mean ROC curves, and every client's value in ascending order."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from matplotlib.figure import Figure
+
+from evaluation.scores import differing
+from protocol.metric_table import metric as metric_of
+from reports.figures.drawn_figure import DrawnFigure
+from reports.figures.figure_data import FigureData, legend_right, of_data, styled, with_guessing
+from reports.figures.line_styles import LineStyle
+from reports.run import ATTACKS
+from reports.tables import described_settings
+
+_MOST_LINES = 14
+"""Largest number of curves in a figure."""
+_DASHES = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1, 2)))
+"""Line style of each setting."""
+_WIDEST, _THINNEST = 5.0, 1.6
+"""Line widths in points of the first and the last attack: a curve below another stays visible."""
+
+
+def roc(data: FigureData) -> list[DrawnFigure]:
+    """Mean ROC curves with the area below them."""
+    rows = data.rows
+    if rows["label"].nunique() > _MOST_LINES:
+        return []
+    named = rows["label"].str.partition(" (")
+    rows = rows.assign(attack=named[0], setting=named[2].str.removesuffix(")"))
+    several = rows["setting"].nunique() > 1
+    curves = []
+    for (attack, setting), own in rows.groupby(["attack", "setting"], sort=False):
+        area = float((own["tpr"].rolling(2).mean() * own["fpr"].diff()).sum())
+        label = f"{attack}{f', {setting}' if several else ''}: {area:.3f}"
+        curves.append(_Curve(str(attack), str(setting), label, area, own["fpr"].tolist(), own["tpr"].tolist()))
+    figure = _drawn(data, curves, drawstyle="default")
+    axes = figure.axes[0]
+    axes.plot([0, 1], [0, 1], color=".5", ls=":")
+    axes.set(xlabel="false-positive rate", ylabel="true-positive rate", aspect="equal")
+    caption = "Mean ROC curve over clients, with the area below it; the dotted line is guessing."
+    return [DrawnFigure(caption, figure=figure, name="roc")]
+
+
+def distribution(data: FigureData) -> list[DrawnFigure]:
+    """Empirical distribution of the score over clients."""
+    rows = data.rows[data.rows["value"].notna()]
+    keys = differing(rows)
+    if keys:  # with several settings, attacks only
+        rows = rows[rows["attack"].isin(_attacks(data))]
+    rows = rows.assign(setting=described_settings(rows, keys))
+    lines = list(rows.groupby(["attack", "setting"], sort=False)["value"])
+    # Binary scores have no distribution worth drawing.
+    if rows.empty or len(lines) > _MOST_LINES or rows["value"].isin([0.0, 1.0]).all():
+        return []
+    sign = -1 if metric_of(data.metric).lower_is_better else 1
+    curves = []
+    for (attack, setting), values in lines:
+        shares = [place / len(values) for place in range(len(values) + 1)]
+        label = ", ".join(part for part in (str(attack), str(setting)) if part)
+        ordered = sorted(values)
+        leak = sign * float(values.mean())
+        curves.append(_Curve(str(attack), str(setting), label, leak, shares, [ordered[0], *ordered]))
+    figure = _drawn(data, curves, drawstyle="steps-pre")
+    figure.axes[0].set(xlabel="share of clients", ylabel=data.metric)
+    caption = f"{of_data(rows)}{data.metric} of each client, in ascending order."
+    return [DrawnFigure(caption, figure=with_guessing(figure, data.metric), name=f"{data.metric}-by-client")]
+
+
+@dataclass(frozen=True)
+class _Curve:
+    attack: str
+    setting: str
+    label: str
+    leak: float
+    x: list[float]
+    y: list[float]
+
+
+def _drawn(data: FigureData, curves: list[_Curve], drawstyle: Literal["default", "steps-pre"]) -> Figure:
+    """Figure of the curves, the attack with the largest leak widest and below the others, baselines thin."""
+    with styled():
+        figure = Figure(figsize=(6, 4), layout="constrained")
+        axes = figure.subplots()
+    attacks, settings = _attacks(data), list(dict.fromkeys(curve.setting for curve in curves))
+    count = sum(curve.attack in attacks for curve in curves)
+    for place, curve in enumerate(sorted(curves, key=lambda one: (one.attack not in attacks, -one.leak))):
+        line, setting = data.styles.get(curve.attack, LineStyle("#000000", ())), settings.index(curve.setting)
+        style = _DASHES[setting % len(_DASHES)] if setting else line.linestyle
+        width = max(_WIDEST - (_WIDEST - _THINNEST) * place / max(count - 1, 1), _THINNEST)
+        axes.plot(curve.x, curve.y, drawstyle=drawstyle, color=line.colour, ls=style, lw=width, label=curve.label)
+    legend_right(axes)
+    return figure
+
+
+def _attacks(data: FigureData) -> set[str]:
+    return set(data.results["attack"][data.results["role"].isin(ATTACKS)])

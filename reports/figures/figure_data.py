@@ -1,0 +1,104 @@
+"""Style and data of figures."""
+
+import warnings
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import matplotlib as mpl
+import pandas as pd
+import seaborn as sns
+import seaborn.objects as so
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from protocol.metric_table import metric as metric_of
+from reports.figures.line_styles import LineStyle
+from reports.tables import DATA
+
+STYLE = {**sns.axes_style("whitegrid"), "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": ".4"}
+
+
+@dataclass(frozen=True)
+class FigureData:
+    """Data of one figure.
+
+    Attributes:
+        rows: rows of one data set, question and metric, where the table has these columns.
+        metric: metric.
+        results: all results of the data set.
+        styles: style of each line.
+    """
+
+    rows: pd.DataFrame
+    metric: str
+    results: pd.DataFrame
+    styles: Mapping[str, LineStyle]
+
+    @property
+    def colours(self) -> dict[str, str]:
+        """Colour of each line."""
+        return {name: style.colour for name, style in self.styles.items()}
+
+
+def drawn(plot: so.Plot, width: float, height: float, colours: Mapping[str, str] | None = None) -> Figure:
+    """Figure of a seaborn plot, with a size in inches, in the style of the reports.
+
+    Args:
+        plot: plot.
+        width: width in inches.
+        height: height in inches.
+        colours: colour by value, None for a palette.
+    """
+    figure = Figure(figsize=(width, height), layout="constrained")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # seaborn 0.13 uses deprecated pandas arguments
+        palette = so.Nominal("colorblind" if colours is None else dict(colours))
+        plot.scale(color=palette).theme(STYLE).on(figure).plot()
+    for legend in figure.legends:
+        legend.set_loc("center left")
+        legend.set_bbox_to_anchor((1.01, 0.5))
+    return figure
+
+
+def styled() -> AbstractContextManager[None]:
+    """Context in which axes of matplotlib are made in the style of the reports."""
+    return mpl.rc_context(STYLE)
+
+
+def with_guessing(figure: Figure, name: str) -> Figure:
+    """The figure with a dotted line at the value of guessing, if the metric has one."""
+    guessing = metric_of(name).guessing
+    if guessing is not None:
+        for axes in figure.axes:
+            axes.axhline(guessing, color=".5", ls=":")
+    return figure
+
+
+def errors(rows: pd.DataFrame, side: str = "") -> list[pd.Series]:
+    """Distances from the means down to the lower and up to the upper ends of their intervals.
+
+    Args:
+        rows: rows with ``mean``, ``low`` and ``high``.
+        side: end of these columns' names.
+    """
+    mean = rows[f"mean{side}"]
+    return [(mean - rows[f"low{side}"]).clip(lower=0), (rows[f"high{side}"] - mean).clip(lower=0)]
+
+
+def of_papers(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows with ``paper`` only where it is the value of the same attack; attacks of this project have none."""
+    if "paper" not in rows:
+        return rows.assign(paper=float("nan"))
+    return rows.assign(paper=rows["paper"].where(rows["role"] != "ours"))
+
+
+def legend_right(axes: Axes) -> None:
+    """Draws a legend to the right of the axes, if anything has a label."""
+    if axes.get_legend_handles_labels()[1]:
+        axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, handlelength=3)
+
+
+def of_data(rows: pd.DataFrame) -> str:
+    """Start of a caption: the name of the rows' data set."""
+    return f"{rows[DATA].iloc[0]}: " if DATA in rows else ""

@@ -1,0 +1,35 @@
+"""Audit in a notebook: the table and the figures of its report."""
+
+import functools
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evaluation.auditing import AuditResult
+from evaluation.captioned_figure import CaptionedFigure
+from reports.figures.report_figures import report_figures
+
+
+@dataclass(frozen=True)
+class NotebookPage:
+    """Table and figures of an audit; a notebook displays them.
+
+    Attributes:
+        found: the audit.
+    """
+
+    found: AuditResult
+
+    @functools.cached_property
+    def figures(self) -> Sequence[CaptionedFigure]:
+        """The figures that a report of the audit has."""
+        return report_figures(self.found.evaluation, self.found.everything, self.found.metrics)
+
+    def _repr_html_(self) -> str:
+        captions = (f"{figure.svg}<figcaption>{html.escape(figure.caption)}</figcaption>" for figure in self.figures)
+        return "\n".join([self.found._repr_html_(), *(f"<figure>{caption}</figure>" for caption in captions)])
+
+
+def show(found: AuditResult) -> NotebookPage:
+    """The table and the figures of an audit, as the last expression of a notebook's cell."""
+    return NotebookPage(found)

@@ -1,0 +1,186 @@
+"""The joint fit on trainings: exact after one step, flagged duplicates, its noise, its sketch and its limits."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+import torch
+
+from attacks.record_membership import CandidateFit, FedMIACosine
+from attacks.record_membership.candidate_fit import JointFitAttack
+from attacks.record_membership.estimates import RecordMembershipEstimate
+from attacks.record_membership.pool import Pool, PoolAttack
+from attacks.record_membership.record_gradients import record_gradients, weighted_gradient
+from attacks.source.source_inference import CandidateSource, SmallestLoss
+from client.engine.local_hyperparameters import LocalTraining
+from protocol.errors import ViewError
+from protocol.history import History
+from protocol.seeding import generator_for
+from protocol.view import CANDIDATE_LABELS, CANDIDATES, Release
+from tests.membership_toys import CLIENTS, ONE_EPOCH, learner, scored, several_rounds, toy
+
+
+def test_one_step_is_exact() -> None:
+    view, truth = toy()
+    for metric in ("auc", "class-auc", "tpr@0.01", "tpr@0.001", "no-false-alarm"):
+        assert scored(CandidateFit(), view, truth, metric) == 1
+    assert scored(CandidateSource(), view, truth) == 1
+
+
+def test_outsiders_of_the_clients_own_classes_are_told_from_members() -> None:
+    view, truth = toy(ONE_EPOCH)
+    assert scored(CandidateFit(), view, truth, "class-auc") > 0.8
+
+
+def test_after_several_passes_simulated_paths_tell_more_than_the_straight_line() -> None:
+    full_batches = LocalTraining(optimizer="sgd", learning_rate=0.5, epochs=20)
+    straight, refined = (
+        sum(scored(CandidateSource(refinements=count), *toy(full_batches, seed=seed)) for seed in (0, 1)) / 2
+        for count in (0, 2)
+    )
+    assert 0.8 < straight < 0.97
+    assert refined > 0.98
+
+
+@pytest.mark.parametrize(
+    ("attack", "chance"), [(CandidateFit(refinements=2), 0.5), (CandidateSource(refinements=2), 1 / CLIENTS)]
+)
+def test_simulated_paths_are_at_chance_on_updates_of_other_records(attack: JointFitAttack, chance: float) -> None:
+    ten_epochs = LocalTraining(optimizer="sgd", learning_rate=0.5, batch_size=10, epochs=10)
+    found = [scored(attack, *toy(ten_epochs, seed=seed, dealt_anew=True)) for seed in range(6)]
+    assert sum(found) / len(found) == pytest.approx(chance, abs=0.05)
+
+
+def test_the_weighted_gradient_is_that_of_the_records() -> None:
+    view, _ = toy()
+    images, labels = view.auxiliary[CANDIDATES][:30], view.auxiliary[CANDIDATE_LABELS][:30].long()
+    weights = torch.linspace(-0.5, 1.5, 30)
+    every = record_gradients(learner(), view.model, images, labels)
+    together = weighted_gradient(learner(), view.model, images, labels, weights)
+    for name, value in every.items():
+        torch.testing.assert_close(together[name], torch.einsum("m...,m->...", value, weights), rtol=1e-4, atol=1e-6)
+
+
+def test_copies_are_flagged_and_score_alike() -> None:
+    view, truth = toy()
+    one = int(truth["member"][0].nonzero()[0])
+    other = next(n for n in range(0, 99) if not truth["member"][:, n].any() and n % 4 == one % 4)
+    images = view.auxiliary[CANDIDATES].clone()
+    images[other] = images[one]
+    copied = dataclasses.replace(view, auxiliary={**view.auxiliary, CANDIDATES: images})
+    estimate = CandidateFit()(copied, generator=generator_for(0, "attack"))
+    assert isinstance(estimate, RecordMembershipEstimate)
+    assert estimate.duplicates.nonzero().flatten().tolist() == sorted([one, other])
+    assert float(estimate.scores[0, one]) == pytest.approx(float(estimate.scores[0, other]), rel=0.01)
+
+
+def test_the_prediction_under_declared_noise_is_what_is_measured() -> None:
+    found = [
+        (
+            scored(CandidateFit(), *toy(seed=seed, noise=noise)),
+            scored(CandidateFit(), *toy(seed=seed, noise=noise), "predicted-auc"),
+        )
+        for noise in (0.002, 0.01)
+        for seed in range(6)
+    ]
+    for part in (found[:6], found[6:]):
+        measured, expected = (sum(values) / len(values) for values in zip(*part, strict=True))
+        assert 0.52 < measured < 0.995
+        assert measured == pytest.approx(expected, abs=0.04)
+
+
+def test_a_clip_is_simulated() -> None:
+    view, truth = toy(noise=0.001)
+    lengths = torch.stack([value.flatten(1).square().sum(1) for value in view.deltas.values()]).sum(0).sqrt()
+    clip = float(lengths.min()) / 4
+    deltas = {name: torch.einsum("v...,v->v...", value, clip / lengths) for name, value in view.deltas.items()}
+    release = Release(clip=clip, noise_scale=0.00025, parameters=tuple(deltas))
+    clipped = dataclasses.replace(view, deltas=deltas, releases=(release,))
+    assert scored(CandidateFit(), clipped, truth) > 0.9
+    assert scored(CandidateFit(), clipped, truth, "predicted-auc") == pytest.approx(
+        scored(CandidateFit(), clipped, truth), abs=0.05
+    )
+
+
+def test_a_sketch_of_enough_numbers_changes_little() -> None:
+    view, truth = toy()
+    assert scored(CandidateFit(sketch=800), view, truth) > 0.99
+    assert scored(CandidateFit(sketch=800), view, truth) > scored(CandidateFit(sketch=60), view, truth)
+
+
+def test_rounds_are_evenly_spaced() -> None:
+    view, truth = several_rounds(5)
+    read = list[int]()
+
+    class Counted(dict):  # type: ignore[type-arg]
+        def __getitem__(self, number: int) -> object:
+            read.append(number)
+            return super().__getitem__(number)
+
+    watched = dataclasses.replace(view, by_round=Counted(view.by_round))
+    scored(CandidateFit(rounds=3), watched, truth)
+    assert read == [0, 2, 4]
+
+
+def test_weight_decay_is_subtracted() -> None:
+    decayed = LocalTraining(optimizer="sgd", learning_rate=0.5, weight_decay=0.1)
+    assert scored(CandidateFit(), *toy(decayed)) == 1
+
+
+def test_a_scaled_gradient_is_refused() -> None:
+    view, _ = toy(LocalTraining(optimizer="adam", learning_rate=0.01))
+    with pytest.raises(ViewError, match="SGD"):
+        CandidateFit()(view, generator=generator_for(0, "attack"))
+
+
+def test_the_number_of_clients_is_that_of_the_senders() -> None:
+    view, _ = several_rounds(2)
+    estimate = CandidateFit()(view, generator=generator_for(0, "attack"))
+    assert isinstance(estimate, RecordMembershipEstimate)
+    assert len(estimate.senders) == CLIENTS
+
+
+def in_float64(seed: int = 0, spread: float = 1.0) -> tuple[History, dict[str, torch.Tensor]]:
+    """The toy trained and recorded in float64, with records that differ by a spread; the pool stays in float32."""
+    view, truth = toy(seed=seed)
+    images, labels = view.auxiliary[CANDIDATES], view.auxiliary[CANDIDATE_LABELS]
+    alike = images[:1] + spread * (images - images[:1])
+    model = {name: value.double() for name, value in view.model.items()}
+    held = truth["member"].nonzero()[:, 1].reshape(CLIENTS, -1)
+    deltas = learner().simulate_examples(model, alike.double(), labels, held, generator=generator_for(seed, "order"))
+    return dataclasses.replace(view, model=model, deltas=deltas, auxiliary={**view.auxiliary, CANDIDATES: alike}), truth
+
+
+def in_float32(view: History) -> History:
+    """The same view of clients that hold models in float32: their updates are differences of rounded parameters."""
+    model = {name: value.float() for name, value in view.model.items()}
+    deltas = {name: (view.model[name] + delta).float() - model[name] for name, delta in view.deltas.items()}
+    return dataclasses.replace(view, model=model, deltas=deltas)
+
+
+def test_recording_in_float64_is_read_in_float64() -> None:
+    """A pool in float32, and records that are more alike than images are."""
+    view, truth = in_float64(spread=1e-3)
+    assert all(value.dtype == torch.float64 for value in view.deltas.values())
+    assert scored(CandidateFit(), view, truth, "no-false-alarm") == 1
+
+
+@pytest.mark.parametrize("attack", [FedMIACosine(), SmallestLoss()])
+def test_published_scores_run_on_recordings_in_float64(attack: PoolAttack) -> None:
+    view, truth = in_float64()
+    assert scored(attack, view, truth) == pytest.approx(scored(attack, in_float32(view), truth), abs=0.02)
+
+
+def test_one_step_in_float32_is_fitted_by_gradients_in_float64(monkeypatch: pytest.MonkeyPatch) -> None:
+    view, truth = toy()
+    types = set[torch.dtype]()
+    gradients = Pool.gradients
+
+    def watched(pool: Pool, model: Mapping[str, torch.Tensor], names: tuple[str, ...]) -> Iterator[Any]:
+        types.update(value.dtype for value in model.values())
+        return gradients(pool, model, names)
+
+    monkeypatch.setattr(Pool, "gradients", watched)
+    assert scored(CandidateFit(), view, truth, "auc") == 1
+    assert types == {torch.float64}

@@ -1,0 +1,41 @@
+"""Scores of sources, by hand."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from attacks.source.estimates import SourceEstimate
+from protocol.errors import ViewError
+from protocol.view import CANDIDATE_LABELS
+from tests.membership_toys import toy
+
+MEMBER = torch.tensor([[1, 1, 0, 0], [0, 0, 1, 0]], dtype=torch.bool)
+SCORES = torch.tensor([[3.0, 0.5, 1.0, 0.0], [0.0, 1.0, 2.0, 2.0]])
+VIEW = dataclasses.replace(toy()[0].select(torch.arange(2)), auxiliary={CANDIDATE_LABELS: torch.tensor([0, 1, 1, 0])})
+TRUTH = {"member": MEMBER, "clients": torch.tensor([7, 5])}
+
+
+def test_a_source_is_the_highest_score_or_its_chance() -> None:
+    estimate = SourceEstimate(senders=VIEW.pseudonyms, scores=SCORES)
+    scores = estimate.score(VIEW, TRUTH)
+    assert scores.metrics["source"].tolist() == [0.5, 1]  # the first client's two records, the other's one
+    even = SourceEstimate(senders=VIEW.pseudonyms, scores=torch.zeros(2, 4))
+    assert even.score(VIEW, TRUTH).metrics["source"].tolist() == [0.5, 0.5]
+    with pytest.raises(ViewError, match="one of the clients holds"):
+        estimate.score(VIEW, {**TRUTH, "member": torch.ones(2, 4)})
+
+
+def test_units_of_sources_are_clients_and_records_have_a_column() -> None:
+    scores = SourceEstimate(senders=VIEW.pseudonyms, scores=SCORES).score(VIEW, TRUTH)
+    assert scores.units is not None
+    assert scores.units.tolist() == [7, 5]
+    assert scores.positives is not None
+    assert scores.positives.tolist() == [2, 1]
+    (row,) = scores.details
+    assert (row["records"], row["clients"]) == (3, 2)
+    without = SourceEstimate(senders=VIEW.pseudonyms, scores=SCORES).score(
+        VIEW, {**TRUTH, "member": MEMBER & torch.tensor([[True], [False]])}
+    )
+    assert without.units is not None
+    assert without.units.tolist() == [7]

@@ -1,0 +1,45 @@
+"""Attacks stand best first, baselines below, next to the value of guessing."""
+
+from matplotlib.figure import Figure
+
+from reports.figures.by_attack import by_attack
+from reports.figures.drawn_figure import DrawnFigure
+from reports.figures.figure_data import FigureData
+from reports.figures.line_styles import line_styles
+from tests.reports.toys import cell, table
+
+
+def drawn(*rows: dict[str, object], metric: str = "auc") -> list[DrawnFigure]:
+    results = table(*rows)
+    return by_attack(FigureData(results, metric, results, line_styles(results)))
+
+
+def ticks(drawing: DrawnFigure) -> list[str]:
+    assert isinstance(drawing.figure, Figure)
+    return [label.get_text() for label in drawing.figure.axes[0].get_yticklabels()]
+
+
+def test_the_best_attack_is_first_and_baselines_are_last() -> None:
+    (high,) = drawn(cell("chance", 0.99), cell("raifle", 0.6), cell("codebook", 0.9), cell("popularity", 0.7))
+    assert ticks(high) == ["codebook", "raifle", "chance", "popularity"]
+    assert ">guessing<" in high.svg
+    assert ">baselines<" in high.svg
+    (low,) = drawn(*(cell(name, mean, metric="l1") for name, mean in (("raifle", 0.6), ("codebook", 0.9))), metric="l1")
+    assert ticks(low) == ["raifle", "codebook"]
+    assert "further left is more leakage" in low.caption
+    assert ">guessing<" not in low.svg
+
+
+def test_settings_have_markers_and_an_attack_one_colour() -> None:
+    (drawing,) = drawn(*(cell(name, 0.8, prior=prior) for name in ("codebook", "raifle") for prior in ("a", "b")))
+    assert all(f">prior {prior}<" in drawing.svg for prior in ("a", "b"))
+    assert isinstance(drawing.figure, Figure)
+    colours = {line.get_color() for line in drawing.figure.axes[0].lines if line.get_label() == "_nolegend_"}
+    assert len(colours) <= 3  # two attacks and the lines of the axes
+
+
+def test_only_the_papers_own_attacks_have_stars_and_one_attack_needs_no_figure() -> None:
+    rows = [{**cell(name, 0.8), "paper": 0.7, "source": "t"} for name in ("codebook", "chance")]
+    assert "stars" in drawn(rows[0], rows[1])[0].caption
+    assert "stars" not in drawn(rows[0], cell("chance", 0.5))[0].caption  # codebook is ours
+    assert drawn(rows[0]) == []

@@ -1,0 +1,44 @@
+"""Every client has a panel on one scale, with the best attacks."""
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from evaluation.scores import with_setting
+from reports.figures.compositions import compositions
+from reports.figures.figure_data import FigureData
+from reports.figures.line_styles import line_styles
+from tests.reports.toys import cell, table
+
+ROLES = {"codebook": "ours", "raifle": "published", "chance": "baseline"}
+RESULTS = table(*(cell(name, 0.1, metric="l1") for name in ROLES))
+
+
+def data(clients: int, attacks: tuple[str, ...] = tuple(ROLES)) -> FigureData:
+    victims = list(range(7, 7 + clients))
+    shares = pd.DataFrame({"victim": np.repeat(victims, 3), "class": [0, 1, 2] * clients, "true": 1 / 3})
+    shares = shares.assign(low=0.2, high=np.nan, seed=0)
+    parts = [
+        with_setting(shares.assign(attack=name, role=ROLES[name], round=r, inferred=0.3 - wrong), data="d", round=r + 1)
+        for wrong, name in zip((0.1, 0.0, 0.0), attacks, strict=False)
+        for r in (0, 1)
+    ]
+    return FigureData(pd.concat(parts, ignore_index=True), "", RESULTS, line_styles(RESULTS))
+
+
+def test_every_client_has_a_panel_of_its_composition() -> None:
+    (drawing,) = compositions(data(2))
+    assert drawing.caption == "True (bars) and inferred class shares of every client with 95% intervals: d, round 1."
+    assert all(f">{text}<" in drawing.svg for text in ("client 1", "client 2", "codebook", "raifle", "true share"))
+    assert ">chance<" not in drawing.svg
+    assert isinstance(drawing.figure, Figure)
+    assert len({axes.get_ylim() for axes in drawing.figure.axes}) == 1
+    labels = drawing.figure.axes[0].get_legend_handles_labels()[1]
+    assert labels.index("raifle") < labels.index("codebook")  # the best first
+
+
+def test_many_clients_are_cut_and_baselines_alone_are_drawn() -> None:
+    (drawing,) = compositions(data(30))
+    assert "12 of 30 clients" in drawing.caption
+    assert ">client 13<" not in drawing.svg
+    assert ">chance<" in compositions(data(1, ("chance",)))[0].svg

@@ -1,0 +1,64 @@
+"""Curves below others stay visible, and baselines look the same in every figure."""
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from attacks.estimates import ROC_GRID
+from evaluation.scores import concat, score_table
+from reports.figures.curves import distribution, roc
+from reports.figures.drawn_figure import DrawnFigure
+from reports.figures.figure_data import FigureData
+from reports.figures.line_styles import line_styles
+from tests.reports.toys import cell, table
+
+RESULTS = table(cell("codebook", 0.9), cell("raifle", 0.9), cell("chance", 0.5))
+
+
+def lines(drawing: DrawnFigure) -> dict[str, tuple[float, str]]:
+    assert isinstance(drawing.figure, Figure)
+    drawn = drawing.figure.axes[0].lines
+    return {str(line.get_label()): (line.get_linewidth(), str(line.get_color())) for line in drawn}
+
+
+def of(rows: pd.DataFrame, metric: str = "") -> FigureData:
+    return FigureData(rows, metric, RESULTS, line_styles(RESULTS))
+
+
+def test_equal_roc_curves_have_different_widths_and_their_areas() -> None:
+    grid = ROC_GRID.tolist()
+    curves = {"codebook": [1.0] * len(grid), "raifle": [1.0] * len(grid), "chance": grid}
+    rows = pd.concat([pd.DataFrame({"label": name, "fpr": grid, "tpr": tpr}) for name, tpr in curves.items()])
+    found = lines(roc(of(rows))[0])
+    assert {"codebook: 1.000", "raifle: 1.000", "chance: 0.500"} <= set(found)
+    assert found["codebook: 1.000"][0] != found["raifle: 1.000"][0]
+    assert found["codebook: 1.000"][1] == line_styles(RESULTS)["codebook"].colour
+
+
+def test_curves_of_several_settings_name_them() -> None:
+    labels = ["codebook (d, epsilon 1)", "codebook (d, epsilon 2)"]
+    rows = pd.concat([pd.DataFrame({"label": name, "fpr": [0, 1], "tpr": [0, 1]}) for name in labels])
+    assert {"codebook, d, epsilon 1: 0.500", "codebook, d, epsilon 2: 0.500"} <= set(lines(roc(of(rows))[0]))
+    many = pd.concat([rows.assign(label=f"{number}") for number in range(15)])
+    assert roc(of(many)) == []
+
+
+def scored(values: list[float], **setting: object) -> pd.DataFrame:
+    names = ("codebook", "chance")
+    common = {"setting": {"data": "d", **setting}, "seed": 0, "victims": range(len(values))}
+    return concat([score_table(name, {"auc": values}, **common) for name in names])  # type: ignore[arg-type]
+
+
+def test_every_clients_value_is_a_step() -> None:
+    (drawing,) = distribution(of(scored([0.9, 0.2, 0.7]), "auc"))
+    assert drawing.caption == "d: auc of each client, in ascending order."
+    assert {"codebook", "chance"} <= set(lines(drawing))
+    assert isinstance(drawing.figure, Figure)
+    (line,) = (one for one in drawing.figure.axes[0].lines if one.get_label() == "codebook")
+    assert list(line.get_ydata()) == [0.2, 0.2, 0.7, 0.9]  # type: ignore[arg-type]
+
+
+def test_binary_scores_are_not_drawn_and_several_settings_leave_out_baselines() -> None:
+    assert distribution(of(scored([0.0, 1.0, 1.0]), "auc")) == []
+    both = concat([scored([0.2, 0.7], epsilon=1), scored([0.1, 0.5], epsilon=2)])
+    assert {"codebook, epsilon 1", "codebook, epsilon 2"} <= set(lines(distribution(of(both, "auc"))[0]))
+    assert not any("chance" in name for name in lines(distribution(of(both, "auc"))[0]))

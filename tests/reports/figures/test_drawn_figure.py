@@ -1,0 +1,30 @@
+"""A figure gives the same files every time, also after it was stored or sent to another process."""
+
+import copy
+
+from matplotlib.figure import Figure
+
+from evaluation.captioned_figure import CaptionedFigure
+from reports.figures.drawn_figure import DrawnFigure
+
+
+def made() -> DrawnFigure:
+    figure = Figure(figsize=(2, 1))
+    figure.subplots().plot([0, 1], label="a < b")
+    figure.axes[0].legend()
+    return DrawnFigure("caption", figure=figure, name="line")
+
+
+def test_files_are_the_same_each_time_with_text_that_can_be_searched() -> None:
+    assert made().svg == made().svg
+    assert made().file("pdf") == made().file("pdf")
+    assert made().svg.startswith("<svg")
+    assert "a &lt; b" in made().svg
+    assert made().file("pdf").startswith(b"%PDF")
+
+
+def test_what_is_stored_or_sent_keeps_its_files_without_the_figure() -> None:
+    drawing = made()
+    files = {kind: drawing.file(kind) for kind in ("svg", "pdf")}
+    for back in (CaptionedFigure.of_record(drawing.record()), copy.deepcopy(drawing)):
+        assert (type(back), back.caption, back.name, back.files) == (CaptionedFigure, "caption", "line", files)
