@@ -3,11 +3,12 @@
 import abc
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Generator, Tensor
 
+from protocol.class_paths import check_declared
 from protocol.ranges import check_fields
 
 Model = Mapping[str, Tensor]
@@ -19,12 +20,19 @@ class Manipulation(abc.ABC):
     Attributes:
         name: the name in a recording.
 
+    Raises:
+        InputError: a subclass has no name.
+
     References:
         Pham, Kulkarni and Houmansadr, "RAIFLE: Reconstruction Attacks on Interaction-based Federated Learning with
         Adversarial Data Manipulation", NDSS 2025, arXiv:2310.19163, section III.C.
     """
 
     name: ClassVar[str]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        check_declared(cls, Manipulation)
 
     def __post_init__(self) -> None:
         if dataclasses.is_dataclass(self):
