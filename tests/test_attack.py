@@ -365,7 +365,9 @@ def test_a_table_stands_next_to_the_papers_numbers(name: str, monkeypatch: pytes
     cells = table.cells(Choice())
     assert len({cell.key for cell in cells}) == len(cells)
     settings = {str(cell.setting): dict(cell.setting) for cell in cells}
-    asked = {(one, find(kind).family) for cell in cells for kind in cell.attacks for one in _labels(find(kind))}
+    asked: set[tuple[str, str | None]] = {
+        (one, find(kind).family) for cell in cells for kind in cell.attacks for one in _labels(find(kind))
+    }
     by_steps = any(cell.after for cell in cells)  # a step may measure what an attack found, in a line without a family
     asked |= {(one, None) for one in MEASURED if by_steps or one not in KINDS}
     rows = [
