@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from protocol.class_paths import check_declared
+from protocol.errors import require
 from protocol.metric_table import METRICS, Metric, metric_names
 from protocol.view import View
 
@@ -127,8 +128,9 @@ class Estimate(abc.ABC):
         super().__init_subclass__(**kwargs)
         check_declared(cls, Estimate)
         for name in metric_names(vars(cls).get("metrics", ())):
-            if name not in METRICS:
-                raise TypeError(f"{cls.__name__}: {name!r} is not in the table of metrics; give a Metric for it")
+            require(
+                name in METRICS, f"metrics of {cls.__name__} in the table of metrics", name, "Give a Metric for it."
+            )
 
     @classmethod
     def metric_names(cls) -> tuple[str, ...]:

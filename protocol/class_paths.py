@@ -24,7 +24,7 @@ def class_at(path: str, base: type[_Kind]) -> type[_Kind]:
     module, _, name = path.rpartition(".")
     try:
         kind = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
+    except (ImportError, SyntaxError, AttributeError, ValueError) as error:
         raise InputError(
             expected=f"the path of a subclass of {base.__name__}, such as my_package.MyClass",
             found=f"{path}: {error}",

@@ -41,7 +41,7 @@ class Deviation:
             own.
 
     Raises:
-        InputError: a subclass with a `name` lacks `part`, `does` or `noticed`.
+        InputError: a subclass lacks `name`, `part`, `does` or `noticed`.
     """
 
     name: ClassVar[str]
@@ -57,4 +57,5 @@ class Deviation:
             check_declared(cls, Deviation)
 
     def __post_init__(self) -> None:
+        check_declared(type(self), Deviation)
         check_fields(self)

@@ -126,7 +126,7 @@ def misfits(first: type[Defense], second: type[Defense], learner: str) -> list[s
         return ["LocalDP"]
     if second is Canaries and first in (LocalDP, RowNoise, SecureAggregation):
         return ["Canaries", first.__name__]
-    return [kind.__name__ for kind in (first, second) if not fits(kind, learner)]
+    return [kind.__name__ for kind in (first, second) if not fits(kind, learner)]  # type: ignore[arg-type]
 
 
 @pytest.mark.integration
@@ -182,7 +182,7 @@ def same(one: object, other: object) -> bool:
 @pytest.mark.parametrize("learner", [ROWS, WHOLE])
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_a_defence_keeps_every_field_that_it_does_not_change(kind: type[Defense], learner: str) -> None:
-    if not fits(kind, learner):
+    if not fits(kind, learner):  # type: ignore[arg-type]
         pytest.skip("the learner cannot have it")
     defense, update = made(kind, learner), full_update(learner)
     protected = defense.protect(update, [torch.Generator().manual_seed(seed) for seed in range(4)].__getitem__)

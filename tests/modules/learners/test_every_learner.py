@@ -167,7 +167,7 @@ OPTIMIZERS = {
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("kind", FEDERATED, ids=lambda kind: kind.__name__)
 def test_fast_training_equals_autograd(kind: type[FederatedModule], optimizer: str, batch_size: int | None) -> None:
-    module, source = made(kind), data_of(kind)()
+    module, source = made(kind), data_of(kind)()  # type: ignore[arg-type]
     assert isinstance(module, FederatedModule)
     module.build_for(source)
     if not isinstance(module.algorithm, Task):
@@ -209,7 +209,7 @@ def test_sizes_from_the_data_and_a_checkpoint_that_needs_no_arguments(
     kind: type[BuiltFromData], tmp_path: Path
 ) -> None:
     module = made(kind)
-    trained(module, data_of(kind)(), tmp_path).save_checkpoint(tmp_path / "last.ckpt")
+    trained(module, data_of(kind)(), tmp_path).save_checkpoint(tmp_path / "last.ckpt")  # type: ignore[arg-type]
     for loader in (kind, LightningModule):
         restored = loader.load_from_checkpoint(tmp_path / "last.ckpt", weights_only=True)
         assert type(restored) is kind
@@ -243,7 +243,7 @@ def test_data_without_the_size_are_refused(tmp_path: Path) -> None:
 @pytest.mark.integration
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_every_learner_trains_in_mixed_precision_or_refuses_it(kind: type[BuiltFromData], tmp_path: Path) -> None:
-    module, data = made(kind), data_of(kind)
+    module, data = made(kind), data_of(kind)  # type: ignore[arg-type]
     if "bf16-mixed" in module.precisions:
         trained(module, data(), tmp_path, precision="bf16-mixed")
         assert all(value.dtype == torch.float32 and value.isfinite().all() for value in module.parameters())

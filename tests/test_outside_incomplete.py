@@ -1,0 +1,186 @@
+"""A class from outside that lacks a part, and a recording that names what it may not, are one line and status 2."""
+
+import json
+import resource
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import attack
+import train as training
+from tests.experiments.tables import RANKING
+from tests.places import CONFIGS
+from tests.toys import train
+
+ESTIMATE = "from attacks.estimates import Estimate\n"
+ATTACK = "from attacks.recommendation import Direction\nfrom attacks.base import Attack\nclass Part(Attack):\n    "
+PARTS = (
+    "name = 'part'",
+    "family = 'parts'",
+    "estimates = Direction.estimates",
+    "threat_model = Direction.threat_model",
+)
+CHECK = "from defenses.manipulation_checks import Check\nclass Part(Check):\n    "
+STATISTIC = "def statistic(self, received, reference): return received.features.flatten(1).sum(1)"
+DEVIATION = "from server import FeatureManipulation\nclass Part(FeatureManipulation):\n    "
+FEATURES = "def features(self, model, features, mask, *, generator): return features"
+RECORDING_STEP = "from evaluation.steps import RecordingStep\nclass Part(RecordingStep):\n    "
+STEP = "from experiments.after import AfterStep\nclass Part(AfterStep):\n    "
+LEARNER = "from modules.federated import FederatedModule\nclass Part(FederatedModule):\n    "
+DATA = "from datamodules.base import FederatedDataModule\nclass Part(FederatedDataModule):\n    "
+OTHER = "class Part:\n    pass"
+
+
+def attack_without(part: str) -> str:
+    run = "def run(self, view, *, generator): return None"
+    return ATTACK + "\n    ".join(line for line in (*PARTS, run) if part not in line)
+
+
+def of_an_estimate(body: str) -> str:
+    methods = "    def check(self, view): ...\n    def score(self, view, truth): ...\n"
+    return f"{ESTIMATE}class Own(Estimate):\n    {body}\n{methods}{OTHER}"
+
+
+@pytest.fixture(scope="module")
+def deltas(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("recorded")
+    train(folder, rounds=1, users=12)
+    return folder / "deltas"
+
+
+def one_line(status: int, capsys: pytest.CaptureFixture[str], program: str) -> str:
+    said = capsys.readouterr()
+    lines = [line for line in said.err.splitlines() if line.startswith(f"{program}: ")]
+    assert (status, len(lines)) == (2, 1), said
+    assert "Traceback" not in said.err
+    return lines[0]
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("name", "source", "expected"),
+    [
+        *((f"without_{part}", attack_without(part), part) for part in ("name", "family", "estimates", "threat_model")),
+        ("without_run", attack_without("run"), "run"),
+        ("attack_of_another_kind", OTHER, "Attack"),
+        ("without_inferred", of_an_estimate("truth, metrics = (), ('auc',)"), "inferred"),
+        ("without_metrics", of_an_estimate("truth, inferred = (), 'nothing'"), "metrics"),
+        ("unknown_metric", of_an_estimate("truth, inferred, metrics = (), 'nothing', ('acu',)"), "acu"),
+        ("not_python", "class Part(:", "syntax"),
+        ("import_of_nothing", "import no_such_package", "no_such_package"),
+    ],
+)
+def test_an_attack(
+    name: str,
+    source: str,
+    expected: str,
+    deltas: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / f"attack_{name}.py").write_text(source)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    words = ("audit", "--deltas", str(deltas), "--out", str(tmp_path / "out"), "--attacks", f"attack_{name}.Part")
+    assert expected in one_line(attack.main(words), capsys, "attack.py")
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("name", "source", "after", "expected"),
+    [
+        ("without_rows", f"{RECORDING_STEP}name = 'part'", "PART", "abstract"),
+        ("nameless", f"{RECORDING_STEP}def rows(self, run): return []", "PART", "name"),
+        ("nameless_after", f"{STEP}pass", "PART", "name"),
+        ("step_of_another_kind", OTHER, "PART", "Step"),
+        ("unknown_option", f"{STEP}name = 'part'", "PART: {of: 3}", "of"),
+        ("without_statistic", f"{CHECK}name = 'part'", "manipulation-checks: {checks: [PART]}", "abstract"),
+        ("nameless_check", CHECK + STATISTIC, "manipulation-checks: {checks: [PART]}", "name"),
+    ],
+)
+def test_a_step_or_a_check(
+    name: str,
+    source: str,
+    after: str,
+    expected: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / f"step_{name}.py").write_text(source)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "table.yaml").write_text(f"{RANKING}after: [{after.replace('PART', f'step_{name}.Part')}]\n")
+    words = ("reproduce", str(tmp_path / "table.yaml"), "--out", str(tmp_path / "out"))
+    assert expected in one_line(attack.main(words), capsys, "attack.py")
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("name", "source", "options", "expected"),
+    [
+        ("learner", f"{LEARNER}def __init__(self): super().__init__(local=None)", ("--model", "PART"), "algorithm"),
+        ("data", f"{DATA}pass", ("--data", "PART"), "abstract|num_clients|not a"),
+        ("defence", OTHER, ("--model.defenses", '[{"class_path": "PART"}]'), "Part|Defense"),
+        (
+            "deviation",
+            f"{DEVIATION}name, does, noticed = 'part', 'nothing', ()",
+            ("--model.manipulation", "PART"),
+            "abstract",
+        ),
+        ("undescribed", f"{DEVIATION}name = 'part'", ("--model.manipulation", "PART"), "does, noticed"),
+        ("nameless", DEVIATION + FEATURES, ("--model.manipulation", "PART"), "name"),
+    ],
+)
+def test_a_part_of_a_training(
+    name: str,
+    source: str,
+    options: tuple[str, ...],
+    expected: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / f"training_{name}.py").write_text(source)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr("sys.argv", ["train.py"])
+    data = ("--data", "SyntheticRanking", "--data.queries", "20", "--data.clients_per_round", "1.0")
+    words = ["fit", "--config", str(CONFIGS / "train" / "fpdgd_mq2008.yaml"), *data, "--trainer.max_steps", "1"]
+    words += ["--trainer.default_root_dir", str(tmp_path / "out")]
+    try:
+        status = training.run([*words, *(word.replace("PART", f"training_{name}.Part") for word in options)])
+    except SystemExit as ended:
+        status = int(str(ended.code))
+    line = one_line(status, capsys, "train.py")
+    assert any(word in line for word in expected.split("|")), line
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("name", "arguments", "expected"),
+    [
+        ("os.system", {"command": "true"}, "os.system"),
+        ("no_such_package.Learner", {}, "no_such_package"),
+        ("modules.learners.fncf.FNCF", {}, "modules.learners.fncf.FNCF"),
+        ("fncf", {"user_dim": 10**6, "item_dim": 10**6, "hidden": [10**6, 10**6]}, "fncf"),
+        ("fncf", {"user_dim": "8"}, "user_dim"),
+        ("fncf", {"hidden": {"class_path": "os.system"}}, "hidden"),
+    ],
+)
+def test_a_recording_that_names_an_algorithm(
+    name: str,
+    arguments: dict[str, Any],
+    expected: str,
+    deltas: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shutil.copytree(deltas, tmp_path / "deltas")
+    manifest = json.loads((tmp_path / "deltas/manifest.json").read_text())
+    manifest["learner"] = {"name": name, "arguments": {**manifest["learner"]["arguments"], **arguments}}
+    (tmp_path / "deltas/manifest.json").write_text(json.dumps(manifest))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    status = attack.main(("audit", "--deltas", str(tmp_path / "deltas"), "--out", str(tmp_path / "out")))
+    assert expected in one_line(status, capsys, "attack.py")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**19, "KiB"
