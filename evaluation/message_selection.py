@@ -10,6 +10,7 @@ from torch import Tensor
 
 from protocol.errors import InputError, require
 from protocol.history import History
+from protocol.ranges import PositiveInt, check_fields
 from protocol.seeding import generator_for
 from protocol.view import HOLDOUT, USERS
 from recordings.adversary_devices import EXAMPLE_USERS
@@ -35,7 +36,7 @@ class MessageSelection:
             chance level.
     """
 
-    known_messages: int | None = None
+    known_messages: PositiveInt | None = None
     known_rounds: tuple[int, int] | None = None
     anonymous_rounds: tuple[int, int] | None = None
     pairs: Literal["prior", "anonymous"] = "prior"
@@ -43,13 +44,7 @@ class MessageSelection:
 
     def __post_init__(self) -> None:
         """Checks the values."""
-        wrong = self.pairs not in ("prior", "anonymous") or self.names not in ("true", "shuffled")
-        if wrong or (self.known_messages is not None and self.known_messages < 1):
-            raise InputError(
-                expected="pairs prior or anonymous, names true or shuffled, and known_messages of at least 1",
-                found=f"{self.pairs}, {self.names}, {self.known_messages}",
-                way_out="Correct `messages`.",
-            )
+        check_fields(self)
 
 
 def all_messages(recording: Recording) -> tuple[History, dict[str, Tensor]]:
@@ -86,7 +81,7 @@ def _users(recording: Recording, view: History) -> Tensor:
 
 
 def client_truth(recording: Recording, view: History, names: Collection[str]) -> dict[str, Tensor]:
-    """Ground truth of the senders of a view's messages, ``(V, ...)`` by name, as far as every round has it.
+    """Ground truth of the senders of a view's messages, ``(V, ...)`` by name; names that some round lacks are left out.
 
     Args:
         recording: what the server saw.

@@ -152,7 +152,7 @@ class Cell:
         """Messages for attacks on whole recordings."""
         try:
             return MessageSelection(**self.messages)
-        except TypeError as error:
+        except (TypeError, ValueError) as error:
             expected = "options of `messages`"
             raise InputError(expected=expected, found=str(error), way_out="Correct `messages`.") from None
 

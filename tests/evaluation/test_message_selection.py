@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from evaluation.message_selection import MessageSelection, selected
-from protocol.errors import InputError
 from protocol.view import HOLDOUT, USERS
 from tests.deanonymization_toys import WRITERS, joined
 
@@ -42,5 +41,5 @@ def test_partners_of_a_message_are_equally_often_of_two_users() -> None:
 
 
 def test_an_unknown_kind_of_names_is_refused() -> None:
-    with pytest.raises(InputError, match="names true or shuffled"):
+    with pytest.raises(ValueError, match="names to be one of true, shuffled"):
         MessageSelection(names="none")  # type: ignore[arg-type]
