@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from scipy.stats import binomtest
 from torch import Tensor
 
 
@@ -98,6 +99,22 @@ def rates_at(scores: Tensor, labels: Tensor, allowed: float) -> Rates:
     last = int((fpr <= allowed).nonzero()[-1])
     place = int((tpr == tpr[last]).nonzero()[0])
     return Rates(float(tpr[place]), float(fpr[place]), float(thresholds[place]))
+
+
+def clopper_pearson(successes: int, n: int, *, level: float = 0.95) -> tuple[float, float]:
+    """Exact interval of a proportion: 0.982 to 1 for 200 of 200.
+
+    Args:
+        successes: number of successes.
+        n: number of independent trials.
+        level: coverage of the interval.
+
+    References:
+        C. J. Clopper and E. S. Pearson, "The use of confidence or fiducial limits illustrated in the case of the
+        binomial", Biometrika, 1934.
+    """
+    found = binomtest(successes, n).proportion_ci(confidence_level=level, method="exact")
+    return float(found.low), float(found.high)
 
 
 def wins_over_negatives(scores: Tensor, labels: Tensor) -> Tensor:

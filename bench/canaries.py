@@ -17,7 +17,7 @@ from attacks.declared_privacy.epsilon_bounds import (
     one_run_epsilon,
     one_run_fdp_epsilon,
 )
-from evaluation.bootstrap import clopper_pearson
+from attacks.scoring import clopper_pearson
 from protocol.gaussian_budget import declared_precision
 from protocol.provenance import versions
 

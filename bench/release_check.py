@@ -15,8 +15,8 @@ import torch
 from tqdm import tqdm
 
 from attacks.declared_privacy.release_check import ReleaseCheck, ReleaseEstimate
+from attacks.scoring import clopper_pearson
 from bench.release_simulation import Fault, System, recording_of, round_of
-from evaluation.bootstrap import clopper_pearson
 from protocol.gaussian_budget import gaussian_epsilon
 from protocol.seeding import generator_for
 

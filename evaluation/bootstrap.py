@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy.stats import binomtest
 from torch import Tensor
 
 
@@ -163,19 +162,3 @@ def _times_drawn(resamples: int, count: int, generator: torch.Generator) -> Tens
     drawn = torch.randint(count, (resamples, count), generator=generator)
     times = torch.zeros(resamples, count, dtype=torch.float64)
     return times.scatter_add_(1, drawn, torch.ones_like(times))
-
-
-def clopper_pearson(successes: int, n: int, *, level: float = 0.95) -> tuple[float, float]:
-    """Exact interval of a proportion: 0.982 to 1 for 200 of 200.
-
-    Args:
-        successes: number of successes.
-        n: number of independent trials.
-        level: coverage of the interval.
-
-    References:
-        C. J. Clopper and E. S. Pearson, "The use of confidence or fiducial limits illustrated in the case of the
-        binomial", Biometrika, 1934.
-    """
-    found = binomtest(successes, n).proportion_ci(confidence_level=level, method="exact")
-    return float(found.low), float(found.high)

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from scipy.stats import bootstrap
 
 from attacks.estimates import Candidates
-from evaluation.bootstrap import clopper_pearson, crossed_ratio
+from attacks.scoring import clopper_pearson
+from evaluation.bootstrap import crossed_ratio
 from evaluation.summary import crossed
 from protocol.metric_table import metric
 from protocol.seeding import generator_for

@@ -9,7 +9,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from evaluation.bootstrap import Summary, clopper_pearson, crossed_bootstrap, crossed_ratio
+from attacks.scoring import clopper_pearson
+from evaluation.bootstrap import Summary, crossed_bootstrap, crossed_ratio
 from evaluation.runner import Evaluation
 from evaluation.scores import AttackInfo, from_records, setting_columns
 from protocol.metric_table import METRICS

@@ -29,7 +29,8 @@ class PropertyForest(AttributeAttack):
     attributes the server knows. One forest is trained on the messages of all rounds, as in Algorithm 3; the
     probabilities of a person's messages are averaged.
 
-    Threat model: that of `AttributeLDA`.
+    Threat model: passive server that sees each update, under a name that stays, and knows the attributes of some of the
+    people; nobody is asked about whose attributes it knows.
 
     Args:
         trees: number of trees.

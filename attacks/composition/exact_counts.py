@@ -30,7 +30,8 @@ class ExactCounts(ClosedForm):
     r``, dynamic programming over the classes maximises the normal likelihood of the shares times the hypergeometric
     probability of m.
 
-    Threat model: that of `ClosedForm`; clients make one pass of plain SGD over their examples.
+    Threat model: passive server, one round; knows the clients' training algorithm, which is one pass of plain SGD, and
+    their example counts, and has a few images of each class.
 
     The standard deviation of the shares is that of `simulated` clients with the full mini-batches only.
 

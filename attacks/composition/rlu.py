@@ -30,7 +30,8 @@ class RLU(SoftLabels):
     The publication draws logits from normal distributions fitted to those of the auxiliary images; here the images'
     own logits are the draws.
 
-    Threat model: that of `SoftLabels`, with the update of all layers.
+    Threat model: passive server, one round, with the update of all layers; knows the learning rate and the example
+    counts that clients report, and has a few images of each class.
 
     Args:
         searches: number of corrections.

@@ -32,7 +32,9 @@ class PACLikelihood(VectorAttack):
     If clients add noise to every row, so that the server does not see which items they labelled, y_i has a third value,
     0 for an item without a label, whose rate is estimated too; then m is ``sum_i E[y_i] s_i / sum_i E[y_i^2] n_i``.
 
-    Threat model: that of `PAC`; it also knows the scale of the noise. Without noise the expected labels are signs.
+    Threat model: an active server that sends zero item vectors T times, or a passive one that adds up the messages of
+    honest rounds. It knows each client's leaning and the scale of the noise. Without noise the expected labels are
+    signs.
 
     Args:
         iterations: maximum number of iterations from either start.
@@ -76,8 +78,10 @@ class PACCatalogue(PACLikelihood):
     about some of them only. The catalogue has thousands of items, all known to the server. A client whose model mostly
     predicts dislikes does so for nearly the whole catalogue, which determines the sign of its vector even at p = 1/2.
 
-    Threat model: that of `PACLikelihood`; a client's leaning is the same over the catalogue as over its labels, which
-    is true of dislikes that are drawn at random, and false for a third of MovieLens' users with their own dislikes.
+    Threat model: an active server that sends zero item vectors T times, or a passive one that adds up the messages of
+    honest rounds. It knows each client's leaning and the scale of the noise. A client's leaning is the same over the
+    catalogue as over its labels, which is true of dislikes that are drawn at random, and false for a third of
+    MovieLens' users with their own dislikes.
 
     Args:
         iterations: see `PACLikelihood`.
@@ -108,8 +112,9 @@ class PACConsensus(PACLikelihood):
     about all clients together fixes it: whether most of their labels are likes. Clients with unusual taste get the
     wrong sign.
 
-    Threat model: that of `PACLikelihood` without the leaning of any client. The server attacks at least a few dozen
-    clients together, and knows whether all their labels together are mostly likes or mostly dislikes.
+    Threat model: an active server that sends zero item vectors T times, or a passive one that adds up the messages of
+    honest rounds. It knows the scale of the noise, attacks at least a few dozen clients together, and knows whether all
+    their labels together are mostly likes or mostly dislikes.
 
     Args:
         iterations: see `PACLikelihood`.

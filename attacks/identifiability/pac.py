@@ -159,7 +159,8 @@ class PACSpectral(VectorAttack):
     leading right singular vector estimates +-u, whatever the sum of the labels. Each item votes for the sign of its
     label.
 
-    Threat model: that of `PAC`.
+    Threat model: an active server that sends zero item vectors T times, or a passive one that adds up the messages of
+    honest rounds. It knows each client's leaning.
 
     References:
         This project; the messages are those of London, "PAC Identifiability in Federated Personalization", 2020,

@@ -31,13 +31,11 @@ class MatchingAttack(Attack):
 class MatchingMLP(MatchingAttack, ReidMLP):
     """Probability that both messages are of the same user, ``max_u P[i = u] P[j = u]`` by `ReidMLP`.
 
-    Threat model: that of `ReidSVM`.
+    Threat model: passive server, all rounds; it has data of users, and devices of its own that train on these data.
+
+    Further arguments are those of `Reidentification`.
 
     Args:
-        layers: see `Reidentification`.
-        simulated: see `Reidentification`.
-        noisy_copies: see `Reidentification`.
-        linked: see `Reidentification`.
         epochs: see `ReidMLP`.
         accelerator: Lightning accelerator.
         devices: number of devices.
@@ -64,7 +62,8 @@ class MatchingMLP(MatchingAttack, ReidMLP):
 class MatchingSiamese(MatchingAttack):
     """Siamese network: a distance between messages, learned from known devices.
 
-    Threat model: that of `ReidSVM`; the pairs may include users of whom the adversary has no data.
+    Threat model: passive server, all rounds; it has data of users, and devices of its own that train on these data. The
+    pairs may include users of whom it has no data.
 
     Args:
         layers: see `Reidentification`.
@@ -107,7 +106,8 @@ class MatchingSiamese(MatchingAttack):
 class MatchingFingerprint(MatchingAttack, FingerprintAttack):
     """Probability that both messages are of the same known user, ``sum_u P[i = u] P[j = u]`` by `FingerprintAttack`.
 
-    Threat model: that of `FingerprintAttack`, as are the arguments.
+    Threat model: passive server, all rounds; it has data of users and knows the devices' training algorithm. The
+    arguments are those of `FingerprintAttack`.
 
     References:
         This project; see `FingerprintAttack`.

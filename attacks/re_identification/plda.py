@@ -43,7 +43,8 @@ class PLDA(IdentityAttack):
     ``-1/2 (x - o_r - m_u)' (W + s^2 I)^-1 (x - o_r - m_u)``. Without noise this is whitening; for much noise it becomes
     the matched filter ``<x, m_u>``, which no unit length of a noisy vector spoils.
 
-    Threat model: that of `FingerprintAttack`; it uses the noise that the devices declare.
+    Threat model: passive server, all rounds; it has data of users, and devices of its own that train on these data. It
+    knows the devices' training algorithm and the noise that they declare.
 
     Args:
         layers: see `Reidentification`.

@@ -63,7 +63,8 @@ class ProfileWords(IdentityAttack):
     The counts are those of `WordCounts`, up to what all devices of a round have in common:
     ``sum_w (delta_w / (r T) - mean) log(q_profile,w / q_contrast,w)``.
 
-    Threat model: that of `ProfileContrast`; the server also knows the devices' algorithm, which is plain gradient
+    Threat model: passive server, all rounds; it has examples of each profile, and others, of people outside the
+    training, and devices of its own that train on these data. It knows the devices' algorithm, which is plain gradient
     descent.
 
     Args:

@@ -114,11 +114,9 @@ class ReidSVM(Reidentification):
 
     Threat model: passive server, all rounds; it has data of users, and devices of its own that train on these data.
 
+    Further arguments are those of `Reidentification`.
+
     Args:
-        layers: see `Reidentification`.
-        simulated: see `Reidentification`.
-        noisy_copies: see `Reidentification`.
-        linked: see `Reidentification`.
         penalty: the machine's C; not given in the paper, 1 is the default of its library.
 
     References:
@@ -138,13 +136,11 @@ class ReidSVM(Reidentification):
 class ReidKNN(Reidentification):
     """K nearest neighbours; infers the user of a message by the shares of users among the K nearest known messages.
 
-    Threat model: that of `ReidSVM`.
+    Threat model: passive server, all rounds; it has data of users, and devices of its own that train on these data.
+
+    Further arguments are those of `Reidentification`.
 
     Args:
-        layers: see `Reidentification`.
-        simulated: see `Reidentification`.
-        noisy_copies: see `Reidentification`.
-        linked: see `Reidentification`.
         neighbours: K; 10 in the paper.
 
     References:
@@ -168,13 +164,11 @@ class ReidKNN(Reidentification):
 class ReidMLP(Reidentification):
     """Multilayer perceptron that classifies messages by user.
 
-    Threat model: that of `ReidSVM`.
+    Threat model: passive server, all rounds; it has data of users, and devices of its own that train on these data.
+
+    Further arguments are those of `Reidentification`.
 
     Args:
-        layers: see `Reidentification`.
-        simulated: see `Reidentification`.
-        noisy_copies: see `Reidentification`.
-        linked: see `Reidentification`.
         epochs: passes over the known messages; not given in the paper.
         accelerator: Lightning accelerator.
         devices: number of devices.
@@ -220,13 +214,11 @@ class CentredSVM(ReidSVM):
     users' planes are then standardised and turned into probabilities, so that a message that is far from all planes
     does not rank before one that is close to one plane only.
 
-    Threat model: that of `ReidSVM`.
+    Threat model: passive server, all rounds; it has data of users, and devices of its own that train on these data.
+
+    Further arguments are those of `Reidentification`.
 
     Args:
-        layers: see `Reidentification`.
-        simulated: see `Reidentification`.
-        noisy_copies: see `Reidentification`.
-        linked: see `Reidentification`.
         penalty: see `ReidSVM`.
         sharpness: factor on the standardised scores before the softmax.
 

@@ -220,7 +220,7 @@ class UnrelatedUpdate(InvertingGradients):
 
     What it reaches is due to the prior (total variation, range of pixels) and to the labels, not to the update.
 
-    Threat model: that of `InvertingGradients`, with another client's update or with another model.
+    Threat model: a server that knows the network, not the examples, and has another client's update or another model.
 
     Args:
         unrelated: ``update`` of the next client in the view, or the client's own update with a ``model`` of random

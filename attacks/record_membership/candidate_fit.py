@@ -134,11 +134,7 @@ class CandidateFit(JointFitAttack):
 
     Threat model: passive server that sees each client's update.
 
-    Attributes:
-        rounds: see `JointFitAttack`.
-        sketch: see `JointFitAttack`.
-        refinements: see `JointFitAttack`.
-        precision: see `JointFitAttack`.
+    The arguments are those of `JointFitAttack`.
 
     Raises:
         ViewError: the clients' optimizer scales gradients, or clips examples.

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from scipy.stats import binomtest
 from torch import Tensor
 
 from attacks.estimates import ROC_GRID, Candidates, Detail, Estimate, Scores, check_tensor
-from attacks.scoring import auc_per_victim, rates_at, roc_per_victim
+from attacks.scoring import auc_per_victim, clopper_pearson, rates_at, roc_per_victim
 from protocol.errors import ViewError
 from protocol.metric_table import Metric
 from protocol.view import CANDIDATE_LABELS, View
@@ -174,7 +173,7 @@ def _pooled(rate: float, found: Tensor, alarms: Tensor, member: Tensor) -> Detai
     for name, share, kind in (("TPR", found, member), ("FPR", alarms, ~member)):
         asked = kind.sum(1)
         hits = int((share.nan_to_num() * asked).round().sum())
-        ends = binomtest(hits, int(asked.sum())).proportion_ci(method="exact")
-        row |= {name: hits / int(asked.sum()), f"{name} low": float(ends.low), f"{name} high": float(ends.high)}
+        low, high = clopper_pearson(hits, int(asked.sum()))
+        row |= {name: hits / int(asked.sum()), f"{name} low": low, f"{name} high": high}
         row[f"{name} of"] = int(asked.sum())
     return row

@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from attacks.matching.estimates import MatchingEstimate
+from attacks.scoring import clopper_pearson
 from evaluation import summary
-from evaluation.bootstrap import bootstrap, clopper_pearson, crossed_bootstrap
+from evaluation.bootstrap import bootstrap, crossed_bootstrap
 from evaluation.message_selection import draw_pairs
 from evaluation.runner import Evaluation
 from evaluation.scores import AttackInfo, concat, records, score_table
