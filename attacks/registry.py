@@ -67,7 +67,9 @@ def find(name: str) -> type[Attack]:
     return fitting[0]
 
 
-def built(attack: Attack | str, arguments: Mapping[str, Any] | None = None, *, others: Collection[str] = ()) -> Attack:
+def make_attack(
+    attack: Attack | str, arguments: Mapping[str, Any] | None = None, *, others: Collection[str] = ()
+) -> Attack:
     """An attack as it is, or of a name or class path.
 
     Args:

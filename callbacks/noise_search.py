@@ -16,7 +16,7 @@ from torch import Tensor
 from attacks.base import Attack
 from attacks.estimates import InteractionEstimate
 from attacks.manipulation.direct import NoiseInjection
-from attacks.registry import built
+from attacks.registry import make_attack
 from client.click_models import cascade_log_law, sample_patterns, steps_for_law
 from client.ranking import RankingAlgorithm
 from datamodules.base import FederatedDataModule
@@ -65,9 +65,9 @@ class NoiseSearch(Callback):
     ) -> None:
         if isinstance(attack, dict):
             ((name, arguments),) = attack.items()
-            self.attack = built(name, arguments)
+            self.attack = make_attack(name, arguments)
         else:
-            self.attack = built(attack)
+            self.attack = make_attack(attack)
         self.clients = clients
         self.search = functools.partial(
             evolve_scale, lowest=lowest, highest=highest, generations=generations, population=population

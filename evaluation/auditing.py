@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from attacks.base import Attack
-from attacks.registry import REGISTRY, built
+from attacks.registry import REGISTRY, make_attack
 from evaluation.derived import derived
 from evaluation.diagnosis import Cause, explain
 from evaluation.drawing import Drawing
@@ -156,7 +156,7 @@ def audit(
     """
     start = time.perf_counter()
     recording = deltas if isinstance(deltas, Recording) else Recording(deltas)
-    chosen = [kind() for kind in REGISTRY.values()] if attacks is None else [built(one) for one in attacks]
+    chosen = [kind() for kind in REGISTRY.values()] if attacks is None else [make_attack(one) for one in attacks]
     setting = default_setting(recording) if setting is None else setting
     steps = [*steps, *(bounds_of(recording) if describe else ())]
     evaluation = evaluate_recording(

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from attacks.base import Attack
-from attacks.registry import built, find
+from attacks.registry import find, make_attack
 from evaluation.message_selection import MessageSelection
 from evaluation.stored import hashed
 from experiments.overrides import Config, option_words, options_of, overridden
@@ -138,7 +138,7 @@ class Cell:
         Raises:
             InputError: an argument is unknown or out of range.
         """
-        return {name: built(name, _own(self._on_devices(name)), others=[VICTIMS]) for name in self.attacks}
+        return {name: make_attack(name, _own(self._on_devices(name)), others=[VICTIMS]) for name in self.attacks}
 
     def _on_devices(self, name: str) -> Arguments:
         """Arguments of an attack; one that trains uses as many devices as the table's training."""

@@ -4,15 +4,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from attacks.registry import REGISTRY, built, check_distinct
+from attacks.registry import REGISTRY, check_distinct, make_attack
 from evaluation.auditing import audit as run_audit
 from evaluation.evaluate import reasons
 from evaluation.gate import check_limits, gate_status
 from evaluation.gate import gate as check_gate
 from evaluation.persons import without_persons
 from experiments.commands.attack_recording import check_numbers, folder_above
-from experiments.commands.ending import results_in, say_where, typed
-from experiments.commands.given_learner import opened
+from experiments.commands.messages import print_outputs, results_in, shell_command
+from experiments.commands.open_recording import open_recording
 from experiments.commands.plain_names import read_gate
 from experiments.commands.results_folder import results_folder
 from protocol.seeding import secret_key
@@ -66,8 +66,8 @@ def audit(
     """
     write_gate(Path(out or folder_above(deltas)), [])  # an earlier verdict must not outlive an audit that fails
     limits = None if gate is None else read_gate(gate)
-    recording = opened(deltas, learner, learner_arguments)
-    added = [built(name) for name in attacks or []]
+    recording = open_recording(deltas, learner, learner_arguments)
+    added = [make_attack(name) for name in attacks or []]
     chosen = [*(kind() for kind in REGISTRY.values()), *added]
     check_distinct([type(attack) for attack in chosen])
     declared = None if statement is None else Declaration.read(Path(statement), {one.family for one in chosen})
@@ -90,7 +90,7 @@ def audit(
     if declared is not None:
         write_statement(directory, done, evaluation, attacks=chosen, recording=recording, declared=declared)
     print("\n".join([*reasons(evaluation.missing), *(verdict["message"] for verdict in verdicts)]))
-    say_where(results_in(directory), then=_next(deltas, directory, evaluation.missing, limits))
+    print_outputs(results_in(directory), then=_next(deltas, directory, evaluation.missing, limits))
     return gate_status([verdict["verdict"] for verdict in verdicts])
 
 
@@ -98,7 +98,9 @@ def _next(deltas: str, directory: Path, missing: Mapping[str, str], limits: Mapp
     """What to run after an audit: the slow attacks, a gate, or a page with other runs."""
     given = [word for name, limit in (limits or {}).items() for word in ("--gate", f"{name}={limit:g}")]
     if any("--slow" in reason for reason in missing.values()):
-        return typed("audit", "--deltas", deltas, *given, "--slow", why="also attacks that take minutes")
+        return shell_command("audit", "--deltas", deltas, *given, "--slow", why="also attacks that take minutes")
     if limits is None:
-        return typed("audit", "--deltas", deltas, "--gate", "METRIC=LIMIT", why="fails a CI job, see docs/gate.md")
-    return typed("report", directory, "RUN", why="joins it with other runs")
+        return shell_command(
+            "audit", "--deltas", deltas, "--gate", "METRIC=LIMIT", why="fails a CI job, see docs/gate.md"
+        )
+    return shell_command("report", directory, "RUN", why="joins it with other runs")

@@ -7,7 +7,7 @@ from typing import Any
 from evaluation.auditing import AuditResult
 from evaluation.evaluate import nothing_scored
 from experiments.commands.attack_recording import check_numbers
-from experiments.commands.ending import results_in, say_where, typed
+from experiments.commands.messages import print_outputs, results_in, shell_command
 from experiments.overrides import near
 from experiments.running import default_jobs, joined_fingerprints, run_table
 from experiments.table import Choice, Scale, read_table
@@ -84,7 +84,7 @@ def reproduce(
     done = run_table(cells, jobs=jobs, name=table.name, part=part)
     if part is not None:
         print(f"part {part}: {len(done)} of {len(cells)} cells")
-        say_where({"cells": [directory / "cells"]}, then="the same command without --part, after all parts")
+        print_outputs({"cells": [directory / "cells"]}, then="the same command without --part, after all parts")
         return 0
     evaluation = combine([finished.evaluation for _, finished in done])
     if evaluation.scores.empty:
@@ -98,7 +98,7 @@ def reproduce(
         formats=format or (),
         persons=persons,
     )
-    say_where(results_in(directory), then=typed("report", directory, "RUN", why="joins it with other runs"))
+    print_outputs(results_in(directory), then=shell_command("report", directory, "RUN", why="joins it with other runs"))
     return 0
 
 

@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import Any
 
 from attacks.base import Attack
-from attacks.registry import built
+from attacks.registry import make_attack
 from evaluation.auditing import audit
 from evaluation.message_selection import MessageSelection
 from experiments.commands.attack_recording import check_numbers, folder_above
-from experiments.commands.ending import results_in, say_where, typed
-from experiments.commands.given_learner import opened
+from experiments.commands.messages import print_outputs, results_in, shell_command
+from experiments.commands.open_recording import open_recording
 from experiments.commands.results_folder import results_folder
 from protocol.errors import ViewError, require
 from reports.files import Format
@@ -50,12 +50,12 @@ def run(
         persons: keep the clients' pseudonyms and numbers in the results, which then must not be passed on; otherwise
             each client gets a number that needs FEDLEAK_KEY or, without it, is new in each call.
     """
-    recording = opened(deltas, learner, learner_arguments)
+    recording = open_recording(deltas, learner, learner_arguments)
     known = recording.rounds
     missing = [number for number in rounds or () if number not in known]
     recorded = f"--rounds among {', '.join(map(str, known[:20]))}{', ...' if len(known) > 20 else ''}"
     require(not missing, recorded, ", ".join(map(str, missing)), "Name recorded rounds, or omit --rounds for all.")
-    attack = built(attack)
+    attack = make_attack(attack)
     if out is not None:
         check_own_folder(Path(out))
     check_numbers(seed=seed, victims=victims)
@@ -74,7 +74,7 @@ def run(
         if found.scores.empty:
             raise ViewError(f"attack {attack.name!r} could not run: {found.missing.get(attack.name, 'no victims')}")
         write_run(found, directory=directory, formats=format or (), persons=persons)
-    say_where(results_in(directory), then=typed("audit", "--deltas", deltas, why="all attacks"))
+    print_outputs(results_in(directory), then=shell_command("audit", "--deltas", deltas, why="all attacks"))
     return 0
 
 

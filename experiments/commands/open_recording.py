@@ -1,9 +1,10 @@
-"""The learner that an auditor names with ``--learner``: a module to import, or a class that simulates the clients."""
+"""A recording with the learner that the auditor names by ``--learner``: a class, or a module to import."""
 
 import dataclasses
 import difflib
 import importlib
 from collections.abc import Mapping
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -17,11 +18,13 @@ from recordings.recorded_learner import recorded_learner
 from recordings.recording import Recording
 
 
-def opened(deltas: str, learner: str | None, arguments: Mapping[str, Any] | None = None) -> Recording:
-    """A recording, with the learner that the auditor names in place of the one in its manifest.
+def open_recording(
+    folder: str | Path, learner: str | None = None, arguments: Mapping[str, Any] | None = None
+) -> Recording:
+    """Opens a recording, whose learner the auditor may name in place of the one in its manifest.
 
     Args:
-        deltas: folder of the recording.
+        folder: folder of the recording.
         learner: path of a subclass of `FederatedModule`, or of a module that defines the learner that the manifest
             names; it is imported. None for the learner of the manifest.
         arguments: arguments of the class.
@@ -33,7 +36,7 @@ def opened(deltas: str, learner: str | None, arguments: Mapping[str, Any] | None
     found = None if learner is None else _imported(learner)
     takes = isinstance(found, type) or not arguments
     require(takes, "--learner PACKAGE.CLASS before --learner.NAME VALUE", learner, "Name the class.")
-    recording = Recording(deltas)
+    recording = Recording(folder)
     if learner is None or not isinstance(found, type):
         return recording
     known = list(argument_names(found))
