@@ -27,7 +27,7 @@ from evaluation.message_selection import all_messages
 from evaluation.runner import Evaluation, infer
 from evaluation.scores import Line, with_setting
 from experiments.after.step import AfterStep
-from experiments.cell_training import CellRun
+from experiments.cell_cache import CellRun
 from protocol.seeding import generator_for
 from reports.step_figures import bias_figure, map_figure
 

@@ -12,7 +12,7 @@ from datamodules.images.voters import ImageVoters
 from evaluation.runner import Evaluation
 from evaluation.scores import Line
 from experiments.after.step import AfterStep
-from experiments.cell_training import CellRun
+from experiments.cell_cache import CellRun
 from modules.image_manipulation.gallery import Gallery
 from modules.image_manipulation.image_quality import psnr, ssim
 from modules.learners.image_ranker import ImageRanker
