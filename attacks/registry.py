@@ -10,6 +10,7 @@ from attacks.base import Attack
 from attacks.estimates import check_declared
 from protocol.class_paths import class_at, classes_in
 from protocol.errors import InputError
+from protocol.ranges import typed_arguments
 
 
 def check_distinct(kinds: Iterable[type[Attack]]) -> None:
@@ -49,8 +50,8 @@ def find(name: str) -> type[Attack]:
     """The class of an attack.
 
     Args:
-        name: a name or an alias, such as ``direction``; ``family/name`` where several families have one of that name;
-            or the path of a class, such as ``my_package.MyAttack``.
+        name: a name, an alias or the name of a class, such as ``direction``; ``family/name`` where several families
+            have one of that name; or the path of a class, such as ``my_package.MyAttack``.
 
     Raises:
         InputError: no attack has that name, or more than one.
@@ -58,7 +59,8 @@ def find(name: str) -> type[Attack]:
     if "." in name:
         return _imported(name)
     family, _, short = name.rpartition("/")
-    fitting = [kind for kind in REGISTRY.values() if short in _names(kind) and family in ("", kind.family)]
+    kinds = [kind for kind in REGISTRY.values() if family in ("", kind.family)]
+    fitting = [kind for kind in kinds if short in (*_names(kind), kind.__name__)]
     if not fitting:
         names = [*REGISTRY, *(own for kind in REGISTRY.values() for own in _names(kind))]
         raise _unknown("the name of an attack, or the path of its class", name, names)
@@ -70,7 +72,7 @@ def find(name: str) -> type[Attack]:
 def make_attack(
     attack: Attack | str, arguments: Mapping[str, Any] | None = None, *, others: Collection[str] = ()
 ) -> Attack:
-    """An attack as it is, or of a name or class path.
+    """Returns an attack as it is, or makes it from its name or class path.
 
     Args:
         attack: the attack, or its name.
@@ -90,7 +92,7 @@ def make_attack(
             if name not in known:
                 raise _unknown(f"the name of an argument of {attack}", name, known)
     try:
-        return kind(**given)
+        return kind(**typed_arguments(kind, given))
     except (TypeError, ValueError) as error:
         if given:
             raise InputError(
@@ -111,7 +113,8 @@ def _imported(path: str) -> type[Attack]:
 
 def _unknown(expected: str, name: str, names: Collection[str]) -> InputError:
     near = difflib.get_close_matches(str(name), dict.fromkeys(names), n=3)
-    way_out = f"Did you mean {' or '.join(near)}?" if near else f"Known: {', '.join(sorted(set(names)))}."
+    known = ", ".join(sorted(set(names))) or "no arguments"
+    way_out = f"Did you mean {' or '.join(near)}?" if near else f"Known: {known}."
     return InputError(expected=expected, found=repr(name), way_out=way_out)
 
 

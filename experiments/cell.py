@@ -178,7 +178,7 @@ class Cell:
             expected = "options of `messages`"
             raise InputError(expected=expected, found=str(error), way_out="Correct `messages`.") from None
 
-    def fingerprint(self) -> dict[str, str]:
+    def fingerprint(self) -> Mapping[str, str]:
         """Fingerprint of the data, which are read for it."""
         read = overridden(self.config, {"data.seed": 0}) if self.seed else self.config
         return _fingerprint(json.dumps(read["data"]), self.base)

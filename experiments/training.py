@@ -27,8 +27,7 @@ from callbacks.stop_report import StopReport, newest_checkpoint
 from datamodules.base import FederatedDataModule
 from defenses.base import Defense
 from experiments.commands.messages import print_outputs, results_in, shell_command
-from experiments.commands.one_line_parser import OneLineParser, check_config_files, config_files
-from experiments.commands.train_overview import SUBCOMMANDS
+from experiments.commands.train_parser import SUBCOMMANDS, OneLineParser, check_config_files, config_files
 from experiments.quiet import quieten
 from modules.image_manipulation.base import ImageManipulation
 from modules.lightning.checkpoint_file import check_present

@@ -10,7 +10,7 @@ from typing import Any
 
 from jsonargparse import ArgumentError, ArgumentParser
 
-from experiments.commands.one_line_parser import one_line
+from experiments.commands.train_parser import one_line
 from modules.federated import FederatedModule
 from modules.lightning.hyper_parameters import argument_names, class_path, described
 from protocol.errors import InputError, require
@@ -49,7 +49,7 @@ def open_recording(
     try:
         algorithm = recorded_learner(recording)
     except InputError as error:
-        raise _misfit(learner, error.expected, one_line(str(error.__context__ or error.found))) from None
+        raise _misfit(learner, error.expected, one_line(error.__context__ or error)) from None
     except Exception as error:
         raise _misfit(learner, f"a learner {learner} that can be built", f"{type(error).__name__}: {error}") from error
     if algorithm is None:
@@ -84,7 +84,7 @@ def _plain_arguments(kind: type[FederatedModule], arguments: Mapping[str, Any]) 
     try:
         built = parser.instantiate_classes(parser.parse_object({"learner": named})).learner
     except (ArgumentError, TypeError, ValueError, AttributeError) as error:
-        raise _misfit(class_path(kind), f"arguments that {kind.__name__} takes", one_line(str(error))) from None
+        raise _misfit(class_path(kind), f"arguments that {kind.__name__} takes", one_line(error)) from None
     return {name: value for name, value in described(kind, built.hparams).items() if name in arguments}
 
 

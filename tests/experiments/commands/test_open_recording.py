@@ -16,7 +16,6 @@ from client.engine.local_hyperparameters import LocalTraining
 from client.network import ClassifierAlgorithm
 from experiments.commands.convert import convert
 from experiments.commands.open_recording import open_recording
-from experiments.commands.plain_names import plain_names
 from modules.learners.network import NetworkLearner
 from protocol.errors import InputError
 from protocol.seeding import generator_for
@@ -130,19 +129,3 @@ def test_a_module_is_imported_and_takes_no_arguments(
     assert "own_module" in sys.modules
     with pytest.raises(InputError, match=r"PACKAGE\.CLASS before"):
         open_recording(deltas, "own_module", {"hidden": 3})
-
-
-def test_arguments_are_options_below_the_learner() -> None:
-    given = [
-        "--learner",
-        "my.Net",
-        "--learner.hidden",
-        "32",
-        "--learner.local.epochs=2",
-        "--learner.local.momentum",
-        "0.5",
-    ]
-    assert plain_names(given) == [
-        *("--learner", "my.Net", "--learner_arguments"),
-        '{"hidden": 32, "local": {"epochs": 2, "momentum": 0.5}}',
-    ]

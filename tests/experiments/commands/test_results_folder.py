@@ -43,6 +43,6 @@ def test_an_audit_runs_no_attack_before_its_folder_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     train_toy(tmp_path, rounds=1)
-    monkeypatch.setattr(command, "attack_recording", lambda *_, **__: pytest.fail("it attacked"))
+    monkeypatch.setattr(command, "run_audit", lambda *_, **__: pytest.fail("it attacked"))
     assert attack.main(["audit", "--deltas", str(tmp_path / "deltas"), "--out", "/proc/self/fedleak"]) == 2
     assert "--out" in capsys.readouterr().err
