@@ -136,9 +136,11 @@ def _nearest(word: str, names: Sequence[str]) -> str | None:
     return next(iter([*near, *short]), None)
 
 
-def class_names(kinds: Sequence[type]) -> list[str]:
+def class_names(kinds: Sequence[type[Any]]) -> list[str]:
     """Names of all imported subclasses."""
-    below: list[type] = [kind for base in kinds for kind in base.__subclasses__()]
+    below: list[type[Any]] = []
+    for base in kinds:
+        below += base.__subclasses__()
     return [kind.__name__ for kind in below] + (class_names(below) if below else [])
 
 
