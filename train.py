@@ -17,7 +17,7 @@ def run(args: Sequence[str] | None = None) -> int:
     with ends_on_signals(program="train.py") as stopping:
         try:
             if list(sys.argv[1:] if args is None else args) in (["--help"], ["-h"]):
-                from experiments.commands.train_overview import overview
+                from experiments.commands.train_parser import overview
 
                 overview().print_help()
             else:

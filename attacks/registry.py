@@ -11,6 +11,7 @@ import attacks
 from attacks.base import Attack
 from protocol.class_paths import class_at, classes_in
 from protocol.errors import InputError
+from protocol.ranges import typed_arguments
 
 
 def check_distinct(kinds: Iterable[type[Attack]]) -> None:
@@ -74,8 +75,9 @@ def find(name: str) -> type[Attack]:
     """The class of an attack.
 
     Args:
-        name: a name, such as ``direction`` or ``fingerprint-linked``; ``family/name`` where several families have one
-            of that name; or the path of a class, such as ``my_package.MyAttack``, with ``-KEY`` for a variant of it.
+        name: a name, such as ``direction`` or ``fingerprint-linked``, or the name of a class; ``family/name`` where
+            several families have one of that name; or the path of a class, such as ``my_package.MyAttack``, with
+            ``-KEY`` for a variant of it.
 
     Raises:
         InputError: no attack has that name, or more than one.
@@ -83,7 +85,8 @@ def find(name: str) -> type[Attack]:
     if "." in name:
         return _imported(name)
     family, _, short = name.rpartition("/")
-    fitting = [kind for kind in KNOWN if short in kind.names() and family in ("", kind.family)]
+    kinds = [kind for kind in KNOWN if family in ("", kind.family)]
+    fitting = [kind for kind in kinds if short in (*kind.names(), kind.__name__)]
     if not fitting:
         names = [*REGISTRY, *(own for kind in KNOWN for own in kind.names())]
         raise _unknown("the name of an attack, or the path of its class", name, names)
@@ -92,8 +95,10 @@ def find(name: str) -> type[Attack]:
     return fitting[0]
 
 
-def built(attack: Attack | str, arguments: Mapping[str, Any] | None = None, *, others: Collection[str] = ()) -> Attack:
-    """An attack as it is, or of a name or class path.
+def make_attack(
+    attack: Attack | str, arguments: Mapping[str, Any] | None = None, *, others: Collection[str] = ()
+) -> Attack:
+    """Returns an attack as it is, or makes it from its name or class path.
 
     Args:
         attack: the attack, or its name.
@@ -113,7 +118,7 @@ def built(attack: Attack | str, arguments: Mapping[str, Any] | None = None, *, o
             if name not in known:
                 raise _unknown(f"the name of an argument of {attack}", name, known)
     try:
-        return kind(**given)
+        return kind(**typed_arguments(kind, given))
     except (TypeError, ValueError) as error:
         if given:
             raise InputError(
@@ -137,7 +142,8 @@ def _imported(path: str) -> type[Attack]:
 
 def _unknown(expected: str, name: str, names: Collection[str]) -> InputError:
     near = difflib.get_close_matches(str(name), dict.fromkeys(names), n=3)
-    way_out = f"Did you mean {' or '.join(near)}?" if near else f"Known: {', '.join(sorted(set(names)))}."
+    known = ", ".join(sorted(set(names))) or "no arguments"
+    way_out = f"Did you mean {' or '.join(near)}?" if near else f"Known: {known}."
     return InputError(expected=expected, found=repr(name), way_out=way_out)
 
 

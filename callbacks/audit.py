@@ -11,7 +11,7 @@ from lightning.pytorch.trainer.states import TrainerFn
 from lightning.pytorch.utilities import rank_zero_warn
 
 from attacks.base import Attack
-from attacks.registry import built
+from attacks.registry import make_attack
 from callbacks.delta_recorder import DeltaRecorder
 from evaluation.auditing import AuditResult, audit
 from evaluation.failures import nothing_scored
@@ -49,7 +49,7 @@ class Audit(Callback):
         if not attacks:
             way_out = "Give them as in configs/trainer/audit_recommender.yaml, or leave Audit out of callbacks."
             raise InputError(expected="attacks to audit the training by", found="none", way_out=way_out)
-        self.attacks = [built(attack) for attack in attacks]
+        self.attacks = [make_attack(attack) for attack in attacks]
         self.victims = victims
         self.each_validation = each_validation
         self.seed, self.persons = seed, persons

@@ -9,7 +9,7 @@ from lightning.pytorch.callbacks import Callback
 
 from attacks.base import Attack
 from attacks.interactions.estimates import InteractionEstimate
-from attacks.registry import built
+from attacks.registry import make_attack
 from datamodules.base import FederatedDataModule
 from evaluation.runner import infer
 from modules.learners.fpdgd import FPDGD
@@ -56,9 +56,9 @@ class NoiseSearch(Callback):
     ) -> None:
         if isinstance(attack, dict):
             ((name, arguments),) = attack.items()
-            self.attack = built(name, arguments)
+            self.attack = make_attack(name, arguments)
         else:
-            self.attack = built(attack)
+            self.attack = make_attack(attack)
         self.clients = clients
         self.search = functools.partial(
             evolve_scale, lowest=lowest, highest=highest, generations=generations, population=population

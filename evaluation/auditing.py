@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from attacks.base import Attack
-from attacks.registry import REGISTRY, built
+from attacks.registry import REGISTRY, make_attack
 from evaluation.causes import Cause
 from evaluation.derived import derived
 from evaluation.evaluate import Slow, default_setting, evaluate_recording
@@ -143,7 +143,7 @@ def audit(
     """
     start = time.perf_counter()
     recording = deltas if isinstance(deltas, Recording) else Recording(deltas)
-    chosen = [kind() for kind in REGISTRY.values()] if attacks is None else [built(one) for one in attacks]
+    chosen = [kind() for kind in REGISTRY.values()] if attacks is None else [make_attack(one) for one in attacks]
     setting = default_setting(recording) if setting is None else setting
     steps = [*steps, *(bounds_of(recording) if describe else ())]
     evaluation = evaluate_recording(

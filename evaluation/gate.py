@@ -9,6 +9,7 @@ pass.
 
 import dataclasses
 import difflib
+import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -65,6 +66,29 @@ class Verdict:
 
 Gate = Callable[[pd.DataFrame, Evaluation], list[Verdict]]
 """Function from results (see `evaluation.summary.summarise`) and their evaluation to verdicts."""
+
+
+def read_gate(texts: Iterable[str]) -> dict[str, float]:
+    """Limits from the command line: ``auc=0.6``, ``auc=0.6,f1=0.5`` or JSON.
+
+    Raises:
+        InputError: a text has another form, or a limit is not a finite number.
+    """
+    limits: dict[str, float] = {}
+    for text in texts:
+        try:
+            if text.lstrip().startswith("{"):
+                pairs = [(str(name), str(limit)) for name, limit in json.loads(text).items()]
+            else:
+                pairs = [part.partition("=")[::2] for part in text.split(",")]
+            wrong = [limit for _, limit in pairs if "_" in limit]
+            limits |= {name.strip(): float(limit) for name, limit in pairs}
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            wrong = [text]
+        require(not wrong, "--gate METRIC=NUMBER", text, "E.g. --gate auc=0.6 or --gate l1=0.3.")
+    for name, limit in limits.items():
+        require(math.isfinite(limit), f"a finite limit on {name}", limit, "Set a number.")
+    return limits
 
 
 def check_limits(limits: Mapping[str, float], attacks: Sequence[Attack]) -> None:

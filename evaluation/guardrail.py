@@ -8,7 +8,7 @@ from torch import Tensor
 
 from attacks.base import Attack
 from attacks.interactions.estimates import InteractionEstimate
-from attacks.registry import built
+from attacks.registry import make_attack
 from defenses.base import Defense, OwnView, Update, hold_back
 from evaluation.runner import infer
 from protocol.errors import InputError, ViewError
@@ -48,7 +48,7 @@ class Guardrail(Defense):
             )
         self.limit = limit
         named = attacks.items() if isinstance(attacks, dict) else ((attack, None) for attack in attacks)
-        self.attacks = [built(attack, arguments) for attack, arguments in named]
+        self.attacks = [make_attack(attack, arguments) for attack, arguments in named]
 
     def review(self, update: Update, own_view: OwnView, generators: Callable[[int], torch.Generator]) -> Update:
         view, labels = own_view(update)

@@ -1,10 +1,12 @@
-"""Cell of a table: a training, the attacks on its recording, and the equivalent commands."""
+"""Cell of a table: a training, the attacks on its recording, what its numbers depend on, and equivalent commands."""
 
 import dataclasses
 import functools
 import json
+import pydoc
 import shlex
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,17 +14,16 @@ from typing import Any
 import yaml
 
 from attacks.base import Attack
-from attacks.registry import built, find
+from attacks.registry import find, make_attack
 from evaluation.message_selection import MessageSelection
 from evaluation.stored import hashed
 from experiments.overrides import Config, option_words, options_of, overridden
 from experiments.parsed_training import Training
 from modules.lightning.hyper_parameters import argument_names
 from protocol.errors import InputError
+from protocol.provenance import outside_sources, source_hash, versions
 
 Arguments = dict[str, Any]
-_READ: dict[str, dict[str, str]] = {}
-"""Fingerprints of the data that this process has read, by their configuration."""
 VICTIMS = "victims"
 """Key among an attack's arguments for the largest number of clients that it attacks."""
 QUIET: dict[str, Any] = {
@@ -36,6 +37,27 @@ QUIET: dict[str, Any] = {
 """Overrides of every training: a table has its own progress bar, and measures in its `after` steps."""
 _ELSEWHERE = {"data": ("root", "num_workers"), "trainer": ("default_root_dir", "devices", "num_nodes", "accelerator")}
 """Arguments that change no number."""
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """Hashes of what the numbers of a cell depend on.
+
+    Attributes:
+        table: the cell with its attacks, arguments, limits, scale, victims and seed.
+        data: fingerprint of the data.
+        code: source files, committed or not, with those of classes from outside the project and what they import.
+        packages: versions of Python and the packages.
+    """
+
+    table: str
+    data: str
+    code: str
+    packages: str
+
+    def changed(self, other: Mapping[str, Any]) -> list[str]:
+        """Names of the hashes that differ from another stamp's."""
+        return [name for name, value in dataclasses.asdict(self).items() if other.get(name) != value]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +160,7 @@ class Cell:
         Raises:
             InputError: an argument is unknown or out of range.
         """
-        return {name: built(name, _own(self._on_devices(name)), others=[VICTIMS]) for name in self.attacks}
+        return {name: make_attack(name, _own(self._on_devices(name)), others=[VICTIMS]) for name in self.attacks}
 
     def _on_devices(self, name: str) -> Arguments:
         """Arguments of an attack; one that trains uses as many devices as the table's training."""
@@ -156,19 +178,26 @@ class Cell:
             expected = "options of `messages`"
             raise InputError(expected=expected, found=str(error), way_out="Correct `messages`.") from None
 
-    def fingerprint(self) -> dict[str, str]:
+    def fingerprint(self) -> Mapping[str, str]:
         """Fingerprint of the data, which are read for it."""
         read = overridden(self.config, {"data.seed": 0}) if self.seed else self.config
-        key = json.dumps(read["data"])
-        if key not in _READ:
-            _READ[key] = dict(Training(read).data().fingerprint)
-        return _READ[key]
+        return _fingerprint(json.dumps(read["data"]), self.base)
 
     def identity(self) -> dict[str, Any]:
         """What its numbers depend on, apart from data, code and packages."""
         chosen = {"attacks": self.attacks, "messages": self.messages, "after": self.after, "seed": self.seed}
         setting = {"setting": self.setting, "victims": self.victims, "rounds": dataclasses.asdict(self.rounds)}
         return {"training": self.training, **chosen, **setting}
+
+    def stamp(self, fingerprint: Mapping[str, str]) -> Stamp:
+        """Hashes of what its numbers depend on, with the code and packages as they are now.
+
+        Args:
+            fingerprint: see `fingerprint`; data of another fingerprint give another stamp.
+        """
+        identity = self.identity()
+        code = hashed([source_hash(), *outside_sources(_class_modules(identity))])
+        return Stamp(hashed(identity), hashed(dict(fingerprint)), code, hashed(versions()))
 
     def commands(self) -> Iterator[str]:
         """Commands that produce the same recording and scores."""
@@ -196,6 +225,24 @@ class Cell:
 def _own(arguments: Mapping[str, Any]) -> Arguments:
     """Arguments of the attack's constructor."""
     return {name: value for name, value in arguments.items() if name != VICTIMS}
+
+
+def _class_modules(content: Any) -> Iterator[str]:
+    """Modules of all classes that a description names by path; the checks of the table have imported them."""
+    if isinstance(content, str):
+        found = pydoc.locate(content) if "." in content and content.partition(".")[0] in sys.modules else None
+        if isinstance(found, type):
+            yield found.__module__
+    elif isinstance(content, Iterable):
+        for part in [*content, *(content.values() if isinstance(content, Mapping) else ())]:
+            yield from _class_modules(part)
+
+
+@functools.cache
+def _fingerprint(data: str, base: Path) -> Mapping[str, str]:
+    """Fingerprint of data with a configuration, in JSON; cached, because reading them takes long."""
+    whole = {**yaml.safe_load(base.read_text(encoding="utf-8")), "data": json.loads(data)}
+    return Training(whole).data().fingerprint
 
 
 @functools.lru_cache(maxsize=4096)

@@ -1,51 +1,37 @@
-"""File of a finished cell: its scores, a stamp of what they depend on, and a checksum."""
+"""What is kept of a cell: its training, which other cells may share, and the file of its scores, with its stamp."""
 
+import contextlib
 import dataclasses
-import hashlib
-import inspect
-import pydoc
-from collections.abc import Iterable, Iterator, Mapping
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evaluation.runner import Evaluation
-from evaluation.stored import DamagedError, hashed, read_evaluation, write_evaluation
-from protocol.provenance import ROOMS, commit, source_hash, versions
+import yaml
+from lightning import Trainer
+from lightning.pytorch.callbacks import Callback
 
-_OURS = (*ROOMS, "lightning", "torch")
-"""Packages whose source is hashed, or whose version is known."""
+from datamodules.base import FederatedDataModule
+from datamodules.io.files import write_whole
+from evaluation.runner import Evaluation
+from evaluation.steps import RecordingRun
+from evaluation.stored import DamagedError, read_evaluation, write_evaluation
+from experiments.cell import QUIET, Cell, Stamp
+from experiments.overrides import overridden
+from experiments.parsed_training import Training
+from fedleak_recorder.format import only_writer
+from modules.federated import FederatedModule
+from protocol.errors import InputError
+from protocol.provenance import commit
+from recordings.recording import Recording
 
 
 class StaleError(Exception):
     """File of a cell that cannot be reused; the message has the reason."""
-
-
-@dataclass(frozen=True)
-class Stamp:
-    """Hashes of what the numbers of a cell depend on.
-
-    Attributes:
-        table: the cell with its attacks, arguments, limits, scale, victims and seed.
-        data: fingerprint of the data.
-        code: source files, committed or not, with those of attacks from other packages.
-        packages: versions of Python and the packages.
-    """
-
-    table: str
-    data: str
-    code: str
-    packages: str
-
-    @classmethod
-    def of(cls, cell: Any, fingerprint: Mapping[str, str]) -> "Stamp":
-        """Stamp of a `Cell` on data with a fingerprint, with the current code and packages."""
-        code = hashed([source_hash(), *_foreign_sources(cell)])
-        return cls(hashed(cell.identity()), hashed(dict(fingerprint)), code, hashed(versions()))
-
-    def changed(self, other: Mapping[str, Any]) -> list[str]:
-        """Names of the hashes that differ from another stamp's."""
-        return [name for name, value in dataclasses.asdict(self).items() if other.get(name) != value]
 
 
 @dataclass(frozen=True)
@@ -91,21 +77,129 @@ def read_cell(path: Path, stamp: Stamp) -> Finished | None:
     return finished
 
 
-def _foreign_sources(cell: Any) -> list[str]:
-    """Hashes of the source files of the cell's classes from other packages."""
-    kinds = {type(attack) for attack in cell.make_attacks().values()}
-    kinds |= {pydoc.locate(path) for path in _class_paths(cell.training)}  # type: ignore[misc]
-    files = {inspect.getfile(kind) for kind in kinds if kind.__module__.partition(".")[0] not in _OURS}
-    return [hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in sorted(files)]
+@dataclass(frozen=True)
+class CellRun(RecordingRun):
+    """Recording of a cell with its finished training.
+
+    Attributes:
+        cell: cell of a table.
+        stamp: what its numbers depend on.
+        train_seconds: duration of the training.
+    """
+
+    cell: Cell
+    stamp: Stamp
+    train_seconds: float
+
+    @classmethod
+    def of(cls, cell: Cell, stamp: Stamp, train_seconds: float) -> "CellRun":
+        """A trained cell."""
+        return cls(Recording(cell.folder / "deltas"), cell.setting, cell.seed, cell, stamp, train_seconds)
+
+    def build(self) -> tuple[FederatedModule, FederatedDataModule]:
+        """Model before the training, and its data."""
+        module, data, _ = _built_quietly(self.cell)
+        module.build_for(data)
+        return module, data
+
+    def trained(self) -> tuple[FederatedModule, FederatedDataModule]:
+        """Model and private parameters after the last round, and the data."""
+        module, data, trainer = _built_quietly(self.cell)
+        module.build_for(data)
+        content = trainer.strategy.checkpoint_io.load_checkpoint(self.cell.folder / "last.ckpt")
+        module.load_state_dict(content["state_dict"])
+        module.on_load_checkpoint(content)
+        data.secret = module.secret
+        return module, data
+
+    def recording_of(self, overrides: Mapping[str, Any]) -> Recording:
+        """Recording of the same training with some keys changed; it is trained unless a cell has already done so."""
+        other = dataclasses.replace(self.cell, config=overridden(self.cell.config, overrides))
+        if other.folder == self.cell.folder:
+            return self.recording
+        with only_writer(other.folder, wait=True):  # another process may be training it
+            trained(other, self.stamp)
+        return Recording(other.folder / "deltas")
+
+    def train(
+        self,
+        overrides: Mapping[str, Any],
+        *,
+        callbacks: Sequence[Callback] = (),
+        data: FederatedDataModule | None = None,
+    ) -> tuple[FederatedModule, float]:
+        """Trains the model again with its secret key, on one device, without a recorder; returns it and the seconds.
+
+        Args:
+            overrides: overrides by dotted key of ``train.py``.
+            callbacks: additional callbacks.
+            data: data instead of the cell's.
+        """
+        alone = {"trainer.callbacks": [], "trainer.devices": 1, "trainer.num_nodes": 1, "trainer.strategy": "auto"}
+        config = overridden(self.cell.full_config, {**QUIET, **alone, **overrides})
+        module, own, trainer = Training(config).build()
+        assert isinstance(module, FederatedModule)
+        module.build_for(own)
+        module.secret = self.trained()[0].secret
+        trainer.callbacks.extend(callbacks)  # type: ignore[attr-defined]
+        start = time.perf_counter()
+        trainer.fit(module, datamodule=own if data is None else data)
+        return module, time.perf_counter() - start
 
 
-def _class_paths(content: Any) -> Iterator[str]:
-    """Class paths in a configuration."""
-    if isinstance(content, Mapping):
-        path = content.get("class_path")
-        if isinstance(path, str) and "." in path:
-            yield path
-        content = content.values()
-    if isinstance(content, Iterable) and not isinstance(content, str):
-        for value in content:
-            yield from _class_paths(value)
+def trained(cell: Cell, stamp: Stamp) -> float:
+    """Trains a cell, unless it is trained already; returns the seconds of the training.
+
+    A training on one device runs in this process; for several, ``train.py`` is started.
+
+    Args:
+        cell: cell to train; this process is the only writer of its folder.
+        stamp: its data, code and packages decide whether a finished training can be reused.
+    """
+    folder = cell.folder
+    mark, depends = folder / "training.json", {"data": stamp.data, "code": stamp.code, "packages": stamp.packages}
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        done = json.loads(mark.read_text(encoding="utf-8"))
+        whole = (folder / "last.ckpt").is_file() and (folder / "deltas" / "manifest.json").is_file()
+        if done["depends"] == depends and whole:
+            return float(done["seconds"])
+    mark.unlink(missing_ok=True)
+    deltas = folder / "deltas"
+    for old in (deltas / "manifest.json", *deltas.glob("journal*.jsonl")):
+        old.unlink(missing_ok=True)
+    start = time.perf_counter()
+    module, data, trainer = _built_quietly(cell)
+    if trainer.num_devices * trainer.num_nodes > 1:
+        _in_processes(cell)
+    else:
+        trainer.fit(module, datamodule=data)
+        trainer.save_checkpoint(folder / "last.ckpt")
+    seconds = time.perf_counter() - start
+    write_whole(mark, json.dumps({"depends": depends, "seconds": seconds}).encode())
+    return seconds
+
+
+def _built_quietly(cell: Cell) -> tuple[FederatedModule, FederatedDataModule, Trainer]:
+    module, data, trainer = Training(overridden(cell.full_config, QUIET)).build()
+    assert isinstance(module, FederatedModule)
+    return module, data, trainer
+
+
+def _in_processes(cell: Cell) -> None:
+    """Trains a cell by ``train.py``, which starts one process per device."""
+    keep = {"class_path": "ModelCheckpoint", "init_args": {"dirpath": str(cell.folder), "filename": "last"}}
+    callbacks = [*cell.config["trainer"]["callbacks"], keep]
+    config = overridden(
+        cell.full_config, {**QUIET, "trainer.enable_checkpointing": True, "trainer.callbacks": callbacks}
+    )
+    path = cell.folder / "table.yaml"
+    (cell.folder / "last.ckpt").unlink(missing_ok=True)
+    write_whole(path, yaml.safe_dump(config).encode())
+    program = Path(__file__).parents[1] / "train.py"
+    done = subprocess.run([sys.executable, str(program), "fit", "--config", str(path)], check=False)
+    if done.returncode:
+        raise InputError(
+            expected=f"the training of {cell.key} to succeed",
+            found=f"exit status {done.returncode} of train.py",
+            way_out=f"See its message above; its configuration is {path}.",
+        )

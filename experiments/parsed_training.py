@@ -55,7 +55,7 @@ class Training(FederatedCLI):
             self.config = parser.parse_object(copy.deepcopy(args))
         except (ArgumentError, TypeError, ValueError) as error:
             assert isinstance(parser, TrainParser)
-            found, way_out = parser.explained(str(error))
+            found, way_out = parser.explained(error)
             raise InputError(expected="keys and values that train.py takes", found=found, way_out=way_out) from error
 
     def _set_seed(self) -> None:

@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,14 @@ import torch
 from joblib import Parallel, delayed, parallel_config
 from tqdm import tqdm
 
-from experiments.cell import Cell
-from experiments.cell_cache import Finished, Stamp
-from experiments.cell_run import run_cell
+from evaluation.auditing import audit
+from evaluation.runner import Evaluation
+from evaluation.steps import RecordingStep
+from experiments.after import AfterStep, after_steps
+from experiments.after.step import add_steps
+from experiments.cell import Cell, Stamp
+from experiments.cell_cache import CellRun, Finished, StaleError, read_cell, trained, write_cell
+from fedleak_recorder.format import only_writer
 from protocol.errors import InputError
 from protocol.signals import end_with_parent
 
@@ -68,7 +74,7 @@ def run_table(cells: Sequence[Cell], *, jobs: int, name: str, part: str | None =
         groups.setdefault(cell.folder, []).append(cell)
     chosen = part_of(list(groups.values()), part)
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)  # the table has its own progress bar
-    work = [[(cell, Stamp.of(cell, cell.fingerprint())) for cell in group] for group in chosen]
+    work = [[(cell, cell.stamp(cell.fingerprint())) for cell in group] for group in chosen]
     found: dict[str, Finished] = {}
     with tqdm(total=sum(len(group) for group in chosen), desc=name, unit="cell") as bar:
         for key, finished in _finished(work, jobs):
@@ -83,10 +89,8 @@ def _finished(work: Sequence[Sequence[tuple[Cell, Stamp]]], jobs: int) -> Iterat
     if jobs == 1:
         yield from ((cell.key, run_cell(cell, stamp)) for group in work for cell, stamp in group)
         return
-    watch = {
-        "initializer": end_with_parent,
-        "initargs": (os.getpid(),),
-    }  # also of a worker that waits for its first cell
+    # A worker that waits for its first cell ends with this process too.
+    watch = {"initializer": end_with_parent, "initargs": (os.getpid(),)}
     with parallel_config("loky", inner_max_num_threads=1, **watch):
         parallel = Parallel(n_jobs=jobs, return_as="generator", pre_dispatch=jobs)
         for group in parallel(delayed(_group_in_process)(group, Path.cwd(), sys.path, os.getpid()) for group in work):
@@ -103,3 +107,53 @@ def _group_in_process(
     torch.set_num_threads(1)
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
     return [(cell.key, run_cell(cell, stamp, wait=True)) for cell, stamp in group]
+
+
+def run_cell(cell: Cell, stamp: Stamp, *, wait: bool = False) -> Finished:
+    """Trains, records and attacks; a cell that was finished before is read back if nothing has changed.
+
+    Args:
+        cell: cell to run.
+        stamp: what the cell's numbers depend on.
+        wait: whether to wait for another process that writes to the training's folder, e.g. for another cell.
+    """
+    path = cell.out / "cells" / f"{cell.key}.json"
+    try:
+        earlier = read_cell(path, stamp)
+    except StaleError as stale:
+        tqdm.write(f"{cell.key}: run again, because {stale}", file=sys.stderr)
+        earlier = None
+    if earlier is not None:
+        return earlier
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with only_writer(cell.folder, wait=wait):
+        seconds = trained(cell, stamp)
+        start = time.perf_counter()
+        evaluation = _evaluate(CellRun.of(cell, stamp, seconds))
+        finished = Finished(evaluation, {"train": seconds, "attack": time.perf_counter() - start})
+        write_cell(path, stamp, finished)
+    return finished
+
+
+def _evaluate(run: CellRun) -> Evaluation:
+    cell, steps = run.cell, after_steps(run.cell.after)
+    evaluation = audit(
+        run.recording,
+        list(cell.make_attacks().values()),
+        seed=cell.seed,
+        setting=cell.setting,
+        victims=cell.victims,
+        limits=cell.limits(),
+        rounds=cell.rounds.which,
+        by_round=cell.rounds.separate,
+        history=cell.rounds.history,
+        messages=cell.selection(),
+        slow="all",
+        steps=[step for step in steps if isinstance(step, RecordingStep)],
+        describe=False,
+        check_learner=False,
+        separate=False,
+        progress=cell.progress,
+    ).evaluation
+    add_steps([step for step in steps if isinstance(step, AfterStep)], run, evaluation)
+    return evaluation

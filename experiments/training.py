@@ -25,9 +25,8 @@ from callbacks.stop_report import StopReport, newest_checkpoint
 from datamodules.base import FederatedDataModule
 from defenses.base import Defense
 from evaluation.guardrail import Guardrail
-from experiments.commands.ending import results_in, say_where, typed
-from experiments.commands.one_line_parser import OneLineParser, check_config_files, config_files
-from experiments.commands.train_overview import SUBCOMMANDS
+from experiments.commands.messages import print_outputs, results_in, shell_command
+from experiments.commands.train_parser import SUBCOMMANDS, OneLineParser, check_config_files, config_files
 from experiments.quiet import quieten
 from modules.lightning.checkpoint_file import check_present
 from modules.lightning.checkpoint_io import NAMES, CheckedCheckpointIO
@@ -145,9 +144,9 @@ class FederatedCLI(LightningCLI):
         places = {"recording": recordings, "config": [root / "config.yaml"], **results_in(root)}
         checkpoint = newest_checkpoint(self.trainer)
         places["checkpoint"] = [] if checkpoint is None else [checkpoint]
-        audits = [typed("audit", "--deltas", folder) for folder in recordings]
-        check = typed("validate", "--config", root / "config.yaml", program="train.py")
-        say_where(places, then=audits[0] if audits else check)
+        audits = [shell_command("audit", "--deltas", folder) for folder in recordings]
+        check = shell_command("validate", "--config", root / "config.yaml", program="train.py")
+        print_outputs(places, then=audits[0] if audits else check)
 
 
 def check_options(trainer: Namespace) -> None:

@@ -1,12 +1,17 @@
 """Provenance of results: command, code, packages and hardware."""
 
+import ast
 import functools
 import hashlib
+import importlib.util
 import os
 import platform
 import shlex
 import subprocess
 import sys
+import sysconfig
+from collections.abc import Iterable, Iterator
+from importlib.machinery import PathFinder
 from importlib.metadata import version
 from pathlib import Path
 
@@ -28,6 +33,8 @@ ROOMS = (
     "reports",
     "server",
 )
+_COVERED = (*ROOMS, "fedleak_recorder", "lightning", "torch")
+"""Packages that `source_hash` or `versions` covers."""
 
 
 def versions() -> dict[str, str]:
@@ -55,6 +62,54 @@ def source_hash() -> str:
                 own = hashlib.sha256(path.read_bytes()).hexdigest()
                 whole.update(f"{path.relative_to(CHECKOUT).as_posix()} {own}\n".encode())
     return whole.hexdigest()
+
+
+def outside_sources(modules: Iterable[str]) -> list[str]:
+    """Hashes of modules from outside the project and of all modules that they import, within functions too.
+
+    Imports of installed packages are not followed.
+
+    Args:
+        modules: names of modules that are imported; those of the project are left out.
+    """
+    waiting = [name for name in modules if name.partition(".")[0] not in _COVERED]
+    files = {name: Path(str(sys.modules[name].__file__)) for name in waiting}
+    known = set[str]()
+    while waiting:
+        name = waiting.pop()
+        file = None if name in known else _outside_file(name)
+        known.add(name)
+        if file is not None:
+            files[name] = file
+            package = name if file.stem == "__init__" else name.rpartition(".")[0]
+            waiting += [name.rpartition(".")[0], *_imports(file, package)]
+    return [hashlib.sha256(files[name].read_bytes()).hexdigest() for name in sorted(files)]
+
+
+def _outside_file(module: str) -> Path | None:
+    """Source of a module, without importing it; None if it is the project's, installed, or no module."""
+    top, *below = module.split(".")
+    if top in _COVERED or top in sys.stdlib_module_names or not top:
+        return None
+    spec = importlib.util.find_spec(top)
+    for name in below:
+        if spec is None or spec.submodule_search_locations is None:
+            return None
+        spec = PathFinder.find_spec(f"{spec.name}.{name}", spec.submodule_search_locations)
+    installed = tuple(sysconfig.get_path(name) for name in ("purelib", "platlib"))
+    if spec is None or spec.origin is None or not spec.origin.endswith(".py") or spec.origin.startswith(installed):
+        return None
+    return Path(spec.origin)
+
+
+def _imports(file: Path, package: str) -> Iterator[str]:
+    """Names that a module of a package may import as modules."""
+    for node in ast.walk(ast.parse(file.read_bytes())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+            yield from (base, *(f"{base}.{alias.name}" for alias in node.names))
 
 
 def hardware() -> str:

@@ -6,8 +6,9 @@ refuses what is out of range there.
 """
 
 import dataclasses
+from collections.abc import Mapping
 from types import UnionType
-from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 if TYPE_CHECKING:
     PositiveInt = int
@@ -40,6 +41,7 @@ __all__ = [
     "PositiveInt",
     "UnitInterval",
     "check_fields",
+    "typed_arguments",
 ]
 
 
@@ -62,3 +64,50 @@ def check_fields(config: Any) -> None:
                 except (TypeError, ValueError):
                     range_ = kind._expression.replace("v", field.name)
                     raise ValueError(f"expected {range_}, got {value!r}") from None
+
+
+def typed_arguments(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of a constructor, given as plain values, in the types that it declares.
+
+    Args:
+        kind: the class.
+        given: values by name, e.g. of a table or the command line: a text such as ``"1e-3"`` becomes a number.
+
+    Raises:
+        ValueError: a value is not of its argument's type, or out of its range.
+    """
+    from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+    typed = dict(given)
+    try:
+        hints = get_type_hints(kind.__init__)  # type: ignore[misc]
+    except NameError:  # of a type that is imported only where types are checked
+        return typed
+    for name in given.keys() & hints.keys():
+        hint = _checkable(hints[name])
+        config = ConfigDict(arbitrary_types_allowed=True, coerce_numbers_to_str=True)
+        try:
+            adapter = TypeAdapter(hint, config=None if dataclasses.is_dataclass(hint) else config)
+            typed[name] = adapter.validate_python(given[name])
+        except ValidationError as error:
+            problem = error.errors()[0]["msg"].removeprefix("Value error, ")
+            raise ValueError(f"{name}={given[name]!r}: {problem[0].lower()}{problem[1:]}") from None
+    return typed
+
+
+def _checkable(hint: Any) -> Any:
+    """Type hint that pydantic checks: numbers with a validator in place of the types of ranges."""
+    if get_origin(hint) in (Union, UnionType):
+        return Union[tuple(map(_checkable, get_args(hint)))]  # noqa: UP007
+    if not hasattr(hint, "_expression"):
+        return hint
+    from pydantic import AfterValidator
+
+    def in_range(value: Any) -> Any:
+        try:
+            hint(value)
+        except ValueError:
+            raise ValueError(f"expected a number {hint._expression.replace('v', '')}") from None
+        return value
+
+    return Annotated[hint._type, AfterValidator(in_range)]

@@ -16,8 +16,7 @@ from safetensors import safe_open
 
 from experiments.commands.attack_parser import parsed
 from experiments.commands.audit import audit
-from experiments.commands.convert import convert
-from experiments.conversion import convert_dump
+from experiments.commands.convert import convert, convert_dump
 from fedleak_recorder.format import FORMAT, Manifest, read_manifest
 from fedleak_recorder.shape_check import check_shapes
 from recordings.named_algorithm import learner_from, network_of

@@ -23,7 +23,7 @@ from torch import nn
 from torch.nn import functional
 
 from evaluation import audit
-from experiments.commands.given_learner import opened
+from experiments.commands.open_recording import open_recording
 from fedleak_recorder import Recorder
 from reports import show
 
@@ -96,7 +96,7 @@ class DigitsNet(NetworkLearner):
 (work / "my_net.py").write_text(code)
 sys.path.insert(0, str(work))
 
-recording = opened(str(work / "deltas"), "my_net.DigitsNet")
+recording = open_recording(work / "deltas", "my_net.DigitsNet")
 found = audit(recording, attacks, rounds=[0], progress=False)
 show(found)
 

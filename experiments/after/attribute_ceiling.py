@@ -11,7 +11,7 @@ from attacks.attributes.messages import cosines
 from evaluation.attribute_gain import CEILING
 from evaluation.runner import Evaluation
 from experiments.after.step import AfterStep
-from experiments.cell_training import CellRun
+from experiments.cell_cache import CellRun
 from protocol.errors import require
 from protocol.ranges import AtLeastTwo
 

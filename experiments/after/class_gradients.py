@@ -11,7 +11,7 @@ from attacks.composition.base import auxiliary, layer_change
 from attacks.composition.decaf import gradient_bases
 from evaluation.runner import Evaluation
 from experiments.after.step import AfterStep
-from experiments.cell_training import CellRun
+from experiments.cell_cache import CellRun
 from protocol.seeding import generator_for
 from reports.figures.heat_maps import change_panels
 

@@ -27,7 +27,7 @@ from evaluation.message_selection import all_messages
 from evaluation.runner import Evaluation, infer
 from evaluation.scores import AttackInfo, with_setting
 from experiments.after.step import AfterStep
-from experiments.cell_training import CellRun
+from experiments.cell_cache import CellRun
 from protocol.seeding import generator_for
 from reports.figures.heat_maps import bias_figure
 from reports.figures.maps import map_figure

@@ -12,7 +12,7 @@ from evaluation.genie import genie_auc
 from evaluation.runner import Evaluation
 from evaluation.scores import concat
 from experiments.after.step import AfterStep
-from experiments.cell_training import CellRun
+from experiments.cell_cache import CellRun
 from modules.federated import FederatedModule
 from protocol.ranges import NonNegativeInt, PositiveInt
 from protocol.seeding import generator_for

@@ -18,7 +18,7 @@ from defenses.refusal import ProbeCheck
 from evaluation.runner import Evaluation
 from evaluation.scores import SETTING
 from experiments.after.step import AfterStep
-from experiments.cell_training import CellRun
+from experiments.cell_cache import CellRun
 from modules.learners.matrix_factorization import FederatedMF
 from modules.learners.recommender import held_out_hits
 from protocol.errors import InputError

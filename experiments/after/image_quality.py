@@ -13,7 +13,7 @@ from datamodules.images.voters import ImageVoters
 from evaluation.runner import Evaluation
 from evaluation.scores import AttackInfo
 from experiments.after.step import AfterStep
-from experiments.cell_training import CellRun
+from experiments.cell_cache import CellRun
 from modules.image_features.gallery import Gallery
 from modules.learners.image_ranker import ImageRanker
 from protocol.errors import InputError

@@ -15,7 +15,7 @@ from evaluation.runner import Evaluation
 from evaluation.scores import concat
 from evaluation.separability import Classifier, correctly_classified, embeddings
 from experiments.after.step import AfterStep
-from experiments.cell_training import CellRun
+from experiments.cell_cache import CellRun
 from protocol.seeding import generator_for
 from protocol.view import RoundView
 from recordings.recording import Recording

@@ -14,7 +14,7 @@ from datamodules.base import FederatedDataModule
 from datamodules.devices.base import OwnedDataModule, Pooled
 from evaluation.runner import Evaluation
 from experiments.after.step import AfterStep
-from experiments.cell_training import CellRun
+from experiments.cell_cache import CellRun
 from modules.federated import FederatedModule
 
 RECORDED, UNRECORDED, CENTRAL = "global-model", "global-model-unrecorded", "central-model"

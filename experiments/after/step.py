@@ -8,7 +8,7 @@ import pandas as pd
 from evaluation.runner import Evaluation
 from evaluation.scores import concat, with_setting
 from evaluation.steps import Step
-from experiments.cell_training import CellRun
+from experiments.cell_cache import CellRun
 
 
 class AfterStep(Step):

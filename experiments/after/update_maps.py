@@ -11,7 +11,7 @@ from torch import Tensor
 from evaluation.runner import Evaluation
 from evaluation.separability import Classifier, correctly_classified, embeddings
 from experiments.after.step import AfterStep
-from experiments.cell_training import CellRun
+from experiments.cell_cache import CellRun
 from recordings.recording import Recording
 from reports.figures.maps import update_maps
 

@@ -1,92 +1,286 @@
-"""Command line of ``attack.py``, which imports only the requested subcommand."""
+"""Command line of ``attack.py``: its options, of which only the requested command is imported."""
 
-import ast
+import argparse
+import difflib
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn, get_args
 
-from jsonargparse import ArgumentParser
+import yaml
 
-from experiments.commands.one_line_parser import OneLineParser
-from experiments.commands.plain_names import plain_names
-from protocol.errors import InputError
+from protocol.errors import InputError, require
 
-COMMANDS = {
-    "demo": "demo",
-    "run": "run",
-    "audit": "audit",
-    "list": "list_attacks",
-    "reproduce": "reproduce",
-    "report": "report",
-    "convert": "convert",
+
+def _truth(text: str) -> bool:
+    require(text in ("true", "false"), "true or false after the option, or nothing", text, "Write one of them.")
+    return text == "true"
+
+
+def _seed(text: str) -> int:
+    require(text.isdecimal() and int(text) < 2**63, "--seed from 0 to 2**63 - 1", text, "Set a seed in this range.")
+    return int(text)
+
+
+def _at_least_one(name: str) -> Callable[[str], int]:
+    def number(text: str) -> int:
+        right = text.isdecimal() and int(text) >= 1
+        require(right, f"{name} of at least 1", text, "Set at least 1, or omit it.")
+        return int(text)
+
+    return number
+
+
+def _words(text: str) -> list[str]:
+    """Words of a list: ``a,b`` or ``[a, b]``."""
+    return text.strip("[]").replace(",", " ").split()
+
+
+def _rounds(text: str) -> list[int]:
+    return [int(word) for word in _words(text)]
+
+
+def _formats(text: str) -> list[str]:
+    from reports.files import Format
+
+    for word in _words(text):
+        require(word in get_args(Format), f"--format among {', '.join(get_args(Format))}", word, "Write one of them.")
+    return _words(text)
+
+
+def _value(text: str) -> Any:
+    """Value of an option of a class, or of a key of ``train.py``, in YAML."""
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text
+
+
+def _override(text: str) -> tuple[str, Any]:
+    """Key of ``train.py`` with its value, from KEY=VALUE."""
+    key, given, value = text.partition("=")
+    require(given, "--set KEY=VALUE", text or "nothing", "E.g. --set model.local.epochs=5.")
+    return key, _value(value)
+
+
+_FLAG: dict[str, Any] = {"nargs": "?", "const": True, "type": _truth, "metavar": "true"}
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "directories": {"nargs": "+", "metavar": "DIR", "help": "folders that hold a results.json"},
+    "config": {"metavar": "TABLE", "help": "a table: its file, or its name in configs/paper, e.g. raifle_table5"},
+    "--config": {"metavar": "FILE", "help": "values of the options below, in YAML"},
+    "--attack": {"help": "name of `attack.py list` or class path; its hyper-parameters are --attack.NAME VALUE"},
+    "--deltas": {
+        "metavar": "DIR",
+        "help": "folder of the recording, which run and audit need; convert copies it without its ground truth",
+    },
+    "--manifest": {"metavar": "FILE", "help": "YAML or JSON file that describes the files"},
+    "--out": {"metavar": "DIR", "help": "folder of the results, or of the recording that convert writes"},
+    "--data.root": {"dest": "root", "metavar": "DIR", "help": "folder of the data sets"},
+    "--data": {"help": "use only this data set: a folder's name, or the class path of a data module of the same kind"},
+    "--seed": {"type": _seed, "help": "seed of the attacks' draws; 0 by default"},
+    "--seeds": {
+        "type": _at_least_one("--seeds"),
+        "help": "smallest number of trainings of each cell, from seed 0 on; 1 by default",
+    },
+    "--victims": {"type": _at_least_one("--victims"), "help": "number of clients to attack, drawn at random"},
+    "--rounds": {"type": _rounds, "help": "numbers of the rounds to attack, from 0, as 0,1; all by default"},
+    "--history": {**_FLAG, "help": "also give the attack the server's views of the same clients in earlier rounds"},
+    "--messages": {
+        "type": _value,
+        "help": "messages for attacks on all messages together, as JSON or --messages.NAME VALUE; all by default",
+    },
+    "--learner": {
+        "help": "a learner from outside the project, e.g. my_package.MyLearner, whose clients attacks simulate, instead"
+        " of the learner in the manifest; its arguments are --learner.NAME VALUE. Or the module of the learner that the"
+        " manifest names. It is imported, so name only code that you trust"
+    },
+    "--gate": {
+        "action": "append",
+        "metavar": "METRIC=LIMIT",
+        "help": "limit on what an attack infers, or QUESTION/METRIC=LIMIT: the highest mean over victims, e.g. auc=0.6;"
+        " for distances and errors the lowest, e.g. l1=0.3. A question is a family of attacks, e.g."
+        " record-membership/auc=0.6. Baselines are exempt. The 95%% interval decides: exit status 3 if that of an"
+        " attack is entirely beyond a limit, 5 if one contains it, hides exposed clients or has fewer than 5 victims,"
+        " 4 if no attack measured the metric",
+    },
+    "--attacks": {
+        "action": "extend",
+        "type": _words,
+        "help": "additional attacks, by names of `attack.py list` or class paths such as my_package.MyAttack",
+    },
+    "--slow": {
+        **_FLAG,
+        "help": "also run attacks that take minutes, on a few clients of the first round; otherwise a line lists them",
+    },
+    "--statement": {
+        "metavar": "FILE",
+        "help": "what the controller declares, e.g. system.yaml (docs/statement.md); writes statement.html and"
+        " statement.json. Its limits are limits of the gate",
+    },
+    "--scale": {"choices": ("small", "paper"), "help": "paper for all clients of every data set"},
+    "--jobs": {
+        "type": _at_least_one("--jobs"),
+        "help": "parallel trainings, each in a process with one thread; for small ones one per core by default",
+    },
+    "--part": {
+        "metavar": "I/N",
+        "help": "every N-th training from the I-th on, with I from 0, for several machines that share --out; run the"
+        " command without it after all parts to write the report",
+    },
+    "--set": {
+        "action": "append",
+        "type": _override,
+        "metavar": "KEY=VALUE",
+        "help": "any key of train.py in every cell, e.g. model.local.epochs=5; repeatable",
+    },
+    "--dry-run": {"action": "store_true", "help": "print the commands of each cell without running them"},
+    "--wandb": {
+        "metavar": "PROJECT",
+        "help": "Weights & Biases project to log table and figures to; offline unless you have logged in",
+    },
+    "--format": {
+        "action": "extend",
+        "type": _formats,
+        "help": "formats of further files, e.g. svg,pdf,csv,tex: figures into figures/, tables into tables/",
+    },
+    "--persons": {
+        **_FLAG,
+        "help": "keep the clients' pseudonyms and numbers in the results, which then must not be passed on; otherwise"
+        " each client gets a number that needs FEDLEAK_KEY or, without it, is new in each call",
+    },
 }
-"""Function of each subcommand, in the module of this package with the same name."""
+"""Arguments of `argparse.ArgumentParser.add_argument` by option; an option means the same in all commands."""
+_ALIASES = {"--data.root": ("--root",)}
+_RECORDING = ("--deltas", "--out", "--seed", "--victims", "--learner", "--format", "--persons")
+_COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "demo": (
+        "Trains on handwritten digits and on generated clicks, attacks the recordings, and writes one report.",
+        ("--out",),
+    ),
+    "run": (
+        "Runs one attack on a recording.",
+        ("--config", "--attack", *_RECORDING, "--rounds", "--history", "--messages"),
+    ),
+    "audit": (
+        "Runs all attacks for which the recording has the needed data, and describes the updates in any case.",
+        (*_RECORDING, "--attacks", "--slow", "--gate", "--statement", "--wandb"),
+    ),
+    "list": ("Prints every attack by question: exact or statistical, its paper, its cost and what it needs.", ()),
+    "reproduce": (
+        "Computes a paper's table; finished trainings and cells are cached, so an interrupted run can resume.",
+        (
+            *("config", "--data.root", "--data", "--out", "--victims", "--seeds", "--scale", "--jobs", "--part"),
+            *("--set", "--attacks", "--dry-run", "--wandb", "--format", "--persons"),
+        ),
+    ),
+    "report": ("Joins the results of several runs into one page.", ("directories", "--out", "--format")),
+    "convert": (
+        "Converts .npz or .safetensors files of another system to a recording, see docs/recording-format.md.",
+        ("--manifest", "--deltas", "--out"),
+    ),
+}
+"""What each command does, and its options."""
+_REQUIRED = {"audit": ("deltas",), "run": ("attack", "deltas"), "convert": ("out",)}
+"""Options without a default."""
+_BELOW = ("attack", "gate", "learner", "messages")
+"""Options that take further options below them, such as ``--attack.NAME VALUE``."""
 
 
-class AttackParser(OneLineParser):
-    """Parser of ``attack.py``."""
+class _Parser(argparse.ArgumentParser):
+    """Parser that takes no abbreviations, leaves defaults to the function that it calls, and raises `InputError`."""
 
-    program = "attack.py"
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"allow_abbrev": False, "argument_default": argparse.SUPPRESS, **options})
 
-    def kinds(self) -> tuple[type, ...]:
-        import attacks.registry  # which imports all of them
-
-        return (attacks.Attack,)
+    def error(self, message: str) -> NoReturn:
+        way_out = f"`{self.prog} --help` lists them."
+        raise InputError(expected=f"options that {self.prog} takes", found=message, way_out=way_out)
 
 
 def parsed(args: Sequence[str]) -> tuple[Callable[..., int], dict[str, Any]]:
-    """Function of the requested subcommand and its arguments.
+    """Function of the requested command and its arguments.
 
     Args:
         args: command line arguments.
 
     Raises:
-        InputError: an attack does not accept its arguments.
+        InputError: an option or its value is wrong, or an attack does not accept its arguments.
     """
-    parser = attack_parser(next((word for word in args if word in COMMANDS), None))
-    chosen = parser.parse_args(plain_names(args))
-    name = chosen["command"]
-    try:
-        arguments = vars(parser.instantiate(chosen)[name])
-    except ValueError as error:
-        way_out = "`attack.py list` and --help show the arguments."
-        raise InputError(expected="valid arguments of the attack", found=str(error), way_out=way_out) from None
+    parser = _Parser(prog="attack.py", description="Attacks on recordings of federated training.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", title="commands")
+    for name, (summary, options) in _COMMANDS.items():
+        command = commands.add_parser(name, help=summary, description=summary)
+        for option in options:
+            command.add_argument(option, *_ALIASES.get(option, ()), **_OPTIONS[option])
+    given, further = parser.parse_known_args(args)
+    arguments = vars(given)
+    name = arguments.pop("command")
+    below = _options_below(further, name)
     if name == "run":
-        del arguments["config"]
-    return getattr(_module(name), COMMANDS[name]), arguments
+        _add_config(arguments, below)
+    missing = [f"--{option}" for option in _REQUIRED.get(name, ()) if arguments.get(option) is None]
+    require(not missing, f"attack.py {name} with {' and '.join(missing)}", "none", f"`attack.py {name} --help`.")
+    if name == "run":
+        _make_objects(arguments, below)
+    elif "set" in arguments:
+        arguments["set"] = dict(arguments["set"])
+    if below["gate"]:
+        arguments["gate"] = [*arguments.get("gate", []), *(f"{key}={limit}" for key, limit in below["gate"].items())]
+    if below["learner"]:
+        arguments["learner_arguments"] = below["learner"]
+    function = "list_attacks" if name == "list" else name
+    return getattr(importlib.import_module(f"{__package__}.{function}"), function), arguments
 
 
-def attack_parser(command: str | None) -> ArgumentParser:
-    """Parser of the command line, with the arguments of one subcommand.
+def _options_below(words: Sequence[str], command: str) -> dict[str, dict[str, Any]]:
+    """Values of options such as ``--attack.NAME VALUE`` by option, nested by the parts of their names.
 
-    Args:
-        command: name of that subcommand, None for none.
+    Raises:
+        InputError: one of the words is no such option of the command.
     """
-    parser = AttackParser(prog=AttackParser.program, description="Attacks on recordings of federated training.")
-    subcommands = parser.add_subcommands(dest="command")
-    for name in COMMANDS:
-        summary = _summary(name)
-        own = AttackParser(description=summary)
-        if name == command:
-            module = _module(name)
-            positional = getattr(module, "POSITIONAL", {})
-            for argument, options in positional.items():
-                own.add_argument(argument, **options)
-            if name == "run":
-                own.add_argument("--config", action="config")
-            own.add_function_arguments(getattr(module, COMMANDS[name]), as_positional=False, skip=set(positional))
-        subcommands.add_subcommand(name, own, help=summary)
-    return parser
+    found: dict[str, dict[str, Any]] = {head: {} for head in _BELOW}
+    left = iter(words)
+    for word in left:
+        option, given, text = word.partition("=")
+        head, *path = option.split(".")
+        known = _COMMANDS[command][1]
+        if head not in known or head.removeprefix("--") not in found or not path:
+            near = difflib.get_close_matches(option, known, n=1)
+            way_out = f"Did you mean {near[0]}?" if near else f"`attack.py {command} --help` lists them."
+            raise InputError(expected=f"options that attack.py {command} takes", found=word, way_out=way_out)
+        inner = found[head.removeprefix("--")]
+        for part in path[:-1]:
+            inner = inner.setdefault(part, {})
+        inner[path[-1]] = _value(text if given else next(left, ""))
+    return found
 
 
-def _module(name: str) -> Any:
-    return importlib.import_module(f"{__package__}.{COMMANDS[name]}")
+def _add_config(arguments: dict[str, Any], below: Mapping[str, dict[str, Any]]) -> None:
+    """Adds what only the configuration file of ``run`` sets; ``attack`` there may be a class path with arguments."""
+    from experiments.table_file import check_keys, read_mapping
+
+    if "config" not in arguments:
+        return
+    path = Path(arguments.pop("config"))
+    config = read_mapping(path, "options of attack.py run in YAML, UTF-8")
+    names = [option.removeprefix("--") for option in _COMMANDS["run"][1]]
+    check_keys(config, [name for name in names if name != "config"], f"options of attack.py run in {path}")
+    attack = config.pop("attack", None)
+    name, own = (attack.get("class_path"), attack.get("init_args")) if isinstance(attack, Mapping) else (attack, None)
+    if arguments.setdefault("attack", name) == name:
+        below["attack"].update({**(own or {}), **below["attack"]})
+    arguments.update({**config, **arguments})
 
 
-def _summary(name: str) -> str:
-    """First line of the docstring of a subcommand's function, without importing its module."""
-    source = Path(__file__).with_name(f"{COMMANDS[name]}.py").read_text(encoding="utf-8")
-    functions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
-    (documented,) = (ast.get_docstring(node) for node in functions if node.name == COMMANDS[name])
-    return (documented or "").partition("\n")[0]
+def _make_objects(arguments: dict[str, Any], below: Mapping[str, Mapping[str, Any]]) -> None:
+    """Makes the attack and the selection of messages of ``run``."""
+    from attacks.registry import make_attack
+    from evaluation.message_selection import MessageSelection
+    from protocol.ranges import typed_arguments
+
+    arguments["attack"] = make_attack(arguments["attack"], below["attack"])
+    messages = {**(arguments.get("messages") or {}), **below["messages"]}
+    try:
+        arguments["messages"] = MessageSelection(**typed_arguments(MessageSelection, messages))
+    except (TypeError, ValueError) as error:
+        raise InputError(expected="options of --messages", found=str(error), way_out="Correct --messages.") from None

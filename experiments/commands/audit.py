@@ -4,17 +4,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from attacks.registry import REGISTRY, built, check_distinct
+from attacks.registry import REGISTRY, check_distinct, make_attack
 from evaluation.auditing import audit as run_audit
 from evaluation.failures import reasons
-from evaluation.gate import check_limits, gate_status
+from evaluation.gate import check_limits, gate_status, read_gate
 from evaluation.gate import gate as check_gate
 from evaluation.persons import without_persons
-from experiments.commands.attack_recording import check_numbers, folder_above
-from experiments.commands.ending import results_in, say_where, typed
-from experiments.commands.given_learner import opened
-from experiments.commands.plain_names import read_gate
-from experiments.commands.results_folder import results_folder
+from experiments.commands.messages import print_outputs, results_in, shell_command
+from experiments.commands.open_recording import open_recording
+from experiments.commands.results_folder import folder_above, results_folder
 from protocol.seeding import secret_key
 from reports.files import Format
 from reports.junit import write_gate
@@ -41,39 +39,17 @@ def audit(
 ) -> int:
     """Runs all attacks for which the recording has the needed data, and describes the updates in any case.
 
-    Args:
-        deltas: folder of the recording.
-        out: folder of the results; None for the parent folder of the recording.
-        seed: seed of the attacks' draws.
-        victims: number of victims to attack, drawn at random.
-        gate: METRIC=LIMIT or QUESTION/METRIC=LIMIT, limit on what an attack infers: the highest mean over victims,
-            e.g. ``auc=0.6``; for distances and errors the lowest, e.g. ``l1=0.3``. A question is a family of attacks,
-            e.g. ``record-membership/auc=0.6``. Baselines are exempt. The 95% interval decides: exit status 3 if that of
-            an attack is entirely beyond a limit, 5 if one contains it, hides exposed clients or has fewer than 5
-            victims, 4 if no attack measured the metric.
-        wandb: Weights & Biases project to log table and figures to; offline unless you have logged in.
-        attacks: additional attacks, as class paths such as ``my_package.MyAttack``.
-        slow: also run attacks that take minutes, on a few clients of the first round; otherwise a line lists them.
-        learner: a learner from outside the project, e.g. ``my_package.MyLearner``, whose clients attacks simulate,
-            instead of the learner in the manifest; its arguments are ``--learner.NAME VALUE``. Or the module of the
-            learner that the manifest names. It is imported, so name only code that you trust.
-        learner_arguments: arguments of that class by name.
-        format: formats of further files, e.g. ``svg,pdf,csv,tex``: figures into figures/, tables into tables/.
-        statement: file with what the controller declares, e.g. ``system.yaml`` (docs/statement.md); writes
-            statement.html and statement.json. Its limits are limits of the gate.
-        persons: keep the clients' pseudonyms and numbers in the results, which then must not be passed on; otherwise
-            each client gets a number that needs FEDLEAK_KEY or, without it, is new in each call.
+    Its arguments are the options of ``attack.py audit --help``, in `attack_parser`.
     """
     write_gate(Path(out or folder_above(deltas)), [])  # an earlier verdict must not outlive an audit that fails
     limits = None if gate is None else read_gate(gate)
-    recording = opened(deltas, learner, learner_arguments)
-    added = [built(name) for name in attacks or []]
+    recording = open_recording(deltas, learner, learner_arguments)
+    added = [make_attack(name) for name in attacks or []]
     chosen = [*(kind() for kind in REGISTRY.values()), *added]
     check_distinct([type(attack) for attack in chosen])
     declared = None if statement is None else Declaration.read(Path(statement), {one.family for one in chosen})
     limits = limits if declared is None else declared.with_limits(limits)
     check_limits(limits or {}, chosen)
-    check_numbers(seed=seed, victims=victims)
     with results_folder(out or folder_above(deltas)) as directory:
         found = run_audit(recording, chosen, seed=seed, victims=victims, slow="few" if slow else "none")
         key = secret_key()
@@ -90,7 +66,7 @@ def audit(
     if declared is not None:
         write_statement(directory, done, evaluation, attacks=chosen, recording=recording, declared=declared)
     print("\n".join([*reasons(evaluation.missing), *(verdict["message"] for verdict in verdicts)]))
-    say_where(results_in(directory), then=_next(deltas, directory, evaluation.missing, limits))
+    print_outputs(results_in(directory), then=_next(deltas, directory, evaluation.missing, limits))
     return gate_status([verdict["verdict"] for verdict in verdicts])
 
 
@@ -98,7 +74,9 @@ def _next(deltas: str, directory: Path, missing: Mapping[str, str], limits: Mapp
     """What to run after an audit: the slow attacks, a gate, or a page with other runs."""
     given = [word for name, limit in (limits or {}).items() for word in ("--gate", f"{name}={limit:g}")]
     if any("--slow" in reason for reason in missing.values()):
-        return typed("audit", "--deltas", deltas, *given, "--slow", why="also attacks that take minutes")
+        return shell_command("audit", "--deltas", deltas, *given, "--slow", why="also attacks that take minutes")
     if limits is None:
-        return typed("audit", "--deltas", deltas, "--gate", "METRIC=LIMIT", why="fails a CI job, see docs/gate.md")
-    return typed("report", directory, "RUN", why="joins it with other runs")
+        return shell_command(
+            "audit", "--deltas", deltas, "--gate", "METRIC=LIMIT", why="fails a CI job, see docs/gate.md"
+        )
+    return shell_command("report", directory, "RUN", why="joins it with other runs")

@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 
-from experiments.commands.ending import say_where, typed
+from experiments.commands.messages import print_outputs, shell_command
 
 
 def demo(out: str = "runs/demo") -> int:
@@ -53,7 +53,7 @@ def demo(out: str = "runs/demo") -> int:
     )
     page = write_joined(root)
     print(f"{time.perf_counter() - start:.0f} seconds, {time.process_time():.0f} of them CPU time")
-    own = typed("convert", "--manifest", "MANIFEST.yaml", "--out", "runs/own")
+    own = shell_command("convert", "--manifest", "MANIFEST.yaml", "--out", "runs/own")
     places = {"recordings": [root / one.name / "deltas" for one in systems()], "report": [page]}
-    say_where(places, then=f"{own}  # audit your own system, see docs/recording-format.md")
+    print_outputs(places, then=f"{own}  # audit your own system, see docs/recording-format.md")
     return 0

@@ -1,14 +1,11 @@
 """``attack.py report``: one page for several runs."""
 
 from pathlib import Path
-from typing import Any
 
-from experiments.commands.ending import results_in, say_where, typed
+from experiments.commands.messages import print_outputs, results_in, shell_command
 from experiments.commands.results_folder import results_folder
 from reports.files import Format
 from reports.join import join_runs
-
-POSITIONAL: dict[str, Any] = {"directories": {"nargs": "+", "type": str, "help": "folders that hold a results.json"}}
 
 
 def report(directories: list[str], out: str = "runs/report", format: list[Format] | None = None) -> int:
@@ -21,5 +18,5 @@ def report(directories: list[str], out: str = "runs/report", format: list[Format
     """
     with results_folder(out) as folder:
         join_runs([Path(directory) for directory in directories], folder, format or ())
-    say_where(results_in(folder), then=typed("report", "--help", why="formats for papers"))
+    print_outputs(results_in(folder), then=shell_command("report", "--help", why="formats for papers"))
     return 0

@@ -6,8 +6,7 @@ from typing import Any
 
 from evaluation.auditing import AuditResult
 from evaluation.failures import nothing_scored
-from experiments.commands.attack_recording import check_numbers
-from experiments.commands.ending import results_in, say_where, typed
+from experiments.commands.messages import print_outputs, results_in, shell_command
 from experiments.overrides import near
 from experiments.running import default_jobs, joined_fingerprints, run_table
 from experiments.table import Choice, Scale, read_table
@@ -16,7 +15,6 @@ from reports.files import Format
 from reports.wandb_log import shows_in_wandb
 from reports.write_run import combine, write_run
 
-POSITIONAL: dict[str, Any] = {"config": {"type": str, "help": "a table: its file, or its name in configs/paper"}}
 _TABLES = Path(__file__).resolve().parents[2] / "configs" / "paper"
 
 
@@ -41,28 +39,9 @@ def reproduce(
 
     A cached cell is used only if its table, its data, the code and the packages have not changed.
 
-    Args:
-        config: table: its file, or the name of one in configs/paper, e.g. ``raifle_table5``.
-        root: folder of the data sets.
-        data: use only this data set: a folder's name, or the class path of a data module of the same kind.
-        victims: number of victims to attack, drawn at random.
-        seeds: smallest number of trainings of each cell, starting with seed 0.
-        scale: ``paper`` for all clients of every data set.
-        out: folder of the results; None for runs/NAME.
-        jobs: number of parallel trainings, each in a process with one thread; by default one per core for small ones.
-        part: every N-th training starting with the I-th, as ``I/N`` with I from 0, for several machines that share
-            ``out``; run the command without it after all parts to write the report.
-        wandb: Weights & Biases project to log table and figures to; offline unless you have logged in.
-        set: KEY=VALUE, any key of ``train.py`` in every cell, e.g. ``model.local.epochs=5``; repeatable.
-        attacks: additional attacks, by names of ``attack.py list`` or class paths.
-        dry_run: print the commands of each cell without running them.
-        format: formats of further files, e.g. ``svg,pdf,csv,tex``: figures into figures/, tables into tables/.
-        persons: keep the clients' pseudonyms and numbers in the results, which then must not be passed on; otherwise
-            each client gets a number that needs FEDLEAK_KEY or, without it, is new in each call.
+    Its arguments are the options of ``attack.py reproduce --help``, in `attack_parser`.
     """
     start = time.perf_counter()
-    check_numbers(victims=victims, seeds=seeds)
-    require(jobs is None or jobs >= 1, "--jobs of at least 1", jobs, "Omit it to use every core.")
     table = read_table(_file(config))
     directory = Path(out or f"runs/{table.name}")
     jobs = jobs or table.jobs or default_jobs()
@@ -84,7 +63,7 @@ def reproduce(
     done = run_table(cells, jobs=jobs, name=table.name, part=part)
     if part is not None:
         print(f"part {part}: {len(done)} of {len(cells)} cells")
-        say_where({"cells": [directory / "cells"]}, then="the same command without --part, after all parts")
+        print_outputs({"cells": [directory / "cells"]}, then="the same command without --part, after all parts")
         return 0
     evaluation = combine([finished.evaluation for _, finished in done])
     if evaluation.scores.empty:
@@ -98,7 +77,7 @@ def reproduce(
         formats=format or (),
         persons=persons,
     )
-    say_where(results_in(directory), then=typed("report", directory, "RUN", why="joins it with other runs"))
+    print_outputs(results_in(directory), then=shell_command("report", directory, "RUN", why="joins it with other runs"))
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Folder of the results of a command, made before the work whose results it takes."""
+"""Folder of the results of a command: where it is by default, and that it can be written to before any work."""
 
 import contextlib
 import tempfile
@@ -6,6 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from protocol.errors import InputError
+
+
+def folder_above(deltas: str) -> Path:
+    """Parent folder of a recording."""
+    return Path(deltas).resolve().parent
 
 
 @contextlib.contextmanager

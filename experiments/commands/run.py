@@ -4,13 +4,12 @@ from pathlib import Path
 from typing import Any
 
 from attacks.base import Attack
-from attacks.registry import built
+from attacks.registry import make_attack
 from evaluation.auditing import audit
 from evaluation.message_selection import MessageSelection
-from experiments.commands.attack_recording import check_numbers, folder_above
-from experiments.commands.ending import results_in, say_where, typed
-from experiments.commands.given_learner import opened
-from experiments.commands.results_folder import results_folder
+from experiments.commands.messages import print_outputs, results_in, shell_command
+from experiments.commands.open_recording import open_recording
+from experiments.commands.results_folder import folder_above, results_folder
 from protocol.errors import ViewError, require
 from reports.files import Format
 from reports.run import Run
@@ -33,32 +32,16 @@ def run(
 ) -> int:
     """Runs one attack on a recording.
 
-    Args:
-        attack: name of ``attack.py list`` or class path, with hyper-parameters.
-        deltas: folder of the recording.
-        out: folder of the results, not that of an audit; None for run-ATTACK next to the recording.
-        seed: seed of the attack's draws.
-        victims: number of clients to attack, drawn at random from the first rounds.
-        rounds: numbers of the rounds to attack, from 0; None for all.
-        history: also give the attack the server's views of the same clients in earlier rounds.
-        messages: selection of messages for attacks on all messages together; None for all.
-        learner: a learner from outside the project, e.g. ``my_package.MyLearner``, whose clients attacks simulate,
-            instead of the learner in the manifest; its arguments are ``--learner.NAME VALUE``. Or the module of the
-            learner that the manifest names. It is imported, so name only code that you trust.
-        learner_arguments: arguments of that class by name.
-        format: formats of further files, e.g. ``svg,pdf,csv,tex``: figures into figures/, tables into tables/.
-        persons: keep the clients' pseudonyms and numbers in the results, which then must not be passed on; otherwise
-            each client gets a number that needs FEDLEAK_KEY or, without it, is new in each call.
+    Its arguments are the options of ``attack.py run --help``, in `attack_parser`.
     """
-    recording = opened(deltas, learner, learner_arguments)
+    recording = open_recording(deltas, learner, learner_arguments)
     known = recording.rounds
     missing = [number for number in rounds or () if number not in known]
     recorded = f"--rounds among {', '.join(map(str, known[:20]))}{', ...' if len(known) > 20 else ''}"
     require(not missing, recorded, ", ".join(map(str, missing)), "Name recorded rounds, or omit --rounds for all.")
-    attack = built(attack)
+    attack = make_attack(attack)
     if out is not None:
         check_own_folder(Path(out))
-    check_numbers(seed=seed, victims=victims)
     with results_folder(out or folder_above(deltas) / f"run-{attack.name}") as directory:
         found = audit(
             recording,
@@ -74,7 +57,7 @@ def run(
         if found.scores.empty:
             raise ViewError(f"attack {attack.name!r} could not run: {found.missing.get(attack.name, 'no victims')}")
         write_run(found, directory=directory, formats=format or (), persons=persons)
-    say_where(results_in(directory), then=typed("audit", "--deltas", deltas, why="all attacks"))
+    print_outputs(results_in(directory), then=shell_command("audit", "--deltas", deltas, why="all attacks"))
     return 0
 
 

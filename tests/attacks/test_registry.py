@@ -13,7 +13,7 @@ from attacks.estimates import Estimate
 from attacks.interactions.estimates import InteractionEstimate
 from attacks.re_identification import FingerprintAttack
 from attacks.recommendation import Direction
-from attacks.registry import KNOWN, REGISTRY, built, check_distinct, find, variants_of
+from attacks.registry import KNOWN, REGISTRY, check_distinct, find, make_attack, variants_of
 from protocol.errors import InputError
 from protocol.threat_model import ThreatModel
 from protocol.view import RoundView
@@ -114,13 +114,13 @@ def test_variant_is_an_attack_with_other_values() -> None:
     early = find("decaf-early")
     assert early is find("attacks.Decaf-early") is variants_of(Decaf)["early"]
     assert (early.__name__, early.variant_of, early.family) == ("DecafEarly", Decaf, "composition")
-    assert vars(built("decaf-early", {"threshold": 0.1})) == vars(Decaf(solver="early-stopped", threshold=0.1))
+    assert vars(make_attack("decaf-early", {"threshold": 0.1})) == vars(Decaf(solver="early-stopped", threshold=0.1))
     assert "early-stopped" in repr(early())
     linked = find("fingerprint-linked")
     assert "pseudonyms" in linked.threat_model.sees
     assert "pseudonyms" not in FingerprintAttack.threat_model.sees
     with pytest.raises(InputError, match="penalty>0"):
-        built("reid-svm-linked", {"penalty": -1.0})
+        make_attack("reid-svm-linked", {"penalty": -1.0})
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KNOWN if kind.variants and kind.variant_of is None])

@@ -108,7 +108,7 @@ def fits(kind: type[Defense], learner: str) -> bool:
     public = module.public_parameters()
     try:
         update, _ = module.client_updates(module.interact(source(learner).cohort(0), public), public)
-        module.defenses[0].seen(update)
+        module.defenses[0].server_sees(update)
     except InputError:
         return False
     return True

@@ -17,11 +17,10 @@ from attacks.base import Attack
 from attacks.composition.decaf import Decaf
 from attacks.recommendation.item_deltas import Direction, RowNorm
 from bench.gate import shares
-from evaluation.gate import FAILED, UNCHECKED, UNDECIDED, Verdict, check_limits, gate, gate_status
+from evaluation.gate import FAILED, UNCHECKED, UNDECIDED, Verdict, check_limits, gate, gate_status, read_gate
 from evaluation.runner import Evaluation
 from evaluation.scores import AttackInfo, concat, records, score_table
 from evaluation.summary import summarise
-from experiments.commands.plain_names import read_gate
 from protocol.errors import InputError
 from reports.junit import write_gate
 from reports.run import Run

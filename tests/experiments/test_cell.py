@@ -9,8 +9,7 @@ import yaml
 
 import attack
 from experiments.cell import Cell
-from experiments.cell_cache import Stamp
-from experiments.cell_run import run_cell
+from experiments.running import run_cell
 from experiments.table import Choice, read_table
 from experiments.table_file import read_content
 from fedleak_recorder.format import only_writer
@@ -82,7 +81,7 @@ def test_rounds_apart_are_rows_of_their_own(tmp_path: Path) -> None:
 @pytest.mark.integration
 def test_one_cell_waits_for_another_s_training_only_where_they_are_of_one_table(tmp_path: Path) -> None:
     (cell,) = cells_of(tmp_path, RECOMMENDER)
-    stamp = Stamp.of(cell, cell.fingerprint())
+    stamp = cell.stamp(cell.fingerprint())
 
     def taken() -> bool:
         with only_writer(cell.folder, wait=True):

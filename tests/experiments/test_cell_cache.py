@@ -14,7 +14,8 @@ from attacks.estimates import Reconstruction
 from evaluation.captioned_figure import CaptionedFigure
 from evaluation.runner import Evaluation
 from evaluation.scores import AttackInfo, concat, from_records, score_table, with_setting
-from experiments.cell_cache import Finished, StaleError, Stamp, read_cell, write_cell
+from experiments.cell import Stamp
+from experiments.cell_cache import Finished, StaleError, read_cell, write_cell
 from protocol import provenance
 from protocol.errors import InputError
 from reports.run import Run
@@ -112,7 +113,7 @@ def test_a_stranger_s_file_is_run_again(tmp_path: Path, content: str) -> None:
 
 def stamp_of(text: str, folder: Path, fingerprint: dict[str, str] | None = None, **choice: Any) -> Stamp:
     (cell,) = cells_of(folder, text, **choice)
-    return Stamp.of(cell, fingerprint or {})
+    return cell.stamp(fingerprint or {})
 
 
 @pytest.mark.parametrize(
@@ -203,9 +204,59 @@ def test_an_attack_from_elsewhere_runs_by_its_class_path_and_its_source_is_in_th
     assert reproduce(tmp_path, text) == 0
     assert {row.attack for row in read(tmp_path / "out")} == {"mine"}
     (cell,) = cells_of(tmp_path, text)
-    before = Stamp.of(cell, {})
+    before = cell.stamp({})
     (tmp_path / "my_outside_attack.py").write_text(OUTSIDE + "# changed\n")
-    assert before.changed(dataclasses.asdict(Stamp.of(cell, {}))) == ["code"]
+    assert before.changed(dataclasses.asdict(cell.stamp({}))) == ["code"]
+
+
+@pytest.mark.parametrize("neighbour", ["shares.py", "lazy.py", "../other_my_package_init/__init__.py"])
+def test_neighbour_of_an_attack_from_elsewhere_is_in_the_stamp(
+    neighbour: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = "my_package_" + Path(neighbour).stem.strip("_")
+    sources = {
+        "__init__.py": "",
+        "guess.py": f"from . import shares\n{OUTSIDE}\n    def more(self):\n        import {package}.lazy\n",
+        "shares.py": f"import other_{package}, torch\n",
+        "lazy.py": "",
+        f"../other_{package}/__init__.py": "",
+        "unrelated.py": "",
+    }
+    for name, source in sources.items():
+        path = tmp_path / package / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    (cell,) = cells_of(tmp_path, RECOMMENDER.replace("{direction: {}}", f"{{{package}.guess.Mine: {{}}}}"))
+    before = dataclasses.asdict(cell.stamp({}))
+    (tmp_path / package / "unrelated.py").write_text("# changed\n")
+    assert cell.stamp({}).changed(before) == []
+    (tmp_path / package / neighbour).write_text("# changed\n")
+    assert cell.stamp({}).changed(before) == ["code"]
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("my_step", "attacks:", "after: [my_step.Mine]\nattacks:"),
+        ("my_step_with_options", "attacks:", "after: [{my_step_with_options.Mine: {share: 0.5}}]\nattacks:"),
+        ("my_defence", "set: {", "set: {model.defenses: [{class_path: my_defence.Nothing}], "),
+    ],
+)
+def test_step_or_defence_from_elsewhere_is_in_the_stamp(
+    name: str, old: str, new: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = (
+        "from defenses.base import Defense\nfrom evaluation.steps import RecordingStep\n"
+        "class Nothing(Defense): pass\n"
+        "class Mine(RecordingStep):\n    name = 'mine'\n    def __init__(self, share: float = 0.1): pass\n"
+    )
+    (tmp_path / f"{name}.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    (cell,) = cells_of(tmp_path, RECOMMENDER.replace(old, new))
+    before = dataclasses.asdict(cell.stamp({}))
+    (tmp_path / f"{name}.py").write_text(source + "# changed\n")
+    assert cell.stamp({}).changed(before) == ["code"]
 
 
 @pytest.mark.parametrize("name", ["directoin", "my_package.NoAttack", "recommendation/nothing"])

@@ -7,7 +7,6 @@ import pytest
 
 import attack
 import train
-from experiments.commands.one_line_parser import one_line
 from experiments.commands.reproduce import reproduce
 from protocol.errors import InputError
 from recordings.recording import Recording
@@ -67,8 +66,3 @@ def test_parent_of_a_recording_names_the_recording(tmp_path: Path) -> None:
     (tmp_path / "deltas" / "manifest.json").write_text("{}")
     with pytest.raises(InputError, match="deltas"):
         Recording(tmp_path)
-
-
-def test_wrong_number_of_an_attack_has_one_expectation() -> None:
-    message = "passes:\n  Not of type Count: invalid literal 'zero'\n  Expected a <class 'str'>. Got value: x"
-    assert "Expected" not in one_line(message)

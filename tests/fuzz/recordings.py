@@ -17,7 +17,7 @@ from client.text import TextOptions
 from datamodules.base import FederatedDataModule
 from datamodules.devices.synthetic_posts import SyntheticPosts
 from datamodules.images.synthetic_features import SyntheticFeatures
-from experiments.conversion import convert_dump
+from experiments.commands.convert import convert_dump
 from fedleak_recorder.format import AUXILIARY, MANIFEST
 from modules.federated import FederatedModule
 from modules.learners.image_ranker import ImageRanker

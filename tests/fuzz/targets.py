@@ -35,7 +35,7 @@ from datamodules.ranking.letor import LETOR
 from datamodules.recommendation.movielens import MovieLens
 from datamodules.recommendation.steam import Steam
 from evaluation.message_selection import message_truth
-from experiments.conversion import convert_dump
+from experiments.commands.convert import convert_dump
 from protocol.errors import InputError
 from recordings.adversary_devices import PSEUDONYMS
 from recordings.joined_view import joined_view

@@ -8,7 +8,7 @@ import pytest
 from evaluation.runner import Evaluation
 from experiments.after import STEPS, AfterStep, after_steps
 from experiments.after.model_quality import Accuracy
-from experiments.cell_training import CellRun
+from experiments.cell_cache import CellRun
 from protocol.errors import InputError
 
 

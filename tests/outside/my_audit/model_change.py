@@ -6,7 +6,7 @@ import pandas as pd
 
 from evaluation.runner import Evaluation
 from experiments.after import AfterStep
-from experiments.cell_training import CellRun
+from experiments.cell_cache import CellRun
 from protocol.metric_table import Metric
 
 

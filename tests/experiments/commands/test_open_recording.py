@@ -15,8 +15,7 @@ from torch.nn import functional
 from client.engine.local_hyperparameters import LocalTraining
 from client.network import ClassifierAlgorithm
 from experiments.commands.convert import convert
-from experiments.commands.given_learner import opened
-from experiments.commands.plain_names import plain_names
+from experiments.commands.open_recording import open_recording
 from modules.learners.network import NetworkLearner
 from protocol.errors import InputError
 from protocol.seeding import generator_for
@@ -82,8 +81,8 @@ def deltas(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.integration
 def test_clients_of_a_plain_loop_with_batch_norm_are_simulated_exactly(deltas: str) -> None:
-    recording = opened(deltas, f"{__name__}.Twin")
-    assert opened(deltas, None).manifest.learner is None
+    recording = open_recording(deltas, f"{__name__}.Twin")
+    assert open_recording(deltas).manifest.learner is None
     simulator = recorded_learner(recording)
     assert isinstance(simulator, ClassifierAlgorithm)
     assert simulator.output_layer == "3"
@@ -116,7 +115,7 @@ def test_a_learner_that_does_not_fit_is_one_line(
     deltas: str, learner: str, arguments: dict[str, Any], match: str
 ) -> None:
     with pytest.raises(InputError, match=match) as error:
-        opened(deltas, f"{__name__}.{learner}", arguments)
+        open_recording(deltas, f"{__name__}.{learner}", arguments)
     assert "\n" not in str(error.value)
 
 
@@ -126,23 +125,7 @@ def test_a_module_is_imported_and_takes_no_arguments(
 ) -> None:
     (tmp_path / "own_module.py").write_text("")
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert opened(deltas, "own_module").manifest.learner is None
+    assert open_recording(deltas, "own_module").manifest.learner is None
     assert "own_module" in sys.modules
     with pytest.raises(InputError, match=r"PACKAGE\.CLASS before"):
-        opened(deltas, "own_module", {"hidden": 3})
-
-
-def test_arguments_are_options_below_the_learner() -> None:
-    given = [
-        "--learner",
-        "my.Net",
-        "--learner.hidden",
-        "32",
-        "--learner.local.epochs=2",
-        "--learner.local.momentum",
-        "0.5",
-    ]
-    assert plain_names(given) == [
-        *("--learner", "my.Net", "--learner_arguments"),
-        '{"hidden": 32, "local": {"epochs": 2, "momentum": 0.5}}',
-    ]
+        open_recording(deltas, "own_module", {"hidden": 3})

@@ -1,15 +1,16 @@
-"""The learner that an auditor names with ``--learner``: a module to import, or a class that simulates the clients."""
+"""A recording with the learner that the auditor names by ``--learner``: a class, or a module to import."""
 
 import dataclasses
 import difflib
 import importlib
 from collections.abc import Mapping
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from jsonargparse import ArgumentError, ArgumentParser
 
-from experiments.commands.one_line_parser import one_line
+from experiments.commands.train_parser import one_line
 from modules.federated import FederatedModule
 from modules.lightning.hyper_parameters import argument_names, class_path, described
 from protocol.errors import InputError, require
@@ -17,11 +18,13 @@ from recordings.recorded_learner import recorded_learner
 from recordings.recording import Recording
 
 
-def opened(deltas: str, learner: str | None, arguments: Mapping[str, Any] | None = None) -> Recording:
-    """A recording, with the learner that the auditor names in place of the one in its manifest.
+def open_recording(
+    folder: str | Path, learner: str | None = None, arguments: Mapping[str, Any] | None = None
+) -> Recording:
+    """Opens a recording, whose learner the auditor may name in place of the one in its manifest.
 
     Args:
-        deltas: folder of the recording.
+        folder: folder of the recording.
         learner: path of a subclass of `FederatedModule`, or of a module that defines the learner that the manifest
             names; it is imported. None for the learner of the manifest.
         arguments: arguments of the class.
@@ -33,7 +36,7 @@ def opened(deltas: str, learner: str | None, arguments: Mapping[str, Any] | None
     found = None if learner is None else _imported(learner)
     takes = isinstance(found, type) or not arguments
     require(takes, "--learner PACKAGE.CLASS before --learner.NAME VALUE", learner, "Name the class.")
-    recording = Recording(deltas)
+    recording = Recording(folder)
     if learner is None or not isinstance(found, type):
         return recording
     known = list(argument_names(found))
@@ -46,7 +49,7 @@ def opened(deltas: str, learner: str | None, arguments: Mapping[str, Any] | None
     try:
         algorithm = recorded_learner(recording)
     except InputError as error:
-        raise _misfit(learner, error.expected, one_line(str(error.__context__ or error.found))) from None
+        raise _misfit(learner, error.expected, one_line(error.__context__ or error)) from None
     except Exception as error:
         raise _misfit(learner, f"a learner {learner} that can be built", f"{type(error).__name__}: {error}") from error
     if algorithm is None:
@@ -81,7 +84,7 @@ def _plain_arguments(kind: type[FederatedModule], arguments: Mapping[str, Any]) 
     try:
         built = parser.instantiate_classes(parser.parse_object({"learner": named})).learner
     except (ArgumentError, TypeError, ValueError, AttributeError) as error:
-        raise _misfit(class_path(kind), f"arguments that {kind.__name__} takes", one_line(str(error))) from None
+        raise _misfit(class_path(kind), f"arguments that {kind.__name__} takes", one_line(error)) from None
     return {name: value for name, value in described(kind, built.hparams).items() if name in arguments}
 
 

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 import attack
-from experiments.conversion import convert_dump
+from experiments.commands.convert import convert_dump
 from protocol.errors import InputError
 from recordings.recording import Recording
 from tests.foreign_toys import flagged, items, write_dump

@@ -13,7 +13,7 @@ import yaml
 from torch import Tensor
 
 import attack
-from experiments.conversion import convert_dump, copy_without_truth
+from experiments.commands.convert import convert_dump, copy_without_truth
 from protocol.errors import InputError
 from protocol.seeding import KEY_VARIABLE
 from recordings.recording import Recording

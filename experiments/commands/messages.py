@@ -16,7 +16,7 @@ def results_in(directory: Path) -> dict[str, list[Path]]:
     return {name: [directory / file for file in files] for name, files in _RESULTS.items()}
 
 
-def say_where(places: Mapping[str, Sequence[Path]], *, then: str) -> None:
+def print_outputs(places: Mapping[str, Sequence[Path]], *, then: str) -> None:
     """Prints the files and folders that exist, by what they are, and the next command."""
     for name, paths in places.items():
         present = [str(path) for path in paths if path.exists()]
@@ -25,7 +25,7 @@ def say_where(places: Mapping[str, Sequence[Path]], *, then: str) -> None:
     print(f"next: {then}")
 
 
-def typed(*words: str | Path, program: str = "attack.py", why: str = "") -> str:
-    """Command as it is typed, with a remark on what it does."""
+def shell_command(*words: str | Path, program: str = "attack.py", why: str = "") -> str:
+    """Command line, quoted for a shell, with a remark on what it does."""
     command = shlex.join(["python", program, *map(str, words)])
     return f"{command}  # {why}" if why else command

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from experiments.commands.audit import _next
-from experiments.commands.ending import results_in, say_where, typed
+from experiments.commands.messages import print_outputs, results_in, shell_command
 from experiments.commands.run import check_own_folder
 from protocol.errors import InputError
 from reports.run import Run
@@ -15,7 +15,7 @@ from tests.frames import cell, results
 def test_only_what_exists_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("report.html", "results.json", "gate.xml"):
         (tmp_path / name).write_text("")
-    say_where(results_in(tmp_path), then=typed("audit", "--deltas", "a folder", why="remark"))
+    print_outputs(results_in(tmp_path), then=shell_command("audit", "--deltas", "a folder", why="remark"))
     assert capsys.readouterr().out.splitlines() == [
         f"report: {tmp_path / 'report.html'}",
         f"results: {tmp_path / 'results.json'}, {tmp_path / 'gate.xml'}",
