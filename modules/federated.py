@@ -75,7 +75,12 @@ class FederatedModule(Learner):
             defense.set_key(self.secret)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """The server's optimizer over the global model."""
+        """The server's optimizer over the global model, which is built.
+
+        Raises:
+            InputError: the class gives no `algorithm`.
+        """
+        require("algorithm" in dir(self), f"algorithm in {type(self).__name__}", "none", "See CONTRIBUTING, A learner.")
         return self.server.build(self.parameters())
 
     def training_step(self, cohort: Cohort, batch_idx: int) -> dict[str, RoundRecord]:

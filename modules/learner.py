@@ -18,7 +18,6 @@ from modules.lightning.built_from_data import BuiltFromData
 from modules.lightning.hyper_parameters import described
 from modules.round_record import TrainingExamples
 from modules.server import ServerOptimizer
-from protocol.errors import require
 from protocol.view import Release
 
 Weighting = Literal["examples", "uniform"]
@@ -89,15 +88,6 @@ class Learner(BuiltFromData):
         self.private: Parameters = {}
         """Tables of the clients' private parameters, ``(clients, ...)``, on the CPU; never sent. Each rank keeps the
         rows of the clients that it trains, and DDP must not broadcast them, so they are not buffers."""
-
-    def setup(self, stage: str) -> None:
-        """Checks that the class gives its `algorithm`, and what its base class checks.
-
-        Raises:
-            InputError: it gives none.
-        """
-        require("algorithm" in dir(self), f"algorithm in {type(self).__name__}", "none", "See CONTRIBUTING, A learner.")
-        super().setup(stage)
 
     def interact(self, cohort: Cohort, model: Parameters) -> Cohort:
         """Interaction between broadcast and training: the server shows items, the clients choose."""

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from click import NoSuchOption
 
+from protocol.errors import InputError
 from tests.command_lines import check
 from tests.places import ROOT
 
@@ -29,7 +30,7 @@ def test_a_command(command: str) -> None:
     ("command", "kind", "message"),
     [
         ("python train.py fit --config configs/train/fncf_synthetic.yaml --trainer.x 1", AssertionError, "trainer.x"),
-        ("python attack.py audit --nonsense 1", SystemExit, "2"),
+        ("python attack.py audit --nonsense 1", InputError, "--nonsense"),
         ("torchrun --nonsense 2 train.py fit", SystemExit, "2"),
         ("NONSENSE=1 sbatch configs/cluster/train.sbatch", AssertionError, "train.sbatch knows no NONSENSE"),
         ("wandb sweep --nonsense x", NoSuchOption, "--nonsense"),

@@ -1,1 +1,1 @@
-"""Subcommands of ``attack.py``, one file each, and the parsers of ``train.py`` and ``attack.py``."""
+"""Subcommands of ``attack.py``, one file each, whose arguments `attack_parser` describes; parser of ``train.py``."""

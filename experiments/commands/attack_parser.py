@@ -245,7 +245,7 @@ def _options_below(words: Sequence[str], command: str) -> dict[str, dict[str, An
         head, *path = option.split(".")
         known = _COMMANDS[command][1]
         if head not in known or head.removeprefix("--") not in found or not path:
-            near = difflib.get_close_matches(option, known, n=1)
+            near = difflib.get_close_matches(option, known, n=1, cutoff=0.75)
             way_out = f"Did you mean {near[0]}?" if near else f"`attack.py {command} --help` lists them."
             raise InputError(expected=f"options that attack.py {command} takes", found=word, way_out=way_out)
         inner = found[head.removeprefix("--")]

@@ -37,10 +37,7 @@ def audit(
     statement: str | None = None,
     persons: bool = False,
 ) -> int:
-    """Runs all attacks for which the recording has the needed data, and describes the updates in any case.
-
-    Its arguments are the options of ``attack.py audit --help``, in `attack_parser`.
-    """
+    """Runs all attacks for which the recording has the needed data, and describes the updates in any case."""
     write_gate(Path(out or folder_above(deltas)), [])  # an earlier verdict must not outlive an audit that fails
     limits = None if gate is None else read_gate(gate)
     recording = open_recording(deltas, learner, learner_arguments)

@@ -24,13 +24,7 @@ from recordings.recording import Recording
 
 
 def convert(out: str, manifest: str | None = None, deltas: str | None = None) -> int:
-    """Converts .npz or .safetensors files of another system to a recording, see docs/recording-format.md.
-
-    Args:
-        out: folder of the recording.
-        manifest: YAML or JSON file that describes the files.
-        deltas: instead of a manifest, folder of a recording to copy without its ground truth, to pass it on.
-    """
+    """Converts .npz or .safetensors files of another system to a recording, see docs/recording-format.md."""
     found = "both" if manifest and deltas else "neither"
     require((manifest is None) != (deltas is None), "--manifest or --deltas", found, "Give one of them.")
     if deltas is not None:

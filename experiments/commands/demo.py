@@ -7,11 +7,7 @@ from experiments.commands.messages import print_outputs, shell_command
 
 
 def demo(out: str = "runs/demo") -> int:
-    """Trains on handwritten digits and on generated clicks, attacks the recordings, and writes one report.
-
-    Args:
-        out: folder of the recordings and the reports; those of an earlier demo are replaced.
-    """
+    """Trains on handwritten digits and on generated clicks, attacks the recordings, and writes one report."""
     start = time.perf_counter()
     print(
         "The demo trains three small systems on this machine, without a download, and attacks what their server sees.\n"

@@ -9,13 +9,7 @@ from reports.join import join_runs
 
 
 def report(directories: list[str], out: str = "runs/report", format: list[Format] | None = None) -> int:
-    """Joins the results of several runs into one page.
-
-    Args:
-        directories: folders that hold a results.json.
-        out: folder of the page.
-        format: formats of further files, e.g. ``svg,pdf,csv,tex``: figures into figures/, tables into tables/.
-    """
+    """Joins the results of several runs into one page."""
     with results_folder(out) as folder:
         join_runs([Path(directory) for directory in directories], folder, format or ())
     print_outputs(results_in(folder), then=shell_command("report", "--help", why="formats for papers"))

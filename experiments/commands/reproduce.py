@@ -38,8 +38,6 @@ def reproduce(
     """Computes a paper's table; finished trainings and cells are cached, so an interrupted run can resume.
 
     A cached cell is used only if its table, its data, the code and the packages have not changed.
-
-    Its arguments are the options of ``attack.py reproduce --help``, in `attack_parser`.
     """
     start = time.perf_counter()
     table = read_table(_file(config))

@@ -30,10 +30,7 @@ def run(
     format: list[Format] | None = None,
     persons: bool = False,
 ) -> int:
-    """Runs one attack on a recording.
-
-    Its arguments are the options of ``attack.py run --help``, in `attack_parser`.
-    """
+    """Runs one attack on a recording."""
     recording = open_recording(deltas, learner, learner_arguments)
     known = recording.rounds
     missing = [number for number in rounds or () if number not in known]

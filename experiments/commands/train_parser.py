@@ -86,10 +86,9 @@ class OneLineParser(ArgumentParser):
 
     def known(self) -> str:
         """Where the options are listed; for a class, its arguments."""
-        command = self.prog.replace("[options] ", "")
-        if self.prog == self.program and not self.exit_on_error:
+        if not self.exit_on_error and " " not in self.prog:  # others are named with their subcommand
             return f"Known: {', '.join(self.option_names()) or 'none, as it takes no arguments'}."
-        return f"`{command} --help` lists the options."
+        return f"`{self.prog.replace('[options] ', '')} --help` lists the options."
 
     def option_names(self) -> list[str]:
         """Names of the options without dashes."""
