@@ -62,7 +62,7 @@ def quick_tests(folder: Path, options: Sequence[str], **variables: str) -> "subp
     return subprocess.run([*words, *options], cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
-def tests_in(folder: Path) -> set[str]:
+def quick_ids(folder: Path) -> set[str]:
     """Ids of the quick tests."""
     lines = quick_tests(folder, ["--collect-only"]).stdout.splitlines()
     return {line for line in lines if line.startswith("tests/") and "::" in line}

@@ -12,7 +12,7 @@ import pytest
 
 import attack
 import train as training
-from tests.additions import KNOWN, quick_tests, tests_in, write_copy
+from tests.additions import KNOWN, quick_ids, quick_tests, write_copy
 from tests.places import ROOT
 from tests.toys import train
 
@@ -203,7 +203,7 @@ def test_what_is_wrong_with_it_is_one_line(folder: Path, ran: Ran, arguments: tu
 def test_files_in_the_folders_of_their_kinds_need_no_other_line(tmp_path: Path) -> None:
     """Of the quick tests, in a copy of the checkout, those that are new and those that look over everything."""
     added = write_copy(tmp_path / "copy")
-    known, new = tests_in(ROOT), tests_in(tmp_path / "copy")
+    known, new = quick_ids(ROOT), quick_ids(tmp_path / "copy")
     named = " ".join(new - known)
     for name in ("count-by-norm", "SmallNet", "PlaceVectors", "Rounding", "largest-value", "my_table", "places"):
         assert name in named, name
