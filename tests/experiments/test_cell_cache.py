@@ -250,6 +250,7 @@ def test_step_or_defence_from_elsewhere_is_in_the_stamp(
         "from defenses.base import Defense\nfrom evaluation.steps import RecordingStep\n"
         "class Nothing(Defense): pass\n"
         "class Mine(RecordingStep):\n    name = 'mine'\n    def __init__(self, share: float = 0.1): pass\n"
+        "    def rows(self, run): return []\n"
     )
     (tmp_path / f"{name}.py").write_text(source)
     monkeypatch.syspath_prepend(tmp_path)
