@@ -2,7 +2,7 @@
 
 import importlib
 import inspect
-import pkgutil
+from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
 
@@ -58,9 +58,11 @@ def check_declared(kind: type, base: type) -> None:
 def classes_in(package: ModuleType, base: type[_Kind]) -> list[type[_Kind]]:
     """Subclasses of `base` that the modules of a package define, without abstract ones, by module and place in it."""
     found = []
-    for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-        members = vars(importlib.import_module(info.name)).values()
-        own = [one for one in members if isinstance(one, type) and one.__module__ == info.name]
+    root = Path(next(iter(package.__path__)))
+    files = (path.relative_to(root).with_suffix("") for path in root.rglob("*.py") if path.name != "__init__.py")
+    for name in sorted(".".join([package.__name__, *file.parts]) for file in files):
+        members = vars(importlib.import_module(name)).values()
+        own = [one for one in members if isinstance(one, type) and one.__module__ == name]
         found += [one for one in own if issubclass(one, base) and one is not base and not inspect.isabstract(one)]
     return found
 

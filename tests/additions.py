@@ -18,7 +18,7 @@ from tests.places import ROOT, tracked
 
 OUTSIDE = ROOT / "tests" / "outside"
 ROOMS = {
-    "interaction_counts": "attacks/interactions",
+    "interaction_counts": "attacks/interaction_counts",
     "scaled": "server",
     "visits": "datamodules/recommendation",
     "largest_value": "defenses",
@@ -41,6 +41,7 @@ def write_copy(folder: Path) -> list[Path]:
         shutil.copy(path, target)
     added = []
     for name, room in ROOMS.items():
+        (folder / room).mkdir(exist_ok=True)  # a new family is a folder
         added.append(Path(shutil.copy(OUTSIDE / "my_audit" / f"{name}.py", folder / room)))
     classes = {name: path for path in added for name in re.findall(r"^class (\w+)", path.read_text(), re.MULTILINE)}
     for path in OUTSIDE.glob("configs/*/*.yaml"):

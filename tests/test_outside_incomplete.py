@@ -129,7 +129,7 @@ def test_a_step_or_a_check(
             ("--model.manipulation", "PART"),
             "abstract",
         ),
-        ("undescribed", f"{DEVIATION}name = 'part'", ("--model.manipulation", "PART"), "does, noticed"),
+        ("undescribed", f"{DEVIATION}name = 'part'\n    {FEATURES}", ("--model.manipulation", "PART"), "does, noticed"),
         ("nameless", DEVIATION + FEATURES, ("--model.manipulation", "PART"), "name"),
     ],
 )

@@ -44,7 +44,9 @@ def test_checks_next_to_attacks_and_a_map_of_the_updates(tmp_path: Path) -> None
     assert ("updates-forest", "none", "accuracy") not in found
     page = (tmp_path / "out/report.html").read_text()
     assert "RAIFLE&#39;s figure 7" in page
-    assert "ROC curve" not in page
+    curves = (tmp_path / "out/roc.csv").read_text()
+    assert "codebook (synthetic-letor, manipulation codebook)" in curves, "each cell has its own curve"
+    assert "codebook (synthetic-letor, manipulation none)" not in curves
     # The honest clients are those of the other cell: no third training.
     assert len(list((tmp_path / "out/trainings").iterdir())) == 2
     assert reproduce(tmp_path, added) == found
