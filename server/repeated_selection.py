@@ -34,12 +34,7 @@ class RepeatedSelection(Deviation):
 
 
 def draw_identifiable(
-    everyone: Cohort,
-    count: int,
-    *,
-    among: Tensor | None = None,
-    rate: float | None = None,
-    generator: Generator,
+    everyone: Cohort, count: int, *, among: Tensor | None = None, rate: float | None = None, generator: Generator
 ) -> Tensor:
     """Draws clients who do not like exactly half of their items (London 2020, Assumption 1).
 

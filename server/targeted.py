@@ -38,11 +38,7 @@ class Targeted(FeatureManipulation):
     name = "targeted"
     does = "gives each target of a secure aggregate a block of features that no other client has"
     noticed = (
-        Notice(
-            "client",
-            "columns that are zero in all lists, for targets and silenced clients",
-            (ConstantColumns,),
-        ),
+        Notice("client", "columns that are zero in all lists, for targets and silenced clients", (ConstantColumns,)),
     )
     references = ("RAIFLE, section VII.B",)
 

@@ -196,11 +196,7 @@ def _energy_row(reported: Reported, name: str, clients: int, numbers: Mapping[st
 
 
 def _others(
-    reported: Reported,
-    tests: MessageTests,
-    names: Sequence[str],
-    found: Mapping[tuple[str, str], int],
-    everyone: int,
+    reported: Reported, tests: MessageTests, names: Sequence[str], found: Mapping[tuple[str, str], int], everyone: int
 ) -> Iterator[Detail]:
     """Rows of the checks other than that of the scale."""
     findings, seen = reported.findings, tests.conclusive

@@ -117,9 +117,7 @@ class MeanItem(VectorAttack):
     name = "mean-item"
     baseline = True
     threat_model = ThreatModel(
-        sees="no update",
-        knows="its own model, and each client's leaning",
-        needs=VectorAttack.threat_model.needs,
+        sees="no update", knows="its own model, and each client's leaning", needs=VectorAttack.threat_model.needs
     )
 
     def run(self, view: RoundView, *, generator: torch.Generator) -> VectorEstimate:

@@ -98,12 +98,7 @@ class _Loss:
             logits = point.detach().requires_grad_()
             clicks = torch.sigmoid(logits).reshape(lists.mask.shape) * lists.mask
             deltas = self.learner.simulate_lists(
-                model,
-                lists.features,
-                lists.mask,
-                clicks,
-                document=lists.document,
-                half_detached=self.half_detached,
+                model, lists.features, lists.mask, clicks, document=lists.document, half_detached=self.half_detached
             )
             simulated = torch.cat([deltas[name].flatten(1) for name in self.sent], dim=1) / self.rate
             losses = (simulated - received).square().mean(1)

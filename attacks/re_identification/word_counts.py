@@ -114,10 +114,7 @@ class WordCounts(IdentityAttack):
     threat_model = ThreatModel(
         sees="the delta of the last layer's bias, and of its weight if noise is declared, each round",
         knows="the devices' training algorithm, and data of every user, on devices of its own that take part",
-        needs=(
-            *("known", f"deltas:{BIAS}", ExampleAlgorithm),
-            *(f"auxiliary:{name}" for name in (FEATURES, OWNERS)),
-        ),
+        needs=(*("known", f"deltas:{BIAS}", ExampleAlgorithm), *(f"auxiliary:{name}" for name in (FEATURES, OWNERS))),
     )
     variants: ClassVar[Variants] = {"linked": {"linked": True, "listed": False}}
 

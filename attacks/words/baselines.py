@@ -29,9 +29,7 @@ class PopularWords(Attack):
     baseline = True
     estimates = WordSetEstimate
     threat_model = ThreatModel(
-        sees="how many texts the client reports",
-        knows="texts of the same kind",
-        needs=(f"auxiliary:{TEXTS}",),
+        sees="how many texts the client reports", knows="texts of the same kind", needs=(f"auxiliary:{TEXTS}",)
     )
 
     def run(self, view: RoundView, *, generator: torch.Generator) -> WordSetEstimate:

@@ -22,13 +22,7 @@ Victims = tuple[RoundView, dict[str, torch.Tensor]]
 
 
 def campaign(
-    *,
-    rate: float,
-    interactions: int,
-    noise: float,
-    victims: int = 24,
-    loss: LossName = "log",
-    labels_each: int = 100,
+    *, rate: float, interactions: int, noise: float, victims: int = 24, loss: LossName = "log", labels_each: int = 100
 ) -> Victims:
     """What a server has of clients after Protocol 2, and the truth."""
     generator = generator_for(0, "campaign", int(100 * rate), interactions)

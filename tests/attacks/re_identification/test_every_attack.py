@@ -105,9 +105,7 @@ def test_equal_numbers_of_examples_name_devices_and_unequal_ones_hardly() -> Non
     sizes = torch.randperm(WRITERS, generator=generator_for(0, "sizes")) + 10
     own, known = truth[: view.victims], truth[view.victims :]
     equal = dataclasses.replace(
-        view,
-        example_counts=sizes[own],
-        known=dataclasses.replace(view.known, example_counts=sizes[known]),
+        view, example_counts=sizes[own], known=dataclasses.replace(view.known, example_counts=sizes[known])
     )
     assert named(CountsOnly(), equal, truth)["top1"] == 1
     assert named(CountsOnly(), view, truth)["top1"] < 0.3
