@@ -59,10 +59,6 @@ class UniformPresent(CompositionAttack):
 
     Threat model: passive server, one round.
 
-    Args:
-        threshold: see `published_rule`.
-        rounds: see `CompositionAttack`.
-
     References:
         Dai, Zhou and Fu, "Decaf", 2024, arXiv:2405.15316, Algorithm 1.
     """

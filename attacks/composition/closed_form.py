@@ -43,7 +43,6 @@ class ClosedForm(CompositionAttack):
         weights: whether the layer's weights are used with the bias.
         least: smallest share of a class that is called present, if the noise of the clients does not hide it.
         auxiliary_per_class: number of auxiliary images used per class, None for all.
-        rounds: see `CompositionAttack`.
 
     References:
         This project. The identity of the bias is that of Wainakh et al., "User-Level Label Leakage from Gradients in

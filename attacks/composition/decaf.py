@@ -36,7 +36,6 @@ class Decaf(CompositionAttack):
 
     Args:
         null_classes: ``published`` rule, or ``none`` to skip step 2 (section IV-E).
-        threshold: see `published_rule`.
         bases: images on which a basis is trained. ``equal-steps``: as many as the victim reports, the auxiliary ones in
             turn, so that a basis makes as many steps as the victim. ``one-epoch``: every auxiliary image once. The
             paper does not say which; its table VIII (0.6 s for all bases, 23 s for the users' training) fits one epoch.
@@ -46,7 +45,6 @@ class Decaf(CompositionAttack):
         layer: layer whose change is decomposed, e.g. ``body.0``; None for the last one. Null classes are always found
             in the last layer, the only one whose rows belong to classes (section V-A).
         auxiliary_per_class: number of auxiliary images used per class, None for all.
-        rounds: see `CompositionAttack`.
 
     Variants:
         early: the least squares are stopped after 10 steps of projected gradient descent. The paper uses gradient

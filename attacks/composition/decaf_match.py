@@ -62,7 +62,6 @@ class DecafMatch(CompositionAttack):
             the adversary does not have move the earlier layers.
         least: smallest share of a class that is called present, if it also differs from 0 at a level of 5 %.
         auxiliary_per_class: number of auxiliary images used per class, None for all.
-        rounds: see `CompositionAttack`.
 
     Variants:
         shared: the first step alone, one Gauss-Newton solution on simulated clients that all victims share.

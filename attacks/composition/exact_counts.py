@@ -37,7 +37,6 @@ class ExactCounts(ClosedForm):
 
     Args:
         simulated: number of simulated clients, shared by all victims.
-        weights: as in `ClosedForm`, like the other arguments.
 
     References:
         This project.

@@ -32,7 +32,6 @@ class LabelInference(CompositionAttack):
     Args:
         auxiliary_per_class: number of auxiliary images used per class, None for all.
         calibration: number of simulated clients to which the rate is fitted, for optimizers other than plain SGD.
-        rounds: see `CompositionAttack`.
     """
 
     cost = "milliseconds per victim; for optimizers other than plain SGD, `calibration` simulated trainings"

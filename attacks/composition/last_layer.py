@@ -25,9 +25,6 @@ class LastLayerCounts(CompositionAttack):
     Threat model: passive server, one round; knows neither the clients' algorithm nor any data. The layer is the
     learner's where one is known, otherwise the last of the manifest, see `attacks.composition.base.output_layer`.
 
-    Args:
-        rounds: see `CompositionAttack`.
-
     References:
         This project. The sign of the same entries in Zhao, Mopuri and Bilen, "iDLG: Improved Deep Leakage from
         Gradients", 2020, arXiv:2001.02610, section 3.1.

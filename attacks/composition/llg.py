@@ -96,8 +96,6 @@ class LLGDummies(LLG):
         dummies: the inputs: all ``zeros``, all ``ones``, or ``random`` uniform pixels.
         per_class: number of random inputs per class.
         auxiliary_per_class: not used.
-        calibration: see `LabelInference`.
-        rounds: see `CompositionAttack`.
 
     References:
         Wainakh et al., "User-Level Label Leakage from Gradients in Federated Learning", PoPETs 2022, arXiv:2105.09369,

@@ -64,7 +64,6 @@ class OutputCounts(CountAttack):
     Args:
         images: whether auxiliary images are used where there are any.
         auxiliary_per_class: number of auxiliary images used per class, None for all.
-        rounds: see `CompositionAttack`.
 
     Variants:
         alone: the server has no images, and counts are inferred from the last layer alone.

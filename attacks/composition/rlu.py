@@ -35,9 +35,6 @@ class RLU(SoftLabels):
 
     Args:
         searches: number of corrections.
-        auxiliary_per_class: see `LabelInference`.
-        calibration: see `LabelInference`.
-        rounds: see `CompositionAttack`.
 
     References:
         Chen and Vikalo, "Recovering Labels from Local Updates in Federated Learning", ICML 2024, arXiv:2405.00955,

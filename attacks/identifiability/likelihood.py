@@ -83,9 +83,6 @@ class PACCatalogue(PACLikelihood):
     catalogue as over its labels, which is true of dislikes that are drawn at random, and false for a third of
     MovieLens' users with their own dislikes.
 
-    Args:
-        iterations: see `PACLikelihood`.
-
     References:
         This project; see `PACLikelihood`.
     """
@@ -117,7 +114,6 @@ class PACConsensus(PACLikelihood):
     their labels together are mostly likes or mostly dislikes.
 
     Args:
-        iterations: see `PACLikelihood`.
         majority: what most of the labels of all clients together are.
 
     References:

@@ -36,7 +36,6 @@ class MatchingMLP(MatchingAttack, ReidMLP):
     Further arguments are those of `Reidentification`.
 
     Args:
-        epochs: see `ReidMLP`.
         accelerator: Lightning accelerator.
         devices: number of devices.
 
@@ -66,7 +65,6 @@ class MatchingSiamese(MatchingAttack):
     pairs may include users of whom it has no data.
 
     Args:
-        layers: see `Reidentification`.
         steps: batches of 64 pairs; not given in the paper.
         accelerator: Lightning accelerator.
         devices: number of devices.

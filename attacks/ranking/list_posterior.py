@@ -34,11 +34,9 @@ class ListPosterior(PosteriorAttack):
     the prior of the clicks.
 
     Args:
-        prior: see `log_prior`.
         chains: Gibbs chains per victim.
         sweeps: passes over a victim's lists.
         simulated: simulated clients per victim.
-        victims_at_once: victims processed together, which bounds the memory; None for all.
 
     References:
         This project; the setting is that of Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163,

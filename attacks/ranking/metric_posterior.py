@@ -30,10 +30,6 @@ class MetricPosterior(PosteriorAttack):
     Threat model: a passive server. From the seed that it shares with a client it knows the perturbed ranker, and
     the order of every list.
 
-    Args:
-        prior: see `log_prior`.
-        victims_at_once: victims processed together, which bounds the memory; None for all.
-
     Raises:
         ViewError: the clients do not share a metric, or their lists cannot be divided by the numbers sent.
 

@@ -73,10 +73,6 @@ class PriorOnly(PosteriorAttack):
 
     Threat model: a server that knows the click model and the displayed order and does not use the update.
 
-    Args:
-        prior: see `log_prior`.
-        victims_at_once: victims processed together, which bounds the memory; None for all.
-
     References:
         This project; the click models are those of Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025,
         arXiv:2310.19163, section V.B.2.

@@ -32,12 +32,9 @@ class FingerprintAttack(IdentityAttack):
     Threat model: passive server, all rounds; it has data of users and knows the devices' training algorithm.
 
     Args:
-        layers: see `Reidentification`.
         rounds: number of recorded rounds from whose global models updates are simulated.
         parts: number of parts into which each user's data are split.
-        penalty: see `ReidSVM`.
         floor: added to the variance of every direction before whitening, as a multiple of the mean variance.
-        sharpness: see `CentredSVM`.
         linked: whether the log-probabilities of all messages under a pseudonym are summed.
 
     Variants:

@@ -46,12 +46,9 @@ class PLDA(IdentityAttack):
     Threat model: passive server, all rounds; it has data of users, and devices of its own that train on these data. It
     knows the devices' training algorithm and the noise that they declare.
 
+    Further arguments are those of `FingerprintAttack`.
+
     Args:
-        layers: see `Reidentification`.
-        rounds: see `FingerprintAttack`.
-        parts: see `FingerprintAttack`.
-        floor: see `FingerprintAttack`.
-        sharpness: see `CentredSVM`.
         linked: whether all messages under a pseudonym are averaged, and the variance of their noise divided by their
             number.
 

@@ -31,9 +31,6 @@ class ProfileContrast(IdentityAttack):
     Threat model: passive server, all rounds; it has examples of each profile, and others, of people outside the
     training, and devices of its own that train on these data.
 
-    Args:
-        layers: see `Reidentification`.
-
     References:
         This project; the question is that of Orekondy et al., "Gradient-Leaks", 2018, arXiv:1805.05838, section 6.1.1.
     """
@@ -66,9 +63,6 @@ class ProfileWords(IdentityAttack):
     Threat model: passive server, all rounds; it has examples of each profile, and others, of people outside the
     training, and devices of its own that train on these data. It knows the devices' algorithm, which is plain gradient
     descent.
-
-    Args:
-        smoothing: see `WordCounts`.
 
     References:
         This project; see `WordCounts`.

@@ -219,7 +219,6 @@ class CentredSVM(ReidSVM):
     Further arguments are those of `Reidentification`.
 
     Args:
-        penalty: see `ReidSVM`.
         sharpness: factor on the standardised scores before the softmax.
 
     References:

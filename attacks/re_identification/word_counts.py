@@ -98,7 +98,6 @@ class WordCounts(IdentityAttack):
     Args:
         smoothing: number of words of everybody's texts that are added to each user's.
         burstiness: variance of a word's count over that of independent words.
-        sharpness: see `CentredSVM`.
         linked: whether the frequencies of all messages under a pseudonym are averaged.
 
     Variants:
