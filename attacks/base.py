@@ -91,11 +91,7 @@ class Attack(abc.ABC):
 
     @final
     def __call__(self, view: View, *, generator: torch.Generator) -> Estimate:
-        """Checks the view, attacks, and checks the estimate.
-
-        Args:
-            view: what the server saw.
-            generator: the only source of randomness.
+        """Checks the view, attacks with one source of randomness, and checks the estimate.
 
         Raises:
             ViewError: the view lacks something that the attack needs, or a delta holds NaN or infinity.

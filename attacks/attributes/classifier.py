@@ -44,16 +44,9 @@ class Discriminant:
     ) -> tuple[Tensor, Tensor]:
         """Logarithm of the probability of each value over that of guessing, of all people, and of the known ones.
 
-        Args:
-            inner: ``(N, N)`` inner products of all people's vectors.
-            known: ``(P,)`` numbers of the known people.
-            values: ``(P,)`` their values from 0.
-            classes: number K of values.
-            seed: of the folds.
-
-        Returns:
-            ``(N, K)``, and ``(P, K)`` of each known person from the classifier of the folds without it; zero for values
-            that none of these people has.
+        From the inner products of all people's vectors, ``inner (N, N)``, and the numbers and ``values (P,)`` from 0 of
+        the known people. The result is ``(N, K)``, and ``(P, K)`` of each known person from the classifier of the folds
+        without it; zero for values that none of these people has.
         """
         from sklearn.model_selection import StratifiedKFold
 
@@ -97,12 +90,10 @@ class Discriminant:
 
 
 def stacked(of_all: Sequence[Tensor], left_out: Sequence[Tensor], values: Tensor) -> Tensor:
-    """``(N, K)`` weighted sum of evidence, with the weights of `stacked_weights`.
+    """``(N, K)`` weighted sum of evidence of several classifiers, with the weights of `stacked_weights`.
 
-    Args:
-        of_all: ``(N, K)`` evidence of each classifier for all people.
-        left_out: ``(P, K)`` that of the known people from classifiers without them.
-        values: ``(P,)`` values of the known people.
+    Each gives ``(N, K)`` for all people, and ``(P, K)`` that is left out: of the known ones, from classifiers without
+    them.
     """
     weights = stacked_weights(torch.stack(list(left_out)), values)
     found: Tensor = torch.tensordot(weights, torch.stack(list(of_all)), 1)
@@ -112,10 +103,8 @@ def stacked(of_all: Sequence[Tensor], left_out: Sequence[Tensor], values: Tensor
 def stacked_weights(left_out: Tensor, values: Tensor, *, most: float = 1.0) -> Tensor:
     """``(B,)`` weights from 0 to `most` of the evidence of several classifiers, with the largest likelihood.
 
-    Args:
-        left_out: ``(B, P, K)`` evidence of B classifiers for known people that they were not trained on.
-        values: ``(P,)`` values of these people.
-        most: largest weight.
+    ``left_out (B, P, K)`` is the evidence of B classifiers for known people with ``values (P,)`` that they were not
+    trained on.
     """
     from scipy.optimize import minimize
 

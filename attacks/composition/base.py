@@ -92,11 +92,7 @@ class LayerChange(NamedTuple):
 
 
 def output_layer(view: View) -> str:
-    """Name of the layer with one row per class: the learner's last layer, or without a known classifier `last_layer`.
-
-    Raises:
-        ViewError: the learner is unknown, and no layer has the shape.
-    """
+    """Name of the layer with one row per class: the learner's last layer, or `last_layer` of an unknown classifier."""
     return view.algorithm.output_layer if isinstance(view.algorithm, ClassifierAlgorithm) else last_layer(view)
 
 

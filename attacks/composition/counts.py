@@ -111,14 +111,9 @@ def right_when_rounded(deviation: Tensor) -> Tensor:
 def nearest_counts(precision: Tensor, target: Tensor, start: Tensor, sizes: Tensor) -> Tensor:
     """``(V, K)`` whole numbers n >= 0 with sums ``sizes (V,)`` that make ``n' A n - 2 n' b`` small.
 
-    From the largest remainders of a start, best first: the example that most lowers the sum when it moves from one
-    class to another does so, until none does.
-
-    Args:
-        precision: A, ``(V, K, K)`` symmetric.
-        target: b, ``(V, K)``.
-        start: ``(V, K)`` real solution; negative entries are taken for 0.
-        sizes: ``(V,)`` sums.
+    A is the symmetric ``precision (V, K, K)``, b the ``target (V, K)``. From the largest remainders of a real ``start
+    (V, K)``, whose negative entries are taken for 0, best first: the example that most lowers the sum when it moves
+    from one class to another does so, until none does.
     """
     shares = start.clamp(min=0)
     shares = shares.where(shares.any(1, keepdim=True), 1.0)

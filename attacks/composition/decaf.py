@@ -112,20 +112,12 @@ def gradient_bases(
 ) -> tuple[Tensor, Tensor]:
     """Gradient bases (Algorithm 2) for present classes ``(V, K)``.
 
-    Each distinct set of classes is trained once, for each distinct number of images, on equally many images per class.
-    The noise of clients with private local training is left out: the images are the server's own.
+    Each distinct set of classes is trained once, for each distinct number of images, on equally many images per class:
+    ``sizes (V,)`` of each victim, the auxiliary ones in turn, or each image once. The noise of clients with private
+    local training is left out: the images are the server's own.
 
-    Args:
-        view: what the server saw.
-        known: the auxiliary images.
-        present: ``(V, K)`` bool.
-        sizes: ``(V,)`` number of images of each victim's bases, the auxiliary ones in turn; None for each of them once.
-        layer: see `flat_change`.
-        generator: source of the order of mini-batches.
-
-    Returns:
-        Change of the layer for each class, ``(K, D)`` for all victims without `sizes`, else ``(V, K, D)`` and zero for
-        absent classes; and ``(V, D)`` for each victim's present classes together.
+    Changes of the layer (see `flat_change`) for each class are ``(K, D)`` for all victims without `sizes`, else ``(V,
+    K, D)`` and zero for absent classes; those for each victim's present classes together are ``(V, D)``.
     """
     classes = present.shape[1]
     single = torch.eye(classes, dtype=torch.bool)
@@ -180,7 +172,7 @@ def decompose(
     calibrator_share: CalibratorShare = "divided",
     steps: int = 10,
 ) -> Tensor:
-    """Proportions of the present classes (Algorithm 3, equations 19 to 21).
+    """``(V, K)`` proportions of the present classes, of sum one (Algorithm 3, equations 19 to 21).
 
     Minimises ``|sum_c a_c g_c + a_0 g_0 - G|^2`` over ``a >= 0``. The formula of the proportions, equation 21, is
     missing from our text of the paper; its tables repeat the smallest proportion of a row exactly, which corresponds to
@@ -197,9 +189,6 @@ def decompose(
             which biases the estimate towards equal shares.
         calibrator_share: what each class gets of the calibrator's factor: it is ``divided``, or ``whole`` for each.
         steps: number of steps of ``early-stopped``.
-
-    Returns:
-        ``(V, K)`` proportions, each row summing to one.
     """
     columns = bases.double().expand(len(target), -1, -1)
     if united is not None:

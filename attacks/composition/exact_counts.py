@@ -76,11 +76,7 @@ class ExactCounts(ClosedForm):
 def most_likely_counts(shares: Tensor, examples: int, batch: int, error: float) -> Tensor:
     """``(V, K)`` most likely counts of clients of equal size, see `ExactCounts`.
 
-    Args:
-        shares: ``(V, K)`` shares, in which the last mini-batch weighs as much as the others.
-        examples: number N of examples.
-        batch: batch size B.
-        error: standard deviation of the shares.
+    In ``shares (V, K)``, with errors of standard deviation `error`, the last mini-batch weighs as much as the others.
     """
     steps = -(-examples // batch)
     last = examples - (steps - 1) * batch

@@ -65,12 +65,8 @@ class LabelInference(CompositionAttack):
     ) -> Tensor:
         """Change per step for a mean negative gradient of one, a scalar.
 
-        Args:
-            view: what the server saw.
-            known: the auxiliary images.
-            read: ``(B, K)`` change of interest in the view's deltas (None) or in those given.
-            expected: ``(B, K)`` mean negative gradients of clients with ``shares (B, K)``.
-            generator: source of the simulated clients.
+        The change ``(B, K)`` of interest is `read` in the view's deltas (None) or in those given; the mean negative
+        gradients ``(B, K)`` are `expected` of clients with shares ``(B, K)``.
         """
         learner = view.require(ClassifierAlgorithm)
         classes = len(known.by_class)

@@ -124,11 +124,8 @@ def class_counts(view: RoundView, *, generator: torch.Generator) -> Tensor:
 class _Layer(NamedTuple):
     """The last layer's change without that of weight decay, and the layer in the middle of local training.
 
-    Attributes:
-        weight: ``(V, K, F)`` change.
-        bias: ``(V, K)`` change.
-        middle_weight: ``(V, K, F)``, or ``(K, F)`` of the global model where clients add noise.
-        middle_bias: ``(V, K)`` or ``(K,)``.
+    Changes are ``weight (V, K, F)`` and ``bias (V, K)``; ``middle_weight (V, K, F)`` and ``middle_bias (V, K)`` lack
+    the first dimension, as in the global model, where clients add noise.
     """
 
     weight: Tensor
@@ -151,13 +148,9 @@ class _Layer(NamedTuple):
 
 
 class _Solved(NamedTuple):
-    """Least squares ``n' A n - 2 n' b`` of the counts, its real solution, and the predicted error of that.
+    """Least squares ``n' A n - 2 n' b`` of the counts, its real solution of sum N, and the standard deviation of it.
 
-    Attributes:
-        precision: A, ``(V, K, K)``.
-        target: b, ``(V, K)``.
-        counts: ``(V, K)`` solution with sum N.
-        deviation: ``(V, K)`` standard deviation of it.
+    A is the ``precision (V, K, K)``, b the ``target (V, K)``; ``counts`` and ``deviation`` are ``(V, K)``.
     """
 
     precision: Tensor
@@ -246,13 +239,8 @@ def _without_images(layer: _Layer, sizes: Tensor, scale: Tensor, noise: float) -
 def _solved(response: Tensor, covariance: Tensor, bias: Tensor, sizes: Tensor, scale: Tensor, noise: float) -> _Solved:
     """Weighted least squares of counts n with sums ``sizes (V,)``.
 
-    Args:
-        response: ``(V, K, K)`` from counts to ``N b / s``.
-        covariance: ``(V, K, K)`` of ``N b / s`` given the counts, without the clients' noise.
-        bias: ``(V, K)`` change b.
-        sizes: ``(V,)`` number N of examples.
-        scale: ``(V,)`` step size s.
-        noise: standard deviation of the clients' noise on b.
+    For the change of the ``bias (V, K)`` by steps of ``scale (V,)``, with noise of a standard deviation: ``response (V,
+    K, K)`` maps counts to ``N b / s``, which has ``covariance (V, K, K)`` given the counts, without that noise.
     """
     classes = bias.shape[1]
     eye, factor = torch.eye(classes, dtype=torch.float64), (sizes / scale)[:, None]
@@ -273,11 +261,8 @@ def _solved(response: Tensor, covariance: Tensor, bias: Tensor, sizes: Tensor, s
 def _fitting_scale(guess: Tensor, bias: Tensor, sizes: Tensor, scale: Tensor) -> Tensor:
     """``(V,)`` step size s where it is known, otherwise the one that puts ``N (p + b / s)`` nearest to whole numbers.
 
-    Args:
-        guess: ``(V, K)`` mean predictions p.
-        bias: ``(V, K)`` change b.
-        sizes: ``(V,)`` number N of examples.
-        scale: ``(V,)`` the step size, NaN where it is unknown.
+    p is the ``guess (V, K)`` of mean predictions, b the change of the ``bias (V, K)``, N are ``sizes (V,)``; ``scale
+    (V,)`` is NaN where s is unknown.
     """
     missing = scale.isnan()
     if not bool(missing.any()):

@@ -13,15 +13,10 @@ GAUSSIAN = ("epsilon-gdp", "epsilon-one-run-fdp")
 
 
 def bound_at(row: Mapping[str, Any], delta: float, rounds: int | None) -> float:
-    """A lower bound of epsilon at another delta, for a declaration that covers a number of rounds.
+    """Lower bound of epsilon of a row of `CanaryEstimate`, for a declaration with another delta, of some or all rounds.
 
     A bound over no more rounds than the declaration covers is one over those. Of more rounds, those in which most is
     lost have at least their share of the Gaussian bound's precision.
-
-    Args:
-        row: row of the table of `CanaryEstimate`.
-        delta: of the declaration.
-        rounds: number of rounds that it covers, None for all.
 
     Raises:
         ViewError: the bound does not compare with such a declaration, because of its delta or rounds.
@@ -42,11 +37,7 @@ def bound_at(row: Mapping[str, Any], delta: float, rounds: int | None) -> float:
 def gaussian_at(epsilon: float, delta: float, other: float, share: float = 1.0) -> float:
     """Epsilon at another delta of the Gaussian mechanism that is (epsilon, delta)-private and no more.
 
-    Args:
-        epsilon: at least 0; infinite without noise.
-        delta: above 0.
-        other: above 0.
-        share: share of the composed mechanisms.
+    Both deltas are above 0; epsilon is infinite without noise. `share` is that of the composed mechanisms.
     """
     if other == delta and share == 1:
         return epsilon

@@ -1,6 +1,7 @@
 """Lower bounds of epsilon from the scores of canaries and their coins, each named for what it assumes.
 
-All bounds hold with probability ``1 - alpha``. Arguments of shape ``(A,)`` are of A independent audits.
+All bounds are of epsilon at `delta`, at least 0, and hold with probability ``1 - alpha``. Arguments and bounds of shape
+``(A,)`` are of A independent audits.
 """
 
 import math
@@ -50,9 +51,6 @@ def clopper_pearson_epsilon(
         delta: probability with which the guarantee may fail.
         alpha: probability with which the bound may fail.
 
-    Returns:
-        ``(A,)``, at least 0.
-
     References:
         M. Jagielski, J. Ullman and A. Oprea, "Auditing Differentially Private Machine Learning: How Private is Private
         SGD?", NeurIPS 2020, arXiv:2006.07709.
@@ -70,15 +68,8 @@ def one_run_epsilon(correct: int, guesses: int, canaries: int, *, delta: float, 
     """Lower bound of epsilon from guesses of independent fair coins in a single training.
 
     Under (epsilon, delta) at most a number of guesses with the law ``Bin(guesses, e^epsilon / (1 + e^epsilon))`` is
-    right, up to a term in delta. The bound is the largest epsilon that is refuted at level alpha. It assumes nothing
-    of the mechanism or of the scores; canaries may share an aggregate.
-
-    Args:
-        correct: number of right guesses.
-        guesses: number of guesses; the attacker may abstain on the other canaries.
-        canaries: number of canaries.
-        delta: probability with which the guarantee may fail.
-        alpha: probability with which the bound may fail.
+    right, up to a term in delta. The bound is the largest epsilon that is refuted at level alpha. It assumes nothing of
+    the mechanism or of the scores; canaries may share an aggregate, and the attacker may abstain on some.
 
     References:
         T. Steinke, M. Nasr and M. Jagielski, "Privacy Auditing with One (1) Training Run", NeurIPS 2023,
@@ -94,20 +85,11 @@ def one_run_epsilon(correct: int, guesses: int, canaries: int, *, delta: float, 
 def one_run_fdp_epsilon(
     correct: ArrayLike, guesses: ArrayLike, canaries: int, *, delta: float, alpha: float = ALPHA
 ) -> Numbers:
-    """Lower bound of epsilon from guesses of independent fair coins in one training of a Gaussian mechanism.
+    """Lower bounds ``(A,)`` from guesses of independent fair coins in one training of a Gaussian mechanism.
 
-    The bound is the largest mu for which guesses this good refute mu-Gaussian privacy, as an epsilon at delta. It
-    assumes that the trade-off curve of the mechanism is a Gaussian one, but nothing of the scores.
-
-    Args:
-        correct: ``(A,)`` number of right guesses.
-        guesses: ``(A,)`` number of guesses.
-        canaries: number of canaries.
-        delta: of the reported epsilon.
-        alpha: probability with which the bound may fail.
-
-    Returns:
-        ``(A,)``, at least 0.
+    The bound is the largest mu for which guesses this good, ``correct (A,)`` of ``guesses (A,)``, refute mu-Gaussian
+    privacy, as an epsilon at delta. It assumes that the trade-off curve of the mechanism is a Gaussian one, but nothing
+    of the scores.
 
     References:
         S. Mahloujifar, L. Melis and K. Chaudhuri, "Auditing f-Differential Privacy in One Run", ICML 2025,
@@ -147,17 +129,11 @@ def gaussian_bound(
 ) -> GaussianBound:
     """Lower bound of epsilon from scores that are Gaussian with variance 1.
 
-    A canary of T sends at distance m has the score ``N(coin m sqrt(T) / 2, 1)``. The least-squares estimate of m minus
-    its one-sided error is the bound ``m_L``; the epsilon is that of the Gaussian mechanism with ``m_L sqrt(max T)``. A
-    Kolmogorov-Smirnov test checks the law: residuals of the fit, to which an independent Gaussian error of the fit is
-    added, are exactly independent N(0, 1) if the assumption holds.
-
-    Args:
-        agreement: ``(A, n)`` score times coin.
-        sends: ``(n,)`` number of sends of each canary.
-        delta: of the reported epsilon.
-        draw: ``(A,)`` independent draws of N(0, 1), for the test.
-        alpha: probability with which the bound may fail.
+    A canary of T sends at distance m has the score ``N(coin m sqrt(T) / 2, 1)``. The least-squares estimate of m from
+    the ``agreement (A, n)`` of score and coin and from ``sends (n,)``, minus its one-sided error, is the bound ``m_L``;
+    the epsilon is that of the Gaussian mechanism with ``m_L sqrt(max T)``. A Kolmogorov-Smirnov test checks the law:
+    residuals of the fit, to which an independent Gaussian error of the fit is added (by ``draw (A,)`` of N(0, 1)), are
+    exactly independent N(0, 1) if the assumption holds.
 
     References:
         J. Dong, A. Roth and W. J. Su, "Gaussian Differential Privacy", JRSS B, 2022, arXiv:1905.02383.

@@ -85,12 +85,7 @@ class MessageTests:
         self._seen = SeenNoise(messages)
 
     def add_round(self, view: View, numbers: Tensor) -> None:
-        """Tests the messages of a round.
-
-        Args:
-            view: the messages.
-            numbers: ``(V,)`` their numbers in the recording.
-        """
+        """Tests the messages of a round, whose numbers in the recording are ``(V,)``."""
         own = {name: _standardised(view, name, scale) for name, scale in self.group.scales.items()}
         whole = torch.cat(list(own.values()), dim=1)
         self._scale(own, whole, numbers)

@@ -70,13 +70,7 @@ class Scale:
 
 
 def scale(x: Tensor, bound: float, *, level: float) -> Scale:
-    """Scale of the noise in each message.
-
-    Args:
-        x: ``(K, n)`` messages in units of the declared noise, NaN where padded.
-        bound: largest norm of the update in these units.
-        level: one minus the coverage of the intervals.
-    """
+    """Scale of the noise in each message ``x (K, n)``, NaN where padded, with intervals of coverage ``1 - level``."""
     squares = x.double().square()
     energy, count = squares.nansum(1).numpy(), (~squares.isnan()).sum(1).double().numpy()
     blocks = squares[:, : x.shape[1] // BLOCK * BLOCK].reshape(len(x), -1, BLOCK).sum(2).numpy()
@@ -166,11 +160,8 @@ class Law:
 def law(x: Tensor, allowed: Array) -> Law:
     """Tests of the normal law after centring and scaling, so that only the shape counts.
 
-    The distance is compared with Kolmogorov's law, which is that of a law known beforehand: conservative here.
-
-    Args:
-        x: ``(K, n)`` messages in units of the declared noise, NaN where padded.
-        allowed: ``(K,)`` largest energy of the signal in them.
+    Messages ``x (K, n)``, NaN where padded, hold a signal of energies up to ``allowed (K,)``. The distance is compared
+    with Kolmogorov's law, which is that of a law known beforehand: conservative here.
 
     References:
         M. A. Stephens, "EDF statistics for goodness of fit and some comparisons", JASA, 1974, section 2.
@@ -202,13 +193,9 @@ def zeros(x: Tensor) -> tuple[Array, Array]:
 
 
 def grid(x: Tensor) -> Array:
-    """Whether the noise of each message is on a grid.
+    """``(K,)`` p-values of equal pairs among `_TIED` numbers of messages ``x (K, n)``: small if the noise is on a grid.
 
-    Args:
-        x: ``(K, n)`` messages in units of the declared noise, NaN where padded.
-
-    Returns:
-        ``(K,)`` p-values of the number of equal pairs among `_TIED` numbers, NaN with too few numbers.
+    Padding is NaN, and so is the p-value of too few numbers.
     """
     stride = max(x.shape[1] // _TIED, 1)
     values = x[:, ::stride][:, :_TIED].double().sort(1).values.numpy()

@@ -57,9 +57,7 @@ class PACLikelihood(VectorAttack):
     def up_to_sign(self, messages: MessageSums, scale: float) -> tuple[Tensor, Tensor]:
         """Vectors ``(V, d)`` of either sign, and the sums of the labels ``(V,)`` that go with that sign.
 
-        Args:
-            messages: the clients' messages.
-            scale: standard deviation of the noise.
+        `scale` is the standard deviation of the noise.
         """
         # Without noise the likelihood is degenerate; a small multiple of the messages' size takes its place.
         size = messages.sums.norm(dim=2).sum(1) / messages.updates.sum(1)

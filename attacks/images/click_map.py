@@ -69,11 +69,9 @@ def click_map(way: Sequence[Ranker], items: Items) -> ClickMap:
 
 
 def bridged(way: Sequence[Ranker], change: Ranker) -> list[Ranker]:
-    """The rankers before each step of a path that ends where the client's did.
+    """The rankers before each step of a path that ends where the client's did, after its update `change`.
 
-    Args:
-        way: rankers before each step and after the last, for other clicks than the client's.
-        change: the client's update.
+    `way` has the rankers before each step and after the last, for other clicks than the client's.
     """
     gap = way[0].plus(change).plus(way[-1], -1.0)
     steps = len(way) - 1
@@ -81,12 +79,10 @@ def bridged(way: Sequence[Ranker], change: Ranker) -> list[Ranker]:
 
 
 def conjugate_gradients(product: Callable[[Tensor], Tensor], right: Tensor, *, iterations: int) -> Tensor:
-    """Solves symmetric positive definite systems, one per row, by conjugate gradients.
+    """Solves symmetric positive definite systems with right-hand sides ``(V, R)`` by conjugate gradients.
 
-    Args:
-        product: product of the matrices and vectors ``(V, R)``.
-        right: ``(V, R)`` right-hand sides.
-        iterations: number of steps; a small number acts as regularisation.
+    The matrices are given by their `product` with vectors ``(V, R)``. A small number of iterations acts as
+    regularisation.
 
     References:
         Hestenes and Stiefel, "Methods of Conjugate Gradients for Solving Linear Systems", 1952.
@@ -105,14 +101,7 @@ def conjugate_gradients(product: Callable[[Tensor], Tensor], right: Tensor, *, i
 
 
 def ridge(linear: ClickMap, received: Ranker, noise: Tensor, *, iterations: int) -> Tensor:
-    """``(V, R)`` linear minimum-error estimate for a noisy update and equally likely clicks.
-
-    Args:
-        linear: the map.
-        received: the map of the clicks, plus noise.
-        noise: ``(V,)`` standard deviation of the noise.
-        iterations: number of conjugate gradient steps.
-    """
+    """``(V, R)`` linear estimate of least error for equally likely clicks and noise of standard deviations ``(V,)``."""
     half = torch.full(linear.slopes.shape[:2], 0.5).to(linear.slopes)
     penalty = (2 * noise).square()[:, None]
     scale = (linear.squares() + penalty).rsqrt()
@@ -123,11 +112,8 @@ def ridge(linear: ClickMap, received: Ranker, noise: Tensor, *, iterations: int)
 def interior_point(linear: ClickMap, received: Ranker, *, barriers: int, iterations: int) -> Tensor:
     """``(V, R)`` least-squares estimate in [0, 1] by Newton's method with a decreasing logarithmic barrier.
 
-    Args:
-        linear: the map.
-        received: the map of the clicks; an item without effect on it gets 0.5.
-        barriers: Newton steps; the barrier decreases from 0.1 to 0.0005 of the mean squared column.
-        iterations: conjugate gradient steps in each of them.
+    An item without effect on the received map of the clicks gets 0.5. The barrier of the Newton steps decreases from
+    0.1 to 0.0005 of the mean squared column; each step has `iterations` conjugate gradient steps.
     """
     squares = linear.squares()
     # A ranker whose units are all inactive sends nothing; avoid a mean of zero.

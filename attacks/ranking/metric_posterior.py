@@ -61,10 +61,7 @@ class MetricPosterior(PosteriorAttack):
 def click_posterior(prior: Tensor, shared: Tensor, learner: FOLtRESAlgorithm) -> Tensor:
     """``(B, Q, L)`` click probabilities given the mean of the lists' metrics; the prior's if that is impossible.
 
-    Args:
-        prior: ``(B, Q, 2^L)`` probability of every pattern of every list.
-        shared: ``(B,)`` reported means.
-        learner: the metric and its randomised response.
+    ``prior (B, Q, 2^L)`` has the probability of every pattern of every list, ``shared (B,)`` are the reported means.
     """
     codes = patterns(int(prior.shape[-1]).bit_length() - 1).to(prior)
     level = torch.nn.functional.one_hot(levels(learner.metric, codes), LEVELS).to(prior)

@@ -61,15 +61,7 @@ def owners_of(known: History) -> Tensor:
 
 
 def read_messages(view: History, layers: Sequence[str] | None) -> Messages:
-    """The message vectors of a view; messages of hold-out devices belong to `UNSEEN`.
-
-    Args:
-        view: the server view.
-        layers: see `layer_vectors`.
-
-    Raises:
-        ViewError: the known messages are zero or all have the same direction, so that nothing can be learned.
-    """
+    """The message vectors of a view (`layer_vectors`); messages of hold-out devices belong to `UNSEEN`."""
     known = known_view(view)
     users, labels = torch.unique(owners_of(known), return_inverse=True)
     anonymous, learned = layer_vectors(view, layers), layer_vectors(known, layers)
@@ -90,13 +82,9 @@ def unit(vectors: Tensor) -> Tensor:
 
 
 def layer_vectors(view: View, layers: Sequence[str] | None) -> Tensor:
-    """``(V, D)`` flattened and concatenated deltas of some layers.
+    """``(V, D)`` flattened and concatenated deltas of some layers; rows of a table that were not sent are zero.
 
-    Rows of a table that were not sent are zero.
-
-    Args:
-        view: the server view.
-        layers: names of layers, e.g. ``lstm`` for all parameters ``lstm.*``, or of parameters; None for all.
+    `layers` are names of layers, e.g. ``lstm`` for all parameters ``lstm.*``, or of parameters; None for all.
 
     Raises:
         ViewError: a layer is not recorded.

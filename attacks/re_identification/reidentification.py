@@ -240,11 +240,7 @@ class CentredSVM(ReidSVM):
 
 
 def svm_scores(messages: Messages, penalty: float, generator: torch.Generator) -> Tensor:
-    """``(V, U)`` signed distances from each user's separating plane.
-
-    Raises:
-        ViewError: there is only one user.
-    """
+    """``(V, U)`` signed distances from each user's separating plane."""
     from sklearn.svm import LinearSVC
 
     check_users(messages)

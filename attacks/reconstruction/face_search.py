@@ -22,11 +22,7 @@ def search_faces(span: RecordSpan, *, failures: int, programs: int, generator: t
     that are black there too are a face of the polytope with few vertices, of which a random cost chooses one. The
     grid of pixels decides whether it is a record. So images with black background are found without a singleton.
 
-    Args:
-        span: the update; records found are subtracted if the clients' algorithm is known.
-        failures: programs without a new record after which to stop.
-        programs: largest number of programs.
-        generator: source of the costs.
+    The search stops after `failures` programs in a row without a new record, or after `programs` in all.
 
     References:
         This project; the idea to find sparse points of a span by linear programs is of Spielman, Wang and Wright,

@@ -48,14 +48,9 @@ def linear_estimate(
     certain: bool | Sequence[Tensor] = False,
     predicted: Tensor | None = None,
 ) -> LinearEstimate:
-    """Estimate of records ``(M_v, D)`` of each client.
+    """Estimate of records ``(M_v, D)`` of each client, with classes ``(M_v,)`` if they are known.
 
-    Args:
-        layer: the layer, which knows the shape of a record.
-        records: of each client.
-        labels: ``(M_v,)`` classes of each client's records; None if unknown.
-        certain: whether the records are certified, of all or ``(M_v,)`` of each client's; never under noise.
-        predicted: see `LinearEstimate`.
+    `certain` is whether records are certified: all of them, or ``(M_v,)`` for each client; under noise none is.
     """
     shaped = [own.float().reshape(len(own), *layer.shape) for own in records]
     said = [torch.full((len(own),), certain) for own in records] if isinstance(certain, bool) else certain

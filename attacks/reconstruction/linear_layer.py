@@ -90,9 +90,7 @@ def layer_update(view: RoundView) -> LayerUpdate:
 def check_scale(view: RoundView, *, found: bool) -> None:
     """Refuses records that are no 8-bit pixels, which attacks that know them by their grid cannot find.
 
-    Args:
-        view: what the server saw.
-        found: whether anything on the grid was found in the updates; without images to look at, this alone decides.
+    Without images to look at, `found` alone decides: whether anything on the grid was found in the updates.
 
     Raises:
         ViewError: the server's own images are off the grid, or it knows of none and nothing on the grid was found.
@@ -134,13 +132,7 @@ def _first_linear(view: RoundView) -> tuple[str, tuple[int, ...]]:
 def layer_errors(algorithm: ClassifierAlgorithm, model: Mapping[str, Tensor], inputs: Tensor, layer: str) -> Tensor:
     """``(M, K, N)`` gradient of each example's loss by the outputs of a linear layer, for each class.
 
-    The examples do not influence each other, as batch norms make them.
-
-    Args:
-        algorithm: what the clients run.
-        model: the global model.
-        inputs: ``(M, *shape)`` examples, in the precision of the model.
-        layer: name of the layer, of N outputs.
+    The examples ``(M, *shape)``, in the precision of the model, do not influence each other, as batch norms make them.
     """
     network, outputs = copy.deepcopy(algorithm.template), list[Tensor]()
 

@@ -128,14 +128,7 @@ class LinearPeeling(ReconstructionAttack):
 
 
 def _fitted(changes: Tensor, bias: Tensor, rows: Tensor, fit: float) -> tuple[int, Tensor]:
-    """Class that most live neurons agree on, and its changes of the bias.
-
-    Args:
-        changes: ``(K, N)`` changes of the bias by a candidate of each class.
-        bias: ``(N,)`` observed ones.
-        rows: live neurons.
-        fit: tolerance.
-    """
+    """Class that most live neurons agree on, and its changes of the bias, of ``changes (K, N)`` of a candidate."""
     excited = rows[changes[:, rows].abs().amax(0) > 0]
     misfit = (changes[:, excited] - bias[excited]).abs()
     least, best = misfit.min(0)

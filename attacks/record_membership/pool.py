@@ -115,10 +115,7 @@ def flat_updates(
 ) -> tuple[Tensor, tuple[str, ...]]:
     """Updates ``(V, D)`` without weight decay, and the names of the parameters, which the gradients have too.
 
-    Args:
-        view: what the server saw.
-        learner: the clients' algorithm.
-        dtype: of the updates; None for that of the recording.
+    Their type is `dtype`, or None for that of the recording.
     """
     dtype = dtype or _type_of(view)
     names = tuple(name for name in view.deltas if name not in view.row_parameters and name in view.model)
