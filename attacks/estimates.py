@@ -57,12 +57,7 @@ class Candidates:
 
 @dataclass(frozen=True)
 class Reconstruction:
-    """Images and their reconstructions, for a figure.
-
-    Attributes:
-        originals: ``(K, channels, height, width)`` in [0, 1].
-        found: ``(K, channels, height, width)`` reconstruction of each.
-    """
+    """Images ``(K, channels, height, width)`` in [0, 1] and the reconstruction `found` of each, for a figure."""
 
     originals: Tensor
     found: Tensor

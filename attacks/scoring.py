@@ -62,13 +62,7 @@ def roc_per_victim(scores: Tensor, labels: Tensor, mask: Tensor, grid: Tensor) -
 
 @dataclass(frozen=True)
 class Rates:
-    """Rates of the decision to accept every candidate whose score reaches a threshold.
-
-    Attributes:
-        tpr: share of the positives that are accepted.
-        fpr: share of the negatives that are accepted.
-        threshold: smallest accepted score, infinity if nothing is accepted.
-    """
+    """Shares of positives and of negatives accepted, whose score reaches a threshold; infinity accepts nothing."""
 
     tpr: float
     fpr: float

@@ -104,14 +104,10 @@ def partition_of(items: int, partitions: int) -> Tensor:
 def partitioned_noise(
     part: Tensor, features: int, *, partitions: int, scale: float, generator: torch.Generator
 ) -> Tensor:
-    """``(R, F)`` max(0, N(0, scale^2)) in one part of the features and zero in the others.
+    """``(R, F)`` max(0, N(0, scale^2)) in one part of the features, ``part (R,)`` of each item, and zero in the others.
 
-    Args:
-        part: ``(R,)`` part of each item.
-        features: number of features F, divided evenly into parts.
-        partitions: number of parts; 1 for noise in all features.
-        scale: standard deviation of the noise; 4 is the end of the paper's grid search.
-        generator: source of the noise.
+    The features are divided evenly into parts; 1 part is noise in all features. A scale of 4 is the end of the paper's
+    grid search.
 
     Raises:
         ValueError: there are more parts than features, or a number is not positive.
@@ -123,19 +119,10 @@ def partitioned_noise(
 
 
 def manipulate(extractor: FeatureExtractor, pixels: Tensor, targets: Tensor, search: PixelSearch) -> Tensor:
-    """Images optimised until their features are close to the targets.
+    """Images ``(N, 3, h, w)`` in [0, 1], optimised until their features are close to targets ``(N, F)``.
 
     With the variant ``corrected``, images are independent except for the number of steps: the search stops when all are
     close enough.
-
-    Args:
-        extractor: frozen feature extractor.
-        pixels: ``(N, 3, h, w)`` in [0, 1].
-        targets: ``(N, F)``.
-        search: options.
-
-    Returns:
-        ``(N, 3, h, w)`` in [0, 1].
     """
     published = search.variant == "as-published-code"
     reach = 1.0 if search.budget is None else search.budget

@@ -116,17 +116,10 @@ class Probing(Deviation):
         return (SMALL * draw).expand_as(table)
 
     def bounds(self, how: Answering, table: Tensor, users: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
-        """Number of interactions that the theorem requires for each client.
+        """``(V,)`` float64 number of interactions that the theorem requires for each client.
 
-        Args:
-            how: how clients answer.
-            table: honest item vectors ``(I, d)``.
-            users: private vectors ``(V, d)``.
-            labels: ``(V, N)`` 1 for liked, 0 for not liked or padded.
-            counts: ``(V,)`` numbers of labels.
-
-        Returns:
-            ``(V,)`` float64.
+        The honest item vectors are ``table (I, d)``, the private ones ``users (V, d)``; ``labels (V, N)`` are 1 for
+        liked, 0 for not liked or padded, and ``counts (V,)`` their numbers.
         """
         rates, table = labels.double().sum(1) / counts, table.double()
         if self.theorem == 1:

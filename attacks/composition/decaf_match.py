@@ -144,11 +144,8 @@ class _Work:
     """Simulates clients of one view, and gives their changes and those of the victims on one scale.
 
     Changes are divided by the client's number of steps, and a parameter by the r.m.s. of its changes about their mean,
-    among the first simulations; by the same number for all parameters if clients add noise. Simulations are clipped as
-    clients are, but have no noise.
-
-    Attributes:
-        white: variance of the clients' noise on this scale.
+    among the first simulations; by the same number for all parameters if clients add noise, of the variance `white` on
+    this scale. Simulations are clipped as clients are, but have no noise.
     """
 
     def __init__(self, view: RoundView, known: Auxiliary, generator: torch.Generator, *, whole: bool) -> None:

@@ -20,11 +20,7 @@ from client.text import EMBEDDING, OUTPUT, TextAlgorithm
 
 @dataclass(frozen=True)
 class RecurrentLayers:
-    """Layers of an LSTM.
-
-    Attributes:
-        algorithm: the clients' algorithm.
-    """
+    """Layers of an LSTM."""
 
     algorithm: TextAlgorithm
 

@@ -192,15 +192,7 @@ def _clip_factors(view: RoundView, pool: Pool, generator: torch.Generator) -> Te
 
 @dataclass(frozen=True)
 class _Effects:
-    """Gradients of all candidates, sketched, and their Gram matrix.
-
-    Attributes:
-        pool: candidates, in the type of the gradients.
-        names: parameters.
-        sketch: random sums of the gradients.
-        dtype: of the gradients.
-        precision: of the inner products.
-    """
+    """Gradients of all candidates of a pool, sketched, and their Gram matrix, each in a precision of its own."""
 
     pool: Pool
     names: tuple[str, ...]
@@ -222,17 +214,7 @@ class _Effects:
 
 @dataclass(frozen=True)
 class _Client:
-    """One update.
-
-    Attributes:
-        effects: of the candidates.
-        sent: the model that was sent.
-        delta: the update by parameter.
-        update: ``(D,)`` the update without weight decay, sketched.
-        records: number of records.
-        rate: sum of step sizes per record.
-        noise: declared standard deviation on each number.
-    """
+    """One update, by parameter (`delta`) and sketched without weight decay; `rate` is the sum of steps per record."""
 
     effects: _Effects
     sent: Mapping[str, Tensor]
@@ -288,8 +270,7 @@ def _gram(effects: Tensor, precision: torch.dtype) -> Tensor:
 class _Sketch:
     """Random sums, each number with a random sign in one of them; the identity if there are few enough numbers.
 
-    Attributes:
-        factor: factor of the standard deviation of independent noise.
+    The standard deviation of independent noise changes by a `factor`.
     """
 
     def __init__(self, numbers: int, size: int, generator: torch.Generator) -> None:

@@ -26,11 +26,9 @@ _PAIRS = 1000
 
 @dataclass(frozen=True)
 class Basis:
-    """Eigenvectors of the Gram matrix of candidates' effects.
+    """Eigenvectors ``(M, M)``, one per column, of the Gram matrix of candidates' effects, and eigenvalues ``(M,)``.
 
-    Attributes:
-        values: ``(M,)`` eigenvalues, 0 where they are rounding errors.
-        vectors: ``(M, M)`` eigenvectors, one per column.
+    Eigenvalues that are rounding errors are 0.
     """
 
     values: Tensor

@@ -170,13 +170,9 @@ class PoolAttack(Attack):
 
 
 def averaged(rounds: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    """Mean score of every client over the rounds in which it sent.
+    """Pseudonyms ``(U,)`` and mean scores ``(U, M)`` over the rounds in which each client sent.
 
-    Args:
-        rounds: ``(V,)`` pseudonyms and ``(V, M)`` scores of each round.
-
-    Returns:
-        ``(U,)`` pseudonyms, and ``(U, M)`` means.
+    Each round has pseudonyms ``(V,)`` and scores ``(V, M)``.
     """
     senders, place = torch.unique(torch.cat([one for one, _ in rounds]), return_inverse=True)
     scores = torch.cat([one.double() for _, one in rounds])

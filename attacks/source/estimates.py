@@ -48,7 +48,7 @@ class SourceEstimate(Estimate):
         update and one global model decide them, so the clients are the units, and the table of details has the records.
 
         Raises:
-            ViewError: the ground truth is about another number of candidates, or no record has one holder.
+            ViewError: no record has one holder.
         """
         member, clients = truth_of_senders(self.senders, view, truth, self.scores.shape[1])
         places = (member.sum(0) == 1).nonzero().flatten()

@@ -169,15 +169,13 @@ def _expected(view: RoundView, predicted: Tensor) -> Tensor:
 
 
 def _number_of_words(share: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """``(V, 1)`` number N of next words that makes the smallest of ``share (V, W)`` one word each.
+    """Number N ``(V, 1)`` of next words that makes the smallest of ``share (V, W)`` one word each.
 
-    Shares of absent words are only errors, so the largest ratio of neighbours in the ordered shares parts them from the
-    others. N is the inverse of the median of the lowest of these and, if they are as alike as after one step, within a
-    fifth of that the number that puts the shares of rare words nearest to whole numbers.
-
-    Returns:
-        N, the share ``(V, 1)`` from which on a word is called present, and the relative spread ``(V, 1)`` of the shares
-        of words that occur once.
+    The second and third result ``(V, 1)`` are the share from which on a word is called present, and the relative spread
+    of the shares of words that occur once. Shares of absent words are only errors, so the largest ratio of neighbours
+    in the ordered shares parts them from the others. N is the inverse of the median of the lowest of these and, if they
+    are as alike as after one step, within a fifth of that the number that puts the shares of rare words nearest to
+    whole numbers.
     """
     ordered = share.abs().clamp(min=1e-12).sort(dim=1).values
     lowest = ordered.shape[1] // 10

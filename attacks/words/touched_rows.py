@@ -111,12 +111,7 @@ def whole_table(view: RoundView, name: str) -> Tensor:
 
 
 def _moved(change: Tensor, table: Tensor) -> Tensor:
-    """The change without weight decay, zero where only decay or rounding moved a row.
-
-    Args:
-        change: ``(V, W, D)``.
-        table: ``(W, D)`` the table before.
-    """
+    """The change ``(V, W, D)`` without weight decay of the table, zero where only decay or rounding moved a row."""
     length = table.norm(dim=1).clamp(min=1e-30)
     along = (change * table).sum(2) / length
     size = change.norm(dim=2)
@@ -133,12 +128,9 @@ def _moved(change: Tensor, table: Tensor) -> Tensor:
 
 
 def _posterior(change: Tensor, noise: float, likely: Tensor | None) -> Tensor:
-    """``(V, W)`` probability that a row was touched, see `TouchedRows`.
+    """``(V, W)`` probability that a row was touched, see `TouchedRows`, from a noisy change ``(V, W, D)``.
 
-    Args:
-        change: ``(V, W, D)`` noisy change.
-        noise: standard deviation of the noise.
-        likely: ``(V, W)`` prior probability of each word; None for equal ones, of largest likelihood.
+    ``likely (V, W)`` is the prior probability of each word; None for equal ones, of largest likelihood.
     """
     energy, width = change.square().sum(2) / noise**2, change.shape[2]
     ratios = torch.logspace(*_RATIOS, dtype=torch.float64)
