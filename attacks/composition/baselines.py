@@ -6,8 +6,8 @@ import torch
 
 from attacks.composition.base import CompositionAttack, certain, output_layer
 from attacks.composition.counts import CountAttack, CountEstimate, count_estimate
+from attacks.composition.decaf import published_present
 from attacks.composition.estimates import CompositionEstimate
-from attacks.composition.null_classes import published_present
 from attacks.composition.simulation import whole_counts
 from protocol.threat_model import ThreatModel
 from protocol.view import RoundView

@@ -7,10 +7,17 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from attacks.composition.base import AUXILIARY, Auxiliary, CompositionAttack, auxiliary, certain, layer_change
+from attacks.composition.base import (
+    AUXILIARY,
+    Auxiliary,
+    CompositionAttack,
+    auxiliary,
+    certain,
+    layer_change,
+    network_outputs,
+)
 from attacks.composition.estimates import CompositionEstimate
 from attacks.composition.least_squares import shares_on_simplex
-from attacks.composition.network_outputs import network_outputs
 from client.network import ClassifierAlgorithm
 from protocol.errors import ViewError
 from protocol.ranges import PositiveInt, UnitInterval

@@ -7,14 +7,23 @@ import torch
 from torch import Tensor
 
 from attacks.base import Variants
-from attacks.composition.base import AUXILIARY, Auxiliary, CompositionAttack, auxiliary, certain, flat_change
+from attacks.composition.base import (
+    AUXILIARY,
+    Auxiliary,
+    CompositionAttack,
+    auxiliary,
+    certain,
+    flat_change,
+    layer_change,
+)
 from attacks.composition.estimates import CompositionEstimate
 from attacks.composition.least_squares import non_negative_factors
-from attacks.composition.null_classes import PublishedRule, published_present
 from client.network import ClassifierAlgorithm
 from protocol.ranges import PositiveInt
 from protocol.threat_model import ThreatModel
 from protocol.view import RoundView
+
+PublishedRule = Literal["published", "none"]
 
 Solver = Literal["exact", "early-stopped"]
 Bases = Literal["equal-steps", "one-epoch"]
@@ -215,3 +224,33 @@ def _stopped(gram: Tensor, product: Tensor, allowed: Tensor, steps: int) -> Tens
         gradient = (gram @ factors[..., None]).squeeze(2) - product
         factors = (factors - gradient / largest.clamp(min=1e-300)).clamp(min=0) * allowed
     return factors
+
+
+def published_rule(weight: Tensor, threshold: float = 0.0) -> Tensor:
+    """``(V, K)`` True where an entry of the class's row of ``weight (V, K, F)`` grew above a threshold (Algorithm 1).
+
+    Each step adds ``-lr mean(p_c h)`` to the row of a null class c, which is at most 0 for non-negative features h. So
+    a null class has no positive entry, for every optimizer that scales an average of such steps by positive numbers and
+    uses no weight decay. The converse does not hold: all entries of a rare class can shrink. The threshold is 0 for
+    non-negative features; the paper suggests 0.001 for LeakyReLU (section V-A), of changes divided by the learning rate
+    (equation 4).
+    """
+    return (weight > threshold).any(2)
+
+
+def published_present(view: RoundView, rule: PublishedRule, threshold: float) -> Tensor:
+    """``(V, K)`` bool by the published rule; a client without any positive entry has the class whose row grew most.
+
+    The threshold is for the change divided by the learning rate (equation 4).
+    """
+    weight = layer_change(view).weight
+    if rule == "none":
+        return torch.ones(weight.shape[:2], dtype=torch.bool)
+    scaled = threshold and threshold * view.require(ClassifierAlgorithm).learning_rate
+    return with_largest_class_if_empty(published_rule(weight, scaled), weight)
+
+
+def with_largest_class_if_empty(present: Tensor, weight: Tensor) -> Tensor:
+    """Adds the class whose row grew most to clients without any present class."""
+    largest = torch.nn.functional.one_hot(weight.amax(2).argmax(1), present.shape[1]).bool()
+    return torch.where(present.any(1, keepdim=True), present, largest)

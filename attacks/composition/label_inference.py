@@ -8,11 +8,18 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot, pad
 
-from attacks.composition.base import AUXILIARY, Auxiliary, CompositionAttack, auxiliary, certain, layer_change
+from attacks.composition.base import (
+    AUXILIARY,
+    Auxiliary,
+    CompositionAttack,
+    auxiliary,
+    certain,
+    layer_change,
+    network_outputs,
+)
 from attacks.composition.decaf import gradient_bases
 from attacks.composition.estimates import CompositionEstimate
 from attacks.composition.least_squares import non_negative_factors
-from attacks.composition.network_outputs import network_outputs
 from attacks.composition.simulation import draw_examples, random_compositions, whole_counts
 from client.network import ClassifierAlgorithm
 from protocol.ranges import PositiveInt

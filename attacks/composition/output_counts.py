@@ -9,10 +9,9 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from attacks.base import Variants
-from attacks.composition.base import IMAGES, LABELS, Auxiliary, auxiliary, layer_change, output_layer
+from attacks.composition.base import IMAGES, LABELS, Auxiliary, auxiliary, layer_change, network_outputs, output_layer
 from attacks.composition.counts import CountAttack, CountEstimate, count_estimate, nearest_counts
 from attacks.composition.estimates import CompositionEstimate
-from attacks.composition.network_outputs import network_outputs
 from attacks.composition.simulation import draw_examples, mean_clip_factor, random_compositions, whole_counts
 from client.network import ClassifierAlgorithm
 from protocol.errors import ViewError

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from attacks.composition.output_counts import class_counts
 from attacks.estimates import Estimate, Scores
-from attacks.reconstruction.base import ReconstructionAttack
-from attacks.reconstruction.estimates import ReconstructionEstimate
+from attacks.reconstruction.estimates import ReconstructionAttack, ReconstructionEstimate
 from client.network import NetworkAlgorithm
 from protocol.errors import InputError, ViewError
 from protocol.metric_table import Metric

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attacks.reconstruction.base import ReconstructionAttack
-from attacks.reconstruction.linear_estimate import LinearEstimate, linear_estimate
+from attacks.reconstruction.estimates import ReconstructionAttack
 from attacks.reconstruction.linear_inversion import record_errors
-from attacks.reconstruction.linear_layer import LayerUpdate, check_scale, layer_update
+from attacks.reconstruction.linear_layer import LayerUpdate, LinearEstimate, check_scale, layer_update, linear_estimate
 from attacks.reconstruction.record_span import on_grid
 from client.network import ClassifierAlgorithm
 from protocol.errors import ViewError

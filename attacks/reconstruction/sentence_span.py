@@ -9,8 +9,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from attacks.estimates import Scores
-from attacks.reconstruction.base import ReconstructionAttack, reconstruction
-from attacks.reconstruction.estimates import ReconstructionEstimate
+from attacks.reconstruction.estimates import ReconstructionAttack, ReconstructionEstimate, reconstruction
 from attacks.reconstruction.next_words import NextWords, next_words
 from attacks.reconstruction.span import Span, span_of
 from attacks.reconstruction.word_layers import RecurrentLayers, word_layers

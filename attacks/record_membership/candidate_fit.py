@@ -11,8 +11,7 @@ from torch import Tensor
 from attacks.composition.simulation import mean_clip_factor
 from attacks.record_membership.estimates import RecordMembershipEstimate
 from attacks.record_membership.joint_fit import Basis, Fit, fit, predicted_auc
-from attacks.record_membership.pool import KNOWS, NEEDS, Pool, PoolAttack, flat_updates, in_type
-from attacks.record_membership.record_gradients import weighted_gradient
+from attacks.record_membership.pool import KNOWS, NEEDS, Pool, PoolAttack, flat_updates, in_type, weighted_gradient
 from protocol.errors import ViewError
 from protocol.history import History
 from protocol.ranges import NonNegativeInt, PositiveInt

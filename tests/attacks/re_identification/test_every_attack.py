@@ -7,8 +7,7 @@ import torch
 
 from attacks.base import Attack
 from attacks.estimates import EstimateError
-from attacks.matching.baselines import MatchingChance, MatchingCounts
-from attacks.matching.same_user import MatchingFingerprint, MatchingMLP, MatchingSiamese
+from attacks.matching.same_user import MatchingChance, MatchingCounts, MatchingFingerprint, MatchingMLP, MatchingSiamese
 from attacks.re_identification.baselines import CountsOnly, IdentityChance
 from attacks.re_identification.estimates import IdentityEstimate
 from attacks.re_identification.fingerprint import FingerprintAttack, over_pseudonyms
