@@ -6,10 +6,9 @@ import torch
 
 from attacks.attributes.classifier import Discriminant, stacked
 from attacks.attributes.estimates import AttributeEstimate
-from attacks.attributes.messages import NEEDS, AttributeAttack, People, cosines, layers_of, products
+from attacks.attributes.messages import AttributeAttack, People, cosines, layers_of, products
 from protocol.history import History
 from protocol.ranges import AtLeastTwo
-from protocol.threat_model import ThreatModel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,11 +33,6 @@ class AttributeLDA(AttributeAttack):
 
     name = "attribute-lda"
     cost = "`folds` times 15 logistic regressions for each round, layer and attribute"
-    threat_model = ThreatModel(
-        sees="the update of each person in each round, under a name that stays",
-        knows="the attributes of some of the people who take part",
-        needs=NEEDS,
-    )
 
     folds: AtLeastTwo = 5
     fewest: AtLeastTwo = 10

@@ -186,6 +186,12 @@ def auxiliary(view: RoundView, classes: int, most: int | None = None) -> Auxilia
     return Auxiliary(images, labels, pad_sequence(numbers, batch_first=True, padding_value=-1))
 
 
+def trained_models(view: RoundView, deltas: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """``(B, *shape)`` models after local training that changes the global model by these deltas."""
+    count = len(next(iter(deltas.values())))
+    return {n: v + deltas[n] if n in deltas else v.expand(count, *v.shape) for n, v in view.model.items()}
+
+
 @torch.no_grad()
 def network_outputs(
     algorithm: ClassifierAlgorithm, models: Mapping[str, Tensor], images: Tensor

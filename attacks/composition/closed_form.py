@@ -15,6 +15,7 @@ from attacks.composition.base import (
     certain,
     layer_change,
     network_outputs,
+    trained_models,
 )
 from attacks.composition.estimates import CompositionEstimate
 from attacks.composition.least_squares import shares_on_simplex
@@ -107,11 +108,7 @@ class ClosedForm(CompositionAttack):
         rows = torch.cat([change.weight - decay[f"{learner.output_layer}.weight"], bias[..., None]], dim=2).double()
         gradients = self._class_gradients(view, {name: value[None] for name, value in view.model.items()}, known)
         if not view.noise_scale(f"{learner.output_layer}.bias"):
-            ends = {
-                name: value + deltas[name] if name in deltas else value.expand(len(bias), *value.shape)
-                for name, value in view.model.items()
-            }
-            gradients = (gradients + self._class_gradients(view, ends, known)) / 2
+            gradients = (gradients + self._class_gradients(view, trained_models(view, deltas), known)) / 2
         return gradients * rates[:, None, None], (rows if self.weights else rows[..., -1:]).flatten(1)
 
     def _class_gradients(self, view: RoundView, models: Mapping[str, Tensor], known: Auxiliary) -> Tensor:

@@ -86,21 +86,13 @@ def count_estimate(counts: Tensor, deviation: Tensor | None = None, *, shares: T
     held = counts.double()
     held = held.where(held.any(1, keepdim=True), 1.0) if shares is None else shares
     plain = certain(held, counts > 0)
-    unknown = torch.full_like(plain.proportions, torch.nan)
-    low, high = plain.low, plain.high
-    if deviation is not None:
-        # Whole numbers: an error of less than a half is none.
-        total = counts.sum(1, keepdim=True).clamp(min=1)
-        half = (1.96 * deviation).round() / total if shares is None else 1.96 * deviation / total
-        low, high = (plain.proportions - half).clamp(min=0), (plain.proportions + half).clamp(max=1)
-    return CountEstimate(
-        proportions=plain.proportions,
-        low=low,
-        high=high,
-        present=plain.present,
-        counts=counts,
-        deviation=unknown if deviation is None else deviation.double(),
-    )
+    if deviation is None:
+        return CountEstimate(**vars(plain), counts=counts, deviation=plain.low)
+    # Whole numbers: an error of less than a half is none.
+    total = counts.sum(1, keepdim=True).clamp(min=1)
+    half = (1.96 * deviation).round() / total if shares is None else 1.96 * deviation / total
+    low, high = (plain.proportions - half).clamp(min=0), (plain.proportions + half).clamp(max=1)
+    return CountEstimate(**vars(plain) | {"low": low, "high": high}, counts=counts, deviation=deviation.double())
 
 
 def right_when_rounded(deviation: Tensor) -> Tensor:

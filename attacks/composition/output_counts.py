@@ -6,12 +6,20 @@ from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot
 
 from attacks.base import Variants
-from attacks.composition.base import IMAGES, LABELS, Auxiliary, auxiliary, layer_change, network_outputs, output_layer
+from attacks.composition.base import (
+    IMAGES,
+    LABELS,
+    Auxiliary,
+    auxiliary,
+    layer_change,
+    output_layer,
+    trained_models,
+)
 from attacks.composition.counts import CountAttack, CountEstimate, count_estimate, nearest_counts
 from attacks.composition.estimates import CompositionEstimate
+from attacks.composition.label_inference import class_labels, class_means, class_outputs
 from attacks.composition.simulation import draw_examples, mean_clip_factor, random_compositions, whole_counts
 from client.network import ClassifierAlgorithm
 from protocol.errors import ViewError
@@ -192,11 +200,7 @@ def _with_images(
     soft, spread = _class_predictions(view, known, {name: value[None] for name, value in view.model.items()})
     soft, spread = soft.expand(len(sizes), -1, -1), spread.expand(len(sizes), -1, -1)
     if not noise:
-        ends = {
-            name: value + view.deltas[name] if name in view.deltas else value.expand(len(sizes), *value.shape)
-            for name, value in view.model.items()
-        }
-        later, spread_later = _class_predictions(view, known, ends)
+        later, spread_later = _class_predictions(view, known, trained_models(view, view.deltas))
         soft, spread = (soft + later) / 2, (spread + spread_later) / 2
     scale = _fitting_scale(soft.mean(1), layer.bias, sizes, scale)
     images = float(known.per_class.double().mean())
@@ -207,11 +211,8 @@ def _with_images(
 
 def _class_predictions(view: RoundView, known: Auxiliary, models: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
     """``(B, K, K)`` mean predictions of the images of each class, and covariance of a prediction about that mean."""
-    used = known.by_class[known.by_class >= 0]
-    labels = torch.arange(len(known.by_class)).repeat_interleave(known.per_class)
-    _, logits = network_outputs(view.require(ClassifierAlgorithm), models, known.images[used])
-    soft = logits.double().softmax(2)
-    of_class = (one_hot(labels).double() / known.per_class).T @ soft
+    labels, soft = class_labels(known), class_outputs(view, known, models)[1].softmax(2)
+    of_class = class_means(known, soft)
     off = soft - of_class[:, labels]
     return of_class, off.transpose(1, 2) @ off / max(len(labels) - len(known.by_class), 1)
 

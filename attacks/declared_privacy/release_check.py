@@ -214,13 +214,11 @@ def _groups(view: View) -> tuple[dict[tuple[str, ...], Group], set[str]]:
     return {tuple(own): Group(clips[key], own) for key, own in scales.items()}, misread
 
 
-def _sensitivity(release: Release) -> float:
-    return (release.clip or math.inf) * (2 if release.neighbours == "replace" else 1)
-
-
 def _loss(release: Release) -> float:
     """``(sensitivity / sigma)^2`` of one send, from clip and noise."""
-    return math.inf if release.clip is None else (_sensitivity(release) / release.noise_scale) ** 2
+    if not release.clip:
+        return math.inf
+    return (release.clip * (2 if release.neighbours == "replace" else 1) / release.noise_scale) ** 2
 
 
 def _promised(release: Release) -> float:

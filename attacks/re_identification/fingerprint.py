@@ -11,7 +11,7 @@ from torch import Tensor
 from attacks.base import Variants
 from attacks.estimates import Estimate
 from attacks.re_identification.estimates import IdentityEstimate
-from attacks.re_identification.messages import Messages, in_span, read_messages, unit
+from attacks.re_identification.messages import Messages, class_means, in_span, read_messages, unit
 from attacks.re_identification.reidentification import IdentityAttack, Reidentification, standardised, svm_scores
 from attacks.re_identification.simulated import NEEDS, PARTS, simulated_parts
 from protocol.history import History
@@ -102,9 +102,8 @@ def over_pseudonyms(log_probabilities: Tensor, pseudonyms: Tensor) -> Tensor:
 
 def whitening(vectors: Tensor, labels: Tensor, floor: float) -> Tensor:
     """``(R, R)`` inverse root of the regularised covariance of vectors ``(S, R)`` within their labels ``(S,)``."""
-    _, place, counts = torch.unique(labels, return_inverse=True, return_counts=True)
-    means = vectors.new_zeros(len(counts), vectors.shape[1]).index_add_(0, place, vectors) / counts[:, None]
-    rest = (vectors - means[place]).double()
+    names, place = torch.unique(labels, return_inverse=True)
+    rest = (vectors - class_means(vectors, place, len(names))[place]).double()
     variances, directions = torch.linalg.eigh(rest.T @ rest / len(rest))
     scales = (variances.clamp(min=0) + floor * variances.mean()).rsqrt()
     shorter: Tensor = (directions * scales) @ directions.T

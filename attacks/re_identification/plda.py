@@ -11,6 +11,7 @@ from attacks.base import Variants
 from attacks.estimates import Estimate
 from attacks.re_identification.estimates import IdentityEstimate
 from attacks.re_identification.messages import (
+    class_means,
     in_span,
     known_view,
     mean_over_pseudonyms,
@@ -102,13 +103,6 @@ class PLDA(IdentityAttack):
         cohort = machine.log_likelihoods(training[len(simulated) :].double(), noise.mean().expand(len(labels)))
         scores = against_others(scores, cohort, labels, machine.variances(noise.mean()))
         return IdentityEstimate(scores=standardised(scores, self.sharpness).exp(), users=users)
-
-
-def class_means(vectors: Tensor, labels: Tensor, classes: int) -> Tensor:
-    """``(U, D)`` means of vectors ``(S, D)`` by label ``(S,)``; zero without any."""
-    sums = vectors.new_zeros(classes, vectors.shape[1]).index_add_(0, labels, vectors)
-    means: Tensor = sums / labels.bincount(minlength=classes).clamp(min=1)[:, None]
-    return means
 
 
 class Gaussian:

@@ -7,8 +7,7 @@ import torch
 
 from attacks.estimates import Estimate
 from attacks.re_identification.estimates import UNSEEN, IdentityEstimate
-from attacks.re_identification.messages import check_known, known_view, read_messages, round_means, unit
-from attacks.re_identification.plda import class_means
+from attacks.re_identification.messages import check_known, class_means, known_view, read_messages, round_means, unit
 from attacks.re_identification.reidentification import IdentityAttack, Reidentification
 from attacks.re_identification.simulated import FEATURES, OWNERS
 from attacks.re_identification.word_counts import BIAS, word_laws

@@ -23,7 +23,6 @@ NEEDS: tuple[Need, ...] = (ExampleAlgorithm, *(f"auxiliary:{name}" for name in (
 """What a simulation needs of a view."""
 PARTS = 4
 """Default number of parts into which each user's data are split."""
-"""Simulated messages by the users of the adversary's examples, a tensor of one recording, and by the options."""
 _AT_ONCE = 16
 """Devices simulated together, with their whole models in memory."""
 

@@ -192,20 +192,16 @@ def _bias_changes(view: History, known: History) -> tuple[Tensor, float]:
     bias, noise = view.deltas[BIAS].double(), view.noise_scale(BIAS) ** 2
     if not noise or WEIGHT not in view.deltas:
         return bias, noise
-    state, length = _hidden_state(known)
+    # The mean hidden state, by which a row of the weight moves relative to its bias.
+    known_bias, known_weight = known.deltas[BIAS].double(), known.deltas[WEIGHT].double()
+    scale = known_bias.square().sum().clamp(min=torch.finfo(torch.float64).tiny)
+    state = torch.einsum("pw,pwh->h", known_bias, known_weight) / scale
+    length = max(float(state.norm()), torch.finfo(torch.float32).tiny)
     second = view.deltas[WEIGHT].double() @ state / length**2
-    clean = known.deltas[WEIGHT].double() @ state / length**2
-    error = float((clean - known.deltas[BIAS].double()).square().mean())
+    error = float((known_weight @ state / length**2 - known_bias).square().mean())
     other = view.noise_scale(WEIGHT) ** 2 / length**2 + error
     share = other / (noise + other)
     return share * bias + (1 - share) * second, share**2 * noise + (1 - share) ** 2 * other
-
-
-def _hidden_state(known: History) -> tuple[Tensor, float]:
-    """``(H,)`` mean hidden state by which a row of the weight moves relative to its bias, and its length."""
-    bias, weight = known.deltas[BIAS].double(), known.deltas[WEIGHT].double()
-    state = torch.einsum("pw,pwh->h", bias, weight) / bias.square().sum().clamp(min=torch.finfo(torch.float64).tiny)
-    return state, max(float(state.norm()), torch.finfo(torch.float32).tiny)
 
 
 def averaged(found: WordEstimate, pseudonyms: Tensor) -> WordEstimate:

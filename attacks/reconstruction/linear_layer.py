@@ -195,10 +195,4 @@ def linear_estimate(
     sure = [own.bool() & (not layer.noise) for own in said]
     made = reconstruction(shaped, labels=labels, certified=sure)
     nothing = torch.full((len(records),), torch.nan, dtype=torch.float64)
-    return LinearEstimate(
-        records=made.records,
-        labels=made.labels,
-        certified=made.certified,
-        count=made.count,
-        predicted=nothing if predicted is None else predicted,
-    )
+    return LinearEstimate(**vars(made), predicted=nothing if predicted is None else predicted)

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,6 +19,8 @@ _PRIOR_SPREAD = 0.5
 _MEAN_CLASS_SPREAD = 0.3
 """Mean of the exponential prior of the classes' spread: where noise hides the classes, they are taken to be alike."""
 _EVALUATIONS = 150
+_STEPS = np.array([[0.0, 0.0, 0.0], [0.5, 0.0, 0.0], [0.0, -1.0, 0.0], [0.0, 0.0, -1.0]])
+"""From the start of the search to its first simplex."""
 _PAIRS = 1000
 """Candidates of which the predicted AUC compares all pairs."""
 
@@ -183,14 +184,10 @@ class _Likelihood:
             objective,
             start,
             method="Nelder-Mead",
-            options={"maxfev": _EVALUATIONS, "xatol": 0.01, "fatol": 0.01, "initial_simplex": _simplex(start)},
+            options={"maxfev": _EVALUATIONS, "xatol": 0.01, "fatol": 0.01, "initial_simplex": start + _STEPS},
         )
         spread, left, class_spread = np.exp(np.clip(found.x, low, high)).tolist()
         return spread, left, class_spread
-
-
-def _simplex(start: Any) -> Any:
-    return start + np.array([[0.0, 0.0, 0.0], [0.5, 0.0, 0.0], [0.0, -1.0, 0.0], [0.0, 0.0, -1.0]])
 
 
 def _positive_part(means: Tensor, errors: Tensor) -> Tensor:

@@ -108,11 +108,6 @@ class RoundStatistics:
         return self.products / whole.where(whole > 0, 1)
 
 
-def _type_of(view: View) -> torch.dtype:
-    """float64 where the recording is in float64, else float32."""
-    return torch.float64 if any(value.dtype == torch.float64 for value in view.deltas.values()) else torch.float32
-
-
 def flat_updates(
     view: RoundView, learner: ClassifierAlgorithm, dtype: torch.dtype | None = None
 ) -> tuple[Tensor, tuple[str, ...]]:
@@ -120,7 +115,8 @@ def flat_updates(
 
     Their type is `dtype`, or None for that of the recording.
     """
-    dtype = dtype or _type_of(view)
+    recorded = {value.dtype for value in view.deltas.values()}
+    dtype = dtype or (torch.float64 if torch.float64 in recorded else torch.float32)
     names = tuple(name for name in view.deltas if name not in view.row_parameters and name in view.model)
     decay = learner.decay_change(in_type(view.model, dtype), view.example_counts)
     parts = [(view.deltas[name].to(dtype) - decay[name]).flatten(1) for name in names]

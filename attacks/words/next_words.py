@@ -7,7 +7,7 @@ from torch import Tensor
 
 from attacks.base import Attack
 from attacks.composition.base import last_layer
-from attacks.words.baselines import word_frequencies
+from attacks.words.baselines import TEXTS, word_frequencies
 from attacks.words.estimates import WordCountEstimate
 from client.algorithm import ExampleAlgorithm
 from protocol.errors import ViewError
@@ -114,7 +114,7 @@ def word_layer(view: RoundView) -> str:
 
 def words_per_text(view: RoundView) -> float:
     """Mean number of next words of the auxiliary texts; 10 without any."""
-    texts = view.auxiliary.get("prior_features")
+    texts = view.auxiliary.get(TEXTS)
     return 10.0 if texts is None or texts.dim() != 2 else max(float((texts[:, 1:] > 0).sum(1).double().mean()), 1.0)
 
 

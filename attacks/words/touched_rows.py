@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from attacks.base import Attack
+from attacks.re_identification.messages import whole_table
 from attacks.words.baselines import best_decisions, expected_words
 from attacks.words.estimates import WordSetEstimate
 from attacks.words.next_words import next_words_among
@@ -97,17 +98,6 @@ def embedding_table(view: RoundView, name: str | None = None) -> str:
     if found not in view.deltas:
         raise ViewError(f"expected the deltas of an embedding table, got those of {', '.join(view.deltas)}")
     return found
-
-
-def whole_table(view: RoundView, name: str) -> Tensor:
-    """``(V, W, D)`` change of all rows; rows that a client does not send are zero."""
-    delta = view.deltas[name]
-    if name not in view.row_parameters:
-        return delta
-    whole = delta.new_zeros(view.victims, *view.model[name].shape)
-    client, place = view.served_mask.nonzero(as_tuple=True)
-    whole[client, view.served_items[client, place]] = delta[client, place]
-    return whole
 
 
 def _moved(change: Tensor, table: Tensor) -> Tensor:
