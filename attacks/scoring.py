@@ -50,8 +50,7 @@ def roc_per_victim(scores: Tensor, labels: Tensor, mask: Tensor, grid: Tensor) -
     values = scores.double()
     ordered = values.masked_fill(~negative, -torch.inf).sort(dim=1, descending=True).values
     allowed = grid.double() * negative.sum(1, keepdim=True)
-    index = (allowed.ceil().long() - 1).clamp(min=0, max=values.shape[1] - 1)
-    thresholds = ordered.gather(1, index)
+    thresholds = ordered.gather(1, (allowed.ceil().long() - 1).clamp(min=0, max=values.shape[1] - 1))
     lower, at = thresholds[..., None], values[:, None]
     wins, passed = (((at > lower) & kind[:, None]).sum(2) for kind in (positive, negative))
     ties, tied = (((at == lower) & kind[:, None]).sum(2) for kind in (positive, negative))
@@ -120,8 +119,7 @@ def composition_errors(inferred: Tensor, true: Tensor) -> dict[str, Tensor]:
 
 def exact_counts(inferred: Tensor, counts: Tensor) -> dict[str, Tensor]:
     """``exact (V,)``: 1 where proportions ``(V, K)``, rounded to whole examples, give all ``counts (V, K)``, else 0."""
-    rounded = (inferred * counts.sum(1, keepdim=True)).round()
-    return {"exact": (rounded == counts).all(1).double()}
+    return {"exact": ((inferred * counts.sum(1, keepdim=True)).round() == counts).all(1).double()}
 
 
 def null_class_errors(present: Tensor, held: Tensor) -> dict[str, Tensor]:
@@ -146,8 +144,7 @@ def precision_at_positives(scores: Tensor, positive: Tensor) -> Tensor:
     values = scores.double()
     hits = values[positive]
     better = len(values) - torch.searchsorted(values.sort().values, hits)
-    found = len(hits) - torch.searchsorted(hits.sort().values, hits)
-    return found.double() / better
+    return (len(hits) - torch.searchsorted(hits.sort().values, hits)).double() / better
 
 
 def average_precision(scores: Tensor, positive: Tensor) -> Tensor:
@@ -155,8 +152,7 @@ def average_precision(scores: Tensor, positive: Tensor) -> Tensor:
 
     Of ``scores (V, U)`` and ``positive (V, U)`` bool; a column without a positive gives NaN.
     """
-    columns = zip(scores.T, positive.T, strict=True)
-    means = [precision_at_positives(values, true).mean() for values, true in columns]
+    means = [precision_at_positives(*column).mean() for column in zip(scores.T, positive.T, strict=True)]
     return torch.stack(means) if means else scores.new_zeros(0, dtype=torch.float64)
 
 

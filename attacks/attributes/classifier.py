@@ -135,8 +135,7 @@ def in_span(inner: Tensor, known: Tensor) -> Floats:
     """``(N, R)`` coordinates of all vectors in an orthonormal basis of the span of the known ones ``(P,)``."""
     values, vectors = torch.linalg.eigh(inner[known][:, known])
     kept = values > _RANK * values[-1].clamp(min=torch.finfo(torch.float64).tiny)
-    coordinates = inner[:, known] @ (vectors[:, kept] / values[kept].sqrt())
-    return np.asarray(coordinates.numpy(), dtype=np.float64)
+    return np.asarray((inner[:, known] @ (vectors[:, kept] / values[kept].sqrt())).numpy(), dtype=np.float64)
 
 
 def _whitening(own: Floats, labels: Ints, shrinkage: float) -> Floats:

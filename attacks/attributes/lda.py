@@ -51,8 +51,7 @@ class AttributeLDA(AttributeAttack):
                     held, classes = people.values[name][place], people.classes(name)
                     known = (held >= 0).nonzero().flatten()
                     found = machine.evidence(inner, known, held[known], classes, seed=seed)
-                    shape = len(people.names), classes
-                    whole, left_out = torch.zeros(2, *shape, dtype=torch.float64)
+                    whole, left_out = torch.zeros(2, len(people.names), classes, dtype=torch.float64)
                     whole[place], left_out[place[known]] = found
                     of_all[name].append(whole)
                     of_known[name].append(left_out)

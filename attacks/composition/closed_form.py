@@ -91,8 +91,7 @@ class ClosedForm(CompositionAttack):
             prior = torch.eye(classes).double() / _PRIOR**2
             precision, target = precision / noise**2 + prior, target / noise**2 + prior.sum(1) / classes
         shares = shares_on_simplex(precision, target, scaled=view.clip(bias) is not None)
-        variance = torch.linalg.pinv(precision).diagonal(dim1=1, dim2=2).clamp(min=0)
-        return shares, variance.sqrt() * bool(noise)
+        return shares, torch.linalg.pinv(precision).diagonal(dim1=1, dim2=2).clamp(min=0).sqrt() * bool(noise)
 
     def _linear(
         self, view: RoundView, known: Auxiliary, deltas: Mapping[str, Tensor], counts: Tensor

@@ -167,8 +167,7 @@ def round_robin_images(known: Auxiliary, sets: Tensor, sizes: Tensor) -> Tensor:
     members = sets.long().argsort(dim=1, descending=True, stable=True)
     place = torch.arange(int(sizes.max())).expand(len(sets), -1)
     label = members.gather(1, place % held)
-    image = known.by_class[label, (place // held) % known.per_class[label]]
-    return image.where(place < sizes[:, None], -1)
+    return known.by_class[label, (place // held) % known.per_class[label]].where(place < sizes[:, None], -1)
 
 
 def decompose(

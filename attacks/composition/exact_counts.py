@@ -49,8 +49,7 @@ class ExactCounts(ClosedForm):
     weights: bool = False
 
     def estimate(self, view: RoundView, *, generator: torch.Generator) -> CompositionEstimate:
-        learner = view.require(ClassifierAlgorithm)
-        batch = learner.single_pass_batch
+        batch = view.require(ClassifierAlgorithm).single_pass_batch
         if batch is None:
             raise ViewError("expected clients that make one pass of plain SGD in mini-batches, got another algorithm")
         known = auxiliary(view, layer_change(view).bias.shape[1], self.auxiliary_per_class)

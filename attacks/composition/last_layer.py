@@ -38,8 +38,7 @@ class LastLayerCounts(CompositionAttack):
     )
 
     def estimate(self, view: RoundView, *, generator: object) -> CompositionEstimate:
-        bias = view.deltas[f"{output_layer(view)}.bias"].double()
-        shares = above_smallest(bias)
+        shares = above_smallest(view.deltas[f"{output_layer(view)}.bias"].double())
         return certain(shares, shares > 0.5 / view.example_counts.clamp(min=1)[:, None])
 
 

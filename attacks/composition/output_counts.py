@@ -227,8 +227,7 @@ def _without_images(layer: _Layer, sizes: Tensor, scale: Tensor, noise: float) -
         weight = change.square() / counts.clamp(min=_FEWEST)
         weight = weight / weight.sum(1, keepdim=True).clamp(min=_TINY)
         feature = (weight[..., None] * ratio).sum(1)
-        logits = (layer.middle_weight * feature[:, None]).sum(2) + layer.middle_bias
-        guess = logits.softmax(1)
+        guess = ((layer.middle_weight * feature[:, None]).sum(2) + layer.middle_bias).softmax(1)
     scale = _fitting_scale(guess, layer.bias, sizes, scale)
     gap = sizes[:, None] * (guess + layer.bias / scale[:, None])
     spread = ((gap - gap.round()).square() + 2 * gap.clamp(max=0).square()).mean(1).clamp(min=1e-12)

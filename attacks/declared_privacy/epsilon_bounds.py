@@ -170,8 +170,7 @@ def fixed_threshold(mu: float, canaries: int, *, delta: float, alpha: float = AL
     misses, alarms = (np.asarray(stats.binom.pmf(count, half, special.ndtr(sign * mu / 2 + grid))) for sign in (-1, 1))
     limit = _rate_above(count, np.full_like(count, half), alpha / 2)
     hit = np.log(np.maximum(1 - limit - delta, _SMALLEST))
-    expected = misses @ hit - alarms[:, ::-1] @ np.log(limit)
-    return float(grid[int(np.argmax(expected)), 0])
+    return float(grid[int(np.argmax(misses @ hit - alarms[:, ::-1] @ np.log(limit))), 0])
 
 
 def fixed_abstention(mu: float, canaries: int, *, delta: float, alpha: float = ALPHA) -> float:

@@ -134,10 +134,8 @@ def quiet_half(x: Tensor) -> Tensor:
     So the choice does not distort the law of what is returned.
     """
     blocks = x[:, : x.shape[1] // BLOCK * BLOCK].reshape(len(x), -1, BLOCK)
-    chosen = blocks[..., 0::2].square().sum(2)
-    order = chosen.nan_to_num(torch.inf).argsort(1)[:, : max(blocks.shape[1] // 2, 1)]
-    others = blocks[..., 1::2].gather(1, order[..., None].expand(-1, -1, BLOCK // 2))
-    return others.flatten(1)
+    order = blocks[..., 0::2].square().sum(2).nan_to_num(torch.inf).argsort(1)[:, : max(blocks.shape[1] // 2, 1)]
+    return blocks[..., 1::2].gather(1, order[..., None].expand(-1, -1, BLOCK // 2)).flatten(1)
 
 
 @dataclass(frozen=True)

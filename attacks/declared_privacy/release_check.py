@@ -162,8 +162,7 @@ class ReleaseCheck(Attack):
         delta = self.delta or min(deltas, default=_DELTA)
         declared = [gaussian_epsilon(promised * count, delta) for count in sends.tolist()]
         rows = [*rows_of(reported), _epsilon_row(sums, delta, int(sends.max()) if len(sends) else 0)]
-        ratios = torch.from_numpy(reported.ratios())
-        mean = torch.zeros_like(sums).index_add_(0, place, ratios) / sends
+        mean = torch.zeros_like(sums).index_add_(0, place, torch.from_numpy(reported.ratios())) / sends
         count = torch.tensor(reported.counts(clients.numpy()), dtype=torch.float64)
         return ReleaseEstimate(
             clients=clients,

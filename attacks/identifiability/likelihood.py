@@ -157,8 +157,7 @@ def _climb(messages: MessageSums, start: Tensor, variance: Tensor, iterations: i
         rates = rates * (torch.arange(3) < states)
         if bool(((vectors - before).norm(dim=1) <= _STILL * vectors.norm(dim=1)).all()):
             break
-    fit = _log_shares(messages, vectors, variance, rates).logsumexp(2)
-    return vectors, votes, (fit * sent).sum(1)
+    return vectors, votes, (_log_shares(messages, vectors, variance, rates).logsumexp(2) * sent).sum(1)
 
 
 def _log_shares(messages: MessageSums, vectors: Tensor, variance: Tensor, rates: Tensor) -> Tensor:

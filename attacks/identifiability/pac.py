@@ -179,7 +179,6 @@ class PACSpectral(VectorAttack):
 def leading_axis(messages: MessageSums) -> Tensor:
     """``(V, d)`` leading right singular vector of each client's whitened messages, scaled to a mean message."""
     whitened = messages.sums / messages.updates.clamp(min=1).sqrt()[..., None]
-    gram = torch.einsum("vrd,vre->vde", whitened, whitened)
-    leading: Tensor = torch.linalg.eigh(gram).eigenvectors[..., -1]
+    leading: Tensor = torch.linalg.eigh(torch.einsum("vrd,vre->vde", whitened, whitened)).eigenvectors[..., -1]
     along = torch.einsum("vrd,vd->vr", messages.sums, leading).abs().sum(1) / messages.updates.sum(1)
     return leading * along[:, None]

@@ -205,8 +205,7 @@ def sample_lists(
         if sweep >= annealed:
             best = torch.minimum(best, -fit.gather(-1, drawn[..., None]).squeeze(-1))
     weights = (-best).softmax(1)
-    averaged = (marginals * weights[..., None]).sum(1) / max(sweeps - annealed, 1)
-    return averaged.reshape(victims, lists, length)
+    return ((marginals * weights[..., None]).sum(1) / max(sweeps - annealed, 1)).reshape(victims, lists, length)
 
 
 def _draw(law: Tensor, generator: torch.Generator) -> Tensor:

@@ -76,5 +76,4 @@ def update_at(
 ) -> dict[str, Tensor]:
     """``(V, *shape)`` by parameter: the sum of `click_map` over the clicks ``(V, Q, L)``, without its factors."""
     scores = rank_scores(model, features)
-    coefficients = learning_rate * click_coefficients(pair_weights(scores, mask), clicks)
-    return score_gradients(model, features, coefficients)
+    return score_gradients(model, features, learning_rate * click_coefficients(pair_weights(scores, mask), clicks))

@@ -85,8 +85,7 @@ class FingerprintAttack(IdentityAttack):
         learned = torch.cat([unit(unit(messages.known) - mean), simulated[kept]])
         labels = torch.cat([messages.labels, place[kept]])
         training, others = in_span(learned, unit(unit(asked) - mean))
-        own = training[len(messages.known) :]
-        shorter = whitening(own, labels[len(messages.known) :], self.floor)
+        shorter = whitening(training[len(messages.known) :], labels[len(messages.known) :], self.floor)
         ready = dataclasses.replace(
             messages, known=unit(training @ shorter), anonymous=unit(others @ shorter), labels=labels
         )

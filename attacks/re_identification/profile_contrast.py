@@ -80,8 +80,7 @@ class ProfileWords(IdentityAttack):
         check_known(known_view(view).deltas[BIAS])
         laws, learner = word_laws(view), view.require(ExampleAlgorithm)
         check_contrast(laws.users)
-        rates = learner.learning_rate * learner.steps(view.example_counts)[:, None]
-        seen = view.deltas[BIAS].double() / rates
+        seen = view.deltas[BIAS].double() / (learner.learning_rate * learner.steps(view.example_counts)[:, None])
         logs = laws.smoothed(self.smoothing).clamp(min=torch.finfo(torch.float64).tiny).log()
         return IdentityEstimate(
             scores=(seen - round_means(seen, view, view)) @ (logs[1:] - logs[0]).T, users=laws.users[1:]

@@ -45,8 +45,7 @@ def leading_projection(rows: Tensor, mask: Tensor) -> Tensor:
     If both sides are equally frequent, the side with the larger mean size is positive. Deltas ``(V, R, d)`` outside
     ``mask (V, R)`` must be zero.
     """
-    gram = torch.einsum("vrd,vre->vde", rows.double(), rows.double())
-    leading = torch.linalg.eigh(gram).eigenvectors[..., -1]
+    leading = torch.linalg.eigh(torch.einsum("vrd,vre->vde", rows.double(), rows.double())).eigenvectors[..., -1]
     projected = torch.einsum("vrd,vd->vr", rows.double(), leading)
     above, below = (projected > 0) & mask, (projected < 0) & mask
     size = projected.abs()

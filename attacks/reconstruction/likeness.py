@@ -70,8 +70,7 @@ def identified(
         kinds, owner = torch.cat([classes, kinds]), torch.cat([torch.full((len(classes),), -1), owner])
     hits, chance = [], []
     for v, (own, true) in enumerate(zip(found, originals, strict=True)):
-        kind = labels[v]
-        allowed = (kinds == kind[:, None]) & (owner != v)
+        allowed = (kinds == labels[v][:, None]) & (owner != v)
         allowed &= allowed.cumsum(1) <= OTHERS
         guess = own.flatten(1).double()
         error = (guess - true.flatten(1).double()).square().sum(1)

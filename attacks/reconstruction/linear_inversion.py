@@ -103,8 +103,7 @@ def record_errors(view: RoundView, layer: LayerUpdate, model: dict[str, Tensor],
     double = {name: value.double() for name, value in model.items()}
 
     def errors(records: Tensor) -> Tensor:
-        images = records.reshape(len(records), *layer.shape)
-        return layer_errors(algorithm, double, images, layer.name)
+        return layer_errors(algorithm, double, records.reshape(len(records), *layer.shape), layer.name)
 
     return errors
 

@@ -201,8 +201,7 @@ def _black_pixels(span: RecordSpan, rows: Tensor, basis: Tensor) -> tuple[Tensor
     """``(M, P)`` black pixels of each row's ratio, blackest first, and ``(P,)`` pixels not always black."""
     used = (basis[:, :-1].abs().amax(0) > max(1e-9, span.precision * 10)).nonzero().flatten()
     live = rows[:, -1].abs() > span.floor
-    ratios = rows[live][:, used] / rows[live, -1:]
-    black = ratios.abs() < _BLACK
+    black = (rows[live][:, used] / rows[live, -1:]).abs() < _BLACK
     count = black.sum(1)
     order = count.argsort(descending=True)
     return black[order[count[order] >= _FEWEST_BLACK]].double(), used

@@ -323,8 +323,7 @@ def endings(prefixes: Prefixes, counts: Tensor) -> Tensor:
 
 def moved_rows(view: RoundView, table: str) -> Tensor:
     """``(V, W)`` True for rows of a table that moved, except that of padding: with noise, all of them."""
-    change = view.deltas[table]
-    moved = change.flatten(2).ne(0).any(2)
+    moved = view.deltas[table].flatten(2).ne(0).any(2)
     if table in view.row_parameters:
         rows = view.served_items
         found = torch.zeros(view.victims, len(view.model[table]), dtype=torch.bool)
