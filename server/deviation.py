@@ -51,7 +51,6 @@ class Deviation:
     references: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Checks that a deviation describes itself."""
         super().__init_subclass__(**kwargs)
         if "name" in vars(cls):
             check_declared(cls, Deviation)

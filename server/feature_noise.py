@@ -20,7 +20,6 @@ from protocol.seeding import generator_for
 from server.deviation import Notice
 from server.image_manipulation import ImageManipulation, psnr, ssim
 
-Likeness = Literal["ssim", "psnr"]
 _BEST_PSNR = 60.0
 """PSNR in dB above which the penalty is zero; the PSNR of equal images is infinite."""
 
@@ -44,7 +43,7 @@ class PixelSearch:
     steps: PositiveInt = 500
     learning_rate: PositiveFloat = 0.01
     enough: NonNegativeFloat = 1e-3
-    likeness: Likeness | None = None
+    likeness: Literal["ssim", "psnr"] | None = None
     likeness_weight: NonNegativeFloat = 0.0
     budget: float | None = None
     variant: Literal["corrected", "as-published-code"] = "corrected"

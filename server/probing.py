@@ -20,7 +20,6 @@ from server.deviation import Deviation, Notice
 from server.probe_answers import Answering
 from server.probing_bounds import Noisy, theorem_1, theorem_2, theorem_3, tolerance
 
-Probe = Literal["zeros", "low-rank", "small", "shuffled"]
 SMALL = 0.01
 """Standard deviation of small random items; trained items have a norm of about 3."""
 
@@ -55,7 +54,7 @@ class Probing(Deviation):
     references = ("London 2020, Protocol 2",)
 
     after: PositiveInt = 200
-    probe: Probe = "zeros"
+    probe: Literal["zeros", "low-rank", "small", "shuffled"] = "zeros"
     interactions: list[PositiveInt] = dataclasses.field(default_factory=list)
     of_bound: list[PositiveFloat] = dataclasses.field(default_factory=list)
     theorem: Literal[1, 2, 3] = 2

@@ -49,7 +49,6 @@ class CountEstimate(CompositionEstimate):
         check_tensor("deviation", self.deviation, tuple(self.proportions.shape), dtype=torch.float64)
 
     def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
-        """The scores of the shares, and the counts that are right."""
         scores = super().score(view, truth)
         true, found = truth["class_counts"].long(), self.counts
         metrics = {

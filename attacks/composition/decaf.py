@@ -26,7 +26,6 @@ from protocol.view import RoundView
 PublishedRule = Literal["published", "none"]
 
 Solver = Literal["exact", "early-stopped"]
-Bases = Literal["equal-steps", "one-epoch"]
 CalibratorShare = Literal["divided", "whole"]
 _NUMBERS_AT_ONCE = 2**26
 """Largest number of delta entries of simulated clients that are kept at once."""
@@ -86,7 +85,7 @@ class Decaf(CompositionAttack):
 
     null_classes: PublishedRule = "published"
     threshold: float = 0.0
-    bases: Bases = "equal-steps"
+    bases: Literal["equal-steps", "one-epoch"] = "equal-steps"
     calibrator: bool = True
     calibrator_share: CalibratorShare = "divided"
     solver: Solver = "exact"

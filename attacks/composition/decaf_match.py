@@ -11,7 +11,7 @@ from torch import Tensor
 from attacks.base import Variants
 from attacks.composition.base import AUXILIARY, Auxiliary, CompositionAttack, auxiliary, by_information, layer_change
 from attacks.composition.estimates import CompositionEstimate
-from attacks.composition.local_least_squares import LocalLeastSquares, Simulations, left_out_errors
+from attacks.composition.least_squares import LocalLeastSquares, Simulations, left_out_errors
 from attacks.composition.simulation import (
     draw_examples,
     nearby_compositions,

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attacks.base import Attack
-from attacks.interactions.estimates import InteractionEstimate
+from attacks.interactions.estimates import InteractionAttack, InteractionEstimate
 from client.image_votes import VoteAlgorithm
 from client.pointwise_descent import Items, Outputs, Ranker, as_ranker, descend, outputs, pull
 from protocol.errors import ViewError
@@ -37,7 +36,7 @@ _SIMULATED = 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class AffineInversion(Attack):
+class AffineInversion(InteractionAttack):
     """Least-squares inversion of the affine map from clicks to updates, without repeated simulation.
 
     For pointwise losses the update is affine in the clicks, given the path of the local training. Without noise, the
@@ -59,7 +58,6 @@ class AffineInversion(Attack):
 
     name = "affine-inversion"
     family = "images"
-    estimates = InteractionEstimate
     exact = True
     threat_model = ThreatModel(
         sees="each client's update and the features of the items it was served",

@@ -7,8 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from attacks.base import Attack
-from attacks.interactions.estimates import InteractionEstimate
+from attacks.interactions.estimates import InteractionAttack, InteractionEstimate
 from attacks.ranking.lists import Lists, ranked_lists
 from client.click_models import cascade_log_law, count_log_law, patterns, steps_for_law, uniform_log_law
 from client.foltr_es import FOLtRESAlgorithm
@@ -41,7 +40,7 @@ def log_prior(kind: ListPrior, mask: Tensor, learner: RankingAlgorithm) -> Tenso
 
 
 @dataclass(frozen=True, kw_only=True)
-class PosteriorAttack(Attack):
+class PosteriorAttack(InteractionAttack):
     """Base class of attacks that infer click probabilities under a prior; a subclass implements `marginals`.
 
     Args:
@@ -50,7 +49,6 @@ class PosteriorAttack(Attack):
     """
 
     family = "ranking"
-    estimates = InteractionEstimate
 
     prior: ListPrior
     victims_at_once: PositiveInt | None = None

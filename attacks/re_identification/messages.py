@@ -130,7 +130,6 @@ def round_means(values: Tensor, known: History, view: History) -> Tensor:
 
 
 def _chosen(view: View, layers: Sequence[str] | None) -> list[str]:
-    """Names of the recorded parameters of some layers."""
     return [name for name in view.deltas if layers is None or any(_of_layer(name, layer) for layer in layers)]
 
 

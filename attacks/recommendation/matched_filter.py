@@ -6,8 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from attacks.base import Attack
-from attacks.interactions.estimates import InteractionEstimate
+from attacks.interactions.estimates import InteractionAttack, InteractionEstimate
 from client.recommendation import RecommenderAlgorithm
 from protocol.errors import ViewError
 from protocol.progress import with_progress
@@ -32,7 +31,7 @@ class Templates:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MatchedFilter(Attack):
+class MatchedFilter(InteractionAttack):
     """Log-likelihood ratio of each item's delta under Gaussian noise, with templates from shadow clients.
 
     Under local differential privacy, noise hides the leading singular vector of a client's deltas. But an item's delta
@@ -58,7 +57,6 @@ class MatchedFilter(Attack):
 
     name = "matched-filter"
     family = "recommendation"
-    estimates = InteractionEstimate
     cost = "`shadows` simulated trainings per victim"
     threat_model = ThreatModel(
         sees="the update of the item embeddings, the global model and which items were served",

@@ -111,7 +111,6 @@ class ReconstructionEstimate(Estimate):
         return Scores(metrics, items=size, positives=size, reconstruction=shown)
 
     def _by_hash(self, truth: Mapping[str, Tensor], real: Tensor) -> dict[str, Tensor]:
-        """What the salted hashes prove."""
         size = real.sum(1).double()
         size = size.masked_fill(size == 0, torch.nan)
         found = {name: torch.zeros(len(size), dtype=torch.float64) for name in ("recovered", "right", "wrong")}

@@ -89,7 +89,6 @@ class SpanEstimate(ReconstructionEstimate):
     predicted: Tensor
 
     def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
-        """Scores of the sentences, next to the ranks."""
         scores = super().score(view, truth)
         ranks = {"rank": self.rank, "spare": self.spare, "predicted": self.predicted}
         return dataclasses.replace(scores, metrics={**scores.metrics, **ranks})
@@ -295,7 +294,6 @@ class Victim:
             return None
 
     def next_words(self, prefixes: Prefixes) -> NextWords:
-        """Which words follow each prefix."""
         lengths, parts = prefixes.lengths, []
         for length in torch.unique(lengths).tolist():
             parts.append(self.layers.last_inputs(self.model, prefixes.words[lengths == length, :length]))

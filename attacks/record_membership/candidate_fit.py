@@ -20,7 +20,6 @@ from protocol.view import RoundView
 
 _QUADRATURE = ((0.1127, 5 / 18), (0.5, 8 / 18), (0.8873, 5 / 18))
 """Places on the way from the sent model to the client's own, and their weights: the rule of Gauss and Legendre."""
-Precision = Literal["float32", "float64"]
 _MOST_STEPS, _PLACES = 32, 5
 """Largest number of steps of a simulated path, and the number of places on it."""
 _SIMULATED = 4
@@ -54,6 +53,9 @@ class JointFitAttack(PoolAttack):
             without noise is always computed in float64, gradients and updates too: in float32, members are
             missed where records are alike.
 
+    Raises:
+        ViewError: the clients' optimizer scales gradients, or clips examples.
+
     References:
         This project; Charikar, Chen and Farach-Colton, "Finding frequent items in data streams", ICALP 2002, for the
         sketch.
@@ -65,7 +67,7 @@ class JointFitAttack(PoolAttack):
     rounds: PositiveInt | None = None
     sketch: PositiveInt = 32768
     refinements: NonNegativeInt = 5
-    precision: Precision = "float32"
+    precision: Literal["float32", "float64"] = "float32"
 
     def fits(self, view: History, *, generator: torch.Generator) -> dict[int, Fit]:
         """Fit of every client's updates, by pseudonym, computed once for all attacks on a view.
@@ -84,7 +86,6 @@ class JointFitAttack(PoolAttack):
         return {pseudonym: _summed(own) for pseudonym, own in parts.items()}
 
     def _of_round(self, view: RoundView, pool: Pool, generator: torch.Generator) -> list[Fit]:
-        """Fits of one round's updates."""
         sums = pool.learner.step_sums(view.example_counts)
         if sums is None:
             raise ViewError("expected clients that train by SGD, whose update is a sum of gradients")
@@ -134,9 +135,6 @@ class CandidateFit(JointFitAttack):
     Threat model: passive server that sees each client's update.
 
     The arguments are those of `JointFitAttack`.
-
-    Raises:
-        ViewError: the clients' optimizer scales gradients, or clips examples.
 
     References:
         This project.
@@ -224,7 +222,6 @@ class _Client:
     noise: float
 
     def fit(self, gradients: Tensor, basis: Basis) -> Fit:
-        """Fit by mean gradients."""
         own = Basis(basis.values * self.rate**2, basis.vectors)
         products = -self.rate * (gradients @ self.update).double()
         return fit(own, products, self.effects.pool.labels, records=self.records, noise=self.noise)

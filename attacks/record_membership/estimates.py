@@ -162,7 +162,6 @@ def class_auc(scores: Tensor, member: Tensor, labels: Tensor) -> Tensor:
 
 
 def _pooled(rate: float, found: Tensor, alarms: Tensor, member: Tensor) -> Detail:
-    """Pooled rates at one threshold, with intervals of Clopper and Pearson."""
     row: dict[str, str | int | float | bool | None] = {"what": "rates at one threshold", "allowed FPR": rate}
     for name, share, kind in (("TPR", found, member), ("FPR", alarms, ~member)):
         asked = kind.sum(1)

@@ -46,9 +46,6 @@ class CandidateSource(JointFitAttack):
 
     The arguments are those of `JointFitAttack`.
 
-    Raises:
-        ViewError: the clients' optimizer scales gradients, or clips examples.
-
     References:
         This project.
     """
