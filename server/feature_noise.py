@@ -82,9 +82,8 @@ class FeatureNoise(ImageManipulation):
 
     def targets(self, numbers: Tensor, features: int, *, partitions: int, seed: int) -> Tensor:
         drawn = [
-            self._noise(torch.tensor([number % partitions]), features, partitions, generator)
-            for number in numbers.tolist()
-            for generator in [generator_for(seed, "feature target", number)]
+            self._noise(torch.tensor([n % partitions]), features, partitions, generator_for(seed, "feature target", n))
+            for n in numbers.tolist()
         ]
         return torch.cat(drawn)
 

@@ -187,15 +187,10 @@ def decompose(
     if all bases make equally many steps, because g_0 is then the mean of the classes' bases; and ``q_c ~ a_c + a_0``,
     right if they make one epoch, because g_0 is then their sum.
 
-    Args:
-        target: ``(V, D)`` the clients' changes G.
-        bases: ``(K, D)`` or ``(V, K, D)`` the classes' changes g_c.
-        united: ``(V, D)`` the calibrator g_0, the change of all present classes together; None for none.
-        present: ``(V, K)`` bool.
-        solver: ``exact``, or ``early-stopped``: a few steps of projected gradient descent from ``a = 1 / (k + 1)``,
-            which biases the estimate towards equal shares.
-        calibrator_share: what each class gets of the calibrator's factor: it is ``divided``, or ``whole`` for each.
-        steps: number of steps of ``early-stopped``.
+    G are the clients' changes, ``target (V, D)``; g_c those of the classes, ``bases (K, D)`` or ``(V, K, D)``; g_0 the
+    calibrator, that of all present classes together, ``united (V, D)`` or None. The solver is ``exact``, or
+    ``early-stopped``: a few steps of projected gradient descent from ``a = 1 / (k + 1)``, which biases the estimate
+    towards equal shares. What each class gets of the calibrator's factor is ``divided``, or ``whole`` for each.
     """
     columns = bases.double().expand(len(target), -1, -1)
     if united is not None:

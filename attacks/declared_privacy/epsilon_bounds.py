@@ -43,17 +43,12 @@ def clopper_pearson_epsilon(
 
     A mechanism that is (epsilon, delta)-private has ``TPR <= e^epsilon FPR + delta`` and ``TNR <= e^epsilon FNR +
     delta``. The bound is the larger of ``ln((TPR_L - delta) / FPR_U)`` and ``ln((TNR_L - delta) / FNR_U)``, with a
-    lower and an upper limit at ``alpha / 2`` each; as ``TNR_L = 1 - FPR_U`` both directions use the same two limits.
-    It assumes independent decisions by a threshold that was fixed before the scores were seen. With all of n / 2
-    canaries of each coin decided rightly it is about ``ln(n / 7.4)``, however large epsilon is.
+    lower and an upper limit at ``alpha / 2`` each; as ``TNR_L = 1 - FPR_U`` both directions use the same two limits. It
+    assumes independent decisions by a threshold that was fixed before the scores were seen. With all of n / 2 canaries
+    of each coin decided rightly it is about ``ln(n / 7.4)``, however large epsilon is.
 
-    Args:
-        hits: ``(A,)`` number of canaries with coin +1 whose score is above the threshold.
-        positives: ``(A,)`` number of canaries with coin +1.
-        alarms: ``(A,)`` number of canaries with coin -1 whose score is above the threshold.
-        negatives: ``(A,)`` number of canaries with coin -1.
-        delta: probability with which the guarantee may fail.
-        alpha: probability with which the bound may fail.
+    Scores are above the threshold for ``hits (A,)`` of the ``positives (A,)``, canaries with coin +1, and for ``alarms
+    (A,)`` of the ``negatives (A,)``, those with coin -1.
 
     References:
         M. Jagielski, J. Ullman and A. Oprea, "Auditing Differentially Private Machine Learning: How Private is Private

@@ -8,8 +8,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from attacks.identifiability.estimates import VectorEstimate
-from attacks.identifiability.pac import MessageSums, VectorAttack, facing, leading_axis, messages_of
+from attacks.identifiability.pac import (
+    MessageSums,
+    VectorAttack,
+    VectorEstimate,
+    facing,
+    leading_axis,
+    messages_of,
+)
 from protocol.ranges import PositiveInt
 from protocol.view import ITEM_EMBEDDING, RoundView
 

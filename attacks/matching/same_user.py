@@ -39,7 +39,6 @@ class MatchingMLP(MatchingAttack, ReidMLP):
 
     Args:
         accelerator: Lightning accelerator.
-        devices: number of devices.
 
     References:
         Orekondy, Oh, Zhang, Schiele and Fritz, "Gradient-Leaks", 2018, arXiv:1805.05838, section 4.4 (ii).
@@ -69,7 +68,6 @@ class MatchingSiamese(MatchingAttack):
     Args:
         steps: batches of 64 pairs; not given in the paper.
         accelerator: Lightning accelerator.
-        devices: number of devices.
 
     References:
         Orekondy, Oh, Zhang, Schiele and Fritz, "Gradient-Leaks", 2018, arXiv:1805.05838, section 4.4 (iii).

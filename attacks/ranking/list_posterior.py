@@ -153,16 +153,9 @@ def sample_lists(
     annealed over the first sweeps, which are discarded. Chains are weighted by the energy of their best state, because
     a chain stuck at a worse one has not reached the posterior.
 
-    Args:
-        maps: ``(V, Q L, P)``, by which the norm is computed; unused without clipping.
-        whitened: ``(V, Q L, P)`` the same, whitened.
-        target: ``(V, P)`` whitened.
-        log_prior: ``(V, Q, 2^L)``.
-        clip: L2 norm to which updates are clipped.
-        chains: independent chains per victim.
-        sweeps: passes over the lists.
-        annealed: number of them before the likelihood has full weight.
-        generator: source of randomness.
+    The map is ``maps (V, Q L, P)``, by which the norm is computed, and is given whitened too, as is ``target (V, P)``;
+    the prior is ``log_prior (V, Q, 2^L)``. There are `chains` for each victim, and `sweeps` over its lists, of which
+    the first `annealed` do not count.
     """
     victims, lists = log_prior.shape[:2]
     length = whitened.shape[1] // lists

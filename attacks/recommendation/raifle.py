@@ -34,7 +34,6 @@ class Raifle(InteractionAttack):
         max_iter: largest number of iterations of the solver (published: 1000); L-BFGS stops earlier, at its published
             tolerances.
         accelerator: Lightning accelerator.
-        devices: number of devices.
 
     References:
         Pham, Kulkarni and Houmansadr, "RAIFLE: Reconstruction Attacks on Interaction-based Federated Learning with

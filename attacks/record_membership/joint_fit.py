@@ -203,11 +203,8 @@ def predicted_auc(shift: Tensor, share: Tensor) -> float:
 
     The evidence is N(s^2/2, s^2) for a member and N(-s^2/2, s^2) for another record, ``s`` being its shift. With equal
     shifts and classes the AUC is ``Phi(s / sqrt 2)``; ``s`` is the norm of the record's effect without what the other
-    candidates explain, in units of the noise. Of many candidates, `_PAIRS` are compared.
-
-    Args:
-        shift: ``(M,)`` shifts, those of several rounds combined as the root of their sum of squares.
-        share: ``(M,)`` share of each candidate's class.
+    candidates explain, in units of the noise. Of many candidates, `_PAIRS` are compared. Shifts ``(M,)`` of several
+    rounds are combined as the root of their sum of squares; ``share (M,)`` is that of each candidate's class.
     """
     step = -(-len(shift) // _PAIRS)
     half, prior, weight = (part.double()[::step] for part in (shift.square() / 2, torch.logit(share, eps=1e-9), share))

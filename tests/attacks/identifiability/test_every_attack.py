@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from attacks.base import Attack
-from attacks.identifiability.estimates import VectorEstimate
 from attacks.identifiability.likelihood import PACCatalogue, PACConsensus, PACLikelihood
-from attacks.identifiability.pac import PAC, MeanItem, PACSpectral, RandomVector
+from attacks.identifiability.pac import PAC, MeanItem, PACSpectral, RandomVector, VectorEstimate
 from client.engine.local_hyperparameters import LocalTraining
 from client.margin_losses import LossName
 from client.matrix_factorization import MFAlgorithm
