@@ -46,9 +46,6 @@ class Attack(abc.ABC):
             attacks, drawn at random; None if every audit runs it on all clients of all rounds.
         view: the annotation of the first argument of `run`: `RoundView` for an attack on the clients of one round,
             `History` for an attack on all messages of a recording together.
-
-    Raises:
-        InputError: a subclass with a `name` lacks `family`, `threat_model` or `estimates`.
     """
 
     name: ClassVar[str]

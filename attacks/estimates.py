@@ -110,9 +110,6 @@ class Estimate(abc.ABC):
         inferred: what the server infers; completes "the server can infer from a client's update ..." in a report.
         truth: names of the recorded ground truth that `score` needs.
         metrics: what `score` returns; names in `protocol.metric_table.METRICS`, or new entries for it.
-
-    Raises:
-        InputError: a subclass lacks one of them.
     """
 
     inferred: ClassVar[str]

@@ -39,9 +39,6 @@ class Deviation:
         noticed: who would notice it, and how; empty if nobody would.
         references: the publications that define it, e.g. ``("RAIFLE, section III.C.1",)``; empty for this project's
             own.
-
-    Raises:
-        InputError: a subclass lacks `name`, `part`, `does` or `noticed`.
     """
 
     name: ClassVar[str]

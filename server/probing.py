@@ -111,8 +111,7 @@ class Probing(Deviation):
         if self.probe == "shuffled":
             return table[torch.randperm(len(table), generator=generator)]
         rows = 1 if self.probe == "low-rank" else len(table)
-        draw = torch.randn(rows, table.shape[1], generator=generator, dtype=table.dtype)
-        return (SMALL * draw).expand_as(table)
+        return (SMALL * torch.randn(rows, table.shape[1], generator=generator, dtype=table.dtype)).expand_as(table)
 
     def bounds(self, how: Answering, table: Tensor, users: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
         """``(V,)`` float64 number of interactions that the theorem requires for each client.

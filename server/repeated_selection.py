@@ -64,5 +64,4 @@ def draw_identifiable(
         "none",
         "Change data.negatives_per_positive, or let more clients take part.",
     )
-    drawn = torch.randperm(len(found), generator=generator)
-    return everyone.clients[found[drawn[:count]]].sort().values
+    return everyone.clients[found[torch.randperm(len(found), generator=generator)[:count]]].sort().values

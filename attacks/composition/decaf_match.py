@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from attacks.base import Variants
-from attacks.composition.base import AUXILIARY, Auxiliary, CompositionAttack, auxiliary, by_information, layer_change
+from attacks.composition.base import Auxiliary, CompositionAttack, auxiliary, by_information, layer_change
+from attacks.composition.closed_form import ClosedForm
 from attacks.composition.estimates import CompositionEstimate
 from attacks.composition.least_squares import LocalLeastSquares, Simulations, left_out_errors
 from attacks.composition.simulation import (
@@ -22,7 +23,6 @@ from attacks.composition.simulation import (
 from client.network import ClassifierAlgorithm
 from protocol.progress import report_progress
 from protocol.ranges import AtLeastTwo, NonNegativeInt, PositiveFloat, PositiveInt, UnitInterval
-from protocol.threat_model import ThreatModel
 from protocol.view import RoundView, is_statistic
 
 _WIDTH = 1.96
@@ -74,11 +74,7 @@ class DecafMatch(CompositionAttack):
 
     name = "decaf-match"
     cost = "`shared` simulated trainings and one per class, and `local` per victim and pass, of at most `passes`"
-    threat_model = ThreatModel(
-        sees="the update, the global model and how many examples the client reports",
-        knows="the clients' training algorithm and labelled images of every class that no client has",
-        needs=(ClassifierAlgorithm, "deltas", *AUXILIARY),
-    )
+    threat_model = ClosedForm.threat_model
     variants: ClassVar[Variants] = {
         "shared": {
             "name": "decaf-shared",
