@@ -46,9 +46,6 @@ class Attack(abc.ABC):
             attacks, drawn at random; None if every audit runs it on all clients of all rounds.
         view: the annotation of the first argument of `run`: `RoundView` for an attack on the clients of one round,
             `History` for an attack on all messages of a recording together.
-
-    Raises:
-        InputError: a subclass with a `name` lacks `family`, `threat_model` or `estimates`.
     """
 
     name: ClassVar[str]
@@ -91,11 +88,7 @@ class Attack(abc.ABC):
 
     @final
     def __call__(self, view: View, *, generator: torch.Generator) -> Estimate:
-        """Checks the view, attacks, and checks the estimate.
-
-        Args:
-            view: what the server saw.
-            generator: the only source of randomness.
+        """Checks the view, attacks with one source of randomness, and checks the estimate.
 
         Raises:
             ViewError: the view lacks something that the attack needs, or a delta holds NaN or infinity.

@@ -57,12 +57,7 @@ class Candidates:
 
 @dataclass(frozen=True)
 class Reconstruction:
-    """Images and their reconstructions, for a figure.
-
-    Attributes:
-        originals: ``(K, channels, height, width)`` in [0, 1].
-        found: ``(K, channels, height, width)`` reconstruction of each.
-    """
+    """Images ``(K, channels, height, width)`` in [0, 1] and the reconstruction `found` of each, for a figure."""
 
     originals: Tensor
     found: Tensor
@@ -115,9 +110,6 @@ class Estimate(abc.ABC):
         inferred: what the server infers; completes "the server can infer from a client's update ..." in a report.
         truth: names of the recorded ground truth that `score` needs.
         metrics: what `score` returns; names in `protocol.metric_table.METRICS`, or new entries for it.
-
-    Raises:
-        InputError: a subclass lacks one of them.
     """
 
     inferred: ClassVar[str]

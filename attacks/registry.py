@@ -91,7 +91,11 @@ def find(name: str) -> type[Attack]:
         names = [*REGISTRY, *(own for kind in KNOWN for own in kind.names())]
         raise _unknown("the name of an attack, or the path of its class", name, names)
     if len(fitting) > 1:
-        raise _ambiguous(short, fitting)
+        raise InputError(
+            expected="a name that one attack has",
+            found=f"{short!r}, which {' and '.join(map(_path, fitting))} have",
+            way_out=f"Give the family too: {' or '.join(f'{kind.family}/{short}' for kind in fitting)}.",
+        )
     return fitting[0]
 
 
@@ -145,11 +149,3 @@ def _unknown(expected: str, name: str, names: Collection[str]) -> InputError:
     known = ", ".join(sorted(set(names))) or "no arguments"
     way_out = f"Did you mean {' or '.join(near)}?" if near else f"Known: {known}."
     return InputError(expected=expected, found=repr(name), way_out=way_out)
-
-
-def _ambiguous(name: str, kinds: Collection[type[Attack]]) -> InputError:
-    return InputError(
-        expected="a name that one attack has",
-        found=f"{name!r}, which {' and '.join(_path(kind) for kind in kinds)} have",
-        way_out=f"Give the family too: {' or '.join(f'{kind.family}/{name}' for kind in kinds)}.",
-    )

@@ -50,8 +50,7 @@ def roc_per_victim(scores: Tensor, labels: Tensor, mask: Tensor, grid: Tensor) -
     values = scores.double()
     ordered = values.masked_fill(~negative, -torch.inf).sort(dim=1, descending=True).values
     allowed = grid.double() * negative.sum(1, keepdim=True)
-    index = (allowed.ceil().long() - 1).clamp(min=0, max=values.shape[1] - 1)
-    thresholds = ordered.gather(1, index)
+    thresholds = ordered.gather(1, (allowed.ceil().long() - 1).clamp(min=0, max=values.shape[1] - 1))
     lower, at = thresholds[..., None], values[:, None]
     wins, passed = (((at > lower) & kind[:, None]).sum(2) for kind in (positive, negative))
     ties, tied = (((at == lower) & kind[:, None]).sum(2) for kind in (positive, negative))
@@ -62,13 +61,7 @@ def roc_per_victim(scores: Tensor, labels: Tensor, mask: Tensor, grid: Tensor) -
 
 @dataclass(frozen=True)
 class Rates:
-    """Rates of the decision to accept every candidate whose score reaches a threshold.
-
-    Attributes:
-        tpr: share of the positives that are accepted.
-        fpr: share of the negatives that are accepted.
-        threshold: smallest accepted score, infinity if nothing is accepted.
-    """
+    """Shares of positives and of negatives accepted, whose score reaches a threshold; infinity accepts nothing."""
 
     tpr: float
     fpr: float
@@ -76,14 +69,10 @@ class Rates:
 
 
 def exact_roc(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The whole ROC curve, from (0, 0), where nothing is accepted, to (1, 1), with a point for each distinct score.
+    """False-positive rates, true-positive rates and thresholds ``(P,)`` of the whole ROC curve.
 
-    Args:
-        scores: ``(N,)``, higher means more likely positive.
-        labels: ``(N,)`` bool, some of them True and some False.
-
-    Returns:
-        False-positive rates, true-positive rates and thresholds, ``(P,)`` each.
+    It goes from (0, 0), where nothing is accepted, to (1, 1), with a point for each distinct score. Higher ``scores
+    (N,)`` mean more likely positive; some ``labels (N,)`` are True and some False.
     """
     values, positive = scores.double().numpy(), labels.numpy().astype(bool)
     thresholds, rank = np.unique(-values, return_inverse=True)
@@ -102,12 +91,7 @@ def rates_at(scores: Tensor, labels: Tensor, allowed: float) -> Rates:
 
 
 def clopper_pearson(successes: int, n: int, *, level: float = 0.95) -> tuple[float, float]:
-    """Exact interval of a proportion: 0.982 to 1 for 200 of 200.
-
-    Args:
-        successes: number of successes.
-        n: number of independent trials.
-        level: coverage of the interval.
+    """Exact interval of a proportion of `n` independent trials, with coverage `level`: 0.982 to 1 for 200 of 200.
 
     References:
         C. J. Clopper and E. S. Pearson, "The use of confidence or fiducial limits illustrated in the case of the
@@ -118,14 +102,9 @@ def clopper_pearson(successes: int, n: int, *, level: float = 0.95) -> tuple[flo
 
 
 def wins_over_negatives(scores: Tensor, labels: Tensor) -> Tensor:
-    """Share of the negatives ranked below each positive, ties counting half; the mean is the AUC.
+    """``(P,)`` share of the negatives ranked below each positive, ties counting half; the mean is the AUC.
 
-    Args:
-        scores: ``(V,)``, higher means more likely positive.
-        labels: ``(V,)`` bool.
-
-    Returns:
-        ``(P,)`` float64, one value per positive.
+    Higher ``scores (V,)`` mean more likely positive; ``labels (V,)`` are bool.
     """
     positive, negative = scores[labels].double(), scores[~labels].double()
     gaps = (positive[:, None] - negative).sign()
@@ -140,19 +119,14 @@ def composition_errors(inferred: Tensor, true: Tensor) -> dict[str, Tensor]:
 
 def exact_counts(inferred: Tensor, counts: Tensor) -> dict[str, Tensor]:
     """``exact (V,)``: 1 where proportions ``(V, K)``, rounded to whole examples, give all ``counts (V, K)``, else 0."""
-    rounded = (inferred * counts.sum(1, keepdim=True)).round()
-    return {"exact": (rounded == counts).all(1).double()}
+    return {"exact": ((inferred * counts.sum(1, keepdim=True)).round() == counts).all(1).double()}
 
 
 def null_class_errors(present: Tensor, held: Tensor) -> dict[str, Tensor]:
     """``null_false_positive`` and ``null_false_negative`` ``(V,)``, error rates on null classes.
 
-    The former is the share of the classes not held that are called present, NaN if all are held; the latter is the
-    share of the classes held that are called null.
-
-    Args:
-        present: ``(V, K)`` bool, classes called present.
-        held: ``(V, K)`` bool, classes that the client holds.
+    The former is the share of the classes not ``held (V, K)`` that are called ``present (V, K)``, NaN if all are held;
+    the latter is the share of the classes held that are called null.
     """
     raised, missed = (present & ~held).sum(1).double(), (~present & held).sum(1).double()
     lacking, holding = (~held).sum(1).double(), held.sum(1).double()
@@ -170,19 +144,15 @@ def precision_at_positives(scores: Tensor, positive: Tensor) -> Tensor:
     values = scores.double()
     hits = values[positive]
     better = len(values) - torch.searchsorted(values.sort().values, hits)
-    found = len(hits) - torch.searchsorted(hits.sort().values, hits)
-    return found.double() / better
+    return (len(hits) - torch.searchsorted(hits.sort().values, hits)).double() / better
 
 
 def average_precision(scores: Tensor, positive: Tensor) -> Tensor:
     """``(U,)`` area under the precision-recall curve of each column, as a sum of steps like in scikit-learn.
 
-    Args:
-        scores: ``(V, U)``.
-        positive: ``(V, U)`` bool; a column without a positive gives NaN.
+    Of ``scores (V, U)`` and ``positive (V, U)`` bool; a column without a positive gives NaN.
     """
-    columns = zip(scores.T, positive.T, strict=True)
-    means = [precision_at_positives(values, true).mean() for values, true in columns]
+    means = [precision_at_positives(*column).mean() for column in zip(scores.T, positive.T, strict=True)]
     return torch.stack(means) if means else scores.new_zeros(0, dtype=torch.float64)
 
 

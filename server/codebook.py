@@ -71,8 +71,7 @@ class Codebook(FeatureManipulation):
 
     def _linear(self, ranker: Tensor, mask: Tensor, generator: Generator) -> Tensor:
         free = orthogonal_complement(ranker.double()[None], generator)
-        blocks = share_out(mask.shape[1], len(free), mask.shape[2] - 1)
-        codes = self._codes(mask, blocks, generator)
+        codes = self._codes(mask, share_out(mask.shape[1], len(free), mask.shape[2] - 1), generator)
         return codes @ free[: codes.shape[-1]]
 
     def _neural(self, model: Model, mask: Tensor, generator: Generator) -> Tensor:

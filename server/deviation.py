@@ -39,9 +39,6 @@ class Deviation:
         noticed: who would notice it, and how; empty if nobody would.
         references: the publications that define it, e.g. ``("RAIFLE, section III.C.1",)``; empty for this project's
             own.
-
-    Raises:
-        InputError: a subclass lacks `name`, `part`, `does` or `noticed`.
     """
 
     name: ClassVar[str]
@@ -51,7 +48,6 @@ class Deviation:
     references: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Checks that a deviation describes itself."""
         super().__init_subclass__(**kwargs)
         if "name" in vars(cls):
             check_declared(cls, Deviation)

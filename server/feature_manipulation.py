@@ -35,16 +35,13 @@ class FeatureManipulation(Deviation, abc.ABC):
 
     @abc.abstractmethod
     def features(self, model: Model, features: Tensor, mask: Tensor, *, generator: Generator) -> Tensor:
-        """The features sent.
+        """The features sent, ``(C, Q, L, F)``, zero where padded.
 
         Args:
             model: the global model that is sent with them, ``shape`` each.
             features: ``(C, Q, L, F)`` real features of the shown documents.
             mask: ``(C, Q, L)`` True for documents; padding comes last.
             generator: source of randomness.
-
-        Returns:
-            ``(C, Q, L, F)``, zero where padded.
         """
 
     def of_cohort(self, models: Model, features: Tensor, mask: Tensor, *, generators: Sequence[Generator]) -> Tensor:

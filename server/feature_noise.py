@@ -20,7 +20,6 @@ from protocol.seeding import generator_for
 from server.deviation import Notice
 from server.image_manipulation import ImageManipulation, psnr, ssim
 
-Likeness = Literal["ssim", "psnr"]
 _BEST_PSNR = 60.0
 """PSNR in dB above which the penalty is zero; the PSNR of equal images is infinite."""
 
@@ -44,7 +43,7 @@ class PixelSearch:
     steps: PositiveInt = 500
     learning_rate: PositiveFloat = 0.01
     enough: NonNegativeFloat = 1e-3
-    likeness: Likeness | None = None
+    likeness: Literal["ssim", "psnr"] | None = None
     likeness_weight: NonNegativeFloat = 0.0
     budget: float | None = None
     variant: Literal["corrected", "as-published-code"] = "corrected"
@@ -83,9 +82,8 @@ class FeatureNoise(ImageManipulation):
 
     def targets(self, numbers: Tensor, features: int, *, partitions: int, seed: int) -> Tensor:
         drawn = [
-            self._noise(torch.tensor([number % partitions]), features, partitions, generator)
-            for number in numbers.tolist()
-            for generator in [generator_for(seed, "feature target", number)]
+            self._noise(torch.tensor([n % partitions]), features, partitions, generator_for(seed, "feature target", n))
+            for n in numbers.tolist()
         ]
         return torch.cat(drawn)
 
@@ -104,14 +102,10 @@ def partition_of(items: int, partitions: int) -> Tensor:
 def partitioned_noise(
     part: Tensor, features: int, *, partitions: int, scale: float, generator: torch.Generator
 ) -> Tensor:
-    """``(R, F)`` max(0, N(0, scale^2)) in one part of the features and zero in the others.
+    """``(R, F)`` max(0, N(0, scale^2)) in one part of the features, ``part (R,)`` of each item, and zero in the others.
 
-    Args:
-        part: ``(R,)`` part of each item.
-        features: number of features F, divided evenly into parts.
-        partitions: number of parts; 1 for noise in all features.
-        scale: standard deviation of the noise; 4 is the end of the paper's grid search.
-        generator: source of the noise.
+    The features are divided evenly into parts; 1 part is noise in all features. A scale of 4 is the end of the paper's
+    grid search.
 
     Raises:
         ValueError: there are more parts than features, or a number is not positive.
@@ -123,19 +117,10 @@ def partitioned_noise(
 
 
 def manipulate(extractor: FeatureExtractor, pixels: Tensor, targets: Tensor, search: PixelSearch) -> Tensor:
-    """Images optimised until their features are close to the targets.
+    """Images ``(N, 3, h, w)`` in [0, 1], optimised until their features are close to targets ``(N, F)``.
 
     With the variant ``corrected``, images are independent except for the number of steps: the search stops when all are
     close enough.
-
-    Args:
-        extractor: frozen feature extractor.
-        pixels: ``(N, 3, h, w)`` in [0, 1].
-        targets: ``(N, F)``.
-        search: options.
-
-    Returns:
-        ``(N, 3, h, w)`` in [0, 1].
     """
     published = search.variant == "as-published-code"
     reach = 1.0 if search.budget is None else search.budget

@@ -26,26 +26,19 @@ class ImageManipulation(Deviation, abc.ABC):
     def perturb(
         self, extractor: FeatureExtractor, pixels: Tensor, *, targets: Tensor | None, labels: Tensor | None
     ) -> Tensor:
-        """Manipulated images.
+        """Manipulated images ``(N, 3, h, w)`` in [0, 1].
 
         Args:
             extractor: the clients' frozen feature extractor.
             pixels: ``(N, 3, h, w)`` in [0, 1].
             targets: ``(N, F)`` features to approach, see `targets`.
             labels: ``(N,)`` classes of the images under the extractor's classifier, -1 if unknown; None if all are.
-
-        Returns:
-            ``(N, 3, h, w)`` in [0, 1].
         """
 
     def targets(self, numbers: Tensor, features: int, *, partitions: int, seed: int) -> Tensor | None:
         """Target features ``(N, F)`` of the images with these numbers, which do not depend on a batch; None without.
 
-        Args:
-            numbers: ``(N,)`` numbers of the images in their set.
-            features: number of features F.
-            partitions: number of parts of the features; image n belongs to part ``n % partitions``.
-            seed: seed of every draw.
+        Of the parts of the features, image n belongs to part ``n % partitions``.
         """
         return None
 

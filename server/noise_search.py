@@ -85,13 +85,7 @@ def evolve_scale(
 ) -> float:
     """Mean of the last distribution of a CMA-ES search on a logarithmic axis; the best single draw would be biased.
 
-    Args:
-        objective: function of a scale to maximise.
-        lowest: smallest scale.
-        highest: largest scale.
-        generations: number of generations.
-        population: number of scales per generation.
-        seed: seed of the draws.
+    It maximises the objective between the lowest and the highest scale, over `generations` of `population` scales.
 
     Raises:
         ValueError: the range is empty.

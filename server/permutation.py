@@ -39,6 +39,5 @@ class Permutation(FeatureManipulation):
         # Documents in a random order for each column, moved to the positions of documents.
         order = draws.argsort(dim=-2)
         place = torch.arange(groups.shape[-2])[:, None].expand_as(groups).where(documents, groups.shape[-2])
-        target = place.argsort(dim=-2)
-        dealt = torch.zeros_like(groups).scatter(-2, target, groups.gather(-2, order))
+        dealt = torch.zeros_like(groups).scatter(-2, place.argsort(dim=-2), groups.gather(-2, order))
         return dealt.reshape(features.shape) * mask[..., None]

@@ -91,15 +91,8 @@ def check_batches(clients: Probed, how: Answering) -> None:
 def answer(clients: Probed, sent: Tensor, how: Answering, *, interactions: int, generator: torch.Generator) -> None:
     """Answers to arbitrary item vectors, one call after another; the private vectors change with each.
 
-    Args:
-        clients: changed in place.
-        sent: ``(I, d)`` item vectors that the server sends every time.
-        how: parameters of the answers; only Protocol 1, because each batch of an epoch changes the private vector.
-        interactions: number of calls.
-        generator: source of the batches and of the noise.
-
-    Raises:
-        InputError: see `check_batches`; or the protocol is another.
+    The clients, changed in place, get the item vectors ``sent (I, d)`` in every call. Only of Protocol 1, because each
+    batch of an epoch changes the private vector.
     """
     check_batches(clients, how)
     require(how.protocol == "batches", "protocol batches with items other than zero", how.protocol, "Send zeros.")
@@ -127,17 +120,9 @@ def _update(clients: Probed, items: Tensor, batch: Tensor, how: Answering) -> Te
 def answer_zeros(clients: Probed, how: Answering, *, interactions: Tensor, generator: torch.Generator) -> None:
     """Answers to all-zero item vectors, any number of calls at once, with exactly the distribution of `answer`.
 
-    With zeros the private vector does not change, and every message about item i is ``-alpha l'(0) y_i u`` plus noise:
-    the sum of n messages is n times that plus noise of n times the variance, so only n has to be drawn.
-
-    Args:
-        clients: changed in place.
-        how: how clients answer.
-        interactions: ``(V,)`` number of further calls of each client, whole numbers.
-        generator: source of the batches and of the noise.
-
-    Raises:
-        InputError: see `check_batches`.
+    The clients, changed in place, get ``interactions (V,)`` further calls. With zeros the private vector does not
+    change, and every message about item i is ``-alpha l'(0) y_i u`` plus noise: the sum of n messages is n times that
+    plus noise of n times the variance, so only n has to be drawn.
     """
     check_batches(clients, how)
     calls = interactions.double()
@@ -154,20 +139,11 @@ def answer_zeros(clients: Probed, how: Answering, *, interactions: Tensor, gener
 
 
 def batch_memberships(sizes: Tensor, batch: int, draws: Tensor, width: int, generator: torch.Generator) -> Tensor:
-    """Number of independent batches that contain each item, if each batch is drawn without replacement.
+    """``(V, width)`` float64 number of independent batches that contain each item, each drawn without replacement.
 
+    Clients have ``sizes (V,)`` items, at least a batch, and ``draws (V,)`` batches; each row sums to ``batch * draws``.
     Items are processed in order: a batch with r free places takes the item with probability r over the number of
     remaining items. Batches differ only in their free places, so the cost does not depend on their number.
-
-    Args:
-        sizes: ``(V,)`` items of each client, at least `batch`.
-        batch: size of a batch.
-        draws: ``(V,)`` number of batches.
-        width: number of columns of the result.
-        generator: source of the draws.
-
-    Returns:
-        ``(V, width)`` float64, 0 beyond a client's items; each row sums to ``batch * draws``.
     """
     places = torch.arange(batch + 1, dtype=torch.float64)
     waiting = torch.zeros(len(sizes), batch + 1, dtype=torch.float64)

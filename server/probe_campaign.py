@@ -80,12 +80,9 @@ class Campaign:
         self._groups: list[_Group] = []
 
     def until(self, cohort: Cohort, table: Tensor, users: Tensor) -> Answered:
-        """Summed messages of the clients at the end of a round.
+        """Summed messages of the clients at the end of a round; the same cohort is called in all probing rounds.
 
-        Args:
-            cohort: the called clients, the same in all probing rounds.
-            table: honest item vectors ``(I, d)``.
-            users: the clients' private vectors before the campaign ``(C, d)``.
+        ``table (I, d)`` are the honest item vectors, ``users (C, d)`` the private vectors before the campaign.
         """
         campaign, axis, place = self.probing.point(cohort.round)
         first = 0 if self._last != cohort.round - 1 else place

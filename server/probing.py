@@ -20,7 +20,6 @@ from server.deviation import Deviation, Notice
 from server.probe_answers import Answering
 from server.probing_bounds import Noisy, theorem_1, theorem_2, theorem_3, tolerance
 
-Probe = Literal["zeros", "low-rank", "small", "shuffled"]
 SMALL = 0.01
 """Standard deviation of small random items; trained items have a norm of about 3."""
 
@@ -55,7 +54,7 @@ class Probing(Deviation):
     references = ("London 2020, Protocol 2",)
 
     after: PositiveInt = 200
-    probe: Probe = "zeros"
+    probe: Literal["zeros", "low-rank", "small", "shuffled"] = "zeros"
     interactions: list[PositiveInt] = dataclasses.field(default_factory=list)
     of_bound: list[PositiveFloat] = dataclasses.field(default_factory=list)
     theorem: Literal[1, 2, 3] = 2
@@ -112,21 +111,13 @@ class Probing(Deviation):
         if self.probe == "shuffled":
             return table[torch.randperm(len(table), generator=generator)]
         rows = 1 if self.probe == "low-rank" else len(table)
-        draw = torch.randn(rows, table.shape[1], generator=generator, dtype=table.dtype)
-        return (SMALL * draw).expand_as(table)
+        return (SMALL * torch.randn(rows, table.shape[1], generator=generator, dtype=table.dtype)).expand_as(table)
 
     def bounds(self, how: Answering, table: Tensor, users: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
-        """Number of interactions that the theorem requires for each client.
+        """``(V,)`` float64 number of interactions that the theorem requires for each client.
 
-        Args:
-            how: how clients answer.
-            table: honest item vectors ``(I, d)``.
-            users: private vectors ``(V, d)``.
-            labels: ``(V, N)`` 1 for liked, 0 for not liked or padded.
-            counts: ``(V,)`` numbers of labels.
-
-        Returns:
-            ``(V,)`` float64.
+        The honest item vectors are ``table (I, d)``, the private ones ``users (V, d)``; ``labels (V, N)`` are 1 for
+        liked, 0 for not liked or padded, and ``counts (V,)`` their numbers.
         """
         rates, table = labels.double().sum(1) / counts, table.double()
         if self.theorem == 1:

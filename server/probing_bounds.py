@@ -52,11 +52,7 @@ def lean(rates: Tensor) -> Tensor:
 
 
 def theorem_1(rates: Tensor, *, batch: int, delta: float) -> Tensor:
-    """``(V,)`` interactions for error 0 without noise: ``2 ln(1/delta) / (B (1 - 2p)^2)``.
-
-    Raises:
-        ValueError: Assumption 1 does not hold, or delta is out of range.
-    """
+    """``(V,)`` interactions for error 0 without noise: ``2 ln(1/delta) / (B (1 - 2p)^2)``."""
     return 2 * math.log(1 / _probability(delta)) / (batch * lean(rates).square())
 
 
@@ -89,9 +85,6 @@ def theorem_3(rates: Tensor, tau: Tensor, labels: Tensor, noise: Noisy, *, delta
 
     ``2 sigma^2 M^2 ln(2 I/delta) / (N (alpha (1 - 2p) l'(0) tau)^2)``, for ``labels (V,)`` labelled items N and the
     `tolerance` ``tau (V,)``.
-
-    Raises:
-        ValueError: Assumption 1 does not hold, or delta is out of range.
     """
     reach = noise.largest * noise.scale / (noise.step * lean(rates) * tau.double())
     return 2 * reach.square() * math.log(2 * noise.items / _probability(delta)) / labels.double()

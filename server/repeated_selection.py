@@ -34,14 +34,9 @@ class RepeatedSelection(Deviation):
 
 
 def draw_identifiable(
-    everyone: Cohort,
-    count: int,
-    *,
-    among: Tensor | None = None,
-    rate: float | None = None,
-    generator: Generator,
+    everyone: Cohort, count: int, *, among: Tensor | None = None, rate: float | None = None, generator: Generator
 ) -> Tensor:
-    """Draws clients who do not like exactly half of their items (London 2020, Assumption 1).
+    """``(V,)`` numbers, ascending, of drawn clients who do not like exactly half of their items (London, Assumption 1).
 
     Args:
         everyone: all clients, with their labels.
@@ -50,9 +45,6 @@ def draw_identifiable(
             labels and, where negatives are sampled for a rate of likes, enough items to reach that rate.
         rate: share of likes for which negatives are sampled, None if they are not.
         generator: source of the draw.
-
-    Returns:
-        ``(V,)`` numbers of the clients, ascending.
 
     Raises:
         InputError: no client qualifies.
@@ -72,5 +64,4 @@ def draw_identifiable(
         "none",
         "Change data.negatives_per_positive, or let more clients take part.",
     )
-    drawn = torch.randperm(len(found), generator=generator)
-    return everyone.clients[found[drawn[:count]]].sort().values
+    return everyone.clients[found[torch.randperm(len(found), generator=generator)[:count]]].sort().values

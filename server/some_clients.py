@@ -41,7 +41,6 @@ class SomeClients(FeatureManipulation):
         check_knows_lists(self.inner)
 
     def features(self, model: Model, features: Tensor, mask: Tensor, *, generator: Generator) -> Tensor:
-        """The features of a manipulated client."""
         return self.inner.features(model, features, mask, generator=generator)
 
     def of_cohort(self, models: Model, features: Tensor, mask: Tensor, *, generators: Sequence[Generator]) -> Tensor:

@@ -38,11 +38,7 @@ class Targeted(FeatureManipulation):
     name = "targeted"
     does = "gives each target of a secure aggregate a block of features that no other client has"
     noticed = (
-        Notice(
-            "client",
-            "columns that are zero in all lists, for targets and silenced clients",
-            (ConstantColumns,),
-        ),
+        Notice("client", "columns that are zero in all lists, for targets and silenced clients", (ConstantColumns,)),
     )
     references = ("RAIFLE, section VII.B",)
 
@@ -63,8 +59,7 @@ class Targeted(FeatureManipulation):
 
     def features(self, model: Model, features: Tensor, mask: Tensor, *, generator: Generator) -> Tensor:
         """The features of every client if it were the first target."""
-        block = self._blocks(features.shape[-1])[0]
-        return self._in_block(model, features, mask, block, generator)
+        return self._in_block(model, features, mask, self._blocks(features.shape[-1])[0], generator)
 
     def of_cohort(self, models: Model, features: Tensor, mask: Tensor, *, generators: Sequence[Generator]) -> Tensor:
         blocks = self._blocks(features.shape[-1])

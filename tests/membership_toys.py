@@ -7,7 +7,7 @@ from torch import Tensor
 
 from attacks.base import Attack
 from attacks.record_membership.estimates import RecordMembershipEstimate
-from attacks.source.estimates import SourceEstimate
+from attacks.source.source_inference import SourceEstimate
 from client.engine.local_hyperparameters import LocalTraining
 from client.image_classifier import ImageClassifierAlgorithm
 from client.nets.classifiers import ClassifierOptions, build_classifier

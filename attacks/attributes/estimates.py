@@ -88,11 +88,9 @@ class AttributeEstimate(Estimate):
 
 
 def scores_of_people(evidence: Tensor, held: Tensor) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Values and influences ``(W,)`` by metric, see `AttributeEstimate.score`.
+    """Values and influences ``(W,)`` by metric, see `AttributeEstimate.score`, of people with values ``held (W,)``.
 
-    Args:
-        evidence: ``(W, K)`` float64, higher means more likely.
-        held: ``(W,)`` true values from 0.
+    Higher ``evidence (W, K)`` means more likely.
     """
     people, found = len(held), torch.unique(held)
     right = (evidence.argmax(1) == held).double()

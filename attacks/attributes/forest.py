@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from attacks.attributes.estimates import AttributeEstimate
-from attacks.attributes.messages import NEEDS, AttributeAttack, People, blocks
+from attacks.attributes.messages import AttributeAttack, People, blocks
 from protocol.history import History
 from protocol.ranges import PositiveInt
-from protocol.threat_model import ThreatModel
 
 _NUMBERS = 2**28
 """Numbers of known people's messages that a forest is trained on; of more, a random part of the messages."""
@@ -44,11 +43,6 @@ class PropertyForest(AttributeAttack):
     name = "property-forest"
     references: ClassVar[tuple[str, ...]] = ("Unintended feature leakage, Algorithm 3",)
     cost = "one forest for each attribute, on all numbers of the known people's updates"
-    threat_model = ThreatModel(
-        sees="the update of each person in each round, under a name that stays",
-        knows="the attributes of some of the people who take part",
-        needs=NEEDS,
-    )
 
     trees: PositiveInt = 100
     leaf: PositiveInt = 5

@@ -12,9 +12,9 @@ from attacks.base import Attack
 from attacks.estimates import Estimate
 from protocol.errors import ViewError
 from protocol.history import History
+from protocol.threat_model import ThreatModel
 from protocol.view import ATTRIBUTE, View
 
-NEEDS = ("deltas", "sent_in", "auxiliary:attribute_pseudonyms")
 _NUMBERS = 2**25
 """Numbers of messages in memory at a time."""
 _ALIKE = 1e-12
@@ -26,6 +26,11 @@ class AttributeAttack(Attack):
 
     family = "attributes"
     estimates: ClassVar[type[Estimate]] = AttributeEstimate
+    threat_model = ThreatModel(
+        sees="the update of each person in each round, under a name that stays",
+        knows="the attributes of some of the people who take part",
+        needs=("deltas", "sent_in", "auxiliary:attribute_pseudonyms"),
+    )
 
 
 @dataclass(frozen=True)

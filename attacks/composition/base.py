@@ -1,17 +1,20 @@
 """The base class of composition attacks: one round or several, the last layer's change and the auxiliary images."""
 
 import abc
-from collections.abc import Sequence
+import copy
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.func import functional_call
 from torch.nn.utils.rnn import pad_sequence
 
 from attacks.base import Attack
 from attacks.composition.estimates import CompositionEstimate
 from attacks.estimates import Estimate
+from client.nets.batch_norm import mask_batches
 from client.network import ClassifierAlgorithm
 from protocol.errors import ViewError
 from protocol.view import RoundView, View
@@ -92,11 +95,7 @@ class LayerChange(NamedTuple):
 
 
 def output_layer(view: View) -> str:
-    """Name of the layer with one row per class: the learner's last layer, or without a known classifier `last_layer`.
-
-    Raises:
-        ViewError: the learner is unknown, and no layer has the shape.
-    """
+    """Name of the layer with one row per class: the learner's last layer, or `last_layer` of an unknown classifier."""
     return view.algorithm.output_layer if isinstance(view.algorithm, ClassifierAlgorithm) else last_layer(view)
 
 
@@ -185,3 +184,26 @@ def auxiliary(view: RoundView, classes: int, most: int | None = None) -> Auxilia
     if missing:
         raise ViewError(f"expected auxiliary images of every class, got none of class {missing[0]}")
     return Auxiliary(images, labels, pad_sequence(numbers, batch_first=True, padding_value=-1))
+
+
+def trained_models(view: RoundView, deltas: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """``(B, *shape)`` models after local training that changes the global model by these deltas."""
+    count = len(next(iter(deltas.values())))
+    return {n: v + deltas[n] if n in deltas else v.expand(count, *v.shape) for n, v in view.model.items()}
+
+
+@torch.no_grad()
+def network_outputs(
+    algorithm: ClassifierAlgorithm, models: Mapping[str, Tensor], images: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Inputs of the last layer ``(B, M, F)`` and logits ``(B, M, K)`` of models ``(B, *shape)`` for M images.
+
+    Batch norms use the statistics of these images.
+    """
+    network, features, logits = copy.deepcopy(algorithm.template), list[Tensor](), []
+    mask_batches(network, None)
+    network.get_submodule(algorithm.output_layer).register_forward_pre_hook(lambda _, given: features.append(given[0]))
+    for position in range(len(next(iter(models.values())))):
+        own = {name: value[position] for name, value in algorithm.trained(models).items()}
+        logits.append(functional_call(network, own, (images,)))
+    return torch.stack(features), torch.stack(logits)

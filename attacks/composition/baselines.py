@@ -6,8 +6,8 @@ import torch
 
 from attacks.composition.base import CompositionAttack, certain, output_layer
 from attacks.composition.counts import CountAttack, CountEstimate, count_estimate
+from attacks.composition.decaf import published_present
 from attacks.composition.estimates import CompositionEstimate
-from attacks.composition.null_classes import published_present
 from attacks.composition.simulation import whole_counts
 from protocol.threat_model import ThreatModel
 from protocol.view import RoundView
@@ -58,10 +58,6 @@ class UniformPresent(CompositionAttack):
     """Equal shares of the classes present under Decaf's published rule, i.e. what its second step infers alone.
 
     Threat model: passive server, one round.
-
-    Args:
-        threshold: see `published_rule`.
-        rounds: see `CompositionAttack`.
 
     References:
         Dai, Zhou and Fu, "Decaf", 2024, arXiv:2405.15316, Algorithm 1.

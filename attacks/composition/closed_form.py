@@ -7,10 +7,18 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from attacks.composition.base import AUXILIARY, Auxiliary, CompositionAttack, auxiliary, certain, layer_change
+from attacks.composition.base import (
+    AUXILIARY,
+    Auxiliary,
+    CompositionAttack,
+    auxiliary,
+    certain,
+    layer_change,
+    network_outputs,
+    trained_models,
+)
 from attacks.composition.estimates import CompositionEstimate
 from attacks.composition.least_squares import shares_on_simplex
-from attacks.composition.network_outputs import network_outputs
 from client.network import ClassifierAlgorithm
 from protocol.errors import ViewError
 from protocol.ranges import PositiveInt, UnitInterval
@@ -43,7 +51,6 @@ class ClosedForm(CompositionAttack):
         weights: whether the layer's weights are used with the bias.
         least: smallest share of a class that is called present, if the noise of the clients does not hide it.
         auxiliary_per_class: number of auxiliary images used per class, None for all.
-        rounds: see `CompositionAttack`.
 
     References:
         This project. The identity of the bias is that of Wainakh et al., "User-Level Label Leakage from Gradients in
@@ -84,8 +91,7 @@ class ClosedForm(CompositionAttack):
             prior = torch.eye(classes).double() / _PRIOR**2
             precision, target = precision / noise**2 + prior, target / noise**2 + prior.sum(1) / classes
         shares = shares_on_simplex(precision, target, scaled=view.clip(bias) is not None)
-        variance = torch.linalg.pinv(precision).diagonal(dim1=1, dim2=2).clamp(min=0)
-        return shares, variance.sqrt() * bool(noise)
+        return shares, torch.linalg.pinv(precision).diagonal(dim1=1, dim2=2).clamp(min=0).sqrt() * bool(noise)
 
     def _linear(
         self, view: RoundView, known: Auxiliary, deltas: Mapping[str, Tensor], counts: Tensor
@@ -101,11 +107,7 @@ class ClosedForm(CompositionAttack):
         rows = torch.cat([change.weight - decay[f"{learner.output_layer}.weight"], bias[..., None]], dim=2).double()
         gradients = self._class_gradients(view, {name: value[None] for name, value in view.model.items()}, known)
         if not view.noise_scale(f"{learner.output_layer}.bias"):
-            ends = {
-                name: value + deltas[name] if name in deltas else value.expand(len(bias), *value.shape)
-                for name, value in view.model.items()
-            }
-            gradients = (gradients + self._class_gradients(view, ends, known)) / 2
+            gradients = (gradients + self._class_gradients(view, trained_models(view, deltas), known)) / 2
         return gradients * rates[:, None, None], (rows if self.weights else rows[..., -1:]).flatten(1)
 
     def _class_gradients(self, view: RoundView, models: Mapping[str, Tensor], known: Auxiliary) -> Tensor:

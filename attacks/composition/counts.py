@@ -49,7 +49,6 @@ class CountEstimate(CompositionEstimate):
         check_tensor("deviation", self.deviation, tuple(self.proportions.shape), dtype=torch.float64)
 
     def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
-        """The scores of the shares, and the counts that are right."""
         scores = super().score(view, truth)
         true, found = truth["class_counts"].long(), self.counts
         metrics = {
@@ -86,21 +85,13 @@ def count_estimate(counts: Tensor, deviation: Tensor | None = None, *, shares: T
     held = counts.double()
     held = held.where(held.any(1, keepdim=True), 1.0) if shares is None else shares
     plain = certain(held, counts > 0)
-    unknown = torch.full_like(plain.proportions, torch.nan)
-    low, high = plain.low, plain.high
-    if deviation is not None:
-        # Whole numbers: an error of less than a half is none.
-        total = counts.sum(1, keepdim=True).clamp(min=1)
-        half = (1.96 * deviation).round() / total if shares is None else 1.96 * deviation / total
-        low, high = (plain.proportions - half).clamp(min=0), (plain.proportions + half).clamp(max=1)
-    return CountEstimate(
-        proportions=plain.proportions,
-        low=low,
-        high=high,
-        present=plain.present,
-        counts=counts,
-        deviation=unknown if deviation is None else deviation.double(),
-    )
+    if deviation is None:
+        return CountEstimate(**vars(plain), counts=counts, deviation=plain.low)
+    # Whole numbers: an error of less than a half is none.
+    total = counts.sum(1, keepdim=True).clamp(min=1)
+    half = (1.96 * deviation).round() / total if shares is None else 1.96 * deviation / total
+    low, high = (plain.proportions - half).clamp(min=0), (plain.proportions + half).clamp(max=1)
+    return CountEstimate(**vars(plain) | {"low": low, "high": high}, counts=counts, deviation=deviation.double())
 
 
 def right_when_rounded(deviation: Tensor) -> Tensor:
@@ -111,14 +102,9 @@ def right_when_rounded(deviation: Tensor) -> Tensor:
 def nearest_counts(precision: Tensor, target: Tensor, start: Tensor, sizes: Tensor) -> Tensor:
     """``(V, K)`` whole numbers n >= 0 with sums ``sizes (V,)`` that make ``n' A n - 2 n' b`` small.
 
-    From the largest remainders of a start, best first: the example that most lowers the sum when it moves from one
-    class to another does so, until none does.
-
-    Args:
-        precision: A, ``(V, K, K)`` symmetric.
-        target: b, ``(V, K)``.
-        start: ``(V, K)`` real solution; negative entries are taken for 0.
-        sizes: ``(V,)`` sums.
+    A is the symmetric ``precision (V, K, K)``, b the ``target (V, K)``. From the largest remainders of a real ``start
+    (V, K)``, whose negative entries are taken for 0, best first: the example that most lowers the sum when it moves
+    from one class to another does so, until none does.
     """
     shares = start.clamp(min=0)
     shares = shares.where(shares.any(1, keepdim=True), 1.0)

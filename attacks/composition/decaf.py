@@ -7,17 +7,25 @@ import torch
 from torch import Tensor
 
 from attacks.base import Variants
-from attacks.composition.base import AUXILIARY, Auxiliary, CompositionAttack, auxiliary, certain, flat_change
+from attacks.composition.base import (
+    AUXILIARY,
+    Auxiliary,
+    CompositionAttack,
+    auxiliary,
+    certain,
+    flat_change,
+    layer_change,
+)
 from attacks.composition.estimates import CompositionEstimate
 from attacks.composition.least_squares import non_negative_factors
-from attacks.composition.null_classes import PublishedRule, published_present
 from client.network import ClassifierAlgorithm
 from protocol.ranges import PositiveInt
 from protocol.threat_model import ThreatModel
 from protocol.view import RoundView
 
+PublishedRule = Literal["published", "none"]
+
 Solver = Literal["exact", "early-stopped"]
-Bases = Literal["equal-steps", "one-epoch"]
 CalibratorShare = Literal["divided", "whole"]
 _NUMBERS_AT_ONCE = 2**26
 """Largest number of delta entries of simulated clients that are kept at once."""
@@ -36,7 +44,6 @@ class Decaf(CompositionAttack):
 
     Args:
         null_classes: ``published`` rule, or ``none`` to skip step 2 (section IV-E).
-        threshold: see `published_rule`.
         bases: images on which a basis is trained. ``equal-steps``: as many as the victim reports, the auxiliary ones in
             turn, so that a basis makes as many steps as the victim. ``one-epoch``: every auxiliary image once. The
             paper does not say which; its table VIII (0.6 s for all bases, 23 s for the users' training) fits one epoch.
@@ -46,7 +53,6 @@ class Decaf(CompositionAttack):
         layer: layer whose change is decomposed, e.g. ``body.0``; None for the last one. Null classes are always found
             in the last layer, the only one whose rows belong to classes (section V-A).
         auxiliary_per_class: number of auxiliary images used per class, None for all.
-        rounds: see `CompositionAttack`.
 
     Variants:
         early: the least squares are stopped after 10 steps of projected gradient descent. The paper uses gradient
@@ -79,7 +85,7 @@ class Decaf(CompositionAttack):
 
     null_classes: PublishedRule = "published"
     threshold: float = 0.0
-    bases: Bases = "equal-steps"
+    bases: Literal["equal-steps", "one-epoch"] = "equal-steps"
     calibrator: bool = True
     calibrator_share: CalibratorShare = "divided"
     solver: Solver = "exact"
@@ -114,20 +120,12 @@ def gradient_bases(
 ) -> tuple[Tensor, Tensor]:
     """Gradient bases (Algorithm 2) for present classes ``(V, K)``.
 
-    Each distinct set of classes is trained once, for each distinct number of images, on equally many images per class.
-    The noise of clients with private local training is left out: the images are the server's own.
+    Each distinct set of classes is trained once, for each distinct number of images, on equally many images per class:
+    ``sizes (V,)`` of each victim, the auxiliary ones in turn, or each image once. The noise of clients with private
+    local training is left out: the images are the server's own.
 
-    Args:
-        view: what the server saw.
-        known: the auxiliary images.
-        present: ``(V, K)`` bool.
-        sizes: ``(V,)`` number of images of each victim's bases, the auxiliary ones in turn; None for each of them once.
-        layer: see `flat_change`.
-        generator: source of the order of mini-batches.
-
-    Returns:
-        Change of the layer for each class, ``(K, D)`` for all victims without `sizes`, else ``(V, K, D)`` and zero for
-        absent classes; and ``(V, D)`` for each victim's present classes together.
+    Changes of the layer (see `flat_change`) for each class are ``(K, D)`` for all victims without `sizes`, else ``(V,
+    K, D)`` and zero for absent classes; those for each victim's present classes together are ``(V, D)``.
     """
     classes = present.shape[1]
     single = torch.eye(classes, dtype=torch.bool)
@@ -168,8 +166,7 @@ def round_robin_images(known: Auxiliary, sets: Tensor, sizes: Tensor) -> Tensor:
     members = sets.long().argsort(dim=1, descending=True, stable=True)
     place = torch.arange(int(sizes.max())).expand(len(sets), -1)
     label = members.gather(1, place % held)
-    image = known.by_class[label, (place // held) % known.per_class[label]]
-    return image.where(place < sizes[:, None], -1)
+    return known.by_class[label, (place // held) % known.per_class[label]].where(place < sizes[:, None], -1)
 
 
 def decompose(
@@ -182,7 +179,7 @@ def decompose(
     calibrator_share: CalibratorShare = "divided",
     steps: int = 10,
 ) -> Tensor:
-    """Proportions of the present classes (Algorithm 3, equations 19 to 21).
+    """``(V, K)`` proportions of the present classes, of sum one (Algorithm 3, equations 19 to 21).
 
     Minimises ``|sum_c a_c g_c + a_0 g_0 - G|^2`` over ``a >= 0``. The formula of the proportions, equation 21, is
     missing from our text of the paper; its tables repeat the smallest proportion of a row exactly, which corresponds to
@@ -190,18 +187,10 @@ def decompose(
     if all bases make equally many steps, because g_0 is then the mean of the classes' bases; and ``q_c ~ a_c + a_0``,
     right if they make one epoch, because g_0 is then their sum.
 
-    Args:
-        target: ``(V, D)`` the clients' changes G.
-        bases: ``(K, D)`` or ``(V, K, D)`` the classes' changes g_c.
-        united: ``(V, D)`` the calibrator g_0, the change of all present classes together; None for none.
-        present: ``(V, K)`` bool.
-        solver: ``exact``, or ``early-stopped``: a few steps of projected gradient descent from ``a = 1 / (k + 1)``,
-            which biases the estimate towards equal shares.
-        calibrator_share: what each class gets of the calibrator's factor: it is ``divided``, or ``whole`` for each.
-        steps: number of steps of ``early-stopped``.
-
-    Returns:
-        ``(V, K)`` proportions, each row summing to one.
+    G are the clients' changes, ``target (V, D)``; g_c those of the classes, ``bases (K, D)`` or ``(V, K, D)``; g_0 the
+    calibrator, that of all present classes together, ``united (V, D)`` or None. The solver is ``exact``, or
+    ``early-stopped``: a few steps of projected gradient descent from ``a = 1 / (k + 1)``, which biases the estimate
+    towards equal shares. What each class gets of the calibrator's factor is ``divided``, or ``whole`` for each.
     """
     columns = bases.double().expand(len(target), -1, -1)
     if united is not None:
@@ -228,3 +217,33 @@ def _stopped(gram: Tensor, product: Tensor, allowed: Tensor, steps: int) -> Tens
         gradient = (gram @ factors[..., None]).squeeze(2) - product
         factors = (factors - gradient / largest.clamp(min=1e-300)).clamp(min=0) * allowed
     return factors
+
+
+def published_rule(weight: Tensor, threshold: float = 0.0) -> Tensor:
+    """``(V, K)`` True where an entry of the class's row of ``weight (V, K, F)`` grew above a threshold (Algorithm 1).
+
+    Each step adds ``-lr mean(p_c h)`` to the row of a null class c, which is at most 0 for non-negative features h. So
+    a null class has no positive entry, for every optimizer that scales an average of such steps by positive numbers and
+    uses no weight decay. The converse does not hold: all entries of a rare class can shrink. The threshold is 0 for
+    non-negative features; the paper suggests 0.001 for LeakyReLU (section V-A), of changes divided by the learning rate
+    (equation 4).
+    """
+    return (weight > threshold).any(2)
+
+
+def published_present(view: RoundView, rule: PublishedRule, threshold: float) -> Tensor:
+    """``(V, K)`` bool by the published rule; a client without any positive entry has the class whose row grew most.
+
+    The threshold is for the change divided by the learning rate (equation 4).
+    """
+    weight = layer_change(view).weight
+    if rule == "none":
+        return torch.ones(weight.shape[:2], dtype=torch.bool)
+    scaled = threshold and threshold * view.require(ClassifierAlgorithm).learning_rate
+    return with_largest_class_if_empty(published_rule(weight, scaled), weight)
+
+
+def with_largest_class_if_empty(present: Tensor, weight: Tensor) -> Tensor:
+    """Adds the class whose row grew most to clients without any present class."""
+    largest = torch.nn.functional.one_hot(weight.amax(2).argmax(1), present.shape[1]).bool()
+    return torch.where(present.any(1, keepdim=True), present, largest)

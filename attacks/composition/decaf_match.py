@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from attacks.base import Variants
-from attacks.composition.base import AUXILIARY, Auxiliary, CompositionAttack, auxiliary, by_information, layer_change
+from attacks.composition.base import Auxiliary, CompositionAttack, auxiliary, by_information, layer_change
+from attacks.composition.closed_form import ClosedForm
 from attacks.composition.estimates import CompositionEstimate
-from attacks.composition.local_least_squares import LocalLeastSquares, Simulations, left_out_errors
+from attacks.composition.least_squares import LocalLeastSquares, Simulations, left_out_errors
 from attacks.composition.simulation import (
     draw_examples,
     nearby_compositions,
@@ -22,7 +23,6 @@ from attacks.composition.simulation import (
 from client.network import ClassifierAlgorithm
 from protocol.progress import report_progress
 from protocol.ranges import AtLeastTwo, NonNegativeInt, PositiveFloat, PositiveInt, UnitInterval
-from protocol.threat_model import ThreatModel
 from protocol.view import RoundView, is_statistic
 
 _WIDTH = 1.96
@@ -62,7 +62,6 @@ class DecafMatch(CompositionAttack):
             the adversary does not have move the earlier layers.
         least: smallest share of a class that is called present, if it also differs from 0 at a level of 5 %.
         auxiliary_per_class: number of auxiliary images used per class, None for all.
-        rounds: see `CompositionAttack`.
 
     Variants:
         shared: the first step alone, one Gauss-Newton solution on simulated clients that all victims share.
@@ -75,11 +74,7 @@ class DecafMatch(CompositionAttack):
 
     name = "decaf-match"
     cost = "`shared` simulated trainings and one per class, and `local` per victim and pass, of at most `passes`"
-    threat_model = ThreatModel(
-        sees="the update, the global model and how many examples the client reports",
-        knows="the clients' training algorithm and labelled images of every class that no client has",
-        needs=(ClassifierAlgorithm, "deltas", *AUXILIARY),
-    )
+    threat_model = ClosedForm.threat_model
     variants: ClassVar[Variants] = {
         "shared": {
             "name": "decaf-shared",
@@ -145,11 +140,8 @@ class _Work:
     """Simulates clients of one view, and gives their changes and those of the victims on one scale.
 
     Changes are divided by the client's number of steps, and a parameter by the r.m.s. of its changes about their mean,
-    among the first simulations; by the same number for all parameters if clients add noise. Simulations are clipped as
-    clients are, but have no noise.
-
-    Attributes:
-        white: variance of the clients' noise on this scale.
+    among the first simulations; by the same number for all parameters if clients add noise, of the variance `white` on
+    this scale. Simulations are clipped as clients are, but have no noise.
     """
 
     def __init__(self, view: RoundView, known: Auxiliary, generator: torch.Generator, *, whole: bool) -> None:

@@ -37,7 +37,6 @@ class ExactCounts(ClosedForm):
 
     Args:
         simulated: number of simulated clients, shared by all victims.
-        weights: as in `ClosedForm`, like the other arguments.
 
     References:
         This project.
@@ -50,8 +49,7 @@ class ExactCounts(ClosedForm):
     weights: bool = False
 
     def estimate(self, view: RoundView, *, generator: torch.Generator) -> CompositionEstimate:
-        learner = view.require(ClassifierAlgorithm)
-        batch = learner.single_pass_batch
+        batch = view.require(ClassifierAlgorithm).single_pass_batch
         if batch is None:
             raise ViewError("expected clients that make one pass of plain SGD in mini-batches, got another algorithm")
         known = auxiliary(view, layer_change(view).bias.shape[1], self.auxiliary_per_class)
@@ -77,11 +75,7 @@ class ExactCounts(ClosedForm):
 def most_likely_counts(shares: Tensor, examples: int, batch: int, error: float) -> Tensor:
     """``(V, K)`` most likely counts of clients of equal size, see `ExactCounts`.
 
-    Args:
-        shares: ``(V, K)`` shares, in which the last mini-batch weighs as much as the others.
-        examples: number N of examples.
-        batch: batch size B.
-        error: standard deviation of the shares.
+    In ``shares (V, K)``, with errors of standard deviation `error`, the last mini-batch weighs as much as the others.
     """
     steps = -(-examples // batch)
     last = examples - (steps - 1) * batch

@@ -50,12 +50,9 @@ class ILRG(CountAttack):
 
 
 def restored(soft: Tensor, bias: Tensor, sizes: Tensor) -> Tensor:
-    """``(V, K)`` int64 rounded counts.
+    """``(V, K)`` int64 counts, rounded, from the prediction for class c in row c of ``soft (V, K, K)``.
 
-    Args:
-        soft: ``(V, K, K)``; row c is the prediction for class c.
-        bias: ``(V, K)`` mean gradient of the bias.
-        sizes: ``(V,)`` number N of examples.
+    ``bias (V, K)`` is the mean gradient of the bias of ``sizes (V,)`` examples.
     """
     victims, classes = bias.shape
     equations = soft.transpose(1, 2) - torch.eye(classes, dtype=torch.float64)

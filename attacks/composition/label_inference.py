@@ -8,11 +8,18 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot, pad
 
-from attacks.composition.base import AUXILIARY, Auxiliary, CompositionAttack, auxiliary, certain, layer_change
+from attacks.composition.base import (
+    AUXILIARY,
+    Auxiliary,
+    CompositionAttack,
+    auxiliary,
+    certain,
+    layer_change,
+    network_outputs,
+)
 from attacks.composition.decaf import gradient_bases
 from attacks.composition.estimates import CompositionEstimate
 from attacks.composition.least_squares import non_negative_factors
-from attacks.composition.network_outputs import network_outputs
 from attacks.composition.simulation import draw_examples, random_compositions, whole_counts
 from client.network import ClassifierAlgorithm
 from protocol.ranges import PositiveInt
@@ -32,7 +39,6 @@ class LabelInference(CompositionAttack):
     Args:
         auxiliary_per_class: number of auxiliary images used per class, None for all.
         calibration: number of simulated clients to which the rate is fitted, for optimizers other than plain SGD.
-        rounds: see `CompositionAttack`.
     """
 
     cost = "milliseconds per victim; for optimizers other than plain SGD, `calibration` simulated trainings"
@@ -66,12 +72,8 @@ class LabelInference(CompositionAttack):
     ) -> Tensor:
         """Change per step for a mean negative gradient of one, a scalar.
 
-        Args:
-            view: what the server saw.
-            known: the auxiliary images.
-            read: ``(B, K)`` change of interest in the view's deltas (None) or in those given.
-            expected: ``(B, K)`` mean negative gradients of clients with ``shares (B, K)``.
-            generator: source of the simulated clients.
+        The change ``(B, K)`` of interest is `read` in the view's deltas (None) or in those given; the mean negative
+        gradients ``(B, K)`` are `expected` of clients with shares ``(B, K)``.
         """
         learner = view.require(ClassifierAlgorithm)
         classes = len(known.by_class)

@@ -20,11 +20,7 @@ _SMALL = 1e-6
 
 @dataclass(frozen=True, kw_only=True)
 class LabelSet(CountAttack):
-    """Base class of attacks that infer which classes a client has; their counts are equal.
-
-    Args:
-        rounds: see `CompositionAttack`.
-    """
+    """Base class of attacks that infer which classes a client has; their counts are equal."""
 
     threat_model = ThreatModel(
         sees="the update of the last layer's weights and how many examples the client reports",

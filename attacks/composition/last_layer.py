@@ -25,9 +25,6 @@ class LastLayerCounts(CompositionAttack):
     Threat model: passive server, one round; knows neither the clients' algorithm nor any data. The layer is the
     learner's where one is known, otherwise the last of the manifest, see `attacks.composition.base.output_layer`.
 
-    Args:
-        rounds: see `CompositionAttack`.
-
     References:
         This project. The sign of the same entries in Zhao, Mopuri and Bilen, "iDLG: Improved Deep Leakage from
         Gradients", 2020, arXiv:2001.02610, section 3.1.
@@ -41,8 +38,7 @@ class LastLayerCounts(CompositionAttack):
     )
 
     def estimate(self, view: RoundView, *, generator: object) -> CompositionEstimate:
-        bias = view.deltas[f"{output_layer(view)}.bias"].double()
-        shares = above_smallest(bias)
+        shares = above_smallest(view.deltas[f"{output_layer(view)}.bias"].double())
         return certain(shares, shares > 0.5 / view.example_counts.clamp(min=1)[:, None])
 
 

@@ -1,11 +1,141 @@
-"""Non-negative least squares of clients, and over their compositions."""
+"""Least squares over compositions: non-negative, on the simplex, and generalised, on simulated clients."""
+
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import torch
 from scipy.optimize import nnls
 from torch import Tensor
+from torch.nn.functional import one_hot
 
-_RIDGE = 1e-9
+_SOFT = 0.03
+"""Share below which a change is about linear in the share; above, in its logarithm."""
+_REACH, _LEAST = 1.0, 0.1
+"""L1 distance from a victim at which the weight of a simulation has decayed to 1/e, and the minimum weight."""
+_RIDGE = 0.01
+_STEPS = 30
+_FOLDS = 4
+
+
+@dataclass(frozen=True)
+class Simulations:
+    """Simulated clients: ``compositions (M, K)``, ``changes (M, D)``, and ``group (M,)`` that they are near."""
+
+    compositions: Tensor
+    changes: Tensor
+    group: Tensor
+
+    def __getitem__(self, chosen: Tensor) -> Self:
+        return type(self)(self.compositions[chosen], self.changes[chosen], self.group[chosen])
+
+    def and_more(self, other: Self) -> Self:
+        pairs = ((getattr(self, name), getattr(other, name)) for name in ("compositions", "changes", "group"))
+        return type(self)(*(torch.cat(pair) for pair in pairs))
+
+
+class LocalLeastSquares:
+    """Model ``change = m_g + J_v (u(q) - u_g) + noise`` of simulated clients of group g, solved for the composition q.
+
+    ``u(q) = log(q + 0.03)``, because a trained classifier follows the logarithm of the class frequencies. ``m_g`` and
+    ``u_g`` are means of the group. The response ``J_v (K, D)`` of a victim is a ridge regression on all simulations,
+    weighted by their distance from its group. The noise (order of mini-batches, sampling of examples) has one
+    covariance ``S = (1 - s) N'N / n + s t I``, of n left-out residuals N with mean variance t and the shrinkage s of
+    Ledoit and Wolf. Everything is computed from inner products of changes, because there are far fewer simulations than
+    parameters.
+
+    Args:
+        simulated: simulations; groups are numbered from 0.
+        noise_of: ``(M,)`` bool, the simulations whose residuals give the covariance.
+        white: variance of further noise on each number, which clients add and simulations lack. With it, shares have a
+            normal prior about equal shares, with the variance of the simulated ones.
+
+    References:
+        Aitken, "On least squares and linear combination of observations", 1936; Ledoit and Wolf, "A well-conditioned
+        estimator for large-dimensional covariance matrices", Journal of Multivariate Analysis, 2004.
+    """
+
+    def __init__(self, simulated: Simulations, noise_of: Tensor, white: float = 0.0) -> None:
+        self.white, self.variance = white, float(simulated.compositions.var(0).mean())
+        own = simulated.group
+        groups = one_hot(own).double()
+        counts = groups.sum(0).clamp(min=1)
+        points = (simulated.compositions + _SOFT).log()
+        self.centre = groups.T @ simulated.compositions / counts[:, None]
+        self.point = groups.T @ points / counts[:, None]
+        self.mean = groups.T.float() @ simulated.changes / counts[:, None].float()
+        scale = (counts / (counts - 1).clamp(min=1)).sqrt()[own, None]
+        points = (points - self.point[own]) * scale
+        self.changes = (simulated.changes - self.mean[own]) * scale.float()
+        products = (self.changes @ self.changes.T).double()
+        distance = (self.centre[:, None] - simulated.compositions).abs().sum(2)
+        weighted = points.T * (torch.exp(-((distance / _REACH) ** 2)) + _LEAST)[:, None]
+        inner = weighted @ points
+        ridge = _RIDGE * inner.diagonal(dim1=1, dim2=2).mean(1) + torch.finfo(torch.float64).tiny
+        # The response is a combination of simulated changes, ``response @ changes``.
+        self.response = torch.linalg.solve(inner + ridge[:, None, None] * torch.eye(points.shape[1]).double(), weighted)
+        self.precision, self.inverse = self._inverse(points, own, products, noise_of)
+
+    def _inverse(self, points: Tensor, own: Tensor, products: Tensor, noise_of: Tensor) -> tuple[Tensor, Tensor]:
+        """Precisions ``J S^-1 J' (G, K, K)``, and the matrix B with ``J S^-1 x = response B (changes x)``."""
+        explained = (points[:, None] @ self.response[own]).squeeze(1)
+        identity = torch.eye(len(points)).double()
+        residual = ((identity - explained) / (1 - explained.diagonal()).clamp(min=0.2)[:, None])[noise_of]
+        noise = residual @ products @ residual.T
+        width = self.changes.shape[1]
+        shrinkage = ledoit_wolf(noise, width)
+        floor = max(shrinkage * float(noise.diagonal().mean()) / width + self.white, torch.finfo(torch.float32).tiny)
+        scale = (1 - shrinkage) / len(noise)
+        middle = torch.linalg.inv(floor * torch.eye(len(noise)).double() + scale * noise) * scale
+        inverse = (identity - products @ residual.T @ middle @ residual) / floor
+        return self.response @ inverse @ products @ self.response.transpose(1, 2), inverse
+
+    def estimate(self, changes: Tensor, group: Tensor) -> Tensor:
+        """Compositions ``(V, K)`` of the most likely clients with ``changes (V, D)``, near the groups ``(V,)``."""
+        gap = ((changes - self.mean[group]) @ self.changes.T).double()
+        precision = self.precision[group]
+        right = (self.response[group] @ self.inverse @ gap[..., None]).squeeze(2)
+        shares = self.centre[group]  # from elsewhere, the iteration could end where the local model says nothing
+        prior = torch.eye(right.shape[1]).double() * (bool(self.white) / self.variance)
+        for _ in range(_STEPS):
+            slope = 1 / (shares + _SOFT)
+            rest = self.point[group] - (shares + _SOFT).log() + slope * shares
+            target = slope * (right + (precision @ rest[..., None]).squeeze(2))
+            found = shares_on_simplex(slope[:, :, None] * precision * slope[:, None] + prior, target + prior.mean(1))
+            shares = (shares + found) / 2
+        return shares
+
+
+def left_out_errors(
+    simulated: Simulations, noise_of: Tensor, white: float = 0.0, *, generator: torch.Generator
+) -> Tensor:
+    """``(G, K)`` r.m.s. error of each share of a group's simulations, a quarter of which is left out at a time.
+
+    Noise of variance `white` is added to those left out.
+    """
+    noise = white**0.5 * torch.randn(simulated.changes.shape, generator=generator) if white else 0
+    rank = torch.arange(len(simulated.group)) % _FOLDS
+    squares = torch.zeros(len(simulated.group), simulated.compositions.shape[1], dtype=torch.float64)
+    for fold in range(_FOLDS):
+        kept, left = rank != fold, (rank == fold) & noise_of
+        model = LocalLeastSquares(simulated[kept], noise_of[kept], white)
+        found = model.estimate((simulated.changes + noise)[left], simulated.group[left])
+        squares[left] = (found - simulated.compositions[left]).square()
+    groups = one_hot(simulated.group).double()[noise_of]
+    mean: Tensor = groups.T @ squares[noise_of] / groups.sum(0).clamp(min=1)[:, None]
+    return mean.sqrt()
+
+
+def ledoit_wolf(gram: Tensor, width: int) -> float:
+    """Shrinkage of Ledoit and Wolf for n centred rows of length `width`, from their inner products ``(n, n)``."""
+    count, norms = len(gram), gram.diagonal()
+    squared = float(gram.square().sum()) / count**2 / width
+    spread = squared - (float(norms.mean()) / width) ** 2
+    error = (float(norms.square().mean()) / width - squared) / count
+    return min(max(error, 0.0), spread) / spread if spread > 0 else 1.0
+
+
+_LEAST_EIGENVALUE = 1e-9
 """Least eigenvalue of the precision, relative to the largest."""
 _HEAVY = 1e3
 """Weight of the equation that shares sum to one, relative to the largest coefficient."""
@@ -20,7 +150,7 @@ def shares_on_simplex(precision: Tensor, target: Tensor, *, scaled: bool = False
     size = precision.shape[1]
     values, vectors = torch.linalg.eigh((precision + precision.transpose(1, 2)) / 2)
     largest = values[:, -1:].clamp(min=torch.finfo(torch.float64).tiny)
-    root = values.clamp(min=_RIDGE * largest).sqrt()[..., None]
+    root = values.clamp(min=_LEAST_EIGENVALUE * largest).sqrt()[..., None]
     factor = root * vectors.transpose(1, 2)
     right = (vectors.transpose(1, 2) @ target[..., None] / root).squeeze(2)
     found = []

@@ -96,8 +96,6 @@ class LLGDummies(LLG):
         dummies: the inputs: all ``zeros``, all ``ones``, or ``random`` uniform pixels.
         per_class: number of random inputs per class.
         auxiliary_per_class: not used.
-        calibration: see `LabelInference`.
-        rounds: see `CompositionAttack`.
 
     References:
         Wainakh et al., "User-Level Label Leakage from Gradients in Federated Learning", PoPETs 2022, arXiv:2105.09369,
@@ -138,13 +136,8 @@ def greedy_counts(gradient: Tensor, offset: Tensor, impact: Tensor, sizes: Tenso
     """``(V, K)`` label counts that LLG assigns one after the other, computed at once.
 
     The j-th further label of a class is assigned at the value ``remaining + j |impact| / N``, and the smallest values
-    come first.
-
-    Args:
-        gradient: ``(V, K)`` row sums of the clients' mean gradients.
-        offset: ``(K,)`` row sum of a class without examples.
-        impact: change of a row sum if all N examples are of the class; a scalar or ``(V, 1)``, negative.
-        sizes: ``(V,)`` number N of examples.
+    come first. Row sums are ``gradient (V, K)`` of the clients' mean gradients, and ``offset (K,)`` of a class without
+    examples; the negative impact, a scalar or ``(V, 1)``, is added if all N examples, ``sizes (V,)``, are of the class.
     """
     unit = (-impact).clamp(min=1e-12) / sizes[:, None]
     first = (gradient < 0) & ((gradient < 0).cumsum(1) <= sizes[:, None])

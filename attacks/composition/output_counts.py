@@ -6,13 +6,20 @@ from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot
 
 from attacks.base import Variants
-from attacks.composition.base import IMAGES, LABELS, Auxiliary, auxiliary, layer_change, output_layer
+from attacks.composition.base import (
+    IMAGES,
+    LABELS,
+    Auxiliary,
+    auxiliary,
+    layer_change,
+    output_layer,
+    trained_models,
+)
 from attacks.composition.counts import CountAttack, CountEstimate, count_estimate, nearest_counts
 from attacks.composition.estimates import CompositionEstimate
-from attacks.composition.network_outputs import network_outputs
+from attacks.composition.label_inference import class_labels, class_means, class_outputs
 from attacks.composition.simulation import draw_examples, mean_clip_factor, random_compositions, whole_counts
 from client.network import ClassifierAlgorithm
 from protocol.errors import ViewError
@@ -64,7 +71,6 @@ class OutputCounts(CountAttack):
     Args:
         images: whether auxiliary images are used where there are any.
         auxiliary_per_class: number of auxiliary images used per class, None for all.
-        rounds: see `CompositionAttack`.
 
     Variants:
         alone: the server has no images, and counts are inferred from the last layer alone.
@@ -125,11 +131,8 @@ def class_counts(view: RoundView, *, generator: torch.Generator) -> Tensor:
 class _Layer(NamedTuple):
     """The last layer's change without that of weight decay, and the layer in the middle of local training.
 
-    Attributes:
-        weight: ``(V, K, F)`` change.
-        bias: ``(V, K)`` change.
-        middle_weight: ``(V, K, F)``, or ``(K, F)`` of the global model where clients add noise.
-        middle_bias: ``(V, K)`` or ``(K,)``.
+    Changes are ``weight (V, K, F)`` and ``bias (V, K)``; ``middle_weight (V, K, F)`` and ``middle_bias (V, K)`` lack
+    the first dimension, as in the global model, where clients add noise.
     """
 
     weight: Tensor
@@ -152,13 +155,9 @@ class _Layer(NamedTuple):
 
 
 class _Solved(NamedTuple):
-    """Least squares ``n' A n - 2 n' b`` of the counts, its real solution, and the predicted error of that.
+    """Least squares ``n' A n - 2 n' b`` of the counts, its real solution of sum N, and the standard deviation of it.
 
-    Attributes:
-        precision: A, ``(V, K, K)``.
-        target: b, ``(V, K)``.
-        counts: ``(V, K)`` solution with sum N.
-        deviation: ``(V, K)`` standard deviation of it.
+    A is the ``precision (V, K, K)``, b the ``target (V, K)``; ``counts`` and ``deviation`` are ``(V, K)``.
     """
 
     precision: Tensor
@@ -201,11 +200,7 @@ def _with_images(
     soft, spread = _class_predictions(view, known, {name: value[None] for name, value in view.model.items()})
     soft, spread = soft.expand(len(sizes), -1, -1), spread.expand(len(sizes), -1, -1)
     if not noise:
-        ends = {
-            name: value + view.deltas[name] if name in view.deltas else value.expand(len(sizes), *value.shape)
-            for name, value in view.model.items()
-        }
-        later, spread_later = _class_predictions(view, known, ends)
+        later, spread_later = _class_predictions(view, known, trained_models(view, view.deltas))
         soft, spread = (soft + later) / 2, (spread + spread_later) / 2
     scale = _fitting_scale(soft.mean(1), layer.bias, sizes, scale)
     images = float(known.per_class.double().mean())
@@ -216,11 +211,8 @@ def _with_images(
 
 def _class_predictions(view: RoundView, known: Auxiliary, models: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
     """``(B, K, K)`` mean predictions of the images of each class, and covariance of a prediction about that mean."""
-    used = known.by_class[known.by_class >= 0]
-    labels = torch.arange(len(known.by_class)).repeat_interleave(known.per_class)
-    _, logits = network_outputs(view.require(ClassifierAlgorithm), models, known.images[used])
-    soft = logits.double().softmax(2)
-    of_class = (one_hot(labels).double() / known.per_class).T @ soft
+    labels, soft = class_labels(known), class_outputs(view, known, models)[1].softmax(2)
+    of_class = class_means(known, soft)
     off = soft - of_class[:, labels]
     return of_class, off.transpose(1, 2) @ off / max(len(labels) - len(known.by_class), 1)
 
@@ -235,8 +227,7 @@ def _without_images(layer: _Layer, sizes: Tensor, scale: Tensor, noise: float) -
         weight = change.square() / counts.clamp(min=_FEWEST)
         weight = weight / weight.sum(1, keepdim=True).clamp(min=_TINY)
         feature = (weight[..., None] * ratio).sum(1)
-        logits = (layer.middle_weight * feature[:, None]).sum(2) + layer.middle_bias
-        guess = logits.softmax(1)
+        guess = ((layer.middle_weight * feature[:, None]).sum(2) + layer.middle_bias).softmax(1)
     scale = _fitting_scale(guess, layer.bias, sizes, scale)
     gap = sizes[:, None] * (guess + layer.bias / scale[:, None])
     spread = ((gap - gap.round()).square() + 2 * gap.clamp(max=0).square()).mean(1).clamp(min=1e-12)
@@ -247,13 +238,8 @@ def _without_images(layer: _Layer, sizes: Tensor, scale: Tensor, noise: float) -
 def _solved(response: Tensor, covariance: Tensor, bias: Tensor, sizes: Tensor, scale: Tensor, noise: float) -> _Solved:
     """Weighted least squares of counts n with sums ``sizes (V,)``.
 
-    Args:
-        response: ``(V, K, K)`` from counts to ``N b / s``.
-        covariance: ``(V, K, K)`` of ``N b / s`` given the counts, without the clients' noise.
-        bias: ``(V, K)`` change b.
-        sizes: ``(V,)`` number N of examples.
-        scale: ``(V,)`` step size s.
-        noise: standard deviation of the clients' noise on b.
+    For the change of the ``bias (V, K)`` by steps of ``scale (V,)``, with noise of a standard deviation: ``response (V,
+    K, K)`` maps counts to ``N b / s``, which has ``covariance (V, K, K)`` given the counts, without that noise.
     """
     classes = bias.shape[1]
     eye, factor = torch.eye(classes, dtype=torch.float64), (sizes / scale)[:, None]
@@ -274,11 +260,8 @@ def _solved(response: Tensor, covariance: Tensor, bias: Tensor, sizes: Tensor, s
 def _fitting_scale(guess: Tensor, bias: Tensor, sizes: Tensor, scale: Tensor) -> Tensor:
     """``(V,)`` step size s where it is known, otherwise the one that puts ``N (p + b / s)`` nearest to whole numbers.
 
-    Args:
-        guess: ``(V, K)`` mean predictions p.
-        bias: ``(V, K)`` change b.
-        sizes: ``(V,)`` number N of examples.
-        scale: ``(V,)`` the step size, NaN where it is unknown.
+    p is the ``guess (V, K)`` of mean predictions, b the change of the ``bias (V, K)``, N are ``sizes (V,)``; ``scale
+    (V,)`` is NaN where s is unknown.
     """
     missing = scale.isnan()
     if not bool(missing.any()):

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from attacks.composition.base import Auxiliary, layer_change
+from attacks.composition.base import Auxiliary, layer_change, trained_models
 from attacks.composition.label_inference import LabelInference, SoftLabels, class_means, class_outputs
 from client.network import ClassifierAlgorithm
 from protocol.ranges import PositiveInt
@@ -35,9 +35,6 @@ class RLU(SoftLabels):
 
     Args:
         searches: number of corrections.
-        auxiliary_per_class: see `LabelInference`.
-        calibration: see `LabelInference`.
-        rounds: see `CompositionAttack`.
 
     References:
         Chen and Vikalo, "Recovering Labels from Local Updates in Federated Learning", ICML 2024, arXiv:2405.00955,
@@ -54,12 +51,8 @@ class RLU(SoftLabels):
 
     def class_weights(self, view: RoundView, known: Auxiliary, *, generator: torch.Generator) -> Tensor:
         change = layer_change(view)
-        after = {
-            name: value + view.deltas[name] if name in view.deltas else value.expand(view.victims, *value.shape)
-            for name, value in view.model.items()
-        }
         _, start = class_outputs(view, known, {name: value[None] for name, value in view.model.items()})
-        _, end = class_outputs(view, known, after)
+        _, end = class_outputs(view, known, trained_models(view, view.deltas))
         soft = class_means(known, start.softmax(2))
         rate = self.bias_rate(view, known, soft[0], generator=generator)
         bias = change.bias.double()

@@ -19,8 +19,7 @@ def random_compositions(count: int, classes: int, *, generator: torch.Generator)
     """``(count, K)`` Dirichlet draws with three concentrations, on all classes or on a random set of classes."""
     keys = torch.rand(count, classes, generator=generator).argsort(dim=1).argsort(dim=1)
     size = torch.randint(1, classes + 1, (count, 1), generator=generator)
-    whole = torch.rand(count, 1, generator=generator) < _ALL_CLASSES
-    chosen = (keys < size) | whole
+    chosen = (keys < size) | (torch.rand(count, 1, generator=generator) < _ALL_CLASSES)
     spread = torch.tensor(_SPREADS)[torch.arange(count) % len(_SPREADS)][:, None].expand(count, classes)
     weights = torch._standard_gamma(spread.double(), generator=generator) * chosen
     return weights / weights.sum(1, keepdim=True)
@@ -66,8 +65,7 @@ def draw_examples(known: Auxiliary, counts: Tensor, *, generator: torch.Generato
     clients, classes = counts.shape
     sizes = counts.sum(1)
     place = torch.arange(int(sizes.max())).expand(clients, -1)
-    ends = counts.cumsum(1)
-    label = torch.searchsorted(ends, place.contiguous(), right=True).clamp(max=classes - 1)
+    label = torch.searchsorted(counts.cumsum(1), place.contiguous(), right=True).clamp(max=classes - 1)
     width = known.by_class.shape[1]
     available = known.per_class[:, None]
     sample = (torch.rand(clients, classes, width, generator=generator) * available).long()

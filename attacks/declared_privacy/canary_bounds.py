@@ -130,7 +130,6 @@ class CanaryEstimate(Estimate):
         return found, why_not, counts
 
     def _row(self, name: str, bound: float | None, count: int, why_not: str) -> dict[str, str | float | int | None]:
-        """A bound and its verdict."""
         declared = self.declared if math.isfinite(self.declared) else None
         row: dict[str, str | float | int | None] = {"bound": name, "epsilon at least": bound, "declared": declared}
         row |= {"delta": self.delta, "rounds": self.rounds, "canaries": count, "assumes": _ASSUMES[name]}

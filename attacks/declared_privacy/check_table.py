@@ -140,7 +140,12 @@ def rows_of(reported: Reported) -> list[Detail]:
         text = "Could not be checked: a clip is declared after the noise."
         rows.append(_row("noise scale", name, "not checked", everyone, text))
     for release in reported.miscalibrated:
-        rows.append(_sensitivity_row(release, everyone))
+        text = (
+            f"The noise hides less than the clip allows: clip {release.clip:g} and standard deviation"
+            f" {release.noise_scale:.4g} do not give the declared epsilon {release.epsilon:g} at delta"
+            f" {release.delta:g}."
+        )
+        rows.append(_row("sensitivity", WHOLE, "found", everyone, text, declared=release.epsilon))
     return rows
 
 
@@ -196,11 +201,7 @@ def _energy_row(reported: Reported, name: str, clients: int, numbers: Mapping[st
 
 
 def _others(
-    reported: Reported,
-    tests: MessageTests,
-    names: Sequence[str],
-    found: Mapping[tuple[str, str], int],
-    everyone: int,
+    reported: Reported, tests: MessageTests, names: Sequence[str], found: Mapping[tuple[str, str], int], everyone: int
 ) -> Iterator[Detail]:
     """Rows of the checks other than that of the scale."""
     findings, seen = reported.findings, tests.conclusive
@@ -232,11 +233,3 @@ def _others(
 def _largest(findings: Findings, check: str, name: str) -> float:
     values = np.concatenate([one.measured for one in findings.found(check, name)])
     return float(np.nanmax(values)) if (~np.isnan(values)).any() else math.nan
-
-
-def _sensitivity_row(release: Release, everyone: int) -> Detail:
-    text = (
-        f"The noise hides less than the clip allows: clip {release.clip:g} and standard deviation"
-        f" {release.noise_scale:.4g} do not give the declared epsilon {release.epsilon:g} at delta {release.delta:g}."
-    )
-    return _row("sensitivity", WHOLE, "found", everyone, text, declared=release.epsilon)

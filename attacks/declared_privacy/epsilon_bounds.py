@@ -1,10 +1,11 @@
 """Lower bounds of epsilon from the scores of canaries and their coins, each named for what it assumes.
 
-All bounds hold with probability ``1 - alpha``. Arguments of shape ``(A,)`` are of A independent audits.
+All bounds are of epsilon at `delta`, at least 0, and hold with probability ``1 - alpha``. Arguments and bounds of shape
+``(A,)`` are of A independent audits.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, special, stats
 
+from protocol.errors import ViewError
 from protocol.gaussian_budget import declared_precision, gaussian_epsilon
+
+GAUSSIAN = ("epsilon-gdp", "epsilon-one-run-fdp")
+"""Bounds of a Gaussian mechanism, which are known at every delta above 0 and for every number of equal rounds."""
 
 Numbers = NDArray[np.float64]
 ALPHA = 0.05
@@ -38,20 +43,12 @@ def clopper_pearson_epsilon(
 
     A mechanism that is (epsilon, delta)-private has ``TPR <= e^epsilon FPR + delta`` and ``TNR <= e^epsilon FNR +
     delta``. The bound is the larger of ``ln((TPR_L - delta) / FPR_U)`` and ``ln((TNR_L - delta) / FNR_U)``, with a
-    lower and an upper limit at ``alpha / 2`` each; as ``TNR_L = 1 - FPR_U`` both directions use the same two limits.
-    It assumes independent decisions by a threshold that was fixed before the scores were seen. With all of n / 2
-    canaries of each coin decided rightly it is about ``ln(n / 7.4)``, however large epsilon is.
+    lower and an upper limit at ``alpha / 2`` each; as ``TNR_L = 1 - FPR_U`` both directions use the same two limits. It
+    assumes independent decisions by a threshold that was fixed before the scores were seen. With all of n / 2 canaries
+    of each coin decided rightly it is about ``ln(n / 7.4)``, however large epsilon is.
 
-    Args:
-        hits: ``(A,)`` number of canaries with coin +1 whose score is above the threshold.
-        positives: ``(A,)`` number of canaries with coin +1.
-        alarms: ``(A,)`` number of canaries with coin -1 whose score is above the threshold.
-        negatives: ``(A,)`` number of canaries with coin -1.
-        delta: probability with which the guarantee may fail.
-        alpha: probability with which the bound may fail.
-
-    Returns:
-        ``(A,)``, at least 0.
+    Scores are above the threshold for ``hits (A,)`` of the ``positives (A,)``, canaries with coin +1, and for ``alarms
+    (A,)`` of the ``negatives (A,)``, those with coin -1.
 
     References:
         M. Jagielski, J. Ullman and A. Oprea, "Auditing Differentially Private Machine Learning: How Private is Private
@@ -70,15 +67,8 @@ def one_run_epsilon(correct: int, guesses: int, canaries: int, *, delta: float, 
     """Lower bound of epsilon from guesses of independent fair coins in a single training.
 
     Under (epsilon, delta) at most a number of guesses with the law ``Bin(guesses, e^epsilon / (1 + e^epsilon))`` is
-    right, up to a term in delta. The bound is the largest epsilon that is refuted at level alpha. It assumes nothing
-    of the mechanism or of the scores; canaries may share an aggregate.
-
-    Args:
-        correct: number of right guesses.
-        guesses: number of guesses; the attacker may abstain on the other canaries.
-        canaries: number of canaries.
-        delta: probability with which the guarantee may fail.
-        alpha: probability with which the bound may fail.
+    right, up to a term in delta. The bound is the largest epsilon that is refuted at level alpha. It assumes nothing of
+    the mechanism or of the scores; canaries may share an aggregate, and the attacker may abstain on some.
 
     References:
         T. Steinke, M. Nasr and M. Jagielski, "Privacy Auditing with One (1) Training Run", NeurIPS 2023,
@@ -94,20 +84,11 @@ def one_run_epsilon(correct: int, guesses: int, canaries: int, *, delta: float, 
 def one_run_fdp_epsilon(
     correct: ArrayLike, guesses: ArrayLike, canaries: int, *, delta: float, alpha: float = ALPHA
 ) -> Numbers:
-    """Lower bound of epsilon from guesses of independent fair coins in one training of a Gaussian mechanism.
+    """Lower bounds ``(A,)`` from guesses of independent fair coins in one training of a Gaussian mechanism.
 
-    The bound is the largest mu for which guesses this good refute mu-Gaussian privacy, as an epsilon at delta. It
-    assumes that the trade-off curve of the mechanism is a Gaussian one, but nothing of the scores.
-
-    Args:
-        correct: ``(A,)`` number of right guesses.
-        guesses: ``(A,)`` number of guesses.
-        canaries: number of canaries.
-        delta: of the reported epsilon.
-        alpha: probability with which the bound may fail.
-
-    Returns:
-        ``(A,)``, at least 0.
+    The bound is the largest mu for which guesses this good, ``correct (A,)`` of ``guesses (A,)``, refute mu-Gaussian
+    privacy, as an epsilon at delta. It assumes that the trade-off curve of the mechanism is a Gaussian one, but nothing
+    of the scores.
 
     References:
         S. Mahloujifar, L. Melis and K. Chaudhuri, "Auditing f-Differential Privacy in One Run", ICML 2025,
@@ -147,17 +128,11 @@ def gaussian_bound(
 ) -> GaussianBound:
     """Lower bound of epsilon from scores that are Gaussian with variance 1.
 
-    A canary of T sends at distance m has the score ``N(coin m sqrt(T) / 2, 1)``. The least-squares estimate of m minus
-    its one-sided error is the bound ``m_L``; the epsilon is that of the Gaussian mechanism with ``m_L sqrt(max T)``. A
-    Kolmogorov-Smirnov test checks the law: residuals of the fit, to which an independent Gaussian error of the fit is
-    added, are exactly independent N(0, 1) if the assumption holds.
-
-    Args:
-        agreement: ``(A, n)`` score times coin.
-        sends: ``(n,)`` number of sends of each canary.
-        delta: of the reported epsilon.
-        draw: ``(A,)`` independent draws of N(0, 1), for the test.
-        alpha: probability with which the bound may fail.
+    A canary of T sends at distance m has the score ``N(coin m sqrt(T) / 2, 1)``. The least-squares estimate of m from
+    the ``agreement (A, n)`` of score and coin and from ``sends (n,)``, minus its one-sided error, is the bound ``m_L``;
+    the epsilon is that of the Gaussian mechanism with ``m_L sqrt(max T)``. A Kolmogorov-Smirnov test checks the law:
+    residuals of the fit, to which an independent Gaussian error of the fit is added (by ``draw (A,)`` of N(0, 1)), are
+    exactly independent N(0, 1) if the assumption holds.
 
     References:
         J. Dong, A. Roth and W. J. Su, "Gaussian Differential Privacy", JRSS B, 2022, arXiv:1905.02383.
@@ -190,8 +165,7 @@ def fixed_threshold(mu: float, canaries: int, *, delta: float, alpha: float = AL
     misses, alarms = (np.asarray(stats.binom.pmf(count, half, special.ndtr(sign * mu / 2 + grid))) for sign in (-1, 1))
     limit = _rate_above(count, np.full_like(count, half), alpha / 2)
     hit = np.log(np.maximum(1 - limit - delta, _SMALLEST))
-    expected = misses @ hit - alarms[:, ::-1] @ np.log(limit)
-    return float(grid[int(np.argmax(expected)), 0])
+    return float(grid[int(np.argmax(misses @ hit - alarms[:, ::-1] @ np.log(limit))), 0])
 
 
 def fixed_abstention(mu: float, canaries: int, *, delta: float, alpha: float = ALPHA) -> float:
@@ -268,3 +242,36 @@ def _refutes_gaussian(
         right, wrong = np.where(running, more, right), np.where(running, grown, wrong)
     refuted: NDArray[np.bool_] = right + wrong > guesses / canaries
     return refuted
+
+
+def bound_at(row: Mapping[str, Any], delta: float, rounds: int | None) -> float:
+    """Lower bound of epsilon of a row of `CanaryEstimate`, for a declaration with another delta, of some or all rounds.
+
+    A bound over no more rounds than the declaration covers is one over those. Of more rounds, those in which most is
+    lost have at least their share of the Gaussian bound's precision.
+
+    Raises:
+        ViewError: the bound does not compare with such a declaration, because of its delta or rounds.
+    """
+    name, share = str(row["bound"]), 1.0 if rounds is None else min(rounds / row["rounds"], 1.0)
+    if name in GAUSSIAN:
+        if delta == 0:
+            raise ViewError("it is of a Gaussian mechanism, which has no delta of 0")
+        return gaussian_at(float(row["epsilon at least"]), row["delta"], delta, share)
+    if share < 1:
+        raise ViewError(f"it covers another number of rounds: {row['rounds']:.0f}, the declaration {rounds}")
+    if name == "epsilon-cp":
+        counts = (row[key] for key in ("hits", "positives", "alarms", "negatives"))
+        return float(clopper_pearson_epsilon(*counts, delta=delta))
+    return one_run_epsilon(int(row["right"]), int(row["guesses"]), int(row["canaries"]), delta=delta)
+
+
+def gaussian_at(epsilon: float, delta: float, other: float, share: float = 1.0) -> float:
+    """Epsilon at another delta of the Gaussian mechanism that is (epsilon, delta)-private and no more.
+
+    Both deltas are above 0; epsilon is infinite without noise. `share` is that of the composed mechanisms.
+    """
+    if other == delta and share == 1:
+        return epsilon
+    precision = declared_precision(epsilon, delta) if 0 < epsilon < math.inf else epsilon
+    return gaussian_epsilon(precision * share, other)

@@ -12,13 +12,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Tested:
-    """Tests of one kind on some messages.
-
-    Attributes:
-        p: ``(K,)`` p-values.
-        messages: ``(K, W)`` numbers of the messages that each test is about.
-        measured: ``(K,)`` measured value of each test.
-    """
+    """Tests of one kind, with p-values and measured values ``(K,)``, on messages of numbers ``(K, W)``."""
 
     p: Array
     messages: NDArray[np.int64]
@@ -45,15 +39,10 @@ class Findings:
     def add(
         self, check: str, parameter: str, p: Array, messages: ArrayLike, measured: ArrayLike = np.nan, total: int = 0
     ) -> None:
-        """Adds tests; NaN is no test.
+        """Adds tests with p-values ``p (K,)``, NaN for no test, and ``(K,)`` or one measured value.
 
-        Args:
-            check: one of `checks`.
-            parameter: what the tests are about.
-            p: ``(K,)`` p-values.
-            messages: ``(K,)`` or ``(K, W)`` numbers of the messages that each test is about.
-            measured: ``(K,)`` or one measured value.
-            total: number of tests, where only those of small p-values are given.
+        Each is about one or more messages, by numbers ``(K,)`` or ``(K, W)``. `total` is the number of tests, where
+        only those of small p-values are given.
         """
         kept = ~np.isnan(p)
         about = np.asarray(messages, dtype=np.int64)

@@ -85,12 +85,7 @@ class MessageTests:
         self._seen = SeenNoise(messages)
 
     def add_round(self, view: View, numbers: Tensor) -> None:
-        """Tests the messages of a round.
-
-        Args:
-            view: the messages.
-            numbers: ``(V,)`` their numbers in the recording.
-        """
+        """Tests the messages of a round, whose numbers in the recording are ``(V,)``."""
         own = {name: _standardised(view, name, scale) for name, scale in self.group.scales.items()}
         whole = torch.cat(list(own.values()), dim=1)
         self._scale(own, whole, numbers)
@@ -100,8 +95,7 @@ class MessageTests:
         earlier = self._seen.add(whole, view.pseudonyms, numbers, round_number=view.round, bound=bound)
         for pairs in (*earlier, *self._inside(own, view, numbers)):
             self.findings.add("reuse", WHOLE, pairs.p, pairs.messages, pairs.correlation, total=pairs.total)
-        size = math.sqrt(min(whole.shape[1], 2**14))
-        self.conclusive.reuse |= size - bound > CLEAR or self.conclusive.free
+        self.conclusive.reuse |= math.sqrt(min(whole.shape[1], 2**14)) - bound > CLEAR or self.conclusive.free
         if math.isfinite(bound):
             self._clip(own, whole, numbers, view)
 
@@ -130,12 +124,10 @@ class MessageTests:
                 self.conclusive.free |= bool(pooled.free[0]) and not math.isnan(entry[0])
 
     def _law(self, own: Mapping[str, Tensor], whole: Tensor, numbers: Tensor) -> None:
-        bound = self.group.bound
-        allowed = bound**2
+        allowed = self.group.bound**2
         count = float((~whole.isnan()).sum(1).double().mean())
         if allowed <= 0.1 * count:
-            each = noise_tests.law(_strided(whole, _SAMPLE), np.full(len(whole), allowed))
-            self._add_law(WHOLE, each, numbers)
+            self._add_law(WHOLE, noise_tests.law(_strided(whole, _SAMPLE), np.full(len(whole), allowed)), numbers)
             samples = {name: _strided(x, max(_SAMPLE // len(x), 256)).reshape(1, -1) for name, x in own.items()}
             for name, x in samples.items():
                 self._add_law(name, noise_tests.law(x, np.array([allowed * len(whole)])), numbers[None])

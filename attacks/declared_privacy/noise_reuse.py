@@ -48,11 +48,8 @@ class Pairs:
 def compared(x: Tensor, y: Tensor, messages: Tensor, *, bound: float) -> Pairs:
     """Comparisons of places ``x (K, n)`` with as many others ``y (K, m)``, by the first numbers of both.
 
-    Args:
-        x: numbers in units of the declared noise, zero where padded.
-        y: the same.
-        messages: ``(K, 2)`` their numbers.
-        bound: largest norm of the clipped update in these units.
+    Numbers, and the largest norm of the clipped update (`bound`), are in units of the declared noise, zero where
+    padded; ``messages (K, 2)`` are the numbers of the messages.
     """
     width = min(x.shape[1], y.shape[1], _MOST)
     x, y = x[:, :width], y[:, :width]
@@ -121,14 +118,9 @@ class SeenNoise:
         self._rounds: list[int] = []
 
     def add(self, x: Tensor, clients: Tensor, messages: Tensor, *, round_number: int, bound: float) -> Iterator[Pairs]:
-        """Comparisons of messages of a round with all before.
+        """Comparisons of messages ``x (V, n)`` of a round with all before; numbers and pseudonyms are ``(V,)``.
 
-        Args:
-            x: ``(V, n)`` numbers in units of the declared noise, NaN where padded.
-            clients: ``(V,)`` their pseudonyms.
-            messages: ``(V,)`` their numbers.
-            round_number: their round.
-            bound: largest norm of the clipped update in these units.
+        x, NaN where padded, and the largest norm of the clipped update (`bound`) are in units of the declared noise.
         """
         stride = max(-(-x.shape[1] // self._size), 1)
         # Noise that is too small is no noise that is used twice.

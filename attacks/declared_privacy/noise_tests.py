@@ -70,13 +70,7 @@ class Scale:
 
 
 def scale(x: Tensor, bound: float, *, level: float) -> Scale:
-    """Scale of the noise in each message.
-
-    Args:
-        x: ``(K, n)`` messages in units of the declared noise, NaN where padded.
-        bound: largest norm of the update in these units.
-        level: one minus the coverage of the intervals.
-    """
+    """Scale of the noise in each message ``x (K, n)``, NaN where padded, with intervals of coverage ``1 - level``."""
     squares = x.double().square()
     energy, count = squares.nansum(1).numpy(), (~squares.isnan()).sum(1).double().numpy()
     blocks = squares[:, : x.shape[1] // BLOCK * BLOCK].reshape(len(x), -1, BLOCK).sum(2).numpy()
@@ -140,10 +134,8 @@ def quiet_half(x: Tensor) -> Tensor:
     So the choice does not distort the law of what is returned.
     """
     blocks = x[:, : x.shape[1] // BLOCK * BLOCK].reshape(len(x), -1, BLOCK)
-    chosen = blocks[..., 0::2].square().sum(2)
-    order = chosen.nan_to_num(torch.inf).argsort(1)[:, : max(blocks.shape[1] // 2, 1)]
-    others = blocks[..., 1::2].gather(1, order[..., None].expand(-1, -1, BLOCK // 2))
-    return others.flatten(1)
+    order = blocks[..., 0::2].square().sum(2).nan_to_num(torch.inf).argsort(1)[:, : max(blocks.shape[1] // 2, 1)]
+    return blocks[..., 1::2].gather(1, order[..., None].expand(-1, -1, BLOCK // 2)).flatten(1)
 
 
 @dataclass(frozen=True)
@@ -166,11 +158,8 @@ class Law:
 def law(x: Tensor, allowed: Array) -> Law:
     """Tests of the normal law after centring and scaling, so that only the shape counts.
 
-    The distance is compared with Kolmogorov's law, which is that of a law known beforehand: conservative here.
-
-    Args:
-        x: ``(K, n)`` messages in units of the declared noise, NaN where padded.
-        allowed: ``(K,)`` largest energy of the signal in them.
+    Messages ``x (K, n)``, NaN where padded, hold a signal of energies up to ``allowed (K,)``. The distance is compared
+    with Kolmogorov's law, which is that of a law known beforehand: conservative here.
 
     References:
         M. A. Stephens, "EDF statistics for goodness of fit and some comparisons", JASA, 1974, section 2.
@@ -202,13 +191,9 @@ def zeros(x: Tensor) -> tuple[Array, Array]:
 
 
 def grid(x: Tensor) -> Array:
-    """Whether the noise of each message is on a grid.
+    """``(K,)`` p-values of equal pairs among `_TIED` numbers of messages ``x (K, n)``: small if the noise is on a grid.
 
-    Args:
-        x: ``(K, n)`` messages in units of the declared noise, NaN where padded.
-
-    Returns:
-        ``(K,)`` p-values of the number of equal pairs among `_TIED` numbers, NaN with too few numbers.
+    Padding is NaN, and so is the p-value of too few numbers.
     """
     stride = max(x.shape[1] // _TIED, 1)
     values = x[:, ::stride][:, :_TIED].double().sort(1).values.numpy()

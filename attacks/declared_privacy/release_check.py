@@ -162,8 +162,7 @@ class ReleaseCheck(Attack):
         delta = self.delta or min(deltas, default=_DELTA)
         declared = [gaussian_epsilon(promised * count, delta) for count in sends.tolist()]
         rows = [*rows_of(reported), _epsilon_row(sums, delta, int(sends.max()) if len(sends) else 0)]
-        ratios = torch.from_numpy(reported.ratios())
-        mean = torch.zeros_like(sums).index_add_(0, place, ratios) / sends
+        mean = torch.zeros_like(sums).index_add_(0, place, torch.from_numpy(reported.ratios())) / sends
         count = torch.tensor(reported.counts(clients.numpy()), dtype=torch.float64)
         return ReleaseEstimate(
             clients=clients,
@@ -214,13 +213,11 @@ def _groups(view: View) -> tuple[dict[tuple[str, ...], Group], set[str]]:
     return {tuple(own): Group(clips[key], own) for key, own in scales.items()}, misread
 
 
-def _sensitivity(release: Release) -> float:
-    return (release.clip or math.inf) * (2 if release.neighbours == "replace" else 1)
-
-
 def _loss(release: Release) -> float:
     """``(sensitivity / sigma)^2`` of one send, from clip and noise."""
-    return math.inf if release.clip is None else (_sensitivity(release) / release.noise_scale) ** 2
+    if not release.clip:
+        return math.inf
+    return (release.clip * (2 if release.neighbours == "replace" else 1) / release.noise_scale) ** 2
 
 
 def _promised(release: Release) -> float:

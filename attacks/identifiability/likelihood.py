@@ -8,8 +8,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from attacks.identifiability.estimates import VectorEstimate
-from attacks.identifiability.pac import MessageSums, VectorAttack, facing, leading_axis, messages_of
+from attacks.identifiability.pac import (
+    MessageSums,
+    VectorAttack,
+    VectorEstimate,
+    facing,
+    leading_axis,
+    messages_of,
+)
 from protocol.ranges import PositiveInt
 from protocol.view import ITEM_EMBEDDING, RoundView
 
@@ -57,9 +63,7 @@ class PACLikelihood(VectorAttack):
     def up_to_sign(self, messages: MessageSums, scale: float) -> tuple[Tensor, Tensor]:
         """Vectors ``(V, d)`` of either sign, and the sums of the labels ``(V,)`` that go with that sign.
 
-        Args:
-            messages: the clients' messages.
-            scale: standard deviation of the noise.
+        `scale` is the standard deviation of the noise.
         """
         # Without noise the likelihood is degenerate; a small multiple of the messages' size takes its place.
         size = messages.sums.norm(dim=2).sum(1) / messages.updates.sum(1)
@@ -82,9 +86,6 @@ class PACCatalogue(PACLikelihood):
     honest rounds. It knows each client's leaning and the scale of the noise. A client's leaning is the same over the
     catalogue as over its labels, which is true of dislikes that are drawn at random, and false for a third of
     MovieLens' users with their own dislikes.
-
-    Args:
-        iterations: see `PACLikelihood`.
 
     References:
         This project; see `PACLikelihood`.
@@ -117,7 +118,6 @@ class PACConsensus(PACLikelihood):
     their labels together are mostly likes or mostly dislikes.
 
     Args:
-        iterations: see `PACLikelihood`.
         majority: what most of the labels of all clients together are.
 
     References:
@@ -163,8 +163,7 @@ def _climb(messages: MessageSums, start: Tensor, variance: Tensor, iterations: i
         rates = rates * (torch.arange(3) < states)
         if bool(((vectors - before).norm(dim=1) <= _STILL * vectors.norm(dim=1)).all()):
             break
-    fit = _log_shares(messages, vectors, variance, rates).logsumexp(2)
-    return vectors, votes, (fit * sent).sum(1)
+    return vectors, votes, (_log_shares(messages, vectors, variance, rates).logsumexp(2) * sent).sum(1)
 
 
 def _log_shares(messages: MessageSums, vectors: Tensor, variance: Tensor, rates: Tensor) -> Tensor:

@@ -7,9 +7,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from attacks.base import Attack
 from attacks.images.affine_inversion import pointwise_update
-from attacks.interactions.estimates import InteractionEstimate
+from attacks.interactions.estimates import InteractionAttack, InteractionEstimate
 from client.image_votes import VoteAlgorithm
 from protocol.ranges import PositiveInt
 from protocol.threat_model import ThreatModel
@@ -20,7 +19,7 @@ _LEARNING_RATE = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
-class PointwiseMatching(Attack):
+class PointwiseMatching(InteractionAttack):
     """RAIFLE on items scored one by one, gradient matching of the simulated update of relaxed clicks.
 
     One logit per item, initialised from U(-1, 1) and optimised by Adam; the loss is the mean squared difference of the
@@ -44,7 +43,6 @@ class PointwiseMatching(Attack):
     name = "raifle"
     manipulated_names: ClassVar[Mapping[str | None, str]] = {None: "raifle-none", "fgsm": "fgsm"}
     family = "images"
-    estimates = InteractionEstimate
     references = ("RAIFLE, Algorithm 1 and section V.C.3",)
     cost = "`max_iter` simulated trainings per victim, with gradients"
     threat_model = ThreatModel(

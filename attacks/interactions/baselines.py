@@ -5,15 +5,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attacks.base import Attack
-from attacks.interactions.estimates import InteractionEstimate
+from attacks.interactions.estimates import InteractionAttack, InteractionEstimate
 from protocol.ranges import OpenUnitInterval
 from protocol.threat_model import ThreatModel
 from protocol.view import POPULARITY, RoundView
 
 
 @dataclass(frozen=True, kw_only=True)
-class Chance(Attack):
+class Chance(InteractionAttack):
     """Random guess: uniform random scores.
 
     Threat model: a server that does not use the update.
@@ -28,7 +27,6 @@ class Chance(Attack):
 
     name = "chance"
     family = "interactions"
-    estimates = InteractionEstimate
     baseline = True
     threat_model = ThreatModel(sees="which items were served", knows="nothing else", needs=("served",))
 
@@ -39,7 +37,7 @@ class Chance(Attack):
         return InteractionEstimate(scores=scores, decisions=(scores > 1 - self.positive_share) & view.served_mask)
 
 
-class Popularity(Attack):
+class Popularity(InteractionAttack):
     """Number of other users who interacted with an item; reports show it next to every attack.
 
     Threat model: a server that knows what other users interacted with and does not use the victim's update.
@@ -50,7 +48,6 @@ class Popularity(Attack):
 
     name = "popularity"
     family = "interactions"
-    estimates = InteractionEstimate
     baseline = True
     threat_model = ThreatModel(
         sees="which items were served",

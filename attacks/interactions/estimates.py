@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from attacks.base import Attack
 from attacks.estimates import ROC_GRID, Candidates, Estimate, Scores, check_tensor
 from attacks.scoring import auc_per_victim, f1_per_victim, roc_per_victim
 from protocol.view import View
@@ -41,3 +42,9 @@ class InteractionEstimate(Estimate):
         roc = roc_per_victim(self.scores, labels, mask, ROC_GRID).masked_fill(auc.isnan()[:, None], torch.nan)
         candidates = Candidates.of_rows("did the client interact with this item?", self.scores, labels, mask)
         return Scores(metrics, mask.sum(1), ((labels > 0.5) & mask).sum(1), roc=roc, candidates=candidates)
+
+
+class InteractionAttack(Attack):
+    """Base class of attacks that infer with which of the served items a client interacted."""
+
+    estimates = InteractionEstimate

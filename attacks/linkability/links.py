@@ -51,10 +51,8 @@ class LinkEstimate(Estimate):
             ViewError: no client, or every client, has such a triple.
         """
         assert isinstance(view, History)
-        sent, (clients, owner) = (
-            view.sent_in[self.messages],
-            torch.unique(truth["clients"][self.messages], return_inverse=True),
-        )
+        sent = view.sent_in[self.messages]
+        clients, owner = torch.unique(truth["clients"][self.messages], return_inverse=True)
         elsewhere = sent[:, None] != sent
         same = owner[:, None] == owner
         wins, total = _wins(self.scores.double(), same & elsewhere, ~same & elsewhere, owner, len(clients))

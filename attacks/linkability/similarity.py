@@ -43,8 +43,7 @@ class PlainCosine(LinkAttack):
             inside = messages[view.sent_in[messages] == part.round]
             if not len(inside):
                 continue
-            first = int((view.sent_in == part.round).nonzero()[0])
-            seen = part.select(inside - first)
+            seen = part.select(inside - int((view.sent_in == part.round).nonzero()[0]))
             if entries is None:
                 entries = _entries(seen, generator)
             parts.append(self.vectors(layer_vectors(seen, None)[:, entries].float()))

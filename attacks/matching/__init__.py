@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from protocol.exports import exports
 
 if TYPE_CHECKING:
-    from attacks.matching.baselines import MatchingChance as MatchingChance
-    from attacks.matching.baselines import MatchingCounts as MatchingCounts
+    from attacks.matching.same_user import MatchingChance as MatchingChance
+    from attacks.matching.same_user import MatchingCounts as MatchingCounts
     from attacks.matching.same_user import MatchingFingerprint as MatchingFingerprint
     from attacks.matching.same_user import MatchingMLP as MatchingMLP
     from attacks.matching.same_user import MatchingSiamese as MatchingSiamese

@@ -1,4 +1,4 @@
-"""Matching attacks: do two messages come from the same user?"""
+"""Matching attacks and their baselines: do two messages come from the same user?"""
 
 import dataclasses
 from collections.abc import Sequence
@@ -10,12 +10,14 @@ import torch
 from attacks.base import Attack, Variants
 from attacks.estimates import Estimate
 from attacks.matching.estimates import MatchingEstimate, asked_pairs
+from attacks.re_identification.baselines import count_distances
 from attacks.re_identification.fingerprint import FingerprintAttack
 from attacks.re_identification.messages import known_view, read_messages, seen_only, unit
 from attacks.re_identification.reidentification import Reidentification, ReidMLP
 from protocol.errors import ViewError
 from protocol.history import History
 from protocol.ranges import PositiveInt
+from protocol.threat_model import ThreatModel
 from protocol.view import USERS
 
 _NEEDS = (*Reidentification.threat_model.needs, "pairs")
@@ -36,9 +38,7 @@ class MatchingMLP(MatchingAttack, ReidMLP):
     Further arguments are those of `Reidentification`.
 
     Args:
-        epochs: see `ReidMLP`.
         accelerator: Lightning accelerator.
-        devices: number of devices.
 
     References:
         Orekondy, Oh, Zhang, Schiele and Fritz, "Gradient-Leaks", 2018, arXiv:1805.05838, section 4.4 (ii).
@@ -66,10 +66,8 @@ class MatchingSiamese(MatchingAttack):
     pairs may include users of whom it has no data.
 
     Args:
-        layers: see `Reidentification`.
         steps: batches of 64 pairs; not given in the paper.
         accelerator: Lightning accelerator.
-        devices: number of devices.
 
     References:
         Orekondy, Oh, Zhang, Schiele and Fritz, "Gradient-Leaks", 2018, arXiv:1805.05838, section 4.4 (iii).
@@ -133,3 +131,39 @@ class MatchingFingerprint(MatchingAttack, FingerprintAttack):
         named = torch.cat([self.probabilities(part, own) for part, own in zip(both, whose, strict=True)])
         first, second = named[asked_pairs(view).T]
         return MatchingEstimate(scores=(first * second).sum(1))
+
+
+class MatchingChance(MatchingAttack):
+    """Random guess: a uniform number for every pair.
+
+    Threat model: a server that does not use the messages.
+
+    References:
+        Orekondy, Oh, Zhang, Schiele and Fritz, "Gradient-Leaks", 2018, arXiv:1805.05838, section 4.4 (i).
+    """
+
+    name = "matching-chance"
+    baseline = True
+    threat_model = ThreatModel(sees="no message", knows="nothing", needs=("pairs",))
+
+    def run(self, view: History, *, generator: torch.Generator) -> MatchingEstimate:
+        return MatchingEstimate(scores=torch.rand(len(asked_pairs(view)), generator=generator))
+
+
+class MatchingCounts(MatchingAttack):
+    """Ratio of the numbers of examples, ``-|log n_i - log n_j|``, of both devices.
+
+    Threat model: passive server that sees only how many examples each device reports.
+
+    References:
+        This project; see `CountsOnly`.
+    """
+
+    name = "matching-counts"
+    baseline = True
+    threat_model = ThreatModel(sees="the number of examples of every device", knows="nothing", needs=("pairs",))
+
+    def run(self, view: History, *, generator: torch.Generator) -> MatchingEstimate:
+        counts = [view.example_counts, *([] if view.known is None else [view.known.example_counts])]
+        first, second = torch.cat(counts)[asked_pairs(view).T]
+        return MatchingEstimate(scores=-count_distances(first, second))

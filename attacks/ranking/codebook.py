@@ -35,10 +35,6 @@ class CodebookAttack(PosteriorAttack):
     these documents before it sends features; with codes of all candidates it need not. It needs neither the displayed
     order nor the order of the queries nor, with the uniform prior, any knowledge about the clicks.
 
-    Args:
-        prior: see `log_prior`.
-        victims_at_once: victims processed together, which bounds the memory; None for all.
-
     Raises:
         ViewError: the served features are no codebook: codes of two lists overlap.
 

@@ -7,8 +7,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from attacks.base import Attack
-from attacks.interactions.estimates import InteractionEstimate
+from attacks.interactions.estimates import InteractionAttack, InteractionEstimate
 from attacks.ranking.lists import Lists, ranked_lists
 from client.ranking import RankingAlgorithm
 from modules.attackers.batched_lbfgs import batched_lbfgs
@@ -18,7 +17,7 @@ from protocol.view import RoundView
 
 
 @dataclass(frozen=True, kw_only=True)
-class ListMatching(Attack):
+class ListMatching(InteractionAttack):
     """RAIFLE on ranked lists, gradient matching: relaxed clicks whose simulated update is closest to the received one.
 
     One logit per document, initialised from U(-1, 1); the loss is the mean squared difference of the updates, divided
@@ -49,7 +48,6 @@ class ListMatching(Attack):
     name = "raifle"
     manipulated_names: ClassVar[Mapping[str | None, str]] = {None: "raifle-none"}
     family = "ranking"
-    estimates = InteractionEstimate
     references = ("RAIFLE, Algorithm 1",)
     cost = "up to `max_iter` simulated trainings per victim and start, with gradients"
     threat_model = ThreatModel(
@@ -98,12 +96,7 @@ class _Loss:
             logits = point.detach().requires_grad_()
             clicks = torch.sigmoid(logits).reshape(lists.mask.shape) * lists.mask
             deltas = self.learner.simulate_lists(
-                model,
-                lists.features,
-                lists.mask,
-                clicks,
-                document=lists.document,
-                half_detached=self.half_detached,
+                model, lists.features, lists.mask, clicks, document=lists.document, half_detached=self.half_detached
             )
             simulated = torch.cat([deltas[name].flatten(1) for name in self.sent], dim=1) / self.rate
             losses = (simulated - received).square().mean(1)

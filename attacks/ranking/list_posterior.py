@@ -34,11 +34,9 @@ class ListPosterior(PosteriorAttack):
     the prior of the clicks.
 
     Args:
-        prior: see `log_prior`.
         chains: Gibbs chains per victim.
         sweeps: passes over a victim's lists.
         simulated: simulated clients per victim.
-        victims_at_once: victims processed together, which bounds the memory; None for all.
 
     References:
         This project; the setting is that of Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163,
@@ -155,16 +153,9 @@ def sample_lists(
     annealed over the first sweeps, which are discarded. Chains are weighted by the energy of their best state, because
     a chain stuck at a worse one has not reached the posterior.
 
-    Args:
-        maps: ``(V, Q L, P)``, by which the norm is computed; unused without clipping.
-        whitened: ``(V, Q L, P)`` the same, whitened.
-        target: ``(V, P)`` whitened.
-        log_prior: ``(V, Q, 2^L)``.
-        clip: L2 norm to which updates are clipped.
-        chains: independent chains per victim.
-        sweeps: passes over the lists.
-        annealed: number of them before the likelihood has full weight.
-        generator: source of randomness.
+    The map is ``maps (V, Q L, P)``, by which the norm is computed, and is given whitened too, as is ``target (V, P)``;
+    the prior is ``log_prior (V, Q, 2^L)``. There are `chains` for each victim, and `sweeps` over its lists, of which
+    the first `annealed` do not count.
     """
     victims, lists = log_prior.shape[:2]
     length = whitened.shape[1] // lists
@@ -207,8 +198,7 @@ def sample_lists(
         if sweep >= annealed:
             best = torch.minimum(best, -fit.gather(-1, drawn[..., None]).squeeze(-1))
     weights = (-best).softmax(1)
-    averaged = (marginals * weights[..., None]).sum(1) / max(sweeps - annealed, 1)
-    return averaged.reshape(victims, lists, length)
+    return ((marginals * weights[..., None]).sum(1) / max(sweeps - annealed, 1)).reshape(victims, lists, length)
 
 
 def _draw(law: Tensor, generator: torch.Generator) -> Tensor:

@@ -63,11 +63,8 @@ def ranked_lists(view: RoundView) -> Lists:
 def click_map(model: Mapping[str, Tensor], features: Tensor, mask: Tensor, learning_rate: float) -> dict[str, Tensor]:
     """``(V, Q, L, P)`` change of the update per click, by parameter of size P, with pair weights at the given model.
 
-    Args:
-        model: each victim's ranker; see `ranker_outputs`.
-        features: ``(V, Q, L, F)`` as served, in displayed order.
-        mask: ``(V, Q, L)`` True for documents.
-        learning_rate: local learning rate.
+    The model is a ranker of each victim. Documents ``(V, Q, L)`` are True in the mask and have features ``(V, Q, L,
+    F)`` as served, in displayed order.
     """
     scores, gradients = ranker_outputs(model, features)
     mixing = learning_rate * laplacian(pair_weights(scores, mask))
@@ -79,5 +76,4 @@ def update_at(
 ) -> dict[str, Tensor]:
     """``(V, *shape)`` by parameter: the sum of `click_map` over the clicks ``(V, Q, L)``, without its factors."""
     scores = rank_scores(model, features)
-    coefficients = learning_rate * click_coefficients(pair_weights(scores, mask), clicks)
-    return score_gradients(model, features, coefficients)
+    return score_gradients(model, features, learning_rate * click_coefficients(pair_weights(scores, mask), clicks))

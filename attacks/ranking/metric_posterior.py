@@ -30,10 +30,6 @@ class MetricPosterior(PosteriorAttack):
     Threat model: a passive server. From the seed that it shares with a client it knows the perturbed ranker, and
     the order of every list.
 
-    Args:
-        prior: see `log_prior`.
-        victims_at_once: victims processed together, which bounds the memory; None for all.
-
     Raises:
         ViewError: the clients do not share a metric, or their lists cannot be divided by the numbers sent.
 
@@ -65,10 +61,7 @@ class MetricPosterior(PosteriorAttack):
 def click_posterior(prior: Tensor, shared: Tensor, learner: FOLtRESAlgorithm) -> Tensor:
     """``(B, Q, L)`` click probabilities given the mean of the lists' metrics; the prior's if that is impossible.
 
-    Args:
-        prior: ``(B, Q, 2^L)`` probability of every pattern of every list.
-        shared: ``(B,)`` reported means.
-        learner: the metric and its randomised response.
+    ``prior (B, Q, 2^L)`` has the probability of every pattern of every list, ``shared (B,)`` are the reported means.
     """
     codes = patterns(int(prior.shape[-1]).bit_length() - 1).to(prior)
     level = torch.nn.functional.one_hot(levels(learner.metric, codes), LEVELS).to(prior)

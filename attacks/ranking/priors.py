@@ -7,8 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from attacks.base import Attack
-from attacks.interactions.estimates import InteractionEstimate
+from attacks.interactions.estimates import InteractionAttack, InteractionEstimate
 from attacks.ranking.lists import Lists, ranked_lists
 from client.click_models import cascade_log_law, count_log_law, patterns, steps_for_law, uniform_log_law
 from client.foltr_es import FOLtRESAlgorithm
@@ -41,7 +40,7 @@ def log_prior(kind: ListPrior, mask: Tensor, learner: RankingAlgorithm) -> Tenso
 
 
 @dataclass(frozen=True, kw_only=True)
-class PosteriorAttack(Attack):
+class PosteriorAttack(InteractionAttack):
     """Base class of attacks that infer click probabilities under a prior; a subclass implements `marginals`.
 
     Args:
@@ -50,7 +49,6 @@ class PosteriorAttack(Attack):
     """
 
     family = "ranking"
-    estimates = InteractionEstimate
 
     prior: ListPrior
     victims_at_once: PositiveInt | None = None
@@ -72,10 +70,6 @@ class PriorOnly(PosteriorAttack):
     """Click probabilities under the prior alone: the baseline of every attack with this prior.
 
     Threat model: a server that knows the click model and the displayed order and does not use the update.
-
-    Args:
-        prior: see `log_prior`.
-        victims_at_once: victims processed together, which bounds the memory; None for all.
 
     References:
         This project; the click models are those of Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025,

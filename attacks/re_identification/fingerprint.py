@@ -11,7 +11,7 @@ from torch import Tensor
 from attacks.base import Variants
 from attacks.estimates import Estimate
 from attacks.re_identification.estimates import IdentityEstimate
-from attacks.re_identification.messages import Messages, in_span, read_messages, unit
+from attacks.re_identification.messages import Messages, class_means, in_span, read_messages, unit
 from attacks.re_identification.reidentification import IdentityAttack, Reidentification, standardised, svm_scores
 from attacks.re_identification.simulated import NEEDS, PARTS, simulated_parts
 from protocol.history import History
@@ -32,12 +32,9 @@ class FingerprintAttack(IdentityAttack):
     Threat model: passive server, all rounds; it has data of users and knows the devices' training algorithm.
 
     Args:
-        layers: see `Reidentification`.
         rounds: number of recorded rounds from whose global models updates are simulated.
         parts: number of parts into which each user's data are split.
-        penalty: see `ReidSVM`.
         floor: added to the variance of every direction before whitening, as a multiple of the mean variance.
-        sharpness: see `CentredSVM`.
         linked: whether the log-probabilities of all messages under a pseudonym are summed.
 
     Variants:
@@ -88,8 +85,7 @@ class FingerprintAttack(IdentityAttack):
         learned = torch.cat([unit(unit(messages.known) - mean), simulated[kept]])
         labels = torch.cat([messages.labels, place[kept]])
         training, others = in_span(learned, unit(unit(asked) - mean))
-        own = training[len(messages.known) :]
-        shorter = whitening(own, labels[len(messages.known) :], self.floor)
+        shorter = whitening(training[len(messages.known) :], labels[len(messages.known) :], self.floor)
         ready = dataclasses.replace(
             messages, known=unit(training @ shorter), anonymous=unit(others @ shorter), labels=labels
         )
@@ -105,9 +101,8 @@ def over_pseudonyms(log_probabilities: Tensor, pseudonyms: Tensor) -> Tensor:
 
 def whitening(vectors: Tensor, labels: Tensor, floor: float) -> Tensor:
     """``(R, R)`` inverse root of the regularised covariance of vectors ``(S, R)`` within their labels ``(S,)``."""
-    _, place, counts = torch.unique(labels, return_inverse=True, return_counts=True)
-    means = vectors.new_zeros(len(counts), vectors.shape[1]).index_add_(0, place, vectors) / counts[:, None]
-    rest = (vectors - means[place]).double()
+    names, place = torch.unique(labels, return_inverse=True)
+    rest = (vectors - class_means(vectors, place, len(names))[place]).double()
     variances, directions = torch.linalg.eigh(rest.T @ rest / len(rest))
     scales = (variances.clamp(min=0) + floor * variances.mean()).rsqrt()
     shorter: Tensor = (directions * scales) @ directions.T

@@ -61,15 +61,7 @@ def owners_of(known: History) -> Tensor:
 
 
 def read_messages(view: History, layers: Sequence[str] | None) -> Messages:
-    """The message vectors of a view; messages of hold-out devices belong to `UNSEEN`.
-
-    Args:
-        view: the server view.
-        layers: see `layer_vectors`.
-
-    Raises:
-        ViewError: the known messages are zero or all have the same direction, so that nothing can be learned.
-    """
+    """The message vectors of a view (`layer_vectors`); messages of hold-out devices belong to `UNSEEN`."""
     known = known_view(view)
     users, labels = torch.unique(owners_of(known), return_inverse=True)
     anonymous, learned = layer_vectors(view, layers), layer_vectors(known, layers)
@@ -90,13 +82,9 @@ def unit(vectors: Tensor) -> Tensor:
 
 
 def layer_vectors(view: View, layers: Sequence[str] | None) -> Tensor:
-    """``(V, D)`` flattened and concatenated deltas of some layers.
+    """``(V, D)`` flattened and concatenated deltas of some layers; rows of a table that were not sent are zero.
 
-    Rows of a table that were not sent are zero.
-
-    Args:
-        view: the server view.
-        layers: names of layers, e.g. ``lstm`` for all parameters ``lstm.*``, or of parameters; None for all.
+    `layers` are names of layers, e.g. ``lstm`` for all parameters ``lstm.*``, or of parameters; None for all.
 
     Raises:
         ViewError: a layer is not recorded.
@@ -105,7 +93,7 @@ def layer_vectors(view: View, layers: Sequence[str] | None) -> Tensor:
     for layer in layers or ():
         if not any(_of_layer(name, layer) for name in recorded):
             raise ViewError(f"expected the deltas of layer {layer!r}, got a recording of {', '.join(recorded)}")
-    return torch.cat([_whole(view, name).reshape(view.victims, -1) for name in _chosen(view, layers)], dim=1)
+    return torch.cat([whole_table(view, name).reshape(view.victims, -1) for name in _chosen(view, layers)], dim=1)
 
 
 def noise_scales(view: View, layers: Sequence[str] | None) -> Tensor:
@@ -115,12 +103,17 @@ def noise_scales(view: View, layers: Sequence[str] | None) -> Tensor:
     return torch.tensor([view.noise_scale(name) for name in chosen]).repeat_interleave(torch.tensor(widths))
 
 
+def class_means(vectors: Tensor, labels: Tensor, classes: int) -> Tensor:
+    """``(U, D)`` means of vectors ``(S, D)`` by label ``(S,)``; zero without any."""
+    sums = vectors.new_zeros(classes, vectors.shape[1]).index_add_(0, labels, vectors)
+    means: Tensor = sums / labels.bincount(minlength=classes).clamp(min=1)[:, None]
+    return means
+
+
 def mean_over_pseudonyms(values: Tensor, pseudonyms: Tensor) -> Tensor:
-    """``(V, ...)`` mean of the values ``(V, ...)`` of all messages under the pseudonym ``(V,)`` of each."""
-    _, place, counts = torch.unique(pseudonyms, return_inverse=True, return_counts=True)
-    sums = values.new_zeros(len(counts), *values.shape[1:]).index_add_(0, place, values)
-    means: Tensor = sums / counts.reshape(-1, *[1] * (values.dim() - 1))
-    return means[place]
+    """``(V, D)`` mean of the values ``(V, D)`` of all messages under the pseudonym ``(V,)`` of each."""
+    names, place = torch.unique(pseudonyms, return_inverse=True)
+    return class_means(values, place, len(names))[place]
 
 
 def round_means(values: Tensor, known: History, view: History) -> Tensor:
@@ -137,7 +130,6 @@ def round_means(values: Tensor, known: History, view: History) -> Tensor:
 
 
 def _chosen(view: View, layers: Sequence[str] | None) -> list[str]:
-    """Names of the recorded parameters of some layers."""
     return [name for name in view.deltas if layers is None or any(_of_layer(name, layer) for layer in layers)]
 
 
@@ -145,7 +137,8 @@ def _of_layer(name: str, layer: str) -> bool:
     return name == layer or name.startswith(f"{layer}.")
 
 
-def _whole(view: View, name: str) -> Tensor:
+def whole_table(view: View, name: str) -> Tensor:
+    """``(V, *shape)`` deltas of a parameter; rows of a table that a client does not send are zero."""
     delta = view.deltas[name]
     if name not in view.row_parameters:
         return delta

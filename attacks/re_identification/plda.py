@@ -11,6 +11,7 @@ from attacks.base import Variants
 from attacks.estimates import Estimate
 from attacks.re_identification.estimates import IdentityEstimate
 from attacks.re_identification.messages import (
+    class_means,
     in_span,
     known_view,
     mean_over_pseudonyms,
@@ -46,12 +47,9 @@ class PLDA(IdentityAttack):
     Threat model: passive server, all rounds; it has data of users, and devices of its own that train on these data. It
     knows the devices' training algorithm and the noise that they declare.
 
+    Further arguments are those of `FingerprintAttack`.
+
     Args:
-        layers: see `Reidentification`.
-        rounds: see `FingerprintAttack`.
-        parts: see `FingerprintAttack`.
-        floor: see `FingerprintAttack`.
-        sharpness: see `CentredSVM`.
         linked: whether all messages under a pseudonym are averaged, and the variance of their noise divided by their
             number.
 
@@ -105,13 +103,6 @@ class PLDA(IdentityAttack):
         cohort = machine.log_likelihoods(training[len(simulated) :].double(), noise.mean().expand(len(labels)))
         scores = against_others(scores, cohort, labels, machine.variances(noise.mean()))
         return IdentityEstimate(scores=standardised(scores, self.sharpness).exp(), users=users)
-
-
-def class_means(vectors: Tensor, labels: Tensor, classes: int) -> Tensor:
-    """``(U, D)`` means of vectors ``(S, D)`` by label ``(S,)``; zero without any."""
-    sums = vectors.new_zeros(classes, vectors.shape[1]).index_add_(0, labels, vectors)
-    means: Tensor = sums / labels.bincount(minlength=classes).clamp(min=1)[:, None]
-    return means
 
 
 class Gaussian:

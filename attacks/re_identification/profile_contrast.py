@@ -7,8 +7,7 @@ import torch
 
 from attacks.estimates import Estimate
 from attacks.re_identification.estimates import UNSEEN, IdentityEstimate
-from attacks.re_identification.messages import check_known, known_view, read_messages, round_means, unit
-from attacks.re_identification.plda import class_means
+from attacks.re_identification.messages import check_known, class_means, known_view, read_messages, round_means, unit
 from attacks.re_identification.reidentification import IdentityAttack, Reidentification
 from attacks.re_identification.simulated import FEATURES, OWNERS
 from attacks.re_identification.word_counts import BIAS, word_laws
@@ -30,9 +29,6 @@ class ProfileContrast(IdentityAttack):
 
     Threat model: passive server, all rounds; it has examples of each profile, and others, of people outside the
     training, and devices of its own that train on these data.
-
-    Args:
-        layers: see `Reidentification`.
 
     References:
         This project; the question is that of Orekondy et al., "Gradient-Leaks", 2018, arXiv:1805.05838, section 6.1.1.
@@ -67,9 +63,6 @@ class ProfileWords(IdentityAttack):
     training, and devices of its own that train on these data. It knows the devices' algorithm, which is plain gradient
     descent.
 
-    Args:
-        smoothing: see `WordCounts`.
-
     References:
         This project; see `WordCounts`.
     """
@@ -87,8 +80,7 @@ class ProfileWords(IdentityAttack):
         check_known(known_view(view).deltas[BIAS])
         laws, learner = word_laws(view), view.require(ExampleAlgorithm)
         check_contrast(laws.users)
-        rates = learner.learning_rate * learner.steps(view.example_counts)[:, None]
-        seen = view.deltas[BIAS].double() / rates
+        seen = view.deltas[BIAS].double() / (learner.learning_rate * learner.steps(view.example_counts)[:, None])
         logs = laws.smoothed(self.smoothing).clamp(min=torch.finfo(torch.float64).tiny).log()
         return IdentityEstimate(
             scores=(seen - round_means(seen, view, view)) @ (logs[1:] - logs[0]).T, users=laws.users[1:]

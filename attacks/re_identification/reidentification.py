@@ -171,7 +171,6 @@ class ReidMLP(Reidentification):
     Args:
         epochs: passes over the known messages; not given in the paper.
         accelerator: Lightning accelerator.
-        devices: number of devices.
 
     References:
         Orekondy, Oh, Zhang, Schiele and Fritz, "Gradient-Leaks", 2018, arXiv:1805.05838, section 4.4 (iv).
@@ -219,7 +218,6 @@ class CentredSVM(ReidSVM):
     Further arguments are those of `Reidentification`.
 
     Args:
-        penalty: see `ReidSVM`.
         sharpness: factor on the standardised scores before the softmax.
 
     References:
@@ -241,11 +239,7 @@ class CentredSVM(ReidSVM):
 
 
 def svm_scores(messages: Messages, penalty: float, generator: torch.Generator) -> Tensor:
-    """``(V, U)`` signed distances from each user's separating plane.
-
-    Raises:
-        ViewError: there is only one user.
-    """
+    """``(V, U)`` signed distances from each user's separating plane."""
     from sklearn.svm import LinearSVC
 
     check_users(messages)
@@ -265,11 +259,8 @@ def standardised(scores: Tensor, sharpness: float) -> Tensor:
 def against_others(scores: Tensor, cohort: Tensor, labels: Tensor, noise: Tensor | float = 0.0) -> Tensor:
     """``(V, U)`` scores of each user, standardised by those that messages of other users get (Z-norm).
 
-    Args:
-        scores: ``(V, U)`` scores of the anonymous messages.
-        cohort: ``(P, U)`` scores of the known messages.
-        labels: ``(P,)`` column of each known message's user.
-        noise: variance that noise adds to the scores of anonymous messages, ``(U,)`` or one for all.
+    Those are ``cohort (P, U)`` of the known messages, whose users have the columns ``labels (P,)``. `noise` is the
+    variance that noise adds to the scores of anonymous messages, ``(U,)`` or one for all.
 
     References:
         R. Auckenthaler, M. Carey and H. Lloyd-Thomas, "Score Normalization for Text-Independent Speaker Verification

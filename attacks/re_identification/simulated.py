@@ -23,7 +23,6 @@ NEEDS: tuple[Need, ...] = (ExampleAlgorithm, *(f"auxiliary:{name}" for name in (
 """What a simulation needs of a view."""
 PARTS = 4
 """Default number of parts into which each user's data are split."""
-"""Simulated messages by the users of the adversary's examples, a tensor of one recording, and by the options."""
 _AT_ONCE = 16
 """Devices simulated together, with their whole models in memory."""
 
@@ -66,13 +65,9 @@ class SimulatedMessages:
 def simulated_parts(view: History, layers: Sequence[str] | None, *, rounds: int, parts: int) -> SimulatedMessages:
     """Deltas of simulated devices that hold parts of a user's data, from global models over the whole recording.
 
-    The order of mini-batches is a function of the round alone, so all attacks on a view share the simulated messages.
-
-    Args:
-        view: the server view, with a learner, the global models and the adversary's examples.
-        layers: see `layer_vectors`.
-        rounds: number of global models, evenly spaced.
-        parts: number of parts into which each user's data are split, in their recorded order.
+    There are `rounds` global models, evenly spaced, and each user's data are split into `parts`, in their recorded
+    order. The order of mini-batches is a function of the round alone, so all attacks on a view share the simulated
+    messages.
 
     Raises:
         ViewError: the view lacks `NEEDS`, a user has fewer examples than parts, or no global model is recorded.

@@ -98,7 +98,6 @@ class WordCounts(IdentityAttack):
     Args:
         smoothing: number of words of everybody's texts that are added to each user's.
         burstiness: variance of a word's count over that of independent words.
-        sharpness: see `CentredSVM`.
         linked: whether the frequencies of all messages under a pseudonym are averaged.
 
     Variants:
@@ -114,10 +113,7 @@ class WordCounts(IdentityAttack):
     threat_model = ThreatModel(
         sees="the delta of the last layer's bias, and of its weight if noise is declared, each round",
         knows="the devices' training algorithm, and data of every user, on devices of its own that take part",
-        needs=(
-            *("known", f"deltas:{BIAS}", ExampleAlgorithm),
-            *(f"auxiliary:{name}" for name in (FEATURES, OWNERS)),
-        ),
+        needs=(*("known", f"deltas:{BIAS}", ExampleAlgorithm), *(f"auxiliary:{name}" for name in (FEATURES, OWNERS))),
     )
     variants: ClassVar[Variants] = {"linked": {"linked": True, "listed": False}}
 
@@ -196,20 +192,16 @@ def _bias_changes(view: History, known: History) -> tuple[Tensor, float]:
     bias, noise = view.deltas[BIAS].double(), view.noise_scale(BIAS) ** 2
     if not noise or WEIGHT not in view.deltas:
         return bias, noise
-    state, length = _hidden_state(known)
+    # The mean hidden state, by which a row of the weight moves relative to its bias.
+    known_bias, known_weight = known.deltas[BIAS].double(), known.deltas[WEIGHT].double()
+    scale = known_bias.square().sum().clamp(min=torch.finfo(torch.float64).tiny)
+    state = torch.einsum("pw,pwh->h", known_bias, known_weight) / scale
+    length = max(float(state.norm()), torch.finfo(torch.float32).tiny)
     second = view.deltas[WEIGHT].double() @ state / length**2
-    clean = known.deltas[WEIGHT].double() @ state / length**2
-    error = float((clean - known.deltas[BIAS].double()).square().mean())
+    error = float((known_weight @ state / length**2 - known_bias).square().mean())
     other = view.noise_scale(WEIGHT) ** 2 / length**2 + error
     share = other / (noise + other)
     return share * bias + (1 - share) * second, share**2 * noise + (1 - share) ** 2 * other
-
-
-def _hidden_state(known: History) -> tuple[Tensor, float]:
-    """``(H,)`` mean hidden state by which a row of the weight moves relative to its bias, and its length."""
-    bias, weight = known.deltas[BIAS].double(), known.deltas[WEIGHT].double()
-    state = torch.einsum("pw,pwh->h", bias, weight) / bias.square().sum().clamp(min=torch.finfo(torch.float64).tiny)
-    return state, max(float(state.norm()), torch.finfo(torch.float32).tiny)
 
 
 def averaged(found: WordEstimate, pseudonyms: Tensor) -> WordEstimate:

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attacks.base import Attack
-from attacks.interactions.estimates import InteractionEstimate
+from attacks.interactions.estimates import InteractionAttack, InteractionEstimate
 from client.recommendation import RecommenderAlgorithm
 from protocol.progress import report_progress
 from protocol.ranges import OpenUnitInterval
@@ -15,7 +14,7 @@ from protocol.view import ITEM_EMBEDDING, RoundView
 
 
 @dataclass(frozen=True, kw_only=True)
-class IMIA(Attack):
+class IMIA(InteractionAttack):
     """Interaction-level membership inference by random guesses that a shadow client's update confirms.
 
     The share `selection` of a victim's items is guessed to be positive, and a shadow client with a random user vector
@@ -37,7 +36,6 @@ class IMIA(Attack):
 
     name = "imia"
     family = "recommendation"
-    estimates = InteractionEstimate
     references = ("IMIA, Yuan et al. 2023",)
     cost = "a simulated training per victim and pass, 1 / `confirmed` passes"
     threat_model = ThreatModel(

@@ -3,14 +3,13 @@
 import torch
 from torch import Tensor
 
-from attacks.base import Attack
 from attacks.interactions.baselines import two_means
-from attacks.interactions.estimates import InteractionEstimate
+from attacks.interactions.estimates import InteractionAttack, InteractionEstimate
 from protocol.threat_model import ThreatModel
 from protocol.view import ITEM_EMBEDDING, RoundView
 
 
-class Direction(Attack):
+class Direction(InteractionAttack):
     """Projection of each item's delta on the leading singular vector of the client's item deltas.
 
     All deltas of a client are close to one line, and positive and negative items lie on opposite sides.
@@ -25,7 +24,6 @@ class Direction(Attack):
 
     name = "direction"
     family = "recommendation"
-    estimates = InteractionEstimate
     cost = "one 64 x 64 eigenproblem per victim"
     threat_model = ThreatModel(
         sees="the update of the item embeddings and which items were served",
@@ -45,8 +43,7 @@ def leading_projection(rows: Tensor, mask: Tensor) -> Tensor:
     If both sides are equally frequent, the side with the larger mean size is positive. Deltas ``(V, R, d)`` outside
     ``mask (V, R)`` must be zero.
     """
-    gram = torch.einsum("vrd,vre->vde", rows.double(), rows.double())
-    leading = torch.linalg.eigh(gram).eigenvectors[..., -1]
+    leading = torch.linalg.eigh(torch.einsum("vrd,vre->vde", rows.double(), rows.double())).eigenvectors[..., -1]
     projected = torch.einsum("vrd,vd->vr", rows.double(), leading)
     above, below = (projected > 0) & mask, (projected < 0) & mask
     size = projected.abs()
@@ -57,7 +54,7 @@ def leading_projection(rows: Tensor, mask: Tensor) -> Tensor:
     return torch.where(flip[:, None], -projected, projected)
 
 
-class RowNorm(Attack):
+class RowNorm(InteractionAttack):
     """L2 norm of each item's delta.
 
     A positive item has as much weight in the loss as several negative ones, so that its embedding moves further. IMIA's
@@ -73,7 +70,6 @@ class RowNorm(Attack):
 
     name = "row-norm"
     family = "recommendation"
-    estimates = InteractionEstimate
     threat_model = ThreatModel(
         sees="the update of the item embeddings and which items were served",
         knows="nothing else",

@@ -6,8 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from attacks.base import Attack
-from attacks.interactions.estimates import InteractionEstimate
+from attacks.interactions.estimates import InteractionAttack, InteractionEstimate
 from client.recommendation import RecommenderAlgorithm
 from protocol.errors import ViewError
 from protocol.progress import with_progress
@@ -32,7 +31,7 @@ class Templates:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MatchedFilter(Attack):
+class MatchedFilter(InteractionAttack):
     """Log-likelihood ratio of each item's delta under Gaussian noise, with templates from shadow clients.
 
     Under local differential privacy, noise hides the leading singular vector of a client's deltas. But an item's delta
@@ -58,7 +57,6 @@ class MatchedFilter(Attack):
 
     name = "matched-filter"
     family = "recommendation"
-    estimates = InteractionEstimate
     cost = "`shadows` simulated trainings per victim"
     threat_model = ThreatModel(
         sees="the update of the item embeddings, the global model and which items were served",
@@ -99,7 +97,7 @@ class MatchedFilter(Attack):
         Raises:
             ViewError: no item is served to any victim, or the view is too small.
         """
-        served, mask = view.served_items, view.served_mask
+        learner, served, mask = view.require(RecommenderAlgorithm), view.served_items, view.served_mask
         if not bool(mask.any()):
             raise ViewError("expected served items, got none for any victim of this view")
         items, place = torch.unique(served[mask], return_inverse=True)
@@ -113,7 +111,9 @@ class MatchedFilter(Attack):
         for victims in with_progress(torch.split(every, max(1, _NUMBERS_PER_CHUNK // width))):
             draws = torch.rand(mask[victims].shape, generator=generator)
             labels = (draws < self.positive_share).float() * mask[victims]
-            delta, shrink = self._shadow_deltas(view, victims, labels, generator)
+            users = torch.randn(len(victims), learner.user_dim, generator=generator)
+            deltas = learner.simulate(view.model, served[victims], labels, users)
+            delta, shrink = deltas[ITEM_EMBEDDING], view.clip_factors(ITEM_EMBEDDING, deltas)
             scale.index_add_(0, victims, shrink / self.shadows)
             for kind in (0, 1):
                 chosen = (labels == kind) & mask[victims]
@@ -126,12 +126,3 @@ class MatchedFilter(Attack):
         negative, positive = (norms / counts.sum(1)).tolist()
         pooled = (sums[1] / positive - sums[0] / negative) / counts.sum(0).clamp(min=1)[:, None]
         return Templates(pooled[position] * mask[..., None], positive, negative, scale)
-
-    def _shadow_deltas(
-        self, view: RoundView, victims: Tensor, labels: Tensor, generator: torch.Generator
-    ) -> tuple[Tensor, Tensor]:
-        """Item deltas of shadow clients, and the factors by which the defence would clip them."""
-        learner = view.require(RecommenderAlgorithm)
-        users = torch.randn(len(victims), learner.user_dim, generator=generator)
-        deltas = learner.simulate(view.model, view.served_items[victims], labels, users)
-        return deltas[ITEM_EMBEDDING], view.clip_factors(ITEM_EMBEDDING, deltas)

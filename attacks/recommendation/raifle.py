@@ -5,8 +5,7 @@ from typing import Literal
 
 import torch
 
-from attacks.base import Attack
-from attacks.interactions.estimates import InteractionEstimate
+from attacks.interactions.estimates import InteractionAttack, InteractionEstimate
 from client.recommendation import RecommenderAlgorithm
 from protocol.errors import InputError, ViewError
 from protocol.ranges import PositiveInt
@@ -15,7 +14,7 @@ from protocol.view import RoundView
 
 
 @dataclass(frozen=True, kw_only=True)
-class Raifle(Attack):
+class Raifle(InteractionAttack):
     """RAIFLE without manipulation: gradient matching of the interactions' simulated update to the received one.
 
     Where clients clip their updates, the published code matches an unclipped simulation to what they sent. The
@@ -35,7 +34,6 @@ class Raifle(Attack):
         max_iter: largest number of iterations of the solver (published: 1000); L-BFGS stops earlier, at its published
             tolerances.
         accelerator: Lightning accelerator.
-        devices: number of devices.
 
     References:
         Pham, Kulkarni and Houmansadr, "RAIFLE: Reconstruction Attacks on Interaction-based Federated Learning with
@@ -44,7 +42,6 @@ class Raifle(Attack):
 
     name = "raifle"
     family = "recommendation"
-    estimates = InteractionEstimate
     references = ("RAIFLE, Algorithm 2",)
     cost = "`max_iter` simulated trainings per victim, with gradients"
     audited_victims = 8

@@ -1,13 +1,15 @@
 """Estimate of attacks that reconstruct training examples."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
+from attacks.base import Attack
 from attacks.estimates import Estimate, EstimateError, Reconstruction, Scores, check_tensor
 from attacks.reconstruction.likeness import identified, likeness, nearest, rouge
 from protocol.metric_table import Metric
@@ -109,7 +111,6 @@ class ReconstructionEstimate(Estimate):
         return Scores(metrics, items=size, positives=size, reconstruction=shown)
 
     def _by_hash(self, truth: Mapping[str, Tensor], real: Tensor) -> dict[str, Tensor]:
-        """What the salted hashes prove."""
         size = real.sum(1).double()
         size = size.masked_fill(size == 0, torch.nan)
         found = {name: torch.zeros(len(size), dtype=torch.float64) for name in ("recovered", "right", "wrong")}
@@ -134,3 +135,32 @@ class ReconstructionEstimate(Estimate):
             recovered = found["recovered"]
             metrics["label-accuracy"] = found["right"] / recovered.masked_fill(recovered == 0, torch.nan)
         return metrics
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReconstructionAttack(Attack):
+    """Base class of attacks that reconstruct training examples."""
+
+    family = "reconstruction"
+    estimates: ClassVar[type[Estimate]] = ReconstructionEstimate
+
+
+def reconstruction(
+    records: Sequence[Tensor], *, labels: Sequence[Tensor] | None = None, certified: Sequence[Tensor] | None = None
+) -> ReconstructionEstimate:
+    """Estimate of any number of records of each client.
+
+    Args:
+        records: ``(M_v, *shape)`` of each client, one shape; an empty tensor ``(0, *shape)`` for none.
+        labels: ``(M_v,)`` classes of each client's records; None if unknown.
+        certified: ``(M_v,)`` bool, whether each record is certain; None for no record.
+    """
+    count = torch.tensor([len(own) for own in records], dtype=torch.int64)
+    classes = [torch.full((len(own),), -1) for own in records] if labels is None else labels
+    sure = [torch.zeros(len(own), dtype=torch.bool) for own in records] if certified is None else certified
+    return ReconstructionEstimate(
+        records=pad_sequence(list(records), batch_first=True),
+        labels=pad_sequence([own.long() for own in classes], batch_first=True, padding_value=-1),
+        certified=pad_sequence(list(sure), batch_first=True),
+        count=count,
+    )

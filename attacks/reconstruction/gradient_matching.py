@@ -10,8 +10,7 @@ from torch import Tensor
 
 from attacks.composition.output_counts import class_counts
 from attacks.estimates import Estimate, Scores
-from attacks.reconstruction.base import ReconstructionAttack
-from attacks.reconstruction.estimates import ReconstructionEstimate
+from attacks.reconstruction.estimates import ReconstructionAttack, ReconstructionEstimate
 from client.network import NetworkAlgorithm
 from protocol.errors import InputError, ViewError
 from protocol.metric_table import Metric
@@ -153,7 +152,6 @@ class InvertingGradients(GradientMatching):
     Args:
         total_variation: as in the authors' present code; their first publication used half of it.
         max_iter: 24,000 as published.
-        restarts: as in `GradientMatching`, like the other arguments.
 
     References:
         Geiping, Bauermeister, Dröge and Moeller, "Inverting Gradients - How easy is it to break privacy in federated
@@ -177,7 +175,6 @@ class DeepLeakage(GradientMatching):
 
     Args:
         max_iter: iterations of L-BFGS (published: 300 calls of 20).
-        restarts: as in `GradientMatching`, like the other arguments.
 
     References:
         Zhu, Liu and Han, "Deep Leakage from Gradients", NeurIPS 2019, arXiv:1906.08935, algorithm 1; Zhao, Mopuri and
@@ -201,9 +198,6 @@ class FedAvgMatching(InvertingGradients):
 
     Threat model: passive server, one round; knows the network and all hyper-parameters of local training.
 
-    Args:
-        max_iter: as in `InvertingGradients`, like the other arguments.
-
     References:
         Geiping et al., "Inverting Gradients", NeurIPS 2020, arXiv:2003.14053, section 6; Dimitrov, Balunovic,
         Konstantinov and Vechev, "Data Leakage in Federated Averaging", TMLR 2022, arXiv:2206.12395.
@@ -225,7 +219,6 @@ class UnrelatedUpdate(InvertingGradients):
     Args:
         unrelated: ``update`` of the next client in the view, or the client's own update with a ``model`` of random
             weights.
-        max_iter: as in `InvertingGradients`, like the other arguments.
 
     References:
         This project.

@@ -14,11 +14,9 @@ _SMALLEST_IMAGE = 11
 
 
 def nearest(guesses: Tensor, originals: Tensor) -> Tensor:
-    """``(N, *shape)`` reconstruction of each original, by the assignment of least squared error.
+    """``(N, *shape)`` reconstruction of each original ``(N, *shape)``, by the assignment of least squared error.
 
-    Args:
-        guesses: ``(M, *shape)``; of fewer than N, the remaining originals get zeros.
-        originals: ``(N, *shape)``.
+    Of fewer than N ``guesses (M, *shape)``, the remaining originals get zeros.
     """
     from scipy.optimize import linear_sum_assignment  # slow to import
 
@@ -32,9 +30,7 @@ def nearest(guesses: Tensor, originals: Tensor) -> Tensor:
 def likeness(found: Sequence[Tensor], originals: Sequence[Tensor]) -> dict[str, Tensor]:
     """``psnr`` and, of large enough images, ``ssim`` ``(V,)``: means over each client's records.
 
-    Args:
-        found: ``(N, *shape)`` of each client, see `nearest`.
-        originals: ``(N, *shape)`` of each client.
+    Of each client, ``found (N, *shape)`` by `nearest` and ``originals (N, *shape)``.
     """
     errors = [(a.double() - b.double()).square().flatten(1).mean(1) for a, b in zip(found, originals, strict=True)]
     metrics = {"psnr": torch.stack([(-10 * e.clamp(min=_LEAST_ERROR).log10()).mean() for e in errors])}
@@ -62,13 +58,9 @@ def identified(
 ) -> dict[str, Tensor]:
     """Share of the records that are nearer to their reconstruction than all others of the same class, and its chance.
 
-    The others are the adversary's auxiliary records of the class, then those of the other clients, up to `OTHERS`.
-
-    Args:
-        found: ``(N, *shape)`` of each client, see `nearest`; zeros for a record without reconstruction.
-        originals: ``(N, *shape)`` of each client.
-        labels: ``(N,)`` classes of each client's records.
-        others: auxiliary records ``(A, *shape)`` and their classes ``(A,)``; None if there are none.
+    Of each client, ``found (N, *shape)`` by `nearest`, zeros for a record without reconstruction, ``originals (N,
+    *shape)`` and ``labels (N,)``. The others are the adversary's auxiliary records ``(A, *shape)`` of the class, of
+    their classes ``(A,)``, then those of the other clients, up to `OTHERS`.
     """
     images, classes = others
     owner = torch.cat([torch.full((len(own),), v) for v, own in enumerate(labels)])
@@ -78,8 +70,7 @@ def identified(
         kinds, owner = torch.cat([classes, kinds]), torch.cat([torch.full((len(classes),), -1), owner])
     hits, chance = [], []
     for v, (own, true) in enumerate(zip(found, originals, strict=True)):
-        kind = labels[v]
-        allowed = (kinds == kind[:, None]) & (owner != v)
+        allowed = (kinds == labels[v][:, None]) & (owner != v)
         allowed &= allowed.cumsum(1) <= OTHERS
         guess = own.flatten(1).double()
         error = (guess - true.flatten(1).double()).square().sum(1)
@@ -103,9 +94,7 @@ class _Words:
 def rouge(guesses: Sequence[Tensor], originals: Sequence[Tensor]) -> dict[str, Tensor]:
     """``rouge1`` and ``rouge2`` ``(V,)``, means over each client's sentences, matched by the greatest sum of ROUGE-1.
 
-    Args:
-        guesses: ``(M, L)`` token numbers of each client, padded with 0.
-        originals: ``(N, L)`` token numbers of each client, padded with 0.
+    Each client has ``guesses (M, L)`` and ``originals (N, L)``, token numbers padded with 0.
 
     References:
         Lin, "ROUGE: A Package for Automatic Evaluation of Summaries", 2004.

@@ -5,11 +5,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attacks.reconstruction.base import ReconstructionAttack
-from attacks.reconstruction.face_search import search_faces
-from attacks.reconstruction.linear_estimate import LinearEstimate, linear_estimate
-from attacks.reconstruction.linear_layer import LayerUpdate, check_scale, layer_errors, layer_update
-from attacks.reconstruction.record_span import RecordErrors, RecordSpan, as_record
+from attacks.reconstruction.estimates import ReconstructionAttack
+from attacks.reconstruction.linear_layer import (
+    LayerUpdate,
+    LinearEstimate,
+    check_scale,
+    layer_errors,
+    layer_update,
+    linear_estimate,
+)
+from attacks.reconstruction.record_span import RecordErrors, RecordSpan, as_record, search_faces
 from client.network import ClassifierAlgorithm
 from protocol.ranges import NonNegativeInt
 from protocol.threat_model import ThreatModel
@@ -24,7 +29,7 @@ class LinearInversion(ReconstructionAttack):
        al.). A vector with all numbers on the grid of pixels is one, and is certain if the update also has its changes
        of the bias (`record_span`).
     2. Certain records are subtracted, which isolates others.
-    3. What remains is searched by linear programs for images in the span of the update (`face_search`).
+    3. What remains is searched by linear programs for images in the span of the update (`search_faces`).
 
     Exact for one step and for several of plain SGD, with momentum, weight decay (which is subtracted), clipping, and
     for a sum of clients, as all of these keep ``weight = C^T X`` and ``bias = C^T 1`` with one matrix C. Adam, Adadelta
@@ -98,8 +103,7 @@ def record_errors(view: RoundView, layer: LayerUpdate, model: dict[str, Tensor],
     double = {name: value.double() for name, value in model.items()}
 
     def errors(records: Tensor) -> Tensor:
-        images = records.reshape(len(records), *layer.shape)
-        return layer_errors(algorithm, double, images, layer.name)
+        return layer_errors(algorithm, double, records.reshape(len(records), *layer.shape), layer.name)
 
     return errors
 

@@ -2,16 +2,19 @@
 
 import copy
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from attacks.estimates import Scores
+from attacks.reconstruction.estimates import ReconstructionEstimate, reconstruction
 from client.network import ClassifierAlgorithm
 from protocol.errors import ViewError
-from protocol.view import RoundView
+from protocol.metric_table import Metric
+from protocol.view import RoundView, View
 
 ELASTIC = "adam", "adadelta"
 """Optimizers that scale each number of an update by itself, after which no ratio is a record."""
@@ -90,9 +93,7 @@ def layer_update(view: RoundView) -> LayerUpdate:
 def check_scale(view: RoundView, *, found: bool) -> None:
     """Refuses records that are no 8-bit pixels, which attacks that know them by their grid cannot find.
 
-    Args:
-        view: what the server saw.
-        found: whether anything on the grid was found in the updates; without images to look at, this alone decides.
+    Without images to look at, `found` alone decides: whether anything on the grid was found in the updates.
 
     Raises:
         ViewError: the server's own images are off the grid, or it knows of none and nothing on the grid was found.
@@ -134,13 +135,7 @@ def _first_linear(view: RoundView) -> tuple[str, tuple[int, ...]]:
 def layer_errors(algorithm: ClassifierAlgorithm, model: Mapping[str, Tensor], inputs: Tensor, layer: str) -> Tensor:
     """``(M, K, N)`` gradient of each example's loss by the outputs of a linear layer, for each class.
 
-    The examples do not influence each other, as batch norms make them.
-
-    Args:
-        algorithm: what the clients run.
-        model: the global model.
-        inputs: ``(M, *shape)`` examples, in the precision of the model.
-        layer: name of the layer, of N outputs.
+    The examples ``(M, *shape)``, in the precision of the model, do not influence each other, as batch norms make them.
     """
     network, outputs = copy.deepcopy(algorithm.template), list[Tensor]()
 
@@ -155,3 +150,49 @@ def layer_errors(algorithm: ClassifierAlgorithm, model: Mapping[str, Tensor], in
     loss = algorithm.criterion(functional_call(network, own, (inputs,)), labels, reduction="sum")
     (found,) = torch.autograd.grad(loss, outputs)
     return found.reshape(len(inputs), classes, found.shape[1])
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearEstimate(ReconstructionEstimate):
+    """Records with the predicted error of each client's.
+
+    Attributes:
+        predicted: ``(V,)`` PSNR in dB that follows from the update and the declared noise, NaN if nothing is predicted.
+    """
+
+    metrics = (
+        *ReconstructionEstimate.metrics,
+        Metric(
+            "predicted-psnr",
+            "Predicted PSNR is that of the mean squared error which follows from the declared noise.",
+            leak=False,
+            predicts="psnr",
+        ),
+    )
+    predicted: Tensor
+
+    def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
+        scores = super().score(view, truth)
+        if bool(self.predicted.isnan().all()):
+            return scores
+        return replace(scores, metrics={**scores.metrics, "predicted-psnr": self.predicted})
+
+
+def linear_estimate(
+    layer: LayerUpdate,
+    records: Sequence[Tensor],
+    labels: Sequence[Tensor] | None,
+    *,
+    certain: bool | Sequence[Tensor] = False,
+    predicted: Tensor | None = None,
+) -> LinearEstimate:
+    """Estimate of records ``(M_v, D)`` of each client, with classes ``(M_v,)`` if they are known.
+
+    `certain` is whether records are certified: all of them, or ``(M_v,)`` for each client; under noise none is.
+    """
+    shaped = [own.float().reshape(len(own), *layer.shape) for own in records]
+    said = [torch.full((len(own),), certain) for own in records] if isinstance(certain, bool) else certain
+    sure = [own.bool() & (not layer.noise) for own in said]
+    made = reconstruction(shaped, labels=labels, certified=sure)
+    nothing = torch.full((len(records),), torch.nan, dtype=torch.float64)
+    return LinearEstimate(**vars(made), predicted=nothing if predicted is None else predicted)

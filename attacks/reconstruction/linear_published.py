@@ -5,10 +5,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attacks.reconstruction.base import ReconstructionAttack
-from attacks.reconstruction.linear_estimate import LinearEstimate, linear_estimate
+from attacks.reconstruction.estimates import ReconstructionAttack
 from attacks.reconstruction.linear_inversion import record_errors
-from attacks.reconstruction.linear_layer import LayerUpdate, check_scale, layer_update
+from attacks.reconstruction.linear_layer import LayerUpdate, LinearEstimate, check_scale, layer_update, linear_estimate
 from attacks.reconstruction.record_span import on_grid
 from client.network import ClassifierAlgorithm
 from protocol.errors import ViewError
@@ -128,14 +127,7 @@ class LinearPeeling(ReconstructionAttack):
 
 
 def _fitted(changes: Tensor, bias: Tensor, rows: Tensor, fit: float) -> tuple[int, Tensor]:
-    """Class that most live neurons agree on, and its changes of the bias.
-
-    Args:
-        changes: ``(K, N)`` changes of the bias by a candidate of each class.
-        bias: ``(N,)`` observed ones.
-        rows: live neurons.
-        fit: tolerance.
-    """
+    """Class that most live neurons agree on, and its changes of the bias, of ``changes (K, N)`` of a candidate."""
     excited = rows[changes[:, rows].abs().amax(0) > 0]
     misfit = (changes[:, excited] - bias[excited]).abs()
     least, best = misfit.min(0)

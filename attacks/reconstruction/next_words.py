@@ -34,13 +34,9 @@ def next_words(
     layer. The unknown n_pw are sparse, not negative, and multiples of one number r, so they are found even where the
     z_p are nearly dependent.
 
-    Args:
-        change: ``(W, D)`` change of the last layer, with the bias as its last column.
-        states: ``(P, D)`` inputs of the layer, with a 1 at the end.
-        logits: ``(P, W)`` predictions of the model.
-        started: ``(P,)`` how often each prefix is followed by a word at least.
-        noise: standard deviation of the noise in each number of the change.
-        repeated: how often a sentence occurs, on average.
+    The ``change (W, D)`` of the last layer has the bias as its last column and noise of a standard deviation; ``states
+    (P, D)``, the inputs of the layer, have a 1 at the end; ``logits (P, W)`` are the predictions. Each prefix is
+    followed by a word at least ``started (P,)`` times, and a sentence occurs `repeated` times on average.
     """
     predicted = logits.softmax(1)
     weights = started.double() / started.sum()

@@ -1,9 +1,19 @@
-"""Records found in the span of a linear layer's update: on the grid of pixels, and consistent with the whole update."""
+"""Records found in the span of a linear layer's update: on the grid of pixels, and consistent with the whole update.
+
+Records that no neuron isolates are searched for at the vertices of the polytope of all images in the span.
+"""
 
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
+
+_BLACK = 1e-4
+"""Pixels below this are black in a row's ratio."""
+_FEWEST_BLACK = 8
+"""Fewest pixels that are black in a row's ratio but not in all records; without them it tells nothing."""
+_NOISE = 0.1
+_WEIGHT = 10.0
 
 _LEVELS = 255
 """Steps of a pixel in [0, 1] of 8 bits."""
@@ -151,3 +161,65 @@ def as_record(levels: Tensor, precision: float) -> Tensor:
     """Float64 values of 8-bit pixels as a network computes them in a precision: ``levels / 255``, rounded."""
     exact = levels.double() / _LEVELS
     return exact if precision < torch.finfo(torch.float32).eps else (levels.float() / _LEVELS).double()
+
+
+def search_faces(span: RecordSpan, *, failures: int, programs: int, generator: torch.Generator) -> None:
+    """Finds records by linear programs in the span of the records that remain.
+
+    The images in the affine span, ``{v^T B : v^T b = 1, 0 <= v^T B <= 1}`` for a basis B with last column b, are a
+    polytope. Each record is in it, and is a vertex if enough of its pixels are black or white while they are not so in
+    other records. A neuron that only few records excite has a ratio that is black where all of these are: the images
+    that are black there too are a face of the polytope with few vertices, of which a random cost chooses one. The
+    grid of pixels decides whether it is a record. So images with black background are found without a singleton.
+
+    The search stops after `failures` programs in a row without a new record, or after `programs` in all.
+
+    References:
+        This project; the idea to find sparse points of a span by linear programs is of Spielman, Wang and Wright,
+        "Exact Recovery of Sparsely-Used Dictionaries", COLT 2012, arXiv:1206.5882.
+    """
+    failed = 0
+    while span.left and len(span.levels) < span.rank and failed < failures:
+        before, found = span.left, len(span.levels)
+        rows, basis = span.remaining()
+        black, used = _black_pixels(span, rows, basis)
+        for own in black:
+            cost = own * _WEIGHT + _NOISE * torch.randn(len(own), generator=generator).double()
+            point = _vertex(basis, used, cost, span.slack)
+            programs -= 1
+            failed = 0 if point is not None and span.take(point[None]) else failed + 1
+            if failed == failures or not programs:
+                return
+            if span.left < before:
+                span.peel()
+                break
+        if len(span.levels) == found:
+            return
+
+
+def _black_pixels(span: RecordSpan, rows: Tensor, basis: Tensor) -> tuple[Tensor, Tensor]:
+    """``(M, P)`` black pixels of each row's ratio, blackest first, and ``(P,)`` pixels not always black."""
+    used = (basis[:, :-1].abs().amax(0) > max(1e-9, span.precision * 10)).nonzero().flatten()
+    live = rows[:, -1].abs() > span.floor
+    black = (rows[live][:, used] / rows[live, -1:]).abs() < _BLACK
+    count = black.sum(1)
+    order = count.argsort(descending=True)
+    return black[order[count[order] >= _FEWEST_BLACK]].double(), used
+
+
+def _vertex(basis: Tensor, used: Tensor, cost: Tensor, slack: float) -> Tensor | None:
+    """``(D,)`` image of least cost in the span, None if the program has no solution."""
+    from scipy.optimize import linprog  # slow to import
+
+    own = basis[:, used].numpy()
+    slack = min(slack, 1e-4)
+    solved = linprog(
+        own @ cost.numpy(),
+        A_ub=torch.cat([-basis[:, used].T, basis[:, used].T]).numpy(),
+        b_ub=torch.cat([torch.full((len(used),), slack), torch.full((len(used),), 1 + slack)]).numpy(),
+        A_eq=basis[:, -1:].T.numpy(),
+        b_eq=[1.0],
+        bounds=(None, None),
+        method="highs",
+    )
+    return None if solved.status else torch.from_numpy(solved.x) @ basis[:, :-1]

@@ -9,8 +9,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from attacks.estimates import Scores
-from attacks.reconstruction.base import ReconstructionAttack, reconstruction
-from attacks.reconstruction.estimates import ReconstructionEstimate
+from attacks.reconstruction.estimates import ReconstructionAttack, ReconstructionEstimate, reconstruction
 from attacks.reconstruction.next_words import NextWords, next_words
 from attacks.reconstruction.span import Span, span_of
 from attacks.reconstruction.word_layers import RecurrentLayers, word_layers
@@ -90,7 +89,6 @@ class SpanEstimate(ReconstructionEstimate):
     predicted: Tensor
 
     def score(self, view: View, truth: Mapping[str, Tensor]) -> Scores:
-        """Scores of the sentences, next to the ranks."""
         scores = super().score(view, truth)
         ranks = {"rank": self.rank, "spare": self.spare, "predicted": self.predicted}
         return dataclasses.replace(scores, metrics={**scores.metrics, **ranks})
@@ -296,7 +294,6 @@ class Victim:
             return None
 
     def next_words(self, prefixes: Prefixes) -> NextWords:
-        """Which words follow each prefix."""
         lengths, parts = prefixes.lengths, []
         for length in torch.unique(lengths).tolist():
             parts.append(self.layers.last_inputs(self.model, prefixes.words[lengths == length, :length]))
@@ -324,8 +321,7 @@ def endings(prefixes: Prefixes, counts: Tensor) -> Tensor:
 
 def moved_rows(view: RoundView, table: str) -> Tensor:
     """``(V, W)`` True for rows of a table that moved, except that of padding: with noise, all of them."""
-    change = view.deltas[table]
-    moved = change.flatten(2).ne(0).any(2)
+    moved = view.deltas[table].flatten(2).ne(0).any(2)
     if table in view.row_parameters:
         rows = view.served_items
         found = torch.zeros(view.victims, len(view.model[table]), dtype=torch.bool)

@@ -48,10 +48,7 @@ class Span:
     def excess(self, left: Tensor, right: Tensor, *, missed: float) -> Tensor:
         """``(A, B)`` squared distance of each sum of ``left (A, D)`` and ``right (B, D)``, over what is accepted.
 
-        Args:
-            left: one part of the candidates.
-            right: another part.
-            missed: probability that noise pushes a true input above 1.
+        Noise pushes a true input above 1 with the probability `missed`.
         """
         inside = [part @ self.basis.T for part in (left, right)]
         outside = [part - along @ self.basis for part, along in zip((left, right), inside, strict=True)]

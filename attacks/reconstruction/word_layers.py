@@ -20,11 +20,7 @@ from client.text import EMBEDDING, OUTPUT, TextAlgorithm
 
 @dataclass(frozen=True)
 class RecurrentLayers:
-    """Layers of an LSTM.
-
-    Attributes:
-        algorithm: the clients' algorithm.
-    """
+    """Layers of an LSTM."""
 
     algorithm: TextAlgorithm
 
@@ -44,11 +40,8 @@ class RecurrentLayers:
 
     def prefix_inputs(self, model: Mapping[str, Tensor], prefixes: Tensor) -> Tensor:
         """``(P, D)`` float64 part of the first layer's input for the words before: prefixes ``(P, L)``."""
-        hidden = (
-            self._last_states(model, prefixes)
-            if prefixes.shape[1]
-            else prefixes.new_zeros(1, self.algorithm.network.hidden)
-        )
+        start = prefixes.new_zeros(1, self.algorithm.network.hidden)
+        hidden = self._last_states(model, prefixes) if prefixes.shape[1] else start
         return functional.pad(with_one(hidden.double()), (self.algorithm.network.embedding, 0))
 
     def deeper_inputs(self, model: Mapping[str, Tensor], prefixes: Tensor) -> Tensor:

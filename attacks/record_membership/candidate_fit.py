@@ -11,8 +11,7 @@ from torch import Tensor
 from attacks.composition.simulation import mean_clip_factor
 from attacks.record_membership.estimates import RecordMembershipEstimate
 from attacks.record_membership.joint_fit import Basis, Fit, fit, predicted_auc
-from attacks.record_membership.pool import KNOWS, NEEDS, Pool, PoolAttack, flat_updates, in_type
-from attacks.record_membership.record_gradients import weighted_gradient
+from attacks.record_membership.pool import KNOWS, NEEDS, Pool, PoolAttack, flat_updates, in_type, weighted_gradient
 from protocol.errors import ViewError
 from protocol.history import History
 from protocol.ranges import NonNegativeInt, PositiveInt
@@ -21,7 +20,6 @@ from protocol.view import RoundView
 
 _QUADRATURE = ((0.1127, 5 / 18), (0.5, 8 / 18), (0.8873, 5 / 18))
 """Places on the way from the sent model to the client's own, and their weights: the rule of Gauss and Legendre."""
-Precision = Literal["float32", "float64"]
 _MOST_STEPS, _PLACES = 32, 5
 """Largest number of steps of a simulated path, and the number of places on it."""
 _SIMULATED = 4
@@ -55,6 +53,9 @@ class JointFitAttack(PoolAttack):
             without noise is always computed in float64, gradients and updates too: in float32, members are
             missed where records are alike.
 
+    Raises:
+        ViewError: the clients' optimizer scales gradients, or clips examples.
+
     References:
         This project; Charikar, Chen and Farach-Colton, "Finding frequent items in data streams", ICALP 2002, for the
         sketch.
@@ -66,7 +67,7 @@ class JointFitAttack(PoolAttack):
     rounds: PositiveInt | None = None
     sketch: PositiveInt = 32768
     refinements: NonNegativeInt = 5
-    precision: Precision = "float32"
+    precision: Literal["float32", "float64"] = "float32"
 
     def fits(self, view: History, *, generator: torch.Generator) -> dict[int, Fit]:
         """Fit of every client's updates, by pseudonym, computed once for all attacks on a view.
@@ -85,7 +86,6 @@ class JointFitAttack(PoolAttack):
         return {pseudonym: _summed(own) for pseudonym, own in parts.items()}
 
     def _of_round(self, view: RoundView, pool: Pool, generator: torch.Generator) -> list[Fit]:
-        """Fits of one round's updates."""
         sums = pool.learner.step_sums(view.example_counts)
         if sums is None:
             raise ViewError("expected clients that train by SGD, whose update is a sum of gradients")
@@ -135,9 +135,6 @@ class CandidateFit(JointFitAttack):
     Threat model: passive server that sees each client's update.
 
     The arguments are those of `JointFitAttack`.
-
-    Raises:
-        ViewError: the clients' optimizer scales gradients, or clips examples.
 
     References:
         This project.
@@ -192,15 +189,7 @@ def _clip_factors(view: RoundView, pool: Pool, generator: torch.Generator) -> Te
 
 @dataclass(frozen=True)
 class _Effects:
-    """Gradients of all candidates, sketched, and their Gram matrix.
-
-    Attributes:
-        pool: candidates, in the type of the gradients.
-        names: parameters.
-        sketch: random sums of the gradients.
-        dtype: of the gradients.
-        precision: of the inner products.
-    """
+    """Gradients of all candidates of a pool, sketched, and their Gram matrix, each in a precision of its own."""
 
     pool: Pool
     names: tuple[str, ...]
@@ -222,17 +211,7 @@ class _Effects:
 
 @dataclass(frozen=True)
 class _Client:
-    """One update.
-
-    Attributes:
-        effects: of the candidates.
-        sent: the model that was sent.
-        delta: the update by parameter.
-        update: ``(D,)`` the update without weight decay, sketched.
-        records: number of records.
-        rate: sum of step sizes per record.
-        noise: declared standard deviation on each number.
-    """
+    """One update, by parameter (`delta`) and sketched without weight decay; `rate` is the sum of steps per record."""
 
     effects: _Effects
     sent: Mapping[str, Tensor]
@@ -243,7 +222,6 @@ class _Client:
     noise: float
 
     def fit(self, gradients: Tensor, basis: Basis) -> Fit:
-        """Fit by mean gradients."""
         own = Basis(basis.values * self.rate**2, basis.vectors)
         products = -self.rate * (gradients @ self.update).double()
         return fit(own, products, self.effects.pool.labels, records=self.records, noise=self.noise)
@@ -288,8 +266,7 @@ def _gram(effects: Tensor, precision: torch.dtype) -> Tensor:
 class _Sketch:
     """Random sums, each number with a random sign in one of them; the identity if there are few enough numbers.
 
-    Attributes:
-        factor: factor of the standard deviation of independent noise.
+    The standard deviation of independent noise changes by a `factor`.
     """
 
     def __init__(self, numbers: int, size: int, generator: torch.Generator) -> None:

@@ -78,9 +78,6 @@ class RecordMembershipEstimate(Estimate):
 
         Every candidate that a client does not hold counts as a non-member of it, also a member of another client. The
         table of details has the pooled rates with intervals of Clopper and Pearson.
-
-        Raises:
-            ViewError: the ground truth is about another number of candidates.
         """
         member, clients = truth_of_senders(self.senders, view, truth, self.scores.shape[1])
         everything = torch.ones_like(member)
@@ -153,10 +150,7 @@ def truth_of_senders(
 def class_auc(scores: Tensor, member: Tensor, labels: Tensor) -> Tensor:
     """``(U,)`` AUC of members over non-members of the same class, averaged over the members.
 
-    Args:
-        scores: ``(U, M)``.
-        member: ``(U, M)`` bool.
-        labels: ``(M,)`` classes.
+    Of ``scores (U, M)``, ``member (U, M)`` bool and classes ``labels (M,)``.
     """
     total, weight = (torch.zeros(len(scores), dtype=torch.float64) for _ in range(2))
     for number in torch.unique(labels).tolist():
@@ -168,7 +162,6 @@ def class_auc(scores: Tensor, member: Tensor, labels: Tensor) -> Tensor:
 
 
 def _pooled(rate: float, found: Tensor, alarms: Tensor, member: Tensor) -> Detail:
-    """Pooled rates at one threshold, with intervals of Clopper and Pearson."""
     row: dict[str, str | int | float | bool | None] = {"what": "rates at one threshold", "allowed FPR": rate}
     for name, share, kind in (("TPR", found, member), ("FPR", alarms, ~member)):
         asked = kind.sum(1)

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,17 +19,17 @@ _PRIOR_SPREAD = 0.5
 _MEAN_CLASS_SPREAD = 0.3
 """Mean of the exponential prior of the classes' spread: where noise hides the classes, they are taken to be alike."""
 _EVALUATIONS = 150
+_STEPS = np.array([[0.0, 0.0, 0.0], [0.5, 0.0, 0.0], [0.0, -1.0, 0.0], [0.0, 0.0, -1.0]])
+"""From the start of the search to its first simplex."""
 _PAIRS = 1000
 """Candidates of which the predicted AUC compares all pairs."""
 
 
 @dataclass(frozen=True)
 class Basis:
-    """Eigenvectors of the Gram matrix of candidates' effects.
+    """Eigenvectors ``(M, M)``, one per column, of the Gram matrix of candidates' effects, and eigenvalues ``(M,)``.
 
-    Attributes:
-        values: ``(M,)`` eigenvalues, 0 where they are rounding errors.
-        vectors: ``(M, M)`` eigenvectors, one per column.
+    Eigenvalues that are rounding errors are 0.
     """
 
     values: Tensor
@@ -185,14 +184,10 @@ class _Likelihood:
             objective,
             start,
             method="Nelder-Mead",
-            options={"maxfev": _EVALUATIONS, "xatol": 0.01, "fatol": 0.01, "initial_simplex": _simplex(start)},
+            options={"maxfev": _EVALUATIONS, "xatol": 0.01, "fatol": 0.01, "initial_simplex": start + _STEPS},
         )
         spread, left, class_spread = np.exp(np.clip(found.x, low, high)).tolist()
         return spread, left, class_spread
-
-
-def _simplex(start: Any) -> Any:
-    return start + np.array([[0.0, 0.0, 0.0], [0.5, 0.0, 0.0], [0.0, -1.0, 0.0], [0.0, 0.0, -1.0]])
 
 
 def _positive_part(means: Tensor, errors: Tensor) -> Tensor:
@@ -208,11 +203,8 @@ def predicted_auc(shift: Tensor, share: Tensor) -> float:
 
     The evidence is N(s^2/2, s^2) for a member and N(-s^2/2, s^2) for another record, ``s`` being its shift. With equal
     shifts and classes the AUC is ``Phi(s / sqrt 2)``; ``s`` is the norm of the record's effect without what the other
-    candidates explain, in units of the noise. Of many candidates, `_PAIRS` are compared.
-
-    Args:
-        shift: ``(M,)`` shifts, those of several rounds combined as the root of their sum of squares.
-        share: ``(M,)`` share of each candidate's class.
+    candidates explain, in units of the noise. Of many candidates, `_PAIRS` are compared. Shifts ``(M,)`` of several
+    rounds are combined as the root of their sum of squares; ``share (M,)`` is that of each candidate's class.
     """
     step = -(-len(shift) // _PAIRS)
     half, prior, weight = (part.double()[::step] for part in (shift.square() / 2, torch.logit(share, eps=1e-9), share))

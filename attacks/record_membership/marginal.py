@@ -144,9 +144,6 @@ class FedMIALoss(_OfRounds):
 
     Threat model: passive server that sees each client's update in every round.
 
-    Raises:
-        ViewError: a round has one client only.
-
     References:
         Zhu, Li, Gu, Yao, Fan and Han, "FedMIA: An Effective Membership Inference Attack Exploiting 'All for One'
         Principle in Federated Learning", CVPR 2025, arXiv:2402.06289, section 4 (FedMIA-I); the variance and its floor
@@ -169,9 +166,6 @@ class FedMIACosine(FedMIALoss):
     """FedMIA-II: tail probability of the cosine of update and candidate's gradient among other clients' updates.
 
     Threat model: passive server that sees each client's update in every round.
-
-    Raises:
-        ViewError: a round has one client only.
 
     References:
         Zhu, Li, Gu, Yao, Fan and Han, "FedMIA: An Effective Membership Inference Attack Exploiting 'All for One'

@@ -1,4 +1,4 @@
-"""A pool of candidate records, and what each round's updates say about each of them."""
+"""A pool of candidate records, their losses and gradients, and what each round's updates say about each of them."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -11,12 +11,15 @@ from torch import Tensor
 from attacks.base import Attack
 from attacks.estimates import Estimate
 from attacks.record_membership.estimates import RecordMembershipEstimate
-from attacks.record_membership.record_gradients import record_gradients, record_losses
-from client.network import ClassifierAlgorithm
+from client.engine.fast.gradients import Parameters
+from client.network import ClassifierAlgorithm, NetworkAlgorithm
 from protocol.errors import ViewError
 from protocol.history import History
 from protocol.threat_model import ThreatModel
 from protocol.view import CANDIDATE_LABELS, CANDIDATES, RoundView, View
+
+_AT_ONCE = 128
+"""Records whose losses or gradients are computed together."""
 
 NEEDS = ("deltas", f"auxiliary:{CANDIDATES}", f"auxiliary:{CANDIDATE_LABELS}", ClassifierAlgorithm)
 KNOWS = "a pool of records with their classes, of which it asks who holds them; the clients' algorithm"
@@ -105,22 +108,15 @@ class RoundStatistics:
         return self.products / whole.where(whole > 0, 1)
 
 
-def _type_of(view: View) -> torch.dtype:
-    """float64 where the recording is in float64, else float32."""
-    return torch.float64 if any(value.dtype == torch.float64 for value in view.deltas.values()) else torch.float32
-
-
 def flat_updates(
     view: RoundView, learner: ClassifierAlgorithm, dtype: torch.dtype | None = None
 ) -> tuple[Tensor, tuple[str, ...]]:
     """Updates ``(V, D)`` without weight decay, and the names of the parameters, which the gradients have too.
 
-    Args:
-        view: what the server saw.
-        learner: the clients' algorithm.
-        dtype: of the updates; None for that of the recording.
+    Their type is `dtype`, or None for that of the recording.
     """
-    dtype = dtype or _type_of(view)
+    recorded = {value.dtype for value in view.deltas.values()}
+    dtype = dtype or (torch.float64 if torch.float64 in recorded else torch.float32)
     names = tuple(name for name in view.deltas if name not in view.row_parameters and name in view.model)
     decay = learner.decay_change(in_type(view.model, dtype), view.example_counts)
     parts = [(view.deltas[name].to(dtype) - decay[name]).flatten(1) for name in names]
@@ -173,13 +169,9 @@ class PoolAttack(Attack):
 
 
 def averaged(rounds: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    """Mean score of every client over the rounds in which it sent.
+    """Pseudonyms ``(U,)`` and mean scores ``(U, M)`` over the rounds in which each client sent.
 
-    Args:
-        rounds: ``(V,)`` pseudonyms and ``(V, M)`` scores of each round.
-
-    Returns:
-        ``(U,)`` pseudonyms, and ``(U, M)`` means.
+    Each round has pseudonyms ``(V,)`` and scores ``(V, M)``.
     """
     senders, place = torch.unique(torch.cat([one for one, _ in rounds]), return_inverse=True)
     scores = torch.cat([one.double() for _, one in rounds])
@@ -195,3 +187,50 @@ def membership(senders: Tensor, scores: Tensor, view: History) -> RecordMembersh
         predicted=torch.full((len(senders),), torch.nan),
         duplicates=Pool.of(view).duplicates(),
     )
+
+
+@torch.no_grad()
+def record_losses(algorithm: NetworkAlgorithm, models: Mapping[str, Tensor], inputs: Tensor, labels: Tensor) -> Tensor:
+    """``(B, M)`` loss of each of M records ``(M, *shape)``, ``(M,)`` under models ``(B, *shape)``."""
+    _check_independent(algorithm)
+    own = algorithm.trained(models)
+    parts = torch.split(torch.arange(len(labels)), _AT_ONCE)
+
+    def losses(model: Parameters) -> Tensor:
+        return torch.cat([algorithm.record_losses(model, inputs[part], labels[part]) for part in parts])
+
+    count = len(next(iter(own.values())))
+    return torch.stack([losses({name: value[place] for name, value in own.items()}) for place in range(count)])
+
+
+def record_gradients(
+    algorithm: NetworkAlgorithm, model: Mapping[str, Tensor], inputs: Tensor, labels: Tensor
+) -> dict[str, Tensor]:
+    """Gradients ``(M, *shape)`` by parameter of the losses of single records ``(M, *shape)``, ``(M,)``."""
+    _check_independent(algorithm)
+
+    def loss(parameters: Parameters, record: Tensor, label: Tensor) -> Tensor:
+        return algorithm.record_losses(parameters, record[None], label[None])[0]
+
+    every = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0), chunk_size=_AT_ONCE)
+    found: dict[str, Tensor] = every(algorithm.trained(model), inputs, labels)
+    return found
+
+
+def weighted_gradient(
+    algorithm: NetworkAlgorithm, model: Mapping[str, Tensor], inputs: Tensor, labels: Tensor, weights: Tensor
+) -> dict[str, Tensor]:
+    """Gradient ``shape`` by parameter of the sum of M records' losses with weights ``(M,)``."""
+    _check_independent(algorithm)
+    own = {name: value.detach().requires_grad_() for name, value in algorithm.trained(model).items()}
+    total = {name: torch.zeros_like(value) for name, value in own.items()}
+    for part in torch.split(torch.arange(len(labels)), _AT_ONCE):
+        loss = weights[part] @ algorithm.record_losses(own, inputs[part], labels[part])
+        for value, gradient in zip(total.values(), torch.autograd.grad(loss, list(own.values())), strict=True):
+            value += gradient
+    return total
+
+
+def _check_independent(algorithm: NetworkAlgorithm) -> None:
+    if any("BatchNorm" in type(layer).__name__ for layer in algorithm.layers):
+        raise ViewError("expected clients whose records do not influence each other, got a network with batch norm")

@@ -29,9 +29,7 @@ class PopularWords(Attack):
     baseline = True
     estimates = WordSetEstimate
     threat_model = ThreatModel(
-        sees="how many texts the client reports",
-        knows="texts of the same kind",
-        needs=(f"auxiliary:{TEXTS}",),
+        sees="how many texts the client reports", knows="texts of the same kind", needs=(f"auxiliary:{TEXTS}",)
     )
 
     def run(self, view: RoundView, *, generator: torch.Generator) -> WordSetEstimate:
@@ -63,11 +61,7 @@ def expected_words(view: RoundView, words: int) -> Tensor | None:
 
 
 def best_decisions(posterior: Tensor) -> tuple[Tensor, Tensor]:
-    """Decisions ``(V, W)`` of the largest expected F1, to first order, and that F1 ``(V,)``.
-
-    Args:
-        posterior: ``(V, W)`` probability of each word.
-    """
+    """Decisions ``(V, W)`` of largest expected F1, to first order, and that F1 ``(V,)``, of a posterior ``(V, W)``."""
     ordered, order = posterior.double().sort(dim=1, descending=True)
     total = posterior.double().sum(1, keepdim=True)
     scores = 2 * ordered.cumsum(1) / (torch.arange(1, ordered.shape[1] + 1) + total).clamp(min=1e-12)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from attacks.composition.counts import right_when_rounded
 from attacks.estimates import Candidates, Estimate, Scores, check_tensor
 from attacks.scoring import auc_per_victim, f1_per_victim
 from protocol.metric_table import Metric
@@ -100,12 +101,11 @@ class WordCountEstimate(Estimate):
         asked = (true > 0) | (found > 0)
         total = asked.sum(1).double().masked_fill(~asked.any(1), torch.nan)
         off = (found - true).abs()
-        likely = torch.erf(0.5 / (self.deviation.clamp(min=1e-12) * 2**0.5))
         metrics = {
             "exact-words": ((off == 0) & asked).sum(1) / total,
             "within-one": ((off <= 1) & asked).sum(1) / total,
             "word-recall": torch.minimum(found, true).sum(1) / true.sum(1).clamp(min=1),
-            "predicted-exact-words": (likely * asked).sum(1) / total,
+            "predicted-exact-words": (right_when_rounded(self.deviation) * asked).sum(1) / total,
         }
         return Scores(metrics, asked.sum(1), (true > 0).sum(1))
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from attacks.base import Attack
 from attacks.composition.base import last_layer
-from attacks.words.baselines import word_frequencies
+from attacks.words.baselines import TEXTS, word_frequencies
 from attacks.words.estimates import WordCountEstimate
 from client.algorithm import ExampleAlgorithm
 from protocol.errors import ViewError
@@ -114,7 +114,7 @@ def word_layer(view: RoundView) -> str:
 
 def words_per_text(view: RoundView) -> float:
     """Mean number of next words of the auxiliary texts; 10 without any."""
-    texts = view.auxiliary.get("prior_features")
+    texts = view.auxiliary.get(TEXTS)
     return 10.0 if texts is None or texts.dim() != 2 else max(float((texts[:, 1:] > 0).sum(1).double().mean()), 1.0)
 
 
@@ -169,15 +169,13 @@ def _expected(view: RoundView, predicted: Tensor) -> Tensor:
 
 
 def _number_of_words(share: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """``(V, 1)`` number N of next words that makes the smallest of ``share (V, W)`` one word each.
+    """Number N ``(V, 1)`` of next words that makes the smallest of ``share (V, W)`` one word each.
 
-    Shares of absent words are only errors, so the largest ratio of neighbours in the ordered shares parts them from the
-    others. N is the inverse of the median of the lowest of these and, if they are as alike as after one step, within a
-    fifth of that the number that puts the shares of rare words nearest to whole numbers.
-
-    Returns:
-        N, the share ``(V, 1)`` from which on a word is called present, and the relative spread ``(V, 1)`` of the shares
-        of words that occur once.
+    The second and third result ``(V, 1)`` are the share from which on a word is called present, and the relative spread
+    of the shares of words that occur once. Shares of absent words are only errors, so the largest ratio of neighbours
+    in the ordered shares parts them from the others. N is the inverse of the median of the lowest of these and, if they
+    are as alike as after one step, within a fifth of that the number that puts the shares of rare words nearest to
+    whole numbers.
     """
     ordered = share.abs().clamp(min=1e-12).sort(dim=1).values
     lowest = ordered.shape[1] // 10

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from attacks.base import Attack
+from attacks.re_identification.messages import whole_table
 from attacks.words.baselines import best_decisions, expected_words
 from attacks.words.estimates import WordSetEstimate
 from attacks.words.next_words import next_words_among
@@ -99,24 +100,8 @@ def embedding_table(view: RoundView, name: str | None = None) -> str:
     return found
 
 
-def whole_table(view: RoundView, name: str) -> Tensor:
-    """``(V, W, D)`` change of all rows; rows that a client does not send are zero."""
-    delta = view.deltas[name]
-    if name not in view.row_parameters:
-        return delta
-    whole = delta.new_zeros(view.victims, *view.model[name].shape)
-    client, place = view.served_mask.nonzero(as_tuple=True)
-    whole[client, view.served_items[client, place]] = delta[client, place]
-    return whole
-
-
 def _moved(change: Tensor, table: Tensor) -> Tensor:
-    """The change without weight decay, zero where only decay or rounding moved a row.
-
-    Args:
-        change: ``(V, W, D)``.
-        table: ``(W, D)`` the table before.
-    """
+    """The change ``(V, W, D)`` without weight decay of the table, zero where only decay or rounding moved a row."""
     length = table.norm(dim=1).clamp(min=1e-30)
     along = (change * table).sum(2) / length
     size = change.norm(dim=2)
@@ -133,12 +118,9 @@ def _moved(change: Tensor, table: Tensor) -> Tensor:
 
 
 def _posterior(change: Tensor, noise: float, likely: Tensor | None) -> Tensor:
-    """``(V, W)`` probability that a row was touched, see `TouchedRows`.
+    """``(V, W)`` probability that a row was touched, see `TouchedRows`, from a noisy change ``(V, W, D)``.
 
-    Args:
-        change: ``(V, W, D)`` noisy change.
-        noise: standard deviation of the noise.
-        likely: ``(V, W)`` prior probability of each word; None for equal ones, of largest likelihood.
+    ``likely (V, W)`` is the prior probability of each word; None for equal ones, of largest likelihood.
     """
     energy, width = change.square().sum(2) / noise**2, change.shape[2]
     ratios = torch.logspace(*_RATIOS, dtype=torch.float64)

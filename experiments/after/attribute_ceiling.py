@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from attacks.attributes.classifier import Discriminant, stacked
 from attacks.attributes.estimates import BALANCED, scores_of_people
+from attacks.attributes.lda import Discriminant, stacked
 from attacks.attributes.messages import cosines
 from evaluation.attribute_gain import CEILING
 from evaluation.runner import Evaluation

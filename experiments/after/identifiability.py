@@ -10,7 +10,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from attacks.identifiability.estimates import VectorEstimate
+from attacks.identifiability.pac import VectorEstimate
 from client.cohort import Cohort
 from client.recommendation import USER_EMBEDDING
 from datamodules.recommendation.base import RecommenderDataModule

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from attacks.declared_privacy.bound_conversion import bound_at, gaussian_at
+from attacks.declared_privacy.epsilon_bounds import bound_at, gaussian_at
 from evaluation.runner import Evaluation
 from evaluation.scores import records
 from protocol.errors import ViewError

@@ -12,7 +12,7 @@ from attacks.composition.label_sets import RLG
 from attacks.composition.last_layer import LastLayerCounts
 from attacks.declared_privacy.canary_bounds import CanaryBounds
 from attacks.linkability.links import LinkCounts
-from attacks.matching.baselines import MatchingChance
+from attacks.matching.same_user import MatchingChance
 from client.engine.local_hyperparameters import LocalTraining
 from client.fncf import FNCFAlgorithm
 from evaluation.failures import best_guess, is_near, is_unscored, near_guessing, no_reconstructions, unfit

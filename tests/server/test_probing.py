@@ -213,12 +213,7 @@ def test_clients_of_whom_the_theorem_says_nothing_are_refused(changes: dict[str,
 
 @pytest.mark.parametrize(
     "options",
-    [
-        {},
-        {"interactions": [5, 1]},
-        {"of_bound": [0]},
-        {"interactions": [1], "of_bound": [1], "probe": "small"},
-    ],
+    [{}, {"interactions": [5, 1]}, {"of_bound": [0]}, {"interactions": [1], "of_bound": [1], "probe": "small"}],
 )
 def test_what_is_no_campaign_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="probing"):

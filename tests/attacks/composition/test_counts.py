@@ -13,11 +13,7 @@ from protocol.view import RoundView
 
 def seen(victims: int, size: int) -> RoundView:
     return RoundView(
-        round=0,
-        pseudonyms=torch.arange(victims),
-        example_counts=torch.full((victims,), size),
-        deltas={},
-        model={},
+        round=0, pseudonyms=torch.arange(victims), example_counts=torch.full((victims,), size), deltas={}, model={}
     )
 
 

@@ -5,10 +5,9 @@ import dataclasses
 import pytest
 import torch
 
-from attacks.composition.base import auxiliary, layer_change
+from attacks.composition.base import auxiliary, layer_change, network_outputs
 from attacks.composition.label_inference import AuxiliaryGradients, SoftLabels
 from attacks.composition.llg import LLG
-from attacks.composition.network_outputs import network_outputs
 from client.engine.local_hyperparameters import LocalTraining
 from protocol.seeding import generator_for
 from tests.composition_toys import estimate, l1, learner, views

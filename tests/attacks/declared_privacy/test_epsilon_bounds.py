@@ -1,13 +1,17 @@
 """Lower bounds of epsilon: equality with jax_privacy, slow references, coverage, and what each bound cannot exceed."""
 
+import dataclasses
 import math
 
 import numpy as np
 import pytest
+import torch
 from dp_accounting import get_epsilon_gaussian
 from scipy import stats
 
+from attacks.declared_privacy.canary_bounds import CanaryBounds, CanaryEstimate
 from attacks.declared_privacy.epsilon_bounds import (
+    bound_at,
     canaries_to_show,
     clopper_pearson_epsilon,
     epsilon_of_mu,
@@ -18,6 +22,8 @@ from attacks.declared_privacy.epsilon_bounds import (
     one_run_epsilon,
     one_run_fdp_epsilon,
 )
+from protocol.errors import ViewError
+from tests.attacks.declared_privacy.canaries import scored, toy, value
 from tests.places import ROOT
 
 DELTA = 1e-5
@@ -139,3 +145,32 @@ def test_more_canaries_show_more() -> None:
     count = canaries_to_show(8, 7.4 / 8, delta=DELTA)
     shown = float(epsilon_of_mu(MU_OF_8 - 2 * 1.6449 / math.sqrt(count), DELTA))
     assert shown == pytest.approx(7.4, abs=0.01)
+
+
+def test_bounds_at_another_delta_are_those_of_an_attack_with_that_delta() -> None:
+    view, truth = toy()
+    rows = scored(view, truth).details
+    estimate = CanaryBounds()(view, generator=torch.Generator().manual_seed(1))
+    assert isinstance(estimate, CanaryEstimate)
+    other = dataclasses.replace(estimate, delta=1e-2).score(view, truth)  # the same thresholds
+    for row in rows:
+        name = str(row["bound"])
+        assert bound_at(row, 1e-5, None) == pytest.approx(value(scored(view, truth), name), abs=1e-6)
+        assert bound_at(row, 1e-2, None) == pytest.approx(value(other, name), rel=1e-6)
+
+
+def test_a_gaussian_bound_of_fewer_rounds_is_that_of_one_of_them() -> None:
+    rows = {str(row["bound"]): row for row in scored(*toy(rounds=4)).details}
+    assert rows["epsilon-gdp"]["rounds"] == 4
+    assert bound_at(rows["epsilon-gdp"], 1e-5, 1) < 8.6
+    assert bound_at(rows["epsilon-gdp"], 1e-5, 5) == pytest.approx(rows["epsilon-gdp"]["epsilon at least"])
+    for name in ("epsilon-cp", "epsilon-one-run"):
+        with pytest.raises(ViewError, match="rounds"):
+            bound_at(rows[name], 1e-5, 1)
+
+
+def test_pure_privacy_compares_with_counts_only() -> None:
+    rows = {str(row["bound"]): row for row in scored(*toy()).details}
+    assert bound_at(rows["epsilon-cp"], 0.0, None) > 0
+    with pytest.raises(ViewError, match="Gaussian"):
+        bound_at(rows["epsilon-gdp"], 0.0, None)

@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from attacks.base import Attack
-from attacks.identifiability.estimates import VectorEstimate
 from attacks.identifiability.likelihood import PACCatalogue, PACConsensus, PACLikelihood
-from attacks.identifiability.pac import PAC, MeanItem, PACSpectral, RandomVector
+from attacks.identifiability.pac import PAC, MeanItem, PACSpectral, RandomVector, VectorEstimate
 from client.engine.local_hyperparameters import LocalTraining
 from client.margin_losses import LossName
 from client.matrix_factorization import MFAlgorithm
@@ -22,13 +21,7 @@ Victims = tuple[RoundView, dict[str, torch.Tensor]]
 
 
 def campaign(
-    *,
-    rate: float,
-    interactions: int,
-    noise: float,
-    victims: int = 24,
-    loss: LossName = "log",
-    labels_each: int = 100,
+    *, rate: float, interactions: int, noise: float, victims: int = 24, loss: LossName = "log", labels_each: int = 100
 ) -> Victims:
     """What a server has of clients after Protocol 2, and the truth."""
     generator = generator_for(0, "campaign", int(100 * rate), interactions)

@@ -8,8 +8,15 @@ import torch
 from scipy.optimize import lsq_linear
 from torch import Tensor
 
-from attacks.images.affine_inversion import AffineInversion
-from attacks.images.click_map import ClickMap, bridged, click_map, conjugate_gradients, interior_point, ridge
+from attacks.images.affine_inversion import (
+    AffineInversion,
+    ClickMap,
+    bridged,
+    click_map,
+    conjugate_gradients,
+    interior_point,
+    ridge,
+)
 from attacks.scoring import auc_per_victim
 from client.pointwise_descent import HIDDEN_BIAS, OUTPUT_BIAS, Items, Ranker, as_parameters, as_ranker, descend
 from protocol.errors import ViewError

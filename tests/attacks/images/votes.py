@@ -67,10 +67,6 @@ def toy(
     private = [] if epsilon is None else [LocalDP(clip=0.025, epsilon=epsilon, delta=1e-8)]
     sent = {name: value.float() for name, value in models(victims, features, hidden, seed).items()}
     view = voting_round(
-        sent,
-        served,
-        votes,
-        defenses=private,
-        generators=lambda client: generator_for(seed, "defense", client),
+        sent, served, votes, defenses=private, generators=lambda client: generator_for(seed, "defense", client)
     )
     return view, votes

@@ -6,15 +6,16 @@ import math
 import pytest
 import torch
 from scipy.stats import norm
+from sklearn.metrics import roc_auc_score
 
 from attacks.estimates import EstimateError
-from attacks.membership.estimates import MembershipEstimate
-from attacks.membership.retrieval import RetrievalFingerprint, log_likelihood_ratio
+from attacks.membership.retrieval import MembershipEstimate, RetrievalFingerprint, log_likelihood_ratio
 from client.fpdgd import FPDGDAlgorithm
 from client.nets.ranker import ranker_parameters
 from protocol.errors import ViewError
 from protocol.view import Release, RoundView
 from server.marked_document import MarkedDocument
+from tests.toys import leaky_view
 
 VICTIMS = 40
 
@@ -90,3 +91,26 @@ def test_an_estimate_of_another_shape_is_refused() -> None:
     wrong = MembershipEstimate(scores=torch.zeros(3), decisions=torch.zeros(3, dtype=torch.bool))
     with pytest.raises(EstimateError, match="shape"):
         wrong.check(marked_view()[0])
+
+
+def test_members_are_scored_by_auc_and_rates() -> None:
+    view, _ = leaky_view(8)
+    member = torch.tensor([True, False, True, False, False, True, False, False])
+    scores = torch.tensor([3.0, 1.0, 2.0, 2.0, 0.0, 5.0, 4.0, -1.0])
+    estimate = MembershipEstimate(scores=scores, decisions=scores > 1.5)
+    found = estimate.score(view, {"member": member.float()})
+    auc, tpr, fpr = (found.metrics[name] for name in ("auc", "tpr", "fpr"))
+    assert torch.isclose(auc.nanmean(), torch.tensor(roc_auc_score(member, scores), dtype=torch.float64))
+    assert auc.isnan().tolist() == (~member).tolist()
+    assert tpr[member].tolist() == [1.0, 1.0, 1.0]
+    assert tpr[~member].isnan().all()
+    assert float(fpr.nanmean()) == 2 / 5
+    assert found.positives is not None
+    assert found.positives.tolist() == member.long().tolist()
+
+
+def test_without_both_kinds_there_is_no_auc() -> None:
+    view, _ = leaky_view(3)
+    estimate = MembershipEstimate(scores=torch.zeros(3), decisions=torch.zeros(3, dtype=torch.bool))
+    for member in (torch.ones(3), torch.zeros(3)):
+        assert estimate.score(view, {"member": member}).metrics["auc"].isnan().all()

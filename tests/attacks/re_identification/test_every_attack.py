@@ -7,8 +7,7 @@ import torch
 
 from attacks.base import Attack
 from attacks.estimates import EstimateError
-from attacks.matching.baselines import MatchingChance, MatchingCounts
-from attacks.matching.same_user import MatchingFingerprint, MatchingMLP, MatchingSiamese
+from attacks.matching.same_user import MatchingChance, MatchingCounts, MatchingFingerprint, MatchingMLP, MatchingSiamese
 from attacks.re_identification.baselines import CountsOnly, IdentityChance
 from attacks.re_identification.estimates import IdentityEstimate
 from attacks.re_identification.fingerprint import FingerprintAttack, over_pseudonyms
@@ -105,9 +104,7 @@ def test_equal_numbers_of_examples_name_devices_and_unequal_ones_hardly() -> Non
     sizes = torch.randperm(WRITERS, generator=generator_for(0, "sizes")) + 10
     own, known = truth[: view.victims], truth[view.victims :]
     equal = dataclasses.replace(
-        view,
-        example_counts=sizes[own],
-        known=dataclasses.replace(view.known, example_counts=sizes[known]),
+        view, example_counts=sizes[own], known=dataclasses.replace(view.known, example_counts=sizes[known])
     )
     assert named(CountsOnly(), equal, truth)["top1"] == 1
     assert named(CountsOnly(), view, truth)["top1"] < 0.3

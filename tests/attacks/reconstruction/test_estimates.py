@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from attacks.estimates import EstimateError
-from attacks.reconstruction.base import reconstruction
-from attacks.reconstruction.estimates import ReconstructionEstimate
+from attacks.reconstruction.estimates import ReconstructionEstimate, reconstruction
 from tests.reconstruction_toys import LABELS, SHAPE, TRUE, VIEW, images, truth_of, view_of
 
 

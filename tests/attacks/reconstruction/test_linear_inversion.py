@@ -8,7 +8,7 @@ from torch import Tensor
 
 from attacks.base import Attack
 from attacks.reconstruction import LinearInversion, LinearRatio
-from attacks.reconstruction.linear_estimate import LinearEstimate
+from attacks.reconstruction.linear_layer import LinearEstimate
 from client.engine.local_hyperparameters import LocalTraining
 from client.nets.classifiers import ClassifierOptions
 from protocol.errors import ViewError

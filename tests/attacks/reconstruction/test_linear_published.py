@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from attacks.reconstruction import LinearPeeling, LinearRatio
-from attacks.reconstruction.base import ReconstructionAttack
-from attacks.reconstruction.linear_estimate import LinearEstimate
+from attacks.reconstruction.estimates import ReconstructionAttack
+from attacks.reconstruction.linear_layer import LinearEstimate
 from client.engine.local_hyperparameters import LocalTraining
 from protocol.errors import ViewError
 from protocol.view import RoundView

@@ -10,8 +10,7 @@ import torch
 from attacks.record_membership import CandidateFit, FedMIACosine
 from attacks.record_membership.candidate_fit import JointFitAttack
 from attacks.record_membership.estimates import RecordMembershipEstimate
-from attacks.record_membership.pool import Pool, PoolAttack
-from attacks.record_membership.record_gradients import record_gradients, weighted_gradient
+from attacks.record_membership.pool import Pool, PoolAttack, record_gradients, weighted_gradient
 from attacks.source.source_inference import CandidateSource, SmallestLoss
 from client.engine.local_hyperparameters import LocalTraining
 from protocol.errors import ViewError

@@ -41,7 +41,7 @@ def test_rates_are_at_one_threshold_for_all_clients() -> None:
     assert pooled["FPR high"] == pytest.approx(1 - 0.025**0.2)
     exposed = [row for row in scores.details if row["what"] == "most exposed record"]
     assert [(row["client"], row["place in the pool"], row["others above"]) for row in exposed] == [
-        *((7, 0, 0), (5, 2, 1), (7, 1, 3)),
+        *((7, 0, 0), (5, 2, 1), (7, 1, 3))
     ]
     assert scores.roc is not None
     assert scores.roc[:, -1].tolist() == [1, 1]

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from attacks.composition.network_outputs import network_outputs
+from attacks.composition.base import network_outputs
 from callbacks.delta_recorder import DeltaRecorder
 from client.cohort import Cohort
 from client.engine.batches import client_draws, step_draws

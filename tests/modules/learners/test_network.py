@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from attacks.composition.network_outputs import network_outputs
+from attacks.composition.base import network_outputs
 from callbacks.delta_recorder import DeltaRecorder
 from client.engine.local_hyperparameters import LocalTraining
 from client.network import ClassifierAlgorithm, ModuleAlgorithm

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from attacks.source.estimates import SourceEstimate
+from attacks.source.source_inference import SourceEstimate
 from protocol.errors import ViewError
 from protocol.view import CANDIDATE_LABELS
 from tests.membership_toys import toy

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from attacks.attributes.classifier import Discriminant, _whitening, in_span, stacked_weights
+from attacks.attributes.lda import Discriminant, _whitening, in_span, stacked_weights
 from protocol.seeding import generator_for
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from attacks.estimates import EstimateError
-from attacks.identifiability.estimates import VectorEstimate
+from attacks.identifiability.pac import VectorEstimate
 from protocol.view import ITEM_EMBEDDING, RoundView
 
 
