@@ -27,12 +27,7 @@ def train_differentiably(start: Parameters, loss: Callable[[Parameters], Tensor]
     Raises:
         InputError: the optimizer is not differentiable here, or training uses mini-batches.
     """
-    require(
-        local.batch_size is None,
-        "full-batch SGD or Adam",
-        f"batch size {local.batch_size}",
-        _WAY_OUT,
-    )
+    require(local.batch_size is None, "full-batch SGD or Adam", f"batch size {local.batch_size}", _WAY_OUT)
     return descend(start, [loss] * local.epochs, local)
 
 

@@ -78,13 +78,7 @@ class FPDGD(OnlineRanker):
         local: LocalTraining = PAPER_LOCAL,
         **federation: Unpack[Federation],
     ) -> None:
-        super().__init__(
-            hidden=hidden,
-            click_model=click_model,
-            shown=shown,
-            local=local,
-            **federation,
-        )
+        super().__init__(hidden=hidden, click_model=click_model, shown=shown, local=local, **federation)
         self.variant: Variant = variant
         self.manipulation = manipulation
         self.ranker_per_client = ranker_per_client

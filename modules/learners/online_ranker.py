@@ -7,13 +7,7 @@ from torch import Tensor, nn
 from torchmetrics import Metric
 from torchmetrics.retrieval import RetrievalNormalizedDCG
 
-from client.click_models import (
-    CLICK_MODELS,
-    LONGEST,
-    cascade_log_law,
-    sample_patterns,
-    steps_for_grades,
-)
+from client.click_models import CLICK_MODELS, LONGEST, cascade_log_law, sample_patterns, steps_for_grades
 from client.cohort import Cohort
 from client.engine.fast.gradients import Parameters
 from client.engine.local_hyperparameters import LocalTraining

@@ -35,12 +35,7 @@ class InteractionGradients(Gradients):
 
 
 def ncf_loss_gradients(
-    parameters: Mapping[str, Tensor],
-    users: Tensor,
-    items: Tensor,
-    labels: Tensor,
-    mask: Tensor,
-    buffers: BufferPool,
+    parameters: Mapping[str, Tensor], users: Tensor, items: Tensor, labels: Tensor, mask: Tensor, buffers: BufferPool
 ) -> tuple[Tensor, dict[str, Tensor], Tensor, Tensor]:
     """Mean binary cross-entropies of stacked clients and their gradients.
 
