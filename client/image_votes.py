@@ -8,8 +8,8 @@ from torch import Tensor
 
 from client.algorithm import ClientAlgorithm, Shapes
 from client.engine.local_hyperparameters import LocalTraining
-from client.nets.ranker import ranker_shapes
 from client.pointwise_descent import HIDDEN_BIAS, OUTPUT_BIAS, Items, as_parameters, as_ranker, descend
+from client.ranking import ranker_shapes
 from protocol.ranges import PositiveFloat, PositiveInt
 from protocol.rankers import OUTPUT
 

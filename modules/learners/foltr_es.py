@@ -16,8 +16,16 @@ from client.click_models import LONGEST
 from client.cohort import Cohort
 from client.engine.fast.gradients import Parameters
 from client.engine.local_hyperparameters import LocalTraining
-from client.foltr_es import FOLtRESAlgorithm
-from client.list_metrics import UTILITY, ListMetric, check_metric, levels, respond, truthful_probability, units
+from client.foltr_es import (
+    UTILITY,
+    FOLtRESAlgorithm,
+    ListMetric,
+    check_metric,
+    levels,
+    respond,
+    truthful_probability,
+    units,
+)
 from client.ranking import ClickModel
 from defenses.base import Update
 from modules.learners.online_ranker import OnlineRanker
@@ -49,7 +57,7 @@ class FOLtRES(OnlineRanker):
         hidden: hidden units, 0 for a linear ranker.
         click_model: cascade click model of the clients.
         shown: documents in a list, at most 10.
-        metric: ``max-rr`` or ``dcg``; see `client.list_metrics.levels`.
+        metric: ``max-rr`` or ``dcg``; see `client.foltr_es.levels`.
         antithetic: whether every query is ranked with both signs of the noise.
         noise_scale: standard deviation of the noise on each entry of the model.
         epsilon: local DP budget for the metric of one list, by randomised response; a client spends it on every list.

@@ -19,8 +19,7 @@ from client.cohort import Cohort
 from client.engine.fast.gradients import Parameters
 from client.engine.local_hyperparameters import LocalTraining
 from client.fpdgd import FPDGDAlgorithm, Variant
-from client.nets.ranker import ranker_parameters
-from client.ranking import ClickModel
+from client.ranking import ClickModel, ranker_parameters
 from defenses.base import Defense, Update
 from modules.federated import Federation, Unpack
 from modules.learners.online_ranker import OnlineRanker

@@ -11,8 +11,7 @@ from client.click_models import CLICK_MODELS, LONGEST, cascade_log_law, sample_p
 from client.cohort import Cohort
 from client.engine.fast.gradients import Parameters
 from client.engine.local_hyperparameters import LocalTraining
-from client.nets.ranker import ranker_parameters
-from client.ranking import ClickModel
+from client.ranking import ClickModel, ranker_parameters
 from modules.federated import FederatedModule, Federation, Unpack
 from protocol.errors import require
 from protocol.rankers import rank_scores

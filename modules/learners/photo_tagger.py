@@ -13,8 +13,7 @@ from torchmetrics.classification import MultilabelAveragePrecision
 
 from client.engine.local_hyperparameters import LocalTraining
 from client.nets.batch_norm import mask_batches
-from client.nets.tagger import Tagger, TaggerOptions
-from client.tagger import TaggerAlgorithm
+from client.tagger import Tagger, TaggerAlgorithm, TaggerOptions
 from modules.federated import Federation, Unpack
 from modules.learners.network import NetworkLearner
 from modules.learners.text import PAPER_LOCAL

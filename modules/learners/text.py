@@ -13,8 +13,7 @@ from client.cohort import Cohort
 from client.engine.fast.gradients import Parameters
 from client.engine.fast.lstm import LSTM
 from client.engine.local_hyperparameters import LocalTraining
-from client.text import EMBEDDING, PLACE, TOKEN, TextAlgorithm, TextOptions, last_states
-from client.word_rows import with_word_rows
+from client.text import EMBEDDING, PLACE, TOKEN, TextAlgorithm, TextOptions, last_states, with_word_rows
 from modules.federated import FederatedModule, Federation, Unpack
 from modules.round_record import TrainingExamples
 from protocol.errors import require

@@ -21,7 +21,7 @@ _USERS, _POSITION = "user_embedding", "position"
 
 
 class InteractionGradients(Gradients):
-    """Gradients of `modules.learners.fncf.InteractionTask` on full batches."""
+    """Gradients of `client.fncf.FNCFAlgorithm` on full batches."""
 
     def stacked(
         self, parameters: Parameters, examples: Parameters, mask: Tensor, buffers: BufferPool

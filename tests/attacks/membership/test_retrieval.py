@@ -11,7 +11,7 @@ from attacks.estimates import EstimateError
 from attacks.membership.estimates import MembershipEstimate
 from attacks.membership.retrieval import RetrievalFingerprint, log_likelihood_ratio
 from client.fpdgd import FPDGDAlgorithm
-from client.nets.ranker import ranker_parameters
+from client.ranking import ranker_parameters
 from protocol.errors import ViewError
 from protocol.view import Release, RoundView
 from server.marked_document import MarkedDocument

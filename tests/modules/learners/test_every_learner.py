@@ -21,7 +21,7 @@ from client.engine.local_training import train_clients
 from client.engine.task import Task
 from client.fncf import FNCFAlgorithm
 from client.nets.classifiers import ClassifierOptions
-from client.nets.tagger import TaggerOptions
+from client.tagger import TaggerOptions
 from client.text import TextOptions
 from datamodules.base import FederatedDataModule
 from datamodules.devices.synthetic_posts import SyntheticPosts
