@@ -161,7 +161,8 @@ class DescentAlgorithm(ClientAlgorithm, Task):
             seed: seed of mini-batches and random losses.
             noise_key: key of the noise of private local training; None for the seed, as of a simulation.
             defenses: defences whose penalty is part of the local loss, None for `penalties`.
-            spent: earlier result whose memory may be overwritten.
+            spent: earlier result whose memory may be overwritten if the shapes match, because new memory costs a page
+                fault for every 4 KiB.
         """
         return train_clients(
             self,
