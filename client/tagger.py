@@ -19,6 +19,7 @@ from torch.nn import functional
 
 from client.algorithm import Shapes
 from client.nets.batch_norm import BatchNorm
+from client.nets.classifiers import draw_layers
 from client.network import NetworkAlgorithm
 from protocol.errors import InputError, require
 from protocol.ranges import PositiveInt
@@ -87,9 +88,7 @@ def _draw_weights(network: nn.Module, generator: torch.Generator) -> None:
             fan_out = layer.weight[0, 0].numel() * layer.out_channels / layer.groups
             layer.weight.normal_(0, (2 / fan_out) ** 0.5, generator=generator)
         elif isinstance(layer, nn.Linear):
-            bound = layer.in_features**-0.5
-            layer.weight.uniform_(-bound, bound, generator=generator)
-            layer.bias.uniform_(-bound, bound, generator=generator)
+            draw_layers(layer, generator)
 
 
 def _load(network: nn.Module, path: Path) -> None:
