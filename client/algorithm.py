@@ -91,16 +91,11 @@ class DescentAlgorithm(ClientAlgorithm, Task):
         return local.epochs * batches.clamp(min=1)
 
     @property
-    def plain_sgd(self) -> bool:
-        """Whether a step is minus the learning rate times a gradient, and nothing else."""
-        return self.local.optimizer == "sgd" and not self.local.momentum and not self.local.weight_decay
-
-    @property
     def single_pass_batch(self) -> int | None:
         """Batch size, if clients make one pass of plain SGD over their examples; else None."""
         local = self.local
         once = local.epochs == 1 and local.updates is None and local.example_clip is None
-        return local.batch_size if once and self.plain_sgd else None
+        return local.batch_size if once and local.plain_sgd else None
 
     def without_noise(self) -> Self:
         """The same clients without the noise that private local training adds in every step."""

@@ -167,8 +167,6 @@ class FPDGDAlgorithm(RankingAlgorithm, StackedTask):
 
 
 class _PairGradients(Gradients):
-    """Gradients of the pairwise loss."""
-
     def __init__(self, algorithm: FPDGDAlgorithm) -> None:
         self.algorithm = algorithm
 

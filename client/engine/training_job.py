@@ -1,6 +1,6 @@
 """Input of local training, shared by both engines."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -91,6 +91,20 @@ def penalties_of(
     """``(C,)`` penalties that defences add to the losses; 0.0 without such a defence."""
     terms = [d.penalty(public, received, elements) for d in job.defenses]
     return sum((term for term in terms if term is not None), start=0.0)
+
+
+def loss_and_gradients(
+    written: tuple[Tensor, Parameters] | None, loss: Callable[[], Tensor], penalties: Tensor | float, leaves: Parameters
+) -> tuple[Tensor, Parameters]:
+    """Losses with penalties and the gradient of every leaf: the `written` ones, or those of autograd if None."""
+    if written is None:
+        losses = loss() + penalties
+        return losses, autograd_gradients(losses.sum(), leaves)
+    losses, grads = written
+    if isinstance(penalties, Tensor) and penalties.requires_grad:
+        losses = losses + penalties.detach()
+        grads = {name: grads[name] + extra for name, extra in autograd_gradients(penalties.sum(), leaves).items()}
+    return losses, grads
 
 
 def autograd_gradients(loss: Tensor, leaves: Parameters) -> Parameters:

@@ -59,7 +59,6 @@ class FNCF(HeldOutRanking):
         self.build_with(num_items=num_items, num_clients=num_clients)
 
     def build(self, num_items: int, num_clients: int) -> None:
-        """Item table, network and user vectors."""
         self.item_embedding = nn.Embedding(num_items, self.item_dim)
         self.mlp = ncf_mlp(self.user_dim, self.item_dim, self.hidden)
         generator = generator_for(self.seed, "global-model", PERSISTENT)

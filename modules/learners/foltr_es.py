@@ -107,7 +107,6 @@ class FOLtRES(OnlineRanker):
         self.build_with(num_features=num_features, num_grades=num_grades, grade_law=grade_law)
 
     def build(self, num_features: int, num_grades: int, grade_law: Sequence[float]) -> None:
-        """The ranker, and what the clients run."""
         super().build(num_features, num_grades, grade_law)
         self.algorithm = FOLtRESAlgorithm(
             metric=self.metric,

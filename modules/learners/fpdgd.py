@@ -101,7 +101,6 @@ class FPDGD(OnlineRanker):
         return self.settings_of_rounds
 
     def build(self, num_features: int, num_grades: int, grade_law: Sequence[float]) -> None:
-        """The ranker, and what the clients run."""
         super().build(num_features, num_grades, grade_law)
         self.algorithm = FPDGDAlgorithm(
             learning_rate=self.local.learning_rate,
@@ -181,10 +180,7 @@ class FPDGD(OnlineRanker):
         return dataclasses.replace(cohort, examples=examples, mask=mask, shared={})
 
     def served(self, cohort: Cohort) -> dict[str, Tensor]:
-        """Displayed documents by list, see `RoundRecord`; empty with private retrieval."""
-        if "holder" in cohort.examples:
-            return {}
-        return super().served(cohort)
+        return {} if "holder" in cohort.examples else super().served(cohort)
 
     def truth(self, cohort: Cohort) -> dict[str, Tensor]:
         """Clicks of each client; empty with private retrieval."""

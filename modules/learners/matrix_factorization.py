@@ -87,7 +87,6 @@ class FederatedMF(ProbedRecommender):
         self.build_with(num_items=num_items, num_clients=num_clients)
 
     def build(self, num_items: int, num_clients: int) -> None:
-        """Item vectors and user vectors."""
         self.item_embedding = nn.Embedding(num_items, self.dim)
         with torch.no_grad():
             self.item_embedding.weight.normal_(generator=generator_for(self.seed, "global-model", PERSISTENT))

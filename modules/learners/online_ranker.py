@@ -65,7 +65,6 @@ class OnlineRanker(FederatedModule):
             self.register_module(layer, nn.ParameterDict({kind: nn.Parameter(value)}))
 
     def served(self, cohort: Cohort) -> dict[str, Tensor]:
-        """Displayed documents by list, see `RoundRecord`."""
         document = cohort.examples["document"]
         number = torch.arange(document.shape[1])[:, None].expand(document.shape[1:])
         usable = (document >= 0) & cohort.mask[..., None]
@@ -76,7 +75,6 @@ class OnlineRanker(FederatedModule):
         }
 
     def truth(self, cohort: Cohort) -> dict[str, Tensor]:
-        """Clicks of each client."""
         return {"labels": cohort.examples["click"].flatten(1)}
 
     def update_metrics(self, batch: dict[str, Tensor]) -> dict[str, Metric]:
@@ -96,7 +94,6 @@ class OnlineRanker(FederatedModule):
         return {"val/ndcg@10": self.ndcg}
 
     def on_validation_epoch_start(self) -> None:
-        """Resets the numbering of test queries."""
         self._queries_seen = 0
 
     _queries_seen = 0

@@ -45,7 +45,6 @@ class FederatedTagger(NetworkLearner):
         self.build_with(num_classes=num_classes)
 
     def build(self, num_classes: int) -> None:
-        """The network."""
         self.num_classes = num_classes
         generator = generator_for(self.seed, "global-model", PERSISTENT)
         self.network = Tagger(self.options, labels=num_classes, generator=generator).network

@@ -54,7 +54,6 @@ class TextLearner(FederatedModule):
 
     @property
     def row_parameters(self) -> tuple[str, ...]:
-        """Word table, of which a client trains the rows of its own words."""
         return (EMBEDDING,)
 
     @property
