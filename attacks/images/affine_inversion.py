@@ -8,8 +8,7 @@ from torch import Tensor
 from attacks.base import Attack
 from attacks.images.click_map import bridged, click_map, interior_point, ridge
 from attacks.interactions.estimates import InteractionEstimate
-from client.image_votes import VoteAlgorithm
-from client.pointwise_descent import Items, Ranker, as_ranker, descend
+from client.pointwise_descent import Items, Ranker, VoteAlgorithm, as_ranker, descend
 from protocol.errors import ViewError
 from protocol.ranges import PositiveInt
 from protocol.threat_model import ThreatModel

@@ -10,7 +10,7 @@ from torch import Tensor
 from attacks.base import Attack
 from attacks.images.affine_inversion import pointwise_update
 from attacks.interactions.estimates import InteractionEstimate
-from client.image_votes import VoteAlgorithm
+from client.pointwise_descent import VoteAlgorithm
 from protocol.ranges import PositiveInt
 from protocol.threat_model import ThreatModel
 from protocol.view import RoundView

@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from client.cohort import Cohort
 from client.engine.fast.gradients import Parameters
 from client.engine.local_hyperparameters import LocalTraining
-from client.image_votes import VoteAlgorithm
-from client.pointwise_descent import HIDDEN_BIAS, OUTPUT_BIAS, Items, as_ranker, outputs
+from client.pointwise_descent import HIDDEN_BIAS, OUTPUT_BIAS, Items, VoteAlgorithm, as_ranker, outputs
 from client.ranking import ranker_parameters
 from datamodules.base import data_of
 from datamodules.images.synthetic_features import SyntheticFeatures
