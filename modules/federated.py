@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from client.algorithm import DescentAlgorithm
 from client.cohort import Cohort
 from client.engine.fast.gradients import Parameters
 from client.engine.local_training import train_clients
@@ -184,18 +185,16 @@ class FederatedModule(Learner):
             willing: ``(C,)`` True for clients that train; private parameters of the others must not change.
         """
         own = {name: table[cohort.clients.cpu()].to(self.device) for name, table in self.private.items()}
-        assert isinstance(self.algorithm, Task), f"{type(self).__name__} must train its clients itself"
-        result = train_clients(
-            self.algorithm,
-            model,
-            own,
-            cohort,
-            self.local,
-            seed=self.seed,
-            noise_key=self.secret,
-            defenses=self.defenses,
-            spent=self._spent,
-        )
+        algorithm, key, defenses, spent = self.algorithm, self.secret, self.defenses, self._spent
+        assert isinstance(algorithm, Task), f"{type(self).__name__} must train its clients itself"
+        if isinstance(algorithm, DescentAlgorithm):
+            result = algorithm.train(
+                model, cohort, private=own, seed=self.seed, noise_key=key, defenses=defenses, spent=spent
+            )
+        else:  # e.g. FPDGD's, which has no options of local training but the learning rate that recordings name
+            result = train_clients(
+                algorithm, model, own, cohort, self.local, seed=self.seed, noise_key=key, defenses=defenses, spent=spent
+            )
         self._spent = result
         for name, table in self.private.items():
             trained = cohort.clients[willing].cpu()
