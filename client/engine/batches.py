@@ -51,13 +51,7 @@ def client_draws(cohort: Cohort, *, seed: int) -> Tensor:
 
 
 def step_draws(draws: Tensor | None, step: int, mask: Tensor) -> dict[str, Tensor]:
-    """`DRAWS` of one step ``(C, N)``; empty if the loss is not random.
-
-    Args:
-        draws: ``(C,)`` from `client_draws`.
-        step: number of the step in the round.
-        mask: ``(C, N)`` mask of the mini-batch.
-    """
+    """`DRAWS` of one step ``(C, N)`` from ``draws (C,)`` of `client_draws`; empty if the loss is not random."""
     if draws is None:
         return {}
     place = torch.arange(mask.shape[1], device=mask.device) + step * 2**32

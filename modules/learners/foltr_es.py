@@ -30,7 +30,7 @@ from client.ranking import ClickModel
 from defenses.base import Update
 from modules.learners.online_ranker import OnlineRanker
 from modules.server import ServerOptimizer
-from protocol.errors import InputError, require
+from protocol.errors import require
 from protocol.ranges import NonNegativeInt, PositiveInt
 from protocol.rankers import rank_scores
 
@@ -97,8 +97,7 @@ class FOLtRES(OnlineRanker):
             seed=seed,
         )
         for name, value in (("noise_scale", noise_scale), ("epsilon", float(epsilon))):
-            if not value > 0:
-                raise InputError(expected=f"{name} > 0", found=str(value), way_out="epsilon: inf means no privacy.")
+            require(value > 0, f"{name} > 0", value, "epsilon: inf means no privacy.")
         check_metric(metric)
         self.metric: ListMetric = metric
         self.noise_scale = noise_scale
@@ -196,8 +195,4 @@ class FOLtRES(OnlineRanker):
             rank_scores({name: value[chunk] for name, value in rankers.items()}, pool[document[chunk].clamp(min=0)])
             for chunk in torch.split(torch.arange(len(cohort)), _CLIENTS_AT_ONCE)
         ]
-        keys = torch.cat(scores).masked_fill(document < 0, -torch.inf) if scores else document.float()
-        best = keys.topk(min(self.shown, keys.shape[2]), dim=2)
-        padding = self.shown - best.indices.shape[2]
-        place = best.indices.where(torch.isfinite(best.values), -1)
-        return torch.nn.functional.pad(place, (0, padding), value=-1)
+        return self._best(torch.cat(scores).masked_fill(document < 0, -torch.inf) if scores else document.float())

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from client.click_models import LONGEST
 from client.cohort import Cohort
@@ -210,10 +210,7 @@ class FPDGD(OnlineRanker):
             least = scores.amin(2, keepdim=True)
             scores = torch.where(least > 0, scores, scores - least + 1e-10).log()
         noise = torch.stack([_gumbel(scores.shape[1:], g) for g in self._generators("ranking", cohort)])
-        keys = (scores + noise).masked_fill(torch.isinf(scores), -torch.inf)
-        best = keys.topk(min(self.shown, keys.shape[2]), dim=2)
-        padding = self.shown - best.indices.shape[2]
-        return nn.functional.pad(best.indices.where(torch.isfinite(best.values), -1), (0, padding), value=-1)
+        return self._best((scores + noise).masked_fill(torch.isinf(scores), -torch.inf))
 
 
 def plant(

@@ -103,6 +103,12 @@ class OnlineRanker(FederatedModule):
             self.num_features, self.hidden_units, generator_for(self.seed, "global-model", round_number)
         )
 
+    def _best(self, keys: Tensor) -> Tensor:
+        """``(C, Q, shown)`` positions of the documents with the largest finite keys ``(C, Q, D)``, padded with -1."""
+        best = keys.topk(min(self.shown, keys.shape[2]), dim=2)
+        place = best.indices.where(torch.isfinite(best.values), -1)
+        return nn.functional.pad(place, (0, self.shown - place.shape[2]), value=-1)
+
     def _click(
         self, cohort: Cohort, grades: Tensor, shown: Tensor, *, every: bool = False, stale: bool = False
     ) -> Tensor:
