@@ -1,7 +1,7 @@
 """Optimizers of local training; all are elementwise, so stacked clients train like single clients."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,15 +12,10 @@ from torch.optim.sgd import sgd
 from client.engine.local_hyperparameters import LocalTraining
 
 
-class ClientOptimizer(Protocol):
-    """Optimizer that updates parameters in place."""
-
-    def step(self, gradients: Sequence[Tensor]) -> None:
-        """Updates every parameter, given a gradient for each."""
-
-
-def build_optimizer(local: LocalTraining, parameters: Sequence[Tensor]) -> ClientOptimizer:
-    """Optimizer of one client or of stacked clients, whose parameters are leaf tensors."""
+def build_optimizer(
+    local: LocalTraining, parameters: Sequence[Tensor]
+) -> "KernelOptimizer | _TorchOptimizer | _AdamEpsRoot":
+    """Optimizer of one client or of stacked clients; `step` updates the leaf tensors, given a gradient for each."""
     if local.eps_root:
         return _AdamEpsRoot(local, parameters)
     return KernelOptimizer(local, parameters) if local.fast else _TorchOptimizer(local, parameters)

@@ -63,9 +63,6 @@ class FOLtRES(OnlineRanker):
         epsilon: local DP budget for the metric of one list, by randomised response; a client spends it on every list.
         server: server optimizer for the estimated gradient (published: Adam).
         seed: seed of every draw.
-
-    Raises:
-        InputError: an argument is out of its range.
     """
 
     algorithm: FOLtRESAlgorithm
@@ -126,9 +123,6 @@ class FOLtRES(OnlineRanker):
         Returns:
             A cohort whose examples are lists, those with added noise first: ``features (C, Q, L, F)``, ``click``,
             ``shown`` and ``document`` ``(C, Q, L)``.
-
-        Raises:
-            InputError: the data use private retrieval.
         """
         require(
             "holder" not in cohort.examples,

@@ -148,11 +148,7 @@ class ImageRanker(FederatedModule):
 
     @property
     def data(self) -> ImageVoters | SyntheticFeatures:
-        """The Trainer's data module.
-
-        Raises:
-            InputError: it has no users who vote.
-        """
+        """The Trainer's data module."""
         data = data_of(self.trainer)
         if not isinstance(data, ImageVoters | SyntheticFeatures):
             raise InputError(

@@ -27,9 +27,6 @@ class OnlineRanker(FederatedModule):
         shown: documents in a list, at most 10.
         local: how clients train.
         federation: arguments of `FederatedModule`.
-
-    Raises:
-        InputError: a list is too short or too long.
     """
 
     def __init__(
@@ -47,11 +44,7 @@ class OnlineRanker(FederatedModule):
         self.ndcg = RetrievalNormalizedDCG(top_k=10)
 
     def build(self, num_features: int, num_grades: int, grade_law: Sequence[float]) -> None:
-        """The ranker.
-
-        Raises:
-            InputError: the click model has no version for this number of grades.
-        """
+        """The ranker."""
         require(
             (self.click_model, num_grades) in CLICK_MODELS,
             "a click model for 3 or 5 grades",

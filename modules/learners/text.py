@@ -62,11 +62,7 @@ class TextLearner(FederatedModule):
         return "mae" if self.options.task == "rating" else "top5"
 
     def interact(self, cohort: Cohort, model: Parameters) -> Cohort:
-        """Adds the rows of each client's words to the cohort.
-
-        Raises:
-            InputError: the examples are not texts.
-        """
+        """Adds the rows of each client's words to the cohort."""
         require(
             "tokens" in cohort.examples,
             "data whose examples are texts, e.g. Blog or SyntheticPosts",
