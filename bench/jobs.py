@@ -9,6 +9,7 @@ from bench.peers.networks import ImageNetwork, InteractionNetwork, weights_of
 from bench.peers.protocol import Array, Plan, save_job
 from client.cohort import Cohort
 from client.engine.batches import batch_schedule
+from client.engine.local_hyperparameters import LocalTraining
 from protocol.seeding import generator_for
 
 ROUNDS = 12
@@ -42,7 +43,7 @@ def _images(folder: Path, name: str, *, images: int, shape: tuple[int, int, int]
     for number, chosen in enumerate(cohorts):
         mask = torch.ones(taken, images, dtype=torch.bool)
         # The order in which fedleak's engine draws the mini-batches; the other simulators get the same.
-        plans = batch_schedule(Cohort(number, chosen, {}, mask), batch_size=batch, epochs=1, seed=0)
+        plans = batch_schedule(Cohort(number, chosen, {}, mask), LocalTraining(batch_size=batch), seed=0)
         order.append(torch.stack([plan.flatten() for plan in plans]))
     torch.manual_seed(0)
     network = ImageNetwork(shape[0], shape[1], classes)

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from client.foltr_es import FOLtRESAlgorithm as FOLtRESAlgorithm
     from client.fpdgd import FPDGDAlgorithm as FPDGDAlgorithm
     from client.image_classifier import ImageClassifierAlgorithm as ImageClassifierAlgorithm
-    from client.image_votes import VoteAlgorithm as VoteAlgorithm
     from client.matrix_factorization import MFAlgorithm as MFAlgorithm
     from client.network import ClassifierAlgorithm as ClassifierAlgorithm
     from client.network import ModuleAlgorithm as ModuleAlgorithm
     from client.network import ModuleClassifier as ModuleClassifier
     from client.network import NetworkAlgorithm as NetworkAlgorithm
+    from client.pointwise_descent import VoteAlgorithm as VoteAlgorithm
     from client.ranking import RankingAlgorithm as RankingAlgorithm
     from client.recommendation import RecommenderAlgorithm as RecommenderAlgorithm
     from client.tagger import TaggerAlgorithm as TaggerAlgorithm

@@ -91,16 +91,11 @@ class DescentAlgorithm(ClientAlgorithm, Task):
         return local.epochs * batches.clamp(min=1)
 
     @property
-    def plain_sgd(self) -> bool:
-        """Whether a step is minus the learning rate times a gradient, and nothing else."""
-        return self.local.optimizer == "sgd" and not self.local.momentum and not self.local.weight_decay
-
-    @property
     def single_pass_batch(self) -> int | None:
         """Batch size, if clients make one pass of plain SGD over their examples; else None."""
         local = self.local
         once = local.epochs == 1 and local.updates is None and local.example_clip is None
-        return local.batch_size if once and self.plain_sgd else None
+        return local.batch_size if once and local.plain_sgd else None
 
     def without_noise(self) -> Self:
         """The same clients without the noise that private local training adds in every step."""
@@ -161,7 +156,8 @@ class DescentAlgorithm(ClientAlgorithm, Task):
             seed: seed of mini-batches and random losses.
             noise_key: key of the noise of private local training; None for the seed, as of a simulation.
             defenses: defences whose penalty is part of the local loss, None for `penalties`.
-            spent: earlier result whose memory may be overwritten.
+            spent: earlier result whose memory may be overwritten if the shapes match, because new memory costs a page
+                fault for every 4 KiB.
         """
         return train_clients(
             self,

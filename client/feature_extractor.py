@@ -123,7 +123,6 @@ class FeatureExtractor(nn.Module):
         return said
 
     def _width(self, name: str) -> int:
-        """Number of features of the network."""
         size = self.transform.crop.size
         try:
             with torch.no_grad():

@@ -46,7 +46,6 @@ class FNCFAlgorithm(RecommenderAlgorithm):
         return InteractionGradients()
 
     def network_shapes(self, held: Shapes) -> dict[str, tuple[int, ...]]:
-        """Shapes with the items and hidden widths of the recorded model and one output."""
         items, dim = held[ITEM_EMBEDDING]
         shapes: dict[str, tuple[int, ...]] = {ITEM_EMBEDDING: (items, dim)}
         width = self.user_dim + dim

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from protocol.errors import InputError
+from protocol.errors import require
 
 LossName = Literal["margin", "hinge", "log", "perceptron"]
 
@@ -45,8 +45,7 @@ def margin_loss(name: str) -> MarginLoss:
     Raises:
         InputError: there is no such loss.
     """
-    if name not in LOSSES:
-        raise InputError(expected=f"a loss among {', '.join(LOSSES)}", found=repr(name), way_out="Fix the name.")
+    require(name in LOSSES, f"a loss among {', '.join(LOSSES)}", repr(name), "Fix the name.")
     return LOSSES[name]
 
 
@@ -57,10 +56,10 @@ def check_assumption_2(name: str) -> float:
         InputError: it is 0, so that Assumption 2 does not hold.
     """
     slope = margin_loss(name).slope_at_zero
-    if slope == 0:
-        raise InputError(
-            expected="a loss whose derivative at 0 is not zero (Assumption 2)",
-            found=f"loss {name!r}, which is flat there: clients with all-zero items send nothing",
-            way_out="Choose margin, hinge or log.",
-        )
+    require(
+        slope != 0,
+        "a loss whose derivative at 0 is not zero (Assumption 2)",
+        f"loss {name!r}, which is flat there: clients with all-zero items send nothing",
+        "Choose margin, hinge or log.",
+    )
     return slope

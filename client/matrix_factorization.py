@@ -59,7 +59,6 @@ class MFAlgorithm(RecommenderAlgorithm):
         return self.margin.slope_at_zero
 
     def network_shapes(self, held: Shapes) -> dict[str, tuple[int, ...]]:
-        """The item table, with as many items as the recorded one."""
         return {ITEM_EMBEDDING: (held[ITEM_EMBEDDING][0], self.dim)}
 
     def stacked_loss(self, parameters: Parameters, examples: Parameters, mask: Tensor) -> Tensor:
@@ -97,8 +96,6 @@ def _rows(position: Tensor, items: Tensor) -> Tensor:
 
 
 class _Equations1And2(Gradients):
-    """Gradients of the loss (Equations 1 and 2)."""
-
     def __init__(self, algorithm: MFAlgorithm) -> None:
         self.algorithm = algorithm
 

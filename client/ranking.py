@@ -1,16 +1,17 @@
 """Clients that click in ranked lists."""
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+import torch
 from torch import Tensor
 
 from client.algorithm import ClientAlgorithm, Model, Shapes
 from client.click_models import CLICK_MODELS
-from client.nets.ranker import ranker_shapes
 from protocol.errors import require
+from protocol.rankers import HIDDEN, LINEAR, OUTPUT
 
 ClickModel = Literal["perfect", "navigational", "informational"]
 
@@ -70,8 +71,35 @@ class RankingAlgorithm(ClientAlgorithm, abc.ABC):
             clicks: ``(B, Q, L)`` in [0, 1], zero where padded.
             order: ``(B, Q)`` order of the lists, None for the given one.
             document: ``(B, Q, L)`` numbers of the documents, for clients whose training depends on them.
-            half_detached: give the gradients of RAIFLE's published code, see `client.pdgd.position_bias_ratio`.
+            half_detached: give the gradients of RAIFLE's published code, see `client.fpdgd.position_bias_ratio`.
 
         Returns:
             Deltas by parameter name, ``(B, *shape)``.
         """
+
+
+def ranker_parameters(
+    num_features: int, hidden: int, generator: torch.Generator, *, scaled: bool = False
+) -> dict[str, Tensor]:
+    """Initial ranker: ``(F,)``, or ``(H, F)`` and ``(H,)`` with hidden units.
+
+    Args:
+        num_features: number F of features.
+        hidden: number H of hidden units, 0 for a linear ranker.
+        generator: source of the weights.
+        scaled: divide the weights by the square root of their layer's number of inputs, as torch and the published code
+            for images do; without, weights are U(-1, 1) as in the published code for documents.
+    """
+    shapes: dict[str, tuple[int, ...]] = (
+        {HIDDEN: (hidden, num_features), OUTPUT: (hidden,)} if hidden else {LINEAR: (num_features,)}
+    )
+    drawn = {name: torch.rand(shape, generator=generator) * 2 - 1 for name, shape in shapes.items()}
+    return {name: value / value.shape[-1] ** 0.5 for name, value in drawn.items()} if scaled else drawn
+
+
+def ranker_shapes(held: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+    """Shapes of a ranker with the features and hidden units of a recorded one."""
+    if LINEAR in held:
+        return {LINEAR: (held[LINEAR][0],)}
+    hidden, features = held[HIDDEN]
+    return {HIDDEN: (hidden, features), OUTPUT: (hidden,)}

@@ -5,6 +5,7 @@ References:
     Learning", 2018, arXiv:1805.05838, section 5.
 """
 
+import dataclasses
 import functools
 import threading
 from dataclasses import dataclass
@@ -14,17 +15,17 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional
+from torch.nn.utils.rnn import pad_sequence
 
 from client.algorithm import ExampleAlgorithm, Shapes
 from client.cohort import Cohort
 from client.engine.fast.gradients import Gradients, Parameters
 from client.engine.fast.lstm import LSTM
 from client.engine.fast.text_gradients import TextGradients, last_places
-from client.word_rows import WORDS, text_cohort
 from protocol.errors import require
 from protocol.ranges import PositiveInt
 
-EMBEDDING = WORDS
+EMBEDDING = "embedding.weight"
 """Word table, of which a client trains the rows of its own words."""
 OUTPUT = "output"
 """Name of the last layer."""
@@ -161,3 +162,42 @@ def last_states(states: Tensor, token: Tensor) -> Tensor:
     """``(B, H)`` states after the last word, from states ``(T, B, H)`` and texts ``(T, B)``."""
     at = last_places(token)
     return states[at, torch.arange(len(at), device=at.device)]
+
+
+def text_cohort(round_number: int, clients: Tensor, features: Tensor, labels: Tensor, examples: Tensor) -> Cohort:
+    """Cohort of devices with texts of a pool.
+
+    Args:
+        round_number: number of the round.
+        clients: ``(C,)`` numbers of the devices.
+        features: ``(M, L)`` int64 token numbers, padded with 0.
+        labels: ``(M,)`` ratings.
+        examples: ``(C, N)`` int64 positions in the pool of each device's texts, padded with -1 at the end.
+    """
+    mask = examples >= 0
+    tokens = features[examples.clamp(min=0)] * mask[..., None]
+    fields = {"tokens": tokens, "label": labels[examples.clamp(min=0)].float()}
+    return with_word_rows(Cohort(round_number, clients, fields, mask))
+
+
+def with_word_rows(cohort: Cohort) -> Cohort:
+    """Adds each device's words as rows of the table, and cuts padding after the longest text.
+
+    Args:
+        cohort: devices whose ``examples["tokens"]`` ``(C, N, L)`` are token numbers, padded with 0.
+
+    Returns:
+        The cohort with ``examples["place"]`` ``(C, N, L)``: positions of the same words among the device's rows, which
+        include that of padding.
+    """
+    tokens = cohort.examples["tokens"]
+    longest = int((tokens > 0).sum(2).max()) if tokens.numel() else 0
+    tokens = tokens[..., :longest].contiguous()
+    tables, places = [], []
+    for own in tokens:
+        table, place = torch.unique(own, return_inverse=True)
+        tables.append(table)
+        places.append(place)
+    rows = pad_sequence(tables, batch_first=True, padding_value=-1) if tables else tokens.new_zeros(0, 0)
+    fields = {**cohort.examples, "tokens": tokens, "place": torch.stack(places) if places else tokens}
+    return dataclasses.replace(cohort, examples=fields, rows={**cohort.rows, EMBEDDING: rows})

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from attacks.ranking.lists import ranked_lists
-from client.image_votes import VoteAlgorithm
-from client.pointwise_descent import Items, as_parameters, as_ranker, descend
+from client.pointwise_descent import Items, VoteAlgorithm, as_parameters, as_ranker, descend
 from client.ranking import RankingAlgorithm
 from client.recommendation import RecommenderAlgorithm
 from protocol.errors import ViewError

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from client.algorithm import DescentAlgorithm
 from client.cohort import Cohort
 from client.engine.fast.gradients import Parameters
 from client.engine.local_training import train_clients
@@ -89,7 +90,9 @@ class FederatedModule(Learner):
         model = {name: value.clone() for name, value in self.public_parameters().items()}
         cohort = self.interact(cohort, model)
         total, update, loss = self._updates_summed(cohort, model)
-        total = self._over_ranks(total)
+        if self.trainer.world_size > 1:
+            for tensor in total.tensors():
+                torch.distributed.all_reduce(tensor)
         add_background_noise(total, update.background_scale, secret=self.secret, seed=self.seed, round_number=number)
         for name, parameter in self.named_parameters():
             change = total.deltas[name].div_(-total.weight.clamp(min=1e-12))
@@ -106,7 +109,8 @@ class FederatedModule(Learner):
         parts, sums, losses, sent = self._parts(cohort), [], [], []
         for part in parts:
             update, loss = self.client_updates(part, model)
-            weights = self._weights(part)
+            counts = part.counts.to(torch.float32)
+            weights = counts if self.weighting == "examples" else torch.ones_like(counts)
             sent.append(torch.ones_like(weights, dtype=torch.bool) if update.sent is None else update.sent)
             weights = weights * sent[-1]
             sums.append(weighted_sum(self.as_deltas(update, part, model), weights, model))
@@ -181,18 +185,16 @@ class FederatedModule(Learner):
             willing: ``(C,)`` True for clients that train; private parameters of the others must not change.
         """
         own = {name: table[cohort.clients.cpu()].to(self.device) for name, table in self.private.items()}
-        assert isinstance(self.algorithm, Task), f"{type(self).__name__} must train its clients itself"
-        result = train_clients(
-            self.algorithm,
-            model,
-            own,
-            cohort,
-            self.local,
-            seed=self.seed,
-            noise_key=self.secret,
-            defenses=self.defenses,
-            spent=self._spent,
-        )
+        algorithm, key, defenses, spent = self.algorithm, self.secret, self.defenses, self._spent
+        assert isinstance(algorithm, Task), f"{type(self).__name__} must train its clients itself"
+        if isinstance(algorithm, DescentAlgorithm):
+            result = algorithm.train(
+                model, cohort, private=own, seed=self.seed, noise_key=key, defenses=defenses, spent=spent
+            )
+        else:  # e.g. FPDGD's, which has no options of local training but the learning rate that recordings name
+            result = train_clients(
+                algorithm, model, own, cohort, self.local, seed=self.seed, noise_key=key, defenses=defenses, spent=spent
+            )
         self._spent = result
         for name, table in self.private.items():
             trained = cohort.clients[willing].cpu()
@@ -220,24 +222,24 @@ class FederatedModule(Learner):
                 contributors = contributors[positions[:, None] if groups is None else groups].flatten(1)
                 cohort = cohort.select(positions)
                 examples = examples and examples.joined(positions[:, None] if groups is None else groups)
-        known, of_clients = self.priors(cohort), self.client_truth(cohort)
+        known, truth, facts = self.priors(cohort), self.truth(cohort), self.client_truth(cohort)
         for defense in self.defenses:
             seen, true = defense.recorded_facts(cohort.clients)
-            known, of_clients = known | seen, of_clients | true
+            known, facts = known | seen, facts | true
         if self._data is not None:
-            of_clients = of_clients | self._data.truth_of(cohort.clients.cpu())
-        truth = self.truth(cohort), of_clients
+            facts = facts | self._data.truth_of(cohort.clients.cpu())
         own = {f"{PRIOR}{name}": value for name, value in known.items()}
         own |= {f"{CLIENT_MODEL}{name}": value for name, value in self.client_models(cohort).items()}
-        items = self.item_features(cohort)
+        shown, items = self.served(cohort), self.item_features(cohort)
         return RoundRecord(
             cohort.round,
             cohort,
             participants,
             update,
             model,
-            self.served(cohort),
-            *truth,
+            shown,
+            truth,
+            facts,
             own,
             items,
             examples,
@@ -274,16 +276,6 @@ class FederatedModule(Learner):
         for defense in self.defenses:
             update = defense.protect(update, lambda _: torch.Generator())
         return update
-
-    def _weights(self, cohort: Cohort) -> Tensor:
-        counts = cohort.counts.to(torch.float32)
-        return counts if self.weighting == "examples" else torch.ones_like(counts)
-
-    def _over_ranks(self, total: WeightedSum) -> WeightedSum:
-        if self.trainer.world_size > 1:
-            for tensor in total.tensors():
-                torch.distributed.all_reduce(tensor)
-        return total
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Saves the secret key and the private parameters of all clients, gathered over ranks."""

@@ -6,8 +6,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from client.decoder import DecoderOptions
 from client.engine.local_hyperparameters import LocalTraining
-from client.text import TextOptions
-from client.word_rows import text_cohort
+from client.text import TextOptions, text_cohort
 from modules.learners.decoder import FederatedDecoder
 from modules.learners.text import FederatedText, TextLearner
 from protocol.view import RoundView

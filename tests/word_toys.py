@@ -6,8 +6,7 @@ import torch
 
 from client.engine.local_hyperparameters import LocalTraining
 from client.engine.local_training import train_clients
-from client.text import EMBEDDING, TextOptions
-from client.word_rows import text_cohort
+from client.text import EMBEDDING, TextOptions, text_cohort
 from datamodules.devices.synthetic_posts import synthetic_posts
 from defenses.base import Update, with_whole_tables
 from modules.learners.text import FederatedText

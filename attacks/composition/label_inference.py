@@ -77,7 +77,7 @@ class LabelInference(CompositionAttack):
         """
         learner = view.require(ClassifierAlgorithm)
         classes = len(known.by_class)
-        if learner.plain_sgd:
+        if learner.local.plain_sgd:
             return torch.tensor(learner.learning_rate, dtype=torch.float64)
         sizes = view.example_counts[torch.arange(self.calibration) % view.victims]
         counts = whole_counts(random_compositions(self.calibration, classes, generator=generator), sizes)

@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 
 from attacks.interactions.estimates import InteractionAttack, InteractionEstimate
-from client.image_votes import VoteAlgorithm
-from client.pointwise_descent import Items, Outputs, Ranker, as_ranker, descend, outputs, pull
+from client.pointwise_descent import Items, Outputs, Ranker, VoteAlgorithm, as_ranker, descend, outputs, pull
 from protocol.errors import ViewError
 from protocol.ranges import PositiveInt
 from protocol.threat_model import ThreatModel

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from attacks.images.affine_inversion import pointwise_update
 from attacks.interactions.estimates import InteractionAttack, InteractionEstimate
-from client.image_votes import VoteAlgorithm
+from client.pointwise_descent import VoteAlgorithm
 from protocol.ranges import PositiveInt
 from protocol.threat_model import ThreatModel
 from protocol.view import RoundView

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from client.pdgd import click_coefficients, laplacian, pair_weights
+from client.fpdgd import click_coefficients, laplacian, pair_weights
 from protocol.errors import ViewError
 from protocol.rankers import rank_scores, ranker_outputs, score_gradients
 from protocol.view import RoundView

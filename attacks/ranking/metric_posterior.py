@@ -12,8 +12,7 @@ from torch import Tensor
 from attacks.ranking.lists import Lists
 from attacks.ranking.priors import ListPrior, PosteriorAttack, log_prior
 from client.click_models import patterns
-from client.foltr_es import FOLtRESAlgorithm
-from client.list_metrics import LEVELS, UTILITY, levels, response_law, units
+from client.foltr_es import LEVELS, UTILITY, FOLtRESAlgorithm, levels, response_law, units
 from client.ranking import RankingAlgorithm
 from protocol.errors import ViewError
 from protocol.ranges import PositiveInt

@@ -12,9 +12,8 @@ from torch import Tensor
 from torch.func import functional_call
 from torch.nn import functional
 
-from client.decoder import BODY, DecoderAlgorithm
+from client.decoder import BODY, Decoder, DecoderAlgorithm, DecoderLayer
 from client.engine.fast.lstm import LSTM
-from client.nets.decoder import Decoder, DecoderLayer
 from client.text import EMBEDDING, OUTPUT, TextAlgorithm
 
 

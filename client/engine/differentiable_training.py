@@ -27,12 +27,7 @@ def train_differentiably(start: Parameters, loss: Callable[[Parameters], Tensor]
     Raises:
         InputError: the optimizer is not differentiable here, or training uses mini-batches.
     """
-    require(
-        local.batch_size is None,
-        "full-batch SGD or Adam",
-        f"batch size {local.batch_size}",
-        _WAY_OUT,
-    )
+    require(local.batch_size is None, "full-batch SGD or Adam", f"batch size {local.batch_size}", _WAY_OUT)
     return descend(start, [loss] * local.epochs, local)
 
 
@@ -54,33 +49,25 @@ def descend(start: Parameters, losses: Sequence[Callable[[Parameters], Tensor]],
         _WAY_OUT,
     )
     current = {name: value if value.requires_grad else value.detach().requires_grad_() for name, value in start.items()}
-    steps = {name: _Adam(local) if local.optimizer == "adam" else _Sgd(local) for name in start}
+
+    def sgd(value: Tensor, grad: Tensor) -> Tensor:
+        return value - local.learning_rate * grad
+
+    steps = {name: _Adam(local) if local.optimizer == "adam" else sgd for name in start}
     for loss in losses:
-        names = list(current)
-        grads = torch.autograd.grad(loss(current), [current[n] for n in names], create_graph=True)
-        current = {name: steps[name](current[name], grad) for name, grad in zip(names, grads, strict=True)}
+        grads = torch.autograd.grad(loss(current), list(current.values()), create_graph=True)
+        current = {name: steps[name](current[name], grad) for name, grad in zip(current, grads, strict=True)}
     return current
-
-
-class _Sgd:
-    def __init__(self, local: LocalTraining) -> None:
-        self.learning_rate = local.learning_rate
-
-    def __call__(self, value: Tensor, grad: Tensor) -> Tensor:
-        return value - self.learning_rate * grad
 
 
 class _Adam:
     def __init__(self, local: LocalTraining) -> None:
-        self.local = local
-        self.steps = 0
-        self.moments: tuple[Tensor, Tensor] | None = None
+        self.local, self.steps, self.moments = local, 0, list[Tensor]()
 
     def __call__(self, value: Tensor, grad: Tensor) -> Tensor:
         self.steps += 1
         first, second = self.moments or (torch.zeros_like(value), torch.zeros_like(value))
-        moved, *moments = _AdamStep.apply(value, grad, first, second, self.local, self.steps)
-        self.moments = moments[0], moments[1]
+        moved, *self.moments = _AdamStep.apply(value, grad, first, second, self.local, self.steps)
         return cast(Tensor, moved)
 
 

@@ -74,3 +74,8 @@ class LocalTraining:
         )
         batches = self.updates is None or self.batch_size is not None
         require(batches, "a batch_size with updates", "none", "Set local.batch_size, or omit local.updates.")
+
+    @property
+    def plain_sgd(self) -> bool:
+        """Whether a step is minus the learning rate times a gradient, and nothing else."""
+        return self.optimizer == "sgd" and not self.momentum and not self.weight_decay

@@ -37,25 +37,8 @@ def train_clients(
     defenses: Sequence[Defense] = (),
     spent: Update | None = None,
 ) -> Update:
-    """Update of a cohort after local training, with private parameters and losses.
-
-    Args:
-        task: training objective.
-        public: the global model, ``shape`` each; parameters named in ``cohort.rows`` are whole tables.
-        private: the clients' private parameters, ``(C, *shape)`` each.
-        cohort: clients and their examples.
-        local: options of local training.
-        seed: the run's seed, for mini-batches and random losses.
-        noise_key: key of the noise of private local training; None for the seed, as of a simulation.
-        defenses: defences whose penalty is part of the local loss.
-        spent: earlier result whose memory may be overwritten if the shapes match, because new memory costs a page fault
-            for every 4 KiB.
-    """
-    schedule = None
-    if local.batch_size is not None:
-        schedule = batch_schedule(
-            cohort, batch_size=local.batch_size, epochs=local.epochs, seed=seed, updates=local.updates
-        )
+    """Update of a cohort after local training of any task; see `client.algorithm.DescentAlgorithm.train`."""
+    schedule = batch_schedule(cohort, local, seed=seed) if local.batch_size is not None else None
     elements = own_elements(public, cohort.rows, len(cohort)) if defenses else {}
     losses = torch.zeros(len(cohort), device=cohort.mask.device)
     result = _empty_result(public, private, cohort, losses, spent if local.fast else None)
@@ -63,27 +46,19 @@ def train_clients(
     fast, noise = task.fast() if local.fast else None, list[torch.Generator]()
     if local.example_clip is not None:
         check_private(task, rows=bool(cohort.rows), private=bool(private))
-        key = seed if noise_key is None else noise_key
-        fast, noise = (
-            None,
-            [generator_for(key, "gradient noise", seed, cohort.round, c) for c in cohort.clients.tolist()],
-        )
+        fast, key = None, seed if noise_key is None else noise_key
+        noise = [generator_for(key, "gradient noise", seed, cohort.round, c) for c in cohort.clients.tolist()]
     job = TrainingJob(
         task, fast, public, private, cohort, local, defenses, schedule, draws, result, losses, elements, noise
     )
     device = next(iter(public.values())).device
-    if _vectorized(job, device):
+    stacks = isinstance(task, StackedTask) or device.type != "cpu"
+    if local.engine == "vectorized" or (local.engine == "auto" and stacks):
         _run(job, train_stacked, chunks_of(job, device), device)
     else:
         order = torch.argsort(cohort.counts, descending=True).tolist()
         _run(job, descend_one if descends(job) else train_one, [torch.tensor([i]) for i in order], device)
     return result
-
-
-def _vectorized(job: TrainingJob, device: torch.device) -> bool:
-    if job.local.engine != "auto":
-        return job.local.engine == "vectorized"
-    return isinstance(job.task, StackedTask) or device.type != "cpu"
 
 
 def _empty_result(

@@ -1,7 +1,6 @@
 """Local training of one client after another: for convolutions on a CPU."""
 
 import functools
-from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -10,7 +9,7 @@ from client.engine.client_optimizers import build_optimizer
 from client.engine.fast.gradients import Descent, Parameters
 from client.engine.fast.memory import BufferPool, FlatParameters
 from client.engine.private_gradients import private_gradients
-from client.engine.training_job import TrainingJob, autograd_gradients, penalties_of, received_by, steps_of
+from client.engine.training_job import TrainingJob, loss_and_gradients, penalties_of, received_by, steps_of
 from defenses.base import Defense
 
 
@@ -22,60 +21,38 @@ def train_one(job: TrainingJob, position: Tensor) -> None:
     private = {name: value[client] for name, value in job.private.items()}
     copy = functools.partial(_copy, job, client)
     trained = FlatParameters({**received, **private}, 1, copy, share=job.local.fast)
-    optimizer, buffers = build_optimizer(job.local, trained.owners), BufferPool()
+    leaves, optimizer, buffers = trained.leaves, build_optimizer(job.local, trained.owners), BufferPool()
     schedule = None if job.schedule is None else [job.schedule[client]]
     loss, elements = torch.zeros(()), job.elements_of(position)
     for examples, mask, _ in steps_of(part, job.local, schedule, job.draws_of(position)):
         own = {name: _channels_last(value[0]) for name, value in examples.items()}
-        loss, grads = _gradients(job, client, trained.leaves, received, own, mask[0], elements)
+        with torch.no_grad():
+            written = None if job.fast is None else job.fast.single(leaves, own, mask[0])
+        if job.noise:
+            losses, grads = private_gradients(
+                job.task, _stacked(leaves), _stacked(own), mask, job.local, [job.noise[client]]
+            )
+            written = losses[0], {name: value[0] for name, value in grads.items()}
+        penalty: Tensor | float = 0.0
+        if job.defenses:
+            public = {name: leaves[name] for name in received}
+            penalty = torch.as_tensor(penalties_of(job, _stacked(public), _stacked(received), elements)).sum()
+        loss, grads = loss_and_gradients(
+            written, functools.partial(job.task.loss, leaves, own, mask[0]), penalty, leaves
+        )
         optimizer.step(trained.of_owners(grads, buffers))
-    _finish(job, client, received, trained.leaves, loss.detach())
+    _finish(job, client, received, leaves, loss.detach())
 
 
-def _gradients(
-    job: TrainingJob,
-    client: int,
-    leaves: Parameters,
-    received: Parameters,
-    examples: Parameters,
-    mask: Tensor,
-    elements: Mapping[str, Tensor],
-) -> tuple[Tensor, Parameters]:
-    """Loss of one client and the gradient of every leaf."""
-    with torch.no_grad():
-        found = None if job.fast is None else job.fast.single(leaves, examples, mask)
-    if job.local.example_clip is not None:
-        found = _private(job, client, leaves, examples, mask)
-    penalty: Tensor | float = 0.0
-    if job.defenses:
-        stacked = {name: leaves[name][None] for name in received}
-        before = {name: value[None] for name, value in received.items()}
-        penalty = torch.as_tensor(penalties_of(job, stacked, before, elements)).sum()
-    if found is None:
-        loss = job.task.loss(leaves, examples, mask) + penalty
-        return loss, autograd_gradients(loss, leaves)
-    loss, grads = found
-    if isinstance(penalty, Tensor) and penalty.requires_grad:
-        loss = loss + penalty.detach()
-        grads = {name: grads[name] + extra for name, extra in autograd_gradients(penalty, leaves).items()}
-    return loss, grads
-
-
-def _private(
-    job: TrainingJob, client: int, leaves: Parameters, examples: Parameters, mask: Tensor
-) -> tuple[Tensor, Parameters]:
-    own, one = ({name: value[None] for name, value in values.items()} for values in (leaves, examples))
-    losses, grads = private_gradients(job.task, own, one, mask[None], job.local, [job.noise[client]])
-    return losses[0], {name: value[0] for name, value in grads.items()}
+def _stacked(values: Parameters) -> Parameters:
+    return {name: value[None] for name, value in values.items()}
 
 
 def descends(job: TrainingJob) -> bool:
     """Whether clients run plain SGD with hand-written gradients, so that steps may overwrite the parameters."""
-    local = job.local
-    plain = local.optimizer == "sgd" and not local.momentum and not local.weight_decay
     free = all(type(defense).penalty is Defense.penalty for defense in job.defenses)
     written = job.fast is not None and job.fast.descends
-    return plain and free and written and not job.private and not job.cohort.rows
+    return job.local.plain_sgd and free and written and not job.private and not job.cohort.rows
 
 
 @torch.no_grad()

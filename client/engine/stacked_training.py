@@ -1,5 +1,7 @@
 """Local training of chunks of stacked clients, for GPUs and small dense models."""
 
+import functools
+
 import torch
 from torch import Tensor
 
@@ -7,7 +9,7 @@ from client.engine.client_optimizers import build_optimizer
 from client.engine.fast.gradients import Parameters
 from client.engine.fast.memory import BufferPool, FlatParameters
 from client.engine.private_gradients import private_gradients
-from client.engine.training_job import TrainingJob, autograd_gradients, penalties_of, received_by, steps_of
+from client.engine.training_job import TrainingJob, loss_and_gradients, penalties_of, received_by, steps_of
 
 _CHUNK_NUMBERS = {"cpu": 2**18, "cuda": 2**28}
 
@@ -42,41 +44,21 @@ def train_stacked(job: TrainingJob, positions: Tensor) -> None:
     trained = FlatParameters(
         {**received, **private}, len(positions), lambda _, value: value.clone(), share=job.local.fast
     )
-    leaves = trained.leaves
-    optimizer = build_optimizer(job.local, trained.owners)
+    leaves, optimizer = trained.leaves, build_optimizer(job.local, trained.owners)
     schedule = None if job.schedule is None else [job.schedule[i] for i in positions.tolist()]
+    noise = [job.noise[i] for i in positions.tolist()] if job.noise else []
     buffers, elements = BufferPool(), job.elements_of(positions)
     for examples, mask, finished in steps_of(part, job.local, schedule, job.draws_of(positions)):
+        with torch.no_grad():
+            written = None if job.fast is None else job.fast.stacked(leaves, examples, mask, buffers)
+        if noise:
+            written = private_gradients(job.task, leaves, examples, mask, job.local, noise)
         penalties = penalties_of(job, {name: leaves[name] for name in received}, received, elements)
-        losses, grads = _gradients(job, positions, leaves, penalties, examples, mask, buffers)
+        loss = functools.partial(job.task.stacked_loss, leaves, examples, mask)
+        losses, grads = loss_and_gradients(written, loss, penalties, leaves)
         optimizer.step(trained.of_owners(grads, buffers))
         if finished:
             _store(job, positions, slice(min(finished), max(finished) + 1), received, leaves, losses.detach())
-
-
-def _gradients(
-    job: TrainingJob,
-    positions: Tensor,
-    leaves: Parameters,
-    penalties: Tensor | float,
-    examples: Parameters,
-    mask: Tensor,
-    buffers: BufferPool,
-) -> tuple[Tensor, Parameters]:
-    """Losses of stacked clients and the gradient of every leaf."""
-    with torch.no_grad():
-        written = None if job.fast is None else job.fast.stacked(leaves, examples, mask, buffers)
-    if job.local.example_clip is not None:
-        noise = [job.noise[client] for client in positions.tolist()]
-        written = private_gradients(job.task, leaves, examples, mask, job.local, noise)
-    if written is None:
-        losses = job.task.stacked_loss(leaves, examples, mask) + penalties
-        return losses, autograd_gradients(losses.sum(), leaves)
-    losses, grads = written
-    if isinstance(penalties, Tensor):
-        losses = losses + penalties.detach()
-        grads = {name: grads[name] + extra for name, extra in autograd_gradients(penalties.sum(), leaves).items()}
-    return losses, grads
 
 
 @torch.no_grad()

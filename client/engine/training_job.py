@@ -1,6 +1,6 @@
 """Input of local training, shared by both engines."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -75,13 +75,7 @@ def steps_of(
 
 
 def own_elements(public: Mapping[str, Tensor], rows: Mapping[str, Tensor], clients: int) -> dict[str, Tensor]:
-    """``(C,)`` number of entries of each public parameter that a client trains; of a table, those of its rows.
-
-    Args:
-        public: the global model.
-        rows: ``(C, R)`` by row parameter, padded with -1.
-        clients: number C of clients.
-    """
+    """``(C,)`` number of entries of each public parameter that a client trains; of a table, those of its rows."""
     device = next(iter(public.values())).device
     return {
         name: (rows[name] >= 0).sum(1) * value[0].numel()
@@ -99,14 +93,25 @@ def penalties_of(
     return sum((term for term in terms if term is not None), start=0.0)
 
 
+def loss_and_gradients(
+    written: tuple[Tensor, Parameters] | None, loss: Callable[[], Tensor], penalties: Tensor | float, leaves: Parameters
+) -> tuple[Tensor, Parameters]:
+    """Losses with penalties and the gradient of every leaf: the `written` ones, or those of autograd if None."""
+    if written is None:
+        losses = loss() + penalties
+        return losses, autograd_gradients(losses.sum(), leaves)
+    losses, grads = written
+    if isinstance(penalties, Tensor) and penalties.requires_grad:
+        losses = losses + penalties.detach()
+        grads = {name: grads[name] + extra for name, extra in autograd_gradients(penalties.sum(), leaves).items()}
+    return losses, grads
+
+
 def autograd_gradients(loss: Tensor, leaves: Parameters) -> Parameters:
     """Gradient of every leaf, in the memory format of the leaf."""
     grads = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
-    return {
-        name: torch.zeros_like(leaf) if grad is None else grad.contiguous(memory_format=_format(leaf))
-        for (name, leaf), grad in zip(leaves.items(), grads, strict=True)
-    }
-
-
-def _format(leaf: Tensor) -> torch.memory_format:
-    return torch.contiguous_format if leaf.is_contiguous() else torch.channels_last
+    found = {}
+    for (name, leaf), grad in zip(leaves.items(), grads, strict=True):
+        layout = torch.contiguous_format if leaf.is_contiguous() else torch.channels_last
+        found[name] = torch.zeros_like(leaf) if grad is None else grad.contiguous(memory_format=layout)
+    return found

@@ -132,11 +132,7 @@ def build_classifier(
     """
     body, features = _body(network, image_shape)
     made = Classifier(body, features, classes, network.dropout)
-    for layer in made.modules():
-        if isinstance(layer, nn.Linear | nn.Conv2d):
-            _initialise(layer, generator)
-            if network.weights == "normal" and isinstance(layer, nn.Linear):
-                _draw_normal(layer, generator, last=layer is made.output)
+    draw_layers(made, generator, normal=network.weights == "normal")
     return made
 
 
@@ -173,20 +169,27 @@ def _body(network: ClassifierOptions, shape: tuple[int, int, int]) -> tuple[nn.M
 
 
 @torch.no_grad()
-def _initialise(layer: nn.Linear | nn.Conv2d, generator: torch.Generator) -> None:
-    bound = layer.weight[0].numel() ** -0.5
-    layer.weight.uniform_(-bound, bound, generator=generator)
-    if layer.bias is not None:
-        layer.bias.uniform_(-bound, bound, generator=generator)
+def draw_layers(network: nn.Module, generator: torch.Generator, *, normal: bool = False) -> None:
+    """Draws linear layers and convolutions from torch's default distribution, with one generator.
 
-
-@torch.no_grad()
-def _draw_normal(layer: nn.Linear, generator: torch.Generator, *, last: bool) -> None:
-    if last:
-        nn.init.xavier_uniform_(layer.weight, generator=generator)
-    else:
-        layer.weight.normal_(0, _HIDDEN_DEVIATION, generator=generator)
-    layer.bias.zero_()
+    Args:
+        network: the network; a linear layer itself is possible.
+        generator: source of the weights.
+        normal: replace those of linear layers, see `ClassifierOptions.weights`.
+    """
+    for name, layer in network.named_modules():
+        if not isinstance(layer, nn.Linear | nn.Conv2d):
+            continue
+        bound = layer.weight[0].numel() ** -0.5
+        layer.weight.uniform_(-bound, bound, generator=generator)
+        if layer.bias is not None:
+            layer.bias.uniform_(-bound, bound, generator=generator)
+        if normal and isinstance(layer, nn.Linear):
+            if name == OUTPUT:
+                nn.init.xavier_uniform_(layer.weight, generator=generator)
+            else:
+                layer.weight.normal_(0, _HIDDEN_DEVIATION, generator=generator)
+            layer.bias.zero_()
 
 
 def _activation(network: ClassifierOptions) -> nn.Module:

@@ -24,10 +24,7 @@ def step_examples(algorithm: NetworkAlgorithm, example_counts: Tensor, *, genera
         whole = torch.arange(width).expand(mask.shape).masked_fill(~mask, -1)
         return whole[:, None].expand(-1, local.epochs, -1)
     cohort = Cohort(0, torch.arange(len(mask)), {}, mask)
-    schedule = batch_schedule(
-        cohort, batch_size=local.batch_size, epochs=local.epochs, seed=seed, updates=local.updates
-    )
-    return pad_sequence(schedule, batch_first=True, padding_value=-1)
+    return pad_sequence(batch_schedule(cohort, local, seed=seed), batch_first=True, padding_value=-1)
 
 
 def simulated_updates(

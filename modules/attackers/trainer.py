@@ -15,12 +15,7 @@ from protocol.progress import report_progress
 
 
 def fit_quietly(
-    module: LightningModule,
-    *,
-    accelerator: str,
-    devices: int = 1,
-    max_steps: int = -1,
-    max_epochs: int | None = None,
+    module: LightningModule, *, accelerator: str, devices: int = 1, max_steps: int = -1, max_epochs: int | None = None
 ) -> None:
     """Trains an attack's module on its own data loader.
 

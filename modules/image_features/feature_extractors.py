@@ -75,12 +75,7 @@ class Extractor:
 
 
 def extractor(
-    name: str,
-    *,
-    weights: str = "pretrained",
-    features: int | None = None,
-    crop: Crop | None = None,
-    seed: int = 0,
+    name: str, *, weights: str = "pretrained", features: int | None = None, crop: Crop | None = None, seed: int = 0
 ) -> FeatureExtractor:
     """Feature extractor by name; the arguments are those of `Extractor`, and the seed of random weights.
 

@@ -16,7 +16,7 @@ from client.feature_extractor import Crop, FeatureExtractor
 from datamodules.images.image_set import ImageSet, StoredImages
 from datamodules.io.files import write_whole
 from modules.image_features.feature_extractors import Extractor
-from protocol.errors import InputError
+from protocol.errors import InputError, require
 from server.image_manipulation import ImageManipulation
 
 
@@ -92,13 +92,11 @@ class Gallery:
             ) from error
         return found
 
-    def targets(self) -> Tensor | None:
-        """Target features ``(N, F)`` of the manipulation; None without targets."""
-        return self._targets(torch.tensor(self.numbers))
-
-    def _targets(self, numbers: Tensor) -> Tensor | None:
+    def targets(self, numbers: Tensor | None = None) -> Tensor | None:
+        """Target features ``(N, F)`` of the manipulation, for all images or given numbers; None without targets."""
         if self.manipulation is None:
             return None
+        numbers = torch.tensor(self.numbers) if numbers is None else numbers
         return self.manipulation.targets(numbers, self.network.num_features, partitions=self.partitions, seed=self.seed)
 
     def draw(self, items: int, generator: torch.Generator) -> Tensor:
@@ -112,12 +110,12 @@ class Gallery:
         for number in range(self.partitions):
             own = (part == number).nonzero().flatten()
             count = items * (number + 1) // self.partitions - items * number // self.partitions
-            if count > len(own):
-                raise InputError(
-                    expected=f"{items} items of {len(self.numbers)} images, as many of each of {self.partitions} parts",
-                    found=f"{len(own)} images of part {number}",
-                    way_out="Use more images, fewer features or a smaller ratio.",
-                )
+            require(
+                count <= len(own),
+                f"{items} items of {len(self.numbers)} images, as many of each of {self.partitions} parts",
+                f"{len(own)} images of part {number}",
+                "Use more images, fewer features or a smaller ratio.",
+            )
             chosen.append(own[torch.randperm(len(own), generator=generator)[:count]])
         return torch.cat(chosen)
 
@@ -135,7 +133,7 @@ class Gallery:
 
         def work(pixels: Tensor, numbers: Tensor) -> Tensor:
             labels = self.photos.labels(numbers.tolist()) if fitting else None
-            return manipulation.perturb(network, pixels, targets=self._targets(numbers), labels=labels)
+            return manipulation.perturb(network, pixels, targets=self.targets(numbers), labels=labels)
 
         for places in self._share(rank, world, "images"):
             todo = [n for n in (self.numbers[place] for place in places) if not target.path(n).is_file()]
@@ -162,10 +160,8 @@ class Gallery:
 
     def _share(self, rank: int, world: int, what: str) -> Iterator[range]:
         """Positions of the images in this process's batches, which do not depend on the number of processes."""
-        batches = [
-            range(start, min(start + self.batch_size, len(self.numbers)))
-            for start in range(0, len(self.numbers), self.batch_size)
-        ]
+        every, size = range(len(self.numbers)), self.batch_size
+        batches = [every[start : start + size] for start in every[::size]]
         yield from tqdm(batches[rank::world], desc=what, disable=not self.progress or rank > 0, dynamic_ncols=True)
 
     @functools.cached_property

@@ -9,9 +9,8 @@ References:
 import torch
 from torch import Tensor
 
-from client.decoder import BODY, DecoderAlgorithm, DecoderOptions
+from client.decoder import BODY, Decoder, DecoderAlgorithm, DecoderOptions, draw_weights
 from client.engine.local_hyperparameters import LocalTraining
-from client.nets.decoder import Decoder, draw_weights
 from client.text import last_states
 from modules.federated import Federation, Unpack
 from modules.learners.text import TextLearner

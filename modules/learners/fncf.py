@@ -12,10 +12,11 @@ from client.cohort import Cohort
 from client.engine.fast.gradients import Parameters
 from client.engine.local_hyperparameters import LocalTraining
 from client.fncf import FNCFAlgorithm
+from client.nets.classifiers import draw_layers
 from client.nets.ncf import ncf_logits, ncf_mlp
 from client.recommendation import USER_EMBEDDING
 from modules.federated import Federation, Unpack
-from modules.learners.recommender import HeldOutRanking, initial_users
+from modules.learners.recommender import HeldOutRanking
 from protocol.ranges import PositiveInt
 from protocol.seeding import PERSISTENT, generator_for
 from protocol.view import ITEM_EMBEDDING
@@ -58,16 +59,17 @@ class FNCF(HeldOutRanking):
         self.build_with(num_items=num_items, num_clients=num_clients)
 
     def build(self, num_items: int, num_clients: int) -> None:
-        """Item table, network and user vectors."""
         self.item_embedding = nn.Embedding(num_items, self.item_dim)
         self.mlp = ncf_mlp(self.user_dim, self.item_dim, self.hidden)
-        _initialise(self.item_embedding, self.mlp, generator_for(self.seed, "global-model", PERSISTENT))
+        generator = generator_for(self.seed, "global-model", PERSISTENT)
+        with torch.no_grad():
+            self.item_embedding.weight.normal_(generator=generator)
+        draw_layers(self.mlp, generator)
         users = generator_for(self.seed, "users", PERSISTENT)
-        self.private = {USER_EMBEDDING: initial_users(num_clients, self.user_dim, users)}
+        self.private = {USER_EMBEDDING: torch.randn(num_clients, self.user_dim, generator=users)}
 
     @property
     def row_parameters(self) -> tuple[str, ...]:
-        """Item table, of which a client trains the rows of the items that it was served."""
         return (ITEM_EMBEDDING,)
 
     def truth(self, cohort: Cohort) -> dict[str, Tensor]:
@@ -79,14 +81,3 @@ class FNCF(HeldOutRanking):
         batch = users.shape[0]
         public: Parameters = {n: p.expand(batch, *p.shape) for n, p in self.named_parameters() if n != ITEM_EMBEDDING}
         return ncf_logits(public, users, self.item_embedding(items))
-
-
-@torch.no_grad()
-def _initialise(table: nn.Embedding, mlp: nn.Sequential, generator: torch.Generator) -> None:
-    """Draws item vectors from N(0, 1) and layers from torch's default distribution with one generator."""
-    table.weight.normal_(generator=generator)
-    for layer in mlp:
-        if isinstance(layer, nn.Linear):
-            bound = layer.in_features**-0.5
-            layer.weight.uniform_(-bound, bound, generator=generator)
-            layer.bias.uniform_(-bound, bound, generator=generator)

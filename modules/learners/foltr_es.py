@@ -16,13 +16,21 @@ from client.click_models import LONGEST
 from client.cohort import Cohort
 from client.engine.fast.gradients import Parameters
 from client.engine.local_hyperparameters import LocalTraining
-from client.foltr_es import FOLtRESAlgorithm
-from client.list_metrics import UTILITY, ListMetric, check_metric, levels, respond, truthful_probability, units
+from client.foltr_es import (
+    UTILITY,
+    FOLtRESAlgorithm,
+    ListMetric,
+    check_metric,
+    levels,
+    respond,
+    truthful_probability,
+    units,
+)
 from client.ranking import ClickModel
 from defenses.base import Update
 from modules.learners.online_ranker import OnlineRanker
 from modules.server import ServerOptimizer
-from protocol.errors import InputError, require
+from protocol.errors import require
 from protocol.ranges import NonNegativeInt, PositiveInt
 from protocol.rankers import rank_scores
 
@@ -49,15 +57,12 @@ class FOLtRES(OnlineRanker):
         hidden: hidden units, 0 for a linear ranker.
         click_model: cascade click model of the clients.
         shown: documents in a list, at most 10.
-        metric: ``max-rr`` or ``dcg``; see `client.list_metrics.levels`.
+        metric: ``max-rr`` or ``dcg``; see `client.foltr_es.levels`.
         antithetic: whether every query is ranked with both signs of the noise.
         noise_scale: standard deviation of the noise on each entry of the model.
         epsilon: local DP budget for the metric of one list, by randomised response; a client spends it on every list.
         server: server optimizer for the estimated gradient (published: Adam).
         seed: seed of every draw.
-
-    Raises:
-        InputError: an argument is out of its range.
     """
 
     algorithm: FOLtRESAlgorithm
@@ -89,8 +94,7 @@ class FOLtRES(OnlineRanker):
             seed=seed,
         )
         for name, value in (("noise_scale", noise_scale), ("epsilon", float(epsilon))):
-            if not value > 0:
-                raise InputError(expected=f"{name} > 0", found=str(value), way_out="epsilon: inf means no privacy.")
+            require(value > 0, f"{name} > 0", value, "epsilon: inf means no privacy.")
         check_metric(metric)
         self.metric: ListMetric = metric
         self.noise_scale = noise_scale
@@ -99,7 +103,6 @@ class FOLtRES(OnlineRanker):
         self.build_with(num_features=num_features, num_grades=num_grades, grade_law=grade_law)
 
     def build(self, num_features: int, num_grades: int, grade_law: Sequence[float]) -> None:
-        """The ranker, and what the clients run."""
         super().build(num_features, num_grades, grade_law)
         self.algorithm = FOLtRESAlgorithm(
             metric=self.metric,
@@ -120,9 +123,6 @@ class FOLtRES(OnlineRanker):
         Returns:
             A cohort whose examples are lists, those with added noise first: ``features (C, Q, L, F)``, ``click``,
             ``shown`` and ``document`` ``(C, Q, L)``.
-
-        Raises:
-            InputError: the data use private retrieval.
         """
         require(
             "holder" not in cohort.examples,
@@ -189,8 +189,4 @@ class FOLtRES(OnlineRanker):
             rank_scores({name: value[chunk] for name, value in rankers.items()}, pool[document[chunk].clamp(min=0)])
             for chunk in torch.split(torch.arange(len(cohort)), _CLIENTS_AT_ONCE)
         ]
-        keys = torch.cat(scores).masked_fill(document < 0, -torch.inf) if scores else document.float()
-        best = keys.topk(min(self.shown, keys.shape[2]), dim=2)
-        padding = self.shown - best.indices.shape[2]
-        place = best.indices.where(torch.isfinite(best.values), -1)
-        return torch.nn.functional.pad(place, (0, padding), value=-1)
+        return self._best(torch.cat(scores).masked_fill(document < 0, -torch.inf) if scores else document.float())

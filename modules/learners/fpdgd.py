@@ -12,15 +12,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from client.click_models import LONGEST
 from client.cohort import Cohort
 from client.engine.fast.gradients import Parameters
 from client.engine.local_hyperparameters import LocalTraining
 from client.fpdgd import FPDGDAlgorithm, Variant
-from client.nets.ranker import ranker_parameters
-from client.ranking import ClickModel
+from client.ranking import ClickModel, ranker_parameters
 from defenses.base import Defense, Update
 from modules.federated import Federation, Unpack
 from modules.learners.online_ranker import OnlineRanker
@@ -78,13 +77,7 @@ class FPDGD(OnlineRanker):
         local: LocalTraining = PAPER_LOCAL,
         **federation: Unpack[Federation],
     ) -> None:
-        super().__init__(
-            hidden=hidden,
-            click_model=click_model,
-            shown=shown,
-            local=local,
-            **federation,
-        )
+        super().__init__(hidden=hidden, click_model=click_model, shown=shown, local=local, **federation)
         self.variant: Variant = variant
         self.manipulation = manipulation
         self.ranker_per_client = ranker_per_client
@@ -108,7 +101,6 @@ class FPDGD(OnlineRanker):
         return self.settings_of_rounds
 
     def build(self, num_features: int, num_grades: int, grade_law: Sequence[float]) -> None:
-        """The ranker, and what the clients run."""
         super().build(num_features, num_grades, grade_law)
         self.algorithm = FPDGDAlgorithm(
             learning_rate=self.local.learning_rate,
@@ -188,10 +180,7 @@ class FPDGD(OnlineRanker):
         return dataclasses.replace(cohort, examples=examples, mask=mask, shared={})
 
     def served(self, cohort: Cohort) -> dict[str, Tensor]:
-        """Displayed documents by list, see `RoundRecord`; empty with private retrieval."""
-        if "holder" in cohort.examples:
-            return {}
-        return super().served(cohort)
+        return {} if "holder" in cohort.examples else super().served(cohort)
 
     def truth(self, cohort: Cohort) -> dict[str, Tensor]:
         """Clicks of each client; empty with private retrieval."""
@@ -221,10 +210,7 @@ class FPDGD(OnlineRanker):
             least = scores.amin(2, keepdim=True)
             scores = torch.where(least > 0, scores, scores - least + 1e-10).log()
         noise = torch.stack([_gumbel(scores.shape[1:], g) for g in self._generators("ranking", cohort)])
-        keys = (scores + noise).masked_fill(torch.isinf(scores), -torch.inf)
-        best = keys.topk(min(self.shown, keys.shape[2]), dim=2)
-        padding = self.shown - best.indices.shape[2]
-        return nn.functional.pad(best.indices.where(torch.isfinite(best.values), -1), (0, padding), value=-1)
+        return self._best((scores + noise).masked_fill(torch.isinf(scores), -torch.inf))
 
 
 def plant(

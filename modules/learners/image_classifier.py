@@ -45,7 +45,6 @@ class FederatedClassifier(NetworkLearner):
         self.build_with(num_classes=num_classes, image_shape=image_shape)
 
     def build(self, num_classes: int, image_shape: tuple[int, int, int]) -> None:
-        """The network."""
         generator = generator_for(self.seed, "global-model", PERSISTENT)
         self.num_classes = num_classes
         self.image_shape = image_shape

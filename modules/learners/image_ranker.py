@@ -15,15 +15,8 @@ from torch import Tensor, nn
 from client.cohort import Cohort
 from client.engine.fast.gradients import Parameters
 from client.engine.local_hyperparameters import LocalTraining
-from client.image_votes import VoteAlgorithm
-from client.nets.ranker import ranker_parameters
-from client.pointwise_descent import (
-    HIDDEN_BIAS,
-    OUTPUT_BIAS,
-    Items,
-    as_ranker,
-    outputs,
-)
+from client.pointwise_descent import HIDDEN_BIAS, OUTPUT_BIAS, Items, VoteAlgorithm, as_ranker, outputs
+from client.ranking import ranker_parameters
 from datamodules.base import data_of
 from datamodules.images.synthetic_features import SyntheticFeatures
 from datamodules.images.voters import ImageVoters
@@ -118,7 +111,6 @@ class ImageRanker(FederatedModule):
             self.register_module(layer, parameters)
 
     def _size(self, name: str, data: object) -> Any:
-        """Number of features of the data, for images that of the extractor."""
         if isinstance(data, ImageVoters):
             return self.extractor.features or self.extractor.build().num_features
         return super()._size(name, data)
@@ -156,11 +148,7 @@ class ImageRanker(FederatedModule):
 
     @property
     def data(self) -> ImageVoters | SyntheticFeatures:
-        """The Trainer's data module.
-
-        Raises:
-            InputError: it has no users who vote.
-        """
+        """The Trainer's data module."""
         data = data_of(self.trainer)
         if not isinstance(data, ImageVoters | SyntheticFeatures):
             raise InputError(
@@ -186,7 +174,6 @@ class ImageRanker(FederatedModule):
         return dataclasses.replace(cohort, examples={"vote": vote}, mask=mask, shared={"features": features})
 
     def served(self, cohort: Cohort) -> dict[str, Tensor]:
-        """Positions of the round's images."""
         items = len(cohort.shared["features"])
         return {"served": torch.arange(items, device=self.device).expand(len(cohort), -1)}
 
@@ -194,12 +181,10 @@ class ImageRanker(FederatedModule):
         return cohort.shared["features"]
 
     def client_models(self, cohort: Cohort) -> Parameters:
-        """A separate ranker for each client."""
         drawn = [self._fresh(client) for client in cohort.clients.tolist()]
         return stack_models(drawn, self.public_parameters())
 
     def truth(self, cohort: Cohort) -> dict[str, Tensor]:
-        """Votes of each client."""
         return {"labels": cohort.examples["vote"]}
 
     def local_updates(self, cohort: Cohort, model: Parameters, willing: Tensor) -> tuple[Update, Tensor]:
@@ -228,7 +213,6 @@ class ImageRanker(FederatedModule):
         return self.manipulation.drawn(items, self.num_features, partitions=self.partitions, generator=generator)
 
     def _fresh(self, client: int) -> Parameters:
-        """Ranker that the server sends to a client."""
         generator = generator_for(self.seed, "voters-model", *self._key(client))
         drawn = ranker_parameters(self.num_features, self.hidden_units, generator, scaled=True)
         if not self.hidden_units:

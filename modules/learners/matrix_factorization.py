@@ -16,8 +16,7 @@ from client.matrix_factorization import MFAlgorithm
 from client.recommendation import USER_EMBEDDING
 from modules.federated import Federation, Unpack
 from modules.learners.probed_recommender import ProbedRecommender
-from modules.learners.recommender import initial_users
-from protocol.errors import InputError, require
+from protocol.errors import require
 from protocol.ranges import PositiveInt
 from protocol.seeding import PERSISTENT, generator_for
 from protocol.view import ITEM_EMBEDDING, LEANING
@@ -72,7 +71,14 @@ class FederatedMF(ProbedRecommender):
         **federation: Unpack[Federation],
     ) -> None:
         super().__init__(local=local, **federation)
-        _check(local, initial_scale, clip)
+        for name, value in (("initial_scale", initial_scale), ("clip", 1.0 if clip is None else clip)):
+            require(value > 0, f"{name} > 0", f"{value:g}", f"Set model.{name} above zero.")
+        require(
+            local.optimizer == "sgd" and not local.momentum,
+            "clients with plain SGD, as in Protocols 1 and 3",
+            f"{local.optimizer}, momentum {local.momentum:g}",
+            "Set local.optimizer to sgd without momentum.",
+        )
         self.algorithm = MFAlgorithm(dim=dim, margin_loss=loss, clip=clip, local=local, update_l1=self.update_l1)
         self.loss, self.clip, self.dim, self.initial_scale = loss, clip, dim, initial_scale
         self.leaning = leaning
@@ -81,17 +87,15 @@ class FederatedMF(ProbedRecommender):
         self.build_with(num_items=num_items, num_clients=num_clients)
 
     def build(self, num_items: int, num_clients: int) -> None:
-        """Item vectors and user vectors."""
         self.item_embedding = nn.Embedding(num_items, self.dim)
         with torch.no_grad():
             self.item_embedding.weight.normal_(generator=generator_for(self.seed, "global-model", PERSISTENT))
             self.item_embedding.weight.mul_(self.initial_scale)
         users = generator_for(self.seed, "users", PERSISTENT)
-        self.private = {USER_EMBEDDING: self.initial_scale * initial_users(num_clients, self.dim, users)}
+        self.private = {USER_EMBEDDING: self.initial_scale * torch.randn(num_clients, self.dim, generator=users)}
 
     @property
     def row_parameters(self) -> tuple[str, ...]:
-        """Item table, of which a client trains the rows of its labelled items."""
         return (ITEM_EMBEDDING,)
 
     def truth(self, cohort: Cohort) -> dict[str, Tensor]:
@@ -120,15 +124,3 @@ class FederatedMF(ProbedRecommender):
     def forward(self, users: Tensor, items: Tensor) -> Tensor:
         """Scores ``(B, K)`` of items ``(B, K)`` for private vectors ``(B, dim)``."""
         return torch.einsum("bkd,bd->bk", self.item_embedding(items), users)
-
-
-def _check(local: LocalTraining, initial_scale: float, clip: float | None) -> None:
-    for name, value in (("initial_scale", initial_scale), ("clip", 1.0 if clip is None else clip)):
-        if not value > 0:
-            raise InputError(expected=f"{name} > 0", found=f"{value:g}", way_out=f"Set model.{name} above zero.")
-    require(
-        local.optimizer == "sgd" and not local.momentum,
-        "clients with plain SGD, as in Protocols 1 and 3",
-        f"{local.optimizer}, momentum {local.momentum:g}",
-        "Set local.optimizer to sgd without momentum.",
-    )

@@ -97,7 +97,6 @@ class NetworkLearner(FederatedModule):
         return isinstance(self.algorithm, ClassifierAlgorithm)
 
     def client_truth(self, cohort: Cohort) -> dict[str, Tensor]:
-        """Class counts of each client."""
         if self.classes is None:
             return {}
         one_hot = functional.one_hot(cohort.examples[self.algorithm.names[1]], self.classes)

@@ -7,18 +7,11 @@ from torch import Tensor, nn
 from torchmetrics import Metric
 from torchmetrics.retrieval import RetrievalNormalizedDCG
 
-from client.click_models import (
-    CLICK_MODELS,
-    LONGEST,
-    cascade_log_law,
-    sample_patterns,
-    steps_for_grades,
-)
+from client.click_models import CLICK_MODELS, LONGEST, cascade_log_law, sample_patterns, steps_for_grades
 from client.cohort import Cohort
 from client.engine.fast.gradients import Parameters
 from client.engine.local_hyperparameters import LocalTraining
-from client.nets.ranker import ranker_parameters
-from client.ranking import ClickModel
+from client.ranking import ClickModel, ranker_parameters
 from modules.federated import FederatedModule, Federation, Unpack
 from protocol.errors import require
 from protocol.rankers import rank_scores
@@ -34,9 +27,6 @@ class OnlineRanker(FederatedModule):
         shown: documents in a list, at most 10.
         local: how clients train.
         federation: arguments of `FederatedModule`.
-
-    Raises:
-        InputError: a list is too short or too long.
     """
 
     def __init__(
@@ -54,11 +44,7 @@ class OnlineRanker(FederatedModule):
         self.ndcg = RetrievalNormalizedDCG(top_k=10)
 
     def build(self, num_features: int, num_grades: int, grade_law: Sequence[float]) -> None:
-        """The ranker.
-
-        Raises:
-            InputError: the click model has no version for this number of grades.
-        """
+        """The ranker."""
         require(
             (self.click_model, num_grades) in CLICK_MODELS,
             "a click model for 3 or 5 grades",
@@ -72,7 +58,6 @@ class OnlineRanker(FederatedModule):
             self.register_module(layer, nn.ParameterDict({kind: nn.Parameter(value)}))
 
     def served(self, cohort: Cohort) -> dict[str, Tensor]:
-        """Displayed documents by list, see `RoundRecord`."""
         document = cohort.examples["document"]
         number = torch.arange(document.shape[1])[:, None].expand(document.shape[1:])
         usable = (document >= 0) & cohort.mask[..., None]
@@ -83,7 +68,6 @@ class OnlineRanker(FederatedModule):
         }
 
     def truth(self, cohort: Cohort) -> dict[str, Tensor]:
-        """Clicks of each client."""
         return {"labels": cohort.examples["click"].flatten(1)}
 
     def update_metrics(self, batch: dict[str, Tensor]) -> dict[str, Metric]:
@@ -103,7 +87,6 @@ class OnlineRanker(FederatedModule):
         return {"val/ndcg@10": self.ndcg}
 
     def on_validation_epoch_start(self) -> None:
-        """Resets the numbering of test queries."""
         self._queries_seen = 0
 
     _queries_seen = 0
@@ -112,6 +95,12 @@ class OnlineRanker(FederatedModule):
         return ranker_parameters(
             self.num_features, self.hidden_units, generator_for(self.seed, "global-model", round_number)
         )
+
+    def _best(self, keys: Tensor) -> Tensor:
+        """``(C, Q, shown)`` positions of the documents with the largest finite keys ``(C, Q, D)``, padded with -1."""
+        best = keys.topk(min(self.shown, keys.shape[2]), dim=2)
+        place = best.indices.where(torch.isfinite(best.values), -1)
+        return nn.functional.pad(place, (0, self.shown - place.shape[2]), value=-1)
 
     def _click(
         self, cohort: Cohort, grades: Tensor, shown: Tensor, *, every: bool = False, stale: bool = False

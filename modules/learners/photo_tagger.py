@@ -13,8 +13,7 @@ from torchmetrics.classification import MultilabelAveragePrecision
 
 from client.engine.local_hyperparameters import LocalTraining
 from client.nets.batch_norm import mask_batches
-from client.nets.tagger import Tagger, TaggerOptions
-from client.tagger import TaggerAlgorithm
+from client.tagger import Tagger, TaggerAlgorithm, TaggerOptions
 from modules.federated import Federation, Unpack
 from modules.learners.network import NetworkLearner
 from modules.learners.text import PAPER_LOCAL
@@ -46,7 +45,6 @@ class FederatedTagger(NetworkLearner):
         self.build_with(num_classes=num_classes)
 
     def build(self, num_classes: int) -> None:
-        """The network."""
         self.num_classes = num_classes
         generator = generator_for(self.seed, "global-model", PERSISTENT)
         self.network = Tagger(self.options, labels=num_classes, generator=generator).network

@@ -63,11 +63,7 @@ class ProbedRecommender(HeldOutRanking):
         return self.probing is None or round_number < self.probing.after
 
     def answering(self) -> Answering:
-        """Public parameters of the clients' answers to repeated calls.
-
-        Raises:
-            InputError: a defence is used for which the distribution of summed answers is unknown.
-        """
+        """Public parameters of the clients' answers to repeated calls."""
         others = [type(d).__name__ for d in self.defenses if not isinstance(d, RowNoise | RefuseProbes)]
         require(
             not others,
@@ -86,11 +82,7 @@ class ProbedRecommender(HeldOutRanking):
         )
 
     def setup(self, stage: str) -> None:
-        """Checks the precision, and that the data choose the clients of a probing server.
-
-        Raises:
-            InputError: the data have no `repeated_selection` that starts with the probing.
-        """
+        """Checks the precision, and that the data choose the clients of a probing server."""
         super().setup(stage)
         if self.probing is not None:
             data = data_of(self.trainer)
@@ -103,11 +95,7 @@ class ProbedRecommender(HeldOutRanking):
             )
 
     def interact(self, cohort: Cohort, model: Parameters) -> Cohort:
-        """Checks that every client can train; in a probing round, replaces training with the answers to the server.
-
-        Raises:
-            InputError: a client has no labels, or fewer than a batch.
-        """
+        """Checks that every client can train; in a probing round, replaces training with the answers to the server."""
         least = self.local.batch_size or 1
         short = torch.nonzero(cohort.counts < least).flatten().tolist()
         if short:

@@ -37,11 +37,6 @@ class HeldOutRanking(FederatedModule):
         return metrics
 
 
-def initial_users(clients: int, dim: int, generator: torch.Generator) -> Tensor:
-    """``(clients, dim)`` initial user vectors from N(0, 1)."""
-    return torch.randn(clients, dim, generator=generator)
-
-
 def held_out_hits(batches: Iterable[dict[str, Tensor]], table: Tensor, users: Tensor, *, top_k: int = 10) -> Tensor:
     """Hits of each client's held-out item among the `top_k` of its candidates, scored by ``u.v``.
 

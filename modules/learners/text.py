@@ -13,8 +13,7 @@ from client.cohort import Cohort
 from client.engine.fast.gradients import Parameters
 from client.engine.fast.lstm import LSTM
 from client.engine.local_hyperparameters import LocalTraining
-from client.text import EMBEDDING, PLACE, TOKEN, TextAlgorithm, TextOptions, last_states
-from client.word_rows import with_word_rows
+from client.text import EMBEDDING, PLACE, TOKEN, TextAlgorithm, TextOptions, last_states, with_word_rows
 from modules.federated import FederatedModule, Federation, Unpack
 from modules.round_record import TrainingExamples
 from protocol.errors import require
@@ -55,7 +54,6 @@ class TextLearner(FederatedModule):
 
     @property
     def row_parameters(self) -> tuple[str, ...]:
-        """Word table, of which a client trains the rows of its own words."""
         return (EMBEDDING,)
 
     @property
@@ -64,11 +62,7 @@ class TextLearner(FederatedModule):
         return "mae" if self.options.task == "rating" else "top5"
 
     def interact(self, cohort: Cohort, model: Parameters) -> Cohort:
-        """Adds the rows of each client's words to the cohort.
-
-        Raises:
-            InputError: the examples are not texts.
-        """
+        """Adds the rows of each client's words to the cohort."""
         require(
             "tokens" in cohort.examples,
             "data whose examples are texts, e.g. Blog or SyntheticPosts",

@@ -169,7 +169,6 @@ _WAY_OUT = "Give the argument yourself, load_from_checkpoint(path, NAME=...), or
 
 
 def _saved_class(cls: type[_Module], content: Mapping[str, Any], where: str) -> type[_Module]:
-    """Class that a checkpoint names, among those that are defined."""
     held = content.get(KEY)
     require(
         isinstance(held, Mapping) and isinstance(content.get("state_dict"), Mapping),

@@ -35,7 +35,8 @@ def refusal_in(error: BaseException) -> InputError | None:
                 found=str(cause.strerror).lower(),
                 way_out="Give another --trainer.default_root_dir, make room, or correct the path.",
             )
-        if _is_of_memory(cause):
+        allocation = isinstance(cause, RuntimeError) and "can't allocate memory" in str(cause)
+        if allocation or isinstance(cause, MemoryError | torch.OutOfMemoryError):
             return InputError(
                 expected="a model and clients that fit into memory",
                 found=in_one_line(str(cause)),
@@ -68,12 +69,6 @@ def _causes(error: BaseException | None) -> list[BaseException]:
         found.append(error)
         error = error.__cause__ or error.__context__
     return found[::-1]
-
-
-def _is_of_memory(error: BaseException) -> bool:
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
-        return True
-    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
 
 
 def _raised_by_a_library(error: BaseException) -> bool:

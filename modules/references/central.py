@@ -16,14 +16,7 @@ class CentralFNCF(BuiltFromData):
     """Centralised training of `FNCF`; one Trainer step is one batch of users, and user vectors are ordinary parameters.
 
     Args:
-        num_items: see `FNCF`.
-        num_clients: see `FNCF`.
-        user_dim: see `FNCF`.
-        item_dim: see `FNCF`.
-        hidden: see `FNCF`.
-        learning_rate: Adam's learning rate.
-        top_k: see `FNCF`.
-        seed: see `FNCF`.
+        learning_rate: Adam's learning rate; the other arguments are those of `FNCF`.
     """
 
     def __init__(

@@ -10,7 +10,7 @@ from attacks.images.affine_inversion import AffineInversion
 from attacks.interactions.estimates import InteractionEstimate
 from attacks.recommendation.matched_filter import MatchedFilter
 from attacks.scoring import auc_per_victim
-from client.image_votes import VoteAlgorithm
+from client.pointwise_descent import VoteAlgorithm
 from defenses.base import Update
 from defenses.local_dp import LocalDP
 from evaluation.genie import Channel, genie_auc

@@ -72,7 +72,7 @@ def client_app(config: Path, root: str | None) -> ClientApp:
         optimizer = torch.optim.SGD(network.parameters(), lr=module.local.learning_rate)
         size, epochs = module.local.batch_size, module.local.epochs
         assert size is not None
-        for batch in batch_schedule(cohort, batch_size=size, epochs=epochs, seed=source.seed)[0]:
+        for batch in batch_schedule(cohort, LocalTraining(batch_size=size, epochs=epochs), seed=source.seed)[0]:
             kept = batch[batch >= 0]
             optimizer.zero_grad()
             cross_entropy(network(images[kept]), labels[kept]).backward()  # type: ignore[no-untyped-call]

@@ -2,14 +2,12 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from client.engine.fast.gradients import Descent, Gradients
-from client.engine.fast.onednn_linear import product
 from client.nets.dropout import Dropout
 
 Chain = list[tuple[str, nn.Module]]
@@ -17,16 +15,6 @@ Parameters = Mapping[str, Tensor]
 Backward = Callable[[Tensor], Tensor]
 """Maps the gradient by a layer's output, which it may overwrite, to the gradient by its input."""
 _aten = torch.ops.aten
-
-
-class Sink(Protocol):
-    """Receiver of each parameter's gradient as soon as it is computed and the parameter is no longer needed."""
-
-    def take(self, name: str, gradient: Tensor) -> None:
-        """Receives a gradient."""
-
-    def take_product(self, name: str, left: Tensor, right: Tensor) -> None:
-        """Receives a gradient as the product of two matrices."""
 
 
 @dataclass
@@ -40,6 +28,10 @@ class Collected:
 
     def take_product(self, name: str, left: Tensor, right: Tensor) -> None:
         self.gradients[name] = torch.mm(left, right)
+
+
+Sink = Collected | Descent
+"""Receiver of each parameter's gradient as soon as it is computed and the parameter is no longer needed."""
 
 
 def chain_of(network: nn.Module) -> Chain | None:
@@ -95,17 +87,14 @@ class ChainGradients(Gradients):
         self, parameters: dict[str, Tensor], examples: dict[str, Tensor], mask: Tensor
     ) -> tuple[Tensor, dict[str, Tensor]]:
         sink = Collected()
-        return chain_loss(
-            self.chain, parameters, *self.fields(examples, dtype_of(parameters)), mask, sink
-        ), sink.gradients
+        return self._loss(parameters, examples, mask, sink), sink.gradients
 
     def descend(self, step: Descent, examples: dict[str, Tensor], mask: Tensor) -> Tensor:
-        return chain_loss(self.chain, step.before, *self.fields(examples, dtype_of(step.before)), mask, step)
+        return self._loss(step.before, examples, mask, step)
 
-
-def dtype_of(parameters: Parameters) -> torch.dtype:
-    """Precision of a model."""
-    return next(iter(parameters.values())).dtype
+    def _loss(self, parameters: Parameters, examples: dict[str, Tensor], mask: Tensor, sink: Sink) -> Tensor:
+        dtype = next(iter(parameters.values())).dtype
+        return chain_loss(self.chain, parameters, *self.fields(examples, dtype), mask, sink)
 
 
 @torch.no_grad()
@@ -150,7 +139,6 @@ class _Place:
 
     @property
     def weights(self) -> tuple[Tensor, Tensor | None]:
-        """Weight and bias of the layer."""
         return self.parameters[f"{self.name}.weight"], self.parameters.get(f"{self.name}.bias")
 
 
@@ -193,17 +181,14 @@ def _relu(at: _Place) -> tuple[Tensor, Backward]:
     # Outputs of an earlier layer may be overwritten, the client's examples may not.
     clipped = at.values.relu() if at.first else at.values.relu_()
 
-    def backward(error: Tensor) -> Tensor:
-        made: Tensor = _aten.threshold_backward.grad_input(error, clipped, 0, grad_input=error)
-        return made
-
-    return clipped, backward
+    return clipped, lambda error: _aten.threshold_backward.grad_input(error, clipped, 0, grad_input=error)
 
 
 def _pooling(at: _Place) -> tuple[Tensor, Backward]:
     layer = at.layer
     assert isinstance(layer, nn.MaxPool2d)
-    options = [_pair(option) for option in (layer.kernel_size, layer.stride, layer.padding, layer.dilation)]
+    given = (layer.kernel_size, layer.stride, layer.padding, layer.dilation)
+    options = [[option, option] if isinstance(option, int) else list(option) for option in given]
     pooled, places = _aten.max_pool2d_with_indices(at.values, *options, layer.ceil_mode)
 
     def backward(error: Tensor) -> Tensor:
@@ -213,10 +198,6 @@ def _pooling(at: _Place) -> tuple[Tensor, Backward]:
         return made
 
     return pooled, backward
-
-
-def _pair(option: int | tuple[int, int]) -> list[int]:
-    return [option, option] if isinstance(option, int) else list(option)
 
 
 def _flatten(at: _Place) -> tuple[Tensor, Backward]:
@@ -230,3 +211,22 @@ _FORWARD: dict[type[nn.Module], Callable[[_Place], tuple[Tensor, Backward]]] = {
     nn.MaxPool2d: _pooling,
     nn.Flatten: _flatten,
 }
+
+
+def product(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """``inputs @ weight.T + bias`` without autograd, for arbitrary strides.
+
+    torch multiplies float32 matrices with MKL, whose fastest code runs only on one vendor's processors; oneDNN is up to
+    three times as fast on others.
+
+    Args:
+        inputs: ``(N, in)``.
+        weight: ``(out, in)``.
+        bias: ``(out,)`` or None.
+    """
+    if inputs.device.type == "cpu" and inputs.dtype == torch.float32 and torch._C._has_mkldnn:
+        # oneDNN is a thousand times slower on weights with gaps, such as slices.
+        dense = weight if weight.is_contiguous() or weight.t().is_contiguous() else weight.contiguous()
+        made: Tensor = torch.ops.mkldnn._linear_pointwise(inputs, dense, bias, "none", [], "")
+        return made
+    return functional.linear(inputs, weight, bias)

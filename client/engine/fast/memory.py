@@ -27,13 +27,7 @@ class BufferPool:
         self._tensors: dict[str, Tensor] = {}
 
     def take(self, name: str, shape: tuple[int, ...], like: Tensor) -> Tensor:
-        """Tensor of a name, with undefined values.
-
-        Args:
-            name: name of the tensor.
-            shape: shape of the tensor.
-            like: tensor of the same type and device.
-        """
+        """Tensor of a name, with undefined values, of the type and device of another."""
         found = self._tensors.get(name)
         if found is None or found.shape != torch.Size(shape) or found.dtype != like.dtype:
             found = self._tensors[name] = like.new_empty(shape)

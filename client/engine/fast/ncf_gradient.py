@@ -21,7 +21,7 @@ _USERS, _POSITION = "user_embedding", "position"
 
 
 class InteractionGradients(Gradients):
-    """Gradients of `modules.learners.fncf.InteractionTask` on full batches."""
+    """Gradients of `client.fncf.FNCFAlgorithm` on full batches."""
 
     def stacked(
         self, parameters: Parameters, examples: Parameters, mask: Tensor, buffers: BufferPool
@@ -35,12 +35,7 @@ class InteractionGradients(Gradients):
 
 
 def ncf_loss_gradients(
-    parameters: Mapping[str, Tensor],
-    users: Tensor,
-    items: Tensor,
-    labels: Tensor,
-    mask: Tensor,
-    buffers: BufferPool,
+    parameters: Mapping[str, Tensor], users: Tensor, items: Tensor, labels: Tensor, mask: Tensor, buffers: BufferPool
 ) -> tuple[Tensor, dict[str, Tensor], Tensor, Tensor]:
     """Mean binary cross-entropies of stacked clients and their gradients.
 

@@ -1,6 +1,7 @@
 """Hand-written gradients of recurrent networks on texts, for single and stacked clients."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -9,20 +10,19 @@ from torch.nn import functional
 from client.engine.fast.gradients import Gradients, Parameters
 from client.engine.fast.lstm import lstm_gradients, lstm_trace
 from client.engine.fast.memory import BufferPool
-from client.engine.fast.word_output import word_loss, word_loss_gradients
 
 _EMBEDDING, _OUTPUT = "embedding.weight", "output"
 _PLACE, _TOKEN, _LABEL = "place", "tokens", "label"
 
 
 class TextGradients(Gradients):
-    """Gradients of `modules.learners.text.TextTask`.
+    """Gradients of `client.text.TextAlgorithm`.
 
     Single clients use `torch.nn.LSTM`, whose CPU kernel is nearly three times as fast as products batched over clients;
     stacked clients, for a GPU, use `client.engine.fast.lstm`.
 
     Args:
-        states: hidden states of one client, as `TextTask.states`.
+        states: hidden states of one client, as `TextAlgorithm.states`.
         rates: whether the task predicts ratings.
     """
 
@@ -91,3 +91,56 @@ class TextGradients(Gradients):
 def last_places(token: Tensor) -> Tensor:
     """``(B,)`` position of the last word of each text ``(T, B)``; 0 for an empty text."""
     return ((token > 0).sum(0) - 1).clamp(min=0)
+
+
+_ROWS = 128
+"""Number of positions processed at once, so that their logits fit in the processor's cache."""
+
+
+def word_loss(hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
+    """Mean cross-entropy of a linear layer's logits, without storing all of them.
+
+    Args:
+        hidden: ``(N, H)``.
+        weight: ``(V, H)`` of the layer.
+        bias: ``(V,)``.
+        targets: ``(N,)`` int64 in [0, V).
+
+    Returns:
+        Scalar that is differentiable once; zero for N = 0.
+    """
+    loss: Tensor = _WordLoss.apply(hidden, weight, bias, targets)
+    return loss
+
+
+class _WordLoss(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
+        loss, gradients = word_loss_gradients(hidden, weight, bias, targets)
+        ctx.save_for_backward(*gradients)
+        return loss
+
+    @staticmethod
+    def backward(ctx: Any, *signal: Tensor) -> tuple[Tensor | None, ...]:
+        of_hidden, of_weight, of_bias = ctx.saved_tensors
+        return of_hidden * signal[0], of_weight * signal[0], of_bias * signal[0], None
+
+
+def word_loss_gradients(
+    hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor
+) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
+    """`word_loss` with its gradients by hidden states, weight and bias."""
+    share = 1 / max(len(hidden), 1)
+    of_hidden, of_weight, of_bias = torch.empty_like(hidden), torch.zeros_like(weight), torch.zeros_like(bias)
+    loss = hidden.new_zeros(())
+    for start in range(0, len(hidden), _ROWS):
+        rows = slice(start, start + _ROWS)
+        slope = torch.softmax(torch.addmm(bias, hidden[rows], weight.mT), dim=1)
+        own = targets[rows, None]
+        # Clamping keeps the loss of a word with probability zero finite.
+        loss -= slope.gather(1, own).clamp(min=torch.finfo(slope.dtype).tiny).log().sum()
+        slope.scatter_add_(1, own, -torch.ones_like(slope[:, :1])).mul_(share)
+        torch.mm(slope, weight, out=of_hidden[rows])
+        of_weight.addmm_(slope.mT, hidden[rows])
+        of_bias += slope.sum(0)
+    return loss * share, (of_hidden, of_weight, of_bias)

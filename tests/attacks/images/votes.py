@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from client.image_votes import VoteAlgorithm
-from client.nets.ranker import ranker_parameters
-from client.pointwise_descent import HIDDEN_BIAS, OUTPUT_BIAS
+from client.pointwise_descent import HIDDEN_BIAS, OUTPUT_BIAS, VoteAlgorithm
+from client.ranking import ranker_parameters
 from defenses.base import Defense, Update
 from defenses.local_dp import LocalDP
 from protocol.seeding import generator_for

@@ -11,7 +11,7 @@ from sklearn.metrics import roc_auc_score
 from attacks.estimates import EstimateError
 from attacks.membership.retrieval import MembershipEstimate, RetrievalFingerprint, log_likelihood_ratio
 from client.fpdgd import FPDGDAlgorithm
-from client.nets.ranker import ranker_parameters
+from client.ranking import ranker_parameters
 from protocol.errors import ViewError
 from protocol.view import Release, RoundView
 from server.marked_document import MarkedDocument

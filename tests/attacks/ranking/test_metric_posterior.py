@@ -12,9 +12,18 @@ from attacks.ranking.metric_posterior import MetricPosterior, click_posterior
 from attacks.ranking.priors import PriorOnly
 from attacks.scoring import auc_per_victim
 from client.click_models import patterns, sample_patterns, uniform_log_law
-from client.foltr_es import FOLtRESAlgorithm
+from client.foltr_es import (
+    LEVELS,
+    UTILITY,
+    FOLtRESAlgorithm,
+    ListMetric,
+    levels,
+    respond,
+    response_law,
+    truthful_probability,
+    units,
+)
 from client.fpdgd import FPDGDAlgorithm
-from client.list_metrics import LEVELS, UTILITY, ListMetric, levels, respond, response_law, truthful_probability, units
 from protocol.errors import ViewError
 from protocol.view import RoundView
 

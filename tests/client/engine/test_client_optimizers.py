@@ -58,6 +58,21 @@ def test_a_constant_under_the_root_makes_small_gradients_take_small_steps() -> N
     assert float(parameter) == pytest.approx(-1e-5 / ((1e-10 + 1e-8) ** 0.5 + 1e-8), rel=1e-5)
 
 
+def test_a_constant_under_the_root_is_added_in_every_step() -> None:
+    local = LocalTraining(optimizer="adam", learning_rate=0.01, betas=(0.8, 0.99), eps=1e-6, eps_root=1e-3)
+    generator = generator_for(0, "test-optimizers")
+    parameter = torch.randn(5, generator=generator)
+    expected, first, second = parameter.clone(), torch.zeros(5), torch.zeros(5)
+    optimizer = build_optimizer(local, [parameter])
+    for step in range(1, 5):
+        gradient = torch.randn(5, generator=generator)
+        optimizer.step([gradient])
+        first, second = 0.8 * first + 0.2 * gradient, 0.99 * second + 0.01 * gradient**2
+        root = (second / (1 - 0.99**step) + 1e-3).sqrt()
+        expected = expected - 0.01 / (1 - 0.8**step) * first / (root + 1e-6)
+    torch.testing.assert_close(parameter, expected, rtol=1e-5, atol=1e-6)
+
+
 def test_leaves_that_need_gradients_are_stepped_too() -> None:
     parameter: Tensor = torch.ones(3, requires_grad=True)
     build_optimizer(LocalTraining(learning_rate=0.5), [parameter]).step([torch.ones(3)])

@@ -85,7 +85,7 @@ def reference(problem: Problem, client: int, local: LocalTraining) -> dict[str, 
     leaves = {n: v.clone().requires_grad_() for n, v in public.items()}
     own = {n: v[client].clone().requires_grad_() for n, v in private.items()}
     optimizer = plain_optimizer(local, [*leaves.values(), *own.values()])
-    schedule = batch_schedule(cohort, batch_size=local.batch_size or size, epochs=local.epochs, seed=0)[client]
+    schedule = batch_schedule(cohort, local, seed=0)[client]
     for step in schedule if local.batch_size else [torch.arange(size)] * local.epochs:
         index = step[step >= 0]
         seen = {n: v[cohort.rows[n][client, index]] if n in cohort.rows else v for n, v in leaves.items()}

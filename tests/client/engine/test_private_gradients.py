@@ -43,7 +43,7 @@ def by_hand(client: int, local: LocalTraining, key: int | bytes) -> dict[str, Te
     weights = {n: v.clone() for n, v in public.items()}
     assert local.batch_size is not None
     assert local.example_clip is not None
-    for batch in batch_schedule(cohort, batch_size=local.batch_size, epochs=local.epochs, seed=0)[client]:
+    for batch in batch_schedule(cohort, local, seed=0)[client]:
         sums = {n: torch.zeros_like(v) for n, v in weights.items()}
         for place in batch[batch >= 0].tolist():
             leaves = {n: v.clone().requires_grad_() for n, v in weights.items()}

@@ -21,7 +21,7 @@ from client.engine.local_training import train_clients
 from client.engine.task import Task
 from client.fncf import FNCFAlgorithm
 from client.nets.classifiers import ClassifierOptions
-from client.nets.tagger import TaggerOptions
+from client.tagger import TaggerOptions
 from client.text import TextOptions
 from datamodules.base import FederatedDataModule
 from datamodules.devices.synthetic_posts import SyntheticPosts
@@ -187,13 +187,13 @@ def test_fast_training_equals_autograd(kind: type[FederatedModule], optimizer: s
 
 
 def test_the_engine_without_fast_code_uses_none_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    module, source = FNCF(user_dim=4, item_dim=4, hidden=(8,)), recommender()
+    module, source = FNCF(user_dim=4, item_dim=4, hidden=(8,), local=LocalTraining()), recommender()
     module.build_for(source)
 
     def forbidden(*_: object, **__: object) -> None:
         raise AssertionError("fast code was used")
 
-    for name in ("client.engine.local_training.keep_freed_memory", "client.engine.client_optimizers.fast_optimizer"):
+    for name in ("client.engine.local_training.keep_freed_memory", "client.engine.client_optimizers.KernelOptimizer"):
         monkeypatch.setattr(name, forbidden)
     monkeypatch.setattr(FNCFAlgorithm, "fast", forbidden)
     cohort, public = source.cohort(0), module.public_parameters()

@@ -15,7 +15,7 @@ from attacks.ranking.lists import ranked_lists
 from attacks.ranking.metric_posterior import MetricPosterior
 from attacks.ranking.priors import ListPrior, PriorOnly
 from attacks.scoring import auc_per_victim
-from client.list_metrics import UTILITY
+from client.foltr_es import UTILITY
 from client.ranking import RankingAlgorithm
 from datamodules.ranking.synthetic_ranking import SyntheticRanking
 from defenses.base import Update

@@ -65,7 +65,7 @@ def test_simulation_in_the_clients_order_equals_the_engine(hidden: int, engine: 
     cohort = module.interact(data.cohort(0), public)
     local = dataclasses.replace(module.local, engine=engine)
     trained = train_clients(module.algorithm, public, {}, cohort, local, seed=0).deltas
-    schedule = batch_schedule(cohort, batch_size=1, epochs=1, seed=0)
+    schedule = batch_schedule(cohort, local, seed=0)
     learner = learner_from(module.learner_description())
     for client, plan in enumerate(schedule):
         lists = len(plan)

@@ -12,7 +12,7 @@ from torch import Tensor
 import attack
 import train
 from callbacks.delta_recorder import DeltaRecorder
-from client.image_votes import VoteAlgorithm
+from client.pointwise_descent import VoteAlgorithm
 from datamodules.devices.synthetic_photos import SyntheticPhotos
 from datamodules.images.synthetic_features import SyntheticFeatures, natural_features
 from defenses.base import Defense

@@ -71,7 +71,7 @@ def test_clients_train_as_the_text_says(protocol: str, loss: LossName, engine: s
     if local.batch_size is None:
         plans = [torch.arange(size).expand(local.epochs, -1) for size in SIZES]
     else:
-        plans = batch_schedule(cohort, batch_size=4, epochs=local.epochs, seed=7, updates=local.updates)
+        plans = batch_schedule(cohort, local, seed=7)
     for client, size in enumerate(SIZES):
         before = table[ITEM_EMBEDDING][cohort.rows[ITEM_EMBEDDING][client, :size]]
         signs = 2 * cohort.examples["label"][client] - 1
@@ -98,7 +98,7 @@ def test_clipping_bounds_what_an_item_moves_and_keeps_its_direction(engine: str)
 
 def test_batches_are_drawn_anew_and_without_replacement() -> None:
     _, _, cohort = problem()
-    plans = batch_schedule(cohort, batch_size=4, epochs=1, seed=0, updates=300)
+    plans = batch_schedule(cohort, LocalTraining(batch_size=4, updates=300), seed=0)
     for size, plan in zip(SIZES, plans, strict=True):
         assert plan.shape == (300, 4)
         assert all(len(set(batch.tolist())) == 4 for batch in plan)
@@ -106,7 +106,7 @@ def test_batches_are_drawn_anew_and_without_replacement() -> None:
         expected = 300 * 4 / size
         assert float((counts - expected).abs().max()) < 6 * expected**0.5
     with pytest.raises(InputError, match="client 1 with 4"):
-        batch_schedule(cohort, batch_size=5, epochs=1, seed=0, updates=2)
+        batch_schedule(cohort, LocalTraining(batch_size=5, updates=2), seed=0)
 
 
 def source(**arguments: object) -> SyntheticRecommender:

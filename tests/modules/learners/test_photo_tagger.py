@@ -9,8 +9,7 @@ from safetensors.torch import save_file
 from client.cohort import Cohort
 from client.engine.local_hyperparameters import Engine, LocalTraining
 from client.engine.local_training import train_clients
-from client.nets.tagger import Tagger, TaggerOptions
-from client.tagger import TaggerAlgorithm
+from client.tagger import Tagger, TaggerAlgorithm, TaggerOptions
 from modules.learners.photo_tagger import FederatedTagger
 from protocol.errors import InputError
 from recordings.named_algorithm import learner_from

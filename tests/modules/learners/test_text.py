@@ -11,11 +11,10 @@ from torch.nn.functional import cross_entropy
 from callbacks.delta_recorder import DeltaRecorder
 from client.cohort import Cohort
 from client.engine.fast.lstm import lstm_gradients, lstm_trace
-from client.engine.fast.word_output import word_loss
+from client.engine.fast.text_gradients import word_loss
 from client.engine.local_hyperparameters import Engine, LocalTraining
 from client.engine.local_training import train_clients
-from client.text import TextAlgorithm, TextOptions
-from client.word_rows import text_cohort
+from client.text import TextAlgorithm, TextOptions, text_cohort
 from datamodules.devices.synthetic_posts import SyntheticPosts, synthetic_posts
 from defenses.base import Defense, Update
 from defenses.local_dp import LocalDP

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from client.cohort import Cohort
 from client.engine.fast.gradients import Descent
-from client.engine.fast.manual_backward import Collected, chain_loss, chain_of
+from client.engine.fast.manual_backward import Collected, chain_loss, chain_of, product
 from client.engine.local_hyperparameters import LocalTraining
 from client.engine.local_training import train_clients
 from client.nets.classifiers import ClassifierOptions, build_classifier
@@ -107,3 +107,10 @@ def test_descending_clients_end_where_others_do(epochs: int, batch_size: int | N
         assert found.deltas[name].data_ptr() == spent.deltas[name].data_ptr()
         torch.testing.assert_close(found.deltas[name], delta, atol=1e-6, rtol=0)
     torch.testing.assert_close(found.losses[:3], expected.losses[:3], atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("weight", [torch.randn(5, 7), torch.randn(7, 5).t(), torch.randn(5, 9)[:, 2:]])
+@pytest.mark.parametrize("bias", [None, torch.randn(5)])
+def test_product_equals_torchs_for_any_strides(weight: Tensor, bias: Tensor | None) -> None:
+    inputs = torch.randn(6, 14)[:, ::2]
+    torch.testing.assert_close(product(inputs, weight, bias), nn.functional.linear(inputs, weight, bias))

@@ -2,7 +2,7 @@
 
 import torch
 
-from client.nets.decoder import Decoder, DecoderLayer, draw_weights
+from client.decoder import Decoder, DecoderLayer, draw_weights
 from protocol.seeding import generator_for
 
 
