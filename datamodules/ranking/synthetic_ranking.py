@@ -22,10 +22,7 @@ class _Shape:
     """Share of the documents below each grade, from 1."""
 
 
-_SHAPES = {
-    "mslr": _Shape(136, (0.52, 0.84, 0.97, 0.99)),
-    "letor": _Shape(46, (0.80, 0.93)),
-}
+_SHAPES = {"mslr": _Shape(136, (0.52, 0.84, 0.97, 0.99)), "letor": _Shape(46, (0.80, 0.93))}
 _NOISE = 0.5
 
 
@@ -104,10 +101,7 @@ class SyntheticRanking(RankingDataModule):
         """Training and test queries with the same relation between features and grades."""
         generator = generator_for(self.seed, "synthetic ranking", PERSISTENT)
         lengths = torch.randint(
-            self.fewest_documents,
-            self.most_documents + 1,
-            (self.queries + self.test_queries,),
-            generator=generator,
+            self.fewest_documents, self.most_documents + 1, (self.queries + self.test_queries,), generator=generator
         )
         draw = torch.randn if self.shape == "mslr" else torch.rand
         features = draw(int(lengths.sum()), self.num_features, generator=generator)

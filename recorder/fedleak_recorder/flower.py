@@ -40,12 +40,7 @@ class RecordingStrategy(Strategy):
     """
 
     def __init__(
-        self,
-        strategy: Strategy,
-        recorder: Recorder,
-        *,
-        truth: Sequence[str] = (),
-        examples_key: str = "num-examples",
+        self, strategy: Strategy, recorder: Recorder, *, truth: Sequence[str] = (), examples_key: str = "num-examples"
     ) -> None:
         if type(strategy).start is not Strategy.start:
             raise InputError(

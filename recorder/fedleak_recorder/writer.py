@@ -37,13 +37,7 @@ class RecordingWriter:
     """
 
     def __init__(
-        self,
-        directory: str | Path,
-        system: System,
-        *,
-        key: bytes,
-        resume_at: int | None = None,
-        growing: bool = False,
+        self, directory: str | Path, system: System, *, key: bytes, resume_at: int | None = None, growing: bool = False
     ) -> None:
         self.directory = Path(directory)
         self.system, self._key = system, key
