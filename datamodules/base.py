@@ -41,9 +41,6 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
         num_workers: processes that build the next cohorts during training.
         attributes: attributes of the people behind the clients that a recording holds; None for none.
 
-    Raises:
-        InputError: `clients_per_round` is neither, or a member of the class is misspelt.
-
     Attributes:
         secret: the secret key of the training, which sets it: a public draw of who takes part would name the clients of
             a recording. None without a training; the draws then depend on the seed only.
@@ -278,11 +275,7 @@ def data_of(trainer: Trainer) -> FederatedDataModule | None:
 
 
 def refuse_misspelt(kind: type) -> None:
-    """Refuses a data set with a public member that is nearly one of those that a recording asks for.
-
-    Raises:
-        InputError: a member's name is close to, but not, one of `FederatedDataModule`'s.
-    """
+    """Refuses a data set with a public member that is nearly one of those that a recording asks for."""
     offered = [name for name in vars(FederatedDataModule) if not name.startswith("_")]
     given = {name for base in kind.__mro__ if not issubclass(FederatedDataModule, base) for name in vars(base)}
     for name in sorted(given - {*offered}):
@@ -292,11 +285,7 @@ def refuse_misspelt(kind: type) -> None:
 
 
 def data_root(root: str | None) -> Path:
-    """Folder that holds the data sets: the argument, by default the value of ``FEDLEAK_DATA``.
-
-    Raises:
-        InputError: neither is given, or there is no such folder.
-    """
+    """Folder that holds the data sets: the argument, by default the value of ``FEDLEAK_DATA``."""
     given = root or os.environ.get(DATA_VARIABLE)
     way_out = f"Give --data.root DIR or set {DATA_VARIABLE}=DIR."
     if not given:
@@ -306,11 +295,7 @@ def data_root(root: str | None) -> Path:
 
 
 def participants_per_round(clients_per_round: int | float, num_clients: int) -> int:
-    """Number of clients in a round.
-
-    Raises:
-        InputError: `clients_per_round` exceeds the number of clients.
-    """
+    """Number of clients in a round."""
     if isinstance(clients_per_round, float):
         return max(1, round(clients_per_round * num_clients))
     require(

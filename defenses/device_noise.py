@@ -23,9 +23,6 @@ class DeviceNoise(Defense):
         clients: numbers of the devices that add noise; ``anonymous`` for those that are not the adversary's own; None
             for all.
 
-    Raises:
-        InputError: the variance is negative, or the data have no anonymous devices.
-
     References:
         Orekondy, Oh, Zhang, Schiele and Fritz, "Gradient-Leaks: Understanding and Controlling Deanonymization in
         Federated Learning", 2018, arXiv:1805.05838, section 7.1, equation 7.

@@ -46,9 +46,6 @@ class LocalDP(Defense):
             clip``.
         parameters: glob patterns of the parameters that are clipped together and noised; all by default.
 
-    Raises:
-        InputError: an argument is out of range, or a pattern matches no parameter.
-
     References:
         Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163, section VII.A. The mechanism is that of
         Dwork and Roth, "The Algorithmic Foundations of Differential Privacy", 2014, and Balle and Wang, "Improving the

@@ -303,11 +303,7 @@ def checks() -> dict[str, type[Check]]:
 
 
 def check_named(name: str) -> type[Check]:
-    """The check of a name, or at the path of a class.
-
-    Raises:
-        InputError: there is none.
-    """
+    """The check of a name, or at the path of a class."""
     if "." in name:
         return class_at(name, Check)
     known = checks()

@@ -22,9 +22,6 @@ class UpdateL1(Defense):
         reduction: ``mean`` over the numbers that the client trains, or ``sum``.
         parameters: public parameters whose change is penalised; their penalties add up.
 
-    Raises:
-        InputError: `strength` is negative or not finite, or a parameter does not exist.
-
     References:
         Yuan, Yang, Nguyen, Cui, He and Yin, "Interaction-level membership inference attack against federated
         recommender systems", WWW 2023; RAIFLE, section VI.A and table VI.

@@ -59,11 +59,7 @@ METRICS: dict[str, Metric] = {}
 
 
 def add_metric(metric: Metric) -> Metric:
-    """Adds a metric to the table, e.g. that of an estimate.
-
-    Raises:
-        InputError: another metric has that name.
-    """
+    """Adds a metric to the table, e.g. that of an estimate."""
     if METRICS.setdefault(metric.name, metric) != metric:
         raise InputError(
             expected="metrics with different names",

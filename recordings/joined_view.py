@@ -96,9 +96,6 @@ def messages_view(
         recording: what the server saw.
         rounds: numbers of rounds; None for all.
         learner: the clients' algorithm; None if it is unknown.
-
-    Raises:
-        InputError: a pseudonym is twice in a round.
     """
     numbers = _numbers(recording, rounds)
     own = set(recording.auxiliary().get(PSEUDONYMS, torch.zeros(0)).tolist())

@@ -67,9 +67,6 @@ def check_learner(description: Mapping[str, Any] | None, parameters: Shapes, *, 
         description: as in `recordings.named_algorithm.learner_from`.
         parameters: the training's shapes by name, in any order.
         where: origin of the shapes, for the message.
-
-    Raises:
-        InputError: the shapes differ, or the description is invalid.
     """
     learner = learner_from(description)
     if learner is not None:
@@ -93,9 +90,6 @@ def check_work(local: LocalTraining | None, examples: int, numbers: int, *, wher
         examples: largest number of examples of a client.
         numbers: number of entries of the model.
         where: origin of the numbers, for the message.
-
-    Raises:
-        InputError: there are too many steps, or too many examples for a model of this size.
     """
     if local is None:
         return

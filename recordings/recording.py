@@ -87,20 +87,12 @@ class Recording:
         return self._seen.model_reader(view_dtype(self.manifest))
 
     def pseudonyms(self, round_number: int | None = None) -> list[int]:
-        """Ascending pseudonyms of all clients of a round, or of the recording.
-
-        Raises:
-            InputError: a client is twice in a round.
-        """
+        """Ascending pseudonyms of all clients of a round, or of the recording."""
         numbers = self.rounds if round_number is None else [round_number]
         return sorted({name for number in numbers for name in self.example_counts(number)})
 
     def example_counts(self, round_number: int) -> dict[int, int]:
-        """Number of examples that each client of a round reports, by pseudonym.
-
-        Raises:
-            InputError: a client is twice in the round.
-        """
+        """Number of examples that each client of a round reports, by pseudonym."""
         found: dict[int, int] = {}
         for name in self._seen.names(round_number):
             with self._open(name) as shard:

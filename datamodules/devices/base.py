@@ -63,9 +63,6 @@ class OwnedDataModule(FederatedDataModule):
 
     Attributes:
         name: name of the data set and of its folder.
-
-    Raises:
-        InputError: a number is below 1.
     """
 
     name: str

@@ -54,10 +54,8 @@ class Blog(OwnedTextDataModule):
 
     Args:
         users: see `OwnedDataModule`; the paper's have at least 1,000 posts.
-        text: see `OwnedTextDataModule`.
         background: source of background sentences, Wikipedia or posts of other bloggers.
         file: name of the CSV file with the users' posts.
-        kwargs: see `OwnedTextDataModule`.
 
     References:
         J. Schler et al., "Effects of Age and Gender on Blogging", AAAI Spring Symposium, 2006.
@@ -115,11 +113,7 @@ class Blog(OwnedTextDataModule):
 
 
 def read_blog_csv(path: Path, *, bad_rows: BadRows) -> Posts:
-    """Posts of a CSV file with the columns id, gender, age, topic, sign, date and text.
-
-    Raises:
-        InputError: see `datamodules.io.tables.read_table`.
-    """
+    """Posts of a CSV file with the columns id, gender, age, topic, sign, date and text."""
     kinds = {"id": WHOLE, "date": TEXT, "text": TEXT}
     columns, unparsable = read_table(path, kinds, page=_PAGE, bad_rows=bad_rows)
     return _posts(columns["id"], columns["date"], columns["text"], unparsable)
@@ -130,9 +124,6 @@ def read_blog_xml(folder: Path, *, bad_rows: BadRows) -> Posts:
 
     The files are not XML: their text is not escaped, and has several encodings. Their tags are therefore searched as
     text, and content that is not UTF-8 is read as Windows-1252, which nearly all of it is.
-
-    Raises:
-        InputError: there is no file, one has another name, or a post is incomplete.
     """
     ids, dates, texts = list[int](), list[str](), list[str]()
     total = Unparsable()

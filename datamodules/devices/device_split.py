@@ -44,9 +44,6 @@ class Devices:
         profiles: kinds of examples for the prior ``profile``.
         too_few: refuse users with fewer than two examples, posts or photosets, or leave them out.
         undated: under ``chrono``, refuse undated examples, or leave them out (before `too_few` applies).
-
-    Raises:
-        InputError: a fraction is out of range, or options contradict each other.
     """
 
     prior: Literal["random", "chrono", "photoset", "profile"] = "random"
@@ -140,11 +137,7 @@ def split_devices(examples: OwnedExamples, devices: Devices, *, seed: int, membe
 
 
 def without_poor_users(examples: OwnedExamples, devices: Devices) -> OwnedExamples:
-    """The examples of users with at least two units of the prior.
-
-    Raises:
-        InputError: there is no such user.
-    """
+    """The examples of users with at least two units of the prior."""
     units = units_of(examples, devices.prior)
     counts = in_order(examples.owners, units, units).units_per_user(examples.num_users)
     rich = counts >= LEAST

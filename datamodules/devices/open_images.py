@@ -39,8 +39,6 @@ class OpenImages(PhotoDataModule):
 
     Args:
         users: see `OwnedDataModule`; the paper's have at least 500 images.
-        most_classes: see `PhotoDataModule`.
-        kwargs: see `PhotoDataModule`.
 
     References:
         A. Kuznetsova et al., "The Open Images Dataset V4", IJCV 128, 2020.
@@ -67,11 +65,7 @@ class OpenImages(PhotoDataModule):
 
 
 def read_open_images(root: Path, *, bad_rows: BadRows) -> TaggedPhotos:
-    """The images of ``root/openimages/`` (see `OpenImages`) with a file, in the order of the authors' files.
-
-    Raises:
-        InputError: something is missing, or rows cannot be read.
-    """
+    """The images of ``root/openimages/`` (see `OpenImages`) with a file, in the order of the authors' files."""
     folder = root / OpenImages.name
     files = image_files_by_stem(folder, _PARTS)
     way_out = f"Download some from {_PAGE} and put them into {folder / 'train'}."

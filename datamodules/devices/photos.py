@@ -66,16 +66,11 @@ class PhotoDataModule(OwnedDataModule):
     A learner gets ``image (n, 3, height, width)`` float32 in [0, 1] and ``label (n, K)`` bool.
 
     Args:
-        users: see `OwnedDataModule`.
         image_size: height and width after resizing; the paper's is 224 x 224, of which 1,000 take 150 MB of memory.
         classes: names of the labels; None for the most frequent among the selected users.
         most_classes: largest number of labels, if they are not named.
         least_share: least share of photographs with a label, if they are not named.
         bad_rows: what to do with rows of the files that cannot be read.
-        kwargs: see `OwnedDataModule`.
-
-    Raises:
-        InputError: a size is below 1.
     """
 
     def __init__(
@@ -189,9 +184,6 @@ def examples_of(
         shape: channels, height and width after resizing.
         users_left_out: number of users left out before, for the counts.
         name: name of the data set, for errors and the progress bar.
-
-    Raises:
-        InputError: a file is damaged, or there is no label.
     """
     require(
         class_names,

@@ -29,11 +29,6 @@ class Sentiment140(OwnedTextDataModule):
     Files: ``root/sent140/all_data.json``, which LEAF's scripts (https://leaf.cmu.edu) write. Background: Amazon's
     reviews (`read_amazon`), of which those with four and five stars count as happy.
 
-    Args:
-        users: see `OwnedDataModule`.
-        text: see `OwnedTextDataModule`.
-        kwargs: see `OwnedTextDataModule`.
-
     References:
         A. Go, R. Bhayani and L. Huang, "Twitter Sentiment Classification using Distant Supervision", 2009.
         S. Caldas et al., "LEAF: A Benchmark for Federated Settings", arXiv 1812.01097, 2018.
@@ -62,11 +57,7 @@ class Sentiment140(OwnedTextDataModule):
 
 
 def read_sent140(path: Path, *, bad_rows: BadRows) -> Posts:
-    """Tweets of LEAF's file: per user a list of ``[id, date, query, user, text, part]`` and one of labels.
-
-    Raises:
-        InputError: the file is missing or of another form; or tweets cannot be read.
-    """
+    """Tweets of LEAF's file: per user a list of ``[id, date, query, user, text, part]`` and one of labels."""
     check_file(path, _PAGE)
     try:
         content = json.loads(path.read_bytes())["user_data"]

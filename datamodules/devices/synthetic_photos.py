@@ -13,7 +13,6 @@ class SyntheticPhotos(ImageVoters):
     Args:
         generated: number of images.
         size: height and width in pixels.
-        kwargs: see `ImageVoters`.
     """
 
     folders = (GeneratedImages.name,)

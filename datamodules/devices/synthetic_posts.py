@@ -45,9 +45,6 @@ def synthetic_posts(
         habit: standard deviation of a user's own log-frequency of a word; 0 for users who all write alike.
         drift: standard deviation of the change of the habits from the first to the last post.
         seed: seed of every draw.
-
-    Raises:
-        InputError: there are too few users, posts or words.
     """
     require(
         min(users, posts) >= 2 and vocabulary >= _FIRST_WORD + _FOLLOWERS and length >= 4 and min(habit, drift) >= 0,
@@ -107,12 +104,6 @@ class SyntheticPosts(OwnedDataModule):
 
     Args:
         writers: number of users.
-        posts: see `synthetic_posts`.
-        vocabulary: see `synthetic_posts`.
-        length: see `synthetic_posts`.
-        habit: see `synthetic_posts`.
-        drift: see `synthetic_posts`.
-        kwargs: see `OwnedDataModule`.
     """
 
     name = "synthetic-posts"

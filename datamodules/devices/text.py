@@ -22,9 +22,7 @@ class OwnedTextDataModule(OwnedDataModule):
 
     Args:
         text: conversion of text into examples.
-        users: see `OwnedDataModule`.
         bad_rows: what to do with rows of the file that cannot be read.
-        kwargs: see `OwnedDataModule`.
 
     Attributes:
         unit: whether an example is a sentence or a whole text.

@@ -76,9 +76,6 @@ class Vocabulary:
 
     Args:
         words: known words, each once, the most frequent first.
-
-    Raises:
-        InputError: a word is there twice.
     """
 
     def __init__(self, words: Sequence[str]) -> None:
@@ -150,11 +147,7 @@ def encode_posts(
     wordless: Literal["error", "drop"] = "error",
     users_left_out: int = 0,
 ) -> tuple[OwnedExamples, Vocabulary]:
-    """Examples of the selected users, grouped by post, and their vocabulary.
-
-    Raises:
-        InputError: a user has no example.
-    """
+    """Examples of the selected users, grouped by post, and their vocabulary."""
     tokens = tokens_of(posts.texts, unit, fewest_words=options.fewest_words)
     vocabulary = Vocabulary.most_frequent(tokens.words, options.vocabulary)
     features = vocabulary.encode(tokens.words, options.words)

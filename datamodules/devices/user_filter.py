@@ -127,9 +127,6 @@ def kept_posts(
 
     Returns:
         Ascending numbers of the selected posts, and the number of users left out because they have too few.
-
-    Raises:
-        InputError: no user has enough.
     """
     there = np.flatnonzero(days != UNDATED) if dated_only else np.arange(len(owners))
     counts = np.bincount(owners[there], minlength=int(owners.max(initial=-1)) + 1)

@@ -51,15 +51,11 @@ class ClassificationDataModule(FederatedDataModule):
         split: assignment of the training images to clients.
         auxiliary_per_class: training images of each class that the attacker has and no client (Decaf, section IV-C: 2
             to 100). If enough images are left, a split with a fixed number of examples does not depend on it.
-        kwargs: see `FederatedDataModule`.
 
     Attributes:
         name: name of the data set and of its folder.
         class_names: name of every class.
         image_shape: channels, height and width.
-
-    Raises:
-        InputError: `auxiliary_per_class` is negative.
     """
 
     name: str
@@ -124,9 +120,6 @@ class ClassificationDataModule(FederatedDataModule):
 
         The latter are training images that were not assigned, or test images. None is of a group (a lesion) of which a
         client or the attacker has an image.
-
-        Raises:
-            InputError: a client or a class has too few images.
         """
         train, test = self._train, self._test
         taken = torch.cat([*self.client_images(), self.auxiliary_images().flatten()])

@@ -26,7 +26,6 @@ class CIFAR10(ClassificationDataModule):
 
     Args:
         download: download the original files if they are missing, checked by hash.
-        kwargs: see `ClassificationDataModule`.
 
     References:
         A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009.

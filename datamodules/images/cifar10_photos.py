@@ -20,7 +20,6 @@ class HeldBackPhotos(ImageSet):
     """Training images of CIFAR-10 that no client of `CIFAR10` has.
 
     Args:
-        root: see `FederatedDataModule`.
         per_class: images of each class, the `auxiliary_per_class` of `CIFAR10`, whose other images may train a network.
         seed: seed of `CIFAR10`, which draws them.
     """
@@ -66,7 +65,6 @@ class CIFAR10Photos(ImageVoters):
 
     Args:
         per_class: images of each class that are held back; `auxiliary_per_class` of the extractor's training.
-        kwargs: see `ImageVoters`.
     """
 
     folders = ("cifar10",)

@@ -51,9 +51,6 @@ class FER(ClassificationDataModule):
     ``icml_face_data.csv``; ``train.csv``, an eighth of which becomes the test part, because the challenge's test images
     have no labels; ``{train,test}/CLASS/*.jpg``; a zip file of that form.
 
-    Args:
-        kwargs: see `ClassificationDataModule`.
-
     References:
         I. J. Goodfellow et al., "Challenges in Representation Learning: A Report on Three Machine Learning Contests",
         ICONIP 2013.

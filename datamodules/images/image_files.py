@@ -26,11 +26,7 @@ _AGAIN = "Download it again."
 
 
 def trees(folder: Path) -> list[Traversable]:
-    """The folder and every zip file in it, in the order of their names; none if there is no such folder.
-
-    Raises:
-        InputError: a zip file is damaged.
-    """
+    """The folder and every zip file in it, in the order of their names; none if there is no such folder."""
     found: list[Traversable] = [folder] if folder.is_dir() else []
     for path in sorted(folder.glob("*.zip")):
         regular_file(path)
@@ -56,11 +52,7 @@ def image_files_by_stem(folder: Path, parts: Sequence[str]) -> dict[str, Travers
 
 
 def files_by_class(part: Traversable, class_names: Sequence[str]) -> tuple[list[Traversable], Tensor]:
-    """The image files of ``part/CLASS/``, class after class, and their classes ``(N,)``.
-
-    Raises:
-        InputError: a class has no folder or no image.
-    """
+    """The image files of ``part/CLASS/``, class after class, and their classes ``(N,)``."""
     files, labels = list[Traversable](), list[int]()
     for number, name in enumerate(class_names):
         folder = part.joinpath(name)

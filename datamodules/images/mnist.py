@@ -26,7 +26,6 @@ class MNIST(ClassificationDataModule):
 
     Args:
         download: download the files if they are missing, checked by hash.
-        kwargs: see `ClassificationDataModule`.
 
     References:
         Y. LeCun et al., "Gradient-Based Learning Applied to Document Recognition", Proceedings of the IEEE 86, 1998.
@@ -94,10 +93,6 @@ class FashionMNIST(MNIST):
     """Fashion-MNIST, grey 28 x 28 pieces of clothing: 60,000 for training and 10,000 for the test.
 
     Files: the four unpacked files in ``root/FashionMNIST/raw/``, from https://github.com/zalandoresearch/fashion-mnist.
-
-    Args:
-        download: see `MNIST`.
-        kwargs: see `ClassificationDataModule`.
 
     References:
         H. Xiao, K. Rasul and R. Vollgraf, "Fashion-MNIST: a Novel Image Dataset for Benchmarking Machine Learning

@@ -62,10 +62,6 @@ class SkinCancer(ClassificationDataModule):
         image_size: height and width after resizing; Decaf only says that FER's 48 is larger (section IV-A).
         auxiliary_per_class: see `ClassificationDataModule`. Decaf's 100 are not possible: 7 of 10 images for training
             include about 80 of the rarest kind.
-        kwargs: see `ClassificationDataModule`.
-
-    Raises:
-        InputError: `image_size` is below 1.
 
     References:
         P. Tschandl, C. Rosendahl and H. Kittler, "The HAM10000 dataset, a large collection of multi-source

@@ -20,7 +20,6 @@ class SyntheticFeatures(Voters):
 
     Args:
         extractor: network that determines the number of features.
-        kwargs: see `Voters`.
     """
 
     name = "synthetic-features"

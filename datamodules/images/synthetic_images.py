@@ -24,10 +24,6 @@ class SyntheticImages(ClassificationDataModule):
         train_per_class: training images of each class.
         test_per_class: test images of each class.
         noise: standard deviation of the noise of a pixel; prototypes range over [0, 1].
-        kwargs: see `ClassificationDataModule`.
-
-    Raises:
-        InputError: a number is too small.
     """
 
     name = "synthetic-images"

@@ -20,9 +20,6 @@ class Voters(FederatedDataModule):
         users: number of users.
         item_sets: number of sets of items; users of one set vote on the same items.
         kwargs: see `FederatedDataModule`; all users of a set take part.
-
-    Raises:
-        InputError: there are fewer users than sets.
     """
 
     def __init__(self, *, users: PositiveInt = 200, item_sets: PositiveInt = 4, **kwargs: Any) -> None:
@@ -55,7 +52,6 @@ class ImageVoters(Voters):
 
     Args:
         images: number of images that are shown; None for all.
-        kwargs: see `Voters`.
     """
 
     def __init__(self, *, images: PositiveInt | None = None, **kwargs: Any) -> None:
@@ -69,11 +65,7 @@ class ImageVoters(Voters):
 
     @property
     def numbers(self) -> list[int]:
-        """Numbers of the images that are shown.
-
-        Raises:
-            InputError: the data set has fewer.
-        """
+        """Numbers of the images that are shown."""
         return self.photos.first(len(self.photos) if self.images is None else self.images)
 
     @property

@@ -79,11 +79,7 @@ def fetch_archive(archive: Archive, root: Path, *, target: Path) -> None:
 def fetch_torchvision(
     source: Callable[..., object], root: Path, *, name: str, missing: Callable[[], bool], way_out: str
 ) -> None:
-    """Downloads a data set by its class in torchvision, which checks the files by hash.
-
-    Raises:
-        InputError: the download fails.
-    """
+    """Downloads a data set by its class in torchvision, which checks the files by hash."""
     try:
         fetch_once(name, root, missing=missing, fetch=lambda: source(root=root, download=True))
     except (OSError, RuntimeError) as error:

@@ -21,11 +21,7 @@ MOST_RATIO = 100
 
 
 def check_file(path: Path, page: str) -> None:
-    """Checks that a file of a data set exists.
-
-    Raises:
-        InputError: it does not; the error names the page that offers it.
-    """
+    """Checks that a file of a data set exists."""
     require(path.is_file(), f"the file {path.name}", f"nothing at {path}", f"Download it from {page} and put it there.")
 
 
@@ -67,11 +63,7 @@ def sha256_of(path: Path) -> str:
 
 
 def check_utf8(path: Path) -> None:
-    """Checks that a text file is in UTF-8.
-
-    Raises:
-        InputError: a byte is not; the error names its line.
-    """
+    """Checks that a text file is in UTF-8."""
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             try:

@@ -91,11 +91,7 @@ class Unparsable:
         self.lines = [*self.lines, *other.lines][:_NAMED]
 
     def refuse(self, path: Path, expected: str, bad_rows: BadRows) -> None:
-        """Ends the reading if there are any and they are not to be left out.
-
-        Raises:
-            InputError: with their number and first lines.
-        """
+        """Ends the reading if there are any and they are not to be left out."""
         if self.count and bad_rows == "error":
             first = f"{self.found} in line {self.lines[0]}: " if self.found else ""
             lines = ", ".join(map(str, self.lines)) + ("" if self.count == len(self.lines) else " ...")

@@ -27,11 +27,7 @@ def has_composition(data: str) -> bool:
 
 
 def decaf_composition(data: str) -> Tensor:
-    """``(C, K)`` float64 class proportions of Decaf's users for a data set, given by its folder.
-
-    Raises:
-        InputError: Decaf does not use that data set.
-    """
+    """``(C, K)`` float64 class proportions of Decaf's users for a data set, given by its folder."""
     values = decaf_compositions()
     chosen = values[values["data"] == data]
     require(
@@ -53,9 +49,6 @@ def composition_counts(proportions: Tensor, sizes: int | Sequence[int]) -> Tenso
 
     Returns:
         ``(C, K)`` int64 with row sums ``sizes``; a class with proportion zero gets none.
-
-    Raises:
-        InputError: a row has a negative entry or does not sum to one, or the number of sizes differs from the rows'.
     """
     shares = proportions.double()
     totals = shares.sum(1)

@@ -41,9 +41,6 @@ class ClientSplit:
         composition: one row of proportions per client, or a data set's folder (``MNIST``, ``fer2013`` ...) for its
             users in Decaf's tables III to VII. None for the data set's own users in Decaf, or those of MNIST if Decaf
             has none.
-
-    Raises:
-        InputError: a number is too small, or the scheme lacks an option, or would ignore one.
     """
 
     scheme: Literal["iid", "dirichlet", "shards", "composition", "groups"] = "iid"
@@ -94,9 +91,6 @@ def split_clients(pool: Pool, split: ClientSplit, *, seed: int, data: str) -> li
 
     Returns:
         Numbers of the examples of every client; no two clients share a group.
-
-    Raises:
-        InputError: there are too few examples, see `datamodules.partition.deal`.
     """
     generator = generator_for(seed, "client split", PERSISTENT)
     if split.scheme == "shards":

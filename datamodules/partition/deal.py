@@ -75,11 +75,7 @@ def deal_groups(pool: Pool, clients: int) -> list[Tensor]:
 
 
 def dirichlet_table(rows: int, columns: int, alpha: float, *, generator: torch.Generator) -> Tensor:
-    """``(rows, columns)`` float64 draws from a symmetric Dirichlet distribution.
-
-    Raises:
-        InputError: alpha is not positive.
-    """
+    """``(rows, columns)`` float64 draws from a symmetric Dirichlet distribution."""
     require(0 < alpha < float("inf"), "alpha above 0", alpha, "0.1 is very uneven, 100 nearly even.")
     # numpy's draws, because torch's logarithms underflow at a small alpha and take no generator.
     seed = int(torch.randint(2**62, (), generator=generator))

@@ -37,10 +37,6 @@ class RankingDataModule(FederatedDataModule):
         targets: clients of each aggregate that count as users, whose interactions the server infers; None for all.
         private_retrieval: hide from the server which documents a client gets; half of each round's clients get
             `planted_document` instead of one of theirs (RAIFLE, section VII.C).
-        kwargs: see `FederatedDataModule`.
-
-    Raises:
-        InputError: a client has more queries, or an aggregate more clients, than there are.
     """
 
     def __init__(

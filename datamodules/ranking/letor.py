@@ -18,10 +18,6 @@ class FoldedRanking(RankingDataModule):
     Args:
         name: the data set; also the name of its folder under `root`.
         fold: number of the fold, from 1 to 5 (RAIFLE, section V.B.2: 1).
-        kwargs: see `RankingDataModule`.
-
-    Raises:
-        InputError: there is no such fold.
     """
 
     name: str
@@ -72,11 +68,6 @@ class LETOR(FoldedRanking):
 
     Files: ``root/NAME/FoldN/train.txt`` and ``test.txt``, from
     https://www.microsoft.com/en-us/research/project/letor-learning-rank-information-retrieval/letor-4-0/.
-
-    Args:
-        name: see `FoldedRanking`.
-        fold: see `FoldedRanking`.
-        kwargs: see `RankingDataModule`.
 
     References:
         T. Qin and T.-Y. Liu, "Introducing LETOR 4.0 Datasets", arXiv 1306.2597, 2013.

@@ -22,11 +22,6 @@ class MSLR(FoldedRanking):
 
     Files: ``root/NAME/FoldN/train.txt`` and ``test.txt``, from https://www.microsoft.com/en-us/research/project/mslr/.
 
-    Args:
-        name: see `FoldedRanking`.
-        fold: see `FoldedRanking`.
-        kwargs: see `RankingDataModule`.
-
     References:
         T. Qin and T.-Y. Liu, "Introducing LETOR 4.0 Datasets", arXiv 1306.2597, 2013.
     """

@@ -35,10 +35,6 @@ class SyntheticRanking(RankingDataModule):
         test_queries: number of test queries (MSLR-WEB10K, fold 1: 2,000).
         fewest_documents: smallest number of documents of a query.
         most_documents: largest number; all between are equally likely (MSLR-WEB10K: 120 on average).
-        kwargs: see `RankingDataModule`.
-
-    Raises:
-        InputError: a range is empty.
     """
 
     folders = ("synthetic-mslr", "synthetic-letor")

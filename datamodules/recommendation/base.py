@@ -43,10 +43,6 @@ class RecommenderDataModule(FederatedDataModule):
         degenerate_users: what to do with a user with no item or with all items.
         fewest_labels: users with fewer labelled items are left out, e.g. those who cannot fill a batch.
         repeated_selection: clients that the server selects in all rounds from some round on; None for random cohorts.
-        kwargs: see `FederatedDataModule`.
-
-    Raises:
-        InputError: `negatives_per_positive` is not positive.
     """
 
     def __init__(

@@ -78,7 +78,6 @@ class MovieLens(RecommenderDataModule):
         download: download the file if it is missing (``ml-100k`` and ``ml-1m``).
         preferences: ``interacted``: a rated film is liked, and negatives are drawn among the others; ``liked``: a film
             rated with four stars or more is liked, one rated with fewer is not, and no other film is labelled.
-        kwargs: see `RecommenderDataModule`.
 
     References:
         F. M. Harper and J. A. Konstan, "The MovieLens Datasets: History and Context", ACM TiiS 5(4), 2015.

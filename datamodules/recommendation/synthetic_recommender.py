@@ -26,10 +26,6 @@ class SyntheticRecommender(RecommenderDataModule):
         mean_interactions: mean number of interactions of a user (MovieLens-100K: 106).
         fewest_interactions: smallest number (MovieLens-100K: 20).
         spread: standard deviation of the logarithm of the number beyond the smallest.
-        kwargs: see `RecommenderDataModule`.
-
-    Raises:
-        InputError: the numbers of interactions contradict each other.
     """
 
     folders = ("synthetic",)

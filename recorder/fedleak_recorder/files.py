@@ -35,11 +35,7 @@ def regular_file(path: Path, *, way_out: str = _WAY_OUT) -> int:
 
 
 def read_bounded(path: Path, *, most: int = MOST_TEXT, way_out: str = _WAY_OUT) -> bytes:
-    """Content of a regular file of at most `most` bytes.
-
-    Raises:
-        InputError: it is missing, no regular file, too large, or cannot be read.
-    """
+    """Content of a regular file of at most `most` bytes."""
     size = regular_file(path, way_out=way_out)
     try:
         with path.open("rb") as file:

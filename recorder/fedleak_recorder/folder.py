@@ -43,11 +43,7 @@ class RecordingFolder:
         """Names of the journalled shards, and whether it is closed; read once, so that every round costs the same."""
 
     def lock(self) -> None:
-        """Refuses other writers until `release`, or until the process ends.
-
-        Raises:
-            InputError: another process writes to the folder.
-        """
+        """Refuses other writers until `release`, or until the process ends."""
         self._lock.enter_context(only_writer(self.directory))
 
     def release(self) -> None:
@@ -73,11 +69,7 @@ class RecordingFolder:
         self._journal = None
 
     def check_free(self) -> None:
-        """Checks that the folder holds no recording.
-
-        Raises:
-            InputError: it does.
-        """
+        """Checks that the folder holds no recording."""
         if (self.directory / MANIFEST).exists():
             raise self._taken(MANIFEST)
 
@@ -89,9 +81,6 @@ class RecordingFolder:
             next_round: first round that is written again.
             ranks: number of processes that go on.
             way_out: what to do if the folder is another training's.
-
-        Raises:
-            InputError: the folder holds recorded rounds of another training.
         """
         journals = {path: read_journal(path).lines for path in journals_in(self.directory)}
         recorded = len({line.round for lines in journals.values() for line in lines})

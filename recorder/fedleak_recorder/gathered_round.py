@@ -49,9 +49,6 @@ class Sent:
 
         Args:
             where: what the client sent, for errors.
-
-        Raises:
-            InputError: something is no array, or no number of examples.
         """
         return Sent(
             client=self.client,
@@ -86,11 +83,7 @@ class Round:
         self.dense: dict[str, Array] = {}
 
     def add(self, sent: Sent) -> None:
-        """Adds a client.
-
-        Raises:
-            InputError: its arrays are of another model or not finite, or it is there twice.
-        """
+        """Adds a client."""
         where = sent.where or f"what client {sent.client} sent in round {self.number}"
         one = sent.plain(where)
         name = pseudonym(one.client, self.key)
@@ -178,11 +171,7 @@ class Round:
         require(one.truth.keys() == first.keys(), expected, found, "Give the same of every client, or of none.")
 
     def shards(self) -> tuple[dict[str, Array], dict[str, Array]]:
-        """The arrays that the server saw, and those of the ground truth.
-
-        Raises:
-            InputError: the ground truth of two clients is of different shapes.
-        """
+        """The arrays that the server saw, and those of the ground truth."""
         clients = np.array(list(self.names), np.int64)
         seen = {"clients": clients, "counts": np.array(self.counts, np.int64)}
         truth: dict[str, Array] = {"clients": clients}
@@ -204,11 +193,7 @@ class Round:
 
 
 def stored(value: Array, dtype: str, *, where: str) -> Array:
-    """Numbers in the type in which a recording holds them.
-
-    Raises:
-        InputError: a number is too large for that type.
-    """
+    """Numbers in the type in which a recording holds them."""
     narrow = cast(value, dtype)
     if not np.isfinite(narrow).all():
         raise InputError(

@@ -13,11 +13,7 @@ _LARGEST = 2**40
 
 
 def check_fields(content: Mapping[str, Any], *, where: str) -> None:
-    """Checks that the fields of a recording's manifest are as docs/recording-format.md describes them.
-
-    Raises:
-        InputError: a field is missing, of another type, out of its range, or contradicts another field.
-    """
+    """Checks that the fields of a recording's manifest are as docs/recording-format.md describes them."""
 
     def check(right: bool, key: str, value: Any, expected: str) -> None:
         require(

@@ -1,6 +1,6 @@
 """Checks that the tensors of a shard fit the manifest and each other: names, shapes, types, ranges and values.
 
-A shard is what `safetensors.safe_open` gives, for any framework, or `InMemory`.
+A shard is what `safetensors.safe_open` gives, for any framework, or `InMemory`. What does not fit raises `MisfitError`.
 """
 
 from collections.abc import Mapping
@@ -90,9 +90,6 @@ def check_seen(shard: Any, manifest: Manifest) -> None:
     Args:
         shard: the opened file; deltas are checked by shape and type only, their values when they are read.
         manifest: manifest of the recording.
-
-    Raises:
-        MisfitError: something contradicts the manifest or another tensor.
     """
     shapes = {key: shard.get_slice(key).get_shape() for key in shard.keys()}  # noqa: SIM118
     items = bool(manifest.row_parameters) or any(key in shapes for key in (*SHOWN, ITEM_FEATURES))
@@ -114,11 +111,7 @@ def common_shapes(shard: Any) -> dict[str, tuple[int, ...]]:
 
 
 def check_common(shard: Any, common: Mapping[str, tuple[int, ...]]) -> None:
-    """Checks that the shapes of model and features equal those of another round.
-
-    Raises:
-        MisfitError: with the first difference.
-    """
+    """Checks that the shapes of model and features equal those of another round."""
     own = common_shapes(shard)
     for key in sorted(own.keys() | common.keys()):
         found, before = own.get(key), common.get(key)
@@ -126,11 +119,7 @@ def check_common(shard: Any, common: Mapping[str, tuple[int, ...]]) -> None:
 
 
 def check_truth(shard: Any, seen: Any) -> None:
-    """Checks that a shard of ``truth/`` is about the clients and items of its round.
-
-    Raises:
-        MisfitError: a client or an item is missing, or a number is impossible.
-    """
+    """Checks that a shard of ``truth/`` is about the clients and items of its round."""
     held = {key: _read(shard, key) for key in shard.keys()}  # noqa: SIM118
     clients = seen.get_slice("clients").get_shape()[0]
     own = {key: value for key, value in held.items() if key == "clients" or key.startswith(CLIENT)}
@@ -173,9 +162,6 @@ def check_auxiliary(tensors: Mapping[str, Any]) -> None:
 
     Args:
         tensors: arrays or tensors by name.
-
-    Raises:
-        MisfitError: a number is not finite, or tensors that belong together are not of one length.
     """
     held = {name: as_array(value) for name, value in tensors.items()}
     for name, value in held.items():

@@ -65,11 +65,7 @@ class RecordingWriter:
         self._folder.release()
 
     def declare(self) -> None:
-        """Writes the manifest, with which the folder becomes a recording.
-
-        Raises:
-            InputError: another process writes to the folder, or the disk is full.
-        """
+        """Writes the manifest, with which the folder becomes a recording."""
         with on_disk(f"the manifest into {self.directory}"):
             self._begin()
             self._folder.declare(self._manifest, self._auxiliary)
