@@ -46,13 +46,12 @@ class CIFAR10(ClassificationDataModule):
     def prepare_data(self) -> None:
         """Downloads the files if that was asked for and they are missing."""
         if self.download:
-            way_out = f"Download the Python version from {_PAGE} and unpack it into {self.data_root()}."
             fetch_torchvision(
                 torchvision.datasets.CIFAR10,
                 self.data_root(),
                 name="CIFAR-10",
                 missing=lambda: not self._originals.is_dir(),
-                way_out=way_out,
+                way_out=f"Download the Python version from {_PAGE} and unpack it into {self.data_root()}.",
             )
 
     def read_train(self) -> LabelledImages:

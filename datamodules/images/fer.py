@@ -11,7 +11,7 @@ from torch import Tensor
 
 from datamodules.images.base import ClassificationDataModule, LabelledImages, split_test
 from datamodules.images.image_files import files_by_class, read_images, trees
-from datamodules.io.array_cache import load_arrays, store_arrays
+from datamodules.io.array_files import load_arrays, store_arrays
 from datamodules.io.files import sha256_of
 from datamodules.io.tables import Field, matching, read_table
 from protocol.errors import InputError, require

@@ -15,8 +15,7 @@ from PIL import Image
 from torch import Tensor
 from tqdm import tqdm
 
-from datamodules.io.array_cache import load_arrays, store_arrays
-from datamodules.io.array_files import DAMAGED
+from datamodules.io.array_files import DAMAGED, load_arrays, store_arrays
 from datamodules.io.files import MOST_UNPACKED, read_bounded, regular_file
 from protocol.errors import InputError, require
 

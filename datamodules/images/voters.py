@@ -8,7 +8,7 @@ from torch import Tensor
 
 from client.cohort import Cohort
 from datamodules.base import FederatedDataModule
-from datamodules.images.image_set import ImageSet
+from datamodules.images.image_set import GeneratedImages, ImageSet
 from protocol.errors import require
 from protocol.ranges import PositiveInt
 
@@ -71,3 +71,23 @@ class ImageVoters(Voters):
     @property
     def fingerprint(self) -> dict[str, str]:
         return self.photos.fingerprint
+
+
+class SyntheticPhotos(ImageVoters):
+    """Users who vote on `GeneratedImages`. Needs no files.
+
+    Args:
+        generated: number of images.
+        size: height and width in pixels.
+    """
+
+    folders = (GeneratedImages.name,)
+
+    def __init__(self, *, generated: PositiveInt = 64, size: PositiveInt = 64, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.generated = generated
+        self.size = size
+
+    @property
+    def photos(self) -> GeneratedImages:
+        return GeneratedImages(count=self.generated, size=self.size)

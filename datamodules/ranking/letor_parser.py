@@ -13,7 +13,7 @@ import numpy.typing as npt
 from sklearn.datasets import load_svmlight_file
 from tqdm import tqdm
 
-from datamodules.io.array_cache import load_arrays, store_arrays
+from datamodules.io.array_files import load_arrays, store_arrays
 from datamodules.io.files import check_file
 from datamodules.recommendation.interactions import Ints
 from protocol.errors import InputError
