@@ -68,11 +68,8 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
             clients_per_round,
             "Give 1.0 for all clients in every round.",
         )
-        self.root = root
-        self.clients_per_round = clients_per_round
-        self.seed = seed
-        self.num_workers = num_workers
-        self.attributes = attributes
+        self.root, self.seed, self.num_workers = root, seed, num_workers
+        self.clients_per_round, self.attributes = clients_per_round, attributes
         self.secret: bytes | None = None
 
     @classmethod
@@ -232,12 +229,9 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
 
     def train_dataloader(self) -> DataLoader[Cohort]:
         """One item per round, from the trainer's round on up to `rounds`; each rank gets its share of the clients."""
-        trainer = self.trainer
-        rank, world, start = (
-            (0, 1, 0) if trainer is None else (trainer.global_rank, trainer.world_size, trainer.global_step)
-        )
+        start = 0 if self.trainer is None else self.trainer.global_step
         return DataLoader(
-            _Rounds(self, rank, world),
+            _Rounds(self, *self._rank_and_world),
             sampler=_RoundNumbers(start, self._end()),
             batch_size=None,
             num_workers=self.num_workers,
@@ -248,8 +242,12 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
         self, numbers: Sequence[int], collate: Callable[[list[int]], dict[str, Tensor]], *, batch_size: int = 256
     ) -> DataLoader[dict[str, Tensor]]:
         """Batches of test examples, given by their numbers; each rank gets its share."""
-        rank, world = (0, 1) if self.trainer is None else (self.trainer.global_rank, self.trainer.world_size)
+        rank, world = self._rank_and_world
         return DataLoader(numbers[rank::world], batch_size=batch_size, collate_fn=collate)  # type: ignore[arg-type]
+
+    @property
+    def _rank_and_world(self) -> tuple[int, int]:
+        return (0, 1) if self.trainer is None else (self.trainer.global_rank, self.trainer.world_size)
 
     def _end(self) -> int | None:
         """Number of rounds after which the data or the server end the training."""

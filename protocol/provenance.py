@@ -20,18 +20,8 @@ import torch
 _PACKAGES = ("torch", "lightning", "torchmetrics", "numpy", "scipy", "scikit-learn", "diffprivlib", "safetensors")
 CHECKOUT = Path(__file__).resolve().parent.parent
 ROOMS = (
-    "attacks",
-    "callbacks",
-    "client",
-    "datamodules",
-    "defenses",
-    "evaluation",
-    "experiments",
-    "modules",
-    "protocol",
-    "recordings",
-    "reports",
-    "server",
+    *("attacks", "callbacks", "client", "datamodules", "defenses", "evaluation"),
+    *("experiments", "modules", "protocol", "recordings", "reports", "server"),
 )
 _COVERED = (*ROOMS, "fedleak_recorder", "lightning", "torch")
 """Packages that `source_hash` or `versions` covers."""

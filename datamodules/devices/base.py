@@ -15,8 +15,7 @@ from torch.utils.data import DataLoader
 from client.cohort import Cohort
 from datamodules.base import FederatedDataModule
 from datamodules.devices.augmentation import Mitigation, background_modes, mixed_in
-from datamodules.devices.device_split import Devices, DeviceSplit, split_devices, without_poor_users
-from datamodules.devices.open_world import HOLDOUT
+from datamodules.devices.device_split import HOLDOUT, Devices, DeviceSplit, split_devices, without_poor_users
 from datamodules.devices.user_examples import OwnedExamples
 from datamodules.devices.user_filter import UserFilter
 from protocol.errors import require
@@ -82,12 +81,9 @@ class OwnedDataModule(FederatedDataModule):
         limits = {"most_background": most_background, "known_examples": known_examples}
         for name, value in {**limits, "device_examples": device_examples}.items():
             require(value is None or value >= 1, f"{name} of at least 1", value, "Leave it out for all.")
-        self.mitigation = mitigation
-        self.known_examples = known_examples
+        self.users, self.devices, self.mitigation = users, devices, mitigation
+        self.most_background, self.known_examples = most_background, known_examples
         self.device_examples = device_examples
-        self.users = users
-        self.devices = devices
-        self.most_background = most_background
 
     @abc.abstractmethod
     def read(self) -> OwnedExamples:
@@ -213,17 +209,12 @@ class OwnedDataModule(FederatedDataModule):
         numbers = len(self.examples) + torch.arange(len(self.background.features))
         modes = None
         if self.mitigation.kind == "mm-aug":
-            draw = generator_for(self.seed, "background modes", PERSISTENT)
-            modes = background_modes(self.background.features, self.mitigation.modes, generator=draw)
+            generator = generator_for(self.seed, "background modes", PERSISTENT)
+            modes = background_modes(self.background.features, self.mitigation.modes, generator=generator)
+        draws = (generator_for(self.seed, purpose, PERSISTENT, user) for user in range(len(parts)))
         return [
-            mixed_in(
-                part,
-                self.mitigation,
-                background=numbers,
-                modes=modes,
-                generator=generator_for(self.seed, purpose, PERSISTENT, user),
-            )
-            for user, part in enumerate(parts)
+            mixed_in(part, self.mitigation, background=numbers, modes=modes, generator=draw)
+            for part, draw in zip(parts, draws, strict=True)
         ]
 
     def _few(self, parts: Sequence[Tensor], most: int | None, kind: str) -> list[Tensor]:

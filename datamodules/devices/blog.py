@@ -76,8 +76,7 @@ class Blog(OwnedTextDataModule):
         **kwargs: Any,
     ) -> None:
         super().__init__(users=users, text=text, **kwargs)
-        self.background_source = background
-        self.file = file
+        self.background_source, self.file = background, file
 
     def read_posts(self) -> Posts:
         folder = self.data_root() / self.name

@@ -87,9 +87,7 @@ class PhotoDataModule(OwnedDataModule):
         super().__init__(users=users, **kwargs)
         require(min(image_size) >= 1, "image_size of at least 1 pixel", image_size, "Give height and width.")
         self.image_shape = (3, *image_size)
-        self.classes = classes
-        self.most_classes = most_classes
-        self.least_share = least_share
+        self.classes, self.most_classes, self.least_share = classes, most_classes, least_share
         self.bad_rows: BadRows = bad_rows
 
     @abc.abstractmethod

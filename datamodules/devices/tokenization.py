@@ -182,18 +182,6 @@ def encode_posts(
     return examples, vocabulary
 
 
-def encode_background(
-    texts: Sequence[str], unit: Literal["sentence", "text"], options: TextOptions, vocabulary: Vocabulary
-) -> tuple[Tensor, Ints]:
-    """Background text, prepared like that of the users (section 7.1) and in their vocabulary.
-
-    Returns:
-        ``(M, L)`` int64 token numbers, and ``(M,)`` numbers of the texts that they come from.
-    """
-    tokens = tokens_of(texts, unit, fewest_words=options.fewest_words)
-    return vocabulary.encode(tokens.words, options.words), tokens.sources
-
-
 def _first_of_each(features: Tensor, owners: Ints) -> Ints:
     """Ascending numbers of the first of every user's equal examples."""
     rows = np.ascontiguousarray(np.concatenate([owners[:, None], features.numpy()], axis=1).astype(np.int32))

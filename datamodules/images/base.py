@@ -72,8 +72,7 @@ class ClassificationDataModule(FederatedDataModule):
         super().__init__(**kwargs)
         expected = "auxiliary_per_class of at least 0"
         require(auxiliary_per_class >= 0, expected, auxiliary_per_class, "Decaf's attacker has 2 to 100; 0 for none.")
-        self.split = split
-        self.auxiliary_per_class = auxiliary_per_class
+        self.split, self.auxiliary_per_class = split, auxiliary_per_class
 
     @abc.abstractmethod
     def read_train(self) -> LabelledImages:

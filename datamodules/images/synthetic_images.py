@@ -47,10 +47,8 @@ class SyntheticImages(ClassificationDataModule):
             "Give larger numbers.",
         )
         self.class_names = tuple(str(number) for number in range(classes))
-        self.image_shape = shape
-        self.train_per_class = train_per_class
-        self.test_per_class = test_per_class
-        self.noise = noise
+        self.image_shape, self.noise = shape, noise
+        self.train_per_class, self.test_per_class = train_per_class, test_per_class
 
     def read_train(self) -> LabelledImages:
         return self._draw("train", self.train_per_class)

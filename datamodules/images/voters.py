@@ -26,8 +26,7 @@ class Voters(FederatedDataModule):
         super().__init__(clients_per_round=1.0, **kwargs)
         found = f"{users} users of {item_sets} sets"
         require(users >= item_sets, "as many users as item_sets, or more", found, "The paper has 200 users.")
-        self.users = users
-        self.item_sets = item_sets
+        self.users, self.item_sets = users, item_sets
 
     @property
     def num_clients(self) -> int:
@@ -85,8 +84,7 @@ class SyntheticPhotos(ImageVoters):
 
     def __init__(self, *, generated: PositiveInt = 64, size: PositiveInt = 64, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.generated = generated
-        self.size = size
+        self.generated, self.size = generated, size
 
     @property
     def photos(self) -> GeneratedImages:

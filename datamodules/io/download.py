@@ -94,10 +94,3 @@ def _locked(path: Path) -> Iterator[None]:
             path.parent.mkdir(parents=True, exist_ok=True)
             fcntl.flock(held.enter_context(path.open("a")), fcntl.LOCK_EX)
         yield
-
-
-def by_hand(*, name: str, page: str, target: Path) -> InputError:
-    """Error for a data set whose owners allow no automatic download."""
-    return InputError(
-        expected=f"{name} at {target}", found="no such file", way_out=f"Download it from {page} and put it there."
-    )

@@ -55,10 +55,8 @@ class RankingDataModule(FederatedDataModule):
         expected = f"at most {aggregate} targets, all clients of an aggregate"
         way_out = "Give data.aggregate the number of its clients."
         require(targets is None or targets <= aggregate, expected, targets, way_out)
-        self.queries_per_client = queries_per_client
-        self.users = users
+        self.queries_per_client, self.users, self.private_retrieval = queries_per_client, users, private_retrieval
         self.aggregate, self.targets = aggregate, targets or aggregate
-        self.private_retrieval = private_retrieval
 
     @abc.abstractmethod
     def read_train(self) -> Queries:

@@ -28,8 +28,7 @@ class FoldedRanking(RankingDataModule):
     def __init__(self, *, name: str, fold: int = 1, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         require(1 <= fold <= FOLDS, f"a fold from 1 to {FOLDS}", fold, "The papers use fold 1.")
-        self.name = name
-        self.fold = fold
+        self.name, self.fold = name, fold
 
     @classmethod
     def folder_arguments(cls, folder: str) -> dict[str, Any]:

@@ -50,20 +50,12 @@ class SyntheticRanking(RankingDataModule):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        found = f"{fewest_documents}, {most_documents}"
-        require(
-            1 <= fewest_documents <= most_documents,
-            "1 <= fewest_documents <= most_documents",
-            found,
-            "Give a range of numbers of documents.",
-        )
+        expected, found = "1 <= fewest_documents <= most_documents", f"{fewest_documents}, {most_documents}"
+        require(1 <= fewest_documents <= most_documents, expected, found, "Give a range of numbers of documents.")
         found = f"{queries}, {test_queries}"
         require(min(queries, test_queries) >= 1, "queries and test_queries of at least 1", found, "Give more queries.")
-        self.shape = shape
-        self.queries = queries
-        self.test_queries = test_queries
-        self.fewest_documents = fewest_documents
-        self.most_documents = most_documents
+        self.shape, self.queries, self.test_queries = shape, queries, test_queries
+        self.fewest_documents, self.most_documents = fewest_documents, most_documents
 
     @classmethod
     def folder_arguments(cls, folder: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from datamodules.io.download import Archive, by_hand, fetch_archive
+from datamodules.io.download import Archive, fetch_archive
 from datamodules.io.files import sha256_of
 from datamodules.io.tables import TEXT, WHOLE, matching, number, read_table
 from datamodules.people import bands
@@ -94,9 +94,7 @@ class MovieLens(RecommenderDataModule):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.preferences = preferences
-        self.variant = variant
-        self.download = download
+        self.variant, self.download, self.preferences = variant, download, preferences
 
     @classmethod
     def folder_arguments(cls, folder: str) -> dict[str, Any]:
@@ -117,8 +115,9 @@ class MovieLens(RecommenderDataModule):
         archive = _LAYOUTS[self.variant].archive
         if archive is not None:
             fetch_archive(archive, self.data_root(), target=self._path)
-        elif not self._path.exists():
-            raise by_hand(name=self.variant, page=_PAGE, target=self._path)
+        else:  # its owners allow no automatic download
+            way_out = f"Download it from {_PAGE} and put it there."
+            require(self._path.exists(), f"{self.variant} at {self._path}", "no such file", way_out)
 
     def read(self) -> Interactions:
         self.prepare_data()

@@ -47,21 +47,16 @@ class SyntheticRecommender(RecommenderDataModule):
             f"{fewest_interactions}, {mean_interactions}, {items}",
             "Give a larger catalogue or fewer interactions.",
         )
-        self.users = users
-        self.items = items
-        self.mean_interactions = mean_interactions
-        self.fewest_interactions = fewest_interactions
-        self.spread = spread
+        self.users, self.items, self.spread = users, items, spread
+        self.mean_interactions, self.fewest_interactions = mean_interactions, fewest_interactions
 
     @functools.cached_property
     def fingerprint(self) -> dict[str, str]:
-        interactions = self.read()
-        return {"name": "synthetic", "sha256": hashlib.sha256(interactions.items.tobytes()).hexdigest()}
+        return {"name": "synthetic", "sha256": hashlib.sha256(self.read().items.tobytes()).hexdigest()}
 
     def read(self) -> Interactions:
         """Draws the interactions; a Gumbel draw on the logits is a sample without replacement."""
-        seed = int(generator_for(self.seed, "synthetic", PERSISTENT).initial_seed()) % 2**63
-        random = np.random.default_rng(seed)
+        random = np.random.default_rng(generator_for(self.seed, "synthetic", PERSISTENT).initial_seed() % 2**63)
         counts = self._counts(random)
         popularity = -0.8 * np.log(1 + random.permutation(self.items))
         tastes = random.normal(size=(self.users, _TASTES)) @ random.normal(size=(_TASTES, self.items)) / _TASTES**0.5

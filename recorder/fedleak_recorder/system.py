@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from fedleak_recorder import __version__
 from fedleak_recorder.errors import InputError, require
 from fedleak_recorder.format import Manifest
 from fedleak_recorder.manifest_fields import check_fields, is_names
 from fedleak_recorder.plain_values import strange_value
 from fedleak_recorder.shape_check import Shapes
-from fedleak_recorder.version import __version__
 
 Holds = Literal["models", "deltas"]
 _PACKAGES = ("numpy", "safetensors")
