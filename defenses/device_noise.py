@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from defenses.base import Defense, Update
-from protocol.errors import InputError
+from protocol.errors import InputError, require
 from protocol.view import Release
 
 
@@ -29,8 +29,7 @@ class DeviceNoise(Defense):
     """
 
     def __init__(self, *, variance: float, clients: Collection[int] | Literal["anonymous"] | None = None) -> None:
-        if variance < 0:
-            raise InputError(expected="variance of at least 0", found=str(variance), way_out="0 is no noise.")
+        require(variance >= 0, "variance of at least 0", variance, "0 is no noise.")
         self.variance, self.scale = variance, variance**0.5
         self.clients = clients
         self._numbers = frozenset() if clients is None or clients == "anonymous" else frozenset(clients)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from defenses.base import Defense
-from protocol.errors import InputError
+from protocol.errors import require
 
 
 class UpdateL1(Defense):
@@ -34,21 +34,16 @@ class UpdateL1(Defense):
         reduction: Literal["mean", "sum"] = "mean",
         parameters: Sequence[str] = ("item_embedding.weight",),
     ) -> None:
-        if not (math.isfinite(strength) and strength >= 0):
-            way_out = "RAIFLE's tables use 0 and 1."
-            raise InputError(expected="UpdateL1.strength of 0 or more", found=f"{strength:g}", way_out=way_out)
+        right = math.isfinite(strength) and strength >= 0
+        require(right, "UpdateL1.strength of 0 or more", f"{strength:g}", "RAIFLE's tables use 0 and 1.")
         self.strength, self.reduction, self.parameters = strength, reduction, list(parameters)
 
     def penalty(
         self, parameters: Mapping[str, Tensor], received: Mapping[str, Tensor], elements: Mapping[str, Tensor]
     ) -> Tensor | None:
         unknown = [name for name in self.parameters if name not in parameters]
-        if unknown:
-            raise InputError(
-                expected=f"UpdateL1.parameters among {', '.join(parameters)}",
-                found=", ".join(unknown),
-                way_out="Correct the names in the configuration.",
-            )
+        expected = f"UpdateL1.parameters among {', '.join(parameters)}"
+        require(not unknown, expected, ", ".join(unknown), "Correct the names in the configuration.")
         if self.strength == 0 or not self.parameters:
             return None
         # Padded rows are as received and add 0.

@@ -135,8 +135,7 @@ def ends_on_signals(grace: float = GRACE, program: str = "") -> Iterator[Stoppin
 
 def _restore(before: dict[signal.Signals, Any], taken: list[signal.Signals], former: int) -> None:
     for number in taken:
-        handler = before[number]
-        signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        signal.signal(number, before[number] or signal.SIG_DFL)
     signal.set_wakeup_fd(former)
 
 

@@ -189,14 +189,11 @@ def _client(content: Mapping[str, Any]) -> DumpClient:
 
 
 def _made(kind: type[Made], content: Mapping[str, Any]) -> Made:
-    known = [entry.name for entry in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    fields = dataclasses.fields(kind)  # type: ignore[arg-type]
+    known = [entry.name for entry in fields]
     unknown = [str(key) for key in content if key not in known]
     _check(not unknown, f"keys among {', '.join(known)}", repr(next(iter(unknown), "")))
-    needed = [one.name for one in dataclasses.fields(kind) if _is_needed(one)]  # type: ignore[arg-type]
+    needed = [one.name for one in fields if one.default is one.default_factory is dataclasses.MISSING]
     missing = [name for name in needed if name not in content]
     _check(not missing, f"the keys {', '.join(needed)}", f"no {', '.join(missing)}")
     return kind(**content)
-
-
-def _is_needed(entry: "dataclasses.Field[Any]") -> bool:
-    return entry.default is dataclasses.MISSING and entry.default_factory is dataclasses.MISSING

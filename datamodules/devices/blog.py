@@ -157,7 +157,6 @@ def _xml_files(folder: Path) -> list[tuple[Path, re.Match[str]]]:
 
 
 def _attributes_of_files(files: Sequence[tuple[Path, re.Match[str]]]) -> dict[str, list[int]]:
-    """Blogger and attributes of every file, from its name."""
     columns: dict[str, list[int]] = {"id": [int(found[1]) for _, found in files]}
     for place, (name, field) in enumerate(_PERSON.items(), 2):
         try:

@@ -145,7 +145,6 @@ def kept_posts(
 
 
 def _at_most(numbers: Ints, owners: Ints, most: int, seed: int) -> Ints:
-    """A random subset of at most `most` posts of each user."""
     keys = torch.rand(len(owners), generator=generator_for(seed, "posts of a user", PERSISTENT)).numpy()[numbers]
     order = np.lexsort((keys, owners[numbers]))
     sorted_owners = owners[numbers][order]

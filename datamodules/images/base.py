@@ -182,7 +182,6 @@ class ClassificationDataModule(FederatedDataModule):
 
     @functools.cached_property
     def _parts(self) -> tuple[list[Tensor], Tensor]:
-        """The clients' images and the attacker's."""
         pool = shuffled_pool(
             self._train.labels,
             class_names=self.class_names,

@@ -119,7 +119,6 @@ class SkinCancer(ClassificationDataModule):
 
 
 def _find(names: Sequence[str], folder: Path) -> list[Traversable]:
-    """The files of images, in any layout."""
     found = image_files_by_stem(folder, _FOLDERS)
     missing = [name for name in names if name not in found]
     require(
