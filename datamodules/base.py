@@ -14,6 +14,7 @@ import numpy.typing as npt
 import torch
 from lightning import LightningDataModule, Trainer
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from client.cohort import Cohort
@@ -256,6 +257,19 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
 
     def data_root(self) -> Path:
         return data_root(self.root)
+
+
+def padded_cohort(
+    round_number: int, clients: Tensor, parts: Sequence[Tensor], fields: Callable[[Tensor], dict[str, Tensor]]
+) -> Cohort:
+    """Cohort of clients with the examples of the numbers `parts`; the fields ``(C, N, ...)`` are padded with 0."""
+    numbers = pad_sequence(list(parts), batch_first=True, padding_value=-1)
+    mask = numbers >= 0
+    flat = fields(numbers.clamp(min=0).flatten())
+    examples = {name: values.reshape(*numbers.shape, *values.shape[1:]) for name, values in flat.items()}
+    for values in examples.values():
+        values[~mask] = 0
+    return Cohort(round_number, clients, examples, mask)
 
 
 def data_of(trainer: Trainer) -> FederatedDataModule | None:

@@ -20,12 +20,7 @@ _Value = TypeVar("_Value")
 
 
 class ByRound(Mapping[int, _Value]):
-    """What the server had in some rounds, read on access; it gives attacks no access to the ground truth.
-
-    Args:
-        read: reads the global model before a round, or the view of its messages.
-        rounds: numbers of the rounds.
-    """
+    """What the server had in some rounds, read on access; it gives attacks no access to the ground truth."""
 
     def __init__(self, read: Callable[[int], _Value], rounds: Sequence[int]) -> None:
         self._read = read
@@ -91,11 +86,6 @@ def messages_view(
     """The clients' messages in some rounds without deltas; `History.each_round` reads these.
 
     The messages are sorted by round, and in each round by pseudonym. Those of the adversary's own devices are left out.
-
-    Args:
-        recording: what the server saw.
-        rounds: numbers of rounds; None for all.
-        learner: the clients' algorithm; None if it is unknown.
     """
     numbers = _numbers(recording, rounds)
     own = set(recording.auxiliary().get(PSEUDONYMS, torch.zeros(0)).tolist())

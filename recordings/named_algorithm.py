@@ -77,12 +77,7 @@ def _check_size(kind: type[FederatedModule], values: Any, where: str) -> None:
 
 
 def network_of(learner: ClientAlgorithm, held: Shapes) -> dict[str, tuple[int, ...]]:
-    """Shapes of the parameters that a learner's clients train, without building the network.
-
-    Args:
-        learner: from `learner_from`.
-        held: shapes of the recorded model, for sizes that are not arguments.
-    """
+    """Shapes of the parameters that a learner's clients train, without building the network."""
     try:
         return learner.network_shapes({name: tuple(shape) for name, shape in held.items()})
     except (RuntimeError, TypeError, ValueError, OverflowError, KeyError, IndexError) as error:

@@ -32,9 +32,6 @@ _WAY_OUT = "Set learner to null in the manifest: attacks that simulate clients w
 def recorded_learner(recording: Recording) -> ClientAlgorithm | None:
     """Public algorithm of a recording's clients, None if the manifest names none.
 
-    Args:
-        recording: recording whose manifest names the algorithm.
-
     Raises:
         InputError: the algorithm's network differs from the recorded one, auxiliary data do not fit it, or a simulated
             client would need more work than a real client can have done.
@@ -61,13 +58,7 @@ def recorded_learner(recording: Recording) -> ClientAlgorithm | None:
 
 
 def check_learner(description: Mapping[str, Any] | None, parameters: Shapes, *, where: str) -> None:
-    """Checks that a learner's network has the parameters of another system's training.
-
-    Args:
-        description: as in `recordings.named_algorithm.learner_from`.
-        parameters: the training's shapes by name, in any order.
-        where: origin of the shapes, for the message.
-    """
+    """Checks that a learner's network has the parameters of another system's training."""
     learner = learner_from(description)
     if learner is not None:
         held = {name: tuple(shape) for name, shape in parameters.items() if not is_statistic(name)}
@@ -83,14 +74,7 @@ def check_sent(learner: ClientAlgorithm, sent: Shapes, *, where: str) -> None:
 
 
 def check_work(local: LocalTraining | None, examples: int, numbers: int, *, where: str) -> None:
-    """Checks that a client can have done the local training.
-
-    Args:
-        local: local training, None for a single step.
-        examples: largest number of examples of a client.
-        numbers: number of entries of the model.
-        where: origin of the numbers, for the message.
-    """
+    """Checks that a client can have done the local training."""
     if local is None:
         return
     batch = min(local.batch_size or max(examples, 1), max(examples, 1))

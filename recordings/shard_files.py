@@ -14,14 +14,7 @@ from protocol.errors import InputError
 
 
 class ShardFiles:
-    """Shards of one kind, ``rounds`` or ``truth``.
-
-    Args:
-        directory: folder of the recording.
-        lines: lines of the journal by file; files of other kinds are ignored.
-        kind: the kind.
-        verify: check each file's hash before its first use.
-    """
+    """Shards of one kind, ``rounds`` or ``truth``."""
 
     def __init__(self, directory: Path, lines: Mapping[str, JournalLine], kind: str, *, verify: bool) -> None:
         self._directory = directory

@@ -17,16 +17,7 @@ _NUMBERS_PER_VIEW = 2**25
 
 
 class ShardView:
-    """An opened shard of ``rounds/`` as the source of views.
-
-    Args:
-        shard: the opened file.
-        name: its name, for errors.
-        round_number: its round.
-        manifest: manifest of the recording.
-        model: the global model before the round.
-        auxiliary: the server's auxiliary data.
-    """
+    """An opened shard of ``rounds/`` as the source of views."""
 
     def __init__(
         self,

@@ -2,22 +2,21 @@
 
 import abc
 import functools
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader
 
 from client.cohort import Cohort
-from datamodules.base import FederatedDataModule
+from datamodules.base import FederatedDataModule, padded_cohort
 from datamodules.devices.augmentation import Mitigation, background_modes, mixed_in
 from datamodules.devices.device_split import HOLDOUT, Devices, DeviceSplit, split_devices, without_poor_users
 from datamodules.devices.user_examples import OwnedExamples
 from datamodules.devices.user_filter import UserFilter
+from datamodules.io.files import sha256_of_arrays
 from protocol.errors import require
 from protocol.seeding import PERSISTENT, generator_for
 
@@ -155,22 +154,14 @@ class OwnedDataModule(FederatedDataModule):
     @functools.cached_property
     def fingerprint(self) -> dict[str, str]:
         """``name``, and ``sha256`` of the examples and their owners."""
-        digest = hashlib.sha256()
-        examples = self.examples
-        for values in (examples.features, examples.labels, examples.owners, examples.days, examples.groups):
-            digest.update(values.contiguous().numpy().data)
-        return {"name": self.name, "sha256": digest.hexdigest()}
+        own = self.examples
+        arrays = (own.features, own.labels, own.owners, own.days, own.groups)
+        return {"name": self.name, "sha256": sha256_of_arrays(*arrays)}
 
     def build_cohort(self, round_number: int, clients: Tensor) -> Cohort:
         """Cohort of some devices; the fields ``(C, N, ...)`` are those of `batch`, padded with 0."""
         parts = [self._clients[client][2] for client in clients.tolist()]
-        numbers = pad_sequence(parts, batch_first=True, padding_value=-1)
-        mask = numbers >= 0
-        flat = self.fields(numbers.clamp(min=0).flatten())
-        examples = {name: values.reshape(*numbers.shape, *values.shape[1:]) for name, values in flat.items()}
-        for values in examples.values():
-            values[~mask] = 0
-        return Cohort(round_number, clients, examples, mask)
+        return padded_cohort(round_number, clients, parts, self.fields)
 
     def val_dataloader(self) -> DataLoader[dict[str, Tensor]]:
         """Batches of every user's test examples: the fields ``(B, ...)`` of `batch`."""

@@ -174,15 +174,7 @@ def tag_table(tags: Sequence[frozenset[str]], class_names: Sequence[str]) -> Boo
 def examples_of(
     photos: TaggedPhotos, class_names: Sequence[str], shape: tuple[int, int, int], *, users_left_out: int, name: str
 ) -> OwnedExamples:
-    """Reads the pixels of photographs.
-
-    Args:
-        photos: photographs of the selected users.
-        class_names: names of the K labels.
-        shape: channels, height and width after resizing.
-        users_left_out: number of users left out before, for the counts.
-        name: name of the data set, for errors and the progress bar.
-    """
+    """Reads the pixels of photographs."""
     require(
         class_names,
         f"labels of the photographs of {name}",

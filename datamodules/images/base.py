@@ -2,19 +2,19 @@
 
 import abc
 import functools
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader
 
 from client.cohort import Cohort
-from datamodules.base import FederatedDataModule
+from datamodules.base import FederatedDataModule, padded_cohort
 from datamodules.candidates import CandidateOptions, CandidatePool, draw_numbers
+from datamodules.io.files import sha256_of_arrays
 from datamodules.partition.client_split import ClientSplit, split_clients
 from datamodules.partition.pool import hold_back, shuffled_pool, split_off
 from protocol.errors import require
@@ -94,9 +94,7 @@ class ClassificationDataModule(FederatedDataModule):
     @functools.cached_property
     def fingerprint(self) -> dict[str, str]:
         """``name``, and ``sha256`` of the training images and their classes."""
-        digest = hashlib.sha256(self._train.images.numpy().data)
-        digest.update(self._train.labels.numpy().data)
-        return {"name": self.name, "sha256": digest.hexdigest()}
+        return {"name": self.name, "sha256": sha256_of_arrays(self._train.images, self._train.labels)}
 
     def client_images(self) -> list[Tensor]:
         """Numbers of the training images of every client."""
@@ -144,12 +142,7 @@ class ClassificationDataModule(FederatedDataModule):
         padded with 0.
         """
         parts = [self._parts[0][client] for client in clients.tolist()]
-        numbers = pad_sequence(parts, batch_first=True, padding_value=-1)
-        mask = numbers >= 0
-        examples = self._examples(self._train, numbers.clamp(min=0))
-        examples["image"][~mask] = 0
-        examples["label"][~mask] = 0
-        return Cohort(round_number, clients, examples, mask)
+        return padded_cohort(round_number, clients, parts, partial(self._examples, self._train))
 
     def raw_features(self) -> dict[str, Tensor]:
         """``image`` ``(num_clients, F)``, the mean; ``colours``, roots of histograms; ``classes``, their shares."""

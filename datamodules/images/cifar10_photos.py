@@ -1,7 +1,6 @@
 """CIFAR-10's photographs as items that users vote on."""
 
 import functools
-import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ from torchvision.transforms.functional import to_pil_image
 from datamodules.images.cifar10 import CIFAR10
 from datamodules.images.image_set import ImageSet
 from datamodules.images.voters import ImageVoters
+from datamodules.io.files import sha256_of_arrays
 from protocol.ranges import PositiveInt
 
 
@@ -47,7 +47,7 @@ class HeldBackPhotos(ImageSet):
     @property
     def fingerprint(self) -> dict[str, str]:
         """``sha256`` is of the pixels."""
-        return {"name": self.name, "sha256": hashlib.sha256(self._held_back[0].numpy().data).hexdigest()}
+        return {"name": self.name, "sha256": sha256_of_arrays(self._held_back[0])}
 
     @functools.cached_property
     def _held_back(self) -> tuple[Tensor, Tensor]:

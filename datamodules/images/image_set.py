@@ -92,12 +92,7 @@ class GeneratedImages(ImageSet):
 
 
 class StoredImages(ImageSet):
-    """PNG images that were written one by one, under their numbers.
-
-    Args:
-        folder: folder of the files.
-        name: name of the set that they were made of.
-    """
+    """PNG images that were written one by one, under their numbers."""
 
     def __init__(self, folder: Path, *, name: str) -> None:
         self.folder, self.name = folder, name

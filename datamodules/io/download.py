@@ -30,12 +30,6 @@ def fetch_once(name: str, root: Path, *, missing: Callable[[], bool], fetch: Cal
 
     Every rank of a training reads the data, and most do so before they know their rank. The lock is a file in `root`,
     so it also holds between machines that share the disk. The operating system releases it if the process dies.
-
-    Args:
-        name: name of the data set.
-        root: folder of the data sets.
-        missing: whether anything is missing; called again by every process that has waited.
-        fetch: makes the download.
     """
     with _locked(root / f".{name}.lock"):
         if missing():

@@ -7,6 +7,9 @@ memory. The functions below refuse all of these.
 
 import hashlib
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from fedleak_recorder.files import MOST_TEXT as MOST_TEXT
 from fedleak_recorder.files import read_bounded as read_bounded
@@ -33,11 +36,6 @@ def unpacked_limit(size: int) -> int:
 def inside(folder: Path, name: object, *, what: str) -> Path:
     """Path of a file that a manifest names and that must lie in the manifest's folder.
 
-    Args:
-        folder: folder of the manifest.
-        name: a relative path.
-        what: what the file holds, for the message.
-
     Raises:
         InputError: the name is no text, is absolute, or leads out of the folder, also by a link.
     """
@@ -60,6 +58,14 @@ def sha256_of(path: Path) -> str:
     """Hexadecimal SHA-256 of a file's content."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sha256_of_arrays(*arrays: Any) -> str:
+    """Hexadecimal SHA-256 of the bytes of arrays of NumPy or tensors, one after the other."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
 
 
 def check_utf8(path: Path) -> None:

@@ -58,12 +58,6 @@ class _Layout:
 def read_queries(path: Path, *, num_features: int, max_grade: int, page: str) -> Queries:
     """Reads a LETOR file, later from a cache whose key is the file's content.
 
-    Args:
-        path: the file.
-        num_features: number of features, all of which every line has.
-        max_grade: highest grade.
-        page: where to get the data set.
-
     Raises:
         InputError: the file is missing, empty, or broken; the error names the first wrong line.
     """

@@ -1,13 +1,13 @@
 """A synthetic ranking data set with the shape of MSLR or LETOR; results on it say nothing about real data."""
 
 import functools
-import hashlib
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import torch
 
+from datamodules.io.files import sha256_of_arrays
 from datamodules.ranking.base import RankingDataModule
 from datamodules.ranking.letor_parser import Queries
 from protocol.errors import require
@@ -73,10 +73,8 @@ class SyntheticRanking(RankingDataModule):
     def fingerprint(self) -> dict[str, str]:
         """``name``, and ``sha256`` of the training queries."""
         train = self._parts[0]
-        digest = hashlib.sha256(train.features.tobytes())
-        digest.update(train.grades.tobytes())
-        digest.update(train.offsets.tobytes())
-        return {"name": f"synthetic-{self.shape}", "sha256": digest.hexdigest()}
+        digest = sha256_of_arrays(train.features, train.grades, train.offsets)
+        return {"name": f"synthetic-{self.shape}", "sha256": digest}
 
     def read_train(self) -> Queries:
         return self._parts[0]

@@ -1,11 +1,11 @@
 """A synthetic recommender data set with the shape of MovieLens; results on it say nothing about real data."""
 
 import functools
-import hashlib
 from typing import Any
 
 import numpy as np
 
+from datamodules.io.files import sha256_of_arrays
 from datamodules.recommendation.base import RecommenderDataModule
 from datamodules.recommendation.interactions import Interactions, unique_interactions
 from protocol.errors import require
@@ -52,7 +52,7 @@ class SyntheticRecommender(RecommenderDataModule):
 
     @functools.cached_property
     def fingerprint(self) -> dict[str, str]:
-        return {"name": "synthetic", "sha256": hashlib.sha256(self.read().items.tobytes()).hexdigest()}
+        return {"name": "synthetic", "sha256": sha256_of_arrays(self.read().items)}
 
     def read(self) -> Interactions:
         """Draws the interactions; a Gumbel draw on the logits is a sample without replacement."""

@@ -45,11 +45,7 @@ class Sent:
     holds: Holds | None = None
 
     def plain(self, where: str) -> "Sent":
-        """The same with arrays of NumPy.
-
-        Args:
-            where: what the client sent, for errors.
-        """
+        """The same with arrays of NumPy."""
         return Sent(
             client=self.client,
             examples=whole_number(self.examples, what="a number of examples", where=where, way_out=_UNKNOWN),
@@ -62,15 +58,7 @@ class Sent:
 
 
 class Round:
-    """The clients of a round, gathered into the arrays of a shard.
-
-    Args:
-        system: description of the system.
-        number: number of the round.
-        model: the global model before the round; empty if it is unknown.
-        clients: largest number of clients.
-        key: secret key of the pseudonyms.
-    """
+    """The clients of a round, gathered into the arrays of a shard."""
 
     def __init__(self, system: System, number: int, model: Mapping[str, Array], clients: int, key: bytes) -> None:
         self.system, self.number, self.model, self.key = system, number, model, key

@@ -50,11 +50,7 @@ class MisfitError(Exception):
 
 
 class InMemory:
-    """Arrays in memory with the interface of an opened safetensors file.
-
-    Args:
-        arrays: arrays by name.
-    """
+    """Arrays in memory with the interface of an opened safetensors file."""
 
     def __init__(self, arrays: Mapping[str, Array]) -> None:
         self._arrays = arrays
@@ -85,12 +81,7 @@ def _read(shard: Any, key: str) -> Array:
 
 
 def check_seen(shard: Any, manifest: Manifest) -> None:
-    """Checks that a server of the described system can have seen a shard of ``rounds/``.
-
-    Args:
-        shard: the opened file; deltas are checked by shape and type only, their values when they are read.
-        manifest: manifest of the recording.
-    """
+    """Checks that a server of that system can have seen a shard of ``rounds/``; of deltas, shapes and types only."""
     shapes = {key: shard.get_slice(key).get_shape() for key in shard.keys()}  # noqa: SIM118
     items = bool(manifest.row_parameters) or any(key in shapes for key in (*SHOWN, ITEM_FEATURES))
     for key in ("clients", "counts", *(("offsets", "served") if items else ())):
@@ -158,11 +149,7 @@ def _check_item_truth(held: Mapping[str, Array], of_items: Mapping[str, Array], 
 
 
 def check_auxiliary(tensors: Mapping[str, Any]) -> None:
-    """Checks auxiliary data.
-
-    Args:
-        tensors: arrays or tensors by name.
-    """
+    """Checks auxiliary data."""
     held = {name: as_array(value) for name, value in tensors.items()}
     for name, value in held.items():
         _check_numbers(name, value)

@@ -85,18 +85,7 @@ class RecordingWriter:
         self._begun = True
 
     def write(self, number: int, model: Mapping[str, Any], sent: Iterable[Sent], clients: int) -> None:
-        """Writes a round.
-
-        Args:
-            number: number of the round in that system.
-            model: the global model before the round, in the model's order; empty if it is unknown.
-            sent: what the clients sent, read one after the other, in an order that does not reveal their names.
-            clients: largest number of clients.
-
-        Raises:
-            InputError: something is of another model, not finite, there twice, or does not fit the rest of the round;
-                the round was recorded before; or the disk is full. Then nothing of the round is written.
-        """
+        """Writes a `Recorder.round` of so many clients at most, whose messages are read one after the other."""
         before = {name: as_array(value, where=f"{name!r} of the global model") for name, value in model.items()}
         if before or self.system.holds == "models":
             check_arrays(self.system.parameters, before, where=f"the global model before round {number}")
