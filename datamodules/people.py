@@ -31,7 +31,6 @@ class Attributes:
     shuffled: bool = False
 
     def __post_init__(self) -> None:
-        """Checks the values."""
         check_fields(self)
 
 

@@ -114,11 +114,7 @@ def command() -> str:
 
 
 def published(typed: str) -> str:
-    """Command line without names of folders outside the checkout, for files that others read.
-
-    Args:
-        typed: result of `command`.
-    """
+    """Command line without names of folders outside the checkout, for files that others read."""
     words = shlex.split(typed)
     program = [Path(word).name in ("attack.py", "train.py") for word in words]
     start = program.index(True) if any(program) else 0

@@ -38,8 +38,7 @@ from fedleak_recorder.shard_check import (
 )
 from protocol.errors import require
 from protocol.view import RoundView, View
-from recordings.shard_files import ShardFiles, damaged, model_of, view_dtype
-from recordings.shard_view import ShardView, truth_of
+from recordings.shards import ShardFiles, ShardView, damaged, model_of, truth_of, view_dtype
 
 _logger = logging.getLogger(__name__)
 

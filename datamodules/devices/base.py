@@ -140,7 +140,6 @@ class OwnedDataModule(FederatedDataModule):
 
     @property
     def client_known(self) -> Tensor:
-        """``(num_clients,)`` True for the adversary's own devices."""
         return torch.tensor([known for _, known, _ in self._clients])
 
     @property
@@ -148,12 +147,10 @@ class OwnedDataModule(FederatedDataModule):
         return self.client_users
 
     def client_examples(self) -> list[Tensor]:
-        """Numbers of the examples of every device."""
         return [part for _, _, part in self._clients]
 
     @functools.cached_property
     def fingerprint(self) -> dict[str, str]:
-        """``name``, and ``sha256`` of the examples and their owners."""
         own = self.examples
         arrays = (own.features, own.labels, own.owners, own.days, own.groups)
         return {"name": self.name, "sha256": sha256_of_arrays(*arrays)}

@@ -209,6 +209,5 @@ def _posts(ids: list[int], dates: list[str], texts: list[str], unparsable: Unpar
         owners=ranks_of(ids)[::-1].copy(),
         days=days_of(reversed(dates), blog_day),
         labels=np.zeros(len(texts), np.float32),
-        unparsable=unparsable.count,
-        lines=tuple(unparsable.lines),
+        unparsable=unparsable,
     )

@@ -88,8 +88,7 @@ def read_open_images(root: Path, *, bad_rows: BadRows) -> TaggedPhotos:
         days=days_of([dates.get(name, "") for name in ids], iso_day),
         groups=np.full(len(ids), UNGROUPED, np.int64),
         tags=[frozenset(tags.get(name, ())) for name in ids],
-        unparsable=bad.count,
-        lines=tuple(bad.lines),
+        unparsable=bad,
     )
 
 

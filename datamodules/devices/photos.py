@@ -16,7 +16,7 @@ from datamodules.devices.base import Background, OwnedDataModule
 from datamodules.devices.user_examples import UNDATED, Dropped, OwnedExamples
 from datamodules.devices.user_filter import Ints, UserFilter, kept_posts
 from datamodules.images.image_files import read_images
-from datamodules.io.tables import BadRows
+from datamodules.io.tables import BadRows, Unparsable
 from protocol.errors import require
 
 Bools = npt.NDArray[np.bool_]
@@ -33,8 +33,7 @@ class TaggedPhotos:
         days: ``(N,)`` as `OwnedExamples.days`; -1 if unknown.
         groups: ``(N,)`` photoset; -1 if there is none.
         tags: names of the labels of each.
-        unparsable: number of rows that could not be read.
-        lines: first of their lines.
+        unparsable: rows that could not be read.
     """
 
     names: Sequence[str]
@@ -43,8 +42,7 @@ class TaggedPhotos:
     days: Ints
     groups: Ints
     tags: Sequence[frozenset[str]]
-    unparsable: int = 0
-    lines: tuple[int, ...] = ()
+    unparsable: Unparsable
 
     def select(self, kept: Ints) -> "TaggedPhotos":
         """The photographs with the given numbers."""
@@ -190,8 +188,8 @@ def examples_of(
         groups=torch.from_numpy(photos.groups),
         owner_ids=torch.from_numpy(owner_ids),
         dropped=Dropped(
-            unparsable=photos.unparsable,
-            lines=photos.lines,
+            unparsable=photos.unparsable.count,
+            lines=tuple(photos.unparsable.lines),
             undated=int((photos.days == UNDATED).sum()),
             users=users_left_out,
         ),

@@ -111,8 +111,7 @@ def read_pipa(root: Path, *, least_score: float, bad_rows: BadRows) -> TaggedPho
         days=np.full(len(there), UNDATED, np.int64),
         groups=ranks_of(albums),
         tags=[frozenset(tags.get(photo, ())) for _, photo, _ in there],
-        unparsable=bad.count,
-        lines=tuple(bad.lines),
+        unparsable=bad,
     )
 
 

@@ -13,7 +13,7 @@ from datamodules.devices.tokenization import TextOptions
 from datamodules.devices.user_filter import Posts, UserFilter, ranks_of
 from datamodules.devices.yelp import read_amazon
 from datamodules.io.files import check_file
-from datamodules.io.tables import BadRows
+from datamodules.io.tables import BadRows, Unparsable
 from protocol.errors import InputError, require
 
 _PAGE = "https://leaf.cmu.edu"
@@ -83,8 +83,7 @@ def read_sent140(path: Path, *, bad_rows: BadRows) -> Posts:
         owners=ranks_of([user for user, _ in whole]),
         days=days,
         labels=np.array([tweet[3] for _, tweet in whole], np.float32),
-        unparsable=len(bad),
-        lines=tuple(bad[:5]),
+        unparsable=Unparsable(len(bad), bad[:5]),
     )
     return posts.select(np.lexsort((seconds, days)))
 

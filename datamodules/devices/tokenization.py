@@ -170,8 +170,8 @@ def encode_posts(
         groups=torch.from_numpy(tokens.sources[first]),
         owner_ids=torch.from_numpy(owner_ids),
         dropped=Dropped(
-            unparsable=posts.unparsable,
-            lines=posts.lines,
+            unparsable=posts.unparsable.count,
+            lines=tuple(posts.unparsable.lines),
             undated=int((days == UNDATED).sum()),
             short=tokens.short,
             cut=sum(len(tokens.words[number]) > options.words for number in first.tolist()),

@@ -119,8 +119,7 @@ def _oldest_first(
         owners=owners,
         days=days_of(dates, iso_day),
         labels=np.fromiter(stars, np.float32, len(texts)),
-        unparsable=unparsable.count,
-        lines=tuple(unparsable.lines),
+        unparsable=unparsable,
     )
     return posts.select(np.argsort(np.array(dates, dtype=str), kind="stable"))
 

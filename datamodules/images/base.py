@@ -93,7 +93,6 @@ class ClassificationDataModule(FederatedDataModule):
 
     @functools.cached_property
     def fingerprint(self) -> dict[str, str]:
-        """``name``, and ``sha256`` of the training images and their classes."""
         return {"name": self.name, "sha256": sha256_of_arrays(self._train.images, self._train.labels)}
 
     def client_images(self) -> list[Tensor]:

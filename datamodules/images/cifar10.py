@@ -44,7 +44,6 @@ class CIFAR10(ClassificationDataModule):
         self.download = download
 
     def prepare_data(self) -> None:
-        """Downloads the files if that was asked for and they are missing."""
         if self.download:
             fetch_torchvision(
                 torchvision.datasets.CIFAR10,

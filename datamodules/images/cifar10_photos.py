@@ -46,7 +46,6 @@ class HeldBackPhotos(ImageSet):
 
     @property
     def fingerprint(self) -> dict[str, str]:
-        """``sha256`` is of the pixels."""
         return {"name": self.name, "sha256": sha256_of_arrays(self._held_back[0])}
 
     @functools.cached_property

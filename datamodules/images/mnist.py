@@ -43,7 +43,6 @@ class MNIST(ClassificationDataModule):
         self.download = download
 
     def prepare_data(self) -> None:
-        """Downloads the files if that was asked for and they are missing."""
         if self.download:
             fetch_torchvision(
                 self._source,

@@ -31,7 +31,6 @@ class SyntheticFeatures(Voters):
 
     @property
     def num_features(self) -> int:
-        """512 to 1,280."""
         return WIDTHS[self.extractor]
 
     @property

@@ -38,7 +38,6 @@ class Voters(FederatedDataModule):
         return self.item_sets
 
     def participants(self, round_number: int) -> Tensor:
-        """``(C,)`` ascending numbers of the users who vote on a round's items."""
         return torch.arange(round_number % self.item_sets, self.users, self.item_sets)
 
     def build_cohort(self, round_number: int, clients: Tensor) -> Cohort:

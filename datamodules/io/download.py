@@ -14,12 +14,7 @@ from protocol.errors import InputError
 
 @dataclass(frozen=True)
 class Archive:
-    """A zip file at its origin.
-
-    Attributes:
-        url: address at which the owners of the data set publish it.
-        md5: hash of the file, as its owners publish it.
-    """
+    """A zip file at the address at which the owners of a data set publish it, with the hash that they publish."""
 
     url: str
     md5: str

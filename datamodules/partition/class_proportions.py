@@ -21,11 +21,6 @@ def decaf_compositions() -> pd.DataFrame:
     return pd.read_csv(_DECAF)
 
 
-def has_composition(data: str) -> bool:
-    """Whether Decaf prints proportions of users for a data set, given by its folder."""
-    return bool((decaf_compositions()["data"] == data).any())
-
-
 def decaf_composition(data: str) -> Tensor:
     """``(C, K)`` float64 class proportions of Decaf's users for a data set, given by its folder."""
     values = decaf_compositions()

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from datamodules.partition.class_proportions import composition_counts, decaf_composition, has_composition
+from datamodules.partition.class_proportions import composition_counts, decaf_composition, decaf_compositions
 from datamodules.partition.pool import Pool, group_begins, too_few
 from protocol.errors import InputError, require
 from protocol.seeding import PERSISTENT, generator_for
@@ -103,7 +103,8 @@ def split_clients(pool: Pool, split: ClientSplit, *, seed: int, data: str) -> li
     if split.scheme == "dirichlet":
         proportions = dirichlet_table(split.clients, len(pool.class_names), split.alpha, generator=generator)
     else:
-        proportions = _given(split.composition or (data if has_composition(data) else _TEN_CLASSES))
+        own = data if data in set(decaf_compositions()["data"]) else _TEN_CLASSES
+        proportions = _given(split.composition or own)
     assert split.examples_per_client is not None
     return deal_by_counts(pool, composition_counts(proportions, split.examples_per_client))
 

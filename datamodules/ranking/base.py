@@ -131,7 +131,6 @@ class RankingDataModule(FederatedDataModule):
         return self._rankable[order[: self._per_deal * self.queries_per_client]].reshape(-1, self.queries_per_client)
 
     def participants(self, round_number: int) -> Tensor:
-        """``(C,)`` ascending numbers of the clients of a round, drawn at random."""
         generator = self.secret_draws("cohort", round_number)
         return torch.randperm(self._per_deal, generator=generator)[: self._per_round].sort().values
 

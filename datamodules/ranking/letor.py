@@ -44,7 +44,6 @@ class FoldedRanking(RankingDataModule):
 
     @functools.cached_property
     def fingerprint(self) -> dict[str, str]:
-        """``name``, and ``sha256`` of the training file."""
         return {"name": self.name, "sha256": sha256_of(self._path("train"))}
 
     def read_train(self) -> Queries:

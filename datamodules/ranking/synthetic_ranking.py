@@ -71,7 +71,6 @@ class SyntheticRanking(RankingDataModule):
 
     @functools.cached_property
     def fingerprint(self) -> dict[str, str]:
-        """``name``, and ``sha256`` of the training queries."""
         train = self._parts[0]
         digest = sha256_of_arrays(train.features, train.grades, train.offsets)
         return {"name": f"synthetic-{self.shape}", "sha256": digest}

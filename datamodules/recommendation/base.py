@@ -114,7 +114,6 @@ class RecommenderDataModule(FederatedDataModule):
 
     @property
     def num_items(self) -> int:
-        """Number of items in the catalogue."""
         return self._split[0].num_items
 
     def user_items(self) -> list[Ints]:

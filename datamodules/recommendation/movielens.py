@@ -109,7 +109,6 @@ class MovieLens(RecommenderDataModule):
         return {"name": self.variant, "sha256": sha256_of(self._path)}
 
     def prepare_data(self) -> None:
-        """Downloads the file if that was asked for and it is missing."""
         if not self.download:
             return
         archive = _LAYOUTS[self.variant].archive

@@ -16,9 +16,7 @@ _TASTES = 8
 
 
 class SyntheticRecommender(RecommenderDataModule):
-    """Users with low-rank tastes over items whose popularity falls as a power of their rank.
-
-    Needs no files.
+    """Users with low-rank tastes over items whose popularity falls as a power of their rank. Needs no files.
 
     Args:
         users: number of users (MovieLens-100K: 943).

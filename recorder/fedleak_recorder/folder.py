@@ -4,6 +4,8 @@ fedleak's own trainings and the recordings of other systems are both written her
 """
 
 import contextlib
+import dataclasses
+import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -19,11 +21,10 @@ from fedleak_recorder.format import (
     close_journal,
     journal_name,
     journals_in,
+    json_lines,
     only_writer,
     read_journal,
     read_manifest,
-    rewrite_journal,
-    write_manifest,
     write_shard,
 )
 
@@ -93,7 +94,7 @@ class RecordingFolder:
             )
         kept = {path: [line for line in lines if line.round < next_round] for path, lines in journals.items()}
         for journal, lines in kept.items():
-            rewrite_journal(journal, lines)
+            write_whole(journal, json_lines(lines).encode())
         for rank in range(ranks, len(journals)):
             path = self.directory / journal_name(rank)
             if path in kept:
@@ -104,7 +105,7 @@ class RecordingFolder:
         """Writes the auxiliary data and the manifest, with which the folder becomes a recording."""
         if auxiliary is not None:
             write_whole(self.directory / AUXILIARY, auxiliary)
-        write_manifest(self.directory, manifest)
+        write_whole(self.directory / MANIFEST, json.dumps(dataclasses.asdict(manifest), indent=2).encode())
 
     def write(self, shards: Mapping[str, bytes]) -> None:
         """Writes shards by name, and then their lines in the journal.
