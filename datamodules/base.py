@@ -310,12 +310,8 @@ def participants_per_round(clients_per_round: int | float, num_clients: int) -> 
     """Number of clients in a round."""
     if isinstance(clients_per_round, float):
         return max(1, round(clients_per_round * num_clients))
-    require(
-        clients_per_round <= num_clients,
-        f"clients_per_round of at most {num_clients}",
-        clients_per_round,
-        "Give fewer clients, or 1.0 for all of them.",
-    )
+    way_out = "Give fewer clients, or 1.0 for all of them."
+    require(clients_per_round <= num_clients, f"clients_per_round of at most {num_clients}", clients_per_round, way_out)
     return clients_per_round
 
 

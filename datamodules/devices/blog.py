@@ -140,12 +140,8 @@ def read_blog_xml(folder: Path, *, bad_rows: BadRows) -> Posts:
 def _xml_files(folder: Path) -> list[tuple[Path, re.Match[str]]]:
     """The corpus' own files with what their names say."""
     files = sorted(folder.glob("*.xml"))
-    require(
-        files,
-        f"blogtext.csv or the corpus' XML files at {folder.parent}",
-        "neither",
-        f"Download the corpus from {_PAGE} and put blogtext.csv there, or its XML files into {folder}.",
-    )
+    way_out = f"Download the corpus from {_PAGE} and put blogtext.csv there, or its XML files into {folder}."
+    require(files, f"blogtext.csv or the corpus' XML files at {folder.parent}", "neither", way_out)
     named = []
     for path in files:
         found = _FILE_NAME.fullmatch(path.name)

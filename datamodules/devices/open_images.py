@@ -73,12 +73,8 @@ def read_open_images(root: Path, *, bad_rows: BadRows) -> TaggedPhotos:
     bad = Unparsable()
     authors = _authors(folder, files, bad_rows, bad)
     ids = [name for name in authors if name in files]
-    require(
-        ids,
-        f"an author of the {len(files)} images in {folder}",
-        "none in *rotation*.csv there",
-        f"Download the information on the same images from {_PAGE}.",
-    )
+    way_out = f"Download the information on the same images from {_PAGE}."
+    require(ids, f"an author of the {len(files)} images in {folder}", "none in *rotation*.csv there", way_out)
     tags = _tags(folder, set(ids), bad_rows, bad)
     dates = _dates(folder / "dates.csv", bad_rows, bad)
     return TaggedPhotos(

@@ -128,12 +128,8 @@ def read_amazon(root: Path, *, bad_rows: BadRows) -> tuple[list[str], list[float
     """Texts and stars from 1 to 5 of the CSV files in ``root/amazon/``, in the order of their names."""
     folder = root / "amazon"
     files = sorted(folder.glob("*.csv"))
-    require(
-        files,
-        f"Amazon reviews as CSV files in {folder}",
-        "none",
-        f"Download some with the columns reviewText and overall, e.g. from {_AMAZON}.",
-    )
+    way_out = f"Download some with the columns reviewText and overall, e.g. from {_AMAZON}."
+    require(files, f"Amazon reviews as CSV files in {folder}", "none", way_out)
     texts, stars = list[str](), list[float]()
     for path in files:
         columns, _ = read_table(path, {"reviewText": TEXT, "overall": STARS}, page=_AMAZON, bad_rows=bad_rows)

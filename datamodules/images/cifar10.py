@@ -71,11 +71,8 @@ class CIFAR10(ClassificationDataModule):
             if tree.joinpath(part).is_dir():
                 files, labels = files_by_class(tree.joinpath(part), self.class_names)
                 return LabelledImages(read_images(files, self.image_shape, resized=False, name=self.name), labels)
-        raise InputError(
-            expected=f"CIFAR-10 at {self._originals}",
-            found="no such folder",
-            way_out=f"Set download: true, or unpack the Python version from {_PAGE} in the data folder.",
-        )
+        way_out = f"Set download: true, or unpack the Python version from {_PAGE} in the data folder."
+        raise InputError(expected=f"CIFAR-10 at {self._originals}", found="no such folder", way_out=way_out)
 
     def _read_originals(self, part: Literal["train", "test"]) -> LabelledImages:
         source = torchvision.datasets.CIFAR10

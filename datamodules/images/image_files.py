@@ -108,23 +108,16 @@ def open_image(file: Traversable, channels: int = 3) -> Image.Image:
         with Image.open(io.BytesIO(content), formats=("JPEG", "PNG")) as opened:
             return opened.convert(_MODES[channels])
     except (*DAMAGED, Image.DecompressionBombError) as error:
-        raise InputError(
-            expected="a complete JPEG or PNG image",
-            found=f"{len(content)} bytes of something else at {file}",
-            way_out=_AGAIN,
-        ) from error
+        found = f"{len(content)} bytes of something else at {file}"
+        raise InputError(expected="a complete JPEG or PNG image", found=found, way_out=_AGAIN) from error
 
 
 def _decode(file: Traversable, shape: tuple[int, int, int], *, resized: bool) -> npt.NDArray[np.uint8]:
     channels, height, width = shape
     image = open_image(file, channels)
     if image.size != (width, height):
-        require(
-            resized,
-            f"an image of {height} x {width} pixels",
-            f"{image.height} x {image.width} at {file}",
-            "Download the data set in its owners' layout.",
-        )
+        way_out = "Download the data set in its owners' layout."
+        require(resized, f"an image of {height} x {width} pixels", f"{image.height} x {image.width} at {file}", way_out)
         image = image.resize((width, height), Image.Resampling.BILINEAR)
     return np.asarray(image, np.uint8).reshape(height, width, channels).transpose(2, 0, 1)
 

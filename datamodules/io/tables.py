@@ -207,11 +207,8 @@ def _places(header: Sequence[str] | None, names: Sequence[str], path: Path, page
     missing = next((name for name in names if name not in stripped), None)
     if missing is not None:
         there = "broken quotes" if header is None else f"no {missing} among {', '.join(stripped)[:200] or 'nothing'}"
-        raise InputError(
-            expected=f"the columns {', '.join(names)} in the first line of {path.name}",
-            found=f"{there} at {path}",
-            way_out=f"Download the file again from {page}.",
-        )
+        expected = f"the columns {', '.join(names)} in the first line of {path.name}"
+        raise InputError(expected=expected, found=f"{there} at {path}", way_out=f"Download the file again from {page}.")
     return [stripped.index(name) for name in names]
 
 

@@ -25,12 +25,8 @@ def decaf_composition(data: str) -> Tensor:
     """``(C, K)`` float64 class proportions of Decaf's users for a data set, given by its folder."""
     values = decaf_compositions()
     chosen = values[values["data"] == data]
-    require(
-        not chosen.empty,
-        f"one of Decaf's data sets ({', '.join(values['data'].unique())})",
-        data,
-        "Name one of them, or give the proportions as a list with one row per client.",
-    )
+    way_out = "Name one of them, or give the proportions as a list with one row per client."
+    require(not chosen.empty, f"one of Decaf's data sets ({', '.join(values['data'].unique())})", data, way_out)
     table = chosen.pivot_table(index="user", columns="class", values="proportion")
     return torch.tensor(table.to_numpy(dtype="float64"))
 

@@ -53,11 +53,8 @@ def shuffled_pool(
     count = int(member.max()) + 1 if len(member) else 0
     class_of_group = torch.zeros(count, dtype=torch.int64).scatter_(0, member, labels)
     if not torch.equal(class_of_group[member], labels):
-        raise InputError(
-            expected="groups of one class each",
-            found=f"a group with example {int((class_of_group[member] != labels).nonzero()[0])} of another class",
-            way_out="Group examples that share a label.",
-        )
+        found = f"a group with example {int((class_of_group[member] != labels).nonzero()[0])} of another class"
+        raise InputError(expected="groups of one class each", found=found, way_out="Group examples that share a label.")
     order = torch.randperm(count, generator=generator)[member].argsort(stable=True)
     return Pool(order, labels[order], member[order], class_names)
 

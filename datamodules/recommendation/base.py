@@ -59,12 +59,8 @@ class RecommenderDataModule(FederatedDataModule):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        require(
-            negatives_per_positive > 0,
-            "negatives_per_positive > 0",
-            negatives_per_positive,
-            "The papers use 4; without negatives nothing is hidden.",
-        )
+        way_out = "The papers use 4; without negatives nothing is hidden."
+        require(negatives_per_positive > 0, "negatives_per_positive > 0", negatives_per_positive, way_out)
         self.negatives_per_positive = negatives_per_positive if likes is None else (1 - likes) / likes
         self.holdout, self.negatives, self.evaluation_negatives = holdout, negatives, evaluation_negatives
         self.degenerate_users, self.fewest_labels = degenerate_users, fewest_labels

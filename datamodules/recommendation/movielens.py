@@ -136,12 +136,8 @@ class MovieLens(RecommenderDataModule):
         return unique_interactions(user, item, times, num_users=len(users), num_items=len(items), liked=liked)
 
     def read_attributes(self) -> dict[str, Tensor]:
-        require(
-            self.variant == "ml-100k",
-            "ml-100k, of whose users u.user has the attributes",
-            self.variant,
-            "Set data.variant to ml-100k, or leave data.attributes out.",
-        )
+        way_out = "Set data.variant to ml-100k, or leave data.attributes out."
+        require(self.variant == "ml-100k", "ml-100k, of whose users u.user has the attributes", self.variant, way_out)
         path = self._path.with_name("u.user")
         columns, _ = read_table(path, _PEOPLE, page=_PAGE, separator="|", header=False)
         rows = {user: row for row, user in enumerate(columns["userId"])}

@@ -25,12 +25,8 @@ def regular_file(path: Path, *, way_out: str = _WAY_OUT) -> int:
         found = path.stat()
     except (OSError, ValueError):
         raise InputError(expected=f"the file {path.name}", found=f"nothing at {path}", way_out=way_out) from None
-    require(
-        stat.S_ISREG(found.st_mode),
-        f"{path.name} as a regular file",
-        f"a folder, a pipe or a device at {path}",
-        way_out,
-    )
+    expected = f"{path.name} as a regular file"
+    require(stat.S_ISREG(found.st_mode), expected, f"a folder, a pipe or a device at {path}", way_out)
     return found.st_size
 
 

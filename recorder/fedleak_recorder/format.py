@@ -281,11 +281,8 @@ def read_manifest(directory: Path) -> Manifest:
         if not isinstance(fields, dict):
             raise ValueError("no object")
     except ValueError as error:
-        raise InputError(
-            expected=f"a manifest as JSON in {path}",
-            found=str(error),
-            way_out="The recording is damaged: copy it again.",
-        ) from None
+        way_out = "The recording is damaged: copy it again."
+        raise InputError(expected=f"a manifest as JSON in {path}", found=str(error), way_out=way_out) from None
     version = fields.get("format")
     way_out = "Use the version of fedleak that wrote it, or record again."
     right = type(version) is int and version == FORMAT

@@ -41,12 +41,8 @@ def named(expected: Shapes, arrays: Sequence[Array], *, where: str) -> dict[str,
     """Arrays without names, named in the model's order."""
     shapes = ", ".join(str(tuple(value.shape)) for value in arrays)
     first = next(((name, tuple(shape)) for name, shape in expected.items()), None)
-    require(
-        len(arrays) == len(expected),
-        f"{len(expected)} arrays, from {_described(first)} on",
-        f"{len(arrays)} in {where}, of shapes {shapes}: another model",
-        _WAY_OUT,
-    )
+    found = f"{len(arrays)} in {where}, of shapes {shapes}: another model"
+    require(len(arrays) == len(expected), f"{len(expected)} arrays, from {_described(first)} on", found, _WAY_OUT)
     return dict(zip(expected, arrays, strict=True))
 
 

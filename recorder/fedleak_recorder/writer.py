@@ -126,11 +126,8 @@ def on_disk(what: str) -> Iterator[None]:
         yield
     except OSError as error:
         reason = "a full disk" if error.errno in (errno.ENOSPC, errno.EDQUOT) else str(error)
-        raise InputError(
-            expected=f"space and permission to write {what}",
-            found=reason,
-            way_out="What was written before is whole. Free some space and write it again, or end the recording here.",
-        ) from error
+        way_out = "What was written before is whole. Free some space and write it again, or end the recording here."
+        raise InputError(expected=f"space and permission to write {what}", found=reason, way_out=way_out) from error
 
 
 @contextlib.contextmanager
