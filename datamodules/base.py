@@ -229,11 +229,13 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
         return generator_for(self.secret, purpose, self.seed, *key)
 
     def train_dataloader(self) -> DataLoader[Cohort]:
-        """One item per round, from the trainer's round on up to `rounds`; each rank gets its share of the clients."""
+        """One item per round, from the trainer's round on until data or server end; each rank gets its share of clients."""
         start = 0 if self.trainer is None else self.trainer.global_step
+        server = None if self.trainer is None else getattr(self.trainer.lightning_module, "rounds", None)
+        end = min((end for end in (self.rounds, server) if end is not None), default=None)
         return DataLoader(
             _Rounds(self, *self._rank_and_world),
-            sampler=_RoundNumbers(start, self._end()),
+            sampler=_RoundNumbers(start, end),
             batch_size=None,
             num_workers=self.num_workers,
             persistent_workers=self.num_workers > 0,
@@ -249,11 +251,6 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
     @property
     def _rank_and_world(self) -> tuple[int, int]:
         return (0, 1) if self.trainer is None else (self.trainer.global_rank, self.trainer.world_size)
-
-    def _end(self) -> int | None:
-        """Number of rounds after which the data or the server end the training."""
-        server = None if self.trainer is None else getattr(self.trainer.lightning_module, "rounds", None)
-        return min((end for end in (self.rounds, server) if end is not None), default=None)
 
     def data_root(self) -> Path:
         return data_root(self.root)

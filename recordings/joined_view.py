@@ -150,7 +150,9 @@ def _join(parts: Sequence[RoundView]) -> History:
         "deltas": {name: _stacked([part.deltas[name] for part in parts], ragged.get(name)) for name in last.deltas},
         "served": _whole([part.served for part in parts], lambda own: _stacked(own, max(widths), padding=-1)),
         "priors": _priors([part.priors for part in parts]),
-        "client_models": _whole([part.client_models for part in parts], _models),
+        "client_models": _whole(
+            [part.client_models for part in parts], lambda own: {n: torch.cat([one[n] for one in own]) for n in own[0]}
+        ),
         "updates": _whole([part.updates for part in parts], lambda own: _stacked(own, max(widths))),
         "messages": _whole([part.messages for part in parts], torch.cat),
     }
@@ -164,10 +166,6 @@ def _whole(parts: Sequence[_Value | None], join: Callable[[list[_Value]], Any]) 
     """Values of all clients, joined; None if not all of them have one."""
     whole = [part for part in parts if part is not None]
     return join(whole) if len(whole) == len(parts) else None
-
-
-def _models(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
 
 def _priors(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:

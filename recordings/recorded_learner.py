@@ -46,13 +46,15 @@ def recorded_learner(recording: Recording) -> ClientAlgorithm | None:
     learner = learner.named_as(model)
     check_shapes(network_of(learner, model), model, where=where, ordered=False)
     sent = {name: tuple(value["shape"]) for name, value in recording.manifest.parameters.items()}
-    check_sent(learner, sent, where=where)
+    numbers = getattr(learner, "numbers", None)  # of a client that sends values instead of deltas
+    wrong = [shape for shape in sent.values() if numbers is not None and shape != (numbers,)]
+    require(not wrong, f"{numbers} numbers of a client", f"{wrong[:1]} in {where}", _WAY_OUT)
     features = seen.get("features", ())
     expected = next((shape[-1] for name, shape in model.items() if name in ("ranker.weight", "hidden.weight")), None)
     if features and expected is not None:
         require(features[-1] == expected, f"documents of {expected} features", f"{features[-1]} in {where}", _WAY_OUT)
-    numbers = sum(math.prod(shape) for shape in model.values())
-    check_work(getattr(learner, "local", None), recording.most_examples(), numbers, where=where)
+    size = sum(math.prod(shape) for shape in model.values())
+    check_work(getattr(learner, "local", None), recording.most_examples(), size, where=where)
     _check_auxiliary(learner, recording.auxiliary(), where)
     return learner
 
@@ -64,13 +66,6 @@ def check_learner(description: Mapping[str, Any] | None, parameters: Shapes, *, 
         held = {name: tuple(shape) for name, shape in parameters.items() if not is_statistic(name)}
         check_shapes(network_of(learner.named_as(held), held), held, where=where, ordered=False)
         check_work(getattr(learner, "local", None), 1, sum(map(math.prod, held.values())), where=where)
-
-
-def check_sent(learner: ClientAlgorithm, sent: Shapes, *, where: str) -> None:
-    """Checks the length of the values that clients send instead of deltas."""
-    numbers = getattr(learner, "numbers", None)
-    wrong = [tuple(shape) for shape in sent.values() if numbers is not None and tuple(shape) != (numbers,)]
-    require(not wrong, f"{numbers} numbers of a client", f"{wrong[:1]} in {where}", _WAY_OUT)
 
 
 def check_work(local: LocalTraining | None, examples: int, numbers: int, *, where: str) -> None:

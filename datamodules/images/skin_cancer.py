@@ -91,12 +91,8 @@ class SkinCancer(ClassificationDataModule):
         names = columns["image_id"]
         again = np.setdiff1d(np.arange(len(names)), np.unique(names, return_index=True)[1])
         line = int(again[0]) + 2 if len(again) else 1
-        require(
-            names and not len(again),
-            "images that are named once each",
-            f"no image, or one again, in line {line} of {path}",
-            "The file may be cut short: download it again.",
-        )
+        expected, way_out = "images that are named once each", "The file may be cut short: download it again."
+        require(names and not len(again), expected, f"no image, or one again, in line {line} of {path}", way_out)
         images = read_images(_find(names, folder), self.image_shape, resized=True, name=self.name)
         lesions = np.unique(columns["lesion_id"], return_inverse=True)[1]
         whole = LabelledImages(images, torch.tensor(columns["dx"]), torch.from_numpy(lesions))

@@ -78,11 +78,7 @@ class RankingDataModule(FederatedDataModule):
 
     @property
     def num_clients(self) -> int:
-        return len(self._groups)
-
-    def client_queries(self) -> Tensor:
-        """``(num_clients, Q)`` numbers of the training queries of every client."""
-        return self._groups
+        return len(self.client_queries)
 
     @functools.cached_property
     def _train(self) -> Queries:
@@ -126,7 +122,8 @@ class RankingDataModule(FederatedDataModule):
         return math.ceil(self.users / (self._per_round // self.aggregate * self.targets))
 
     @functools.cached_property
-    def _groups(self) -> Tensor:
+    def client_queries(self) -> Tensor:
+        """``(num_clients, Q)`` numbers of the training queries of every client."""
         order = torch.randperm(len(self._rankable), generator=generator_for(self.seed, "users", PERSISTENT, 0))
         return self._rankable[order[: self._per_deal * self.queries_per_client]].reshape(-1, self.queries_per_client)
 
@@ -149,7 +146,7 @@ class RankingDataModule(FederatedDataModule):
         ``shared["planted"]`` ``(F,)`` is the planted document, and ``examples["holder"]`` ``(C, Q)`` True for those who
         get it.
         """
-        queries = self._groups[clients]
+        queries = self.client_queries[clients]
         document, row = _documents(self._train, queries.flatten())
         grade = torch.from_numpy(self._train.grades)[row][document.clamp(min=0)].where(document >= 0, 0)
         shape = (*queries.shape, document.shape[1])

@@ -15,7 +15,7 @@ from datamodules.io.files import sha256_of
 from datamodules.io.tables import TEXT, WHOLE, matching, number, read_table
 from datamodules.people import bands
 from datamodules.recommendation.base import RecommenderDataModule
-from datamodules.recommendation.interactions import Interactions, Ints, unique_interactions
+from datamodules.recommendation.interactions import Interactions, unique_interactions
 from protocol.errors import require
 
 LIKED = 4.0
@@ -141,7 +141,8 @@ class MovieLens(RecommenderDataModule):
         path = self._path.with_name("u.user")
         columns, _ = read_table(path, _PEOPLE, page=_PAGE, separator="|", header=False)
         rows = {user: row for row, user in enumerate(columns["userId"])}
-        users = self._user_ids.tolist()
+        ranks = self._split[0].ranks
+        users = (self._all_users if ranks is None else self._all_users[ranks]).tolist()  # identifiers in the file
         absent = next((user for user in users if user not in rows), None)
         require(
             absent is None, f"every user of {self._path.name} in {path}", f"no line of user {absent}", "Copy it again."
@@ -149,9 +150,3 @@ class MovieLens(RecommenderDataModule):
         chosen = torch.tensor([rows[user] for user in users])
         ages, gender, occupation = (torch.tensor(columns[name])[chosen] for name in ("age", "gender", "occupation"))
         return {"age": bands(ages, _AGES), "gender": gender, "occupation": occupation}
-
-    @property
-    def _user_ids(self) -> Ints:
-        """``(num_clients,)`` identifier in the file of the user of each client."""
-        interactions = self._split[0]
-        return self._all_users if interactions.ranks is None else self._all_users[interactions.ranks]
