@@ -98,11 +98,7 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
         """Cohort of the given clients, in their order."""
 
     def read_attributes(self) -> dict[str, Tensor]:
-        """Attributes of the person behind each client, ``(num_clients,)`` int64 by name; see `People.values`.
-
-        Raises:
-            InputError: the data set has none.
-        """
+        """Attributes of the person behind each client, ``(num_clients,)`` int64 by name; an error if there are none."""
         raise self._without_people()
 
     @property
@@ -111,11 +107,7 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
         return torch.arange(self.num_clients)
 
     def raw_features(self) -> dict[str, Tensor]:
-        """Each client's raw data, ``(num_clients, F)`` float32 by kind, for an upper bound of such attacks.
-
-        Raises:
-            InputError: the data set has no attributes of people.
-        """
+        """Each client's raw data, ``(num_clients, F)`` float32 by kind, for an upper bound of attacks on attributes."""
         raise self._without_people()
 
     def auxiliary(self) -> dict[str, Tensor]:
@@ -123,11 +115,7 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
         return {}
 
     def candidates(self, options: CandidateOptions) -> CandidatePool:
-        """Candidates of membership attacks.
-
-        Raises:
-            InputError: the data have no records with classes.
-        """
+        """Candidates of membership attacks; an error if the data have no records with classes."""
         raise InputError(
             expected="a data set of labelled images, for DeltaRecorder.candidates",
             found=type(self).__name__,
@@ -150,19 +138,11 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
         return torch.zeros(0, dtype=torch.int64)
 
     def client_examples(self) -> list[Tensor]:
-        """Numbers of the examples of every client.
-
-        Raises:
-            InputError: the data have no devices of the adversary's own.
-        """
+        """Numbers of the examples of every client; an error if the data have no devices of the adversary's own."""
         raise self._without_devices()
 
     def raw_examples(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
-        """Features ``(M, ...)`` and labels ``(M,)`` of examples.
-
-        Raises:
-            InputError: the data have no devices of the adversary's own.
-        """
+        """Features ``(M, ...)`` and labels ``(M,)`` of examples; an error as of `client_examples`."""
         raise self._without_devices()
 
     @property
@@ -229,7 +209,7 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
         return generator_for(self.secret, purpose, self.seed, *key)
 
     def train_dataloader(self) -> DataLoader[Cohort]:
-        """One item per round, from the trainer's round on until data or server end; each rank gets its share of clients."""
+        """One item per round, from the trainer's round on until data or server end; each rank gets its clients' share."""
         start = 0 if self.trainer is None else self.trainer.global_step
         server = None if self.trainer is None else getattr(self.trainer.lightning_module, "rounds", None)
         end = min((end for end in (self.rounds, server) if end is not None), default=None)
