@@ -209,7 +209,7 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
         return generator_for(self.secret, purpose, self.seed, *key)
 
     def train_dataloader(self) -> DataLoader[Cohort]:
-        """One item per round, from the trainer's round on until data or server end; each rank gets its clients' share."""
+        """One item per round, from the trainer's round on until data or server end; each rank gets its share."""
         start = 0 if self.trainer is None else self.trainer.global_step
         server = None if self.trainer is None else getattr(self.trainer.lightning_module, "rounds", None)
         end = min((end for end in (self.rounds, server) if end is not None), default=None)
