@@ -14,6 +14,7 @@ import numpy.typing as npt
 import torch
 from lightning import LightningDataModule, Trainer
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from client.cohort import Cohort
@@ -40,9 +41,6 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
         seed: seed of every draw.
         num_workers: processes that build the next cohorts during training.
         attributes: attributes of the people behind the clients that a recording holds; None for none.
-
-    Raises:
-        InputError: `clients_per_round` is neither, or a member of the class is misspelt.
 
     Attributes:
         secret: the secret key of the training, which sets it: a public draw of who takes part would name the clients of
@@ -71,11 +69,8 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
             clients_per_round,
             "Give 1.0 for all clients in every round.",
         )
-        self.root = root
-        self.clients_per_round = clients_per_round
-        self.seed = seed
-        self.num_workers = num_workers
-        self.attributes = attributes
+        self.root, self.seed, self.num_workers = root, seed, num_workers
+        self.clients_per_round, self.attributes = clients_per_round, attributes
         self.secret: bytes | None = None
 
     @classmethod
@@ -103,11 +98,7 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
         """Cohort of the given clients, in their order."""
 
     def read_attributes(self) -> dict[str, Tensor]:
-        """Attributes of the person behind each client, ``(num_clients,)`` int64 by name; see `People.values`.
-
-        Raises:
-            InputError: the data set has none.
-        """
+        """Attributes of the person behind each client, ``(num_clients,)`` int64 by name; an error if there are none."""
         raise self._without_people()
 
     @property
@@ -116,11 +107,7 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
         return torch.arange(self.num_clients)
 
     def raw_features(self) -> dict[str, Tensor]:
-        """Each client's raw data, ``(num_clients, F)`` float32 by kind, for an upper bound of such attacks.
-
-        Raises:
-            InputError: the data set has no attributes of people.
-        """
+        """Each client's raw data, ``(num_clients, F)`` float32 by kind, for an upper bound of attacks on attributes."""
         raise self._without_people()
 
     def auxiliary(self) -> dict[str, Tensor]:
@@ -128,11 +115,7 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
         return {}
 
     def candidates(self, options: CandidateOptions) -> CandidatePool:
-        """Candidates of membership attacks.
-
-        Raises:
-            InputError: the data have no records with classes.
-        """
+        """Candidates of membership attacks; an error if the data have no records with classes."""
         raise InputError(
             expected="a data set of labelled images, for DeltaRecorder.candidates",
             found=type(self).__name__,
@@ -155,19 +138,11 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
         return torch.zeros(0, dtype=torch.int64)
 
     def client_examples(self) -> list[Tensor]:
-        """Numbers of the examples of every client.
-
-        Raises:
-            InputError: the data have no devices of the adversary's own.
-        """
+        """Numbers of the examples of every client; an error if the data have no devices of the adversary's own."""
         raise self._without_devices()
 
     def raw_examples(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
-        """Features ``(M, ...)`` and labels ``(M,)`` of examples.
-
-        Raises:
-            InputError: the data have no devices of the adversary's own.
-        """
+        """Features ``(M, ...)`` and labels ``(M,)`` of examples; an error as of `client_examples`."""
         raise self._without_devices()
 
     @property
@@ -234,14 +209,13 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
         return generator_for(self.secret, purpose, self.seed, *key)
 
     def train_dataloader(self) -> DataLoader[Cohort]:
-        """One item per round, from the trainer's round on up to `rounds`; each rank gets its share of the clients."""
-        trainer = self.trainer
-        rank, world, start = (
-            (0, 1, 0) if trainer is None else (trainer.global_rank, trainer.world_size, trainer.global_step)
-        )
+        """One item per round, from the trainer's round on until data or server end; each rank gets its share."""
+        start = 0 if self.trainer is None else self.trainer.global_step
+        server = None if self.trainer is None else getattr(self.trainer.lightning_module, "rounds", None)
+        end = min((end for end in (self.rounds, server) if end is not None), default=None)
         return DataLoader(
-            _Rounds(self, rank, world),
-            sampler=_RoundNumbers(start, self._end()),
+            _Rounds(self, *self._rank_and_world),
+            sampler=_RoundNumbers(start, end),
             batch_size=None,
             num_workers=self.num_workers,
             persistent_workers=self.num_workers > 0,
@@ -251,16 +225,28 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
         self, numbers: Sequence[int], collate: Callable[[list[int]], dict[str, Tensor]], *, batch_size: int = 256
     ) -> DataLoader[dict[str, Tensor]]:
         """Batches of test examples, given by their numbers; each rank gets its share."""
-        rank, world = (0, 1) if self.trainer is None else (self.trainer.global_rank, self.trainer.world_size)
+        rank, world = self._rank_and_world
         return DataLoader(numbers[rank::world], batch_size=batch_size, collate_fn=collate)  # type: ignore[arg-type]
 
-    def _end(self) -> int | None:
-        """Number of rounds after which the data or the server end the training."""
-        server = None if self.trainer is None else getattr(self.trainer.lightning_module, "rounds", None)
-        return min((end for end in (self.rounds, server) if end is not None), default=None)
+    @property
+    def _rank_and_world(self) -> tuple[int, int]:
+        return (0, 1) if self.trainer is None else (self.trainer.global_rank, self.trainer.world_size)
 
     def data_root(self) -> Path:
         return data_root(self.root)
+
+
+def padded_cohort(
+    round_number: int, clients: Tensor, parts: Sequence[Tensor], fields: Callable[[Tensor], dict[str, Tensor]]
+) -> Cohort:
+    """Cohort of clients with the examples of the numbers `parts`; the fields ``(C, N, ...)`` are padded with 0."""
+    numbers = pad_sequence(list(parts), batch_first=True, padding_value=-1)
+    mask = numbers >= 0
+    flat = fields(numbers.clamp(min=0).flatten())
+    examples = {name: values.reshape(*numbers.shape, *values.shape[1:]) for name, values in flat.items()}
+    for values in examples.values():
+        values[~mask] = 0
+    return Cohort(round_number, clients, examples, mask)
 
 
 def data_of(trainer: Trainer) -> FederatedDataModule | None:
@@ -278,11 +264,7 @@ def data_of(trainer: Trainer) -> FederatedDataModule | None:
 
 
 def refuse_misspelt(kind: type) -> None:
-    """Refuses a data set with a public member that is nearly one of those that a recording asks for.
-
-    Raises:
-        InputError: a member's name is close to, but not, one of `FederatedDataModule`'s.
-    """
+    """Refuses a data set with a public member that is nearly one of those that a recording asks for."""
     offered = [name for name in vars(FederatedDataModule) if not name.startswith("_")]
     given = {name for base in kind.__mro__ if not issubclass(FederatedDataModule, base) for name in vars(base)}
     for name in sorted(given - {*offered}):
@@ -292,11 +274,7 @@ def refuse_misspelt(kind: type) -> None:
 
 
 def data_root(root: str | None) -> Path:
-    """Folder that holds the data sets: the argument, by default the value of ``FEDLEAK_DATA``.
-
-    Raises:
-        InputError: neither is given, or there is no such folder.
-    """
+    """Folder that holds the data sets: the argument, by default the value of ``FEDLEAK_DATA``."""
     given = root or os.environ.get(DATA_VARIABLE)
     way_out = f"Give --data.root DIR or set {DATA_VARIABLE}=DIR."
     if not given:
@@ -306,19 +284,11 @@ def data_root(root: str | None) -> Path:
 
 
 def participants_per_round(clients_per_round: int | float, num_clients: int) -> int:
-    """Number of clients in a round.
-
-    Raises:
-        InputError: `clients_per_round` exceeds the number of clients.
-    """
+    """Number of clients in a round."""
     if isinstance(clients_per_round, float):
         return max(1, round(clients_per_round * num_clients))
-    require(
-        clients_per_round <= num_clients,
-        f"clients_per_round of at most {num_clients}",
-        clients_per_round,
-        "Give fewer clients, or 1.0 for all of them.",
-    )
+    way_out = "Give fewer clients, or 1.0 for all of them."
+    require(clients_per_round <= num_clients, f"clients_per_round of at most {num_clients}", clients_per_round, way_out)
     return clients_per_round
 
 

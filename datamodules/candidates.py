@@ -70,9 +70,6 @@ def draw_numbers(
 
     Returns:
         ``(M,)`` numbers and ``(M,)`` clients, -1 for an outsider; the members first.
-
-    Raises:
-        InputError: a client, or a class of the rest, has too few records.
     """
     generator = generator_for(seed, "candidates", PERSISTENT)
     least = min(len(part) for part in parts)

@@ -31,7 +31,6 @@ class Attributes:
     shuffled: bool = False
 
     def __post_init__(self) -> None:
-        """Checks the values."""
         check_fields(self)
 
 
@@ -63,9 +62,6 @@ def draw_people(held: Mapping[str, Tensor], persons: Tensor, options: Attributes
             them or with none.
         options: which attributes, and how many people are known.
         seed: seed of the draws.
-
-    Raises:
-        InputError: the data set has no such attribute, or too few clients.
     """
     names = sorted(held if options.names is None else options.names)
     absent = next((name for name in names if name not in held), None)

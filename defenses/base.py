@@ -155,13 +155,7 @@ class Defense:
         return None
 
     def review(self, update: Update, own_view: OwnView, generators: Callable[[int], torch.Generator]) -> Update:
-        """Decides whether to send, after all defences have protected the update.
-
-        Args:
-            update: what would be sent.
-            own_view: computes what the clients know.
-            generators: the random generator of the client at a position in the cohort.
-        """
+        """Decides whether to send, after all defences have protected the update."""
         return update
 
     def noises_whole(self, parameters: tuple[str, ...]) -> tuple[str, ...]:

@@ -42,9 +42,6 @@ class Canaries(Defense):
         seed: another seed draws other canaries and directions with the same secret key. They are drawn from the key,
             because a direction, which the recording holds, would name the client to whoever can draw it too.
 
-    Raises:
-        InputError: an argument is out of range, or the clients' noise is added before.
-
     References:
         G. Andrew, P. Kairouz, S. Oh, A. Oprea, H. B. McMahan and V. Suriyakumar, "One-shot Empirical Privacy Estimation
         for Federated Learning", ICLR 2024, arXiv:2302.03098, for random directions as canary clients.

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from defenses.base import Defense, Update
-from protocol.errors import InputError
+from protocol.errors import InputError, require
 from protocol.view import Release
 
 
@@ -23,17 +23,13 @@ class DeviceNoise(Defense):
         clients: numbers of the devices that add noise; ``anonymous`` for those that are not the adversary's own; None
             for all.
 
-    Raises:
-        InputError: the variance is negative, or the data have no anonymous devices.
-
     References:
         Orekondy, Oh, Zhang, Schiele and Fritz, "Gradient-Leaks: Understanding and Controlling Deanonymization in
         Federated Learning", 2018, arXiv:1805.05838, section 7.1, equation 7.
     """
 
     def __init__(self, *, variance: float, clients: Collection[int] | Literal["anonymous"] | None = None) -> None:
-        if variance < 0:
-            raise InputError(expected="variance of at least 0", found=str(variance), way_out="0 is no noise.")
+        require(variance >= 0, "variance of at least 0", variance, "0 is no noise.")
         self.variance, self.scale = variance, variance**0.5
         self.clients = clients
         self._numbers = frozenset() if clients is None or clients == "anonymous" else frozenset(clients)

@@ -14,7 +14,7 @@ from dp_accounting import get_sigma_gaussian
 from torch import Tensor
 
 from defenses.base import Defense, Update, per_client
-from protocol.errors import InputError
+from protocol.errors import InputError, require
 from protocol.view import Release
 
 _LARGEST_EPSILON = 700.0
@@ -46,9 +46,6 @@ class LocalDP(Defense):
             clip``.
         parameters: glob patterns of the parameters that are clipped together and noised; all by default.
 
-    Raises:
-        InputError: an argument is out of range, or a pattern matches no parameter.
-
     References:
         Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163, section VII.A. The mechanism is that of
         Dwork and Roth, "The Algorithmic Foundations of Differential Privacy", 2014, and Balle and Wang, "Improving the
@@ -66,10 +63,11 @@ class LocalDP(Defense):
     ) -> None:
         self.clip = _positive("clip", clip)
         self.epsilon = _positive("epsilon", float(epsilon))
-        self.delta = _probability(delta)
+        way_out = "Give a number well below one over the number of clients, e.g. 1e-8."
+        require(0 < delta < 1, "LocalDP.delta between 0 and 1, both excluded", f"{delta:g}", way_out)
+        self.delta = delta
         self.sensitivity = 2 * clip if sensitivity is None else _positive("sensitivity", sensitivity)
-        if parameters == []:
-            raise InputError(expected="LocalDP.parameters", found="an empty list", way_out="Leave it out for all.")
+        require(parameters != [], "LocalDP.parameters", "an empty list", "Leave it out for all.")
         self.parameters = parameters
         self.noise_scale = gaussian_scale(epsilon=self.epsilon, delta=delta, sensitivity=self.sensitivity)
         if self.active and self.sensitivity < 2 * clip:
@@ -192,17 +190,5 @@ def _add_noise(
 
 
 def _positive(name: str, value: float) -> float:
-    if not value > 0:
-        way_out = "For no noise, give epsilon: inf."
-        raise InputError(expected=f"LocalDP.{name} greater than 0", found=f"{value:g}", way_out=way_out)
+    require(value > 0, f"LocalDP.{name} greater than 0", f"{value:g}", "For no noise, give epsilon: inf.")
     return value
-
-
-def _probability(delta: float) -> float:
-    if not 0 < delta < 1:
-        raise InputError(
-            expected="LocalDP.delta between 0 and 1, both excluded",
-            found=f"{delta:g}",
-            way_out="Give a number well below one over the number of clients, e.g. 1e-8.",
-        )
-    return delta

@@ -116,8 +116,7 @@ def threshold(honest: Tensor, false_positives: float = 0.05) -> float:
     References:
         Vovk, Gammerman and Shafer, "Algorithmic Learning in a Random World", 2005.
     """
-    if not 0 < false_positives < 1:
-        raise InputError(expected="false_positives between 0 and 1", found=f"{false_positives:g}", way_out="Use 0.05.")
+    require(0 < false_positives < 1, "false_positives between 0 and 1", f"{false_positives:g}", "Use 0.05.")
     # Rounded before it is rounded up: 0.95 * 20 is slightly more than 19 in binary.
     rank = math.ceil(round((1 - false_positives) * (len(honest) + 1), 9))
     if rank > len(honest):
@@ -303,11 +302,7 @@ def checks() -> dict[str, type[Check]]:
 
 
 def check_named(name: str) -> type[Check]:
-    """The check of a name, or at the path of a class.
-
-    Raises:
-        InputError: there is none.
-    """
+    """The check of a name, or at the path of a class."""
     if "." in name:
         return class_at(name, Check)
     known = checks()

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from defenses.base import Defense, Update
-from protocol.errors import InputError
+from protocol.errors import InputError, require
 from protocol.view import ITEM_EMBEDDING, Release
 
 
@@ -27,10 +27,8 @@ class RowNoise(Defense):
     """
 
     def __init__(self, *, scale: float, parameter: str = ITEM_EMBEDDING) -> None:
-        if not scale >= 0:
-            raise InputError(expected="RowNoise.scale of 0 or more", found=f"{scale:g}", way_out="Give 0 for no noise.")
-        self.scale = scale
-        self.parameter = parameter
+        require(scale >= 0, "RowNoise.scale of 0 or more", f"{scale:g}", "Give 0 for no noise.")
+        self.scale, self.parameter = scale, parameter
 
     def protect(self, update: Update, generators: Callable[[int], torch.Generator]) -> Update:
         if self.scale == 0:

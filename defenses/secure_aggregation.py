@@ -59,9 +59,6 @@ class SecureAggregation(_Aggregate, Defense):
         noise_scale: standard deviation of each participant's noise; None for that of the defences before this one, as
             they make it public.
 
-    Raises:
-        InputError: an argument is out of range.
-
     References:
         Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163, section VII.B.
     """
@@ -97,9 +94,6 @@ class SecureSum(_Aggregate, Defense):
         targets: attacked clients in each aggregate.
         noise_scale: standard deviation of each participant's noise; None for that of the defences before this one, as
             they make it public.
-
-    Raises:
-        InputError: an argument is out of range.
 
     References:
         Pham, Kulkarni and Houmansadr, "RAIFLE", NDSS 2025, arXiv:2310.19163, section VII.B.

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from defenses.base import Defense
-from protocol.errors import InputError
+from protocol.errors import require
 
 
 class UpdateL1(Defense):
@@ -22,9 +22,6 @@ class UpdateL1(Defense):
         reduction: ``mean`` over the numbers that the client trains, or ``sum``.
         parameters: public parameters whose change is penalised; their penalties add up.
 
-    Raises:
-        InputError: `strength` is negative or not finite, or a parameter does not exist.
-
     References:
         Yuan, Yang, Nguyen, Cui, He and Yin, "Interaction-level membership inference attack against federated
         recommender systems", WWW 2023; RAIFLE, section VI.A and table VI.
@@ -37,21 +34,16 @@ class UpdateL1(Defense):
         reduction: Literal["mean", "sum"] = "mean",
         parameters: Sequence[str] = ("item_embedding.weight",),
     ) -> None:
-        if not (math.isfinite(strength) and strength >= 0):
-            way_out = "RAIFLE's tables use 0 and 1."
-            raise InputError(expected="UpdateL1.strength of 0 or more", found=f"{strength:g}", way_out=way_out)
+        right = math.isfinite(strength) and strength >= 0
+        require(right, "UpdateL1.strength of 0 or more", f"{strength:g}", "RAIFLE's tables use 0 and 1.")
         self.strength, self.reduction, self.parameters = strength, reduction, list(parameters)
 
     def penalty(
         self, parameters: Mapping[str, Tensor], received: Mapping[str, Tensor], elements: Mapping[str, Tensor]
     ) -> Tensor | None:
         unknown = [name for name in self.parameters if name not in parameters]
-        if unknown:
-            raise InputError(
-                expected=f"UpdateL1.parameters among {', '.join(parameters)}",
-                found=", ".join(unknown),
-                way_out="Correct the names in the configuration.",
-            )
+        expected = f"UpdateL1.parameters among {', '.join(parameters)}"
+        require(not unknown, expected, ", ".join(unknown), "Correct the names in the configuration.")
         if self.strength == 0 or not self.parameters:
             return None
         # Padded rows are as received and add 0.

@@ -41,11 +41,7 @@ def class_at(path: str, base: type[_Kind]) -> type[_Kind]:
 
 
 def check_declared(kind: type, base: type) -> None:
-    """Checks that a class, unless it is abstract, has every attribute that its base class declares without a value.
-
-    Raises:
-        InputError: it lacks one.
-    """
+    """Checks that a class, unless it is abstract, has every attribute that its base class declares without a value."""
     missing = [name for name in inspect.get_annotations(base) if not hasattr(kind, name)]
     require(
         not missing or inspect.isabstract(kind),

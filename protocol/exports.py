@@ -13,9 +13,6 @@ def exports(package: str) -> list[str]:
     A type checker reads the imports there; nothing runs them. ``from package.module import Name as Name`` exports one
     name, ``from package.folder import *`` those that a package below exports. So a name is written once, and importing
     the package imports none of the modules.
-
-    Args:
-        package: ``__name__`` of the package that calls.
     """
     own = vars(sys.modules[package])
     modules = module_of_each(package)
@@ -31,11 +28,7 @@ def exports(package: str) -> list[str]:
 
 
 def module_of_each(package: str) -> dict[str, str]:
-    """The module that has each exported name; a package's own names sorted as linters sort ``__all__``.
-
-    Args:
-        package: name of the package, which is imported.
-    """
+    """The module that has each exported name; a package's own names sorted as linters sort ``__all__``."""
     found: dict[str, str] = {}
     own: dict[str, str] = {}
     for block in ast.parse(inspect.getsource(sys.modules[package])).body:

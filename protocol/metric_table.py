@@ -59,11 +59,7 @@ METRICS: dict[str, Metric] = {}
 
 
 def add_metric(metric: Metric) -> Metric:
-    """Adds a metric to the table, e.g. that of an estimate.
-
-    Raises:
-        InputError: another metric has that name.
-    """
+    """Adds a metric to the table, e.g. that of an estimate."""
     if METRICS.setdefault(metric.name, metric) != metric:
         raise InputError(
             expected="metrics with different names",
@@ -91,6 +87,7 @@ def meanings(names: Collection[str]) -> list[str]:
 _LOW: dict[str, Any] = {"lower_is_better": True}
 _OTHER: dict[str, Any] = {"leak": False}
 _SHARE: dict[str, Any] = {"span": (0.0, 1.0)}
+_LOW_SHARE: dict[str, Any] = _LOW | _SHARE
 _POSITIVE: dict[str, Any] = {"span": (0.0, math.inf)}
 for _metric in (
     Metric("auc", "AUC is 0.5 for guessing and 1 for certainty.", judged=True, guessing=0.5, **_SHARE),
@@ -103,23 +100,18 @@ for _metric in (
     Metric(
         "null_false_positive",
         "Null false positive is the share of absent classes that are called present.",
-        **_LOW,
-        **_SHARE,
+        **_LOW_SHARE,
     ),
     Metric(
         "null_false_negative",
         "Null false negative is the share of present classes that are called absent.",
-        **_LOW,
-        **_SHARE,
+        **_LOW_SHARE,
     ),
     Metric("coverage", "Coverage is the part of the shares that lie within their 95% intervals.", **_OTHER),
     Metric("exact", "Exact is the share of clients of whom all class counts are right.", binary=True, **_SHARE),
     Metric("error", "The error is the share of items that are predicted wrongly.", **_LOW, judged=True, **_SHARE),
     Metric(
-        "label-error",
-        "The label error is the share of a client's own items that are predicted wrongly.",
-        **_LOW,
-        **_SHARE,
+        "label-error", "The label error is the share of a client's own items that are predicted wrongly.", **_LOW_SHARE
     ),
     Metric("success", "Success is the share of clients whose error is below the tolerance.", binary=True, **_SHARE),
     Metric("cosine", "The cosine is that of the inferred and the true vector.", span=(-1.0, 1.0)),

@@ -20,18 +20,8 @@ import torch
 _PACKAGES = ("torch", "lightning", "torchmetrics", "numpy", "scipy", "scikit-learn", "diffprivlib", "safetensors")
 CHECKOUT = Path(__file__).resolve().parent.parent
 ROOMS = (
-    "attacks",
-    "callbacks",
-    "client",
-    "datamodules",
-    "defenses",
-    "evaluation",
-    "experiments",
-    "modules",
-    "protocol",
-    "recordings",
-    "reports",
-    "server",
+    *("attacks", "callbacks", "client", "datamodules", "defenses", "evaluation"),
+    *("experiments", "modules", "protocol", "recordings", "reports", "server"),
 )
 _COVERED = (*ROOMS, "fedleak_recorder", "lightning", "torch")
 """Packages that `source_hash` or `versions` covers."""
@@ -124,11 +114,7 @@ def command() -> str:
 
 
 def published(typed: str) -> str:
-    """Command line without names of folders outside the checkout, for files that others read.
-
-    Args:
-        typed: result of `command`.
-    """
+    """Command line without names of folders outside the checkout, for files that others read."""
     words = shlex.split(typed)
     program = [Path(word).name in ("attack.py", "train.py") for word in words]
     start = program.index(True) if any(program) else 0

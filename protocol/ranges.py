@@ -19,30 +19,12 @@ if TYPE_CHECKING:
     OpenUnitInterval = float
     UnitInterval = float
 else:
-    from jsonargparse.typing import (
-        ClosedUnitInterval,
-        NonNegativeFloat,
-        NonNegativeInt,
-        OpenUnitInterval,
-        PositiveFloat,
-        PositiveInt,
-        restricted_number_type,
-    )
+    from jsonargparse import typing as numbers
 
-    AtLeastTwo = restricted_number_type("AtLeastTwo", int, (">=", 2))
-    UnitInterval = ClosedUnitInterval
-
-__all__ = [
-    "AtLeastTwo",
-    "NonNegativeFloat",
-    "NonNegativeInt",
-    "OpenUnitInterval",
-    "PositiveFloat",
-    "PositiveInt",
-    "UnitInterval",
-    "check_fields",
-    "typed_arguments",
-]
+    PositiveInt, PositiveFloat = numbers.PositiveInt, numbers.PositiveFloat
+    NonNegativeInt, NonNegativeFloat = numbers.NonNegativeInt, numbers.NonNegativeFloat
+    OpenUnitInterval, UnitInterval = numbers.OpenUnitInterval, numbers.ClosedUnitInterval
+    AtLeastTwo = numbers.restricted_number_type("AtLeastTwo", int, (">=", 2))
 
 
 def check_fields(config: Any) -> None:

@@ -17,11 +17,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Stopped(BaseException):
-    """Raised in the main thread where a signal asks the process to end; no ``except Exception`` swallows it.
-
-    Args:
-        signum: number of the signal.
-    """
+    """Raised in the main thread where a signal asks the process to end; no ``except Exception`` swallows it."""
 
     def __init__(self, signum: int) -> None:
         self.signum = signum
@@ -135,8 +131,7 @@ def ends_on_signals(grace: float = GRACE, program: str = "") -> Iterator[Stoppin
 
 def _restore(before: dict[signal.Signals, Any], taken: list[signal.Signals], former: int) -> None:
     for number in taken:
-        handler = before[number]
-        signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        signal.signal(number, before[number] or signal.SIG_DFL)
     signal.set_wakeup_fd(former)
 
 
@@ -154,12 +149,7 @@ def _end_by_force(reading: int, done: threading.Event, grace: float, stopping: S
 
 
 def leave(status: int, grace: float = GRACE) -> NoReturn:
-    """Leaves the process as `sys.exit` does; after a signal, waits only so long for threads and libraries' exit hooks.
-
-    Args:
-        status: exit status.
-        grace: seconds.
-    """
+    """Leaves the process as `sys.exit` does; after a signal, waits `grace` seconds for threads and exit hooks."""
     if status > 128:
         timer = threading.Timer(grace, os._exit, (status,))
         timer.daemon = True

@@ -202,8 +202,7 @@ class View:
 
     def noise_scale(self, parameter: str) -> float:
         """Standard deviation of the Gaussian noise that clients add to `parameter`, 0 for none."""
-        variances = [r.noise_scale**2 for r in self.releases if parameter in r.parameters]
-        return math.sqrt(sum(variances))
+        return math.sqrt(sum(r.noise_scale**2 for r in self.releases if parameter in r.parameters))
 
     def clip(self, parameter: str) -> float | None:
         """Smallest L2 norm to which clients clip updates that hold `parameter`, or None."""

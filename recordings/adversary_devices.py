@@ -19,11 +19,7 @@ _FOLDS = 10
 
 
 def prior_knowledge(data: FederatedDataModule, pseudonym: Callable[[int], int]) -> dict[str, Tensor]:
-    """The adversary's own devices and their examples, by the names above.
-
-    Raises:
-        InputError: the data set does not say whose devices they are, or what is on them.
-    """
+    """The adversary's own devices and their examples, by the names above."""
     owners = data.client_users
     if data.client_known is None or owners is None:
         way_out = "Add what is missing: the two describe the same devices."

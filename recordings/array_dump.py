@@ -29,9 +29,6 @@ class Dump:
 
     Args:
         path: the manifest; its files are next to it.
-
-    Raises:
-        InputError: see `recordings.dump_manifest`.
     """
 
     def __init__(self, path: Path) -> None:

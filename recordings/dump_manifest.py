@@ -28,14 +28,7 @@ def _check(right: object, expected: str, found: object) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class DumpClient:
-    """A client of a round.
-
-    Attributes:
-        client: name under which the server knew it.
-        examples: number of examples that it reports.
-        file: its arrays, next to the manifest; None if the round has one file for all.
-        truth: ground truth for evaluations only, as numbers by name, or a file of arrays.
-    """
+    """A client of a round, with a file of its arrays unless the round has one, and its truth by name or as a file."""
 
     client: str
     examples: int
@@ -52,14 +45,7 @@ class DumpClient:
 
 @dataclass(frozen=True, kw_only=True)
 class DumpRound:
-    """A round.
-
-    Attributes:
-        round: its number.
-        clients: its participants.
-        model: file of the global model before the round; None if it is unknown.
-        file: arrays ``(C, *shape)`` stacked in the order of `clients`; None if each has a file of its own.
-    """
+    """A round, with a file of the clients' arrays ``(C, *shape)`` stacked in their order, or one in each client."""
 
     round: int
     clients: Sequence[DumpClient]
@@ -189,14 +175,11 @@ def _client(content: Mapping[str, Any]) -> DumpClient:
 
 
 def _made(kind: type[Made], content: Mapping[str, Any]) -> Made:
-    known = [entry.name for entry in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    fields = dataclasses.fields(kind)  # type: ignore[arg-type]
+    known = [entry.name for entry in fields]
     unknown = [str(key) for key in content if key not in known]
     _check(not unknown, f"keys among {', '.join(known)}", repr(next(iter(unknown), "")))
-    needed = [one.name for one in dataclasses.fields(kind) if _is_needed(one)]  # type: ignore[arg-type]
+    needed = [one.name for one in fields if one.default is one.default_factory is dataclasses.MISSING]
     missing = [name for name in needed if name not in content]
     _check(not missing, f"the keys {', '.join(needed)}", f"no {', '.join(missing)}")
     return kind(**content)
-
-
-def _is_needed(entry: "dataclasses.Field[Any]") -> bool:
-    return entry.default is dataclasses.MISSING and entry.default_factory is dataclasses.MISSING

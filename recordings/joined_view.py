@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -20,12 +20,7 @@ _Value = TypeVar("_Value")
 
 
 class ByRound(Mapping[int, _Value]):
-    """What the server had in some rounds, read on access; it gives attacks no access to the ground truth.
-
-    Args:
-        read: reads the global model before a round, or the view of its messages.
-        rounds: numbers of the rounds.
-    """
+    """What the server had in some rounds, read on access; it gives attacks no access to the ground truth."""
 
     def __init__(self, read: Callable[[int], _Value], rounds: Sequence[int]) -> None:
         self._read = read
@@ -91,14 +86,6 @@ def messages_view(
     """The clients' messages in some rounds without deltas; `History.each_round` reads these.
 
     The messages are sorted by round, and in each round by pseudonym. Those of the adversary's own devices are left out.
-
-    Args:
-        recording: what the server saw.
-        rounds: numbers of rounds; None for all.
-        learner: the clients' algorithm; None if it is unknown.
-
-    Raises:
-        InputError: a pseudonym is twice in a round.
     """
     numbers = _numbers(recording, rounds)
     own = set(recording.auxiliary().get(PSEUDONYMS, torch.zeros(0)).tolist())
@@ -120,7 +107,6 @@ def messages_view(
 
 
 def _round_view(views: Callable[..., Iterator[RoundView]], own: set[int], number: int) -> RoundView:
-    """The clients' messages in one round."""
     whole = _join(list(views(rounds=[number])))
     view = whole.select(_by_pseudonym(whole))
     others = torch.tensor([name not in own for name in view.pseudonyms.tolist()], dtype=torch.bool)
@@ -158,16 +144,17 @@ def _join(parts: Sequence[RoundView]) -> History:
     last = parts[-1]
     widths = [0 if part.served is None else part.served.shape[1] for part in parts]
     ragged = {name: max(widths) for name in last.row_parameters}
-    served = [part.served for part in parts if part.served is not None]
     joined = {
         "pseudonyms": torch.cat([part.pseudonyms for part in parts]),
         "example_counts": torch.cat([part.example_counts for part in parts]),
         "deltas": {name: _stacked([part.deltas[name] for part in parts], ragged.get(name)) for name in last.deltas},
-        "served": _stacked(served, max(widths), padding=-1) if len(served) == len(parts) else None,
+        "served": _whole([part.served for part in parts], lambda own: _stacked(own, max(widths), padding=-1)),
         "priors": _priors([part.priors for part in parts]),
-        "client_models": _models([part.client_models for part in parts]),
-        "updates": _whole([part.updates for part in parts], max(widths)),
-        "messages": _whole([part.messages for part in parts], None),
+        "client_models": _whole(
+            [part.client_models for part in parts], lambda own: {n: torch.cat([one[n] for one in own]) for n in own[0]}
+        ),
+        "updates": _whole([part.updates for part in parts], lambda own: _stacked(own, max(widths))),
+        "messages": _whole([part.messages for part in parts], torch.cat),
     }
     return History(
         **last.common() | joined,
@@ -175,16 +162,10 @@ def _join(parts: Sequence[RoundView]) -> History:
     )
 
 
-def _whole(parts: Sequence[Tensor | None], width: int | None) -> Tensor | None:
-    """Values of all clients; None if not all of them have one."""
+def _whole(parts: Sequence[_Value | None], join: Callable[[list[_Value]], Any]) -> Any:
+    """Values of all clients, joined; None if not all of them have one."""
     whole = [part for part in parts if part is not None]
-    return _stacked(whole, width) if len(whole) == len(parts) else None
-
-
-def _models(parts: Sequence[Mapping[str, Tensor] | None]) -> dict[str, Tensor] | None:
-    """The clients' own models; None if not all of them have one."""
-    whole = [part for part in parts if part is not None]
-    return {name: torch.cat([part[name] for part in whole]) for name in whole[0]} if len(whole) == len(parts) else None
+    return join(whole) if len(whole) == len(parts) else None
 
 
 def _priors(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:

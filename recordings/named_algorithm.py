@@ -65,11 +65,7 @@ def _defined(path: str, arguments: Any) -> ClientAlgorithm | None:
 
 
 def _check_size(kind: type[FederatedModule], values: Any, where: str) -> None:
-    """Checks that a network fits into memory, on the meta device, which takes none.
-
-    Raises:
-        InputError: it is larger than `_MOST_NUMBERS`.
-    """
+    """Checks that a network fits into memory, on the meta device, which takes none."""
     try:
         with torch.device("meta"):
             built = from_plain(kind, values, where=where, way_out=_WAY_OUT)
@@ -81,15 +77,7 @@ def _check_size(kind: type[FederatedModule], values: Any, where: str) -> None:
 
 
 def network_of(learner: ClientAlgorithm, held: Shapes) -> dict[str, tuple[int, ...]]:
-    """Shapes of the parameters that a learner's clients train, without building the network.
-
-    Args:
-        learner: from `learner_from`.
-        held: shapes of the recorded model, for sizes that are not arguments.
-
-    Raises:
-        InputError: the network cannot be built, or the recorded model lacks its layers.
-    """
+    """Shapes of the parameters that a learner's clients train, without building the network."""
     try:
         return learner.network_shapes({name: tuple(shape) for name, shape in held.items()})
     except (RuntimeError, TypeError, ValueError, OverflowError, KeyError, IndexError) as error:

@@ -32,9 +32,6 @@ _WAY_OUT = "Set learner to null in the manifest: attacks that simulate clients w
 def recorded_learner(recording: Recording) -> ClientAlgorithm | None:
     """Public algorithm of a recording's clients, None if the manifest names none.
 
-    Args:
-        recording: recording whose manifest names the algorithm.
-
     Raises:
         InputError: the algorithm's network differs from the recorded one, auxiliary data do not fit it, or a simulated
             client would need more work than a real client can have done.
@@ -49,28 +46,21 @@ def recorded_learner(recording: Recording) -> ClientAlgorithm | None:
     learner = learner.named_as(model)
     check_shapes(network_of(learner, model), model, where=where, ordered=False)
     sent = {name: tuple(value["shape"]) for name, value in recording.manifest.parameters.items()}
-    check_sent(learner, sent, where=where)
+    numbers = getattr(learner, "numbers", None)  # of a client that sends values instead of deltas
+    wrong = [shape for shape in sent.values() if numbers is not None and shape != (numbers,)]
+    require(not wrong, f"{numbers} numbers of a client", f"{wrong[:1]} in {where}", _WAY_OUT)
     features = seen.get("features", ())
     expected = next((shape[-1] for name, shape in model.items() if name in ("ranker.weight", "hidden.weight")), None)
     if features and expected is not None:
         require(features[-1] == expected, f"documents of {expected} features", f"{features[-1]} in {where}", _WAY_OUT)
-    numbers = sum(math.prod(shape) for shape in model.values())
-    check_work(getattr(learner, "local", None), recording.most_examples(), numbers, where=where)
+    size = sum(math.prod(shape) for shape in model.values())
+    check_work(getattr(learner, "local", None), recording.most_examples(), size, where=where)
     _check_auxiliary(learner, recording.auxiliary(), where)
     return learner
 
 
 def check_learner(description: Mapping[str, Any] | None, parameters: Shapes, *, where: str) -> None:
-    """Checks that a learner's network has the parameters of another system's training.
-
-    Args:
-        description: as in `recordings.named_algorithm.learner_from`.
-        parameters: the training's shapes by name, in any order.
-        where: origin of the shapes, for the message.
-
-    Raises:
-        InputError: the shapes differ, or the description is invalid.
-    """
+    """Checks that a learner's network has the parameters of another system's training."""
     learner = learner_from(description)
     if learner is not None:
         held = {name: tuple(shape) for name, shape in parameters.items() if not is_statistic(name)}
@@ -78,25 +68,8 @@ def check_learner(description: Mapping[str, Any] | None, parameters: Shapes, *, 
         check_work(getattr(learner, "local", None), 1, sum(map(math.prod, held.values())), where=where)
 
 
-def check_sent(learner: ClientAlgorithm, sent: Shapes, *, where: str) -> None:
-    """Checks the length of the values that clients send instead of deltas."""
-    numbers = getattr(learner, "numbers", None)
-    wrong = [tuple(shape) for shape in sent.values() if numbers is not None and tuple(shape) != (numbers,)]
-    require(not wrong, f"{numbers} numbers of a client", f"{wrong[:1]} in {where}", _WAY_OUT)
-
-
 def check_work(local: LocalTraining | None, examples: int, numbers: int, *, where: str) -> None:
-    """Checks that a client can have done the local training.
-
-    Args:
-        local: local training, None for a single step.
-        examples: largest number of examples of a client.
-        numbers: number of entries of the model.
-        where: origin of the numbers, for the message.
-
-    Raises:
-        InputError: there are too many steps, or too many examples for a model of this size.
-    """
+    """Checks that a client can have done the local training."""
     if local is None:
         return
     batch = min(local.batch_size or max(examples, 1), max(examples, 1))

@@ -38,8 +38,7 @@ from fedleak_recorder.shard_check import (
 )
 from protocol.errors import require
 from protocol.view import RoundView, View
-from recordings.shard_files import ShardFiles, damaged, model_of, view_dtype
-from recordings.shard_view import ShardView, truth_of
+from recordings.shards import ShardFiles, ShardView, damaged, model_of, truth_of, view_dtype
 
 _logger = logging.getLogger(__name__)
 
@@ -87,20 +86,12 @@ class Recording:
         return self._seen.model_reader(view_dtype(self.manifest))
 
     def pseudonyms(self, round_number: int | None = None) -> list[int]:
-        """Ascending pseudonyms of all clients of a round, or of the recording.
-
-        Raises:
-            InputError: a client is twice in a round.
-        """
+        """Ascending pseudonyms of all clients of a round, or of the recording."""
         numbers = self.rounds if round_number is None else [round_number]
         return sorted({name for number in numbers for name in self.example_counts(number)})
 
     def example_counts(self, round_number: int) -> dict[int, int]:
-        """Number of examples that each client of a round reports, by pseudonym.
-
-        Raises:
-            InputError: a client is twice in the round.
-        """
+        """Number of examples that each client of a round reports, by pseudonym."""
         found: dict[int, int] = {}
         for name in self._seen.names(round_number):
             with self._open(name) as shard:

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from datamodules.devices.photos import PhotoDataModule as PhotoDataModule
     from datamodules.devices.pipa import PIPA as PIPA
     from datamodules.devices.sent140 import Sentiment140 as Sentiment140
-    from datamodules.devices.synthetic_photos import SyntheticPhotos as SyntheticPhotos
     from datamodules.devices.synthetic_posts import SyntheticPosts as SyntheticPosts
     from datamodules.devices.text import OwnedTextDataModule as OwnedTextDataModule
     from datamodules.devices.yelp import Yelp as Yelp

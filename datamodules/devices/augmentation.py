@@ -88,9 +88,6 @@ def background_modes(features: Tensor, modes: int, *, generator: torch.Generator
         features: ``(M, L)`` int64 token numbers, or ``(M, channels, height, width)`` uint8 images.
         modes: number of clusters.
         generator: source of the draws.
-
-    Raises:
-        InputError: there are fewer examples than clusters.
     """
     expected = f"at least {modes} background examples for as many modes"
     require(len(features) >= modes, expected, len(features), "Set a smaller number of modes.")

@@ -2,23 +2,21 @@
 
 import abc
 import functools
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader
 
 from client.cohort import Cohort
-from datamodules.base import FederatedDataModule
+from datamodules.base import FederatedDataModule, padded_cohort
 from datamodules.devices.augmentation import Mitigation, background_modes, mixed_in
-from datamodules.devices.device_split import Devices, DeviceSplit, split_devices, without_poor_users
-from datamodules.devices.open_world import HOLDOUT
+from datamodules.devices.device_split import HOLDOUT, Devices, DeviceSplit, split_devices, without_poor_users
 from datamodules.devices.user_examples import OwnedExamples
 from datamodules.devices.user_filter import UserFilter
+from datamodules.io.files import sha256_of_arrays
 from protocol.errors import require
 from protocol.seeding import PERSISTENT, generator_for
 
@@ -63,9 +61,6 @@ class OwnedDataModule(FederatedDataModule):
 
     Attributes:
         name: name of the data set and of its folder.
-
-    Raises:
-        InputError: a number is below 1.
     """
 
     name: str
@@ -85,12 +80,9 @@ class OwnedDataModule(FederatedDataModule):
         limits = {"most_background": most_background, "known_examples": known_examples}
         for name, value in {**limits, "device_examples": device_examples}.items():
             require(value is None or value >= 1, f"{name} of at least 1", value, "Leave it out for all.")
-        self.mitigation = mitigation
-        self.known_examples = known_examples
+        self.users, self.devices, self.mitigation = users, devices, mitigation
+        self.most_background, self.known_examples = most_background, known_examples
         self.device_examples = device_examples
-        self.users = users
-        self.devices = devices
-        self.most_background = most_background
 
     @abc.abstractmethod
     def read(self) -> OwnedExamples:
@@ -148,7 +140,6 @@ class OwnedDataModule(FederatedDataModule):
 
     @property
     def client_known(self) -> Tensor:
-        """``(num_clients,)`` True for the adversary's own devices."""
         return torch.tensor([known for _, known, _ in self._clients])
 
     @property
@@ -156,28 +147,18 @@ class OwnedDataModule(FederatedDataModule):
         return self.client_users
 
     def client_examples(self) -> list[Tensor]:
-        """Numbers of the examples of every device."""
         return [part for _, _, part in self._clients]
 
     @functools.cached_property
     def fingerprint(self) -> dict[str, str]:
-        """``name``, and ``sha256`` of the examples and their owners."""
-        digest = hashlib.sha256()
-        examples = self.examples
-        for values in (examples.features, examples.labels, examples.owners, examples.days, examples.groups):
-            digest.update(values.contiguous().numpy().data)
-        return {"name": self.name, "sha256": digest.hexdigest()}
+        own = self.examples
+        arrays = (own.features, own.labels, own.owners, own.days, own.groups)
+        return {"name": self.name, "sha256": sha256_of_arrays(*arrays)}
 
     def build_cohort(self, round_number: int, clients: Tensor) -> Cohort:
         """Cohort of some devices; the fields ``(C, N, ...)`` are those of `batch`, padded with 0."""
         parts = [self._clients[client][2] for client in clients.tolist()]
-        numbers = pad_sequence(parts, batch_first=True, padding_value=-1)
-        mask = numbers >= 0
-        flat = self.fields(numbers.clamp(min=0).flatten())
-        examples = {name: values.reshape(*numbers.shape, *values.shape[1:]) for name, values in flat.items()}
-        for values in examples.values():
-            values[~mask] = 0
-        return Cohort(round_number, clients, examples, mask)
+        return padded_cohort(round_number, clients, parts, self.fields)
 
     def val_dataloader(self) -> DataLoader[dict[str, Tensor]]:
         """Batches of every user's test examples: the fields ``(B, ...)`` of `batch`."""
@@ -216,17 +197,12 @@ class OwnedDataModule(FederatedDataModule):
         numbers = len(self.examples) + torch.arange(len(self.background.features))
         modes = None
         if self.mitigation.kind == "mm-aug":
-            draw = generator_for(self.seed, "background modes", PERSISTENT)
-            modes = background_modes(self.background.features, self.mitigation.modes, generator=draw)
+            generator = generator_for(self.seed, "background modes", PERSISTENT)
+            modes = background_modes(self.background.features, self.mitigation.modes, generator=generator)
+        draws = (generator_for(self.seed, purpose, PERSISTENT, user) for user in range(len(parts)))
         return [
-            mixed_in(
-                part,
-                self.mitigation,
-                background=numbers,
-                modes=modes,
-                generator=generator_for(self.seed, purpose, PERSISTENT, user),
-            )
-            for user, part in enumerate(parts)
+            mixed_in(part, self.mitigation, background=numbers, modes=modes, generator=draw)
+            for part, draw in zip(parts, draws, strict=True)
         ]
 
     def _few(self, parts: Sequence[Tensor], most: int | None, kind: str) -> list[Tensor]:

@@ -54,10 +54,8 @@ class Blog(OwnedTextDataModule):
 
     Args:
         users: see `OwnedDataModule`; the paper's have at least 1,000 posts.
-        text: see `OwnedTextDataModule`.
         background: source of background sentences, Wikipedia or posts of other bloggers.
         file: name of the CSV file with the users' posts.
-        kwargs: see `OwnedTextDataModule`.
 
     References:
         J. Schler et al., "Effects of Age and Gender on Blogging", AAAI Spring Symposium, 2006.
@@ -78,8 +76,7 @@ class Blog(OwnedTextDataModule):
         **kwargs: Any,
     ) -> None:
         super().__init__(users=users, text=text, **kwargs)
-        self.background_source = background
-        self.file = file
+        self.background_source, self.file = background, file
 
     def read_posts(self) -> Posts:
         folder = self.data_root() / self.name
@@ -115,11 +112,7 @@ class Blog(OwnedTextDataModule):
 
 
 def read_blog_csv(path: Path, *, bad_rows: BadRows) -> Posts:
-    """Posts of a CSV file with the columns id, gender, age, topic, sign, date and text.
-
-    Raises:
-        InputError: see `datamodules.io.tables.read_table`.
-    """
+    """Posts of a CSV file with the columns id, gender, age, topic, sign, date and text."""
     kinds = {"id": WHOLE, "date": TEXT, "text": TEXT}
     columns, unparsable = read_table(path, kinds, page=_PAGE, bad_rows=bad_rows)
     return _posts(columns["id"], columns["date"], columns["text"], unparsable)
@@ -130,9 +123,6 @@ def read_blog_xml(folder: Path, *, bad_rows: BadRows) -> Posts:
 
     The files are not XML: their text is not escaped, and has several encodings. Their tags are therefore searched as
     text, and content that is not UTF-8 is read as Windows-1252, which nearly all of it is.
-
-    Raises:
-        InputError: there is no file, one has another name, or a post is incomplete.
     """
     ids, dates, texts = list[int](), list[str](), list[str]()
     total = Unparsable()
@@ -150,12 +140,8 @@ def read_blog_xml(folder: Path, *, bad_rows: BadRows) -> Posts:
 def _xml_files(folder: Path) -> list[tuple[Path, re.Match[str]]]:
     """The corpus' own files with what their names say."""
     files = sorted(folder.glob("*.xml"))
-    require(
-        files,
-        f"blogtext.csv or the corpus' XML files at {folder.parent}",
-        "neither",
-        f"Download the corpus from {_PAGE} and put blogtext.csv there, or its XML files into {folder}.",
-    )
+    way_out = f"Download the corpus from {_PAGE} and put blogtext.csv there, or its XML files into {folder}."
+    require(files, f"blogtext.csv or the corpus' XML files at {folder.parent}", "neither", way_out)
     named = []
     for path in files:
         found = _FILE_NAME.fullmatch(path.name)
@@ -167,7 +153,6 @@ def _xml_files(folder: Path) -> list[tuple[Path, re.Match[str]]]:
 
 
 def _attributes_of_files(files: Sequence[tuple[Path, re.Match[str]]]) -> dict[str, list[int]]:
-    """Blogger and attributes of every file, from its name."""
     columns: dict[str, list[int]] = {"id": [int(found[1]) for _, found in files]}
     for place, (name, field) in enumerate(_PERSON.items(), 2):
         try:
@@ -220,6 +205,5 @@ def _posts(ids: list[int], dates: list[str], texts: list[str], unparsable: Unpar
         owners=ranks_of(ids)[::-1].copy(),
         days=days_of(reversed(dates), blog_day),
         labels=np.zeros(len(texts), np.float32),
-        unparsable=unparsable.count,
-        lines=tuple(unparsable.lines),
+        unparsable=unparsable,
     )

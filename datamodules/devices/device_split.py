@@ -13,7 +13,6 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from datamodules.devices.open_world import SEEN, OpenWorld, draw_roles, with_roles
 from datamodules.devices.profiles import Profile, with_profiles
 from datamodules.devices.split_units import cut_points, in_order, units_of
 from datamodules.devices.user_examples import UNDATED, OwnedExamples
@@ -21,8 +20,33 @@ from protocol.errors import InputError, require
 from protocol.seeding import PERSISTENT, generator_for
 
 _UNIT = {"random": "examples", "profile": "examples", "chrono": "posts", "photoset": "photosets"}
+SEEN, UNSEEN, HOLDOUT = 0, 1, 2
+"""Users whose data the adversary partly knows in the open world, others, and those who only represent others."""
 LEAST = 2
 """Least number of units of a user: one for each side."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenWorld:
+    """Fractions of users in the open world (deanonymization, section 6.1.2).
+
+    Attributes:
+        seen_fraction: fraction of the users outside the hold-out of whom the adversary has data. It has none of the
+            others, whose known half is on no device.
+        holdout_fraction: fraction of all users whose known data train the adversary's class of unseen users, and who
+            have no anonymous device (a third in the paper).
+    """
+
+    seen_fraction: float
+    holdout_fraction: float = 1 / 3
+
+    def __post_init__(self) -> None:
+        require(
+            0 <= self.seen_fraction <= 1 and 0 <= self.holdout_fraction < 1,
+            "seen_fraction from 0 to 1 and holdout_fraction from 0 to below 1",
+            f"{self.seen_fraction} and {self.holdout_fraction}",
+            "The paper's holdout_fraction is a third.",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,9 +68,6 @@ class Devices:
         profiles: kinds of examples for the prior ``profile``.
         too_few: refuse users with fewer than two examples, posts or photosets, or leave them out.
         undated: under ``chrono``, refuse undated examples, or leave them out (before `too_few` applies).
-
-    Raises:
-        InputError: a fraction is out of range, or options contradict each other.
     """
 
     prior: Literal["random", "chrono", "photoset", "profile"] = "random"
@@ -134,17 +155,32 @@ def split_devices(examples: OwnedExamples, devices: Devices, *, seed: int, membe
         return replace(split, known=tuple(len(examples) + part for part in found), profiles=names)
     if devices.world is not None:
         roles = draw_roles(examples.num_users, devices.world, seed=seed)
-        anonymous_parts, known_parts = with_roles(split.anonymous, split.known, roles)
-        split = replace(split, anonymous=anonymous_parts, known=known_parts, roles=roles)
+        split = replace(split, anonymous=_without(HOLDOUT, split.anonymous, roles), roles=roles)
+        split = replace(split, known=_without(UNSEEN, split.known, roles))
     return _shuffled(split, seed) if devices.iid else split
 
 
-def without_poor_users(examples: OwnedExamples, devices: Devices) -> OwnedExamples:
-    """The examples of users with at least two units of the prior.
+def draw_roles(users: int, world: OpenWorld, *, seed: int) -> Tensor:
+    """``(U,)`` int64 role of every user.
 
-    Raises:
-        InputError: there is no such user.
+    For a larger `seen_fraction` the hold-out is the same, and every seen user stays seen.
     """
+    order = torch.randperm(users, generator=generator_for(seed, "open world", PERSISTENT))
+    holdout = round(world.holdout_fraction * users)
+    seen = round(world.seen_fraction * (users - holdout))
+    roles = torch.full((users,), UNSEEN)
+    roles[order[:holdout]] = HOLDOUT
+    roles[order[holdout : holdout + seen]] = SEEN
+    return roles
+
+
+def _without(role: int, parts: Sequence[Tensor], roles: Tensor) -> tuple[Tensor, ...]:
+    """Users' examples without those of the users in a role."""
+    return tuple(part[:0] if own == role else part for part, own in zip(parts, roles.tolist(), strict=True))
+
+
+def without_poor_users(examples: OwnedExamples, devices: Devices) -> OwnedExamples:
+    """The examples of users with at least two units of the prior."""
     units = units_of(examples, devices.prior)
     counts = in_order(examples.owners, units, units).units_per_user(examples.num_users)
     rich = counts >= LEAST

@@ -39,8 +39,6 @@ class OpenImages(PhotoDataModule):
 
     Args:
         users: see `OwnedDataModule`; the paper's have at least 500 images.
-        most_classes: see `PhotoDataModule`.
-        kwargs: see `PhotoDataModule`.
 
     References:
         A. Kuznetsova et al., "The Open Images Dataset V4", IJCV 128, 2020.
@@ -67,11 +65,7 @@ class OpenImages(PhotoDataModule):
 
 
 def read_open_images(root: Path, *, bad_rows: BadRows) -> TaggedPhotos:
-    """The images of ``root/openimages/`` (see `OpenImages`) with a file, in the order of the authors' files.
-
-    Raises:
-        InputError: something is missing, or rows cannot be read.
-    """
+    """The images of ``root/openimages/`` (see `OpenImages`) with a file, in the order of the authors' files."""
     folder = root / OpenImages.name
     files = image_files_by_stem(folder, _PARTS)
     way_out = f"Download some from {_PAGE} and put them into {folder / 'train'}."
@@ -79,12 +73,8 @@ def read_open_images(root: Path, *, bad_rows: BadRows) -> TaggedPhotos:
     bad = Unparsable()
     authors = _authors(folder, files, bad_rows, bad)
     ids = [name for name in authors if name in files]
-    require(
-        ids,
-        f"an author of the {len(files)} images in {folder}",
-        "none in *rotation*.csv there",
-        f"Download the information on the same images from {_PAGE}.",
-    )
+    way_out = f"Download the information on the same images from {_PAGE}."
+    require(ids, f"an author of the {len(files)} images in {folder}", "none in *rotation*.csv there", way_out)
     tags = _tags(folder, set(ids), bad_rows, bad)
     dates = _dates(folder / "dates.csv", bad_rows, bad)
     return TaggedPhotos(
@@ -94,8 +84,7 @@ def read_open_images(root: Path, *, bad_rows: BadRows) -> TaggedPhotos:
         days=days_of([dates.get(name, "") for name in ids], iso_day),
         groups=np.full(len(ids), UNGROUPED, np.int64),
         tags=[frozenset(tags.get(name, ())) for name in ids],
-        unparsable=bad.count,
-        lines=tuple(bad.lines),
+        unparsable=bad,
     )
 
 

@@ -16,7 +16,7 @@ from datamodules.devices.base import Background, OwnedDataModule
 from datamodules.devices.user_examples import UNDATED, Dropped, OwnedExamples
 from datamodules.devices.user_filter import Ints, UserFilter, kept_posts
 from datamodules.images.image_files import read_images
-from datamodules.io.tables import BadRows
+from datamodules.io.tables import BadRows, Unparsable
 from protocol.errors import require
 
 Bools = npt.NDArray[np.bool_]
@@ -33,8 +33,7 @@ class TaggedPhotos:
         days: ``(N,)`` as `OwnedExamples.days`; -1 if unknown.
         groups: ``(N,)`` photoset; -1 if there is none.
         tags: names of the labels of each.
-        unparsable: number of rows that could not be read.
-        lines: first of their lines.
+        unparsable: rows that could not be read.
     """
 
     names: Sequence[str]
@@ -43,8 +42,7 @@ class TaggedPhotos:
     days: Ints
     groups: Ints
     tags: Sequence[frozenset[str]]
-    unparsable: int = 0
-    lines: tuple[int, ...] = ()
+    unparsable: Unparsable
 
     def select(self, kept: Ints) -> "TaggedPhotos":
         """The photographs with the given numbers."""
@@ -66,16 +64,11 @@ class PhotoDataModule(OwnedDataModule):
     A learner gets ``image (n, 3, height, width)`` float32 in [0, 1] and ``label (n, K)`` bool.
 
     Args:
-        users: see `OwnedDataModule`.
         image_size: height and width after resizing; the paper's is 224 x 224, of which 1,000 take 150 MB of memory.
         classes: names of the labels; None for the most frequent among the selected users.
         most_classes: largest number of labels, if they are not named.
         least_share: least share of photographs with a label, if they are not named.
         bad_rows: what to do with rows of the files that cannot be read.
-        kwargs: see `OwnedDataModule`.
-
-    Raises:
-        InputError: a size is below 1.
     """
 
     def __init__(
@@ -92,9 +85,7 @@ class PhotoDataModule(OwnedDataModule):
         super().__init__(users=users, **kwargs)
         require(min(image_size) >= 1, "image_size of at least 1 pixel", image_size, "Give height and width.")
         self.image_shape = (3, *image_size)
-        self.classes = classes
-        self.most_classes = most_classes
-        self.least_share = least_share
+        self.classes, self.most_classes, self.least_share = classes, most_classes, least_share
         self.bad_rows: BadRows = bad_rows
 
     @abc.abstractmethod
@@ -181,18 +172,7 @@ def tag_table(tags: Sequence[frozenset[str]], class_names: Sequence[str]) -> Boo
 def examples_of(
     photos: TaggedPhotos, class_names: Sequence[str], shape: tuple[int, int, int], *, users_left_out: int, name: str
 ) -> OwnedExamples:
-    """Reads the pixels of photographs.
-
-    Args:
-        photos: photographs of the selected users.
-        class_names: names of the K labels.
-        shape: channels, height and width after resizing.
-        users_left_out: number of users left out before, for the counts.
-        name: name of the data set, for errors and the progress bar.
-
-    Raises:
-        InputError: a file is damaged, or there is no label.
-    """
+    """Reads the pixels of photographs."""
     require(
         class_names,
         f"labels of the photographs of {name}",
@@ -208,8 +188,8 @@ def examples_of(
         groups=torch.from_numpy(photos.groups),
         owner_ids=torch.from_numpy(owner_ids),
         dropped=Dropped(
-            unparsable=photos.unparsable,
-            lines=photos.lines,
+            unparsable=photos.unparsable.count,
+            lines=tuple(photos.unparsable.lines),
             undated=int((photos.days == UNDATED).sum()),
             users=users_left_out,
         ),

@@ -41,10 +41,6 @@ class PIPA(PhotoDataModule):
         users: see `OwnedDataModule`; the paper's have at least 100 images.
         least_share: see `PhotoDataModule`; the paper's labels are in about 1 % of the images or more.
         least_score: least score of a detection that counts.
-        kwargs: see `PhotoDataModule`.
-
-    Raises:
-        InputError: `least_score` is not in [0, 1].
 
     References:
         N. Zhang et al., "Beyond Frontal Faces: Improving Person Recognition Using Multiple Cues", CVPR 2015.
@@ -74,11 +70,7 @@ class PIPA(PhotoDataModule):
 
 
 def read_annotations(path: Path) -> dict[int, int]:
-    """Photosets by photograph, from ``all_data.txt``, which has one line per person in a photograph.
-
-    Raises:
-        InputError: the file is missing or broken; the error names the line.
-    """
+    """Photosets by photograph, from ``all_data.txt``, which has one line per person in a photograph."""
     columns, _ = read_table(path, _LIST, page=_PAGE, separator=" ", header=False)
     photosets = dict[int, int]()
     for photo, photoset in zip(columns["photo"], columns["photoset"], strict=True):
@@ -87,11 +79,7 @@ def read_annotations(path: Path) -> dict[int, int]:
 
 
 def read_pipa(root: Path, *, least_score: float, bad_rows: BadRows) -> TaggedPhotos:
-    """The photographs of ``root/pipa/`` (see `PIPA`) with a file and a known author.
-
-    Raises:
-        InputError: something is missing, or rows cannot be read.
-    """
+    """The photographs of ``root/pipa/`` (see `PIPA`) with a file and a known author."""
     folder = root / PIPA.name
     photosets = read_annotations(folder / "all_data.txt")
     bad = Unparsable()
@@ -123,8 +111,7 @@ def read_pipa(root: Path, *, least_score: float, bad_rows: BadRows) -> TaggedPho
         days=np.full(len(there), UNDATED, np.int64),
         groups=ranks_of(albums),
         tags=[frozenset(tags.get(photo, ())) for _, photo, _ in there],
-        unparsable=bad.count,
-        lines=tuple(bad.lines),
+        unparsable=bad,
     )
 
 

@@ -40,9 +40,6 @@ def with_profiles(member: Tensor, names: Sequence[str], *, seed: int) -> tuple[T
 
     Returns:
         Ascending positions in the background, by device.
-
-    Raises:
-        InputError: a profile has no example.
     """
     count = member.shape[1]
     generator = generator_for(seed, "profiles", PERSISTENT)

@@ -13,7 +13,7 @@ from datamodules.devices.tokenization import TextOptions
 from datamodules.devices.user_filter import Posts, UserFilter, ranks_of
 from datamodules.devices.yelp import read_amazon
 from datamodules.io.files import check_file
-from datamodules.io.tables import BadRows
+from datamodules.io.tables import BadRows, Unparsable
 from protocol.errors import InputError, require
 
 _PAGE = "https://leaf.cmu.edu"
@@ -28,11 +28,6 @@ class Sentiment140(OwnedTextDataModule):
 
     Files: ``root/sent140/all_data.json``, which LEAF's scripts (https://leaf.cmu.edu) write. Background: Amazon's
     reviews (`read_amazon`), of which those with four and five stars count as happy.
-
-    Args:
-        users: see `OwnedDataModule`.
-        text: see `OwnedTextDataModule`.
-        kwargs: see `OwnedTextDataModule`.
 
     References:
         A. Go, R. Bhayani and L. Huang, "Twitter Sentiment Classification using Distant Supervision", 2009.
@@ -62,11 +57,7 @@ class Sentiment140(OwnedTextDataModule):
 
 
 def read_sent140(path: Path, *, bad_rows: BadRows) -> Posts:
-    """Tweets of LEAF's file: per user a list of ``[id, date, query, user, text, part]`` and one of labels.
-
-    Raises:
-        InputError: the file is missing or of another form; or tweets cannot be read.
-    """
+    """Tweets of LEAF's file: per user a list of ``[id, date, query, user, text, part]`` and one of labels."""
     check_file(path, _PAGE)
     try:
         content = json.loads(path.read_bytes())["user_data"]
@@ -92,8 +83,7 @@ def read_sent140(path: Path, *, bad_rows: BadRows) -> Posts:
         owners=ranks_of([user for user, _ in whole]),
         days=days,
         labels=np.array([tweet[3] for _, tweet in whole], np.float32),
-        unparsable=len(bad),
-        lines=tuple(bad[:5]),
+        unparsable=Unparsable(len(bad), bad[:5]),
     )
     return posts.select(np.lexsort((seconds, days)))
 

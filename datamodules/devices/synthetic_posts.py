@@ -36,18 +36,7 @@ def synthetic_posts(
 
     A word is drawn from Zipf's law, tilted by the user's habits, or with probability one half from the few words that
     follow the previous one in the language that all users share.
-
-    Args:
-        users: number of users.
-        posts: number of posts of each user.
-        vocabulary: number of token numbers, including those of padding and the unknown word.
-        length: largest number of words of a post; the smallest is half of it.
-        habit: standard deviation of a user's own log-frequency of a word; 0 for users who all write alike.
-        drift: standard deviation of the change of the habits from the first to the last post.
-        seed: seed of every draw.
-
-    Raises:
-        InputError: there are too few users, posts or words.
+    The arguments are those of `SyntheticPosts`.
     """
     require(
         min(users, posts) >= 2 and vocabulary >= _FIRST_WORD + _FOLLOWERS and length >= 4 and min(habit, drift) >= 0,
@@ -107,12 +96,11 @@ class SyntheticPosts(OwnedDataModule):
 
     Args:
         writers: number of users.
-        posts: see `synthetic_posts`.
-        vocabulary: see `synthetic_posts`.
-        length: see `synthetic_posts`.
-        habit: see `synthetic_posts`.
-        drift: see `synthetic_posts`.
-        kwargs: see `OwnedDataModule`.
+        posts: number of posts of each user.
+        vocabulary: number of token numbers, including those of padding and the unknown word.
+        length: largest number of words of a post; the smallest is half of it.
+        habit: standard deviation of a user's own log-frequency of a word; 0 for users who all write alike.
+        drift: standard deviation of the change of the habits from the first to the last post.
     """
 
     name = "synthetic-posts"

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from datamodules.devices.base import Background, OwnedDataModule
-from datamodules.devices.tokenization import PADDING, UNKNOWN, TextOptions, Vocabulary, encode_background, encode_posts
+from datamodules.devices.tokenization import PADDING, UNKNOWN, TextOptions, Vocabulary, encode_posts, tokens_of
 from datamodules.devices.user_examples import OwnedExamples
 from datamodules.devices.user_filter import Posts, UserFilter, kept_posts, warn_of_users_alike
 from datamodules.io.tables import BadRows
@@ -22,9 +22,7 @@ class OwnedTextDataModule(OwnedDataModule):
 
     Args:
         text: conversion of text into examples.
-        users: see `OwnedDataModule`.
         bad_rows: what to do with rows of the file that cannot be read.
-        kwargs: see `OwnedDataModule`.
 
     Attributes:
         unit: whether an example is a sentence or a whole text.
@@ -69,8 +67,9 @@ class OwnedTextDataModule(OwnedDataModule):
 
     def read_background(self) -> Background:
         texts, ratings = self.background_texts()
-        features, sources = encode_background(texts, self.unit, self.text, self.vocabulary)
-        return Background(features, torch.tensor(ratings, dtype=torch.float32)[torch.from_numpy(sources)])
+        tokens = tokens_of(texts, self.unit, fewest_words=self.text.fewest_words)
+        features = self.vocabulary.encode(tokens.words, self.text.words)
+        return Background(features, torch.tensor(ratings, dtype=torch.float32)[torch.from_numpy(tokens.sources)])
 
     def batch(self, features: Tensor, labels: Tensor) -> dict[str, Tensor]:
         return {"tokens": features, "label": labels} if self.rated else {"tokens": features}

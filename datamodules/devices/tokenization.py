@@ -76,9 +76,6 @@ class Vocabulary:
 
     Args:
         words: known words, each once, the most frequent first.
-
-    Raises:
-        InputError: a word is there twice.
     """
 
     def __init__(self, words: Sequence[str]) -> None:
@@ -150,11 +147,7 @@ def encode_posts(
     wordless: Literal["error", "drop"] = "error",
     users_left_out: int = 0,
 ) -> tuple[OwnedExamples, Vocabulary]:
-    """Examples of the selected users, grouped by post, and their vocabulary.
-
-    Raises:
-        InputError: a user has no example.
-    """
+    """Examples of the selected users, grouped by post, and their vocabulary."""
     tokens = tokens_of(posts.texts, unit, fewest_words=options.fewest_words)
     vocabulary = Vocabulary.most_frequent(tokens.words, options.vocabulary)
     features = vocabulary.encode(tokens.words, options.words)
@@ -177,8 +170,8 @@ def encode_posts(
         groups=torch.from_numpy(tokens.sources[first]),
         owner_ids=torch.from_numpy(owner_ids),
         dropped=Dropped(
-            unparsable=posts.unparsable,
-            lines=posts.lines,
+            unparsable=posts.unparsable.count,
+            lines=tuple(posts.unparsable.lines),
             undated=int((days == UNDATED).sum()),
             short=tokens.short,
             cut=sum(len(tokens.words[number]) > options.words for number in first.tolist()),
@@ -187,18 +180,6 @@ def encode_posts(
         ),
     )
     return examples, vocabulary
-
-
-def encode_background(
-    texts: Sequence[str], unit: Literal["sentence", "text"], options: TextOptions, vocabulary: Vocabulary
-) -> tuple[Tensor, Ints]:
-    """Background text, prepared like that of the users (section 7.1) and in their vocabulary.
-
-    Returns:
-        ``(M, L)`` int64 token numbers, and ``(M,)`` numbers of the texts that they come from.
-    """
-    tokens = tokens_of(texts, unit, fewest_words=options.fewest_words)
-    return vocabulary.encode(tokens.words, options.words), tokens.sources
 
 
 def _first_of_each(features: Tensor, owners: Ints) -> Ints:

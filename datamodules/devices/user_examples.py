@@ -70,10 +70,6 @@ class OwnedExamples:
         """``(U,)`` number of examples of every user."""
         return self.owners.bincount(minlength=self.num_users)
 
-    def examples_of(self) -> tuple[Tensor, ...]:
-        """Ascending numbers of the examples of every user."""
-        return torch.split(self.owners.argsort(stable=True), self.counts().tolist())
-
     def select(self, numbers: Tensor) -> "OwnedExamples":
         """Examples ``(n,)`` in the given order; users are numbered again if one has none of them."""
         users, owners = torch.unique(self.owners[numbers], return_inverse=True)

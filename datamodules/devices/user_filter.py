@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 
 from datamodules.devices.user_examples import UNDATED
+from datamodules.io.tables import Unparsable
 from protocol.errors import require
 from protocol.seeding import PERSISTENT, generator_for
 
@@ -52,16 +53,14 @@ class Posts:
         owners: ``(N,)`` rank of the author among all of the source.
         days: ``(N,)`` as `OwnedExamples.days`.
         labels: ``(N,)`` float32 ratings; zeros if there are none.
-        unparsable: number of rows that could not be read.
-        lines: first of their lines.
+        unparsable: rows that could not be read.
     """
 
     texts: Sequence[str]
     owners: Ints
     days: Ints
     labels: npt.NDArray[np.float32]
-    unparsable: int = 0
-    lines: tuple[int, ...] = ()
+    unparsable: Unparsable
 
     def select(self, kept: Ints) -> "Posts":
         """The posts with the given numbers, in their order."""
@@ -127,9 +126,6 @@ def kept_posts(
 
     Returns:
         Ascending numbers of the selected posts, and the number of users left out because they have too few.
-
-    Raises:
-        InputError: no user has enough.
     """
     there = np.flatnonzero(days != UNDATED) if dated_only else np.arange(len(owners))
     counts = np.bincount(owners[there], minlength=int(owners.max(initial=-1)) + 1)
@@ -148,7 +144,6 @@ def kept_posts(
 
 
 def _at_most(numbers: Ints, owners: Ints, most: int, seed: int) -> Ints:
-    """A random subset of at most `most` posts of each user."""
     keys = torch.rand(len(owners), generator=generator_for(seed, "posts of a user", PERSISTENT)).numpy()[numbers]
     order = np.lexsort((keys, owners[numbers]))
     sorted_owners = owners[numbers][order]

@@ -42,8 +42,6 @@ class Yelp(OwnedTextDataModule):
 
     Args:
         users: see `OwnedDataModule`; the paper's have at least 500 reviews.
-        text: see `OwnedTextDataModule`.
-        kwargs: see `OwnedTextDataModule`.
     """
 
     name = "yelp"
@@ -78,9 +76,6 @@ def read_yelp_json(path: Path, *, fewest: int, bad_rows: BadRows) -> Posts:
     """Reviews of ``yelp_academic_dataset_review.json`` by users with enough reviews; one JSON object per line.
 
     The file is read line by line, and reviews of other users use no memory.
-
-    Raises:
-        InputError: the file is missing, or has lines that cannot be read.
     """
     users, begins, unparsable = list[str](), list[int](), Unparsable()
     lines = read_json_lines(path, _user_of, page=_PAGE)
@@ -124,26 +119,17 @@ def _oldest_first(
         owners=owners,
         days=days_of(dates, iso_day),
         labels=np.fromiter(stars, np.float32, len(texts)),
-        unparsable=unparsable.count,
-        lines=tuple(unparsable.lines),
+        unparsable=unparsable,
     )
     return posts.select(np.argsort(np.array(dates, dtype=str), kind="stable"))
 
 
 def read_amazon(root: Path, *, bad_rows: BadRows) -> tuple[list[str], list[float]]:
-    """Texts and stars from 1 to 5 of the CSV files in ``root/amazon/``, in the order of their names.
-
-    Raises:
-        InputError: there is no such file, or see `datamodules.io.tables.read_table`.
-    """
+    """Texts and stars from 1 to 5 of the CSV files in ``root/amazon/``, in the order of their names."""
     folder = root / "amazon"
     files = sorted(folder.glob("*.csv"))
-    require(
-        files,
-        f"Amazon reviews as CSV files in {folder}",
-        "none",
-        f"Download some with the columns reviewText and overall, e.g. from {_AMAZON}.",
-    )
+    way_out = f"Download some with the columns reviewText and overall, e.g. from {_AMAZON}."
+    require(files, f"Amazon reviews as CSV files in {folder}", "none", way_out)
     texts, stars = list[str](), list[float]()
     for path in files:
         columns, _ = read_table(path, {"reviewText": TEXT, "overall": STARS}, page=_AMAZON, bad_rows=bad_rows)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from datamodules.images.synthetic_features import SyntheticFeatures as SyntheticFeatures
     from datamodules.images.synthetic_images import SyntheticImages as SyntheticImages
     from datamodules.images.voters import ImageVoters as ImageVoters
+    from datamodules.images.voters import SyntheticPhotos as SyntheticPhotos
     from datamodules.images.voters import Voters as Voters
 
 __all__ = exports(__name__)

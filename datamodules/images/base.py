@@ -2,19 +2,19 @@
 
 import abc
 import functools
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader
 
 from client.cohort import Cohort
-from datamodules.base import FederatedDataModule
+from datamodules.base import FederatedDataModule, padded_cohort
 from datamodules.candidates import CandidateOptions, CandidatePool, draw_numbers
+from datamodules.io.files import sha256_of_arrays
 from datamodules.partition.client_split import ClientSplit, split_clients
 from datamodules.partition.pool import hold_back, shuffled_pool, split_off
 from protocol.errors import require
@@ -51,15 +51,11 @@ class ClassificationDataModule(FederatedDataModule):
         split: assignment of the training images to clients.
         auxiliary_per_class: training images of each class that the attacker has and no client (Decaf, section IV-C: 2
             to 100). If enough images are left, a split with a fixed number of examples does not depend on it.
-        kwargs: see `FederatedDataModule`.
 
     Attributes:
         name: name of the data set and of its folder.
         class_names: name of every class.
         image_shape: channels, height and width.
-
-    Raises:
-        InputError: `auxiliary_per_class` is negative.
     """
 
     name: str
@@ -76,8 +72,7 @@ class ClassificationDataModule(FederatedDataModule):
         super().__init__(**kwargs)
         expected = "auxiliary_per_class of at least 0"
         require(auxiliary_per_class >= 0, expected, auxiliary_per_class, "Decaf's attacker has 2 to 100; 0 for none.")
-        self.split = split
-        self.auxiliary_per_class = auxiliary_per_class
+        self.split, self.auxiliary_per_class = split, auxiliary_per_class
 
     @abc.abstractmethod
     def read_train(self) -> LabelledImages:
@@ -98,10 +93,7 @@ class ClassificationDataModule(FederatedDataModule):
 
     @functools.cached_property
     def fingerprint(self) -> dict[str, str]:
-        """``name``, and ``sha256`` of the training images and their classes."""
-        digest = hashlib.sha256(self._train.images.numpy().data)
-        digest.update(self._train.labels.numpy().data)
-        return {"name": self.name, "sha256": digest.hexdigest()}
+        return {"name": self.name, "sha256": sha256_of_arrays(self._train.images, self._train.labels)}
 
     def client_images(self) -> list[Tensor]:
         """Numbers of the training images of every client."""
@@ -124,9 +116,6 @@ class ClassificationDataModule(FederatedDataModule):
 
         The latter are training images that were not assigned, or test images. None is of a group (a lesion) of which a
         client or the attacker has an image.
-
-        Raises:
-            InputError: a client or a class has too few images.
         """
         train, test = self._train, self._test
         taken = torch.cat([*self.client_images(), self.auxiliary_images().flatten()])
@@ -152,12 +141,7 @@ class ClassificationDataModule(FederatedDataModule):
         padded with 0.
         """
         parts = [self._parts[0][client] for client in clients.tolist()]
-        numbers = pad_sequence(parts, batch_first=True, padding_value=-1)
-        mask = numbers >= 0
-        examples = self._examples(self._train, numbers.clamp(min=0))
-        examples["image"][~mask] = 0
-        examples["label"][~mask] = 0
-        return Cohort(round_number, clients, examples, mask)
+        return padded_cohort(round_number, clients, parts, partial(self._examples, self._train))
 
     def raw_features(self) -> dict[str, Tensor]:
         """``image`` ``(num_clients, F)``, the mean; ``colours``, roots of histograms; ``classes``, their shares."""
@@ -190,7 +174,6 @@ class ClassificationDataModule(FederatedDataModule):
 
     @functools.cached_property
     def _parts(self) -> tuple[list[Tensor], Tensor]:
-        """The clients' images and the attacker's."""
         pool = shuffled_pool(
             self._train.labels,
             class_names=self.class_names,

@@ -26,7 +26,6 @@ class CIFAR10(ClassificationDataModule):
 
     Args:
         download: download the original files if they are missing, checked by hash.
-        kwargs: see `ClassificationDataModule`.
 
     References:
         A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009.
@@ -45,15 +44,13 @@ class CIFAR10(ClassificationDataModule):
         self.download = download
 
     def prepare_data(self) -> None:
-        """Downloads the files if that was asked for and they are missing."""
         if self.download:
-            way_out = f"Download the Python version from {_PAGE} and unpack it into {self.data_root()}."
             fetch_torchvision(
                 torchvision.datasets.CIFAR10,
                 self.data_root(),
                 name="CIFAR-10",
                 missing=lambda: not self._originals.is_dir(),
-                way_out=way_out,
+                way_out=f"Download the Python version from {_PAGE} and unpack it into {self.data_root()}.",
             )
 
     def read_train(self) -> LabelledImages:
@@ -74,11 +71,8 @@ class CIFAR10(ClassificationDataModule):
             if tree.joinpath(part).is_dir():
                 files, labels = files_by_class(tree.joinpath(part), self.class_names)
                 return LabelledImages(read_images(files, self.image_shape, resized=False, name=self.name), labels)
-        raise InputError(
-            expected=f"CIFAR-10 at {self._originals}",
-            found="no such folder",
-            way_out=f"Set download: true, or unpack the Python version from {_PAGE} in the data folder.",
-        )
+        way_out = f"Set download: true, or unpack the Python version from {_PAGE} in the data folder."
+        raise InputError(expected=f"CIFAR-10 at {self._originals}", found="no such folder", way_out=way_out)
 
     def _read_originals(self, part: Literal["train", "test"]) -> LabelledImages:
         source = torchvision.datasets.CIFAR10

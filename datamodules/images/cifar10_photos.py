@@ -1,7 +1,6 @@
 """CIFAR-10's photographs as items that users vote on."""
 
 import functools
-import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ from torchvision.transforms.functional import to_pil_image
 from datamodules.images.cifar10 import CIFAR10
 from datamodules.images.image_set import ImageSet
 from datamodules.images.voters import ImageVoters
+from datamodules.io.files import sha256_of_arrays
 from protocol.ranges import PositiveInt
 
 
@@ -20,7 +20,6 @@ class HeldBackPhotos(ImageSet):
     """Training images of CIFAR-10 that no client of `CIFAR10` has.
 
     Args:
-        root: see `FederatedDataModule`.
         per_class: images of each class, the `auxiliary_per_class` of `CIFAR10`, whose other images may train a network.
         seed: seed of `CIFAR10`, which draws them.
     """
@@ -47,8 +46,7 @@ class HeldBackPhotos(ImageSet):
 
     @property
     def fingerprint(self) -> dict[str, str]:
-        """``sha256`` is of the pixels."""
-        return {"name": self.name, "sha256": hashlib.sha256(self._held_back[0].numpy().data).hexdigest()}
+        return {"name": self.name, "sha256": sha256_of_arrays(self._held_back[0])}
 
     @functools.cached_property
     def _held_back(self) -> tuple[Tensor, Tensor]:
@@ -66,7 +64,6 @@ class CIFAR10Photos(ImageVoters):
 
     Args:
         per_class: images of each class that are held back; `auxiliary_per_class` of the extractor's training.
-        kwargs: see `ImageVoters`.
     """
 
     folders = ("cifar10",)

@@ -18,10 +18,6 @@ class Digits(ClassificationDataModule):
 
     Files: none; scikit-learn contains them.
 
-    Args:
-        auxiliary_per_class: see `ClassificationDataModule`.
-        kwargs: see `ClassificationDataModule`.
-
     References:
         E. Alpaydin and C. Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning Repository, 1998.
     """

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from datamodules.images.base import ClassificationDataModule, LabelledImages, split_test
 from datamodules.images.image_files import files_by_class, read_images, trees
-from datamodules.io.array_cache import load_arrays, store_arrays
+from datamodules.io.array_files import load_arrays, store_arrays
 from datamodules.io.files import sha256_of
 from datamodules.io.tables import Field, matching, read_table
 from protocol.errors import InputError, require
@@ -50,9 +50,6 @@ class FER(ClassificationDataModule):
     Files in ``root/fer2013/`` from https://www.kaggle.com/datasets/msambare/fer2013, the first of: ``fer2013.csv``;
     ``icml_face_data.csv``; ``train.csv``, an eighth of which becomes the test part, because the challenge's test images
     have no labels; ``{train,test}/CLASS/*.jpg``; a zip file of that form.
-
-    Args:
-        kwargs: see `ClassificationDataModule`.
 
     References:
         I. J. Goodfellow et al., "Challenges in Representation Learning: A Report on Three Machine Learning Contests",

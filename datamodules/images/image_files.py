@@ -15,8 +15,7 @@ from PIL import Image
 from torch import Tensor
 from tqdm import tqdm
 
-from datamodules.io.array_cache import load_arrays, store_arrays
-from datamodules.io.array_files import DAMAGED
+from datamodules.io.array_files import DAMAGED, load_arrays, store_arrays
 from datamodules.io.files import MOST_UNPACKED, read_bounded, regular_file
 from protocol.errors import InputError, require
 
@@ -26,11 +25,7 @@ _AGAIN = "Download it again."
 
 
 def trees(folder: Path) -> list[Traversable]:
-    """The folder and every zip file in it, in the order of their names; none if there is no such folder.
-
-    Raises:
-        InputError: a zip file is damaged.
-    """
+    """The folder and every zip file in it, in the order of their names; none if there is no such folder."""
     found: list[Traversable] = [folder] if folder.is_dir() else []
     for path in sorted(folder.glob("*.zip")):
         regular_file(path)
@@ -56,11 +51,7 @@ def image_files_by_stem(folder: Path, parts: Sequence[str]) -> dict[str, Travers
 
 
 def files_by_class(part: Traversable, class_names: Sequence[str]) -> tuple[list[Traversable], Tensor]:
-    """The image files of ``part/CLASS/``, class after class, and their classes ``(N,)``.
-
-    Raises:
-        InputError: a class has no folder or no image.
-    """
+    """The image files of ``part/CLASS/``, class after class, and their classes ``(N,)``."""
     files, labels = list[Traversable](), list[int]()
     for number, name in enumerate(class_names):
         folder = part.joinpath(name)
@@ -117,23 +108,16 @@ def open_image(file: Traversable, channels: int = 3) -> Image.Image:
         with Image.open(io.BytesIO(content), formats=("JPEG", "PNG")) as opened:
             return opened.convert(_MODES[channels])
     except (*DAMAGED, Image.DecompressionBombError) as error:
-        raise InputError(
-            expected="a complete JPEG or PNG image",
-            found=f"{len(content)} bytes of something else at {file}",
-            way_out=_AGAIN,
-        ) from error
+        found = f"{len(content)} bytes of something else at {file}"
+        raise InputError(expected="a complete JPEG or PNG image", found=found, way_out=_AGAIN) from error
 
 
 def _decode(file: Traversable, shape: tuple[int, int, int], *, resized: bool) -> npt.NDArray[np.uint8]:
     channels, height, width = shape
     image = open_image(file, channels)
     if image.size != (width, height):
-        require(
-            resized,
-            f"an image of {height} x {width} pixels",
-            f"{image.height} x {image.width} at {file}",
-            "Download the data set in its owners' layout.",
-        )
+        way_out = "Download the data set in its owners' layout."
+        require(resized, f"an image of {height} x {width} pixels", f"{image.height} x {image.width} at {file}", way_out)
         image = image.resize((width, height), Image.Resampling.BILINEAR)
     return np.asarray(image, np.uint8).reshape(height, width, channels).transpose(2, 0, 1)
 

@@ -37,11 +37,7 @@ class ImageSet(abc.ABC):
 
     @abc.abstractmethod
     def image(self, number: int) -> Image.Image:
-        """An image in RGB.
-
-        Raises:
-            InputError: its file is damaged.
-        """
+        """An image in RGB."""
 
     def labels(self, numbers: Sequence[int]) -> Tensor:
         """``(N,)`` classes of images, -1 if unknown."""
@@ -58,11 +54,7 @@ class ImageSet(abc.ABC):
             return torch.stack(list(pool.map(lambda number: crop.of(self.image(number)), numbers)))
 
     def first(self, count: int) -> list[int]:
-        """Ascending numbers of `count` images, drawn with a fixed seed because neighbours may be of one class.
-
-        Raises:
-            InputError: the set has fewer.
-        """
+        """Ascending numbers of `count` images, drawn with a fixed seed because neighbours may be of one class."""
         way_out = "Ask for fewer images, or items in a smaller ratio to the features."
         require(count <= len(self), f"{count} images in {self.name}", len(self), way_out)
         order = np.random.Generator(np.random.PCG64(0)).permutation(len(self))[:count]
@@ -100,12 +92,7 @@ class GeneratedImages(ImageSet):
 
 
 class StoredImages(ImageSet):
-    """PNG images that were written one by one, under their numbers.
-
-    Args:
-        folder: folder of the files.
-        name: name of the set that they were made of.
-    """
+    """PNG images that were written one by one, under their numbers."""
 
     def __init__(self, folder: Path, *, name: str) -> None:
         self.folder, self.name = folder, name

@@ -34,9 +34,6 @@ class ValidationImages(ImageSet):
     ``val/SYNSET/*.JPEG`` as torchvision lays it out; a zip file of that form; the archive with its development kit,
     which torchvision checks by hash and unpacks into ``val/``.
 
-    Args:
-        root: see `FederatedDataModule`.
-
     References:
         O. Russakovsky et al., "ImageNet Large Scale Visual Recognition Challenge", IJCV 115, 2015.
     """
@@ -89,7 +86,6 @@ class ImageNet(ImageVoters):
 
     Args:
         images: number of images that are shown; None for all (RAIFLE: four times the features of the largest network).
-        kwargs: see `ImageVoters`.
     """
 
     folders = (NAME,)

@@ -26,7 +26,6 @@ class MNIST(ClassificationDataModule):
 
     Args:
         download: download the files if they are missing, checked by hash.
-        kwargs: see `ClassificationDataModule`.
 
     References:
         Y. LeCun et al., "Gradient-Based Learning Applied to Document Recognition", Proceedings of the IEEE 86, 1998.
@@ -44,7 +43,6 @@ class MNIST(ClassificationDataModule):
         self.download = download
 
     def prepare_data(self) -> None:
-        """Downloads the files if that was asked for and they are missing."""
         if self.download:
             fetch_torchvision(
                 self._source,
@@ -94,10 +92,6 @@ class FashionMNIST(MNIST):
     """Fashion-MNIST, grey 28 x 28 pieces of clothing: 60,000 for training and 10,000 for the test.
 
     Files: the four unpacked files in ``root/FashionMNIST/raw/``, from https://github.com/zalandoresearch/fashion-mnist.
-
-    Args:
-        download: see `MNIST`.
-        kwargs: see `ClassificationDataModule`.
 
     References:
         H. Xiao, K. Rasul and R. Vollgraf, "Fashion-MNIST: a Novel Image Dataset for Benchmarking Machine Learning

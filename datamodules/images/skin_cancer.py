@@ -62,10 +62,6 @@ class SkinCancer(ClassificationDataModule):
         image_size: height and width after resizing; Decaf only says that FER's 48 is larger (section IV-A).
         auxiliary_per_class: see `ClassificationDataModule`. Decaf's 100 are not possible: 7 of 10 images for training
             include about 80 of the rarest kind.
-        kwargs: see `ClassificationDataModule`.
-
-    Raises:
-        InputError: `image_size` is below 1.
 
     References:
         P. Tschandl, C. Rosendahl and H. Kittler, "The HAM10000 dataset, a large collection of multi-source
@@ -95,12 +91,8 @@ class SkinCancer(ClassificationDataModule):
         names = columns["image_id"]
         again = np.setdiff1d(np.arange(len(names)), np.unique(names, return_index=True)[1])
         line = int(again[0]) + 2 if len(again) else 1
-        require(
-            names and not len(again),
-            "images that are named once each",
-            f"no image, or one again, in line {line} of {path}",
-            "The file may be cut short: download it again.",
-        )
+        expected, way_out = "images that are named once each", "The file may be cut short: download it again."
+        require(names and not len(again), expected, f"no image, or one again, in line {line} of {path}", way_out)
         images = read_images(_find(names, folder), self.image_shape, resized=True, name=self.name)
         lesions = np.unique(columns["lesion_id"], return_inverse=True)[1]
         whole = LabelledImages(images, torch.tensor(columns["dx"]), torch.from_numpy(lesions))
@@ -123,7 +115,6 @@ class SkinCancer(ClassificationDataModule):
 
 
 def _find(names: Sequence[str], folder: Path) -> list[Traversable]:
-    """The files of images, in any layout."""
     found = image_files_by_stem(folder, _FOLDERS)
     missing = [name for name in names if name not in found]
     require(

@@ -20,7 +20,6 @@ class SyntheticFeatures(Voters):
 
     Args:
         extractor: network that determines the number of features.
-        kwargs: see `Voters`.
     """
 
     name = "synthetic-features"
@@ -32,7 +31,6 @@ class SyntheticFeatures(Voters):
 
     @property
     def num_features(self) -> int:
-        """512 to 1,280."""
         return WIDTHS[self.extractor]
 
     @property

@@ -24,10 +24,6 @@ class SyntheticImages(ClassificationDataModule):
         train_per_class: training images of each class.
         test_per_class: test images of each class.
         noise: standard deviation of the noise of a pixel; prototypes range over [0, 1].
-        kwargs: see `ClassificationDataModule`.
-
-    Raises:
-        InputError: a number is too small.
     """
 
     name = "synthetic-images"
@@ -51,10 +47,8 @@ class SyntheticImages(ClassificationDataModule):
             "Give larger numbers.",
         )
         self.class_names = tuple(str(number) for number in range(classes))
-        self.image_shape = shape
-        self.train_per_class = train_per_class
-        self.test_per_class = test_per_class
-        self.noise = noise
+        self.image_shape, self.noise = shape, noise
+        self.train_per_class, self.test_per_class = train_per_class, test_per_class
 
     def read_train(self) -> LabelledImages:
         return self._draw("train", self.train_per_class)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from client.cohort import Cohort
 from datamodules.base import FederatedDataModule
-from datamodules.images.image_set import ImageSet
+from datamodules.images.image_set import GeneratedImages, ImageSet
 from protocol.errors import require
 from protocol.ranges import PositiveInt
 
@@ -20,17 +20,13 @@ class Voters(FederatedDataModule):
         users: number of users.
         item_sets: number of sets of items; users of one set vote on the same items.
         kwargs: see `FederatedDataModule`; all users of a set take part.
-
-    Raises:
-        InputError: there are fewer users than sets.
     """
 
     def __init__(self, *, users: PositiveInt = 200, item_sets: PositiveInt = 4, **kwargs: Any) -> None:
         super().__init__(clients_per_round=1.0, **kwargs)
         found = f"{users} users of {item_sets} sets"
         require(users >= item_sets, "as many users as item_sets, or more", found, "The paper has 200 users.")
-        self.users = users
-        self.item_sets = item_sets
+        self.users, self.item_sets = users, item_sets
 
     @property
     def num_clients(self) -> int:
@@ -42,7 +38,6 @@ class Voters(FederatedDataModule):
         return self.item_sets
 
     def participants(self, round_number: int) -> Tensor:
-        """``(C,)`` ascending numbers of the users who vote on a round's items."""
         return torch.arange(round_number % self.item_sets, self.users, self.item_sets)
 
     def build_cohort(self, round_number: int, clients: Tensor) -> Cohort:
@@ -55,7 +50,6 @@ class ImageVoters(Voters):
 
     Args:
         images: number of images that are shown; None for all.
-        kwargs: see `Voters`.
     """
 
     def __init__(self, *, images: PositiveInt | None = None, **kwargs: Any) -> None:
@@ -69,13 +63,28 @@ class ImageVoters(Voters):
 
     @property
     def numbers(self) -> list[int]:
-        """Numbers of the images that are shown.
-
-        Raises:
-            InputError: the data set has fewer.
-        """
+        """Numbers of the images that are shown."""
         return self.photos.first(len(self.photos) if self.images is None else self.images)
 
     @property
     def fingerprint(self) -> dict[str, str]:
         return self.photos.fingerprint
+
+
+class SyntheticPhotos(ImageVoters):
+    """Users who vote on `GeneratedImages`. Needs no files.
+
+    Args:
+        generated: number of images.
+        size: height and width in pixels.
+    """
+
+    folders = (GeneratedImages.name,)
+
+    def __init__(self, *, generated: PositiveInt = 64, size: PositiveInt = 64, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.generated, self.size = generated, size
+
+    @property
+    def photos(self) -> GeneratedImages:
+        return GeneratedImages(count=self.generated, size=self.size)

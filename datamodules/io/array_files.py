@@ -1,19 +1,25 @@
-"""Files of arrays, .npz or .safetensors, which can neither hold code nor unpack to more than memory holds."""
+"""Files of arrays, which can neither hold code nor unpack to more than memory holds, and a cache of such files."""
 
+import logging
 import lzma
 import math
+import tempfile
 import tokenize
 import zipfile
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load
 from torch import Tensor
 
 from datamodules.io.files import regular_file, unpacked_limit
+from protocol.cache import cache_folder
 from protocol.errors import InputError
 
 DAMAGED = (
@@ -22,6 +28,7 @@ DAMAGED = (
 )
 """What numpy and zipfile raise on damaged, encrypted or foreign archives, their compression and their headers."""
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+_logger = logging.getLogger(__name__)
 
 
 def read_arrays(path: Path) -> dict[str, Tensor]:
@@ -69,3 +76,30 @@ def check_npz(path: Path, most: int) -> None:
                 shape, _, dtype = _HEADERS[np.lib.format.read_magic(file)](file)
             if dtype.hasobject or math.prod(shape) * dtype.itemsize > member.file_size or min(shape, default=0) < 0:
                 raise ValueError(f"{member.filename[:60]!r} with a header of another size than its numbers")
+
+
+def load_arrays(key: str) -> dict[str, npt.NDArray[Any]] | None:
+    """The arrays stored under `key`; None if there are none or they are damaged (zip files have checksums)."""
+    try:
+        path = cache_folder() / f"{key}.npz"
+        if not path.exists():
+            return None
+        check_npz(path, unpacked_limit(regular_file(path)))
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (InputError, *DAMAGED) as error:
+        _logger.info("The cache of %s cannot be read and is made again: %s", key, error)
+        return None
+
+
+def store_arrays(key: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Stores arrays under `key` atomically; does nothing if the folder is not writable."""
+    try:
+        folder = cache_folder()
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as unfinished:
+            path = Path(unfinished) / "arrays.npz"
+            np.savez(path, **arrays)  # type: ignore[arg-type]
+            path.replace(folder / f"{key}.npz")
+    except (OSError, RuntimeError) as error:
+        _logger.info("Nothing is cached: %s", error)

@@ -14,12 +14,7 @@ from protocol.errors import InputError
 
 @dataclass(frozen=True)
 class Archive:
-    """A zip file at its origin.
-
-    Attributes:
-        url: address at which the owners of the data set publish it.
-        md5: hash of the file, as its owners publish it.
-    """
+    """A zip file at the address at which the owners of a data set publish it, with the hash that they publish."""
 
     url: str
     md5: str
@@ -30,12 +25,6 @@ def fetch_once(name: str, root: Path, *, missing: Callable[[], bool], fetch: Cal
 
     Every rank of a training reads the data, and most do so before they know their rank. The lock is a file in `root`,
     so it also holds between machines that share the disk. The operating system releases it if the process dies.
-
-    Args:
-        name: name of the data set.
-        root: folder of the data sets.
-        missing: whether anything is missing; called again by every process that has waited.
-        fetch: makes the download.
     """
     with _locked(root / f".{name}.lock"):
         if missing():
@@ -79,11 +68,7 @@ def fetch_archive(archive: Archive, root: Path, *, target: Path) -> None:
 def fetch_torchvision(
     source: Callable[..., object], root: Path, *, name: str, missing: Callable[[], bool], way_out: str
 ) -> None:
-    """Downloads a data set by its class in torchvision, which checks the files by hash.
-
-    Raises:
-        InputError: the download fails.
-    """
+    """Downloads a data set by its class in torchvision, which checks the files by hash."""
     try:
         fetch_once(name, root, missing=missing, fetch=lambda: source(root=root, download=True))
     except (OSError, RuntimeError) as error:
@@ -98,10 +83,3 @@ def _locked(path: Path) -> Iterator[None]:
             path.parent.mkdir(parents=True, exist_ok=True)
             fcntl.flock(held.enter_context(path.open("a")), fcntl.LOCK_EX)
         yield
-
-
-def by_hand(*, name: str, page: str, target: Path) -> InputError:
-    """Error for a data set whose owners allow no automatic download."""
-    return InputError(
-        expected=f"{name} at {target}", found="no such file", way_out=f"Download it from {page} and put it there."
-    )

@@ -7,6 +7,9 @@ memory. The functions below refuse all of these.
 
 import hashlib
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from fedleak_recorder.files import MOST_TEXT as MOST_TEXT
 from fedleak_recorder.files import read_bounded as read_bounded
@@ -21,11 +24,7 @@ MOST_RATIO = 100
 
 
 def check_file(path: Path, page: str) -> None:
-    """Checks that a file of a data set exists.
-
-    Raises:
-        InputError: it does not; the error names the page that offers it.
-    """
+    """Checks that a file of a data set exists."""
     require(path.is_file(), f"the file {path.name}", f"nothing at {path}", f"Download it from {page} and put it there.")
 
 
@@ -36,11 +35,6 @@ def unpacked_limit(size: int) -> int:
 
 def inside(folder: Path, name: object, *, what: str) -> Path:
     """Path of a file that a manifest names and that must lie in the manifest's folder.
-
-    Args:
-        folder: folder of the manifest.
-        name: a relative path.
-        what: what the file holds, for the message.
 
     Raises:
         InputError: the name is no text, is absolute, or leads out of the folder, also by a link.
@@ -66,12 +60,16 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def check_utf8(path: Path) -> None:
-    """Checks that a text file is in UTF-8.
+def sha256_of_arrays(*arrays: Any) -> str:
+    """Hexadecimal SHA-256 of the bytes of arrays of NumPy or tensors, one after the other."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
 
-    Raises:
-        InputError: a byte is not; the error names its line.
-    """
+
+def check_utf8(path: Path) -> None:
+    """Checks that a text file is in UTF-8."""
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             try:

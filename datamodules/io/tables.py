@@ -91,11 +91,7 @@ class Unparsable:
         self.lines = [*self.lines, *other.lines][:_NAMED]
 
     def refuse(self, path: Path, expected: str, bad_rows: BadRows) -> None:
-        """Ends the reading if there are any and they are not to be left out.
-
-        Raises:
-            InputError: with their number and first lines.
-        """
+        """Ends the reading if there are any and they are not to be left out."""
         if self.count and bad_rows == "error":
             first = f"{self.found} in line {self.lines[0]}: " if self.found else ""
             lines = ", ".join(map(str, self.lines)) + ("" if self.count == len(self.lines) else " ...")
@@ -211,11 +207,8 @@ def _places(header: Sequence[str] | None, names: Sequence[str], path: Path, page
     missing = next((name for name in names if name not in stripped), None)
     if missing is not None:
         there = "broken quotes" if header is None else f"no {missing} among {', '.join(stripped)[:200] or 'nothing'}"
-        raise InputError(
-            expected=f"the columns {', '.join(names)} in the first line of {path.name}",
-            found=f"{there} at {path}",
-            way_out=f"Download the file again from {page}.",
-        )
+        expected = f"the columns {', '.join(names)} in the first line of {path.name}"
+        raise InputError(expected=expected, found=f"{there} at {path}", way_out=f"Download the file again from {page}.")
     return [stripped.index(name) for name in names]
 
 

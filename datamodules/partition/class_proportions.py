@@ -21,25 +21,12 @@ def decaf_compositions() -> pd.DataFrame:
     return pd.read_csv(_DECAF)
 
 
-def has_composition(data: str) -> bool:
-    """Whether Decaf prints proportions of users for a data set, given by its folder."""
-    return bool((decaf_compositions()["data"] == data).any())
-
-
 def decaf_composition(data: str) -> Tensor:
-    """``(C, K)`` float64 class proportions of Decaf's users for a data set, given by its folder.
-
-    Raises:
-        InputError: Decaf does not use that data set.
-    """
+    """``(C, K)`` float64 class proportions of Decaf's users for a data set, given by its folder."""
     values = decaf_compositions()
     chosen = values[values["data"] == data]
-    require(
-        not chosen.empty,
-        f"one of Decaf's data sets ({', '.join(values['data'].unique())})",
-        data,
-        "Name one of them, or give the proportions as a list with one row per client.",
-    )
+    way_out = "Name one of them, or give the proportions as a list with one row per client."
+    require(not chosen.empty, f"one of Decaf's data sets ({', '.join(values['data'].unique())})", data, way_out)
     table = chosen.pivot_table(index="user", columns="class", values="proportion")
     return torch.tensor(table.to_numpy(dtype="float64"))
 
@@ -53,9 +40,6 @@ def composition_counts(proportions: Tensor, sizes: int | Sequence[int]) -> Tenso
 
     Returns:
         ``(C, K)`` int64 with row sums ``sizes``; a class with proportion zero gets none.
-
-    Raises:
-        InputError: a row has a negative entry or does not sum to one, or the number of sizes differs from the rows'.
     """
     shares = proportions.double()
     totals = shares.sum(1)

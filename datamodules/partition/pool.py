@@ -48,19 +48,13 @@ def shuffled_pool(
         class_names: name of every class.
         generator: source of the order.
         groups: ``(n,)`` int64 groups; None if every example is one.
-
-    Raises:
-        InputError: a group has examples of two classes.
     """
     member = torch.arange(len(labels)) if groups is None else torch.unique(groups, return_inverse=True)[1]
     count = int(member.max()) + 1 if len(member) else 0
     class_of_group = torch.zeros(count, dtype=torch.int64).scatter_(0, member, labels)
     if not torch.equal(class_of_group[member], labels):
-        raise InputError(
-            expected="groups of one class each",
-            found=f"a group with example {int((class_of_group[member] != labels).nonzero()[0])} of another class",
-            way_out="Group examples that share a label.",
-        )
+        found = f"a group with example {int((class_of_group[member] != labels).nonzero()[0])} of another class"
+        raise InputError(expected="groups of one class each", found=found, way_out="Group examples that share a label.")
     order = torch.randperm(count, generator=generator)[member].argsort(stable=True)
     return Pool(order, labels[order], member[order], class_names)
 
@@ -76,9 +70,6 @@ def hold_back(pool: Pool, per_class: int, *, purpose: str) -> tuple[Tensor, Pool
     Returns:
         ``(K, k)`` numbers of the examples, where a smaller k gives the first columns of a larger one, and the other
         examples.
-
-    Raises:
-        InputError: a class has fewer.
     """
     classes = range(len(pool.class_names))
     chosen = [(pool.labels == number).nonzero().flatten().flip(0)[:per_class] for number in classes]

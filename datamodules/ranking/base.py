@@ -37,10 +37,6 @@ class RankingDataModule(FederatedDataModule):
         targets: clients of each aggregate that count as users, whose interactions the server infers; None for all.
         private_retrieval: hide from the server which documents a client gets; half of each round's clients get
             `planted_document` instead of one of theirs (RAIFLE, section VII.C).
-        kwargs: see `FederatedDataModule`.
-
-    Raises:
-        InputError: a client has more queries, or an aggregate more clients, than there are.
     """
 
     def __init__(
@@ -59,10 +55,8 @@ class RankingDataModule(FederatedDataModule):
         expected = f"at most {aggregate} targets, all clients of an aggregate"
         way_out = "Give data.aggregate the number of its clients."
         require(targets is None or targets <= aggregate, expected, targets, way_out)
-        self.queries_per_client = queries_per_client
-        self.users = users
+        self.queries_per_client, self.users, self.private_retrieval = queries_per_client, users, private_retrieval
         self.aggregate, self.targets = aggregate, targets or aggregate
-        self.private_retrieval = private_retrieval
 
     @abc.abstractmethod
     def read_train(self) -> Queries:
@@ -84,11 +78,7 @@ class RankingDataModule(FederatedDataModule):
 
     @property
     def num_clients(self) -> int:
-        return len(self._groups)
-
-    def client_queries(self) -> Tensor:
-        """``(num_clients, Q)`` numbers of the training queries of every client."""
-        return self._groups
+        return len(self.client_queries)
 
     @functools.cached_property
     def _train(self) -> Queries:
@@ -132,12 +122,12 @@ class RankingDataModule(FederatedDataModule):
         return math.ceil(self.users / (self._per_round // self.aggregate * self.targets))
 
     @functools.cached_property
-    def _groups(self) -> Tensor:
+    def client_queries(self) -> Tensor:
+        """``(num_clients, Q)`` numbers of the training queries of every client."""
         order = torch.randperm(len(self._rankable), generator=generator_for(self.seed, "users", PERSISTENT, 0))
         return self._rankable[order[: self._per_deal * self.queries_per_client]].reshape(-1, self.queries_per_client)
 
     def participants(self, round_number: int) -> Tensor:
-        """``(C,)`` ascending numbers of the clients of a round, drawn at random."""
         generator = self.secret_draws("cohort", round_number)
         return torch.randperm(self._per_deal, generator=generator)[: self._per_round].sort().values
 
@@ -156,7 +146,7 @@ class RankingDataModule(FederatedDataModule):
         ``shared["planted"]`` ``(F,)`` is the planted document, and ``examples["holder"]`` ``(C, Q)`` True for those who
         get it.
         """
-        queries = self._groups[clients]
+        queries = self.client_queries[clients]
         document, row = _documents(self._train, queries.flatten())
         grade = torch.from_numpy(self._train.grades)[row][document.clamp(min=0)].where(document >= 0, 0)
         shape = (*queries.shape, document.shape[1])

@@ -18,10 +18,6 @@ class FoldedRanking(RankingDataModule):
     Args:
         name: the data set; also the name of its folder under `root`.
         fold: number of the fold, from 1 to 5 (RAIFLE, section V.B.2: 1).
-        kwargs: see `RankingDataModule`.
-
-    Raises:
-        InputError: there is no such fold.
     """
 
     name: str
@@ -32,8 +28,7 @@ class FoldedRanking(RankingDataModule):
     def __init__(self, *, name: str, fold: int = 1, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         require(1 <= fold <= FOLDS, f"a fold from 1 to {FOLDS}", fold, "The papers use fold 1.")
-        self.name = name
-        self.fold = fold
+        self.name, self.fold = name, fold
 
     @classmethod
     def folder_arguments(cls, folder: str) -> dict[str, Any]:
@@ -49,7 +44,6 @@ class FoldedRanking(RankingDataModule):
 
     @functools.cached_property
     def fingerprint(self) -> dict[str, str]:
-        """``name``, and ``sha256`` of the training file."""
         return {"name": self.name, "sha256": sha256_of(self._path("train"))}
 
     def read_train(self) -> Queries:
@@ -72,11 +66,6 @@ class LETOR(FoldedRanking):
 
     Files: ``root/NAME/FoldN/train.txt`` and ``test.txt``, from
     https://www.microsoft.com/en-us/research/project/letor-learning-rank-information-retrieval/letor-4-0/.
-
-    Args:
-        name: see `FoldedRanking`.
-        fold: see `FoldedRanking`.
-        kwargs: see `RankingDataModule`.
 
     References:
         T. Qin and T.-Y. Liu, "Introducing LETOR 4.0 Datasets", arXiv 1306.2597, 2013.

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from sklearn.datasets import load_svmlight_file
 from tqdm import tqdm
 
-from datamodules.io.array_cache import load_arrays, store_arrays
+from datamodules.io.array_files import load_arrays, store_arrays
 from datamodules.io.files import check_file
 from datamodules.recommendation.interactions import Ints
 from protocol.errors import InputError
@@ -57,12 +57,6 @@ class _Layout:
 
 def read_queries(path: Path, *, num_features: int, max_grade: int, page: str) -> Queries:
     """Reads a LETOR file, later from a cache whose key is the file's content.
-
-    Args:
-        path: the file.
-        num_features: number of features, all of which every line has.
-        max_grade: highest grade.
-        page: where to get the data set.
 
     Raises:
         InputError: the file is missing, empty, or broken; the error names the first wrong line.

@@ -1,8 +1,7 @@
 """MSLR-WEB10K and MSLR-WEB30K: queries and pages of a web search engine, with standardised features."""
 
 import functools
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,11 +20,6 @@ class MSLR(FoldedRanking):
     feature that is constant there becomes 0.
 
     Files: ``root/NAME/FoldN/train.txt`` and ``test.txt``, from https://www.microsoft.com/en-us/research/project/mslr/.
-
-    Args:
-        name: see `FoldedRanking`.
-        fold: see `FoldedRanking`.
-        kwargs: see `RankingDataModule`.
 
     References:
         T. Qin and T.-Y. Liu, "Introducing LETOR 4.0 Datasets", arXiv 1306.2597, 2013.
@@ -57,14 +51,8 @@ class MSLR(FoldedRanking):
         return queries, statistics
 
 
-@dataclass(frozen=True)
-class ColumnStatistics:
-    """Statistics of the columns of a set of rows.
-
-    Attributes:
-        mean: ``(F,)`` float64.
-        std: ``(F,)`` float64; exactly 0 if all rows are equal.
-    """
+class ColumnStatistics(NamedTuple):
+    """Means ``(F,)`` and standard deviations ``(F,)`` in float64, the latter exactly 0 where all rows are equal."""
 
     mean: npt.NDArray[np.float64]
     std: npt.NDArray[np.float64]

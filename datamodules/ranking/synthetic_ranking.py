@@ -1,13 +1,13 @@
 """A synthetic ranking data set with the shape of MSLR or LETOR; results on it say nothing about real data."""
 
 import functools
-import hashlib
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import torch
 
+from datamodules.io.files import sha256_of_arrays
 from datamodules.ranking.base import RankingDataModule
 from datamodules.ranking.letor_parser import Queries
 from protocol.errors import require
@@ -22,10 +22,7 @@ class _Shape:
     """Share of the documents below each grade, from 1."""
 
 
-_SHAPES = {
-    "mslr": _Shape(136, (0.52, 0.84, 0.97, 0.99)),
-    "letor": _Shape(46, (0.80, 0.93)),
-}
+_SHAPES = {"mslr": _Shape(136, (0.52, 0.84, 0.97, 0.99)), "letor": _Shape(46, (0.80, 0.93))}
 _NOISE = 0.5
 
 
@@ -38,10 +35,6 @@ class SyntheticRanking(RankingDataModule):
         test_queries: number of test queries (MSLR-WEB10K, fold 1: 2,000).
         fewest_documents: smallest number of documents of a query.
         most_documents: largest number; all between are equally likely (MSLR-WEB10K: 120 on average).
-        kwargs: see `RankingDataModule`.
-
-    Raises:
-        InputError: a range is empty.
     """
 
     folders = ("synthetic-mslr", "synthetic-letor")
@@ -57,20 +50,12 @@ class SyntheticRanking(RankingDataModule):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        found = f"{fewest_documents}, {most_documents}"
-        require(
-            1 <= fewest_documents <= most_documents,
-            "1 <= fewest_documents <= most_documents",
-            found,
-            "Give a range of numbers of documents.",
-        )
+        expected, found = "1 <= fewest_documents <= most_documents", f"{fewest_documents}, {most_documents}"
+        require(1 <= fewest_documents <= most_documents, expected, found, "Give a range of numbers of documents.")
         found = f"{queries}, {test_queries}"
         require(min(queries, test_queries) >= 1, "queries and test_queries of at least 1", found, "Give more queries.")
-        self.shape = shape
-        self.queries = queries
-        self.test_queries = test_queries
-        self.fewest_documents = fewest_documents
-        self.most_documents = most_documents
+        self.shape, self.queries, self.test_queries = shape, queries, test_queries
+        self.fewest_documents, self.most_documents = fewest_documents, most_documents
 
     @classmethod
     def folder_arguments(cls, folder: str) -> dict[str, Any]:
@@ -86,12 +71,9 @@ class SyntheticRanking(RankingDataModule):
 
     @functools.cached_property
     def fingerprint(self) -> dict[str, str]:
-        """``name``, and ``sha256`` of the training queries."""
         train = self._parts[0]
-        digest = hashlib.sha256(train.features.tobytes())
-        digest.update(train.grades.tobytes())
-        digest.update(train.offsets.tobytes())
-        return {"name": f"synthetic-{self.shape}", "sha256": digest.hexdigest()}
+        digest = sha256_of_arrays(train.features, train.grades, train.offsets)
+        return {"name": f"synthetic-{self.shape}", "sha256": digest}
 
     def read_train(self) -> Queries:
         return self._parts[0]
@@ -104,10 +86,7 @@ class SyntheticRanking(RankingDataModule):
         """Training and test queries with the same relation between features and grades."""
         generator = generator_for(self.seed, "synthetic ranking", PERSISTENT)
         lengths = torch.randint(
-            self.fewest_documents,
-            self.most_documents + 1,
-            (self.queries + self.test_queries,),
-            generator=generator,
+            self.fewest_documents, self.most_documents + 1, (self.queries + self.test_queries,), generator=generator
         )
         draw = torch.randn if self.shape == "mslr" else torch.rand
         features = draw(int(lengths.sum()), self.num_features, generator=generator)

@@ -43,10 +43,6 @@ class RecommenderDataModule(FederatedDataModule):
         degenerate_users: what to do with a user with no item or with all items.
         fewest_labels: users with fewer labelled items are left out, e.g. those who cannot fill a batch.
         repeated_selection: clients that the server selects in all rounds from some round on; None for random cohorts.
-        kwargs: see `FederatedDataModule`.
-
-    Raises:
-        InputError: `negatives_per_positive` is not positive.
     """
 
     def __init__(
@@ -63,18 +59,11 @@ class RecommenderDataModule(FederatedDataModule):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        require(
-            negatives_per_positive > 0,
-            "negatives_per_positive > 0",
-            negatives_per_positive,
-            "The papers use 4; without negatives nothing is hidden.",
-        )
-        self.holdout = holdout
+        way_out = "The papers use 4; without negatives nothing is hidden."
+        require(negatives_per_positive > 0, "negatives_per_positive > 0", negatives_per_positive, way_out)
         self.negatives_per_positive = negatives_per_positive if likes is None else (1 - likes) / likes
-        self.negatives = negatives
-        self.evaluation_negatives = evaluation_negatives
-        self.degenerate_users = degenerate_users
-        self.fewest_labels = fewest_labels
+        self.holdout, self.negatives, self.evaluation_negatives = holdout, negatives, evaluation_negatives
+        self.degenerate_users, self.fewest_labels = degenerate_users, fewest_labels
         self.repeated_selection = repeated_selection
         self._selected: dict[bytes | None, Tensor] = {}
         """Clients that the server selects repeatedly, by the secret key that they were drawn from."""
@@ -88,8 +77,8 @@ class RecommenderDataModule(FederatedDataModule):
         whole = refuse_degenerate(self.read(), drop=self.degenerate_users == "drop", source=type(self).__name__)
         rest, held = whole.hold_out_last() if self.holdout else (whole, np.full(whole.num_users, -1, dtype=np.int64))
         kept = np.flatnonzero(self._label_counts(rest) >= self.fewest_labels)
-        expected = f"users with at least {self.fewest_labels} labelled items"
-        require(len(kept), expected, "none", "Set a smaller data.fewest_labels.")
+        way_out = "Set a smaller data.fewest_labels."
+        require(len(kept), f"users with at least {self.fewest_labels} labelled items", "none", way_out)
         return (rest, held) if len(kept) == rest.num_users else (keep_users(rest, kept), held[kept])
 
     def _label_counts(self, interactions: Interactions) -> Ints:
@@ -121,7 +110,6 @@ class RecommenderDataModule(FederatedDataModule):
 
     @property
     def num_items(self) -> int:
-        """Number of items in the catalogue."""
         return self._split[0].num_items
 
     def user_items(self) -> list[Ints]:
@@ -176,8 +164,7 @@ class RecommenderDataModule(FederatedDataModule):
 
     def val_dataloader(self) -> DataLoader[dict[str, Tensor]]:
         """Batches of users with candidates: ``clients (B,)``, ``items (B, K)`` padded with -1, ``target (B, K)``."""
-        world, rank = (1, 0) if self.trainer is None else (self.trainer.world_size, self.trainer.global_rank)
-        held = self._split[1]
+        (rank, world), held = self._rank_and_world, self._split[1]
         users = [int(user) for user in np.flatnonzero(held >= 0) if user % world == rank]
         return DataLoader(users, batch_size=256, collate_fn=self._candidates)  # type: ignore[arg-type]
 

@@ -39,11 +39,6 @@ class Interactions:
         """``(num_users + 1,)`` position at which each user's interactions begin."""
         return np.concatenate([[0], np.cumsum(np.bincount(self.users, minlength=self.num_users))])
 
-    def of(self, user: int) -> Ints:
-        """Items of one user in the order of time."""
-        offsets = self.offsets
-        return self.items[offsets[user] : offsets[user + 1]]
-
     def hold_out_last(self) -> tuple["Interactions", Ints]:
         """Splits off every user's last liked item; a user with a single liked item keeps it.
 

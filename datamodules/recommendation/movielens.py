@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from datamodules.io.download import Archive, by_hand, fetch_archive
+from datamodules.io.download import Archive, fetch_archive
 from datamodules.io.files import sha256_of
 from datamodules.io.tables import TEXT, WHOLE, matching, number, read_table
 from datamodules.people import bands
 from datamodules.recommendation.base import RecommenderDataModule
-from datamodules.recommendation.interactions import Interactions, Ints, unique_interactions
+from datamodules.recommendation.interactions import Interactions, unique_interactions
 from protocol.errors import require
 
 LIKED = 4.0
@@ -78,7 +78,6 @@ class MovieLens(RecommenderDataModule):
         download: download the file if it is missing (``ml-100k`` and ``ml-1m``).
         preferences: ``interacted``: a rated film is liked, and negatives are drawn among the others; ``liked``: a film
             rated with four stars or more is liked, one rated with fewer is not, and no other film is labelled.
-        kwargs: see `RecommenderDataModule`.
 
     References:
         F. M. Harper and J. A. Konstan, "The MovieLens Datasets: History and Context", ACM TiiS 5(4), 2015.
@@ -95,9 +94,7 @@ class MovieLens(RecommenderDataModule):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.preferences = preferences
-        self.variant = variant
-        self.download = download
+        self.variant, self.download, self.preferences = variant, download, preferences
 
     @classmethod
     def folder_arguments(cls, folder: str) -> dict[str, Any]:
@@ -112,14 +109,14 @@ class MovieLens(RecommenderDataModule):
         return {"name": self.variant, "sha256": sha256_of(self._path)}
 
     def prepare_data(self) -> None:
-        """Downloads the file if that was asked for and it is missing."""
         if not self.download:
             return
         archive = _LAYOUTS[self.variant].archive
         if archive is not None:
             fetch_archive(archive, self.data_root(), target=self._path)
-        elif not self._path.exists():
-            raise by_hand(name=self.variant, page=_PAGE, target=self._path)
+        else:  # its owners allow no automatic download
+            way_out = f"Download it from {_PAGE} and put it there."
+            require(self._path.exists(), f"{self.variant} at {self._path}", "no such file", way_out)
 
     def read(self) -> Interactions:
         self.prepare_data()
@@ -139,16 +136,13 @@ class MovieLens(RecommenderDataModule):
         return unique_interactions(user, item, times, num_users=len(users), num_items=len(items), liked=liked)
 
     def read_attributes(self) -> dict[str, Tensor]:
-        require(
-            self.variant == "ml-100k",
-            "ml-100k, of whose users u.user has the attributes",
-            self.variant,
-            "Set data.variant to ml-100k, or leave data.attributes out.",
-        )
+        way_out = "Set data.variant to ml-100k, or leave data.attributes out."
+        require(self.variant == "ml-100k", "ml-100k, of whose users u.user has the attributes", self.variant, way_out)
         path = self._path.with_name("u.user")
         columns, _ = read_table(path, _PEOPLE, page=_PAGE, separator="|", header=False)
         rows = {user: row for row, user in enumerate(columns["userId"])}
-        users = self._user_ids.tolist()
+        ranks = self._split[0].ranks
+        users = (self._all_users if ranks is None else self._all_users[ranks]).tolist()  # identifiers in the file
         absent = next((user for user in users if user not in rows), None)
         require(
             absent is None, f"every user of {self._path.name} in {path}", f"no line of user {absent}", "Copy it again."
@@ -156,9 +150,3 @@ class MovieLens(RecommenderDataModule):
         chosen = torch.tensor([rows[user] for user in users])
         ages, gender, occupation = (torch.tensor(columns[name])[chosen] for name in ("age", "gender", "occupation"))
         return {"age": bands(ages, _AGES), "gender": gender, "occupation": occupation}
-
-    @property
-    def _user_ids(self) -> Ints:
-        """``(num_clients,)`` identifier in the file of the user of each client."""
-        interactions = self._split[0]
-        return self._all_users if interactions.ranks is None else self._all_users[interactions.ranks]

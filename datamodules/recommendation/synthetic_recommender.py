@@ -1,11 +1,11 @@
 """A synthetic recommender data set with the shape of MovieLens; results on it say nothing about real data."""
 
 import functools
-import hashlib
 from typing import Any
 
 import numpy as np
 
+from datamodules.io.files import sha256_of_arrays
 from datamodules.recommendation.base import RecommenderDataModule
 from datamodules.recommendation.interactions import Interactions, unique_interactions
 from protocol.errors import require
@@ -16,9 +16,7 @@ _TASTES = 8
 
 
 class SyntheticRecommender(RecommenderDataModule):
-    """Users with low-rank tastes over items whose popularity falls as a power of their rank.
-
-    Needs no files.
+    """Users with low-rank tastes over items whose popularity falls as a power of their rank. Needs no files.
 
     Args:
         users: number of users (MovieLens-100K: 943).
@@ -26,10 +24,6 @@ class SyntheticRecommender(RecommenderDataModule):
         mean_interactions: mean number of interactions of a user (MovieLens-100K: 106).
         fewest_interactions: smallest number (MovieLens-100K: 20).
         spread: standard deviation of the logarithm of the number beyond the smallest.
-        kwargs: see `RecommenderDataModule`.
-
-    Raises:
-        InputError: the numbers of interactions contradict each other.
     """
 
     folders = ("synthetic",)
@@ -51,21 +45,16 @@ class SyntheticRecommender(RecommenderDataModule):
             f"{fewest_interactions}, {mean_interactions}, {items}",
             "Give a larger catalogue or fewer interactions.",
         )
-        self.users = users
-        self.items = items
-        self.mean_interactions = mean_interactions
-        self.fewest_interactions = fewest_interactions
-        self.spread = spread
+        self.users, self.items, self.spread = users, items, spread
+        self.mean_interactions, self.fewest_interactions = mean_interactions, fewest_interactions
 
     @functools.cached_property
     def fingerprint(self) -> dict[str, str]:
-        interactions = self.read()
-        return {"name": "synthetic", "sha256": hashlib.sha256(interactions.items.tobytes()).hexdigest()}
+        return {"name": "synthetic", "sha256": sha256_of_arrays(self.read().items)}
 
     def read(self) -> Interactions:
         """Draws the interactions; a Gumbel draw on the logits is a sample without replacement."""
-        seed = int(generator_for(self.seed, "synthetic", PERSISTENT).initial_seed()) % 2**63
-        random = np.random.default_rng(seed)
+        random = np.random.default_rng(generator_for(self.seed, "synthetic", PERSISTENT).initial_seed() % 2**63)
         counts = self._counts(random)
         popularity = -0.8 * np.log(1 + random.permutation(self.items))
         tastes = random.normal(size=(self.users, _TASTES)) @ random.normal(size=(_TASTES, self.items)) / _TASTES**0.5

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from fedleak_recorder.errors import InputError as InputError
     from fedleak_recorder.format import FORMAT as FORMAT
     from fedleak_recorder.recorder import Recorder as Recorder
-    from fedleak_recorder.version import __version__ as __version__
 
+__version__ = "0.1.0"
 __all__ = ["FORMAT", "InputError", "Recorder", "__version__"]
-_MODULES = {"FORMAT": "format", "InputError": "errors", "Recorder": "recorder", "__version__": "version"}
+_MODULES = {"FORMAT": "format", "InputError": "errors", "Recorder": "recorder"}
 
 
 def __getattr__(name: str) -> Any:

@@ -78,11 +78,7 @@ def is_finite(array: Array) -> bool:
 
 
 def shard_bytes(arrays: Mapping[str, Any]) -> bytes:
-    """Content of a safetensors file; the arrays may change afterwards.
-
-    Args:
-        arrays: arrays of NumPy, or tensors of PyTorch, by name.
-    """
+    """Content of a safetensors file of arrays of NumPy or tensors of PyTorch, which may change afterwards."""
     content: bytes
     if any(_is_tensor(value) for value in arrays.values()):  # NumPy has no bfloat16
         from safetensors.torch import save as save_tensors

@@ -24,17 +24,7 @@ class InputError(Exception):
 
 
 def require(right: object, expected: str, found: object, way_out: str) -> None:
-    """Raises an `InputError` unless a condition holds.
-
-    Args:
-        right: the condition.
-        expected: see `InputError`.
-        found: see `InputError`; converted to text.
-        way_out: see `InputError`.
-
-    Raises:
-        InputError: the condition does not hold.
-    """
+    """Raises an `InputError`, with `found` as text, unless the condition `right` holds."""
     if not right:
         raise InputError(expected=expected, found=str(found), way_out=way_out)
 

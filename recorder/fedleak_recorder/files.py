@@ -25,21 +25,13 @@ def regular_file(path: Path, *, way_out: str = _WAY_OUT) -> int:
         found = path.stat()
     except (OSError, ValueError):
         raise InputError(expected=f"the file {path.name}", found=f"nothing at {path}", way_out=way_out) from None
-    require(
-        stat.S_ISREG(found.st_mode),
-        f"{path.name} as a regular file",
-        f"a folder, a pipe or a device at {path}",
-        way_out,
-    )
+    expected = f"{path.name} as a regular file"
+    require(stat.S_ISREG(found.st_mode), expected, f"a folder, a pipe or a device at {path}", way_out)
     return found.st_size
 
 
 def read_bounded(path: Path, *, most: int = MOST_TEXT, way_out: str = _WAY_OUT) -> bytes:
-    """Content of a regular file of at most `most` bytes.
-
-    Raises:
-        InputError: it is missing, no regular file, too large, or cannot be read.
-    """
+    """Content of a regular file of at most `most` bytes."""
     size = regular_file(path, way_out=way_out)
     try:
         with path.open("rb") as file:

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
-from flwr.common import FitIns, FitRes, Parameters, Scalar, parameters_to_ndarrays
+from flwr.app import ArrayRecord, ConfigRecord, Message
+from flwr.common import FitRes, Parameters, parameters_to_ndarrays
 from flwr.server.client_manager import ClientManager
 from flwr.server.client_proxy import ClientProxy
 from flwr.server.strategy import Strategy as LegacyStrategy
@@ -40,12 +40,7 @@ class RecordingStrategy(Strategy):
     """
 
     def __init__(
-        self,
-        strategy: Strategy,
-        recorder: Recorder,
-        *,
-        truth: Sequence[str] = (),
-        examples_key: str = "num-examples",
+        self, strategy: Strategy, recorder: Recorder, *, truth: Sequence[str] = (), examples_key: str = "num-examples"
     ) -> None:
         if type(strategy).start is not Strategy.start:
             raise InputError(
@@ -57,38 +52,26 @@ class RecordingStrategy(Strategy):
         self.truth, self.examples_key = tuple(truth), examples_key
         self._model: Arrays = {}
 
-    def configure_train(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[Message]:
+    def configure_train(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Any:
         """Keeps the global model at the start of the round."""
         _describe(self.recorder, self.strategy, dict(config))
         self._model = self._arrays(arrays)
-        asked: Iterable[Message] = self.strategy.configure_train(server_round, arrays, config, grid)
-        return asked
+        return self.strategy.configure_train(server_round, arrays, config, grid)
 
-    def aggregate_train(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+    def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Any:
         """Records the replies before aggregation."""
         received = list(replies)
         sent = [self._sent(message) for message in received if message.has_content()]
         self.recorder.record(server_round, self._model, sent)
-        merged: tuple[ArrayRecord | None, MetricRecord | None] = self.strategy.aggregate_train(server_round, received)
-        return merged
+        return self.strategy.aggregate_train(server_round, received)
 
-    def configure_evaluate(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[Message]:
-        """Calls the strategy."""
-        asked: Iterable[Message] = self.strategy.configure_evaluate(server_round, arrays, config, grid)
-        return asked
+    def configure_evaluate(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid) -> Any:
+        return self.strategy.configure_evaluate(server_round, arrays, config, grid)
 
-    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """Calls the strategy."""
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> Any:
         return self.strategy.aggregate_evaluate(server_round, replies)
 
     def summary(self) -> None:
-        """Calls the strategy."""
         self.strategy.summary()
 
     def _sent(self, message: Message) -> Sent:
@@ -131,16 +114,11 @@ class RecordingLegacyStrategy(LegacyStrategy):
         self._model: list[Array] = []
 
     def initialize_parameters(self, client_manager: ClientManager) -> Parameters | None:
-        """Calls the strategy."""
         return self.strategy.initialize_parameters(client_manager)
 
-    def configure_fit(
-        self, server_round: int, parameters: Parameters, client_manager: ClientManager
-    ) -> list[tuple[ClientProxy, FitIns]]:
+    def configure_fit(self, server_round: int, parameters: Parameters, client_manager: ClientManager) -> Any:
         """Keeps the global model at the start of the round."""
-        instructions: list[tuple[ClientProxy, FitIns]] = self.strategy.configure_fit(
-            server_round, parameters, client_manager
-        )
+        instructions = self.strategy.configure_fit(server_round, parameters, client_manager)
         _describe(self.recorder, self.strategy, instructions[0][1].config if instructions else {})
         self._model = parameters_to_ndarrays(parameters)
         return instructions
@@ -150,25 +128,19 @@ class RecordingLegacyStrategy(LegacyStrategy):
         server_round: int,
         results: list[tuple[ClientProxy, FitRes]],
         failures: list[tuple[ClientProxy, FitRes] | BaseException],
-    ) -> tuple[Parameters | None, dict[str, Scalar]]:
+    ) -> Any:
         """Records the results before aggregation."""
         self.recorder.record(server_round, self._model, [self._sent(*result) for result in results])
-        merged: tuple[Parameters | None, dict[str, Scalar]]
-        merged = self.strategy.aggregate_fit(server_round, results, failures)
-        return merged
+        return self.strategy.aggregate_fit(server_round, results, failures)
 
     def configure_evaluate(self, server_round: int, parameters: Parameters, client_manager: ClientManager) -> Any:
-        """Calls the strategy."""
         return self.strategy.configure_evaluate(server_round, parameters, client_manager)
 
     def aggregate_evaluate(self, server_round: int, results: Any, failures: Any) -> Any:
-        """Calls the strategy."""
         return self.strategy.aggregate_evaluate(server_round, results, failures)
 
-    def evaluate(self, server_round: int, parameters: Parameters) -> tuple[float, dict[str, Scalar]] | None:
-        """Calls the strategy."""
-        measured: tuple[float, dict[str, Scalar]] | None = self.strategy.evaluate(server_round, parameters)
-        return measured
+    def evaluate(self, server_round: int, parameters: Parameters) -> Any:
+        return self.strategy.evaluate(server_round, parameters)
 
     def _sent(self, proxy: ClientProxy, result: FitRes) -> Sent:
         where = f"the result of client {proxy.cid}"
@@ -193,7 +165,6 @@ def _describe(recorder: Recorder, strategy: object, config: Mapping[str, Any]) -
 
 
 def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings that can be stored in a manifest."""
     kinds = (bool, int, float, str)
     return {
         name: value for name, value in settings.items() if isinstance(value, kinds) and strange_value(value) is None

@@ -4,6 +4,8 @@ fedleak's own trainings and the recordings of other systems are both written her
 """
 
 import contextlib
+import dataclasses
+import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -19,11 +21,10 @@ from fedleak_recorder.format import (
     close_journal,
     journal_name,
     journals_in,
+    json_lines,
     only_writer,
     read_journal,
     read_manifest,
-    rewrite_journal,
-    write_manifest,
     write_shard,
 )
 
@@ -43,11 +44,7 @@ class RecordingFolder:
         """Names of the journalled shards, and whether it is closed; read once, so that every round costs the same."""
 
     def lock(self) -> None:
-        """Refuses other writers until `release`, or until the process ends.
-
-        Raises:
-            InputError: another process writes to the folder.
-        """
+        """Refuses other writers until `release`, or until the process ends."""
         self._lock.enter_context(only_writer(self.directory))
 
     def release(self) -> None:
@@ -73,11 +70,7 @@ class RecordingFolder:
         self._journal = None
 
     def check_free(self) -> None:
-        """Checks that the folder holds no recording.
-
-        Raises:
-            InputError: it does.
-        """
+        """Checks that the folder holds no recording."""
         if (self.directory / MANIFEST).exists():
             raise self._taken(MANIFEST)
 
@@ -89,9 +82,6 @@ class RecordingFolder:
             next_round: first round that is written again.
             ranks: number of processes that go on.
             way_out: what to do if the folder is another training's.
-
-        Raises:
-            InputError: the folder holds recorded rounds of another training.
         """
         journals = {path: read_journal(path).lines for path in journals_in(self.directory)}
         recorded = len({line.round for lines in journals.values() for line in lines})
@@ -104,7 +94,7 @@ class RecordingFolder:
             )
         kept = {path: [line for line in lines if line.round < next_round] for path, lines in journals.items()}
         for journal, lines in kept.items():
-            rewrite_journal(journal, lines)
+            write_whole(journal, json_lines(lines).encode())
         for rank in range(ranks, len(journals)):
             path = self.directory / journal_name(rank)
             if path in kept:
@@ -115,7 +105,7 @@ class RecordingFolder:
         """Writes the auxiliary data and the manifest, with which the folder becomes a recording."""
         if auxiliary is not None:
             write_whole(self.directory / AUXILIARY, auxiliary)
-        write_manifest(self.directory, manifest)
+        write_whole(self.directory / MANIFEST, json.dumps(dataclasses.asdict(manifest), indent=2).encode())
 
     def write(self, shards: Mapping[str, bytes]) -> None:
         """Writes shards by name, and then their lines in the journal.

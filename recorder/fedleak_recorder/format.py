@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from fedleak_recorder.errors import InputError, require
-from fedleak_recorder.files import read_bounded, write_once, write_whole
+from fedleak_recorder.files import read_bounded, write_once
 from fedleak_recorder.manifest_fields import check_fields, is_whole
 from fedleak_recorder.plain_values import parse_json
 
@@ -107,13 +107,7 @@ class Manifest:
 
 @dataclass(frozen=True)
 class JournalLine:
-    """One finished file.
-
-    Attributes:
-        file: its path inside the recording.
-        bytes: its size.
-        sha256: its hash.
-    """
+    """One finished file: its path inside the recording, its size and its hash."""
 
     file: str
     bytes: int
@@ -197,7 +191,7 @@ def write_shard(directory: Path, name: str, content: bytes) -> JournalLine:
 
 def append_journal(directory: Path, rank: int, lines: list[JournalLine]) -> None:
     """Adds finished files to the journal."""
-    _append(directory / journal_name(rank), _json_lines(lines))
+    _append(directory / journal_name(rank), json_lines(lines))
 
 
 def close_journal(directory: Path, rank: int, rounds: int) -> None:
@@ -228,13 +222,9 @@ def _end_of_lines(file: io.FileIO) -> int:
     return begin + file.read(_LONGEST_LINE).rfind(b"\n") + 1
 
 
-def _json_lines(lines: list[JournalLine]) -> str:
+def json_lines(lines: list[JournalLine]) -> str:
+    """Content of a journal of these files that is not closed."""
     return "".join(json.dumps(dataclasses.asdict(line)) + "\n" for line in lines)
-
-
-def rewrite_journal(path: Path, lines: list[JournalLine]) -> None:
-    """Replaces a journal by one that is not closed."""
-    write_whole(path, _json_lines(lines).encode())
 
 
 def read_journal(path: Path) -> Journal:
@@ -274,11 +264,6 @@ def _journal_entry(line: str) -> JournalLine | int:
     return JournalLine(**content)
 
 
-def write_manifest(directory: Path, manifest: Manifest) -> None:
-    """Writes the manifest of a recording."""
-    write_whole(directory / MANIFEST, json.dumps(dataclasses.asdict(manifest), indent=2).encode())
-
-
 def read_manifest(directory: Path) -> Manifest:
     """Reads the manifest of a recording.
 
@@ -296,11 +281,8 @@ def read_manifest(directory: Path) -> Manifest:
         if not isinstance(fields, dict):
             raise ValueError("no object")
     except ValueError as error:
-        raise InputError(
-            expected=f"a manifest as JSON in {path}",
-            found=str(error),
-            way_out="The recording is damaged: copy it again.",
-        ) from None
+        way_out = "The recording is damaged: copy it again."
+        raise InputError(expected=f"a manifest as JSON in {path}", found=str(error), way_out=way_out) from None
     version = fields.get("format")
     way_out = "Use the version of fedleak that wrote it, or record again."
     right = type(version) is int and version == FORMAT

@@ -45,14 +45,7 @@ class Sent:
     holds: Holds | None = None
 
     def plain(self, where: str) -> "Sent":
-        """The same with arrays of NumPy.
-
-        Args:
-            where: what the client sent, for errors.
-
-        Raises:
-            InputError: something is no array, or no number of examples.
-        """
+        """The same with arrays of NumPy."""
         return Sent(
             client=self.client,
             examples=whole_number(self.examples, what="a number of examples", where=where, way_out=_UNKNOWN),
@@ -65,15 +58,7 @@ class Sent:
 
 
 class Round:
-    """The clients of a round, gathered into the arrays of a shard.
-
-    Args:
-        system: description of the system.
-        number: number of the round.
-        model: the global model before the round; empty if it is unknown.
-        clients: largest number of clients.
-        key: secret key of the pseudonyms.
-    """
+    """The clients of a round, gathered into the arrays of a shard."""
 
     def __init__(self, system: System, number: int, model: Mapping[str, Array], clients: int, key: bytes) -> None:
         self.system, self.number, self.model, self.key = system, number, model, key
@@ -86,11 +71,7 @@ class Round:
         self.dense: dict[str, Array] = {}
 
     def add(self, sent: Sent) -> None:
-        """Adds a client.
-
-        Raises:
-            InputError: its arrays are of another model or not finite, or it is there twice.
-        """
+        """Adds a client."""
         where = sent.where or f"what client {sent.client} sent in round {self.number}"
         one = sent.plain(where)
         name = pseudonym(one.client, self.key)
@@ -178,11 +159,7 @@ class Round:
         require(one.truth.keys() == first.keys(), expected, found, "Give the same of every client, or of none.")
 
     def shards(self) -> tuple[dict[str, Array], dict[str, Array]]:
-        """The arrays that the server saw, and those of the ground truth.
-
-        Raises:
-            InputError: the ground truth of two clients is of different shapes.
-        """
+        """The arrays that the server saw, and those of the ground truth."""
         clients = np.array(list(self.names), np.int64)
         seen = {"clients": clients, "counts": np.array(self.counts, np.int64)}
         truth: dict[str, Array] = {"clients": clients}
@@ -204,11 +181,7 @@ class Round:
 
 
 def stored(value: Array, dtype: str, *, where: str) -> Array:
-    """Numbers in the type in which a recording holds them.
-
-    Raises:
-        InputError: a number is too large for that type.
-    """
+    """Numbers in the type in which a recording holds them."""
     narrow = cast(value, dtype)
     if not np.isfinite(narrow).all():
         raise InputError(

@@ -13,19 +13,11 @@ _LARGEST = 2**40
 
 
 def check_fields(content: Mapping[str, Any], *, where: str) -> None:
-    """Checks that the fields of a recording's manifest are as docs/recording-format.md describes them.
-
-    Raises:
-        InputError: a field is missing, of another type, out of its range, or contradicts another field.
-    """
+    """Checks that the fields of a recording's manifest are as docs/recording-format.md describes them."""
 
     def check(right: bool, key: str, value: Any, expected: str) -> None:
-        require(
-            right,
-            f"{expected} as {key!r}",
-            f"{str(value)[:100]!r} in {where}",
-            "The recording is damaged or foreign: download it again, or record again with this version.",
-        )
+        way_out = "The recording is damaged or foreign: download it again, or record again with this version."
+        require(right, f"{expected} as {key!r}", f"{str(value)[:100]!r} in {where}", way_out)
 
     for key, (right, expected) in _CHECKS.items():
         if key not in content:

@@ -104,7 +104,6 @@ class RoundRecorder(FLComponent):
             )
 
     def _receive(self, fl_ctx: FLContext) -> None:
-        """Keeps a client's result."""
         result = fl_ctx.get_prop(FLContextKey.TASK_RESULT)
         if fl_ctx.get_prop(FLContextKey.TASK_NAME) != self.task or not isinstance(result, Shareable):
             return
@@ -133,7 +132,6 @@ class RoundRecorder(FLComponent):
         )
 
     def _write(self) -> None:
-        """Records the round that is over."""
         sent, self._sent = list(self._sent.values()), {}
         if sent and self._recorder is not None and self._number is not None:
             self._recorder.record(self._number, self._model, sent)

@@ -38,9 +38,6 @@ def pseudonym(client: str, key: bytes) -> int:
     Args:
         client: name under which the server knows it.
         key: secret key, see `secret_key`; without it, whoever can guess the name could repeat the hash.
-
-    Raises:
-        InputError: UTF-8 cannot encode the name.
     """
     try:
         name = client.encode()

@@ -167,16 +167,7 @@ class Recorder:
         self.record(number, model, sent)
 
     def record(self, number: int, model: Arrays | None, sent: Iterable[Sent]) -> None:
-        """Records a round of messages, for adapters.
-
-        Args:
-            number: see `round`.
-            model: see `round`.
-            sent: messages; their arrays may also be lists in the model's order.
-
-        Raises:
-            InputError: see `round`.
-        """
+        """Records a `round` of messages, for adapters; their arrays may also be lists in the model's order."""
         way_out = f"Make another one with key=recorder.key and resume_at={number}."
         require(not self._closed, "a recorder that is open", "one that was closed", way_out)
         number = _round_number(number, "number of a round")
@@ -187,11 +178,7 @@ class Recorder:
         writer.write(number, before, arrays, len(messages))
 
     def close(self) -> None:
-        """Notes that no round is missing, and lets other processes write to the folder; call it after the last round.
-
-        Raises:
-            InputError: the disk is full.
-        """
+        """Notes that no round is missing, and lets other processes write to the folder; call it after all rounds."""
         if self._closed:
             return
         if self._writer is None and self._resume_at is not None and self.parameters:

@@ -10,11 +10,7 @@ _WAY_OUT = "Describe the model that was trained, with the parameters in its own 
 
 
 def check_arrays(expected: Shapes, arrays: Mapping[str, Array], *, where: str) -> None:
-    """Checks that arrays are finite parameters of a model, with the expected names and shapes in order.
-
-    Raises:
-        InputError: names, order, shapes or values are not as described.
-    """
+    """Checks that arrays are finite parameters of a model, with the expected names and shapes in order."""
     check_shapes(expected, {name: tuple(value.shape) for name, value in arrays.items()}, where=where)
     for name, value in arrays.items():
         require(
@@ -26,11 +22,7 @@ def check_arrays(expected: Shapes, arrays: Mapping[str, Array], *, where: str) -
 
 
 def check_shapes(expected: Shapes, found: Shapes, *, where: str, ordered: bool = True) -> None:
-    """Checks that parameters are those of a model.
-
-    Raises:
-        InputError: with the first difference, by name and shape.
-    """
+    """Checks that parameters are those of a model."""
     wanted, given = ([(name, tuple(shape)) for name, shape in shapes.items()] for shapes in (expected, found))
     same = sorted(wanted) == sorted(given)
     if not ordered:
@@ -46,19 +38,11 @@ def check_shapes(expected: Shapes, found: Shapes, *, where: str, ordered: bool =
 
 
 def named(expected: Shapes, arrays: Sequence[Array], *, where: str) -> dict[str, Array]:
-    """Arrays without names, named in the model's order.
-
-    Raises:
-        InputError: there are more or fewer than the model has.
-    """
+    """Arrays without names, named in the model's order."""
     shapes = ", ".join(str(tuple(value.shape)) for value in arrays)
     first = next(((name, tuple(shape)) for name, shape in expected.items()), None)
-    require(
-        len(arrays) == len(expected),
-        f"{len(expected)} arrays, from {_described(first)} on",
-        f"{len(arrays)} in {where}, of shapes {shapes}: another model",
-        _WAY_OUT,
-    )
+    found = f"{len(arrays)} in {where}, of shapes {shapes}: another model"
+    require(len(arrays) == len(expected), f"{len(expected)} arrays, from {_described(first)} on", found, _WAY_OUT)
     return dict(zip(expected, arrays, strict=True))
 
 

@@ -1,6 +1,6 @@
 """Checks that the tensors of a shard fit the manifest and each other: names, shapes, types, ranges and values.
 
-A shard is what `safetensors.safe_open` gives, for any framework, or `InMemory`.
+A shard is what `safetensors.safe_open` gives, for any framework, or `InMemory`. What does not fit raises `MisfitError`.
 """
 
 from collections.abc import Mapping
@@ -50,11 +50,7 @@ class MisfitError(Exception):
 
 
 class InMemory:
-    """Arrays in memory with the interface of an opened safetensors file.
-
-    Args:
-        arrays: arrays by name.
-    """
+    """Arrays in memory with the interface of an opened safetensors file."""
 
     def __init__(self, arrays: Mapping[str, Array]) -> None:
         self._arrays = arrays
@@ -85,15 +81,7 @@ def _read(shard: Any, key: str) -> Array:
 
 
 def check_seen(shard: Any, manifest: Manifest) -> None:
-    """Checks that a server of the described system can have seen a shard of ``rounds/``.
-
-    Args:
-        shard: the opened file; deltas are checked by shape and type only, their values when they are read.
-        manifest: manifest of the recording.
-
-    Raises:
-        MisfitError: something contradicts the manifest or another tensor.
-    """
+    """Checks that a server of that system can have seen a shard of ``rounds/``; of deltas, shapes and types only."""
     shapes = {key: shard.get_slice(key).get_shape() for key in shard.keys()}  # noqa: SIM118
     items = bool(manifest.row_parameters) or any(key in shapes for key in (*SHOWN, ITEM_FEATURES))
     for key in ("clients", "counts", *(("offsets", "served") if items else ())):
@@ -114,11 +102,7 @@ def common_shapes(shard: Any) -> dict[str, tuple[int, ...]]:
 
 
 def check_common(shard: Any, common: Mapping[str, tuple[int, ...]]) -> None:
-    """Checks that the shapes of model and features equal those of another round.
-
-    Raises:
-        MisfitError: with the first difference.
-    """
+    """Checks that the shapes of model and features equal those of another round."""
     own = common_shapes(shard)
     for key in sorted(own.keys() | common.keys()):
         found, before = own.get(key), common.get(key)
@@ -126,11 +110,7 @@ def check_common(shard: Any, common: Mapping[str, tuple[int, ...]]) -> None:
 
 
 def check_truth(shard: Any, seen: Any) -> None:
-    """Checks that a shard of ``truth/`` is about the clients and items of its round.
-
-    Raises:
-        MisfitError: a client or an item is missing, or a number is impossible.
-    """
+    """Checks that a shard of ``truth/`` is about the clients and items of its round."""
     held = {key: _read(shard, key) for key in shard.keys()}  # noqa: SIM118
     clients = seen.get_slice("clients").get_shape()[0]
     own = {key: value for key, value in held.items() if key == "clients" or key.startswith(CLIENT)}
@@ -169,14 +149,7 @@ def _check_item_truth(held: Mapping[str, Array], of_items: Mapping[str, Array], 
 
 
 def check_auxiliary(tensors: Mapping[str, Any]) -> None:
-    """Checks auxiliary data.
-
-    Args:
-        tensors: arrays or tensors by name.
-
-    Raises:
-        MisfitError: a number is not finite, or tensors that belong together are not of one length.
-    """
+    """Checks auxiliary data."""
     held = {name: as_array(value) for name, value in tensors.items()}
     for name, value in held.items():
         _check_numbers(name, value)

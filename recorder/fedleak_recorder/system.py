@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from fedleak_recorder import __version__
 from fedleak_recorder.errors import InputError, require
 from fedleak_recorder.format import Manifest
 from fedleak_recorder.manifest_fields import check_fields, is_names
 from fedleak_recorder.plain_values import strange_value
 from fedleak_recorder.shape_check import Shapes
-from fedleak_recorder.version import __version__
 
 Holds = Literal["models", "deltas"]
 _PACKAGES = ("numpy", "safetensors")
@@ -19,20 +19,7 @@ _PACKAGES = ("numpy", "safetensors")
 
 @dataclass(frozen=True, kw_only=True)
 class System:
-    """Public facts about the whole training.
-
-    Attributes:
-        parameters: shapes of the model's parameters by name, in the model's order.
-        data: ``name`` of the data set; ``sha256`` if it is known.
-        holds: whether clients send their trained ``models`` or the ``deltas``.
-        dtype: type in which deltas and models are stored.
-        learner: the clients' algorithm, ``name`` and ``arguments`` of a learner of fedleak; None if it is unknown.
-        releases: what clients publicly do to their deltas: ``clip``, ``noise_scale`` and ``parameters`` (all if empty).
-        row_parameters: tables of which only the rows of the served items are kept.
-        auxiliary: the server's auxiliary data, e.g. ``images (M, ch, h, w)`` and ``labels (M,)``.
-        origin: the system, its version and its settings, as free text by key.
-        versions: versions of the system's packages.
-    """
+    """Public facts about the whole training: the arguments of `Recorder`, whose `system` is called `origin`."""
 
     parameters: Shapes
     data: Mapping[str, str]
@@ -48,11 +35,6 @@ class System:
 
 def manifest_of(system: System, auxiliary: bytes | None, run: str | None = None) -> Manifest:
     """Manifest of a recording of a system.
-
-    Args:
-        system: the system.
-        auxiliary: content of the auxiliary data's file; None if there are none.
-        run: name of the training; see `fedleak_recorder.pseudonyms.run_name`.
 
     Raises:
         InputError: it names a parameter that it does not have, or has values that a manifest cannot hold.

@@ -37,13 +37,7 @@ class RecordingWriter:
     """
 
     def __init__(
-        self,
-        directory: str | Path,
-        system: System,
-        *,
-        key: bytes,
-        resume_at: int | None = None,
-        growing: bool = False,
+        self, directory: str | Path, system: System, *, key: bytes, resume_at: int | None = None, growing: bool = False
     ) -> None:
         self.directory = Path(directory)
         self.system, self._key = system, key
@@ -71,11 +65,7 @@ class RecordingWriter:
         self._folder.release()
 
     def declare(self) -> None:
-        """Writes the manifest, with which the folder becomes a recording.
-
-        Raises:
-            InputError: another process writes to the folder, or the disk is full.
-        """
+        """Writes the manifest, with which the folder becomes a recording."""
         with on_disk(f"the manifest into {self.directory}"):
             self._begin()
             self._folder.declare(self._manifest, self._auxiliary)
@@ -95,18 +85,7 @@ class RecordingWriter:
         self._begun = True
 
     def write(self, number: int, model: Mapping[str, Any], sent: Iterable[Sent], clients: int) -> None:
-        """Writes a round.
-
-        Args:
-            number: number of the round in that system.
-            model: the global model before the round, in the model's order; empty if it is unknown.
-            sent: what the clients sent, read one after the other, in an order that does not reveal their names.
-            clients: largest number of clients.
-
-        Raises:
-            InputError: something is of another model, not finite, there twice, or does not fit the rest of the round;
-                the round was recorded before; or the disk is full. Then nothing of the round is written.
-        """
+        """Writes a `Recorder.round` of so many clients at most, whose messages are read one after the other."""
         before = {name: as_array(value, where=f"{name!r} of the global model") for name, value in model.items()}
         if before or self.system.holds == "models":
             check_arrays(self.system.parameters, before, where=f"the global model before round {number}")
@@ -147,11 +126,8 @@ def on_disk(what: str) -> Iterator[None]:
         yield
     except OSError as error:
         reason = "a full disk" if error.errno in (errno.ENOSPC, errno.EDQUOT) else str(error)
-        raise InputError(
-            expected=f"space and permission to write {what}",
-            found=reason,
-            way_out="What was written before is whole. Free some space and write it again, or end the recording here.",
-        ) from error
+        way_out = "What was written before is whole. Free some space and write it again, or end the recording here."
+        raise InputError(expected=f"space and permission to write {what}", found=reason, way_out=way_out) from error
 
 
 @contextlib.contextmanager

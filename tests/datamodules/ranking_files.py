@@ -69,7 +69,7 @@ def assert_equal(one: Queries, two: Queries) -> None:
 
 def check_cohort(data: RankingDataModule, clients: list[int]) -> None:
     """Every number in a cohort, looked up one at a time."""
-    train, groups = data.read_train(), data.client_queries()
+    train, groups = data.read_train(), data.client_queries
     cohort = data.build_cohort(3, torch.tensor(clients))
     document, grade, row = cohort.examples["document"], cohort.examples["grade"], cohort.shared["row"]
     chosen = [query for client in clients for query in groups[client].tolist()]

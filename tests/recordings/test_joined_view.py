@@ -10,9 +10,8 @@ from safetensors.torch import load_file, save_file
 from callbacks.delta_recorder import DeltaRecorder
 from client.engine.local_hyperparameters import LocalTraining
 from client.text import TextOptions
-from datamodules.devices.device_split import Devices
-from datamodules.devices.open_world import HOLDOUT as ROLE
-from datamodules.devices.open_world import OpenWorld
+from datamodules.devices.device_split import HOLDOUT as ROLE
+from datamodules.devices.device_split import Devices, OpenWorld
 from datamodules.devices.synthetic_posts import SyntheticPosts
 from defenses.base import Defense
 from defenses.device_noise import DeviceNoise

@@ -15,7 +15,7 @@ from protocol.errors import InputError
 from recordings.joined_view import joined_view
 from recordings.named_algorithm import learner_from
 from recordings.recording import Recording
-from recordings.shard_files import ShardFiles
+from recordings.shards import ShardFiles
 from tests.fuzz.recordings import (
     RECORDINGS,
     SEEN,

@@ -8,8 +8,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from datamodules.devices.device_split import Devices, DeviceSplit, split_devices, without_poor_users
-from datamodules.devices.open_world import HOLDOUT, SEEN, UNSEEN, OpenWorld
+from datamodules.devices.device_split import (
+    HOLDOUT,
+    SEEN,
+    UNSEEN,
+    Devices,
+    DeviceSplit,
+    OpenWorld,
+    split_devices,
+    without_poor_users,
+)
 from datamodules.devices.profiles import Profile, profile_fit
 from datamodules.devices.split_units import in_order
 from datamodules.devices.user_examples import UNDATED, OwnedExamples

@@ -21,13 +21,13 @@ def letor(root: Path, **arguments: int) -> LETOR:
 
 def test_clients_are_disjoint_groups_of_queries_with_more_than_one_document(tmp_path: Path) -> None:
     data = letor(tmp_path)
-    groups = data.client_queries()
+    groups = data.client_queries
     # 11 queries, 2 of them with one document, of which 4 pairs can be made.
     assert groups.shape == (data.num_clients, 2) == (4, 2)
     assert len(set(groups.flatten().tolist())) == 8
     assert all(LENGTHS[query] > 1 for query in groups.flatten().tolist())
-    assert torch.equal(groups, letor(tmp_path).client_queries())
-    assert not torch.equal(groups, letor(tmp_path, seed=1).client_queries())
+    assert torch.equal(groups, letor(tmp_path).client_queries)
+    assert not torch.equal(groups, letor(tmp_path, seed=1).client_queries)
 
 
 def test_a_dropped_query_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -47,7 +47,7 @@ def test_the_same_users_take_part_until_there_are_enough_updates(tmp_path: Path)
     # 4 clients a round, so 3 rounds, of the same people with the same queries.
     assert (data.rounds, data.num_clients) == (3, 4)
     assert [data.participants(number).tolist() for number in range(3)] == [[0, 1, 2, 3]] * 3
-    assert torch.equal(data.client_queries(), letor(tmp_path).client_queries())
+    assert torch.equal(data.client_queries, letor(tmp_path).client_queries)
     assert letor(tmp_path).rounds is None
     assert letor(tmp_path, users=9, clients_per_round=2).rounds == 5
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from datamodules.io.array_cache import load_arrays, store_arrays
+from datamodules.io.array_files import load_arrays, store_arrays
 from datamodules.ranking import letor_parser as letor_file
 from datamodules.ranking.letor import LETOR
 from datamodules.ranking.letor_parser import Queries, read_queries

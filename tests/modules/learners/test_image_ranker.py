@@ -13,8 +13,8 @@ import attack
 import train
 from callbacks.delta_recorder import DeltaRecorder
 from client.pointwise_descent import VoteAlgorithm
-from datamodules.devices.synthetic_photos import SyntheticPhotos
 from datamodules.images.synthetic_features import SyntheticFeatures, natural_features
+from datamodules.images.voters import SyntheticPhotos
 from defenses.base import Defense
 from defenses.local_dp import LocalDP
 from defenses.update_l1 import UpdateL1

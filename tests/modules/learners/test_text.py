@@ -30,7 +30,7 @@ IDS = [network.task for network in NETWORKS]
 
 def cohort(clients: int = 4) -> Cohort:
     posts = synthetic_posts(users=clients, posts=20, vocabulary=50, length=9)
-    held = [numbers[: 11 + user] for user, numbers in enumerate(posts.examples_of())]
+    held = [(posts.owners == user).nonzero().flatten()[: 11 + user] for user in range(clients)]
     examples = nn.utils.rnn.pad_sequence(held, batch_first=True, padding_value=-1)
     return text_cohort(0, torch.arange(clients), posts.features, posts.labels, examples)
 

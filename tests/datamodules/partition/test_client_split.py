@@ -7,8 +7,15 @@ import torch
 from torch import Tensor
 
 from datamodules.partition.class_proportions import composition_counts, decaf_composition, decaf_compositions
-from datamodules.partition.client_split import ClientSplit, split_clients
-from datamodules.partition.deal import deal_by_counts, deal_dirichlet, deal_evenly, deal_shards, dirichlet_table
+from datamodules.partition.client_split import (
+    ClientSplit,
+    deal_by_counts,
+    deal_dirichlet,
+    deal_evenly,
+    deal_shards,
+    dirichlet_table,
+    split_clients,
+)
 from datamodules.partition.pool import Pool, hold_back, shuffled_pool, split_off
 from protocol.errors import InputError
 from protocol.seeding import generator_for

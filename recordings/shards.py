@@ -1,32 +1,109 @@
-"""Server views of some victims from an opened shard of a recording."""
+"""Shards of a recording: opened only if their bytes have the journal's hash, and cut into server views."""
 
-from collections.abc import Iterator, Mapping
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from client.algorithm import ClientAlgorithm
-from fedleak_recorder.format import CLIENT_MODEL, ITEM_FEATURES, POPULARITY_OF_OTHERS, PRIOR, Manifest
+from fedleak_recorder.format import (
+    CLIENT_MODEL,
+    ITEM_FEATURES,
+    MODEL,
+    POPULARITY_OF_OTHERS,
+    PRIOR,
+    JournalLine,
+    Manifest,
+)
 from fedleak_recorder.shard_check import MESSAGES, SHOWN
+from protocol.errors import InputError
 from protocol.view import POPULARITY, Release, RoundView, features_of
-from recordings.shard_files import damaged, view_dtype
 
 _NUMBERS_PER_VIEW = 2**25
 """Upper bound of the padded delta numbers of one view: 128 MiB of float32."""
 
 
-class ShardView:
-    """An opened shard of ``rounds/`` as the source of views.
+class ShardFiles:
+    """Shards of one kind, ``rounds`` or ``truth``."""
 
-    Args:
-        shard: the opened file.
-        name: its name, for errors.
-        round_number: its round.
-        manifest: manifest of the recording.
-        model: the global model before the round.
-        auxiliary: the server's auxiliary data.
-    """
+    def __init__(self, directory: Path, lines: Mapping[str, JournalLine], kind: str, *, verify: bool) -> None:
+        self._directory = directory
+        self._verify = verify
+        self._lines = {name: line for name, line in sorted(lines.items()) if name.startswith(f"{kind}/")}
+        self._verified: set[str] = set()
+        self._by_round: dict[int, list[str]] = {}
+        for name, line in self._lines.items():
+            self._by_round.setdefault(line.round, []).append(name)
+
+    @property
+    def rounds(self) -> list[int]:
+        """Ascending numbers of the rounds."""
+        return sorted(self._by_round)
+
+    def names(self, round_number: int) -> list[str]:
+        """Shards of a round in the order of the ranks."""
+        return self._by_round.get(round_number, [])
+
+    def round_of(self, name: str) -> int:
+        """The round of a shard."""
+        return self._lines[name].round
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._lines
+
+    def open(self, name: str) -> Any:
+        """Opens a shard; its tensors are read on access.
+
+        Raises:
+            InputError: its hash differs from the journal's, or it is no safetensors file.
+        """
+        path = self._directory / name
+        try:
+            if self._verify and name not in self._verified:
+                with path.open("rb") as file:
+                    if hashlib.file_digest(file, "sha256").hexdigest() != self._lines[name].sha256:
+                        raise damaged(name, "other bytes (its checksum differs)")
+                self._verified.add(name)
+            return safe_open(path, framework="pt")
+        except (OSError, SafetensorError) as error:
+            raise damaged(name, str(error)) from None
+
+    def model_reader(self, dtype: torch.dtype) -> Callable[[int], dict[str, Tensor]]:
+        """Function that reads the global model before a round, and nothing else."""
+
+        def read(round_number: int) -> dict[str, Tensor]:
+            with self.open(self.names(round_number)[0]) as shard:
+                return model_of(shard, dtype)
+
+        return read
+
+
+def view_dtype(manifest: Manifest) -> torch.dtype:
+    """Type of the models and deltas of server views: float64 if all deltas are recorded so, else float32."""
+    return torch.float64 if manifest.double else torch.float32
+
+
+def model_of(shard: Any, dtype: torch.dtype) -> dict[str, Tensor]:
+    """Global model in an opened shard of ``rounds/``, by parameter; for the type see `view_dtype`."""
+    names = [key for key in shard.keys() if key.startswith(MODEL)]  # noqa: SIM118 - no mapping
+    return {key.removeprefix(MODEL): shard.get_tensor(key).to(dtype) for key in names}
+
+
+def damaged(name: str, found: str) -> InputError:
+    """Error for a file of a recording that contradicts the rest."""
+    return InputError(
+        expected=f"{name} as the journal and the manifest describe it",
+        found=found,
+        way_out="The recording is damaged or foreign: copy it again, or record again.",
+    )
+
+
+class ShardView:
+    """An opened shard of ``rounds/`` as the source of views."""
 
     def __init__(
         self,
