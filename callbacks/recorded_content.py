@@ -16,13 +16,7 @@ from modules.round_record import RoundRecord, TrainingExamples
 from protocol.errors import InputError, require
 from protocol.record_hash import LENGTH, SALT_LENGTH, record_hashes
 from protocol.seeding import PERSISTENT, generator_for
-from protocol.view import (
-    ATTRIBUTE,
-    ATTRIBUTE_PSEUDONYMS,
-    CANARY_PSEUDONYMS,
-    CANDIDATE_LABELS,
-    CANDIDATES,
-)
+from protocol.view import ATTRIBUTE, ATTRIBUTE_PSEUDONYMS, CANARY_PSEUDONYMS, CANDIDATE_LABELS, CANDIDATES
 from recordings.adversary_devices import popularity_of_others, prior_knowledge
 
 _AUXILIARY_NAMES = {"image": "images", "label": "labels"}

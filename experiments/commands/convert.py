@@ -7,14 +7,7 @@ from tqdm import tqdm
 from datamodules.io.files import inside, regular_file
 from experiments.commands.messages import print_outputs, shell_command
 from fedleak_recorder.folder import RecordingFolder
-from fedleak_recorder.format import (
-    AUXILIARY,
-    append_journal,
-    close_journal,
-    journals_in,
-    read_journal,
-    write_shard,
-)
+from fedleak_recorder.format import AUXILIARY, append_journal, close_journal, journals_in, read_journal, write_shard
 from fedleak_recorder.pseudonyms import secret_key
 from fedleak_recorder.writer import RecordingWriter
 from protocol.errors import require
