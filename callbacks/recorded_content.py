@@ -68,9 +68,9 @@ class RecordedContent:
         if record.examples is not None:
             truth |= self._example_truth(record.examples.select(order), clients, record.round, module)
         if real is not None:
-            seen |= {"offsets": _offsets(real), **{name: value[real] for name, value in served.items()}}
-            truth |= {"offsets": seen["offsets"]}
-            truth |= {name: value[order][real] for name, value in record.truth.items()}
+            offsets = torch.nn.functional.pad(real.sum(1).cumsum(0), (1, 0))
+            seen |= {"offsets": offsets, **{name: value[real] for name, value in served.items()}}
+            truth |= {"offsets": offsets, **{name: value[order][real] for name, value in record.truth.items()}}
         for name, delta in record.update.deltas.items():
             if self.wanted(name):
                 rows = record.update.rows.get(name)
@@ -102,7 +102,10 @@ class RecordedContent:
             held |= {ATTRIBUTE_PSEUDONYMS: names}
             held |= {f"{ATTRIBUTE}{name}": values[numbers] for name, values in data.people.values.items()}
         if self.candidates is not None:
-            self._pool = _shuffled_candidates(data, self.candidates, module)
+            pool = data.candidates(self.candidates)
+            # The candidates are shuffled with the training's secret key: their order must not reveal who is a member.
+            generator = generator_for(module.secret, "order of candidates", module.seed, PERSISTENT)
+            self._pool = pool.select(torch.randperm(len(pool.labels), generator=generator))
             held |= {CANDIDATES: self._pool.records, CANDIDATE_LABELS: self._pool.labels}
         canaries = [defense for defense in module.defenses if isinstance(defense, Canaries)]
         if canaries:
@@ -144,17 +147,3 @@ class RecordedContent:
             generator = generator_for(module.secret, "pseudonym", module.seed, PERSISTENT, client)
             self._pseudonyms[client] = int(torch.randint(2**62, (), generator=generator))
         return self._pseudonyms[client]
-
-
-def _shuffled_candidates(
-    data: FederatedDataModule, options: CandidateOptions, module: FederatedModule
-) -> CandidatePool:
-    """The candidates, shuffled with the training's secret key: their order must not reveal who is a member."""
-    pool = data.candidates(options)
-    generator = generator_for(module.secret, "order of candidates", module.seed, PERSISTENT)
-    return pool.select(torch.randperm(len(pool.labels), generator=generator))
-
-
-def _offsets(real: Tensor) -> Tensor:
-    zero = torch.zeros(1, dtype=torch.int64, device=real.device)
-    return torch.cat([zero, real.sum(1).cumsum(0)])

@@ -44,13 +44,11 @@ class StopReport(Callback):
         self.stopping.last_words = lambda name: self._last_words(trainer, name) if trainer.is_global_zero else ""
         self.stopping.forward = lambda number: _forward(trainer, number)
 
-    def on_sanity_check_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Restores the signal handlers."""
-        self.stopping.take()
-
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Restores the signal handlers."""
         self.stopping.take()
+
+    on_sanity_check_start = on_validation_start = on_train_start
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -66,10 +64,6 @@ class StopReport(Callback):
             self._checkpoint, self._made = buffer.getvalue(), time.time()
         end = time.monotonic()
         self._next = end + max(1.0, 20 * (end - start))
-
-    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Restores the signal handlers, e.g. in a validation without training."""
-        self.stopping.take()
 
     def _last_words(self, trainer: Trainer, name: str) -> str:
         words = [f"stopped by {name} after {trainer.global_step} rounds."]
