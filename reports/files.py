@@ -48,14 +48,11 @@ def write_files(
             if len(rows)
         }
     if "tex" in formats:
-        labels = _distinct([table.name for table in tables])
-        content |= {
-            f"tables/{name}.tex": latex(table, name).encode() for name, table in zip(labels, tables, strict=True)
-        }
+        labels = zip(_distinct([table.name for table in tables]), tables, strict=True)
+        content |= {f"tables/{name}.tex": latex(table, name).encode() for name, table in labels}
     for name, content_of_file in content.items():
-        path = directory / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, content_of_file)
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        write_whole(directory / name, content_of_file)
     return [directory / name for name in content]
 
 

@@ -12,8 +12,8 @@ from evaluation.stored import EVALUATION, DamagedError, read_evaluation
 from protocol.errors import InputError
 from protocol.provenance import command
 from reports.files import Format
-from reports.questions import metrics_of
 from reports.run import Run
+from reports.sections import metrics_of
 from reports.write_run import write_page
 
 

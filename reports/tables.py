@@ -173,13 +173,8 @@ def attacks_first(rows: pd.DataFrame) -> tuple[pd.DataFrame, int]:
 
 
 def _without_empty(table: pd.DataFrame) -> pd.DataFrame:
-    return table[
-        [
-            name
-            for name, values in table.items()
-            if values.ne("").any() or name not in ("setting", "paper", "difference", "ratio")
-        ]
-    ]
+    optional = ("setting", "paper", "difference", "ratio")
+    return table[[name for name, values in table.items() if values.ne("").any() or name not in optional]]
 
 
 def _text(value: Any) -> str:

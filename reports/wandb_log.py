@@ -32,13 +32,7 @@ def _named(results: pd.DataFrame) -> list[tuple[str, dict[str, Any]]]:
 
 
 def log_results(run: Any, results: pd.DataFrame, figures: Sequence[CaptionedFigure]) -> None:
-    """Adds results to a W&B run: numbers with their intervals to the summary, a table, and figures.
-
-    Args:
-        run: run of `wandb.init`.
-        results: results.
-        figures: figures.
-    """
+    """Adds results to a run of `wandb.init`: numbers with their intervals to the summary, a table, and figures."""
     import wandb  # slow to import, and rarely needed
 
     named = _named(results)

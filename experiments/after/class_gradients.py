@@ -13,7 +13,7 @@ from evaluation.runner import Evaluation
 from experiments.after.step import AfterStep
 from experiments.cell_cache import CellRun
 from protocol.seeding import generator_for
-from reports.figures.heat_maps import change_panels
+from reports.figures.maps import change_panels
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,8 +29,7 @@ from evaluation.scores import AttackInfo, with_setting
 from experiments.after.step import AfterStep
 from experiments.cell_cache import CellRun
 from protocol.seeding import generator_for
-from reports.figures.heat_maps import bias_figure
-from reports.figures.maps import map_figure
+from reports.figures.maps import bias_figure, map_figure
 
 _SETS = (1, 4, 16, 64, 256)
 """Numbers of examples in a set (figure 10)."""

@@ -21,8 +21,7 @@ from reports.figures.by_attack import by_attack
 from reports.figures.by_setting import by_setting
 from reports.figures.compositions import compositions
 from reports.figures.curves import distribution, roc
-from reports.figures.drawn_figure import DrawnFigure
-from reports.figures.figure_data import FigureData
+from reports.figures.figure_data import DrawnFigure, FigureData
 from reports.figures.images import reconstructions
 from reports.figures.line_styles import line_styles
 from reports.figures.trade_offs import (
@@ -35,7 +34,7 @@ from reports.figures.trade_offs import (
     privacy_and_utility,
 )
 from reports.headline import headline
-from reports.questions import by_question
+from reports.sections import by_question
 from reports.tables import DATA, axis
 
 
