@@ -26,13 +26,7 @@ def write_files(
 ) -> list[Path]:
     """Writes figures and tables into ``figures/`` and ``tables/`` of a folder; returns the paths.
 
-    Args:
-        directory: folder.
-        formats: ``svg`` and ``pdf`` for figures; ``csv`` for the numbers of tables, ``tex`` for tables of LaTeX with
-            booktabs.
-        figures: figures of the page.
-        tables: tables of the page.
-        numbers: tables of numbers by name, a row per result.
+    Figures become ``svg`` and ``pdf``, numbers ``csv``, a row per result, and tables ``tex``, LaTeX with booktabs.
     """
     names = _distinct([drawing.name for drawing in figures])
     content = {

@@ -35,17 +35,7 @@ def write_report(
     figures: Sequence[CaptionedFigure] = (),
     causes: Sequence[str] = (),
 ) -> Path:
-    """Writes report.html into a folder.
-
-    Args:
-        directory: folder of the page.
-        run: results.
-        sections: tables by question.
-        differences: tables of paired differences.
-        parts: runs that `run` joins, if it joins several.
-        figures: figures, the main one first.
-        causes: sentences on attacks that failed.
-    """
+    """Writes report.html into a folder, with the main figure first; `parts` are the runs that `run` joins, if any."""
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
     results, check = run.results, run.learner_check
     learner = [f"{check[:1].upper()}{check[1:]}."] if check else []

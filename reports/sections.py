@@ -99,11 +99,7 @@ def difference_tables(differences: pd.DataFrame) -> list[Table]:
 
 
 def detail_sections(details: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Section]:
-    """A section per attack that has a table of its own, without empty columns.
-
-    Args:
-        details: rows by label, see `attacks.estimates.Scores.details`.
-    """
+    """A section per attack that has a table of its own, without empty columns."""
     found = []
     for label, rows in details.items():
         table = pd.DataFrame(list(rows), dtype=object).dropna(axis="columns", how="all")

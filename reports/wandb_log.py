@@ -52,9 +52,7 @@ def log_results(run: Any, results: pd.DataFrame, figures: Sequence[CaptionedFigu
 def shows_in_wandb(project: str | None, directory: Path) -> list[Show]:
     """Functions that show results as a W&B run of their own; none without a project.
 
-    Args:
-        project: W&B project.
-        directory: folder of the run's files, which stay there until ``wandb sync`` without a login.
+    The files of the run stay in the folder until ``wandb sync`` without a login.
     """
     return [] if project is None else [functools.partial(_show, project, directory)]
 

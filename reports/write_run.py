@@ -105,15 +105,7 @@ def write_page(
 ) -> list[CaptionedFigure]:
     """Writes the page of a run and the further files, prints its tables, and returns its figures.
 
-    Args:
-        directory: folder of the page.
-        run: results.
-        evaluation: scores.
-        everything: results with derived ones.
-        metrics: metrics that the run reports.
-        parts: runs that `run` joins, if it joins several.
-        causes: sentences on attacks that failed.
-        formats: formats of further files.
+    `everything` are the results with derived ones, `metrics` those that the run reports; see `write_report`.
     """
     figures = report_figures(evaluation, everything, metrics)
     own = detail_sections(run.details)

@@ -30,13 +30,7 @@ def update_maps(maps: Mapping[str, tuple[Tensor, Tensor]], caption: str) -> Draw
 
 
 def map_figure(places: Mapping[str, tuple[Tensor, Tensor]], setting: Mapping[str, Any], *, seed: int) -> DrawnFigure:
-    """t-SNE maps with a colour per user.
-
-    Args:
-        places: vectors ``(N, D)`` and their users ``(N,)`` by title.
-        setting: setting of the cell.
-        seed: seed of t-SNE.
-    """
+    """t-SNE maps of vectors ``(N, D)`` by title, with a colour per user ``(N,)``."""
     maps = {title: _flat(vectors, seed).assign(owner=owners.tolist()) for title, (vectors, owners) in places.items()}
     users = {user for points in maps.values() for user in points["owner"]}
     caption = f"t-SNE maps of {len(users)} users, one colour per user: {describe(setting)}."
@@ -67,10 +61,7 @@ def _scatter_maps(maps: Mapping[str, pd.DataFrame]) -> Figure:
 def bias_figure(known: Tensor, anonymous: Tensor, setting: Mapping[str, Any]) -> DrawnFigure:
     """Heat map of users' biases, with each user's known device above its anonymous device.
 
-    Args:
-        known: ``(U, K)`` log movement of each row of the last layer, relative to all users.
-        anonymous: ``(U, K)`` the same for the anonymous devices.
-        setting: setting of the cell.
+    A bias ``(U, K)`` is the log movement of each row of the last layer, relative to all users.
     """
     rows = known.std(0).topk(min(_ROWS, known.shape[1])).indices.sort().values
     sides = {"known": known[:, rows], "anonymous": anonymous[:, rows]}

@@ -64,13 +64,7 @@ class FigureKind:
 
 
 def report_figures(evaluation: Evaluation, results: pd.DataFrame, metrics: Sequence[str]) -> list[CaptionedFigure]:
-    """All figures for which a run has the data: the headline's first, at the end reconstructions and those of steps.
-
-    Args:
-        evaluation: scores.
-        results: all results, with derived ones.
-        metrics: metrics that the run reports.
-    """
+    """All figures for which a run has the data: the headline's first, at the end reconstructions and those of steps."""
     profiles = evaluation.profiles
     if len(profiles):
         profiles = profiles.assign(role=[evaluation.lines.get(name, AttackInfo()).role for name in profiles["attack"]])

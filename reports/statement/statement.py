@@ -169,9 +169,8 @@ def html(statement: Statement) -> str:
 
 def _scope(recording: Recording, evaluation: Evaluation, run: Run, system: System) -> Scope:
     manifest = recording.manifest
-    people = evaluation.scores.groupby("attack")[
-        "person"
-    ].nunique()  # without any, those that the server can tell apart
+    # Without a score, the clients are those that the server can tell apart.
+    people = evaluation.scores.groupby("attack")["person"].nunique()
     active = any(line.active for line in evaluation.lines.values())
     behaviour = "deviates from the protocol (active)" if active else "follows the protocol (honest but curious)"
     readers = ", ".join(system.readers)
