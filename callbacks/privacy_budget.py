@@ -40,9 +40,6 @@ class PrivacyBudget(Callback):
     Args:
         delta: probability with which the composed guarantee may fail, in (0, 1).
 
-    Raises:
-        InputError: delta is out of range.
-
     References:
         J. Dong, A. Roth and W. J. Su, "Gaussian Differential Privacy", JRSS B, 2022, corollary 3.3.
         B. Balle and Y.-X. Wang, "Improving the Gaussian Mechanism for Differential Privacy", ICML 2018, equation 6.

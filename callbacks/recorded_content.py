@@ -23,14 +23,7 @@ _AUXILIARY_NAMES = {"image": "images", "label": "labels"}
 
 
 class RecordedContent:
-    """Content of the files of a recording.
-
-    Args:
-        parameters: name patterns of the parameters to record, None for all.
-        dtype: storage type of the deltas.
-        keep_records: whether the ground truth holds the training examples themselves, not only salted hashes.
-        candidates: options of the candidates for attacks on membership, None for none.
-    """
+    """Content of the files of a recording; the arguments are those of `callbacks.delta_recorder.DeltaRecorder`."""
 
     def __init__(
         self,

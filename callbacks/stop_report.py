@@ -28,9 +28,6 @@ class StopReport(Callback):
     the checkpoint of the last finished round is kept in memory, and written to ``stopped.ckpt`` in the run's folder
     when the signal comes. A new one is made after a round at most once in a second, and so rarely that it takes a
     twentieth of the time; rounds after it are trained and recorded again.
-
-    Args:
-        stopping: signal handling of the command.
     """
 
     def __init__(self, stopping: Stopping) -> None:

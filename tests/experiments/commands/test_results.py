@@ -6,8 +6,12 @@ import pytest
 
 import attack
 from experiments.commands import audit as command
-from experiments.commands.results_folder import results_folder
+from experiments.commands.audit import _next
+from experiments.commands.results import print_outputs, results_folder, results_in, shell_command
+from experiments.commands.run import check_own_folder
 from protocol.errors import InputError
+from reports.run import Run
+from tests.frames import cell, results
 from tests.toys import train as train_toy
 
 
@@ -17,17 +21,17 @@ def test_a_folder_of_results_is_made_empty(tmp_path: Path) -> None:
         assert not list(folder.iterdir())
 
 
-@pytest.mark.parametrize("results", [(), ("scores.csv",)])
-def test_a_folder_stays_after_a_failure_if_it_holds_results(results: tuple[str, ...], tmp_path: Path) -> None:
+@pytest.mark.parametrize("held", [(), ("scores.csv",)])
+def test_a_folder_stays_after_a_failure_if_it_holds_results(held: tuple[str, ...], tmp_path: Path) -> None:
     def work() -> None:
         with results_folder(tmp_path / "a/b") as folder:
-            for name in results:
+            for name in held:
                 (folder / name).write_text("1")
             raise ValueError("work")
 
     with pytest.raises(ValueError, match="work"):
         work()
-    assert (tmp_path / "a").exists() == bool(results)
+    assert (tmp_path / "a").exists() == bool(held)
     assert tmp_path.exists()
 
 
@@ -46,3 +50,43 @@ def test_an_audit_runs_no_attack_before_its_folder_is_there(
     monkeypatch.setattr(command, "run_audit", lambda *_, **__: pytest.fail("it attacked"))
     assert attack.main(["audit", "--deltas", str(tmp_path / "deltas"), "--out", "/proc/self/fedleak"]) == 2
     assert "--out" in capsys.readouterr().err
+
+
+def test_only_what_exists_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("report.html", "results.json", "gate.xml"):
+        (tmp_path / name).write_text("")
+    print_outputs(results_in(tmp_path), then=shell_command("audit", "--deltas", "a folder", why="remark"))
+    assert capsys.readouterr().out.splitlines() == [
+        f"report: {tmp_path / 'report.html'}",
+        f"results: {tmp_path / 'results.json'}, {tmp_path / 'gate.xml'}",
+        "next: python attack.py audit --deltas 'a folder'  # remark",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("missing", "limits", "words"),
+    [
+        ({"raifle": "it is slow; add --slow"}, {"auc": 0.6}, "audit --deltas d --gate auc=0.6 --slow "),
+        ({"decaf": "the recording lacks learner"}, None, "audit --deltas d --gate METRIC=LIMIT "),
+        ({}, {"auc": 0.6}, "report out RUN "),
+    ],
+)
+def test_after_an_audit_come_slow_attacks_a_gate_or_a_page(
+    missing: dict[str, str], limits: dict[str, float] | None, words: str
+) -> None:
+    assert _next("d", Path("out"), missing, limits).startswith(f"python attack.py {words}")
+
+
+def run_of(*attacks: str) -> Run:
+    rows = [cell(name, "auc", 0.5) for name in attacks]
+    data = {"name": "d", "sha256": "0"}
+    return Run("e", "python attack.py audit", 0, None, {}, data, "machine", 1.0, results(*rows))
+
+
+def test_a_run_does_not_replace_an_audit(tmp_path: Path) -> None:
+    check_own_folder(tmp_path)
+    run_of("direction").write(tmp_path)
+    check_own_folder(tmp_path)
+    run_of("direction", "popularity").write(tmp_path)
+    with pytest.raises(InputError, match=r"the results of 2 attacks in .* Name another folder"):
+        check_own_folder(tmp_path)
