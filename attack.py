@@ -24,10 +24,8 @@ def main(args: Sequence[str] | None = None) -> int:
         wanted = "expected files and folders that can be read and written, and room for them"
         print(f"attack.py: {wanted}; found {error}. What was written before is whole.", file=sys.stderr)
     except Stopped as stopped:
-        table = given[:1] == ["reproduce"]
-        kept = (
-            "finished cells are kept for its next run" if table else "results are written at the end: none of this run"
-        )
+        kept = "results are written at the end: none of this run"
+        kept = "finished cells are kept for its next run" if given[:1] == ["reproduce"] else kept
         print(f"attack.py: stopped by {stopped}; {kept}", file=sys.stderr)
         return stopped.status
     return 2

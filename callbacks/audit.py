@@ -73,9 +73,7 @@ class Audit(Callback):
         if recording is None:
             return
         found = self._audit(recording)
-        if not set(found.scores["attack"]) & set(
-            found.evaluation.lines
-        ):  # an empty report would replace an earlier one
+        if not {*found.scores["attack"]} & {*found.evaluation.lines}:  # an empty report would replace an earlier one
             missing = found.evaluation.unrelated | found.missing
             rank_zero_warn(f"Audit writes no report: {nothing_scored(missing, self.attacks)}")
             return

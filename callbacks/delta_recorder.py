@@ -125,12 +125,10 @@ class DeltaRecorder(Callback):
         self.wait()
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Waits for the shards of the round that is validated."""
-        self.wait()
-
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Waits for the shards of the last round."""
         self.wait()
+
+    on_train_end = on_validation_start
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Closes the journal; a training that was killed just before closes it when it is resumed."""
@@ -144,7 +142,8 @@ class DeltaRecorder(Callback):
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Releases the lock of the folder."""
-        self._release()
+        if self._folder is not None:
+            self._folder.release()
 
     def state_dict(self) -> dict[str, Any]:
         """Identifier of the training, by which a resumed training finds its recording, and the sums."""
@@ -158,15 +157,11 @@ class DeltaRecorder(Callback):
         """Waits for pending shards; an error while writing them must not hide the exception."""
         with contextlib.suppress(InputError):
             self.wait()
-        self._release()
+        self.teardown(trainer, pl_module, "fit")
 
     def folder(self, trainer: Trainer) -> Path:
         """Folder of the recording."""
         return self.directory or Path(trainer.default_root_dir) / "deltas"
-
-    def _release(self) -> None:
-        if self._folder is not None:
-            self._folder.release()
 
     def _begin_sums(self, trainer: Trainer) -> MessageSums | None:
         if self.sums_at is None:

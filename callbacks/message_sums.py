@@ -49,7 +49,11 @@ class MessageSums:
         for name, delta in record.update.deltas.items():
             self._add_delta(name, delta[here].detach().cpu(), record, here, places)
         for name, value in record.truth.items():
-            self._keep_truth(name, value[here].cpu(), record, here, places)
+            # The ground truth of each item when it was last served.
+            owner, place, item = _real(record.served["served"][here].cpu())
+            if name not in self._truth:
+                self._truth[name] = torch.zeros(self._updates.shape, dtype=value.dtype)
+            self._truth[name][places[owner], item] = value[here].cpu()[owner, place]
         due = torch.isin(self._messages[places], self.after)
         return self._record(record, here[due], places[due]) if bool(due.any()) else None
 
@@ -68,23 +72,14 @@ class MessageSums:
         changed = delta[owner, place].flatten(1).abs().sum(1) > 0
         self._updates[places[owner], item] += changed.int()
 
-    def _keep_truth(self, name: str, value: Tensor, record: RoundRecord, here: Tensor, places: Tensor) -> None:
-        """Keeps the ground truth of each item when it was last served."""
-        owner, place, item = _real(record.served["served"][here].cpu())
-        if name not in self._truth:
-            self._truth[name] = torch.zeros(self._updates.shape, dtype=value.dtype)
-        self._truth[name][places[owner], item] = value[owner, place]
-
     def _record(self, record: RoundRecord, here: Tensor, places: Tensor) -> RoundRecord:
         """Record of a round whose messages are the sums."""
-        rows, updates = {}, torch.zeros(0)
-        served, truth = {}, {}
+        rows, served, truth = {}, {}, {}
         if len(self._updates):
             of_each = [row.nonzero().flatten() for row in self._updates[places]]
             items = torch.nn.utils.rnn.pad_sequence(of_each, batch_first=True, padding_value=-1)
             index = items.clamp(min=0)
-            updates = self._updates[places].gather(1, index).long()
-            served = {"served": items, "updates": updates}
+            served = {"served": items, "updates": self._updates[places].gather(1, index).long()}
             truth = {name: value[places[:, None], index] for name, value in self._truth.items()}
             rows = dict.fromkeys(record.update.rows, items)
         deltas = {

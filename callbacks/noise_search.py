@@ -54,12 +54,8 @@ class NoiseSearch(Callback):
         generations: PositiveInt = 4,
         population: PositiveInt = 5,
     ) -> None:
-        if isinstance(attack, dict):
-            ((name, arguments),) = attack.items()
-            self.attack = make_attack(name, arguments)
-        else:
-            self.attack = make_attack(attack)
-        self.clients = clients
+        ((named, arguments),) = attack.items() if isinstance(attack, dict) else ((attack, None),)
+        self.attack, self.clients = make_attack(named, arguments), clients
         self.search = functools.partial(
             evolve_scale, lowest=lowest, highest=highest, generations=generations, population=population
         )
@@ -114,10 +110,5 @@ def simulated_lists(module: FPDGD, data: FederatedDataModule, most: int) -> Simu
     cohort = data.cohort(0)
     model = {name: value.cpu() for name, value in module.public_parameters().items()}
     lists = module.interact(cohort.select(torch.arange(min(most, len(cohort)))), model).examples
-    return SimulatedLists(
-        model=model,
-        features=lists["features"],
-        mask=lists["shown"],
-        learner=module.algorithm,
-        defenses=tuple(module.defenses),
-    )
+    served = {"features": lists["features"], "mask": lists["shown"]}
+    return SimulatedLists(model=model, **served, learner=module.algorithm, defenses=tuple(module.defenses))

@@ -13,7 +13,7 @@ from callbacks.delta_recorder import federated
 from client.engine.local_hyperparameters import LocalTraining
 from defenses.base import Defense
 from defenses.local_dp import LocalDP
-from protocol.errors import InputError
+from protocol.errors import require
 from protocol.gaussian_budget import composed_epsilon
 
 _logger = logging.getLogger(__name__)
@@ -40,21 +40,14 @@ class PrivacyBudget(Callback):
     Args:
         delta: probability with which the composed guarantee may fail, in (0, 1).
 
-    Raises:
-        InputError: delta is out of range.
-
     References:
         J. Dong, A. Roth and W. J. Su, "Gaussian Differential Privacy", JRSS B, 2022, corollary 3.3.
         B. Balle and Y.-X. Wang, "Improving the Gaussian Mechanism for Differential Privacy", ICML 2018, equation 6.
     """
 
     def __init__(self, *, delta: float = 1e-5) -> None:
-        if not 0 < delta < 1:
-            raise InputError(
-                expected="PrivacyBudget.delta between 0 and 1, both excluded",
-                found=f"{delta:g}",
-                way_out="Give a number well below 1 / number of clients, e.g. 1e-5.",
-            )
+        way_out = "Give a number well below 1 / number of clients, e.g. 1e-5."
+        require(0 < delta < 1, "PrivacyBudget.delta between 0 and 1, both excluded", f"{delta:g}", way_out)
         self.delta = delta
         self.participations = torch.zeros(0, dtype=torch.int64)
         """``(clients,)`` number of rounds of each client, the same on every rank."""

@@ -16,27 +16,14 @@ from modules.round_record import RoundRecord, TrainingExamples
 from protocol.errors import InputError, require
 from protocol.record_hash import LENGTH, SALT_LENGTH, record_hashes
 from protocol.seeding import PERSISTENT, generator_for
-from protocol.view import (
-    ATTRIBUTE,
-    ATTRIBUTE_PSEUDONYMS,
-    CANARY_PSEUDONYMS,
-    CANDIDATE_LABELS,
-    CANDIDATES,
-)
+from protocol.view import ATTRIBUTE, ATTRIBUTE_PSEUDONYMS, CANARY_PSEUDONYMS, CANDIDATE_LABELS, CANDIDATES
 from recordings.adversary_devices import popularity_of_others, prior_knowledge
 
 _AUXILIARY_NAMES = {"image": "images", "label": "labels"}
 
 
 class RecordedContent:
-    """Content of the files of a recording.
-
-    Args:
-        parameters: name patterns of the parameters to record, None for all.
-        dtype: storage type of the deltas.
-        keep_records: whether the ground truth holds the training examples themselves, not only salted hashes.
-        candidates: options of the candidates for attacks on membership, None for none.
-    """
+    """Content of the files of a recording; the arguments are those of `callbacks.delta_recorder.DeltaRecorder`."""
 
     def __init__(
         self,
@@ -74,9 +61,9 @@ class RecordedContent:
         if record.examples is not None:
             truth |= self._example_truth(record.examples.select(order), clients, record.round, module)
         if real is not None:
-            seen |= {"offsets": _offsets(real), **{name: value[real] for name, value in served.items()}}
-            truth |= {"offsets": seen["offsets"]}
-            truth |= {name: value[order][real] for name, value in record.truth.items()}
+            offsets = torch.nn.functional.pad(real.sum(1).cumsum(0), (1, 0))
+            seen |= {"offsets": offsets, **{name: value[real] for name, value in served.items()}}
+            truth |= {"offsets": offsets, **{name: value[order][real] for name, value in record.truth.items()}}
         for name, delta in record.update.deltas.items():
             if self.wanted(name):
                 rows = record.update.rows.get(name)
@@ -108,7 +95,10 @@ class RecordedContent:
             held |= {ATTRIBUTE_PSEUDONYMS: names}
             held |= {f"{ATTRIBUTE}{name}": values[numbers] for name, values in data.people.values.items()}
         if self.candidates is not None:
-            self._pool = _shuffled_candidates(data, self.candidates, module)
+            pool = data.candidates(self.candidates)
+            # The candidates are shuffled with the training's secret key: their order must not reveal who is a member.
+            generator = generator_for(module.secret, "order of candidates", module.seed, PERSISTENT)
+            self._pool = pool.select(torch.randperm(len(pool.labels), generator=generator))
             held |= {CANDIDATES: self._pool.records, CANDIDATE_LABELS: self._pool.labels}
         canaries = [defense for defense in module.defenses if isinstance(defense, Canaries)]
         if canaries:
@@ -150,17 +140,3 @@ class RecordedContent:
             generator = generator_for(module.secret, "pseudonym", module.seed, PERSISTENT, client)
             self._pseudonyms[client] = int(torch.randint(2**62, (), generator=generator))
         return self._pseudonyms[client]
-
-
-def _shuffled_candidates(
-    data: FederatedDataModule, options: CandidateOptions, module: FederatedModule
-) -> CandidatePool:
-    """The candidates, shuffled with the training's secret key: their order must not reveal who is a member."""
-    pool = data.candidates(options)
-    generator = generator_for(module.secret, "order of candidates", module.seed, PERSISTENT)
-    return pool.select(torch.randperm(len(pool.labels), generator=generator))
-
-
-def _offsets(real: Tensor) -> Tensor:
-    zero = torch.zeros(1, dtype=torch.int64, device=real.device)
-    return torch.cat([zero, real.sum(1).cumsum(0)])

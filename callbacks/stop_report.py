@@ -28,9 +28,6 @@ class StopReport(Callback):
     the checkpoint of the last finished round is kept in memory, and written to ``stopped.ckpt`` in the run's folder
     when the signal comes. A new one is made after a round at most once in a second, and so rarely that it takes a
     twentieth of the time; rounds after it are trained and recorded again.
-
-    Args:
-        stopping: signal handling of the command.
     """
 
     def __init__(self, stopping: Stopping) -> None:
@@ -44,13 +41,11 @@ class StopReport(Callback):
         self.stopping.last_words = lambda name: self._last_words(trainer, name) if trainer.is_global_zero else ""
         self.stopping.forward = lambda number: _forward(trainer, number)
 
-    def on_sanity_check_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Restores the signal handlers."""
-        self.stopping.take()
-
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Restores the signal handlers."""
         self.stopping.take()
+
+    on_sanity_check_start = on_validation_start = on_train_start
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -66,10 +61,6 @@ class StopReport(Callback):
             self._checkpoint, self._made = buffer.getvalue(), time.time()
         end = time.monotonic()
         self._next = end + max(1.0, 20 * (end - start))
-
-    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Restores the signal handlers, e.g. in a validation without training."""
-        self.stopping.take()
 
     def _last_words(self, trainer: Trainer, name: str) -> str:
         words = [f"stopped by {name} after {trainer.global_step} rounds."]

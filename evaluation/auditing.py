@@ -17,7 +17,7 @@ from evaluation.evaluate import Slow, default_setting, evaluate_recording
 from evaluation.failures import explain
 from evaluation.learner_match import with_learner_check
 from evaluation.message_selection import MessageSelection
-from evaluation.relevance import metrics_of, relevant, truth_names
+from evaluation.relevance import relevant, truth_names
 from evaluation.runner import Evaluation
 from evaluation.scores import concat, differing, setting_columns, stacked, with_setting
 from evaluation.steps import RecordingRun, RecordingStep
@@ -167,13 +167,13 @@ def audit(
     if check_learner:
         evaluation = with_learner_check(evaluation, recording, chosen, seed=seed)
     if by_round:
-        tables = evaluation.scores, evaluation.profiles
-        evaluation.scores, evaluation.profiles = (
-            with_setting(table, round=table["round"] + 1) if len(table) else table for table in tables
-        )
+        for name in ("scores", "profiles"):
+            if len(table := getattr(evaluation, name)):
+                setattr(evaluation, name, with_setting(table, round=table["round"] + 1))
     run = RecordingRun(recording, setting, seed)
     evaluation.scores = concat([evaluation.scores, *(rows for step in steps for rows in step.rows(run))])
-    measured = {*metrics_of(chosen), *(name for step in steps for name in metric_names(step.metrics))}
+    measured = {name for attack in chosen for name in attack.estimates.metric_names()}
+    measured |= {name for step in steps for name in metric_names(step.metrics)}
     metrics = [name for name in METRICS if name in measured]
     data = dict(recording.manifest.data)
     return AuditResult(evaluation, metrics, data, seed, time.perf_counter() - start, recording)

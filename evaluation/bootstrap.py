@@ -30,14 +30,8 @@ _NUMBERS_AT_ONCE = 2**20
 """Largest number of resampled values in memory."""
 
 
-def bootstrap(values: Tensor, *, generator: torch.Generator, resamples: int = 2000, level: float = 0.95) -> Summary:
-    """Mean with a percentile bootstrap interval over victims; NaN values are left out.
-
-    Args:
-        values: ``(V,)``.
-        generator: source of the resamples.
-        resamples: number of resamples.
-        level: coverage of the interval.
+def bootstrap(values: Tensor, *, generator: torch.Generator, resamples: int = 2000) -> Summary:
+    """Mean of ``values (V,)`` with a percentile bootstrap interval over victims; NaN values are left out.
 
     References:
         B. Efron and R. J. Tibshirani, "An Introduction to the Bootstrap", 1993, chapter 13.
@@ -50,16 +44,11 @@ def bootstrap(values: Tensor, *, generator: torch.Generator, resamples: int = 20
     draws = (torch.randint(len(kept), (size, len(kept)), generator=generator) for size in sizes)
     means = torch.cat([kept[drawn].mean(1) for drawn in draws])
     std = float(kept.std()) if len(kept) > 1 else 0.0
-    return Summary(float(kept.mean()), std, *_interval(means, level), len(kept))
+    return Summary(float(kept.mean()), std, *_interval(means), len(kept))
 
 
 def crossed_bootstrap(
-    values: Tensor,
-    *,
-    generator: torch.Generator,
-    clusters: Tensor | None = None,
-    resamples: int = 2000,
-    level: float = 0.95,
+    values: Tensor, *, generator: torch.Generator, clusters: Tensor | None = None, resamples: int = 2000
 ) -> Summary:
     """Mean with an interval over clients and seeds, both resampled with replacement: the pigeonhole bootstrap.
 
@@ -73,7 +62,6 @@ def crossed_bootstrap(
         clusters: ``(P,)`` number of the group of each client, None if every client is one. Groups are resampled whole,
             because what their clients share (a set of items, a model) makes their values depend on each other.
         resamples: number of resamples.
-        level: coverage of the interval.
 
     Returns:
         `Summary` with the number of clients as n, and the standard deviation of their means.
@@ -87,9 +75,12 @@ def crossed_bootstrap(
     values, kept = (part[there][:, kept.any(0)] for part in (values.double(), kept))
     alone = len(values) == kept.shape[1] == int(kept.sum())  # every client has a seed of its own
     if groups is None and (alone or kept.shape[1] <= 1):
-        return bootstrap(values[kept], generator=generator, resamples=resamples, level=level)
+        return bootstrap(values[kept], generator=generator, resamples=resamples)
     filled, present = values.nan_to_num(0.0), kept.double()
-    drawn = (filled, present) if groups is None else tuple(_summed(part, groups) for part in (filled, present))
+    drawn = [filled, present]
+    if groups is not None:  # sums of the rows of each group, (G, S)
+        empty = filled.new_zeros(int(groups.max()) + 1, filled.shape[1])
+        drawn = [empty.index_add(0, groups, part) for part in drawn]
     at_once = max(1, _NUMBERS_AT_ONCE // sum(values.shape))
     means = []
     for start in range(0, resamples, at_once):
@@ -99,11 +90,11 @@ def crossed_bootstrap(
         means.append(next(crossed) / next(crossed))  # NaN if no drawn pair has a value
     own = filled.sum(1) / present.sum(1)
     std = float(own.std()) if len(own) > 1 else 0.0
-    return Summary(float(filled.sum() / present.sum()), std, *_interval(torch.cat(means), level), len(own))
+    return Summary(float(filled.sum() / present.sum()), std, *_interval(torch.cat(means)), len(own))
 
 
 def crossed_ratio(
-    one: Tensor, two: Tensor, *, generator: torch.Generator, resamples: int = 2000, level: float = 0.95
+    one: Tensor, two: Tensor, *, generator: torch.Generator, resamples: int = 2000
 ) -> tuple[float, float, float]:
     """Ratio of the means of two paired tables and its interval over clients and seeds.
 
@@ -114,7 +105,6 @@ def crossed_ratio(
         two: ``(P, S)``; a pair with a value in only one table is left out.
         generator: source of the resamples.
         resamples: number of resamples.
-        level: coverage of the interval.
 
     Returns:
         Ratio, lower and upper end; NaN if the mean of `two` is zero or no pair has two values.
@@ -129,7 +119,7 @@ def crossed_ratio(
     people, seeds = (_times_drawn(resamples, count, generator) for count in kept.shape)
     above, below = (((people @ table) * seeds).sum(1) for table in (one, two))
     ratios = torch.where(below != 0, above / below, torch.nan)
-    return float(one.sum() / two.sum()), *_interval(ratios, level)
+    return float(one.sum() / two.sum()), *_interval(ratios)
 
 
 def crossed_weights(people: Tensor, seeds: Tensor, *, resamples: int, generator: torch.Generator) -> Tensor:
@@ -146,15 +136,10 @@ def crossed_weights(people: Tensor, seeds: Tensor, *, resamples: int, generator:
     return drawn.where(drawn.sum(1, keepdim=True) > 0, 1.0)
 
 
-def _interval(means: Tensor, level: float) -> tuple[float, float]:
-    tail = (1 - level) / 2
+def _interval(means: Tensor) -> tuple[float, float]:
+    tail = (1 - 0.95) / 2
     low, high = means.nanquantile(torch.tensor([tail, 1 - tail], dtype=torch.float64)).tolist()
     return low, high
-
-
-def _summed(values: Tensor, groups: Tensor) -> Tensor:
-    """``(G, S)`` sums of the rows ``(P, S)`` of each group."""
-    return values.new_zeros(int(groups.max()) + 1, values.shape[1]).index_add_(0, groups, values)
 
 
 def _times_drawn(resamples: int, count: int, generator: torch.Generator) -> Tensor:

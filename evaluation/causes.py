@@ -66,12 +66,7 @@ class Cause:
 
 
 def measured_causes(views: Sequence[RoundView], *, seed: int) -> list[Cause]:
-    """Causes found in some views of a recording.
-
-    Args:
-        views: views of some victims.
-        seed: seed of the bootstrap and of simulated clients.
-    """
+    """Causes found in some views of a recording; the seed is that of the bootstrap and of simulated clients."""
     noise = _noise(views, seed)
     # Noise hides the direction of the update, so the effect of several steps cannot be measured under it.
     steps = _steps(views, seed) if noise is None else None
@@ -101,9 +96,8 @@ def _noise(views: Sequence[RoundView], seed: int) -> Cause | None:
     if not summary.mean >= _HALF:
         return None
     if not proven:
-        sentence = (
-            f"up to {summary.mean:.0%} of the energy of an update could be noise; none is declared, and none proven"
-        )
+        part = f"up to {summary.mean:.0%} of the energy of an update"
+        sentence = f"{part} could be noise; none is declared, and none proven"
         return Cause(POSSIBLE, sentence, {"noise_share": summary.mean, "n": summary.n})
     scale, clip = float(torch.cat([share.scale for share in shares]).mean()), shares[0].clip
     undeclared = "though none is declared: the spectra are flat, with one scale for all clients"
@@ -121,8 +115,7 @@ def _noise(views: Sequence[RoundView], seed: int) -> Cause | None:
 def _rank(views: Sequence[RoundView], seed: int) -> Cause | None:
     """More item labels than independent values in the update: RAIFLE's rank condition is violated."""
     served = [(view, victim) for view in views if view.served is not None for victim in range(view.victims)][:3]
-    unknowns: list[int] = []
-    ranks: list[int] = []
+    unknowns, ranks = list[int](), list[int]()
     for view, victim in served:
         items = int(view.served_mask[victim].sum())
         effects = label_effects(view, victim, generator=generator_for(seed, "effects", victim))
@@ -213,12 +206,9 @@ def _numerical_rank(matrix: Tensor) -> int:
 
 
 def label_effects(view: RoundView, victim: int, *, generator: torch.Generator) -> Tensor | None:
-    """``(R, D)`` change of a victim's update when one of its labels is flipped; None if it cannot be simulated.
+    """``(R, D)`` change of the update of the victim at a position when one of its labels is flipped.
 
-    Args:
-        view: what the server saw.
-        victim: position of the victim.
-        generator: source of the unknown private vector.
+    None if it cannot be simulated. The unknown private vector is drawn.
     """
     items = int(view.served_mask[victim].sum())
     if not 0 < items <= _MOST_ITEMS or view.algorithm is None:

@@ -133,11 +133,10 @@ def evaluate(
     victims_per_view = victims_per_view or (256 if many else 64)
     chosen = None if victims is None else set(_drawn(recording.pseudonyms(), generator_for(seed, "victims"))[:victims])
     limited = {name: _within_first_rounds(recording, limit, seed) for name, limit in (limits or {}).items()}
-    subsets = {attack: _subset(attack, limited) for attack in attacks}
+    named = {attack: [name for name in attack.names() if name in limited] for attack in attacks}
+    subsets = {attack: limited[names[0]] if names else None for attack, names in named.items()}  # None for no limit
     first = next(recording.views(victims_per_view=1, rounds=recording.rounds[:1], learner=learner), None)
-    misfits: dict[Attack, str] = {}
-    if leave_out:
-        misfits = {attack: slow_reason(attack) for attack in attacks}
+    misfits = {attack: slow_reason(attack) for attack in attacks} if leave_out else {}
     if first is not None:
         reasons_by_attack = {attack: unfit(attack, first, recording.truth(first)) for attack in attacks}
         misfits |= {attack: reason for attack, reason in reasons_by_attack.items() if reason is not None}
@@ -158,7 +157,8 @@ def evaluate(
             masks = [mask for of_step in unscored if (mask := of_step(view)) is not None]
             skipped = torch.stack(masks).any(0) if masks else None
             for attack, name in names.items():
-                kept = _positions(view, subsets[attack])
+                subset, people = subsets[attack], view.pseudonyms.tolist()
+                kept = torch.tensor([i for i, p in enumerate(people) if subset is None or p in subset]).long()
                 if len(kept):
                     own = {key: value[kept] for key, value in truth.items()}
                     options: dict[str, Any] = {"bar": bar, "name": name, "separate": separate}
@@ -180,14 +180,7 @@ def attack_messages(
 ) -> Evaluation:
     """Runs attacks on all messages of a recording together and scores them.
 
-    Args:
-        view: messages, see `evaluation.message_selection.selected`.
-        truth: ``user (V,)`` and ``known_user (P,)`` of the messages.
-        attacks: attacks to run.
-        seed: seed of the training and of the attacks' draws.
-        setting: cell that the scores belong to.
-        separate: see `evaluate_recording`.
-        progress: whether to show a progress bar.
+    The arguments are those of `evaluation.message_selection.selected` and of `evaluate_recording`.
     """
     options: dict[str, Any] = {"seed": seed, "setting": setting, "separate": separate}
     with AttackBar({attack.name: max(view.victims, 1) for attack in attacks}, show=progress) as bar:
@@ -248,13 +241,3 @@ def _within_first_rounds(recording: Recording, victims: int, seed: int) -> set[i
         if len(chosen) >= victims:
             break
     return set(list(chosen)[:victims])
-
-
-def _subset(attack: Attack, subsets: Mapping[str, set[int]]) -> set[int] | None:
-    """Victims of an attack with a limit, which is given by a name of its results; None without a limit."""
-    return next((subsets[name] for name in attack.names() if name in subsets), None)
-
-
-def _positions(view: RoundView, subset: set[int] | None) -> Tensor:
-    everyone = view.pseudonyms.tolist()
-    return torch.tensor([i for i, p in enumerate(everyone) if subset is None or p in subset], dtype=torch.int64)

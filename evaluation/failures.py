@@ -45,19 +45,12 @@ Row = dict[str, Any]
 
 
 def explain(results: pd.DataFrame, recording: Recording, *, seed: int) -> list[Cause]:
-    """Causes of the failures in the results on a recording; views are read only if an attack failed.
-
-    Args:
-        results: means of the attacks, see `evaluation.summary.summarise`.
-        recording: what the server saw.
-        seed: seed of simulated clients and bootstraps.
-    """
+    """Causes of the failures in the results on a recording; views are read only if an attack failed."""
     empty, failed = no_reconstructions(results), near_guessing(results)
     if not failed:
         return empty
-    views = recording.views(
-        victims_per_view=_VICTIMS, rounds=recording.rounds[:_VIEWS], learner=recorded_learner(recording)
-    )
+    learner = recorded_learner(recording)
+    views = recording.views(victims_per_view=_VICTIMS, rounds=recording.rounds[:_VIEWS], learner=learner)
     measured = measured_causes(list(itertools.islice(views, _VIEWS)), seed=seed)
     return empty + [cause.of(row) for row in failed for cause in _causes(row, results, measured)]
 
@@ -124,12 +117,9 @@ def no_reconstructions(results: pd.DataFrame) -> list[Cause]:
     An attack has none in a cell if its images identify the true ones no better than chance, and their PSNR is at most
     12 dB or that of a baseline in this cell.
     """
-    found = []
-    keys = ["question", *setting_columns(results)]
-    for _, cell in results.groupby(keys, dropna=False, sort=False):
-        psnr, identified, by_chance = (
-            cell[cell["metric"] == name] for name in ("psnr", "identified", "identified-by-chance")
-        )
+    found, names = [], ("psnr", "identified", "identified-by-chance")
+    for _, cell in results.groupby(["question", *setting_columns(results)], dropna=False, sort=False):
+        psnr, identified, by_chance = (cell[cell["metric"] == name] for name in names)
         limit = max([_NO_IMAGE, *psnr.loc[psnr["role"] == "baseline", "mean"].dropna()])
         likeness, chance = (table.set_index("attack")["mean"] for table in (psnr, by_chance))
         for row in records(identified[identified["role"] != "baseline"]):

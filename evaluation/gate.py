@@ -20,9 +20,10 @@ import pandas as pd
 from attacks.base import Attack
 from evaluation.failures import reasons
 from evaluation.learner_match import simulates
-from evaluation.limits import FEWEST, Measured, measured, worst_tenth
+from evaluation.limits import FEWEST, Measured, measured
+from evaluation.risk import worst_clients
 from evaluation.runner import Evaluation
-from evaluation.scores import differing, number, records
+from evaluation.scores import differing, number, records, rows_of
 from protocol.errors import InputError, require
 from protocol.metric_table import METRICS, metric
 
@@ -180,10 +181,10 @@ def _verdict(
 
 def _not_covered(name: str, rows: Sequence[Mapping[str, Any]], asked: Sequence[Attack], evaluation: Evaluation) -> str:
     """What a limit that holds says nothing about: attacks that did not run; and the clients that are exposed most."""
-    tenths = [worst_tenth(row, evaluation.scores) for row in rows] if len(evaluation.scores) else []
-    tenths = [value for value in tenths if not math.isnan(value)]
-    worst = (min if metric(name).lower_is_better else max)(tenths) if tenths else None
-    added = "" if worst is None or metric(name).worst_client else f"; worst tenth of the clients {number(worst)}"
+    clients = [worst_clients(rows_of(evaluation.scores, row)) for row in rows] if len(evaluation.scores) else []
+    tenths = [float(own.mean()) for own in clients if len(own)]
+    worst = (min if metric(name).lower_is_better else max)(tenths, default=math.nan)
+    added = f"; worst tenth of the clients {number(worst)}" if tenths and not metric(name).worst_client else ""
     ran = {row["attack"] for row in rows}
     measuring = [one.name for one in asked if name in one.estimates.metric_names()]
     absent = [attack for attack in measuring if attack not in ran or attack in evaluation.tracebacks]
@@ -267,11 +268,7 @@ def _why_not(name: str, scored: bool, attacks: Sequence[Attack], missing: Mappin
         return f"{name} is not defined for any of these clients"
     if not measuring:
         return f"no attack of this audit measures {name}"
-    because = reasons({attack: missing[attack] for attack in measuring if attack in missing})
+    if because := reasons({attack: missing[attack] for attack in measuring if attack in missing}):
+        return f"no attack measured {name}, because {' '.join(because)}".rstrip(".")
     others = f" and {len(measuring) - 3} others" if len(measuring) > 3 else ""
-    why = (
-        f", because {' '.join(because)}"
-        if because
-        else f": {', '.join(measuring[:3])}{others} do not fit this recording"
-    )
-    return f"no attack measured {name}{why}".rstrip(".")
+    return f"no attack measured {name}: {', '.join(measuring[:3])}{others} do not fit this recording"

@@ -11,7 +11,7 @@ from attacks.interactions.estimates import InteractionEstimate
 from attacks.registry import make_attack
 from defenses.base import Defense, OwnView, Update, hold_back
 from evaluation.runner import infer
-from protocol.errors import InputError, ViewError
+from protocol.errors import InputError, ViewError, require
 from protocol.view import RoundView
 
 
@@ -40,12 +40,9 @@ class Guardrail(Defense):
     """
 
     def __init__(self, *, limit: float = 0.6, attacks: dict[str, dict[str, Any]] | Sequence[Attack | str]) -> None:
-        if not 0 <= limit <= 1 or not attacks:
-            raise InputError(
-                expected="Guardrail.limit in [0, 1] and at least one attack",
-                found=f"{limit:g} and {len(attacks)} attacks",
-                way_out="0.5 is guessing; a client with few items sometimes exceeds 0.6 by chance.",
-            )
+        expected, found = "Guardrail.limit in [0, 1] and at least one attack", f"{limit:g} and {len(attacks)} attacks"
+        way_out = "0.5 is guessing; a client with few items sometimes exceeds 0.6 by chance."
+        require(0 <= limit <= 1 and attacks, expected, found, way_out)
         self.limit = limit
         named = attacks.items() if isinstance(attacks, dict) else ((attack, None) for attack in attacks)
         self.attacks = [make_attack(attack, arguments) for attack, arguments in named]
@@ -58,12 +55,7 @@ class Guardrail(Defense):
         return hold_back(update, ~(self.exposure(view, labels, generators(0)) > self.limit))
 
     def exposure(self, view: RoundView, labels: Tensor, generator: torch.Generator) -> Tensor:
-        """``(V,)`` float64 largest AUC of the attacks on each client, NaN for a client with one class only.
-
-        Args:
-            view: what the server would see.
-            labels: ``(V, R)`` the clients' own interactions.
-            generator: source of the attacks' randomness.
+        """``(V,)`` float64 largest AUC of the attacks on clients with labels ``(V, R)``, NaN where these are all equal.
 
         Raises:
             InputError: no attack fits what the clients send.

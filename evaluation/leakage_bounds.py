@@ -151,12 +151,7 @@ def accuracy_bound(*, items: Tensor, entropy: Tensor, bits: Tensor) -> Tensor:
 
 
 def _bisected(below: Callable[[Tensor], Tensor], *, like: Tensor) -> Tensor:
-    """``(V,)`` smallest points in the range at which a decreasing function is no longer above its target.
-
-    Args:
-        below: whether the root is above given points ``(V,)``.
-        like: tensor of the shape and type of the points.
-    """
+    """``(V,)`` smallest points, shaped `like`, at which the root of a decreasing function is not above them."""
     low, high = (torch.full_like(like, math.log(end)) for end in (_LEAST, _MOST))
     for _ in range(_HALVINGS):
         middle = (low + high) / 2

@@ -58,14 +58,7 @@ class LearnerMatch:
 def with_learner_check(
     evaluation: Evaluation, recording: Recording, attacks: Sequence[Attack], *, seed: int
 ) -> Evaluation:
-    """An evaluation with `mismatch` and `learner_check`, if one of its attacks simulates clients.
-
-    Args:
-        evaluation: scores of `attacks`.
-        recording: what the server saw.
-        attacks: attacks that were to run.
-        seed: seed of the simulated clients.
-    """
+    """An evaluation of `attacks` with `mismatch` and `learner_check`, if one of them simulates clients."""
     learner = recorded_learner(recording)
     ran = {attack.name for attack in attacks if simulates(attack)} & {*evaluation.scores["attack"]}
     if learner is None or not ran:
@@ -78,13 +71,12 @@ def with_learner_check(
     tensors = sorted(found.tensors, key=lambda name: found.tensors[name])
     spread = ", ".join(f"{name} {found.tensors[name]:.2g} x" for name in dict.fromkeys((tensors[0], tensors[-1])))
     known = f"({spread}; cosine of the means {found.cosine:.2f}; n = {found.clients} clients of the first round)"
+    sentence = f"the learner's updates are {length} {known}"
     if found.right:
-        sentence = (
-            f"the learner's updates are {length} {known}; a ratio up to {_FACTOR:g} is no sign of a wrong learner"
-        )
+        sentence += f"; a ratio up to {_FACTOR:g} is no sign of a wrong learner"
         return dataclasses.replace(evaluation, learner_check=sentence)
-    sentence = (
-        f"the learner's updates are {length} {known}: check learning_rate, epochs, batch_size and optimizer; until"
+    sentence += (
+        ": check learning_rate, epochs, batch_size and optimizer; until"
         " then, results of attacks that simulate clients may show less than a server can infer"
         f" ({', '.join(sorted(ran))})"
     )
@@ -102,8 +94,7 @@ def learner_match(view: RoundView, *, generator: torch.Generator) -> LearnerMatc
     Clients of other examples have updates of another length, but not much: the ratio was 0.6 to 1.7
     for matching classifiers, a recommender and a text model; taggers and rankers were not measured.
 
-    Returns:
-        The comparison, or why there is none.
+    A text says why there is no comparison.
     """
     noise = declared_noise(view)
     if noise is not None and not float(noise.share.nanmean()) < _NOISY:

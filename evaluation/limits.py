@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from evaluation.scores import SETTING, describe, setting_of
+from evaluation.scores import describe, rows_of, setting_of
 from evaluation.summary import clusters, crossed
 from protocol.metric_table import metric
 
@@ -60,7 +60,7 @@ def measured(
         attacks: number of attacks and settings that are held against the limit.
     """
     sign = -1 if metric(row["metric"]).lower_is_better else 1
-    own, setting = scores_of(row, scores), describe(setting_of(row), keys)
+    own, setting = rows_of(scores, row), describe(setting_of(row), keys)
     label = f"{row['attack']} in {setting}" if setting else str(row["attack"])
     if metric(row["metric"]).worst_client:
         yield _worst_client(row, scores, label, sign)
@@ -75,22 +75,6 @@ def measured(
     doubt = _hidden(own, sign, limit, attacks)
     yield Measured(label, value, max(ends[0], low), min(ends[1], high), n, n >= FEWEST, doubt)
     yield from _rounds(own, label, sign, limit, attacks)
-
-
-def scores_of(row: Mapping[str, Any], scores: pd.DataFrame) -> pd.DataFrame:
-    """Scores of the attack, metric and setting of a row of the results."""
-    own: pd.DataFrame = scores[(scores["attack"] == row["attack"]) & (scores["metric"] == row["metric"])]
-    for key, value in setting_of(row).items():
-        own = own[own[SETTING + key] == value] if SETTING + key in own else own
-    return own
-
-
-def worst_tenth(row: Mapping[str, Any], scores: pd.DataFrame) -> float:
-    """Mean of the tenth of the clients from whom an attack infers most, as measured; NaN for none."""
-    values = crossed(scores_of(row, scores)).mean(axis=1).dropna().sort_values()
-    entry = metric(row["metric"])
-    share = math.ceil(len(values) / 10)
-    return float((values.head(share) if entry.lower_is_better else values.tail(share)).mean())
 
 
 def _wider(units: int, tests: int) -> float:
@@ -110,11 +94,9 @@ def _rounds(own: pd.DataFrame, label: str, sign: int, limit: float, attacks: int
             error = float(values.std()) / math.sqrt(len(values)) if len(values) > 1 else math.inf
             tails = (_TAIL / (attacks * own["round"].nunique()), _TAIL)
             below, above = (float(stats.t.ppf(1 - tail, max(len(values) - 1, 1))) * error for tail in tails)
-            mean, enough = float(values.mean()), len(values) >= FEWEST
-            place = f"{label} in round {number}"
-            yield Measured(
-                place, mean, mean - below, mean + above, len(values), enough, "one round is beyond the limit"
-            )
+            mean, doubt = float(values.mean()), "one round is beyond the limit"
+            ends, n = (mean - below, mean + above), len(values)
+            yield Measured(f"{label} in round {number}", mean, *ends, n, n >= FEWEST, doubt)
 
 
 def _hidden(own: pd.DataFrame, sign: int, limit: float, attacks: int) -> str | None:
@@ -145,9 +127,8 @@ def _worst_client(row: Mapping[str, Any], scores: pd.DataFrame, label: str, sign
     """Value of the worst client, with the interval of metrics ``NAME-low`` and ``NAME-high`` if there are such."""
 
     def by_client(name: str) -> "pd.Series[float]":
-        own = scores_of({**row, "metric": name}, scores)
-        values: pd.Series[float] = sign * own.set_index("person")["value"]
-        return values.groupby(level=0).max()
+        own = rows_of(scores, {**row, "metric": name})
+        return (sign * own["value"]).groupby(own["person"]).max()
 
     values = by_client(row["metric"])
     safe, leaky = (by_client(f"{row['metric']}-{end}") for end in ("low", "high")[::sign])

@@ -83,10 +83,7 @@ def _users(recording: Recording, view: History) -> Tensor:
 def client_truth(recording: Recording, view: History, names: Collection[str]) -> dict[str, Tensor]:
     """Ground truth of the senders of a view's messages, ``(V, ...)`` by name; names that some round lacks are left out.
 
-    Args:
-        recording: what the server saw.
-        view: messages of several rounds.
-        names: what to read; the ground truth stays closed if there are none.
+    The ground truth stays closed if no names are given.
     """
     found: dict[str, list[Tensor]] = {name: [] for name in names}
     inside = [(view.sent_in == number).nonzero().flatten() for number in torch.unique(view.sent_in).tolist()]
@@ -105,12 +102,6 @@ def selected(
 
     The owners of known devices are auxiliary data of the server (``known_users``); the ground truth is for scoring.
 
-    Args:
-        view: all messages, see `recordings.joined_view.joined_view`.
-        truth: see `message_truth`.
-        selection: messages to select.
-        seed: seed of the draws.
-
     Raises:
         InputError: no message is left.
     """
@@ -118,21 +109,12 @@ def selected(
     kept, known = _within(view, selection.anonymous_rounds), _within(view.known, selection.known_rounds)
     if selection.known_messages is not None:
         known = known[_few(view.known.priors[USERS][known], selection.known_messages, seed)]
-    if not len(kept) or not len(known):
-        raise InputError(
-            expected="at least one anonymous and one known message",
-            found=f"{len(kept)} and {len(known)}",
-            way_out="Select more rounds in `messages`; a round has few devices.",
-        )
+    found, way_out = f"{len(kept)} and {len(known)}", "Select more rounds in `messages`; a round has few devices."
+    require(len(kept) and len(known), "at least one anonymous and one known message", found, way_out)
     own = {"user": truth["user"][kept], "known_user": truth["known_user"][known]}
     first, second = torch.arange(len(kept) + len(known)).tensor_split([len(kept)])
-    pairs = draw_pairs(
-        first,
-        first if selection.pairs == "anonymous" else second,
-        torch.cat([own["user"], own["known_user"]]),
-        each=_PAIRS_EACH,
-        generator=generator_for(seed, "pairs"),
-    )
+    others, users = first if selection.pairs == "anonymous" else second, torch.cat([*own.values()])
+    pairs = draw_pairs(first, others, users, each=_PAIRS_EACH, generator=generator_for(seed, "pairs"))
     chosen = dataclasses.replace(view.select(kept), known=view.known.select(known), pairs=pairs)
     return (chosen if selection.names == "true" else under_other_names(chosen, seed=seed)), own
 

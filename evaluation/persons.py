@@ -20,10 +20,6 @@ def without_persons(evaluation: Evaluation, key: bytes) -> Evaluation:
     A client has the same number in all rounds, trainings and tables, so that scores can still be grouped and paired by
     client; under another key all numbers differ, so that different clients are never taken for one. Both ``victim`` and
     ``person`` become this number.
-
-    Args:
-        evaluation: scores with pseudonyms and client numbers.
-        key: secret key, see `protocol.seeding.secret_key`.
     """
     scores, profiles = evaluation.scores, evaluation.profiles
     people = dict(zip(zip(scores["seed"], scores["victim"], strict=True), scores["person"], strict=True))

@@ -9,7 +9,6 @@ import pandas as pd
 from attacks.base import Attack
 from evaluation.failures import is_slow, is_unscored
 from evaluation.runner import Evaluation
-from protocol.metric_table import METRICS
 from recordings.recording import Recording
 
 
@@ -20,11 +19,7 @@ def relevant(evaluation: Evaluation, attacks: Sequence[Attack], truth: Collectio
     they say nothing about the updates. Missing attacks are left out if their family does not fit. A family fits if one
     of its attacks was scored, or if the ground truth holds more than the clients' identities to score it; where it can
     score none, families fit that lack nothing else.
-
-    Args:
-        evaluation: scores, and the attacks that could not run.
-        attacks: attacks that were to run.
-        truth: names in the ground truth.
+    `truth` has the names in the ground truth.
     """
     evaluation = _without_lonely_baselines(evaluation, attacks)
     scored = {line.family for line in evaluation.lines.values()}
@@ -33,8 +28,8 @@ def relevant(evaluation: Evaluation, attacks: Sequence[Attack], truth: Collectio
     families |= {attack.family for attack in asking if set(attack.estimates.truth) <= set(truth)}
     fitting = [attack for attack in attacks if attack.family in families | scored]
     own = {name for attack in fitting for name in (full_name(attack, attacks), attack.name)}
-    missing = evaluation.missing.items()
     own |= evaluation.tracebacks.keys()
+    missing = evaluation.missing.items()
     kept = {name: reason for name, reason in missing if name in own or (not families and is_unscored(reason))}
     unrelated = {name: reason for name, reason in missing if name not in kept}
     return dataclasses.replace(evaluation, missing=kept, unrelated=evaluation.unrelated | unrelated)
@@ -72,12 +67,6 @@ def truth_names(recording: Recording) -> set[str]:
     """Names in the ground truth of a recording's first round."""
     first = next(recording.views(victims_per_view=1, rounds=recording.rounds[:1]), None)
     return set() if first is None else set(recording.truth(first))
-
-
-def metrics_of(attacks: Sequence[Attack]) -> list[str]:
-    """Names of the metrics of some attacks' estimates, in the order of the table of metrics."""
-    measured = {name for attack in attacks for name in attack.estimates.metric_names()}
-    return [name for name in METRICS if name in measured]
 
 
 def full_name(attack: Attack, others: Iterable[Attack]) -> str:

@@ -1,7 +1,6 @@
 """Quantities of risk that a mean hides: rates at one threshold, the worst tenth of clients, and people exposed."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,8 +15,6 @@ from evaluation.bootstrap import crossed_ratio
 from evaluation.summary import crossed
 from protocol.metric_table import metric
 from protocol.seeding import generator_for
-
-_TENTH = 0.1
 
 
 @dataclass(frozen=True)
@@ -105,33 +102,28 @@ def operating_point(candidates: Candidates, allowed: float, *, seed: int = 0) ->
     )
 
 
-@dataclass(frozen=True)
-class WorstTenth:
-    """Mean of a metric over the tenth of the clients about whom most is inferred.
-
-    Attributes:
-        mean: mean over these clients.
-        clients: their number, at least one.
-    """
-
-    mean: Range
-    clients: int
-
-
-def worst_tenth(rows: pd.DataFrame, *, seed: int = 0) -> WorstTenth | None:
-    """Worst tenth by one attack's scores under one metric; None if no client has a value.
-
-    The interval resamples clients, and takes the worst tenth of each resample. Which clients are the worst is chosen by
-    the same values, so guessing has a worst tenth above its mean too: compare with that of a baseline.
+def worst_clients(rows: pd.DataFrame) -> "pd.Series[float]":
+    """Means of the tenth of the clients about whom most is inferred, by client number, the worst first.
 
     Args:
         rows: scores of one line, setting and metric.
-        seed: seed of the resamples.
     """
-    clients = crossed(rows).mean(axis=1).dropna().to_numpy()
-    if not len(clients):
+    clients = crossed(rows).mean(axis=1).dropna()
+    lower = len(clients) > 0 and metric(str(rows["metric"].iloc[0])).lower_is_better
+    return clients.sort_values(ascending=lower, kind="stable").head(math.ceil(len(clients) / 10))
+
+
+def worst_tenth(rows: pd.DataFrame, *, seed: int = 0) -> Range | None:
+    """Mean over the worst tenth of the clients, see `worst_clients`; None if no client has a value.
+
+    The interval resamples clients, and takes the worst tenth of each resample. Which clients are the worst is chosen by
+    the same values, so guessing has a worst tenth above its mean too: compare with that of a baseline.
+    """
+    count = len(worst_clients(rows))
+    if not count:
         return None
-    count, lower = math.ceil(_TENTH * len(clients)), metric(str(rows["metric"].iloc[0])).lower_is_better
+    clients = crossed(rows).mean(axis=1).dropna().to_numpy()
+    lower = metric(str(rows["metric"].iloc[0])).lower_is_better
 
     def mean_of_worst(values: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
         ordered = np.sort(values, axis=axis)
@@ -142,60 +134,6 @@ def worst_tenth(rows: pd.DataFrame, *, seed: int = 0) -> WorstTenth | None:
     if np.ptp(clients) > 0:
         rng = np.random.default_rng(generator_for(seed, "worst-tenth").initial_seed())
         batch = max(1, 2**20 // len(clients))
-        ends = bootstrap(
-            (clients,), mean_of_worst, n_resamples=2000, batch=batch, method="percentile", rng=rng
-        ).confidence_interval
-        low, high = float(ends.low), float(ends.high)
-    return WorstTenth(Range(value, low, high), count)
-
-
-@dataclass(frozen=True)
-class Exposure:
-    """What one question about each of a number of people would give an adversary.
-
-    Attributes:
-        true: number of people of whom the answer is yes.
-        exposed: number of these whom the attack names.
-        wrong: number of the others whom it names.
-        precision: share of the named for whom the answer is yes; None if nobody is named.
-        lift: precision divided by the prior; None if nobody is named.
-    """
-
-    true: float
-    exposed: Range
-    wrong: Range
-    precision: Range | None
-    lift: Range | None
-
-
-def exposure(tpr: Range, fpr: Range, *, people: int, prior: float) -> Exposure:
-    """Exposure of people to a decision with measured rates.
-
-    ``exposed = TPR * prior * people`` and ``precision = TPR * prior / (TPR * prior + FPR * (1 - prior))``. The
-    precision's interval takes the unfavourable ends of both rates, so it covers at least 90%.
-
-    Args:
-        tpr: true-positive rate of the decision.
-        fpr: false-positive rate.
-        people: number of people.
-        prior: share of them of whom the answer is yes.
-    """
-    true = people * prior
-
-    def precision(tpr: float, fpr: float) -> float:
-        named = tpr * prior + fpr * (1 - prior)
-        return tpr * prior / named if named else math.nan
-
-    right = None
-    if tpr.value or fpr.value:
-        right = Range(precision(tpr.value, fpr.value), precision(tpr.low, fpr.high), precision(tpr.high, fpr.low))
-    wrong = fpr.times(people - true)
-    return Exposure(true, tpr.times(true), wrong, right, right and right.times(1 / prior))
-
-
-def rows_of(scores: pd.DataFrame, row: Mapping[str, object]) -> pd.DataFrame:
-    """Scores behind a row of results: of its line, metric and setting."""
-    kept = (scores["attack"] == row["attack"]) & (scores["metric"] == row["metric"])
-    for name in (str(column) for column in scores.columns if str(column) in row and str(column).startswith("setting.")):
-        kept &= scores[name].map(repr) == repr(row[name])
-    return scores[kept]
+        found = bootstrap((clients,), mean_of_worst, n_resamples=2000, batch=batch, method="percentile", rng=rng)
+        low, high = float(found.confidence_interval.low), float(found.confidence_interval.high)
+    return Range(value, low, high)

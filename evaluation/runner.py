@@ -80,7 +80,10 @@ def joined(evaluations: Sequence[Evaluation]) -> Evaluation:
         whole.learner_check = whole.learner_check or evaluation.learner_check
         whole.tracebacks |= evaluation.tracebacks
     ranked = {label: [one.candidates[label] for one in evaluations if label in one.candidates] for label in whole.lines}
-    whole.candidates = {label: _pooled(parts) for label, parts in ranked.items() if parts}
+    for label, parts in ranked.items():
+        if parts:
+            tensors = (torch.cat([getattr(part, name) for part in parts]) for name in ("scores", "labels", "owners"))
+            whole.candidates[label] = Candidates(parts[0].asks, *tensors)
     return whole
 
 
@@ -89,11 +92,6 @@ def append(evaluations: list[Evaluation], new: Evaluation) -> None:
     if sum(len(c.scores) for one in evaluations for c in one.candidates.values()) >= MOST_CANDIDATES:
         new.candidates = {}
     evaluations.append(new)
-
-
-def _pooled(parts: Sequence[Candidates]) -> Candidates:
-    tensors = (torch.cat([getattr(part, name) for part in parts]) for name in ("scores", "labels", "owners"))
-    return Candidates(parts[0].asks, *tensors)
 
 
 class AttackError(InputError):
@@ -138,16 +136,10 @@ def attack_view(
     label: str | None = None,
     unscored: Tensor | None = None,
 ) -> Evaluation:
-    """Scores of an attack on one view.
+    """Scores of an attack on one view, by the ground truth of its victims, in a cell of a table.
 
-    Args:
-        attack: attack to run.
-        view: what the server saw.
-        truth: ground truth of the same victims.
-        seed: seed of the training and of the attack's draws.
-        setting: cell that the scores belong to.
-        label: label of the rows; None for the attack's own.
-        unscored: ``(V,)`` mask of victims whose scores are undefined; None for none.
+    The label of the rows is the attack's own unless one is given; victims in the mask ``unscored (V,)`` have undefined
+    scores.
 
     Raises:
         ViewError: the view lacks what the attack needs.

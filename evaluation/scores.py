@@ -109,7 +109,6 @@ def score_table(
     size, influences = len(victims), influences or {}
 
     def of_each(values: ArrayLike) -> np.ndarray[Any, Any]:
-        """The victims' values, repeated for each metric."""
         return np.tile(np.broadcast_to(np.asarray(values), size), len(metrics))
 
     def by_metric(values: Iterable[ArrayLike]) -> np.ndarray[Any, Any]:
@@ -129,9 +128,7 @@ def score_table(
         "seconds": seconds,
     }
     made = pd.DataFrame(columns, index=range(size * len(metrics))).astype(SCHEMA)
-    return made.assign(
-        **{SETTING + key: pd.Series([value] * len(made), dtype=object) for key, value in setting.items()}
-    )
+    return made.assign(**{SETTING + key: pd.Series([own] * len(made), dtype=object) for key, own in setting.items()})
 
 
 def concat(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
@@ -161,6 +158,14 @@ def setting_of(row: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in row.items()
         if str(name).startswith(SETTING) and value is not None and value == value
     }
+
+
+def rows_of(scores: pd.DataFrame, row: Mapping[str, object]) -> pd.DataFrame:
+    """Rows of the attack, metric and setting of a row of results."""
+    kept = (scores["attack"] == row["attack"]) & (scores["metric"] == row["metric"])
+    for name in (column for column in setting_columns(scores) if column in row):
+        kept &= scores[name].map(repr) == repr(row[name])
+    return scores[kept]
 
 
 def from_records(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> pd.DataFrame:

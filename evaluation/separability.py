@@ -1,7 +1,7 @@
 """Separability of updates on manipulated features from honest updates: accuracy of classifiers, and t-SNE maps."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
 Classifier = Literal["knn", "logistic", "forest"]
+CLASSIFIERS: tuple[Classifier, ...] = get_args(Classifier)
 _FOLDS = 5
 _NEIGHBOURS = 15
 
@@ -56,13 +57,7 @@ def correctly_classified(honest: Tensor, manipulated: Tensor, classifier: Classi
 def embeddings(
     honest: Tensor, manipulated: Tensor, perplexities: Sequence[float], *, seed: int
 ) -> dict[str, tuple[Tensor, Tensor]]:
-    """Two-dimensional t-SNE of honest and manipulated updates together.
-
-    Args:
-        honest: ``(N, P)``.
-        manipulated: ``(N, P)``.
-        perplexities: perplexity of each map.
-        seed: seed of t-SNE.
+    """Two-dimensional t-SNE of honest updates ``(N, P)`` and manipulated ones ``(N, P)`` together.
 
     Returns:
         By title, ``(N, 2)`` places of the honest updates and ``(N, 2)`` of the manipulated ones.

@@ -29,13 +29,7 @@ class DamagedError(Exception):
 
 
 def write_evaluation(path: Path, evaluation: Evaluation, **more: Any) -> None:
-    """Writes an evaluation, without candidates, in one step.
-
-    Args:
-        path: file.
-        evaluation: scores.
-        more: further entries of the file, which the checksum covers.
-    """
+    """Writes an evaluation, without candidates, in one step; the checksum covers further entries too."""
     body = {
         "scores": _columns(evaluation.scores),
         "lines": {label: dataclasses.asdict(line) for label, line in evaluation.lines.items()},

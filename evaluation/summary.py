@@ -77,7 +77,11 @@ def paired_differences(evaluation: Evaluation, *, seed: int = 0) -> pd.DataFrame
             summary = _about_the_mean(gaps, shared, clusters(pair[0]), generator_for(seed, "differences"))
             ends = {"mean": summary.mean, "low": summary.low, "high": summary.high, "n": summary.n}
             cell = {"attack": attack, "against": against, "metric": name, **ends, "seeds": gaps.shape[1]}
-            ratio = (np.nan,) * 3 if not shared.empty else _ratio(crossed(pair[0]), crossed(pair[1]), seed)
+            ratio = (np.nan,) * 3
+            if shared.empty:
+                one, two = (crossed(rows) for rows in pair)
+                aligned = _matrix(two.reindex(index=one.index, columns=one.columns))
+                ratio = crossed_ratio(_matrix(one), aligned, generator=generator_for(seed, "ratios"))
             cell |= dict(zip(RATIO, ratio, strict=True))
             found.append({**cell, **{key: part[key].iloc[0] for key in settings}})
     return from_records(found, [*DIFFERENCE, *settings])
@@ -120,11 +124,7 @@ def _summary(rows: pd.DataFrame, seed: int) -> dict[str, Any]:
 
 
 def clusters(rows: pd.DataFrame) -> "pd.Series[int] | None":
-    """Round of each client if every client took part in one and the same of several under every seed, otherwise None.
-
-    Args:
-        rows: scores of one line, setting and metric.
-    """
+    """Round of each client if every client took part in one and the same of several under every seed, else None."""
     by_person = rows.groupby("person", sort=False)["round"]
     rounds = by_person.first()
     return rounds if bool((by_person.nunique() == 1).all()) and 1 < rounds.nunique() < len(rounds) else None
@@ -157,11 +157,6 @@ def _gap(one: pd.DataFrame, two: pd.DataFrame) -> pd.DataFrame:
     gap = one - two.reindex(index=one.index, columns=one.columns)
     finite = gap.where(np.isfinite(gap))
     return finite.loc[finite.notna().any(axis=1), finite.notna().any(axis=0)]
-
-
-def _ratio(one: pd.DataFrame, two: pd.DataFrame, seed: int) -> tuple[float, float, float]:
-    aligned = two.reindex(index=one.index, columns=one.columns)
-    return crossed_ratio(_matrix(one), _matrix(aligned), generator=generator_for(seed, "ratios"))
 
 
 def _pairs(values: Mapping[str, pd.DataFrame], lines: Mapping[str, AttackInfo], name: str) -> Iterator[tuple[str, str]]:

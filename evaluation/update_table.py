@@ -48,12 +48,9 @@ def _head(view: RoundView) -> dict[str, str]:
         bias = f"{output_layer(view)}.bias"
     except ViewError:
         last = list(view.deltas)[-1]
-        one = view.deltas[last][0].numel() == 1
-        return (
-            {last: "last layer, of one output: a logit of two classes or a regression; no attack reads it"}
-            if one
-            else {}
-        )
+        if view.deltas[last][0].numel() > 1:
+            return {}
+        return {last: "last layer, of one output: a logit of two classes or a regression; no attack reads it"}
     if isinstance(view.algorithm, ClassifierAlgorithm):
         return {bias: "last layer: class shares are read from it"}
     return {bias: "last layer: if its outputs are classes of a softmax, class shares are read from it"}
@@ -83,7 +80,8 @@ def _row(views: list[RoundView], name: str, head: dict[str, str]) -> dict[str, A
     if matrix and views[0].deltas[name][0].numel() <= _LARGEST:
         ranks = torch.cat([effective_rank(view.deltas[name].double().flatten(2)) for view in views])
         row["rank"], row["of"] = float(ranks.nanmean()), min(views[0].deltas[name].flatten(2).shape[1:])
-        floors = [noise.scale for view in views if (noise := spectral_noise(_only(view, name))) is not None]
+        alone = [dataclasses.replace(view, deltas={name: view.deltas[name]}) for view in views]
+        floors = [noise.scale for view in alone if (noise := spectral_noise(view)) is not None]
         row["noise floor"] = float(torch.cat(floors).mean()) if floors else None
     return row
 
@@ -94,10 +92,6 @@ def effective_rank(matrices: Tensor) -> Tensor:
     products = wide @ wide.mT
     total = products.diagonal(dim1=1, dim2=2).sum(1)
     return total.square() / products.square().sum((1, 2)).where(total > 0, torch.nan)
-
-
-def _only(view: RoundView, name: str) -> RoundView:
-    return dataclasses.replace(view, deltas={name: view.deltas[name]})
 
 
 def _remark(view: RoundView, name: str, head: dict[str, str]) -> str | None:

@@ -123,8 +123,7 @@ class Cell:
     @functools.cached_property
     def training(self) -> Config:
         """Configuration that determines the training's numbers, with all defaults."""
-        seedless = overridden(self.config, {"data.seed": 0}) if self.seed else self.config
-        plain: Config = json.loads(_plain(json.dumps(seedless)))
+        plain: Config = json.loads(_plain(json.dumps(self._seedless)))
         for part in ("data", "model"):
             if "seed" in plain[part]["init_args"]:
                 plain[part]["init_args"]["seed"] = self.seed
@@ -145,21 +144,13 @@ class Cell:
         return overridden(self.config, {"trainer.default_root_dir": str(self.folder)})
 
     def check(self) -> None:
-        """Checks the configuration, attacks and messages before a training.
-
-        Raises:
-            InputError: one of them is wrong.
-        """
+        """Checks the configuration, attacks and messages before a training."""
         _ = self.training
         self.make_attacks()
         self.selection()
 
     def make_attacks(self) -> dict[str, Attack]:
-        """Attacks by the table's names.
-
-        Raises:
-            InputError: an argument is unknown or out of range.
-        """
+        """Attacks by the table's names."""
         return {name: make_attack(name, _own(self._on_devices(name)), others=[VICTIMS]) for name in self.attacks}
 
     def _on_devices(self, name: str) -> Arguments:
@@ -180,8 +171,11 @@ class Cell:
 
     def fingerprint(self) -> Mapping[str, str]:
         """Fingerprint of the data, which are read for it."""
-        read = overridden(self.config, {"data.seed": 0}) if self.seed else self.config
-        return _fingerprint(json.dumps(read["data"]), self.base)
+        return _fingerprint(json.dumps(self._seedless["data"]), self.base)
+
+    @property
+    def _seedless(self) -> Config:
+        return overridden(self.config, {"data.seed": 0}) if self.seed else self.config
 
     def identity(self) -> dict[str, Any]:
         """What its numbers depend on, apart from data, code and packages."""
@@ -190,11 +184,7 @@ class Cell:
         return {"training": self.training, **chosen, **setting}
 
     def stamp(self, fingerprint: Mapping[str, str]) -> Stamp:
-        """Hashes of what its numbers depend on, with the code and packages as they are now.
-
-        Args:
-            fingerprint: see `fingerprint`; data of another fingerprint give another stamp.
-        """
+        """Hashes of what its numbers depend on, on data with a fingerprint, with code and packages as they are now."""
         identity = self.identity()
         code = hashed([source_hash(), *outside_sources(_class_modules(identity))])
         return Stamp(hashed(identity), hashed(dict(fingerprint)), code, hashed(versions()))

@@ -56,11 +56,7 @@ def write_cell(path: Path, stamp: Stamp, finished: Finished) -> None:
 
 
 def read_cell(path: Path, stamp: Stamp) -> Finished | None:
-    """Cell that an earlier run finished, None if there is none.
-
-    Args:
-        path: file of the cell.
-        stamp: stamp of the cell as it would be run now.
+    """Cell that an earlier run finished, None if there is none; `stamp` is that of a run now.
 
     Raises:
         StaleError: the file is damaged, or of another table, other data or other code.
@@ -130,10 +126,7 @@ class CellRun(RecordingRun):
     ) -> tuple[FederatedModule, float]:
         """Trains the model again with its secret key, on one device, without a recorder; returns it and the seconds.
 
-        Args:
-            overrides: overrides by dotted key of ``train.py``.
-            callbacks: additional callbacks.
-            data: data instead of the cell's.
+        The overrides are by dotted key of ``train.py``; `data` takes the place of the cell's.
         """
         alone = {"trainer.callbacks": [], "trainer.devices": 1, "trainer.num_nodes": 1, "trainer.strategy": "auto"}
         config = overridden(self.cell.full_config, {**QUIET, **alone, **overrides})
@@ -156,15 +149,14 @@ def trained(cell: Cell, stamp: Stamp) -> float:
         cell: cell to train; this process is the only writer of its folder.
         stamp: its data, code and packages decide whether a finished training can be reused.
     """
-    folder = cell.folder
+    folder, deltas = cell.folder, cell.folder / "deltas"
     mark, depends = folder / "training.json", {"data": stamp.data, "code": stamp.code, "packages": stamp.packages}
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         done = json.loads(mark.read_text(encoding="utf-8"))
-        whole = (folder / "last.ckpt").is_file() and (folder / "deltas" / "manifest.json").is_file()
+        whole = (folder / "last.ckpt").is_file() and (deltas / "manifest.json").is_file()
         if done["depends"] == depends and whole:
             return float(done["seconds"])
     mark.unlink(missing_ok=True)
-    deltas = folder / "deltas"
     for old in (deltas / "manifest.json", *deltas.glob("journal*.jsonl")):
         old.unlink(missing_ok=True)
     start = time.perf_counter()
@@ -188,10 +180,8 @@ def _built_quietly(cell: Cell) -> tuple[FederatedModule, FederatedDataModule, Tr
 def _in_processes(cell: Cell) -> None:
     """Trains a cell by ``train.py``, which starts one process per device."""
     keep = {"class_path": "ModelCheckpoint", "init_args": {"dirpath": str(cell.folder), "filename": "last"}}
-    callbacks = [*cell.config["trainer"]["callbacks"], keep]
-    config = overridden(
-        cell.full_config, {**QUIET, "trainer.enable_checkpointing": True, "trainer.callbacks": callbacks}
-    )
+    kept = {"trainer.enable_checkpointing": True, "trainer.callbacks": [*cell.config["trainer"]["callbacks"], keep]}
+    config = overridden(cell.full_config, {**QUIET, **kept})
     path = cell.folder / "table.yaml"
     (cell.folder / "last.ckpt").unlink(missing_ok=True)
     write_whole(path, yaml.safe_dump(config).encode())

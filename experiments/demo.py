@@ -96,9 +96,8 @@ def trained(system: System, folder: Path) -> dict[str, float]:
     (folder / "demo.json").write_text(json.dumps({"system": system.name}))
     quieten()
     config = yaml.safe_load((_CONFIGS / "train" / system.config).read_text(encoding="utf-8"))
-    module, data, trainer = Training(
-        overridden(config, {**system.overrides, "trainer.default_root_dir": str(folder)})
-    ).build()
+    config = overridden(config, {**system.overrides, "trainer.default_root_dir": str(folder)})
+    module, data, trainer = Training(config).build()
     assert isinstance(module, FederatedModule)
     trainer.fit(module, datamodule=data)
     return {name: float(value) for name, value in trainer.callback_metrics.items()}
@@ -131,9 +130,7 @@ def first_client(outcome: Outcome) -> list[float]:
 def shares(outcome: Outcome, true: Sequence[float]) -> list[str]:
     """Lines with a client's true shares next to the inferred ones, of the attack that infers most.
 
-    Args:
-        outcome: audit.
-        true: shares of the client, by which trainings on the same data find the same client: pseudonyms differ.
+    Trainings on the same data find the same client by its true shares: pseudonyms differ.
     """
     profiles, attack = outcome.audit.evaluation.profiles, outcome.best()
     own = (_profile(profiles, attack, victim) for victim in profiles["victim"].unique())
@@ -158,12 +155,7 @@ def leak_and_accuracy(outcomes: Sequence[Outcome]) -> list[str]:
     rows = []
     for one in outcomes:
         attack, baseline = one.best(), one.best(("baseline",))
-        rows.append(
-            {
-                "training": one.system.name,
-                "L1 of the best attack": f"{one.mean(attack):.2f} ({attack})",
-                "of the best baseline": f"{one.mean(baseline):.2f} ({baseline})",
-                "accuracy": f"{one.utility['val/accuracy']:.2f}",
-            }
-        )
+        errors = {"L1 of the best attack": attack, "of the best baseline": baseline}
+        found = {name: f"{one.mean(label):.2f} ({label})" for name, label in errors.items()}
+        rows.append({"training": one.system.name, **found, "accuracy": f"{one.utility['val/accuracy']:.2f}"})
     return [f"  {line}" for line in pd.DataFrame(rows).to_string(index=False).splitlines()]

@@ -62,7 +62,9 @@ def _merged(old: Any, new: Any, base: type | None = None) -> Any:
         # A class given by its path alone gets arguments.
         old = {"class_path": old} if isinstance(old, str) and "class_path" not in new else {}
     if "class_path" in new and new["class_path"] != old.get("class_path"):
-        kept = _taken(new["class_path"], old.get("init_args", {}), base)
+        # Another class of data or models keeps the arguments that it takes.
+        names = set() if base is None else {*argument_names(class_named(new["class_path"], base))}
+        kept = {name: value for name, value in old.get("init_args", {}).items() if name in names}
         old = {"class_path": new["class_path"], "init_args": kept}
     if "class_path" in old:
         own = {key: value for key, value in new.items() if key not in _ITSELF}
@@ -74,14 +76,6 @@ def _merged(old: Any, new: Any, base: type | None = None) -> Any:
         else:
             merged[key] = _merged(merged.get(key), value)
     return merged
-
-
-def _taken(path: str, arguments: Mapping[str, Any], base: type | None) -> dict[str, Any]:
-    """Arguments of another class that this class of data or models takes; none for other classes."""
-    if base is None:
-        return {}
-    names = set(argument_names(class_named(path, base)))
-    return {name: value for name, value in arguments.items() if name in names}
 
 
 def class_named(name: str, base: type[T]) -> type[T]:

@@ -17,10 +17,7 @@ from protocol.errors import InputError
 
 
 class Training(FederatedCLI):
-    """Training from a configuration in memory, parsed and checked at once, built on demand, without output.
-
-    Args:
-        config: configuration as in configs/train.
+    """Training from a configuration as in configs/train, parsed and checked at once, built on demand, without output.
 
     Raises:
         InputError: ``train.py`` does not take a key or a value.
@@ -30,24 +27,15 @@ class Training(FederatedCLI):
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         parser = {"prog": f"{TrainParser.program} fit", "exit_on_error": False}
-        super().__init__(
-            run=False,
-            args=dict(config),
-            save_config_callback=None,
-            trainer_defaults=TRAINER_DEFAULTS,
-            **{**WHAT, "parser_kwargs": parser},
-        )
+        what = {**WHAT, "parser_kwargs": parser, "trainer_defaults": TRAINER_DEFAULTS}
+        super().__init__(run=False, args=dict(config), save_config_callback=None, **what)
 
-    def setup_parser(
-        self, add_subcommands: bool, main_kwargs: dict[str, Any], subparser_kwargs: dict[str, Any]
-    ) -> None:
+    def setup_parser(self, *args: Any, **options: Any) -> None:
         """Sets the parser, which all instances share because building it takes longer than parsing."""
-        made = type(self)._shared
-        if made is None:
-            super().setup_parser(add_subcommands, main_kwargs, subparser_kwargs)
-            type(self)._shared = self.parser
-        else:
-            self.parser = made
+        if Training._shared is None:
+            super().setup_parser(*args, **options)
+            Training._shared = self.parser
+        self.parser = Training._shared
 
     def parse_arguments(self, parser: LightningArgumentParser, args: ArgsType) -> None:
         """Parses the configuration, without the arguments of this process."""
@@ -58,20 +46,10 @@ class Training(FederatedCLI):
             found, way_out = parser.explained(error)
             raise InputError(expected="keys and values that train.py takes", found=found, way_out=way_out) from error
 
-    def _set_seed(self) -> None:
-        """Does nothing: no code draws from the global generators."""
-
-    def _parse_ckpt_path(self) -> None:
-        """Does nothing: a table's training does not resume."""
-
-    def before_instantiate_classes(self) -> None:
-        """Does nothing, see `build`."""
-
     def instantiate_classes(self) -> None:
-        """Does nothing, see `build`."""
+        """Does nothing, see `build`, like the steps below: no code draws from global generators, no table resumes."""
 
-    def after_instantiate_classes(self) -> None:
-        """Does nothing, see `build`."""
+    before_instantiate_classes = after_instantiate_classes = _set_seed = _parse_ckpt_path = instantiate_classes
 
     @property
     def plain(self) -> dict[str, Any]:
@@ -80,11 +58,7 @@ class Training(FederatedCLI):
         return {name: _with_full_paths(whole[name]) for name in ("data", "model", "trainer")}
 
     def data(self) -> FederatedDataModule:
-        """Data module alone.
-
-        Raises:
-            InputError: its arguments are wrong.
-        """
+        """Data module alone."""
         try:
             alone = Namespace(data=self.config.data)  # type: ignore[no-untyped-call]
             made: FederatedDataModule = self.parser.instantiate(alone).data

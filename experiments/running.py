@@ -22,7 +22,7 @@ from experiments.after.step import add_steps
 from experiments.cell import Cell, Stamp
 from experiments.cell_cache import CellRun, Finished, StaleError, read_cell, trained, write_cell
 from fedleak_recorder.format import only_writer
-from protocol.errors import InputError
+from protocol.errors import require
 from protocol.signals import end_with_parent
 
 
@@ -38,11 +38,7 @@ def joined_fingerprints(cells: Sequence[Cell]) -> dict[str, str]:
 
 
 def part_of(cells: Sequence[Any], part: str | None) -> list[Any]:
-    """Every N-th cell from the I-th on.
-
-    Args:
-        cells: all cells.
-        part: ``I/N`` with I from 0 to N - 1; None for all cells.
+    """Every N-th cell from the I-th on, by a part ``I/N`` with I from 0 to N - 1; all cells for None.
 
     Raises:
         InputError: the part has another form, or is empty.
@@ -50,13 +46,10 @@ def part_of(cells: Sequence[Any], part: str | None) -> list[Any]:
     if part is None:
         return list(cells)
     found = re.fullmatch(r"(\d+)/(\d+)", part)
-    if found is None or int(found[1]) >= int(found[2]):
-        expected = "--part I/N with I from 0 to N - 1"
-        raise InputError(expected=expected, found=part, way_out="The two halves are 0/2 and 1/2.")
-    chosen = list(cells)[int(found[1]) :: int(found[2])]
-    if not chosen:
-        expected = f"a part of {len(cells)} trainings"
-        raise InputError(expected=expected, found=f"the empty part {part}", way_out="Use fewer parts.")
+    first, count = (int(found[1]), int(found[2])) if found else (0, 0)
+    require(first < count, "--part I/N with I from 0 to N - 1", part, "The two halves are 0/2 and 1/2.")
+    chosen = list(cells)[first::count]
+    require(chosen, f"a part of {len(cells)} trainings", f"the empty part {part}", "Use fewer parts.")
     return chosen
 
 
@@ -112,10 +105,7 @@ def _group_in_process(
 def run_cell(cell: Cell, stamp: Stamp, *, wait: bool = False) -> Finished:
     """Trains, records and attacks; a cell that was finished before is read back if nothing has changed.
 
-    Args:
-        cell: cell to run.
-        stamp: what the cell's numbers depend on.
-        wait: whether to wait for another process that writes to the training's folder, e.g. for another cell.
+    `wait` says whether to wait for another process that writes to the training's folder, e.g. for another cell.
     """
     path = cell.out / "cells" / f"{cell.key}.json"
     try:

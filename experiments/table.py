@@ -138,11 +138,8 @@ class Table:
                 )
 
     def _cells_of(self, part: Mapping[str, Any], choice: Choice) -> Iterator[Cell]:
-        axes = {
-            name: labels_of(values, name, self.file)
-            for name, values in part.get("axes", {}).items()
-            if values is not None
-        }
+        given = {name: values for name, values in part.get("axes", {}).items() if values is not None}
+        axes = {name: labels_of(values, name, self.file) for name, values in given.items()}
         axes["data"] = self._data(axes.get("data", {self._own_data(): {}}), choice.data)
         of_cells = {key: part[key] for key in OF_A_CELL if key in part and key not in ("attacks", "setting")}
         common: list[Mapping[str, Any]] = [of_cells, checked(part.get("set", {}), f"`set` of {self.file}")]
@@ -154,6 +151,8 @@ class Table:
             overrides = [*common, *(filled(one, label) for one, label in zip(chosen, labels, strict=True))]
             training = [{k: v for k, v in one.items() if k not in OF_A_CELL} for one in overrides]
             config = functools.reduce(overridden, [*training, choice.overrides], self.config)
+            rounds = _merged(overrides, "rounds")
+            check_keys(rounds, list(Rounds.__dataclass_fields__), "options of `rounds`")
             for seed in range(max(choice.seeds, part.get("seeds", 1))):
                 yield Cell(
                     table=self.name,
@@ -163,7 +162,7 @@ class Table:
                     config=_recorded(_on_data(config, seed, choice.root), _merged(overrides, "record")),
                     attacks={**_attacks(part.get("attacks", {}), overrides), **{name: {} for name in choice.attacks}},
                     messages=_merged(overrides, "messages"),
-                    rounds=_made(Rounds, _merged(overrides, "rounds"), "rounds"),
+                    rounds=Rounds(**rounds),
                     after=[step for one in overrides for step in one.get("after", [])],
                     seed=seed,
                     victims=choice.victims,
@@ -256,12 +255,8 @@ def _attacks(table: Mapping[str, Any], overrides: Sequence[Mapping[str, Any]]) -
         elif given is not None:
             chosen = {name: own for name, own in chosen.items() if name in given}
     common = _merged(overrides, "arguments")
-    return {name: {**_taken(name, common), **own} for name, own in chosen.items()}
-
-
-def _taken(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    takes = set(argument_names(find(name))) if arguments else set()
-    return {argument: value for argument, value in arguments.items() if argument in takes}
+    takes = {name: {*argument_names(find(name))} if common else set() for name in chosen}
+    return {name: {**{k: v for k, v in common.items() if k in takes[name]}, **own} for name, own in chosen.items()}
 
 
 def _recorded(config: Config, record: Mapping[str, Any]) -> Config:
@@ -275,8 +270,3 @@ def _recorded(config: Config, record: Mapping[str, Any]) -> Config:
     ]
     recorder = {"class_path": "DeltaRecorder", "init_args": dict(record)}
     return overridden(config, {"trainer.callbacks": [recorder, *callbacks]})
-
-
-def _made(kind: Any, options: Mapping[str, Any], key: str) -> Any:
-    check_keys(options, list(kind.__dataclass_fields__), f"options of `{key}`")
-    return kind(**options)

@@ -69,11 +69,7 @@ def read_mapping(path: Path, expected: str) -> dict[str, Any]:
 
 
 def check_keys(given: Collection[str], known: Sequence[str], expected: str) -> None:
-    """Checks that all keys are known.
-
-    Raises:
-        InputError: names the unknown key and the most similar known one.
-    """
+    """Checks that all keys are known; the error names an unknown key and the most similar known one."""
     for key in given:
         if key not in known:
             way_out = near(str(key), known) or "Correct the key."
@@ -81,15 +77,7 @@ def check_keys(given: Collection[str], known: Sequence[str], expected: str) -> N
 
 
 def check_part(part: Mapping[str, Any], where: str) -> None:
-    """Checks the keys of a table or of one of its parts, and the types of their values.
-
-    Args:
-        part: content of the table's file, or of a scale or an entry of ``also``.
-        where: place for the message, e.g. ``in FILE``.
-
-    Raises:
-        InputError: names the key and the expected type.
-    """
+    """Checks the keys of a table or of one of its parts, and the types of their values; errors name key and type."""
     check_keys(part, KEYS, f"keys of a table {where}")
     for key, value in part.items():
         _check_type(value, _TYPES[key], f"`{key}` {where}")
@@ -154,11 +142,7 @@ def filled(value: Any, label: Label) -> Any:
 
 
 def read_training(path: Path) -> Config:
-    """Configuration of ``train.py`` with the classes of its data and its model.
-
-    Raises:
-        InputError: a class is missing.
-    """
+    """Configuration of ``train.py`` with the classes of its data and its model."""
     config = read_mapping(path, "a configuration as in configs/train")
     for part in ("data", "model"):
         if isinstance(config.get(part), str):

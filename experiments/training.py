@@ -25,7 +25,7 @@ from callbacks.stop_report import StopReport, newest_checkpoint
 from datamodules.base import FederatedDataModule
 from defenses.base import Defense
 from evaluation.guardrail import Guardrail
-from experiments.commands.messages import print_outputs, results_in, shell_command
+from experiments.commands.results import print_outputs, results_in, shell_command
 from experiments.commands.train_parser import SUBCOMMANDS, OneLineParser, check_config_files, config_files
 from experiments.quiet import quieten
 from modules.lightning.checkpoint_file import check_present
@@ -82,9 +82,9 @@ class FederatedCLI(LightningCLI):
         """Checks the configuration files, and names the run's folder after the first."""
         given = args if isinstance(args, list) else sys.argv[1:]
         check_config_files(given)
-        names = [path.stem for path in config_files(given)]
+        name = next((path.stem for path in config_files(given)), "unnamed")
         for offered in self._subcommand_parsers.values():
-            offered.set_defaults({"trainer.default_root_dir": f"runs/{names[0] if names else 'unnamed'}"})
+            offered.set_defaults({"trainer.default_root_dir": f"runs/{name}"})
         super().parse_arguments(parser, args)
 
     def _parse_ckpt_path(self) -> None:
@@ -112,11 +112,7 @@ class FederatedCLI(LightningCLI):
             check_processes(int(trainer.devices) * trainer.num_nodes, os.environ)
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
-        """Trainer with a progress bar of rounds.
-
-        Raises:
-            InputError: the options are invalid on this machine.
-        """
+        """Trainer with a progress bar of rounds; an error for options that are invalid on this machine is readable."""
         given = self._get(self.config_init, "trainer")
         own = given.callbacks if isinstance(given.callbacks, list) else [given.callbacks]
         if given.enable_progress_bar is not False and not any(isinstance(one, ProgressBar) for one in own):
@@ -150,32 +146,20 @@ class FederatedCLI(LightningCLI):
 
 
 def check_options(trainer: Namespace) -> None:
-    """Checks options of the Trainer that LightningCLI accepts but federated training cannot use.
-
-    Raises:
-        InputError: an option is invalid.
-    """
+    """Checks options of the Trainer that LightningCLI accepts but federated training cannot use."""
     for name in ("val_check_interval", "check_val_every_n_epoch"):
         value = trainer[name]
         way_out = "Omit it, or set limit_val_batches to 0."
         require(value is None or value != 0, f"trainer.{name} above 0", value, way_out)
     way_out = "A batch is a round here: set trainer.max_steps, and use fewer clients."
     require(not trainer.overfit_batches, "no trainer.overfit_batches", trainer.overfit_batches, way_out)
-    strategy = str(trainer.strategy)
-    require(
-        not any(name in strategy for name in ("spawn", "fork", "notebook")),
-        "a strategy that starts this command again for every device",
-        strategy,
-        "Set --trainer.strategy ddp.",
-    )
+    strategy, expected = str(trainer.strategy), "a strategy that starts this command again for every device"
+    again = not any(name in strategy for name in ("spawn", "fork", "notebook"))
+    require(again, expected, strategy, "Set --trainer.strategy ddp.")
 
 
 def check_end(trainer: Trainer, data: FederatedDataModule) -> None:
-    """Checks that the training ends; an epoch has no end unless the data give a number of rounds.
-
-    Raises:
-        InputError: no option ends the training.
-    """
+    """Checks that the training ends; an epoch has no end unless the data give a number of rounds."""
     limited = isinstance(trainer.limit_train_batches, int) or trainer.max_epochs == 0
     stops = any(isinstance(callback, EarlyStopping | Timer) for callback in trainer.callbacks)  # type: ignore[attr-defined]
     ends = trainer.max_steps != -1 or limited or stops or data.rounds is not None
@@ -213,18 +197,9 @@ WHAT: dict[str, Any] = {
 
 
 def main(args: ArgsType = None, stopping: Stopping | None = None) -> FederatedCLI:
-    """Runs the command line and returns the CLI with its Trainer, model and data.
-
-    Args:
-        args: command line arguments, None for those of the process.
-        stopping: handler of signals that end the training.
-    """
+    """Runs the command line, of the process for None, and returns the CLI with its Trainer, model and data."""
     quieten()
     stops = [Requeue(), StopReport(stopping or Stopping())]
-    return FederatedCLI(
-        save_config_callback=RunConfig,
-        save_config_kwargs={"save_to_log_dir": False, "overwrite": True},
-        trainer_defaults={**TRAINER_DEFAULTS, "callbacks": stops},
-        args=args,
-        **WHAT,
-    )
+    saved: dict[str, Any] = {"save_config_callback": RunConfig}
+    saved |= {"save_config_kwargs": {"save_to_log_dir": False, "overwrite": True}}
+    return FederatedCLI(trainer_defaults={**TRAINER_DEFAULTS, "callbacks": stops}, args=args, **saved, **WHAT)

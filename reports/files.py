@@ -26,13 +26,7 @@ def write_files(
 ) -> list[Path]:
     """Writes figures and tables into ``figures/`` and ``tables/`` of a folder; returns the paths.
 
-    Args:
-        directory: folder.
-        formats: ``svg`` and ``pdf`` for figures; ``csv`` for the numbers of tables, ``tex`` for tables of LaTeX with
-            booktabs.
-        figures: figures of the page.
-        tables: tables of the page.
-        numbers: tables of numbers by name, a row per result.
+    Figures become ``svg`` and ``pdf``, numbers ``csv``, a row per result, and tables ``tex``, LaTeX with booktabs.
     """
     names = _distinct([drawing.name for drawing in figures])
     content = {
@@ -48,14 +42,11 @@ def write_files(
             if len(rows)
         }
     if "tex" in formats:
-        labels = _distinct([table.name for table in tables])
-        content |= {
-            f"tables/{name}.tex": latex(table, name).encode() for name, table in zip(labels, tables, strict=True)
-        }
+        labels = zip(_distinct([table.name for table in tables]), tables, strict=True)
+        content |= {f"tables/{name}.tex": latex(table, name).encode() for name, table in labels}
     for name, content_of_file in content.items():
-        path = directory / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, content_of_file)
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        write_whole(directory / name, content_of_file)
     return [directory / name for name in content]
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from evaluation.failures import hardly_exceeds, same_cell
-from evaluation.scores import SETTING, describe, differing, number, records, setting_columns, setting_of
+from evaluation.scores import describe, differing, number, records, rows_of, setting_columns, setting_of
 from protocol.metric_table import METRICS, meanings, metric
 from reports.run import ATTACKS
 from reports.tables import DATA
@@ -40,10 +40,6 @@ def headline(results: pd.DataFrame, differences: pd.DataFrame | None = None) -> 
 
     An attack whose leak is shown, see `is_shown`, comes before the others. An attack on generated data has the headline
     only if no other attack was scored.
-
-    Args:
-        results: a row per attack, setting and metric, see `evaluation.summary.summarise`.
-        differences: paired differences of the same run, see `evaluation.summary.paired_differences`.
     """
     scored = results[results["role"].isin(ATTACKS) & results["mean"].notna()]
     judged = [name for name, entry in METRICS.items() if entry.judged]
@@ -108,11 +104,8 @@ def _paired(row: Row, results: pd.DataFrame, differences: pd.DataFrame | None) -
         return None
     cell = same_cell(row, results)
     baselines = set(cell["attack"][cell["role"] == "baseline"])
-    own = differences[(differences["attack"] == row["attack"]) & (differences["metric"] == row["metric"])]
-    own = own[own["against"].isin(baselines)]
-    for key, value in setting_of(row).items():
-        own = own[own[SETTING + key] == value] if SETTING + key in own else own
-    return next(iter(records(own)), None)
+    own = rows_of(differences, row)
+    return next(iter(records(own[own["against"].isin(baselines)])), None)
 
 
 def _than(row: Row, results: pd.DataFrame, how: str) -> str:

@@ -11,6 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from datamodules.io.files import write_whole
 from evaluation.captioned_figure import CaptionedFigure
+from evaluation.failures import reasons
 from evaluation.scores import records
 from protocol.metric_table import metric
 from reports.headline import headline, is_generated
@@ -32,30 +33,19 @@ def write_report(
     differences: Sequence[Table] = (),
     parts: Sequence[Run] = (),
     figures: Sequence[CaptionedFigure] = (),
-    missing: Sequence[str] = (),
     causes: Sequence[str] = (),
 ) -> Path:
-    """Writes report.html into a folder.
-
-    Args:
-        directory: folder of the page.
-        run: results.
-        sections: tables by question.
-        differences: tables of paired differences.
-        parts: runs that `run` joins, if it joins several.
-        figures: figures, the main one first.
-        missing: sentences on attacks that could not run.
-        causes: sentences on attacks that failed.
-    """
+    """Writes report.html into a folder, with the main figure first; `parts` are the runs that `run` joins, if any."""
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
-    results = run.results
+    results, check = run.results, run.learner_check
+    learner = [f"{check[:1].upper()}{check[1:]}."] if check else []
     page = environment.get_template("report.html.j2").render(
         run=run,
         headline=headline(results, run.differences),
-        notes=[*_generated(results), *_learner(run), *(str(verdict.get("message", "")) for verdict in run.gate)],
+        notes=[*_generated(results), *learner, *(str(verdict.get("message", "")) for verdict in run.gate)],
         sections=sections,
         differences=differences,
-        missing=missing,
+        missing=reasons(run.not_run),
         causes=causes,
         baselines=BASELINES,
         binary=any(metric(name).binary for name in set(results["metric"])),
@@ -73,11 +63,6 @@ def _generated(results: pd.DataFrame) -> list[str]:
     if not generated.any() or generated.all():
         return [GENERATED] if generated.any() else []
     return [GENERATED.replace("The data", f"The data of {', '.join(dict.fromkeys(results[DATA][generated]))}")]
-
-
-def _learner(run: Run) -> list[str]:
-    """The comparison of the learner's updates with the recorded ones, if there is one."""
-    return [f"{run.learner_check[:1].upper()}{run.learner_check[1:]}."] if run.learner_check else []
 
 
 def _is_wide(svg: str) -> bool:

@@ -12,20 +12,15 @@ from evaluation.stored import EVALUATION, DamagedError, read_evaluation
 from protocol.errors import InputError
 from protocol.provenance import command
 from reports.files import Format
-from reports.questions import metrics_of
 from reports.run import Run
+from reports.sections import metrics_of
 from reports.write_run import write_page
 
 
 def join_runs(directories: Sequence[Path], out: Path, formats: Sequence[Format] = ()) -> Run:
-    """Joins the results of several runs and writes one page.
+    """Joins the results of several runs, folders with a results.json, and writes one page.
 
     Runs that have a cell in common differ in a setting ``run``.
-
-    Args:
-        directories: folders that hold a results.json.
-        out: folder of the page.
-        formats: formats of further files, see `reports.files`.
 
     Raises:
         InputError: a results.json is missing, or a file is damaged.

@@ -18,9 +18,7 @@ _ELEMENT = {"failed": "failure", "undecided": "error", "unchecked": "error"}
 def write_gate(directory: Path, verdicts: Sequence[Mapping[str, Any]]) -> None:
     """Writes gate.xml with a test case per limit, or removes that of an earlier run if there are no verdicts.
 
-    Args:
-        directory: folder of the file.
-        verdicts: fields of `evaluation.gate.Verdict`.
+    A verdict has the fields of `evaluation.gate.Verdict`.
     """
     path = directory / NAME
     if not verdicts:

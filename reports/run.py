@@ -197,9 +197,7 @@ class Run:
     def write(self, directory: Path) -> Path:
         """Writes results.json, with null for NaN."""
         path = directory / "results.json"
-        empty = {
-            name for name, value in (("details", self.details), ("learner_check", self.learner_check)) if not value
-        }
+        empty = {name for name in ("details", "learner_check") if not getattr(self, name)}
         write_whole(path, TypeAdapter(Run).dump_json(self, indent=2, exclude=empty))
         return path
 

@@ -1,4 +1,4 @@
-"""Sections of a report: the tables of each question, with the meaning of their metrics."""
+"""Sections of a report: results that answer the same question, their tables, and the meaning of their metrics."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,9 +8,8 @@ import pandas as pd
 
 from evaluation.scores import differing
 from evaluation.update_table import MEANING, UPDATES
-from protocol.metric_table import meanings, metric
+from protocol.metric_table import METRICS, meanings, metric
 from reports.headline import Headline, headline
-from reports.questions import by_question, metrics_of
 from reports.run import ATTACKS
 from reports.tables import (
     DATA,
@@ -45,12 +44,37 @@ class Section:
     answer: Headline | None = None
 
 
+def by_question(results: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
+    """Title and rows of each question, in the order of the results.
+
+    Bounds and models, which answer no question, stand with the questions whose metrics they have, or else at the end.
+    """
+    references = (results["role"] == "reference").to_numpy()
+    keys = results["question"].fillna("")
+    found, used = [], set[int]()
+    for question in dict.fromkeys(keys[~references]):
+        own = (keys == question).to_numpy() & ~references
+        near = references & results["metric"].isin(results["metric"][own]).to_numpy()
+        used |= set(results.index[near])
+        rows = results[own]
+        inferred = [text for text in rows["tells"][rows["role"].isin(ATTACKS)] if text] or [*rows["tells"], ""]
+        title = f"Can the server infer {inferred[0]}?" if inferred[0] else "Results"
+        found.append((title, results[own | near]))
+    rest = results[references & ~results.index.isin(used)]
+    return [*found, ("Bounds and models", rest)] if len(rest) else found
+
+
+def metrics_of(results: pd.DataFrame) -> list[str]:
+    """Metrics of some results: those that judge attacks, then the others, in the table's order."""
+    given = list(dict.fromkeys(results["metric"]))
+    order = [*METRICS, *given]
+    return sorted(given, key=lambda name: (not metric(name).judged, order.index(name)))
+
+
 def sections(results: pd.DataFrame, differences: pd.DataFrame | None = None) -> list[Section]:
     """Sections of results, a question each; a table of several data sets or settings says so in its rows.
 
-    Args:
-        results: a row per attack, setting and metric.
-        differences: paired differences of the same run, which show whether attacks exceed the baselines.
+    The paired differences of the same run show whether attacks exceed the baselines.
     """
     found = by_question(with_measured(results[results["mean"].notna()]))
     return [
@@ -75,11 +99,7 @@ def difference_tables(differences: pd.DataFrame) -> list[Table]:
 
 
 def detail_sections(details: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Section]:
-    """A section per attack that has a table of its own, without empty columns.
-
-    Args:
-        details: rows by label, see `attacks.estimates.Scores.details`.
-    """
+    """A section per attack that has a table of its own, without empty columns."""
     found = []
     for label, rows in details.items():
         table = pd.DataFrame(list(rows), dtype=object).dropna(axis="columns", how="all")

@@ -56,11 +56,7 @@ def is_numeric(texts: Sequence[str]) -> bool:
 
 
 def with_measured(results: pd.DataFrame) -> pd.DataFrame:
-    """Results with a column ``measured``: the measured mean next to one that an attack expects of itself, or NaN.
-
-    Args:
-        results: all metrics of the attacks.
-    """
+    """Results with a column ``measured``: the measured mean next to one that an attack expects of itself, or NaN."""
     settings = setting_columns(results)
     keys = [(row["attack"], row["metric"], *(repr(row[name]) for name in settings)) for row in records(results)]
     means = dict(zip(keys, results["mean"], strict=True))
@@ -97,13 +93,9 @@ def column_of(results: pd.DataFrame) -> str | None:
 
 
 def wide_table(results: pd.DataFrame, column: str | None) -> pd.DataFrame:
-    """One row per line, with a column per value of a setting, or per metric.
+    """One row per line, with a column per value of a setting column, or per metric for None.
 
     A cell is ``mean±half of the interval (paper)``.
-
-    Args:
-        results: results.
-        column: setting column, None for the metrics.
     """
     key = (column or "metric").removeprefix(SETTING)
     names = ["metric"] if column is None else [f"{key} {value}" for value in results[column]]
@@ -173,13 +165,8 @@ def attacks_first(rows: pd.DataFrame) -> tuple[pd.DataFrame, int]:
 
 
 def _without_empty(table: pd.DataFrame) -> pd.DataFrame:
-    return table[
-        [
-            name
-            for name, values in table.items()
-            if values.ne("").any() or name not in ("setting", "paper", "difference", "ratio")
-        ]
-    ]
+    optional = ("setting", "paper", "difference", "ratio")
+    return table[[name for name, values in table.items() if values.ne("").any() or name not in optional]]
 
 
 def _text(value: Any) -> str:

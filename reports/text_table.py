@@ -4,13 +4,7 @@ from collections.abc import Sequence
 
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[bool] = ()) -> list[str]:
-    """Lines of text with columns under one another and a rule below the header.
-
-    Args:
-        header: names of the columns.
-        rows: a text for each column.
-        numeric: whether each column is aligned to the right; none by default.
-    """
+    """Lines of text with columns under one another and a rule below the header; numeric columns are aligned right."""
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     sides = [">" if right else "<" for right in numeric] or ["<"] * len(widths)
     formats = [f"{side}{width}" for side, width in zip(sides, widths, strict=True)]

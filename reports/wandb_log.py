@@ -32,13 +32,7 @@ def _named(results: pd.DataFrame) -> list[tuple[str, dict[str, Any]]]:
 
 
 def log_results(run: Any, results: pd.DataFrame, figures: Sequence[CaptionedFigure]) -> None:
-    """Adds results to a W&B run: numbers with their intervals to the summary, a table, and figures.
-
-    Args:
-        run: run of `wandb.init`.
-        results: results.
-        figures: figures.
-    """
+    """Adds results to a run of `wandb.init`: numbers with their intervals to the summary, a table, and figures."""
     import wandb  # slow to import, and rarely needed
 
     named = _named(results)
@@ -58,9 +52,7 @@ def log_results(run: Any, results: pd.DataFrame, figures: Sequence[CaptionedFigu
 def shows_in_wandb(project: str | None, directory: Path) -> list[Show]:
     """Functions that show results as a W&B run of their own; none without a project.
 
-    Args:
-        project: W&B project.
-        directory: folder of the run's files, which stay there until ``wandb sync`` without a login.
+    The files of the run stay in the folder until ``wandb sync`` without a login.
     """
     return [] if project is None else [functools.partial(_show, project, directory)]
 

@@ -10,7 +10,7 @@ from datamodules.io.files import write_whole
 from evaluation.auditing import AuditResult
 from evaluation.captioned_figure import CaptionedFigure
 from evaluation.evaluate import TRACEBACKS
-from evaluation.failures import reasons, sentences
+from evaluation.failures import sentences
 from evaluation.gate import Gate
 from evaluation.persons import in_order_of_persons, without_persons
 from evaluation.runner import Evaluation, joined
@@ -26,7 +26,7 @@ from reports.html import write_report
 from reports.junit import write_gate
 from reports.papers import with_papers
 from reports.run import Run
-from reports.sections import Section, detail_sections, difference_tables, sections, text_tables
+from reports.sections import detail_sections, difference_tables, sections, text_tables
 from reports.wandb_log import Show
 
 SCORES, COMPOSITIONS, ROC = "scores.csv", "compositions.csv", "roc.csv"
@@ -78,11 +78,9 @@ def write_run(
     for name, table in {SCORES: shared.scores, COMPOSITIONS: shared.profiles, ROC: roc_table(evaluation)}.items():
         if len(table):
             write_whole(directory / name, table.to_csv(index=False).encode())
-    whole = "\n".join(f"{attack}\n{text}" for attack, text in evaluation.tracebacks.items())
-    if whole:
+    (directory / TRACEBACKS).unlink(missing_ok=True)
+    if whole := "\n".join(f"{attack}\n{text}" for attack, text in evaluation.tracebacks.items()):
         write_whole(directory / TRACEBACKS, whole.encode())
-    else:
-        (directory / TRACEBACKS).unlink(missing_ok=True)
     explained = sentences(found.causes)
     figures = write_page(directory, run, evaluation, everything, found.metrics, causes=explained, formats=formats)
     if explained:
@@ -103,36 +101,16 @@ def write_page(
     *,
     parts: Sequence[Run] = (),
     causes: Sequence[str] = (),
-    further: Sequence[Section] = (),
     formats: Sequence[Format] = (),
 ) -> list[CaptionedFigure]:
     """Writes the page of a run and the further files, prints its tables, and returns its figures.
 
-    Args:
-        directory: folder of the page.
-        run: results.
-        evaluation: scores.
-        everything: results with derived ones.
-        metrics: metrics that the run reports.
-        parts: runs that `run` joins, if it joins several.
-        causes: sentences on attacks that failed.
-        further: sections in addition to those of the results.
-        formats: formats of further files.
+    `everything` are the results with derived ones, `metrics` those that the run reports; see `write_report`.
     """
     figures = report_figures(evaluation, everything, metrics)
-    own = [*further, *detail_sections(run.details)]
+    own = detail_sections(run.details)
     found, differences = [*sections(run.results, run.differences), *own], difference_tables(run.differences)
-    missing = reasons(run.not_run)
-    write_report(
-        directory,
-        run,
-        sections=found,
-        differences=differences,
-        parts=parts,
-        figures=figures,
-        missing=missing,
-        causes=causes,
-    )
+    write_report(directory, run, sections=found, differences=differences, parts=parts, figures=figures, causes=causes)
     tables = [table for section in found for table in section.tables] + differences
     numbers = {"results": run.results, "differences": run.differences}
     numbers |= {table.name: table.rows for section in own for table in section.tables}

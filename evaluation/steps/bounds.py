@@ -52,11 +52,8 @@ class Bounds(RecordingStep):
             found = _bits(view) | (self._bounds(view, labels) if self.priors else {})
             for (metric, name), values in found.items():
                 kept = ~values.isnan()
-                items = view.served_mask.sum(1)[kept]
-                rows = run.scores(
-                    name, {metric: values[kept]}, victims=view.pseudonyms[kept], round=view.round, items=items
-                )
-                tables.append(rows)
+                victims, items = view.pseudonyms[kept], view.served_mask.sum(1)[kept]
+                tables.append(run.scores(name, {metric: values[kept]}, victims=victims, round=view.round, items=items))
         yield run.of_people(concat(tables))
 
     def _bounds(self, view: RoundView, labels: Tensor) -> dict[tuple[str, str], Tensor]:

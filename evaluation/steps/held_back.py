@@ -33,15 +33,13 @@ class HeldBack(RecordingStep):
         return torch.stack([~value.flatten(1).any(1) for value in view.deltas.values()]).all(0)
 
     def rows(self, run: RecordingRun) -> Iterator[pd.DataFrame]:
-        views = run.recording.views(victims_per_view=256)
-        held = concat(
-            [
-                run.scores("guardrail", {"held-back": self.unscored(view)}, victims=view.pseudonyms, round=view.round)
-                for view in views
-            ]
-        )
+        tables = []
+        for view in run.recording.views(victims_per_view=256):
+            share = {"held-back": self.unscored(view)}
+            tables.append(run.scores("guardrail", share, victims=view.pseudonyms, round=view.round))
+        held = concat(tables)
         if self.of == "clients":
             yield run.of_people(held)
         else:
-            share, rounds = float(held["value"].mean()), len(run.recording.rounds)
-            yield run.scores("guardrail", {"held-back": [share]}, victims=[run.seed], round=rounds)
+            whole = {"held-back": [float(held["value"].mean())]}
+            yield run.scores("guardrail", whole, victims=[run.seed], round=len(run.recording.rounds))

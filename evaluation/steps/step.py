@@ -33,13 +33,9 @@ class RecordingRun:
     def scores(
         self, label: str, metrics: Mapping[str, ArrayLike], *, victims: ArrayLike, **options: Any
     ) -> pd.DataFrame:
-        """Rows of this seed and setting.
+        """Rows of this seed and setting: ``(V,)`` values by metric, of client numbers or pseudonyms.
 
-        Args:
-            label: label of the rows.
-            metrics: ``(V,)`` values by name.
-            victims: ``(V,)`` client numbers or pseudonyms.
-            options: other arguments of `score_table`; ``setting`` is added to that of the run.
+        `options` are other arguments of `score_table`; ``setting`` is added to that of the run.
         """
         setting = {**self.setting, **options.pop("setting", {})}
         return score_table(label, metrics, setting=setting, seed=self.seed, victims=victims, **options)

@@ -36,7 +36,6 @@ def after_steps(entries: Sequence[str | Mapping[str, Any]]) -> list[Step]:
         try:
             made.append(kind(**(options or {})))
         except (TypeError, ValueError) as error:
-            raise InputError(
-                expected=f"options of the step {name}", found=str(error), way_out="Correct `after`."
-            ) from None
+            expected = f"options of the step {name}"
+            raise InputError(expected=expected, found=str(error), way_out="Correct `after`.") from None
     return made

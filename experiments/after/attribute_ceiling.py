@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
 from attacks.attributes.estimates import BALANCED, scores_of_people
 from attacks.attributes.lda import Discriminant, stacked
 from attacks.attributes.messages import cosines
-from evaluation.attribute_gain import CEILING
+from evaluation.derived import CEILING
 from evaluation.runner import Evaluation
 from experiments.after.step import AfterStep
 from experiments.cell_cache import CellRun
@@ -47,13 +48,6 @@ class AttributeCeiling(AfterStep):
             parts = [machine.evidence(one, known, values[known], classes, seed=seed) for one in inner]
             found = stacked([own for own, _ in parts], [left_out for _, left_out in parts], values[known])
             metrics, influences = scores_of_people(found[asked], values[asked])
-            yield run.scores(
-                CEILING,
-                {key: own.numpy() for key, own in metrics.items()},
-                influences={key: own.numpy() for key, own in influences.items()},
-                victims=asked,
-                round=run.recording.rounds[0],
-                items=classes,
-                positives=1,
-                setting={"attribute": name},
-            )
+            options: dict[str, Any] = {"items": classes, "positives": 1, "setting": {"attribute": name}}
+            options |= {"influences": influences, "round": run.recording.rounds[0]}
+            yield run.scores(CEILING, metrics, victims=asked, **options)

@@ -13,7 +13,7 @@ from evaluation.runner import Evaluation
 from experiments.after.step import AfterStep
 from experiments.cell_cache import CellRun
 from protocol.seeding import generator_for
-from reports.figures.heat_maps import change_panels
+from reports.figures.maps import change_panels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,13 +39,10 @@ class GradientChanges(AfterStep):
         view = dataclasses.replace(view, algorithm=module.algorithm)
         classes, width = layer_change(view).weight.shape[1:]
         known = auxiliary(view, classes)
-        some = torch.eye(1, classes, dtype=torch.bool)
-        changes = {
-            layer or "last layer": gradient_bases(
-                view, known, some, layer=layer, generator=generator_for(run.seed, "class bases")
-            )[0]
-            for layer in (None, *self.layers)
-        }
+        some, changes = torch.eye(1, classes, dtype=torch.bool), dict[str, torch.Tensor]()
+        for layer in (None, *self.layers):
+            drawn = generator_for(run.seed, "class bases")
+            changes[layer or "last layer"] = gradient_bases(view, known, some, layer=layer, generator=drawn)[0]
         changes["last layer"] = changes["last layer"][:, : classes * width]
         growing = (changes["last layer"].reshape(classes, classes, width) > 0).double().mean(2)
         own = growing.diagonal()

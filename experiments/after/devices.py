@@ -29,8 +29,7 @@ from evaluation.scores import AttackInfo, with_setting
 from experiments.after.step import AfterStep
 from experiments.cell_cache import CellRun
 from protocol.seeding import generator_for
-from reports.figures.heat_maps import bias_figure
-from reports.figures.maps import map_figure
+from reports.figures.maps import bias_figure, map_figure
 
 _SETS = (1, 4, 16, 64, 256)
 """Numbers of examples in a set (figure 10)."""
@@ -64,10 +63,8 @@ class RawData(AfterStep):
         positive = truth[:, None] == torch.from_numpy(classifier.classes_)
         for size in _SETS:
             generator = generator_for(seed, "sets of examples", size)
-            parts = [split.anonymous[user] for user in users]
-            asked = np.stack(
-                [_sum_of(features, part, size, generator) for part in parts for _ in range(_SETS_PER_USER)]
-            )
+            parts = [split.anonymous[user] for user in users for _ in range(_SETS_PER_USER)]
+            asked = np.stack([_sum_of(features, part, size, generator) for part in parts])
             values = average_precision(torch.from_numpy(classifier.predict_proba(normalize(asked))), positive)
             metrics, setting = {"ap": values, "times-chance": values * len(users)}, {"examples_in_a_set": size}
             last = run.recording.rounds[-1]
@@ -121,10 +118,8 @@ class UserBias(AfterStep):
         own, known = (_log_norms(one.deltas[self.parameter]) for one in (view, view.known))
         users, known_users = truth["user"], truth["known_user"]
         both = [user for user in torch.unique(users).tolist() if user in known_users]
-        means = [
-            torch.stack([values[owner == user].mean(0) for user in both])
-            for values, owner in ((known, known_users), (own, users))
-        ]
+        sides = (known, known_users), (own, users)
+        means = [torch.stack([values[owner == user].mean(0) for user in both]) for values, owner in sides]
         biases = [value - value.mean(0) for value in means]
         alike = torch.corrcoef(torch.cat(biases))[: len(both), len(both) :]
         others = (alike.sum(1) - alike.diagonal()) / max(len(both) - 1, 1)

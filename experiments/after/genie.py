@@ -61,11 +61,7 @@ class Genie(AfterStep):
         if (users is not None and view.round > 0) or not len(places):
             return found  # the clients' own vectors have changed since
         own = None if users is None else users[truth["clients"][places]]
-        found[places] = genie_auc(
-            view.select(places),
-            truth["labels"][places],
-            users=own,
-            pairs=self.pairs,
-            generator=generator_for(run.seed, "genie", view.round, int(view.pseudonyms[0]) % 2**31),
-        )
+        drawn = generator_for(run.seed, "genie", view.round, int(view.pseudonyms[0]) % 2**31)
+        labels = truth["labels"][places]
+        found[places] = genie_auc(view.select(places), labels, users=own, pairs=self.pairs, generator=drawn)
         return found

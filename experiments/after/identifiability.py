@@ -230,14 +230,9 @@ class ProbeCheckStep(AfterStep):
         rounds = [number for number in recording.rounds if number < probed.probing.after]
         honest = [recording.model(number)[ITEM_EMBEDDING] for number in rounds]
         generators = [generator_for(run.seed, "probe-draw", draw) for draw in range(self.draws)]
-        sent = [probed.probing.sent(probed.table, generator) for generator in generators]
-        outcomes = {
-            "detected": [bool(check.reasons(table, honest[-1].double())) for table in sent],
-            "false-alarm": [
-                bool(check.reasons(table, before)) for table, before in zip(honest, [None, *honest], strict=False)
-            ],
-        }
-        for metric, own in outcomes.items():
+        sent = [(probed.probing.sent(probed.table, generator), honest[-1].double()) for generator in generators]
+        for metric, pairs in {"detected": sent, "false-alarm": zip(honest, [None, *honest], strict=False)}.items():
+            own = [bool(check.reasons(table, before)) for table, before in pairs]
             yield run.scores(self.name, {metric: own}, victims=range(len(own)))
 
 

@@ -13,7 +13,7 @@ from defenses.local_dp import clip_factors
 from defenses.manipulation_checks import Check, Received, check_named, checks, threshold
 from evaluation.runner import Evaluation
 from evaluation.scores import concat
-from evaluation.separability import Classifier, correctly_classified, embeddings
+from evaluation.separability import CLASSIFIERS, correctly_classified, embeddings
 from experiments.after.step import AfterStep
 from experiments.cell_cache import CellRun
 from protocol.seeding import generator_for
@@ -25,7 +25,6 @@ _FOLDS = 4
 """Folds of a round's clients: one is judged, one is the reference, two calibrate the threshold, in rotation."""
 _PERPLEXITIES = (10.0, 30.0)
 _IN_CAPTION = ("data", "ranker", "manipulation")
-_CLASSIFIERS: tuple[Classifier, ...] = ("knn", "logistic", "forest")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +83,7 @@ class ManipulationChecks(AfterStep):
             "classifiers (updates-knn, updates-logistic, updates-forest); guessing gives 0.5."
         )
         evaluation.figures.append(update_maps(maps, caption))
-        for name in _CLASSIFIERS:
+        for name in CLASSIFIERS:
             start = time.perf_counter()
             values = correctly_classified(real, manipulated, name, seed=seed)
             seconds = (time.perf_counter() - start) / len(values)
@@ -93,15 +92,7 @@ class ManipulationChecks(AfterStep):
 
 
 def _flagged(check: Check, judged: Received, peers: Received, fold: Tensor, false_positives: float) -> Tensor:
-    """``(C,)`` bool: clients that a check flags, each judged by peers of other folds.
-
-    Args:
-        check: check to run.
-        judged: what the clients received.
-        peers: what the same clients receive from an honest server.
-        fold: ``(C,)`` numbers from 0 to 3.
-        false_positives: share of honest clients for which the threshold is calibrated.
-    """
+    """``(C,)`` bool: clients that a check flags, each judged by honestly served peers of other folds."""
     flags = torch.zeros(len(fold), dtype=torch.bool)
     for number in range(_FOLDS):
         own, reference = fold == number, fold == (number + 1) % _FOLDS

@@ -15,12 +15,7 @@ class AfterStep(Step):
     """Comparison from the data or the model of a cell, or from further trainings."""
 
     def rows(self, run: CellRun, evaluation: Evaluation) -> Iterable[pd.DataFrame]:
-        """Tables of scores to add; figures and details are added to the evaluation, whose scores stay as they are.
-
-        Args:
-            run: cell with its finished training.
-            evaluation: scores so far.
-        """
+        """Tables of scores to add; figures and details are added to the evaluation, whose scores stay as they are."""
         return ()
 
     def columns(self, run: CellRun, scores: pd.DataFrame) -> Mapping[str, Sequence[Any]]:

@@ -9,13 +9,11 @@ import torch
 from torch import Tensor
 
 from evaluation.runner import Evaluation
-from evaluation.separability import Classifier, correctly_classified, embeddings
+from evaluation.separability import CLASSIFIERS, correctly_classified, embeddings
 from experiments.after.step import AfterStep
 from experiments.cell_cache import CellRun
 from recordings.recording import Recording
 from reports.figures.maps import update_maps
-
-_CLASSIFIERS: tuple[Classifier, ...] = ("knn", "logistic", "forest")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +39,7 @@ class UpdateMaps(AfterStep):
         most = len(clients) / 2  # a quarter of the points
         maps = embeddings(honest, sent, [min(one, most) for one in self.perplexities], seed=run.seed)
         evaluation.figures.append(update_maps(maps, caption))
-        for name in _CLASSIFIERS:
+        for name in CLASSIFIERS:
             start = time.perf_counter()
             right = correctly_classified(honest, sent, name, seed=run.seed)
             seconds = (time.perf_counter() - start) / len(right)

@@ -200,9 +200,6 @@ class _Parser(argparse.ArgumentParser):
 def parsed(args: Sequence[str]) -> tuple[Callable[..., int], dict[str, Any]]:
     """Function of the requested command and its arguments.
 
-    Args:
-        args: command line arguments.
-
     Raises:
         InputError: an option or its value is wrong, or an attack does not accept its arguments.
     """
@@ -233,11 +230,7 @@ def parsed(args: Sequence[str]) -> tuple[Callable[..., int], dict[str, Any]]:
 
 
 def _options_below(words: Sequence[str], command: str) -> dict[str, dict[str, Any]]:
-    """Values of options such as ``--attack.NAME VALUE`` by option, nested by the parts of their names.
-
-    Raises:
-        InputError: one of the words is no such option of the command.
-    """
+    """Values of options such as ``--attack.NAME VALUE`` by option, nested by the parts of their names."""
     found: dict[str, dict[str, Any]] = {head: {} for head in _BELOW}
     left = iter(words)
     for word in left:

@@ -10,9 +10,8 @@ from evaluation.failures import reasons
 from evaluation.gate import check_limits, gate_status, read_gate
 from evaluation.gate import gate as check_gate
 from evaluation.persons import without_persons
-from experiments.commands.messages import print_outputs, results_in, shell_command
 from experiments.commands.open_recording import open_recording
-from experiments.commands.results_folder import folder_above, results_folder
+from experiments.commands.results import folder_above, print_outputs, results_folder, results_in, shell_command
 from protocol.seeding import secret_key
 from reports.files import Format
 from reports.junit import write_gate
@@ -73,7 +72,6 @@ def _next(deltas: str, directory: Path, missing: Mapping[str, str], limits: Mapp
     if any("--slow" in reason for reason in missing.values()):
         return shell_command("audit", "--deltas", deltas, *given, "--slow", why="also attacks that take minutes")
     if limits is None:
-        return shell_command(
-            "audit", "--deltas", deltas, "--gate", "METRIC=LIMIT", why="fails a CI job, see docs/gate.md"
-        )
+        words = "audit", "--deltas", deltas, "--gate", "METRIC=LIMIT"
+        return shell_command(*words, why="fails a CI job, see docs/gate.md")
     return shell_command("report", directory, "RUN", why="joins it with other runs")

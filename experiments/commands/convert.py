@@ -5,16 +5,9 @@ from pathlib import Path
 from tqdm import tqdm
 
 from datamodules.io.files import inside, regular_file
-from experiments.commands.messages import print_outputs, shell_command
+from experiments.commands.results import print_outputs, shell_command
 from fedleak_recorder.folder import RecordingFolder
-from fedleak_recorder.format import (
-    AUXILIARY,
-    append_journal,
-    close_journal,
-    journals_in,
-    read_journal,
-    write_shard,
-)
+from fedleak_recorder.format import AUXILIARY, append_journal, close_journal, journals_in, read_journal, write_shard
 from fedleak_recorder.pseudonyms import secret_key
 from fedleak_recorder.writer import RecordingWriter
 from protocol.errors import require
@@ -45,11 +38,6 @@ def convert_dump(manifest: Path, out: Path, *, progress: bool = True) -> int:
     Clients get pseudonyms from a secret key, which is drawn anew or read from the environment variable ``FEDLEAK_KEY``,
     and their messages are ordered by pseudonym.
 
-    Args:
-        manifest: description of the dump, see `recordings.dump_manifest`.
-        out: folder of the recording.
-        progress: whether to show a progress bar.
-
     Raises:
         InputError: a file is missing, or does not match the manifest.
     """
@@ -68,10 +56,6 @@ def convert_dump(manifest: Path, out: Path, *, progress: bool = True) -> int:
 
 def copy_without_truth(deltas: Path, out: Path) -> int:
     """Copies what the server saw, to pass it on without ground truth; returns the number of rounds.
-
-    Args:
-        deltas: folder of a recording.
-        out: folder of the copy.
 
     Raises:
         InputError: there is no recording, a file differs from its journal, or `out` holds a recording.

@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 
-from experiments.commands.messages import print_outputs, shell_command
+from experiments.commands.results import print_outputs, shell_command
 
 
 def demo(out: str = "runs/demo") -> int:
@@ -14,14 +14,8 @@ def demo(out: str = "runs/demo") -> int:
         "It takes about a minute on two idle cores; Ctrl-C ends it. Loading torch and lightning ...",
         flush=True,
     )
-    from experiments.demo import (  # after the announcement, because it takes seconds
-        first_client,
-        leak_and_accuracy,
-        run_system,
-        shares,
-        systems,
-        write_joined,
-    )
+    # After the announcement, because it takes seconds.
+    from experiments.demo import first_client, leak_and_accuracy, run_system, shares, systems, write_joined
 
     root = Path(out)
     digits, with_noise, recommender = systems()

@@ -1,7 +1,6 @@
 """A recording with the learner that the auditor names by ``--learner``: a class, or a module to import."""
 
 import dataclasses
-import difflib
 import importlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 from jsonargparse import ArgumentError, ArgumentParser
 
 from experiments.commands.train_parser import one_line
+from experiments.overrides import near
 from modules.federated import FederatedModule
 from modules.lightning.hyper_parameters import argument_names, class_path, described
 from protocol.errors import InputError, require
@@ -41,8 +41,7 @@ def open_recording(
         return recording
     known = list(argument_names(found))
     for name in arguments or {}:
-        near = difflib.get_close_matches(name, known, n=1)
-        way_out = f"Did you mean {near[0]}?" if near else f"Known: {', '.join(known)}."
+        way_out = near(name, known) or f"Known: {', '.join(known)}."
         require(name in known, f"--learner.NAME with the name of an argument of {learner}", repr(name), way_out)
     named = {"name": learner, "arguments": _plain_arguments(found, arguments) if arguments else {}}
     recording.manifest = dataclasses.replace(recording.manifest, learner=named)
@@ -58,11 +57,6 @@ def open_recording(
 
 
 def _imported(path: str) -> Any:
-    """The class or module at a path.
-
-    Raises:
-        InputError: there is neither.
-    """
     module, _, name = path.rpartition(".")
     expected = "--learner: the path of a subclass of NetworkLearner or FederatedModule, or an importable module"
     way_out = "Check the spelling, and that its folder is in PYTHONPATH; docs/own-network.md has an example."

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from experiments.commands.messages import print_outputs, results_in, shell_command
-from experiments.commands.results_folder import results_folder
+from experiments.commands.results import print_outputs, results_folder, results_in, shell_command
 from reports.files import Format
 from reports.join import join_runs
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from evaluation.auditing import AuditResult
 from evaluation.failures import nothing_scored
-from experiments.commands.messages import print_outputs, results_in, shell_command
+from experiments.commands.results import print_outputs, results_in, shell_command
 from experiments.overrides import near
 from experiments.running import default_jobs, joined_fingerprints, run_table
 from experiments.table import Choice, Scale, read_table
@@ -80,11 +80,7 @@ def reproduce(
 
 
 def _file(config: str) -> Path:
-    """File of a table, or of the table with that name in configs/paper.
-
-    Raises:
-        InputError: there is neither.
-    """
+    """File of a table, or of the table with that name in configs/paper."""
     names = [path.stem for path in _TABLES.glob("*.yaml")]
     if config in names and not Path(config).is_file():
         return _TABLES / f"{config}.yaml"

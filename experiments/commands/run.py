@@ -7,9 +7,8 @@ from attacks.base import Attack
 from attacks.registry import make_attack
 from evaluation.auditing import audit
 from evaluation.message_selection import MessageSelection
-from experiments.commands.messages import print_outputs, results_in, shell_command
 from experiments.commands.open_recording import open_recording
-from experiments.commands.results_folder import folder_above, results_folder
+from experiments.commands.results import folder_above, print_outputs, results_folder, results_in, shell_command
 from protocol.errors import ViewError, require
 from reports.files import Format
 from reports.run import Run
@@ -59,11 +58,7 @@ def run(
 
 
 def check_own_folder(directory: Path) -> None:
-    """Checks that a folder holds no results of several attacks, which those of one would replace.
-
-    Raises:
-        InputError: it does.
-    """
+    """Checks that a folder holds no results of several attacks, which those of one would replace."""
     if (directory / "results.json").is_file():
         kept = Run.read(directory / "results.json").results["attack"].nunique()
         found = f"the results of {kept} attacks in {directory}"

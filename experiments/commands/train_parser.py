@@ -62,11 +62,7 @@ class OneLineParser(ArgumentParser):
         self.exit(2)
 
     def explained(self, error: BaseException) -> tuple[str, str]:
-        """What is wrong in one line, and the way out.
-
-        Args:
-            error: error of this parser, with those of the parsers of classes as causes.
-        """
+        """What is wrong in one line, and the way out; errors of the parsers of classes are causes of this parser's."""
         cause = first_cause(error)
         if isinstance(cause, InputError):
             return one_line(error), cause.way_out
@@ -144,14 +140,7 @@ def class_names(kinds: Sequence[type[Any]]) -> list[str]:
 
 
 def check_config_files(args: Sequence[str]) -> None:
-    """Checks that configuration files are text and that `trainer` is a mapping.
-
-    Args:
-        args: command line arguments.
-
-    Raises:
-        InputError: a file is not UTF-8 text, or its `trainer` is not a mapping.
-    """
+    """Checks that the configuration files of a command line are UTF-8 text and that `trainer` is a mapping."""
     for path in config_files(args):
         if path.is_file():
             _check_config_file(path)
@@ -183,9 +172,5 @@ def _check_config_file(path: Path) -> None:
     way_out = f"It is a table: python attack.py reproduce {path}."
     require(not table, f"a configuration of a training in {path}", ", ".join(map(str, content)), way_out)
     trainer = content.get("trainer", {})
-    require(
-        isinstance(trainer, dict),
-        f"options of the trainer in {path}",
-        f"trainer: {str(trainer)[:80]}",
-        "Write one option per line below `trainer:`, e.g. `max_steps: 5`.",
-    )
+    found, way_out = f"trainer: {str(trainer)[:80]}", "Write one option per line below `trainer:`, e.g. `max_steps: 5`."
+    require(isinstance(trainer, dict), f"options of the trainer in {path}", found, way_out)

@@ -8,9 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from evaluation.scores import SETTING
-from protocol.metric_table import metric as metric_of
-from reports.figures.drawn_figure import DrawnFigure
-from reports.figures.figure_data import FigureData, errors, of_data, of_papers, styled
+from reports.figures.figure_data import DrawnFigure, FigureData, errors, of_data, of_papers, styled, with_guessing
 from reports.figures.line_styles import LineStyle
 from reports.tables import DATA, described_settings, words
 
@@ -42,12 +40,10 @@ def below_bounds(data: FigureData) -> list[DrawnFigure]:
     for axes, panel in zip(every, panels, strict=True):
         _draw(axes, frame[frame["panel"] == panel].sort_values("place"), data.styles)
         axes.set(title=panel, xlabel="epsilon", xticks=range(len(order)), xticklabels=order)
-        guessing = metric_of(data.metric).guessing
-        if guessing is not None:
-            axes.axhline(guessing, color=".5", ls=":")
         handles, labels = axes.get_legend_handles_labels()
         named |= dict(zip(labels, handles, strict=True))
     every[0].set(ylabel=data.metric)
+    with_guessing(figure, data.metric)
     figure.legend([*named.values()], [*named], loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
     caption = (
         f"{of_data(rows)}{data.metric} against epsilon with 95% intervals; stars are the paper's values. No attack "

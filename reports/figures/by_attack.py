@@ -6,8 +6,7 @@ from matplotlib.figure import Figure
 
 from evaluation.scores import differing
 from protocol.metric_table import metric as metric_of
-from reports.figures.drawn_figure import DrawnFigure
-from reports.figures.figure_data import FigureData, errors, legend_right, of_data, of_papers, styled
+from reports.figures.figure_data import DrawnFigure, FigureData, errors, legend_right, of_data, of_papers, styled
 from reports.run import ATTACKS
 from reports.tables import best_first, described_settings
 

@@ -7,8 +7,7 @@ import seaborn.objects as so
 
 from evaluation.scores import SETTING, differing, setting_columns
 from reports.figures.below_bounds import bounded
-from reports.figures.drawn_figure import DrawnFigure
-from reports.figures.figure_data import FigureData, drawn, of_data, of_papers, with_guessing
+from reports.figures.figure_data import DrawnFigure, FigureData, drawn, of_data, of_papers, with_guessing
 from reports.run import ATTACKS
 from reports.tables import DATA, axis, described_settings, words
 

@@ -4,8 +4,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from evaluation.scores import SETTING, setting_columns
-from reports.figures.drawn_figure import DrawnFigure
-from reports.figures.figure_data import FigureData, styled
+from reports.figures.figure_data import DrawnFigure, FigureData, styled
 from reports.run import ATTACKS
 from reports.tables import described_settings
 

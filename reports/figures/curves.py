@@ -7,8 +7,7 @@ from matplotlib.figure import Figure
 
 from evaluation.scores import differing
 from protocol.metric_table import metric as metric_of
-from reports.figures.drawn_figure import DrawnFigure
-from reports.figures.figure_data import FigureData, legend_right, of_data, styled, with_guessing
+from reports.figures.figure_data import DrawnFigure, FigureData, legend_right, of_data, styled, with_guessing
 from reports.figures.line_styles import LineStyle
 from reports.run import ATTACKS
 from reports.tables import described_settings

@@ -1,9 +1,11 @@
-"""Style and data of figures."""
+"""Data of figures, their style, and a drawn figure with its caption."""
 
+import io
 import warnings
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import matplotlib as mpl
 import pandas as pd
@@ -12,10 +14,13 @@ import seaborn.objects as so
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from evaluation.captioned_figure import CaptionedFigure, Kind
 from protocol.metric_table import metric as metric_of
 from reports.figures.line_styles import LineStyle
 from reports.tables import DATA
 
+_FIXED = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+"""Metadata without which the same figure gives the same bytes."""
 STYLE = {**sns.axes_style("whitegrid"), "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": ".4"}
 
 
@@ -41,15 +46,31 @@ class FigureData:
         return {name: style.colour for name, style in self.styles.items()}
 
 
-def drawn(plot: so.Plot, width: float, height: float, colours: Mapping[str, str] | None = None) -> Figure:
-    """Figure of a seaborn plot, with a size in inches, in the style of the reports.
+@dataclass(kw_only=True)
+class DrawnFigure(CaptionedFigure):
+    """Captioned figure of matplotlib; its pickle holds the files, which other processes could not draw alike.
 
-    Args:
-        plot: plot.
-        width: width in inches.
-        height: height in inches.
-        colours: colour by value, None for a palette.
+    Attributes:
+        figure: the figure.
     """
+
+    figure: Figure = field(compare=False, repr=False)
+
+    def file(self, kind: Kind) -> bytes:
+        """Content of a file of the figure, deterministic, with text that can be searched."""
+        if kind not in self.files:
+            buffer = io.BytesIO()
+            with mpl.rc_context({"svg.hashsalt": "fedleak", "svg.fonttype": "none", "pdf.fonttype": 42}):
+                self.figure.savefig(buffer, format=kind, metadata=_FIXED[kind], bbox_inches="tight")
+            self.files[kind] = buffer.getvalue()
+        return self.files[kind]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return CaptionedFigure.of_record, (self.record(),)
+
+
+def drawn(plot: so.Plot, width: float, height: float, colours: Mapping[str, str] | None = None) -> Figure:
+    """Figure of a seaborn plot, with a size in inches, in the style of the reports; without colours, in a palette."""
     figure = Figure(figsize=(width, height), layout="constrained")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # seaborn 0.13 uses deprecated pandas arguments

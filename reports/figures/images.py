@@ -6,18 +6,13 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from attacks.estimates import Reconstruction
-from reports.figures.drawn_figure import DrawnFigure
+from reports.figures.figure_data import DrawnFigure
 
 _MAGNIFIED = 8
 
 
 def reconstructions(label: str, shown: Reconstruction) -> DrawnFigure:
-    """True images in the first row, their reconstructions by an attack in the second.
-
-    Args:
-        label: label of the attack.
-        shown: images and reconstructions.
-    """
+    """True images in the first row, their reconstructions by the attack with a label in the second."""
     caption = f"Training images of the first clients and what {label} makes of their updates."
     figure = Figure(figsize=(1.3 * len(shown.originals) + 0.6, 2.8), layout="constrained")
     _draw_rows(figure, {"true": shown.originals, "reconstructed": shown.found})
@@ -27,10 +22,7 @@ def reconstructions(label: str, shown: Reconstruction) -> DrawnFigure:
 def manipulated_images(originals: Tensor, sent: Tensor, caption: str) -> DrawnFigure:
     """A column per image: the original, the manipulated image, and eight times their difference around grey.
 
-    Args:
-        originals: ``(N, 3, h, w)`` uint8.
-        sent: ``(N, 3, h, w)`` uint8.
-        caption: caption.
+    Both are ``(N, 3, h, w)`` uint8.
     """
     difference = (sent.float() - originals.float()) * _MAGNIFIED / 255 + 0.5
     figure = Figure(figsize=(1.6 * len(originals), 4.8), layout="constrained")

@@ -42,11 +42,7 @@ class LineStyle:
 
 
 def line_styles(results: pd.DataFrame) -> dict[str, LineStyle]:
-    """Style of each line of some results.
-
-    Args:
-        results: results with ``attack`` and ``role``.
-    """
+    """Style of each line of results with ``attack`` and ``role``."""
     rows = results.drop_duplicates("attack").sort_values("attack")
     found: dict[str, LineStyle] = {}
     free = _solid_then_dashed()

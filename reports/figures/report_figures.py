@@ -21,8 +21,7 @@ from reports.figures.by_attack import by_attack
 from reports.figures.by_setting import by_setting
 from reports.figures.compositions import compositions
 from reports.figures.curves import distribution, roc
-from reports.figures.drawn_figure import DrawnFigure
-from reports.figures.figure_data import FigureData
+from reports.figures.figure_data import DrawnFigure, FigureData
 from reports.figures.images import reconstructions
 from reports.figures.line_styles import line_styles
 from reports.figures.trade_offs import (
@@ -35,7 +34,7 @@ from reports.figures.trade_offs import (
     privacy_and_utility,
 )
 from reports.headline import headline
-from reports.questions import by_question
+from reports.sections import by_question
 from reports.tables import DATA, axis
 
 
@@ -65,13 +64,7 @@ class FigureKind:
 
 
 def report_figures(evaluation: Evaluation, results: pd.DataFrame, metrics: Sequence[str]) -> list[CaptionedFigure]:
-    """All figures for which a run has the data: the headline's first, at the end reconstructions and those of steps.
-
-    Args:
-        evaluation: scores.
-        results: all results, with derived ones.
-        metrics: metrics that the run reports.
-    """
+    """All figures for which a run has the data: the headline's first, at the end reconstructions and those of steps."""
     profiles = evaluation.profiles
     if len(profiles):
         profiles = profiles.assign(role=[evaluation.lines.get(name, AttackInfo()).role for name in profiles["attack"]])

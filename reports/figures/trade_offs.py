@@ -5,8 +5,7 @@ import seaborn.objects as so
 from matplotlib.figure import Figure
 
 from evaluation.scores import SETTING, setting_columns
-from reports.figures.drawn_figure import DrawnFigure
-from reports.figures.figure_data import FigureData, drawn, errors, legend_right, of_data, styled
+from reports.figures.figure_data import DrawnFigure, FigureData, drawn, errors, legend_right, of_data, styled
 from reports.figures.line_styles import COLOURS
 from reports.run import ATTACKS
 from reports.tables import DATA, axis, described_settings, words
@@ -89,10 +88,8 @@ def against_rank(data: FigureData) -> list[DrawnFigure]:
         axes.errorbar(own["used"], own["mean"], errors(own), marker="o", lw=1, color=colour, label=label)
     axes.set(xlabel="rank of the change as a share of the dimensions", ylabel="recovered")
     legend_right(axes)
-    text = (
-        "Share of exactly recovered records, by the share of its first layer's dimensions that a client's change spans"
-    )
-    return [DrawnFigure(f"{of_data(rows)}{text} (means over clients).", figure=figure, name="recovered-by-rank")]
+    text = "Share of exactly recovered records, by the share of its first layer's dimensions that a client's change"
+    return [DrawnFigure(f"{of_data(rows)}{text} spans (means over clients).", figure=figure, name="recovered-by-rank")]
 
 
 def _scatter(

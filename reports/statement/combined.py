@@ -1,8 +1,10 @@
 """Measured and declared numbers together: people exposed, precision and lift."""
 
+import math
 from collections.abc import Sequence
+from typing import Any
 
-from evaluation.risk import Range, exposure
+from evaluation.risk import Range
 from reports.statement.measured import Measured, Rates
 from reports.statement.numbers import Interval, Strict, of_range, shown, with_interval
 from reports.statement.system_file import System
@@ -43,35 +45,46 @@ def combined(questions: Sequence[Measured], system: System) -> list[Combined]:
     return found
 
 
+def exposure(tpr: Range, fpr: Range, *, people: int, prior: float) -> dict[str, Any]:
+    """Fields of `Combined` on the exposure of people to a decision with measured rates.
+
+    ``exposed = TPR * prior * people`` and ``precision = TPR * prior / (TPR * prior + FPR * (1 - prior))``. The
+    precision's interval takes the unfavourable ends of both rates, so it covers at least 90%.
+
+    Args:
+        tpr: true-positive rate of the decision.
+        fpr: false-positive rate.
+        people: number of people.
+        prior: share of them of whom the answer is yes.
+    """
+    true = people * prior
+    found: dict[str, Any] = {"people": people, "prior": prior, "true": true, "precision": None, "lift": None}
+    found |= {"exposed": of_range(tpr.times(true)), "wrong": of_range(fpr.times(people - true))}
+
+    def precision(tpr: float, fpr: float) -> float:
+        named = tpr * prior + fpr * (1 - prior)
+        return tpr * prior / named if named else math.nan
+
+    if tpr.value or fpr.value:
+        right = Range(precision(tpr.value, fpr.value), precision(tpr.low, fpr.high), precision(tpr.high, fpr.low))
+        found |= {"precision": of_range(right), "lift": of_range(right.times(1 / prior))}
+    return found
+
+
 def _combined(question: str, rates: Rates, prior: float, position: int, people: int) -> Combined:
     made = exposure(_range(rates.tpr), _range(rates.fpr), people=people, prior=prior)
-    exposed, wrong = of_range(made.exposed), of_range(made.wrong)
-    precision, lift = (None if one is None else of_range(one) for one in (made.precision, made.lift))
-    right = (
-        ""
-        if precision is None or lift is None
-        else (f"; {with_interval(precision)} of those named are right, {shown(lift.value)} times the prior")
+    named, wrong = (with_interval(made[name], whole=True) for name in ("exposed", "wrong"))
+    right = ""
+    if made["precision"] is not None:
+        lift = shown(made["lift"].value)
+        right = f"; {with_interval(made['precision'])} of those named are right, {lift} times the prior"
+    sentence = (
+        f"Ask of each of {people:,} people: {rates.asks} At the declared prior of {prior:g}, the answer is yes for"
+        f" {made['true']:,.0f}. At the measured rates, the server names {named} of them and wrongly {wrong} others"
+        f"{right}."
     )
-    return Combined(
-        question=question,
-        people=people,
-        prior=prior,
-        true=made.true,
-        exposed=exposed,
-        wrong=wrong,
-        precision=precision,
-        lift=lift,
-        sources=[
-            *(f"measured[{position}].rates.{rate}" for rate in ("tpr", "fpr")),
-            "declared.people",
-            "declared.prior",
-        ],
-        sentence=(
-            f"Ask of each of {people:,} people: {rates.asks} At the declared prior of {prior:g}, the answer is yes for"
-            f" {made.true:,.0f}. At the measured rates, the server names {with_interval(exposed, whole=True)} of them"
-            f" and wrongly {with_interval(wrong, whole=True)} others{right}."
-        ),
-    )
+    sources = [*(f"measured[{position}].rates.{rate}" for rate in ("tpr", "fpr")), "declared.people", "declared.prior"]
+    return Combined(question=question, **made, sources=sources, sentence=sentence)
 
 
 def _range(found: Interval) -> Range:

@@ -47,13 +47,7 @@ class NotTried(Strict):
 
 
 def not_tried(evaluation: Evaluation, attacks: Sequence[Attack], measured: Collection[str] = ()) -> NotTried:
-    """What was not tried, by name.
-
-    Args:
-        evaluation: reasons of attacks that could not run.
-        attacks: attacks of the audit, of all questions.
-        measured: families with a result.
-    """
+    """What was not tried, by name; `measured` are the families with a result."""
     families = {name: attack.family for attack in attacks for name in (attack.name, f"{attack.family}/{attack.name}")}
     without = {name: what for name, what in KNOWN_CLASSES.items() if name not in families.values()}
     asking = [attack.family for attack in attacks if not attack.baseline]  # a family of baselines alone is no question

@@ -9,9 +9,9 @@ import pandas as pd
 from attacks.base import Attack
 from attacks.record_membership.estimates import PLACE
 from evaluation.failures import best_guess, is_near
-from evaluation.risk import operating_point, rows_of, worst_tenth
+from evaluation.risk import operating_point, worst_clients, worst_tenth
 from evaluation.runner import Evaluation
-from evaluation.scores import records, setting_of
+from evaluation.scores import records, rows_of, setting_of
 from evaluation.summary import crossed
 from protocol.metric_table import METRICS, metric
 from reports.headline import best_baseline
@@ -127,15 +127,7 @@ Row = dict[str, Any]
 def measured(
     results: pd.DataFrame, evaluation: Evaluation, system: System, *, attacks: Sequence[Attack], seed: int
 ) -> list[Measured]:
-    """Best attack of each question, the largest leak first.
-
-    Args:
-        results: table of results, see `reports.run.Run`.
-        evaluation: scores and candidates behind them.
-        system: declaration, with acceptable false-positive rates.
-        attacks: attacks of the audit.
-        seed: seed of the resamples.
-    """
+    """Best attack of each question, the largest leak first, by the results and the evaluation behind them."""
     scored = results[results["role"].isin(ATTACKS) & results["mean"].notna() & results["family"].notna()]
     scored = scored[(scored["family"] != DECLARED_PRIVACY) & scored["metric"].map(lambda name: metric(name).leak)]
     reading = [one.name for one in attacks if one.baseline and _reads_update(one)]
@@ -157,7 +149,6 @@ def measured(
 
 
 def _gain(row: Row, results: pd.DataFrame) -> float:
-    """Share of the way from guessing, or the best baseline, to certainty."""
     guess, certain = best_guess(row, results), metric(row["metric"]).certainty
     return 0.0 if guess is None or guess == certain else (row["mean"] - guess) / (certain - guess)
 
@@ -172,7 +163,7 @@ def _measured(
 ) -> dict[str, Any]:
     """Fields of `Measured` without the sentence."""
     entry, own = metric(row["metric"]), rows_of(evaluation.scores, row)
-    worst = worst_tenth(own, seed=seed)
+    worst, people = worst_tenth(own, seed=seed), [int(person) for person in worst_clients(own).index]
     direction = "lower" if entry.lower_is_better else "higher"
     return {
         **{"question": row["family"], "infers": row["tells"], "attack": row["attack"], "attacks": tried},
@@ -182,19 +173,14 @@ def _measured(
         **{"n": int(row["n"]), "seeds": int(row["seeds"]), "guessing": entry.guessing, "certainty": entry.certainty},
         "certain": int(np.isclose(crossed(own).mean(axis=1), entry.certainty, atol=1e-9).sum()),
         "baseline": baseline,
-        "worst_tenth": None if worst is None else of_range(worst.mean),
-        "worst_clients": 0 if worst is None else worst.clients,
-        "worst_people": [] if worst is None else _worst_people(own, worst.clients),
+        **{
+            "worst_tenth": None if worst is None else of_range(worst),
+            "worst_clients": len(people),
+            "worst_people": people,
+        },
         "most_exposed": _most_exposed(evaluation, row["attack"]),
         "rates": _rates(row, evaluation, system.of("acceptable_fpr", row["family"]), seed),
     }
-
-
-def _worst_people(rows: pd.DataFrame, count: int) -> list[int]:
-    """Numbers of the clients about whom most is inferred, the worst first."""
-    means = crossed(rows).mean(axis=1).dropna()
-    lower = metric(str(rows["metric"].iloc[0])).lower_is_better
-    return [int(person) for person in means.sort_values(ascending=lower, kind="stable").index[:count]]
 
 
 def _most_exposed(evaluation: Evaluation, attack: str) -> list[Exposed]:
@@ -207,9 +193,8 @@ def _most_exposed(evaluation: Evaluation, attack: str) -> list[Exposed]:
 
 
 def _baseline(row: Row, reading: Sequence[str], evaluation: Evaluation, seed: int) -> Baseline:
-    worst = worst_tenth(rows_of(evaluation.scores, row), seed=seed)
-    own = None if worst is None else of_range(worst.mean)
-    reads = row["attack"] in reading
+    worst, reads = worst_tenth(rows_of(evaluation.scores, row), seed=seed), row["attack"] in reading
+    own = None if worst is None else of_range(worst)
     return Baseline(attack=row["attack"], reads_update=reads, result=of_row(row), worst_tenth=own)
 
 

@@ -93,13 +93,7 @@ class Privacy(Strict):
 def privacy(
     results: pd.DataFrame, evaluation: Evaluation, system: System, releases: Sequence[Mapping[str, Any]]
 ) -> Privacy:
-    """Differential privacy as declared and as measured.
-
-    Args:
-        results: table of results.
-        evaluation: scores behind them, and tables of the checks.
-        system: declaration.
-        releases: what the recording says that clients do before they send.
+    """Differential privacy as declared and as measured; `releases` is what clients do before they send.
 
     References:
         Near, Darais, Lefkovitz and Howarth, "Guidelines for Evaluating Differential Privacy Guarantees", NIST SP
@@ -125,12 +119,11 @@ def privacy(
 def _details(evaluation: Evaluation) -> dict[str, list[dict[str, Cell]]]:
     """Rows of the checks' own tables, with plain numbers."""
     checks = {label for label, line in evaluation.lines.items() if line.family == DECLARED_PRIVACY}
-    tables = getattr(evaluation, "details", {})
-    return {label: [_plain(row) for row in records(table)] for label, table in tables.items() if label in checks}
-
-
-def _plain(row: Mapping[str, Any]) -> dict[str, Cell]:
-    return {name: plain(value) if isinstance(value, float) else value for name, value in row.items()}
+    return {
+        label: [{k: plain(v) if isinstance(v, float) else v for k, v in row.items()} for row in records(table)]
+        for label, table in evaluation.details.items()
+        if label in checks
+    }
 
 
 def _bounds(
@@ -240,8 +233,7 @@ def _about_bound(bound: Bound, checks: int) -> str:
 
 
 def _promised(promise: Promise) -> str:
-    span = "the whole training" if promise.rounds is None else f"{promise.rounds} rounds"
-    return f"epsilon {promise.value:g} with delta {promise.delta:g}, per {promise.unit}, over {span}"
+    return f"epsilon {promise.value:g} with delta {promise.delta:g}, per {promise.unit}, over {_span(promise)}"
 
 
 def _pyramid(
@@ -252,15 +244,16 @@ def _pyramid(
     readers = ", ".join(system.readers)
     checked = f"as sent: {_of_worst(sent, promise)}; n = {sent.n}" if sent is not None else ""
     attacked = ", ".join(f"{one.metric} {shown(one.value)} (n = {one.n}, {one.role})" for one in bounds)
+    if checked:
+        top = "checked", checked
+    elif promise is not None:
+        top = said, _promised(promise)
+    else:
+        top = unseen, "none is declared" + (", though the recording declares noise" if releases else "")
     lines: list[tuple[str, str, str, str]] = [
-        ("top", "epsilon and delta", "checked" if checked else said, checked or "none is declared"),
+        ("top", "epsilon and delta", *top),
         ("top", "unit of privacy", said if promise else unseen, promise.unit if promise else "none is declared"),
-        (
-            "middle",
-            "correctness of the mechanism",
-            "checked" if checked else unseen,
-            checked and "by the release check",
-        ),
+        ("middle", "correctness of the mechanism", *(("checked", "by the release check") if checked else (unseen, ""))),
         ("middle", "attacks on the mechanism", "checked" if attacked else unseen, attacked or "no canaries"),
         ("middle", "composition over rounds", said if promise else unseen, _span(promise)),
         ("middle", "trust model", said, f"who can read single updates: {readers}"),
@@ -269,11 +262,6 @@ def _pyramid(
         ("bottom", "security and retention", said, system.retention),
         ("bottom", "exposure by collecting data", said, system.purpose),
     ]
-    if promise is not None and not checked:
-        lines[0] = ("top", "epsilon and delta", said, _promised(promise))
-    elif promise is None and not checked:
-        note = "none is declared" if not releases else "none is declared, though the recording declares noise"
-        lines[0] = ("top", "epsilon and delta", unseen, note)
     return [Level.model_validate(dict(zip(("level", "item", "status", "note"), line, strict=True))) for line in lines]
 
 

@@ -140,16 +140,7 @@ def write_statement(
     recording: Recording,
     declared: Declaration,
 ) -> Path:
-    """Writes statement.json and statement.html.
-
-    Args:
-        directory: folder with the run's results.json.
-        run: results of the audit.
-        evaluation: scores behind them.
-        attacks: attacks of the audit, of all questions.
-        recording: what was attacked.
-        declared: declaration of the controller.
-    """
+    """Writes statement.json and statement.html into the folder with the results.json of an audit; returns the page."""
     system = declared.system
     questions = measured(run.results, evaluation, system, attacks=attacks, seed=run.seed)
     content: dict[str, Any] = {
@@ -177,8 +168,10 @@ def html(statement: Statement) -> str:
 
 
 def _scope(recording: Recording, evaluation: Evaluation, run: Run, system: System) -> Scope:
-    manifest, lines = recording.manifest, evaluation.lines.values()
-    active = any(line.active for line in lines)
+    manifest = recording.manifest
+    # Without a score, the clients are those that the server can tell apart.
+    people = evaluation.scores.groupby("attack")["person"].nunique()
+    active = any(line.active for line in evaluation.lines.values())
     behaviour = "deviates from the protocol (active)" if active else "follows the protocol (honest but curious)"
     readers = ", ".join(system.readers)
     shapes = {name: [int(size) for size in entry["shape"]] for name, entry in manifest.parameters.items()}
@@ -186,7 +179,7 @@ def _scope(recording: Recording, evaluation: Evaluation, run: Run, system: Syste
         data=run.data["name"],
         rounds=len(recording.rounds),
         messages=sum(len(recording.pseudonyms(number)) for number in recording.rounds),
-        clients=_clients(recording, evaluation),
+        clients=int(people.max()) if len(people) else len(recording.pseudonyms()),
         adversary=f"the server, which {behaviour}, or whoever else can read single updates: {readers}",
         active=active,
         learner=None if manifest.learner is None else str(manifest.learner["name"]),
@@ -195,13 +188,6 @@ def _scope(recording: Recording, evaluation: Evaluation, run: Run, system: Syste
         releases=[dict(release) for release in manifest.releases],
         outside=[*system.outside, "parameters that clients keep or that are not listed here", "all other channels"],
     )
-
-
-def _clients(recording: Recording, evaluation: Evaluation) -> int:
-    """Number of people that an attack was scored on; without a score, of the clients that the server can tell apart."""
-    if evaluation.scores.empty:
-        return len(recording.pseudonyms())
-    return int(evaluation.scores.groupby("attack")["person"].nunique().max())
 
 
 def _provenance(directory: Path, run: Run, recording: Recording, declared: Declaration) -> Provenance:

@@ -84,11 +84,7 @@ class Declaration:
 
     @classmethod
     def read(cls, path: Path, questions: Collection[str]) -> "Declaration":
-        """Reads ``system.yaml``.
-
-        Args:
-            path: file.
-            questions: families of attacks, the keys of fields by question.
+        """Reads ``system.yaml``; the keys of its fields by question are families of attacks.
 
         Raises:
             InputError: it is no YAML, or a field is missing, unknown or impossible; names the field.

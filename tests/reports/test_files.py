@@ -7,7 +7,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from evaluation.captioned_figure import CaptionedFigure
-from reports.figures.drawn_figure import DrawnFigure
+from reports.figures.figure_data import DrawnFigure
 from reports.files import Format, latex, write_files
 from reports.tables import Table
 

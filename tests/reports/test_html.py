@@ -16,8 +16,8 @@ from tests.reports.toys import LINES, cell, table
 DATA = {"name": "digits", "sha256": ""}
 
 
-def page(folder: Path, results: pd.DataFrame, **arguments: object) -> str:
-    run = Run("test", "", 0, None, {}, DATA, "", 1.0, results)
+def page(folder: Path, results: pd.DataFrame, missing: dict[str, str] | None = None, **arguments: object) -> str:
+    run = Run("test", "", 0, None, {}, DATA, "", 1.0, results, missing or {})
     return write_report(folder, run, sections=sections(results), **arguments).read_text(encoding="utf-8")  # type: ignore[arg-type]
 
 
@@ -35,7 +35,7 @@ def test_names_and_settings_of_strangers_are_text(tmp_path: Path) -> None:
     for kept in (rows[:2], rows):  # long, and wide
         figure = CaptionedFigure(script, files={"svg": b"<svg></svg>"})
         results = table(*kept, lines={script: line})
-        text = page(tmp_path, results, missing=[script], causes=[script], figures=[figure])
+        text = page(tmp_path, results, missing={script: script}, causes=[script], figures=[figure])
         assert script not in text
         assert "&lt;script&gt;" in text
 
@@ -87,7 +87,7 @@ def test_the_verdict_and_one_figure_stand_above_the_tables(tmp_path: Path) -> No
 
 
 def test_an_audit_without_scores_has_no_empty_table(tmp_path: Path) -> None:
-    text = page(tmp_path, table(cell("codebook", 0.9)).head(0), missing=["decaf could not run: why."])
+    text = page(tmp_path, table(cell("codebook", 0.9)).head(0), missing={"decaf": "why"})
     assert "No attack could be scored" in text
     assert "decaf could not run: why." in text
     assert "<table" not in text

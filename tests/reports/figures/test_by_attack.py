@@ -3,8 +3,7 @@
 from matplotlib.figure import Figure
 
 from reports.figures.by_attack import by_attack
-from reports.figures.drawn_figure import DrawnFigure
-from reports.figures.figure_data import FigureData
+from reports.figures.figure_data import DrawnFigure, FigureData
 from reports.figures.line_styles import line_styles
 from tests.reports.toys import cell, table
 

@@ -6,8 +6,7 @@ from matplotlib.figure import Figure
 from attacks.estimates import ROC_GRID
 from evaluation.scores import concat, score_table
 from reports.figures.curves import distribution, roc
-from reports.figures.drawn_figure import DrawnFigure
-from reports.figures.figure_data import FigureData
+from reports.figures.figure_data import DrawnFigure, FigureData
 from reports.figures.line_styles import line_styles
 from tests.reports.toys import cell, table
 

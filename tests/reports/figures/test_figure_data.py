@@ -5,7 +5,7 @@ import copy
 from matplotlib.figure import Figure
 
 from evaluation.captioned_figure import CaptionedFigure
-from reports.figures.drawn_figure import DrawnFigure
+from reports.figures.figure_data import DrawnFigure
 
 
 def made() -> DrawnFigure:
