@@ -54,9 +54,9 @@ def check_declared(kind: type, base: type) -> None:
 def classes_in(package: ModuleType, base: type[_Kind]) -> list[type[_Kind]]:
     """Subclasses of `base` that the modules of a package define, without abstract ones, by module and place in it."""
     found = []
-    root = Path(next(iter(package.__path__)))
-    files = (path.relative_to(root).with_suffix("") for path in root.rglob("*.py") if path.name != "__init__.py")
-    for name in sorted(".".join([package.__name__, *file.parts]) for file in files):
+    files = [(root, path) for root in package.__path__ for path in Path(root).rglob("*.py")]
+    below = [path.relative_to(root).with_suffix("").parts for root, path in files if path.name != "__init__.py"]
+    for name in sorted(".".join([package.__name__, *parts]) for parts in below):
         members = vars(importlib.import_module(name)).values()
         own = [one for one in members if isinstance(one, type) and one.__module__ == name]
         found += [one for one in own if issubclass(one, base) and one is not base and not inspect.isabstract(one)]
