@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fedleak_recorder.format import CLIENT_MODEL
 from modules.round_record import RoundRecord
-from protocol.errors import InputError
+from protocol.errors import require
 
 
 class MessageSums:
@@ -36,12 +36,9 @@ class MessageSums:
             InputError: the server serves something else than rows of a table.
         """
         sent = record.item_features is not None or any(name.startswith(CLIENT_MODEL) for name in record.of_clients)
-        if sent or set(record.served) != ({"served"} if record.update.rows else set()):
-            raise InputError(
-                expected="sums_at with a server that serves rows of a table, or nothing",
-                found=", ".join(record.served) or "a model per client",
-                way_out="Remove sums_at from DeltaRecorder.",
-            )
+        rows_only = not sent and set(record.served) == ({"served"} if record.update.rows else set())
+        found, expected = ", ".join(record.served), "sums_at with a server that serves rows of a table, or nothing"
+        require(rows_only, expected, found or "a model per client", "Remove sums_at from DeltaRecorder.")
         clients = record.cohort.clients.cpu()
         here = torch.isin(clients, self.clients).nonzero().flatten()
         places = torch.searchsorted(self.clients, clients[here])

@@ -11,7 +11,7 @@ from attacks.interactions.estimates import InteractionEstimate
 from attacks.registry import make_attack
 from defenses.base import Defense, OwnView, Update, hold_back
 from evaluation.runner import infer
-from protocol.errors import InputError, ViewError, require
+from protocol.errors import ViewError, require
 from protocol.view import RoundView
 
 
@@ -69,10 +69,6 @@ class Guardrail(Defense):
                 continue
             assert isinstance(estimate, InteractionEstimate)
             found.append(estimate.score(view, {"labels": labels}).metrics["auc"])
-        if not found:
-            raise InputError(
-                expected="a Guardrail with an attack that fits the clients' updates",
-                found="; ".join(refused),
-                way_out="Add an attack of this learner's family, e.g. list-posterior for rankings.",
-            )
+        way_out = "Add an attack of this learner's family, e.g. list-posterior for rankings."
+        require(found, "a Guardrail with an attack that fits the clients' updates", "; ".join(refused), way_out)
         return torch.stack(found).amax(0)

@@ -52,12 +52,8 @@ def measured(
 ) -> Iterator[Measured]:
     """An attack's mean over clients, and that of each of its rounds whose mean is beyond the limit.
 
-    Args:
-        row: row of the results, see `evaluation.summary.summarise`.
-        scores: scores of the evaluation.
-        limit: in the units of `Measured`.
-        keys: settings that differ between results.
-        attacks: number of attacks and settings that are held against the limit.
+    The limit is in the units of `Measured`, `keys` are the settings that differ between results, and `attacks` is the
+    number of attacks and settings that are held against the limit.
     """
     sign = -1 if metric(row["metric"]).lower_is_better else 1
     own, setting = rows_of(scores, row), describe(setting_of(row), keys)

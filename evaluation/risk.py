@@ -19,13 +19,7 @@ from protocol.seeding import generator_for
 
 @dataclass(frozen=True)
 class Range:
-    """A number with its 95% interval.
-
-    Attributes:
-        value: the number.
-        low: lower end.
-        high: upper end.
-    """
+    """A number with its 95% interval."""
 
     value: float
     low: float
@@ -69,8 +63,7 @@ def operating_point(candidates: Candidates, allowed: float, *, seed: int = 0) ->
     fixed and clients are resampled for the intervals. Where all resamples agree on 0 or 1, the interval is that of
     Clopper and Pearson for as many trials as there are clients.
 
-    Returns:
-        None if there is no true or no false candidate.
+    There is none without a true or without a false candidate.
     """
     scores, labels = candidates.scores.double().numpy(), candidates.labels.numpy().astype(bool)
     positives, negatives = int(labels.sum()), int((~labels).sum())

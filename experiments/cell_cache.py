@@ -25,7 +25,7 @@ from experiments.overrides import overridden
 from experiments.parsed_training import Training
 from fedleak_recorder.format import only_writer
 from modules.federated import FederatedModule
-from protocol.errors import InputError
+from protocol.errors import require
 from protocol.provenance import commit
 from recordings.recording import Recording
 
@@ -187,9 +187,5 @@ def _in_processes(cell: Cell) -> None:
     write_whole(path, yaml.safe_dump(config).encode())
     program = Path(__file__).parents[1] / "train.py"
     done = subprocess.run([sys.executable, str(program), "fit", "--config", str(path)], check=False)
-    if done.returncode:
-        raise InputError(
-            expected=f"the training of {cell.key} to succeed",
-            found=f"exit status {done.returncode} of train.py",
-            way_out=f"See its message above; its configuration is {path}.",
-        )
+    expected, found = f"the training of {cell.key} to succeed", f"exit status {done.returncode} of train.py"
+    require(not done.returncode, expected, found, f"See its message above; its configuration is {path}.")

@@ -40,12 +40,8 @@ def overridden(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> Confi
     made = copy.deepcopy(dict(config))
     for key, value in overrides.items():
         head, *path = key.split(".")
-        if head not in PARTS:
-            raise InputError(
-                expected=f"keys of train.py that begin with {', '.join(PARTS)}",
-                found=repr(key),
-                way_out="Write keys as on train.py's command line, without the dashes.",
-            )
+        way_out = "Write keys as on train.py's command line, without the dashes."
+        require(head in PARTS, f"keys of train.py that begin with {', '.join(PARTS)}", repr(key), way_out)
         if not path and isinstance(value, str):
             value = {"class_path": value}
         for name in reversed(path):

@@ -30,7 +30,7 @@ from experiments.table_file import (
     read_training,
 )
 from modules.lightning.hyper_parameters import argument_names
-from protocol.errors import InputError
+from protocol.errors import InputError, require
 from protocol.metric_table import METRICS, metric_names
 
 Scale = Literal["small", "paper"]
@@ -114,9 +114,8 @@ class Table:
         cells = [cell for part in parts for cell in self._cells_of(part, choice)]
         keys = Counter(cell.key for cell in cells)
         for cell in tqdm([cell for cell in cells if cell.seed == 0], desc="check", unit="cell", delay=3, leave=False):
-            if keys[cell.key] > 1:
-                way_out = "Give the labels of an axis different names."
-                raise InputError(expected="cells with different labels", found=f"{cell.key} twice", way_out=way_out)
+            way_out = "Give the labels of an axis different names."
+            require(keys[cell.key] == 1, "cells with different labels", f"{cell.key} twice", way_out)
             try:
                 cell.check()
             except InputError as error:
@@ -129,13 +128,11 @@ class Table:
     def _check_metrics(self, cells: Sequence[Cell]) -> None:
         """Checks that an attack or step measures each metric; importing an attack's class registers its metrics."""
         steps = {name for cell in cells for step in after_steps(cell.after) for name in metric_names(step.metrics)}
+        known = {*METRICS, *DERIVED, *steps}
+        expected = f"metrics of {self.name} that an attack or a step of `after` measures"
         for name in self.metrics:
-            if name not in {*METRICS, *DERIVED, *steps}:
-                raise InputError(
-                    expected=f"metrics of {self.name} that an attack or a step of `after` measures",
-                    found=repr(name),
-                    way_out=near(str(name), [*METRICS, *DERIVED, *steps]) or "Correct `metrics`, or add the step.",
-                )
+            way_out = near(str(name), known) or "Correct `metrics`, or add the step."
+            require(name in known, expected, repr(name), way_out)
 
     def _cells_of(self, part: Mapping[str, Any], choice: Choice) -> Iterator[Cell]:
         given = {name: values for name, values in part.get("axes", {}).items() if values is not None}
@@ -211,8 +208,7 @@ def read_table(path: Path) -> Table:
     """
     content = read_content(path)
     for key in ("train", "metrics"):
-        if key not in content:
-            raise InputError(expected=f"{key} in {path}", found="none", way_out="docs/tables.md lists the keys.")
+        require(key in content, f"{key} in {path}", "none", "docs/tables.md lists the keys.")
     scales = content.get("scales", {})
     check_keys(scales, ("small", "paper"), f"scales in {path}")
     for scale, part in scales.items():

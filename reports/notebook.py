@@ -12,11 +12,7 @@ from reports.figures.report_figures import report_figures
 
 @dataclass(frozen=True)
 class NotebookPage:
-    """Table and figures of an audit; a notebook displays them.
-
-    Attributes:
-        found: the audit.
-    """
+    """Table and figures of an audit; a notebook displays them."""
 
     found: AuditResult
 

@@ -35,14 +35,7 @@ _OWN = "own-vector"
 
 @dataclass
 class Probed:
-    """Finished training with a probing server.
-
-    Attributes:
-        module: trained module.
-        data: data of the clients.
-        probing: probing of the server.
-        called: clients that the server probed.
-    """
+    """Finished training with a probing server, and the clients that it probed, `called`."""
 
     module: FederatedMF
     data: RecommenderDataModule

@@ -23,11 +23,8 @@ def open_recording(
 ) -> Recording:
     """Opens a recording, whose learner the auditor may name in place of the one in its manifest.
 
-    Args:
-        folder: folder of the recording.
-        learner: path of a subclass of `FederatedModule`, or of a module that defines the learner that the manifest
-            names; it is imported. None for the learner of the manifest.
-        arguments: arguments of the class.
+    The name is the path of a subclass of `FederatedModule`, which takes the arguments, or of a module that defines the
+    learner of the manifest; it is imported.
 
     Raises:
         InputError: there is no such class or module, it does not accept the arguments, or its network differs from

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from evaluation.scores import SETTING
 from reports.figures.figure_data import DrawnFigure, FigureData, errors, of_data, of_papers, styled, with_guessing
@@ -33,9 +32,7 @@ def below_bounds(data: FigureData) -> list[DrawnFigure]:
     titles = described_settings(rows, {name.removeprefix(SETTING) for name in words(rows) if name != DATA})
     frame = rows.assign(place=[order.index(str(value)) for value in rows[_BUDGET]], panel=titles)
     panels = list(dict.fromkeys(titles))[:_MOST_PANELS]
-    with styled():
-        figure = Figure(figsize=(2 + 3.2 * len(panels), 3.4), layout="constrained")
-        every = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    figure, (every,) = styled(2 + 3.2 * len(panels), 3.4, columns=len(panels), sharey=True)
     named: dict[str, Artist] = {}
     for axes, panel in zip(every, panels, strict=True):
         _draw(axes, frame[frame["panel"] == panel].sort_values("place"), data.styles)

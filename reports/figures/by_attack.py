@@ -2,7 +2,6 @@
 
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from evaluation.scores import differing
 from protocol.metric_table import metric as metric_of
@@ -25,10 +24,7 @@ def by_attack(data: FigureData) -> list[DrawnFigure]:
     if rows["attack"].nunique() < 2 or len(settings) > len(_MARKERS):
         return []
     groups = {title: best_first(rows[rows["role"].isin(roles)], data.metric) for title, roles in _GROUPS.items()}
-    with styled():
-        height = rows["attack"].nunique() * (0.25 + 0.09 * len(settings)) + 1
-        figure = Figure(figsize=(7, height), layout="constrained")
-        axes = figure.subplots()
+    figure, ((axes,),) = styled(7, rows["attack"].nunique() * (0.25 + 0.09 * len(settings)) + 1)
     place, ticks = 0.0, dict[str, float]()
     for title, group in groups.items():
         if len(group) and ticks:
@@ -47,9 +43,8 @@ def by_attack(data: FigureData) -> list[DrawnFigure]:
     guessing = metric_of(data.metric).guessing
     if guessing is not None:
         axes.axvline(guessing, color=".5", ls=":", zorder=0)
-        axes.annotate(
-            "guessing", (guessing, 1), xycoords=axes.get_xaxis_transform(), color=".4", size=8, ha="center", va="bottom"
-        )
+        place_above = {"xycoords": axes.get_xaxis_transform(), "ha": "center", "va": "bottom"}
+        axes.annotate("guessing", (guessing, 1), **place_above, color=".4", size=8)
     for number, setting in enumerate(settings if len(settings) > 1 else []):
         axes.plot([], [], ls="", marker=_MARKERS[number], color=".3", label=setting)
     legend_right(axes)

@@ -46,9 +46,8 @@ def _best(data: FigureData) -> list[str]:
 def _panels(rows: pd.DataFrame, names: list[str], data: FigureData) -> Figure:
     clients = list(rows.groupby("victim", sort=False))
     down = -(-len(clients) // _COLUMNS)
-    with styled():
-        figure = Figure(figsize=(12, 0.7 + 2.1 * down), layout="constrained")
-        grid = figure.subplots(down, _COLUMNS, sharex=True, sharey=True, squeeze=False).ravel()
+    figure, panels = styled(12, 0.7 + 2.1 * down, down, _COLUMNS, sharex=True, sharey=True)
+    grid = panels.ravel()
     for axes in grid[len(clients) :]:
         axes.remove()
     for number, (axes, (_, own)) in enumerate(zip(grid, clients, strict=False), start=1):

@@ -78,9 +78,7 @@ class _Curve:
 
 def _drawn(data: FigureData, curves: list[_Curve], drawstyle: Literal["default", "steps-pre"]) -> Figure:
     """Figure of the curves, the attack with the largest leak widest and below the others, baselines thin."""
-    with styled():
-        figure = Figure(figsize=(6, 4), layout="constrained")
-        axes = figure.subplots()
+    figure, ((axes,),) = styled(6, 4)
     attacks, settings = _attacks(data), list(dict.fromkeys(curve.setting for curve in curves))
     count = sum(curve.attack in attacks for curve in curves)
     for place, curve in enumerate(sorted(curves, key=lambda one: (one.attack not in attacks, -one.leak))):

@@ -3,7 +3,6 @@
 import io
 import warnings
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,11 +47,7 @@ class FigureData:
 
 @dataclass(kw_only=True)
 class DrawnFigure(CaptionedFigure):
-    """Captioned figure of matplotlib; its pickle holds the files, which other processes could not draw alike.
-
-    Attributes:
-        figure: the figure.
-    """
+    """Captioned figure of matplotlib; its pickle holds the files, which other processes could not draw alike."""
 
     figure: Figure = field(compare=False, repr=False)
 
@@ -82,9 +77,11 @@ def drawn(plot: so.Plot, width: float, height: float, colours: Mapping[str, str]
     return figure
 
 
-def styled() -> AbstractContextManager[None]:
-    """Context in which axes of matplotlib are made in the style of the reports."""
-    return mpl.rc_context(STYLE)
+def styled(width: float, height: float, rows: int = 1, columns: int = 1, **options: Any) -> tuple[Figure, Any]:
+    """Figure with a size in inches and its axes ``(rows, columns)``, in the style of the reports."""
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        return figure, figure.subplots(rows, columns, squeeze=False, **options)
 
 
 def with_guessing(figure: Figure, name: str) -> Figure:

@@ -2,7 +2,6 @@
 
 import pandas as pd
 import seaborn.objects as so
-from matplotlib.figure import Figure
 
 from evaluation.scores import SETTING, setting_columns
 from reports.figures.figure_data import DrawnFigure, FigureData, drawn, errors, legend_right, of_data, styled
@@ -79,9 +78,7 @@ def against_rank(data: FigureData) -> list[DrawnFigure]:
     if not lines:
         return []
     differ = {name.removeprefix(SETTING) for name in others if pd.concat(lines)[name].nunique() > 1}
-    with styled():
-        figure = Figure(figsize=(6, 4), layout="constrained")
-        axes = figure.subplots()
+    figure, ((axes,),) = styled(6, 4)
     for place, own in enumerate(lines):
         label = ", ".join(filter(None, [own["attack"].iloc[0], described_settings(own, differ)[0]]))
         colour = COLOURS[place % len(COLOURS)]
@@ -107,9 +104,7 @@ def _scatter(
         return []
     both["kind"] = both["choice"].str.rpartition(" ")[0].where(both["choice"].str.contains(" "), both["choice"])
     panels = list(dict.fromkeys(both["panel"]))
-    with styled():
-        figure = Figure(figsize=(1 + 4.6 * len(panels), 4), layout="constrained")
-        every = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    figure, (every,) = styled(1 + 4.6 * len(panels), 4, columns=len(panels), sharey=True)
     kinds = list(dict.fromkeys(both["kind"]))
     for axes, panel in zip(every, panels, strict=True):
         for kind, own in both[both["panel"] == panel].sort_values("mean_x").groupby("kind", sort=False):

@@ -72,12 +72,7 @@ class System(Strict):
 
 @dataclass(frozen=True)
 class Declaration:
-    """A system as declared in a file.
-
-    Attributes:
-        system: content of the file.
-        sha256: hash of the file.
-    """
+    """A system as declared in a file, and the hash of the file."""
 
     system: System
     sha256: str
