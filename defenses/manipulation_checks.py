@@ -33,12 +33,10 @@ class Received:
     model: Mapping[str, Tensor]
 
     def __post_init__(self) -> None:
-        if self.features.dim() != 4 or self.mask.shape != self.features.shape[:3]:
-            raise InputError(
-                expected="features (C, Q, L, F) and mask (C, Q, L)",
-                found=f"{tuple(self.features.shape)} and {tuple(self.mask.shape)}",
-                way_out="Arrange a recording's view with attacks.ranking.lists.ranked_lists.",
-            )
+        right = self.features.dim() == 4 and self.mask.shape == self.features.shape[:3]
+        found = f"{tuple(self.features.shape)} and {tuple(self.mask.shape)}"
+        way_out = "Arrange a recording's view with attacks.ranking.lists.ranked_lists."
+        require(right, "features (C, Q, L, F) and mask (C, Q, L)", found, way_out)
 
     def of(self, clients: Tensor) -> "Received":
         """What the given clients received; `clients` are positions, or a mask ``(C,)``."""
@@ -88,13 +86,11 @@ class Check(abc.ABC):
         Raises:
             InputError: the reference is empty or has other features.
         """
-        documents = reference.documents()
-        if not len(documents) or documents.shape[1] != received.features.shape[-1]:
-            raise InputError(
-                expected=f"a reference of documents with {received.features.shape[-1]} features",
-                found=f"{len(documents)} documents with {documents.shape[1]}",
-                way_out="Give what honest clients of the same training received.",
-            )
+        documents, features = reference.documents(), received.features.shape[-1]
+        found = f"{len(documents)} documents with {documents.shape[1]}"
+        way_out = "Give what honest clients of the same training received."
+        right = len(documents) and documents.shape[1] == features
+        require(right, f"a reference of documents with {features} features", found, way_out)
         statistic = self.statistic(received, reference).double()
         return statistic.where(received.mask.flatten(1).any(1), torch.finfo(torch.float64).min)
 
