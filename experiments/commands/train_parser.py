@@ -16,6 +16,7 @@ SUBCOMMANDS = {
     "validate": "Measures a checkpoint on the data's test examples.",
 }
 _NO_OPTIONS = ("-h", "help", "print_shtab")
+_TAKEN = "options that it takes"
 _NEAR = 0.75
 """Similarity in [0, 1] above which a name is suggested."""
 
@@ -54,7 +55,7 @@ class OneLineParser(ArgumentParser):
         parser = getattr(ex, "subcommand_parser", None) or self
         if ex is None or isinstance(ex, KeyError):
             way_out = parser.near(message) or parser.known()
-            ex = InputError(expected="options that it takes", found=message.rstrip("."), way_out=way_out)
+            ex = InputError(expected=_TAKEN, found=message.rstrip("."), way_out=way_out)
         if not self.exit_on_error:
             super().error(message, ex)
         line, way_out = parser.explained(ex)
@@ -108,7 +109,9 @@ def one_line(error: BaseException) -> str:
         headings += [heading] if heading.endswith(":") and heading not in headings else []
         assert error.__cause__ is not None
         error = error.__cause__
-    message = cause.found if isinstance(cause, InputError) else str(cause)
+    message = str(cause)
+    if isinstance(cause, InputError):  # the parser's own message is a sentence
+        message = cause.found if cause.expected == _TAKEN else f"expected {cause.expected}; found {cause.found}"
     return " ".join([*headings, *message.split()]).rstrip(".")
 
 

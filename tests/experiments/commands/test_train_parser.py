@@ -47,7 +47,7 @@ def test_error_is_its_first_cause_behind_the_headings() -> None:
 
 
 def test_unknown_option_of_a_class_is_the_cause() -> None:
-    unknown = InputError(expected="options", found="Option 'x'", way_out="Known: y.")
+    unknown = InputError(expected="options that it takes", found="Option 'x'", way_out="Known: y.")
     assert parser_of().explained(caught('key "model":\n more', cause=unknown)) == (
         "key \"model\": Option 'x'",
         "Known: y.",
