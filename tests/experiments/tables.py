@@ -4,6 +4,7 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pandas as pd
 import pytest
@@ -57,11 +58,15 @@ class Result:
     source: str | None
 
 
+def command(folder: Path, text: str, *options: str) -> list[str]:
+    """Arguments of ``attack.py`` that run a table into ``folder/out``."""
+    (folder / "table.yaml").write_text(text)
+    return ["reproduce", str(folder / "table.yaml"), "--out", str(folder / "out"), "--jobs", "1", *options]
+
+
 def reproduce(folder: Path, text: str, *options: str) -> int:
     """Runs a table into ``folder/out``; returns the exit status."""
-    (folder / "table.yaml").write_text(text)
-    more = ["--out", str(folder / "out"), "--jobs", "1", *options]
-    return attack.main(["reproduce", str(folder / "table.yaml"), *more])
+    return attack.main(command(folder, text, *options))
 
 
 def cells_of(folder: Path, text: str, **choice: Any) -> list[Cell]:
@@ -90,21 +95,28 @@ def paper_value(name: str, metric: str, setting: dict[str, Any]) -> tuple[float,
     return None if row["source"] is None else (round(row["paper"], 3), row["source"])
 
 
-def check_by_hand(folder: Path, text: str, capsys: pytest.CaptureFixture[str], *options: str) -> None:
-    """Runs the first cell of a table by the table, and by the commands that it prints; compares every score."""
-    assert reproduce(folder, text, *options) == 0
+def check_by_hand(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Runs the commands that a table prints for its first cell, and compares every score with the table's.
+
+    Args:
+        arguments: those of ``attack.py`` that ran the table.
+        capsys: what is printed.
+    """
+    out = Path(arguments[arguments.index("--out") + 1])
     capsys.readouterr()
-    assert reproduce(folder, text, "--dry-run", *options) == 0
+    assert attack.main([*arguments, "--dry-run"]) == 0
     title, *lines = capsys.readouterr().out.split("\n# ")[0].splitlines()
-    commands = [shlex.split(line.replace(str(folder / "out"), str(folder / "by-hand"))) for line in lines]
+    commands = [shlex.split(line.replace(str(out), str(out.with_name("by-hand")))) for line in lines]
     assert train.run(commands[0][2:]) == 0
-    scores = pd.read_csv(folder / "out" / "scores.csv")
-    first = read_table(folder / "table.yaml").cells(Choice(out=folder / "out", root=str(folder / "data")))[0]
+    scores = pd.read_csv(out / "scores.csv")
+    root = arguments[arguments.index("--data.root") + 1] if "--data.root" in arguments else None
+    first = read_table(Path(arguments[1])).cells(Choice(out=out, root=root))[0]
     assert title == f"# {first.key}"
     for key, value in first.setting.items():
         scores = scores[scores[f"setting.{key}"].astype(str) == str(value)]
     for command in commands[1:]:
-        assert attack.main(command[2:]) == 0
+        with mock.patch("reports.write_run.write_page", return_value=[]):
+            assert attack.main(command[2:]) == 0
         alone = pd.read_csv(Path(command[command.index("--out") + 1]) / "scores.csv")
         together = scores[scores["attack"].isin(alone["attack"].unique())]
         assert len(alone)

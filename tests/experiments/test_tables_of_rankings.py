@@ -190,6 +190,8 @@ axes:
   manipulation: [mark]
 attacks: {pir-fingerprint: {}}
 """
-    check_by_hand(tmp_path, more.replace("table14.yaml", str(CONFIGS / "paper/raifle_table14.yaml")), capsys)
+    text = more.replace("table14.yaml", str(CONFIGS / "paper/raifle_table14.yaml"))
+    assert tables.reproduce(tmp_path, text) == 0
+    check_by_hand(tables.command(tmp_path, text), capsys)
     (rate,) = (row for row in tables.read(tmp_path / "out") if row.metric == "tpr")
     assert 7 < rate.n <= 15  # of 15 clients, those who hold it in at least one of four rounds

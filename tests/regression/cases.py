@@ -5,6 +5,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import yaml
 
@@ -53,31 +54,46 @@ def shrunk(content: Any, change: Any) -> Any:
 
 
 def run_case(name: str, *, data: Path, folder: Path) -> Values:
-    """Runs a table, or a training and the audit of its recording.
+    """Runs a table, or a training and the audit of its recording; draws no page.
 
     Args:
         name: of its file.
         data: folder of the data sets.
         folder: an empty folder, for all that the commands write.
     """
+    with mock.patch("reports.write_run.write_page", return_value=[]):
+        if (CONFIGS / "paper" / f"{name}.yaml").is_file():
+            _done(attack.main(table_command(name, data=data, folder=folder)))
+        else:
+            _train_and_audit(name, data, folder)
+    return read_values(folder / "out" / "results.json")
+
+
+def table_command(name: str, *, data: Path, folder: Path) -> list[str]:
+    """Arguments of ``attack.py`` that run a table, made small, into ``folder/out``."""
     how = reductions()[name]
-    (path,) = CONFIGS.glob(f"*/{name}.yaml")
-    content = shrunk(read_content(path) if path.parent.name == "paper" else _content(path), how.get("set", {}))
-    small = folder / f"{name}.yaml"
-    small.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
-    out, root = folder / "out", ["--data.root", str(data)]
-    if path.parent.name == "paper":
-        more = [*root, "--out", str(out), "--seeds", "1", "--jobs", "1", *how.get("args", [])]
-        _done(attack.main(["reproduce", str(small), *more]))
-    else:
-        more = [] if how.get("generated") else root
-        _done(train.run(["fit", "--config", str(small), "--trainer.default_root_dir", str(out), *more]))
-        _done(attack.main(["audit", "--deltas", str(out / "deltas"), "--out", str(out), *how.get("args", [])]))
-    return read_values(out / "results.json")
+    content = shrunk(read_content(CONFIGS / "paper" / f"{name}.yaml"), how.get("set", {}))
+    where = ["--data.root", str(data), "--out", str(folder / "out")]
+    return ["reproduce", _written(folder / f"{name}.yaml", content), *where, "--seeds", "1", "--jobs", "1", *_more(how)]
 
 
-def _content(path: Path) -> Any:
-    return yaml.safe_load(path.read_text(encoding="utf-8"))
+def _train_and_audit(name: str, data: Path, folder: Path) -> None:
+    how, out = reductions()[name], str(folder / "out")
+    content = yaml.safe_load((CONFIGS / "train" / f"{name}.yaml").read_text(encoding="utf-8"))
+    small = _written(folder / f"{name}.yaml", shrunk(content, how.get("set", {})))
+    root = [] if how.get("generated") else ["--data.root", str(data)]
+    _done(train.run(["fit", "--config", small, "--trainer.default_root_dir", out, *root]))
+    _done(attack.main(["audit", "--deltas", f"{out}/deltas", "--out", out, *_more(how)]))
+
+
+def _written(path: Path, content: Any) -> str:
+    path.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+    return str(path)
+
+
+def _more(how: Mapping[str, Any]) -> list[str]:
+    more: list[str] = how.get("args", [])
+    return more
 
 
 def _done(status: int) -> None:

@@ -8,9 +8,20 @@ import torch
 
 from attacks.registry import find
 from protocol.cache import CACHE_VARIABLE
-from tests.regression.cases import Values, attacks_in, names, reductions, run_case, run_cases, shrunk
+from tests.experiments.tables import check_by_hand
+from tests.regression.cases import Values, attacks_in, names, reductions, run_case, run_cases, shrunk, table_command
 from tests.regression.data import write_data
 from tests.regression.frozen import FOLDER, differences, new_rows, path_of, read_frozen, write_frozen
+
+FAMILIES = (
+    "raifle_table13",
+    "raifle_table14",
+    "raifle_table15_drawn",
+    "decaf_figure6",
+    "deanon_table4",
+    "pac_theorem3",
+)
+"""A table of recommendation, of rankings, of images, of compositions, of devices and of private vectors."""
 
 
 @pytest.fixture(scope="module")
@@ -18,16 +29,33 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_data(tmp_path_factory.mktemp("data"))
 
 
+@pytest.fixture(scope="module")
+def run(request: pytest.FixtureRequest, data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Values]:
+    """Folder and numbers of a table or training, by its name."""
+    folder = tmp_path_factory.mktemp(request.param)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(CACHE_VARIABLE, str(folder / "cache"))
+        patch.setattr("sys.argv", ["test"])  # else Lightning warns of the arguments of pytest
+        return folder, run_case(request.param, data=data, folder=folder)
+
+
 @pytest.mark.integration
-@pytest.mark.parametrize("name", run_cases())
-def test_numbers_are_as_frozen(name: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
-    monkeypatch.setattr("sys.argv", ["test"])  # else Lightning warns of the arguments of pytest
-    values = run_case(name, data=data, folder=tmp_path)
+@pytest.mark.parametrize("run", run_cases(), indirect=True)
+def test_numbers_are_as_frozen(run: tuple[Path, Values], request: pytest.FixtureRequest) -> None:
+    name, values = request.node.callspec.params["run"], run[1]
     lines = differences(name, values)
     if added := new_rows(name, values):
         warnings.warn("\n".join([f"{name} has rows that are not frozen", *added]), stacklevel=1)
     assert not lines, "\n".join(["", *lines, f"If they are to move: python -m tests.regression --write {name}"])
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("run", FAMILIES, indirect=True)
+def test_the_printed_commands_give_the_same_numbers(
+    run: tuple[Path, Values], request: pytest.FixtureRequest, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name, folder = request.node.callspec.params["run"], run[0]
+    check_by_hand(table_command(name, data=data, folder=folder), capsys)
 
 
 def test_the_arithmetic_is_that_of_the_frozen_values() -> None:
