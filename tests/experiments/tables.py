@@ -1,6 +1,7 @@
 """What tests on tables share: a table that is run, its results, and the papers' numbers next to a setting."""
 
 import shlex
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,9 +65,15 @@ def command(folder: Path, text: str, *options: str) -> list[str]:
     return ["reproduce", str(folder / "table.yaml"), "--out", str(folder / "out"), "--jobs", "1", *options]
 
 
-def reproduce(folder: Path, text: str, *options: str) -> int:
-    """Runs a table into ``folder/out``; returns the exit status."""
-    return attack.main(command(folder, text, *options))
+def without_pages() -> AbstractContextManager[object]:
+    """Runs write results and no page, whose figures take longer than a small training."""
+    return mock.patch("reports.write_run.write_page", return_value=[])
+
+
+def reproduce(folder: Path, text: str, *options: str, page: bool = False) -> int:
+    """Runs a table into ``folder/out``, with a page if one is asked for; returns the exit status."""
+    with nullcontext() if page else without_pages():
+        return attack.main(command(folder, text, *options))
 
 
 def cells_of(folder: Path, text: str, **choice: Any) -> list[Cell]:
@@ -115,7 +122,7 @@ def check_by_hand(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> N
     for key, value in first.setting.items():
         scores = scores[scores[f"setting.{key}"].astype(str) == str(value)]
     for command in commands[1:]:
-        with mock.patch("reports.write_run.write_page", return_value=[]):
+        with without_pages():
             assert attack.main(command[2:]) == 0
         alone = pd.read_csv(Path(command[command.index("--out") + 1]) / "scores.csv")
         together = scores[scores["attack"].isin(alone["attack"].unique())]

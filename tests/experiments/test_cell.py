@@ -133,8 +133,8 @@ def test_a_paper_s_table_runs_on_another_data_set_without_a_copy(tmp_path: Path)
         (tmp_path / name).mkdir()
         command = table_command("raifle_table5", data=tmp_path / "data", folder=tmp_path / name)
         assert attack.main([*command, "--data", name]) == 0
-        rows = read(tmp_path / name / "out")
-        found.append({(row.attack, row.metric): (row.mean, row.n) for row in rows})
-        assert {row.setting["data"] for row in rows} == {name}
+        results = read(tmp_path / name / "out")
+        found.append({(row.attack, row.metric): (row.mean, row.n) for row in results})
+        assert {row.setting["data"] for row in results} == {name}
     assert found[0] == found[1]
     assert ("raifle", "auc") in found[0]

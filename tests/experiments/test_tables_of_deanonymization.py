@@ -9,8 +9,7 @@ import attack
 import train
 from evaluation.gate import FAILED
 from experiments.table import Choice, read_table
-from tests.experiments.tables import Result, paper_value, read
-from tests.experiments.tables import reproduce as run_table
+from tests.experiments.tables import Result, paper_value, read, reproduce
 from tests.places import CONFIGS
 
 TABLE = f"""
@@ -50,13 +49,9 @@ also:
 PLAIN = TABLE[: TABLE.index("  mitigation:")] + TABLE[TABLE.index("attacks:\n") : TABLE.index("also:")]
 
 
-def reproduce(folder: Path, text: str = TABLE) -> int:
-    return run_table(folder, text)
-
-
 @pytest.mark.integration
 def test_a_table_leaves_names_utilities_and_a_curve(tmp_path: Path) -> None:
-    assert reproduce(tmp_path) == 0
+    assert reproduce(tmp_path, TABLE, page=True) == 0
     results = read(tmp_path / "out")
     found = {(r.attack, r.metric, json.dumps(r.setting, sort_keys=True)): r for r in results}
     plain = {"data": "synthetic-posts", "prior": "random", "mitigation": "none", "amount": 0}
@@ -79,7 +74,7 @@ def test_a_table_leaves_names_utilities_and_a_curve(tmp_path: Path) -> None:
     assert "the server can infer from" in page
     assert "Privacy and utility against reid-svm" in page
     again = (tmp_path / "out" / "results.json").read_text()
-    assert reproduce(tmp_path) == 0  # cells are read back
+    assert reproduce(tmp_path, TABLE) == 0  # cells are read back
     assert json.loads((tmp_path / "out" / "results.json").read_text())["results"] == json.loads(again)["results"]
 
 
@@ -124,7 +119,7 @@ def test_a_wrong_table_is_refused(
 def test_a_layer_that_is_not_there_leaves_its_attacks_out_and_the_report_says_so(tmp_path: Path) -> None:
     layer = "{arguments: {layers: [input]}, attacks: [reid-svm]}"
     text = PLAIN.replace("max_steps: 8", "max_steps: 2") + f"also: [{{axes: {{layer: {{input: {layer}}}}}}}]\n"
-    assert reproduce(tmp_path, text) == 0
+    assert reproduce(tmp_path, text, page=True) == 0
     assert "'input'" in (tmp_path / "out" / "report.html").read_text().replace("&#39;", "'")
     assert "input" not in {result.setting.get("layer") for result in read(tmp_path / "out")}
 
@@ -160,20 +155,24 @@ def test_looks_at_messages_share_a_training() -> None:
     assert len({cell.folder for cell in cells}) == 1
 
 
-def analysed(folder: Path, metrics: str, after: str, devices: str = "", attacks: str | None = None) -> list[Result]:
+def analysed(
+    folder: Path, metrics: str, after: str, devices: str = "", attacks: str | None = None, page: bool = False
+) -> list[Result]:
     # Every device of a profile is to take part at least once.
     text = PLAIN.replace("clients_per_round: 0.5", "clients_per_round: 0.9") + f"after: [{after}]\n"
     text = text.replace("metrics: [times-chance, ap, utility, top5, top1]", f"metrics: [{metrics}]")
     text = text.replace("synthetic-posts: {}", f"synthetic-posts: {{{devices}}}")
     if attacks is not None:
         text = text[: text.index("attacks:\n")] + f"attacks: {attacks}\n" + text[text.index("arguments:") :]
-    assert reproduce(folder, text) == 0
+    assert reproduce(folder, text, page=page) == 0
     return read(folder / "out")
 
 
 @pytest.mark.integration
 def test_raw_sets_biases_and_maps_stand_beside(tmp_path: Path) -> None:
-    results = analysed(tmp_path, "ap, bias-correlation, bias-correlation-others", "raw-data, user-bias, maps")
+    results = analysed(
+        tmp_path, "ap, bias-correlation, bias-correlation-others", "raw-data, user-bias, maps", page=True
+    )
     found = {(r.attack, r.metric, r.setting.get("examples_in_a_set")): r.mean for r in results}
     assert found["raw-examples", "ap", 1] < found["raw-examples", "ap", 16]
     assert found["raw-examples", "ap", 16] > 0.9

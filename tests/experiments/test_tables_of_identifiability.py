@@ -38,11 +38,11 @@ SMALL: dict[str, Any] = {
 NOISY = [{"class_path": "RowNoise", "init_args": {"scale": 0.01}}]
 
 
-def run(tmp_path: Path, *, attacked: list[int] | None = None, **changes: Any) -> list[Result]:
+def run(tmp_path: Path, *, attacked: list[int] | None = None, page: bool = False, **changes: Any) -> list[Result]:
     content = {**SMALL, **changes, "set": {**SMALL["set"], **changes.get("set", {})}}
     if attacked is not None:
         content["rounds"] = {"which": attacked}
-    assert reproduce(tmp_path, yaml.safe_dump(content)) == 0
+    assert reproduce(tmp_path, yaml.safe_dump(content), page=page) == 0
     return read(tmp_path / "out")
 
 
@@ -57,7 +57,7 @@ def value(results: list[Result], name: str, metric: str, **setting: Any) -> floa
 @pytest.mark.integration
 def test_theorem_1_holds_and_the_client_loses_nothing(tmp_path: Path) -> None:
     after, metrics = ["theorem", "sharpness", "clients"], [*SMALL["metrics"], "sharpness"]
-    results = run(tmp_path, after=after, metrics=metrics)
+    results = run(tmp_path, after=after, metrics=metrics, page=True)
     assert value(results, "pac", "success", of_bound=1) >= 0.95
     assert value(results, "theorem-1 by pac", "sharpness") == 1  # the only point
     assert value(results, "pac-spectral", "success", interactions=20) == 1
@@ -109,6 +109,7 @@ def test_a_passive_server_learns_from_honest_rounds(tmp_path: Path) -> None:
         metrics=["error"],
         record={"sums_at": [1, 2, 6], "clients": 20},
         after=["reached"],
+        page=True,
     )
     assert value(results, "pac-spectral", "error", rounds=2) < 0.3
     assert abs(value(results, "chance", "error", rounds=2) - 0.5) < 0.15

@@ -26,9 +26,9 @@ attacks: {{ranking/codebook: {{}}, interactions/chance: {{}}}}
 """
 
 
-def reproduce(folder: Path, added: str, column: str = "manipulation") -> dict[tuple[str, str, str], Result]:
-    assert tables.reproduce(folder, TABLE + added) == 0
-    return {(r.attack, str(r.setting[column]), r.metric): r for r in tables.read(folder / "out")}
+def reproduce(folder: Path, added: str) -> dict[tuple[str, str, str], Result]:
+    assert tables.reproduce(folder, TABLE + added, page=True) == 0
+    return {(r.attack, str(r.setting["manipulation"]), r.metric): r for r in tables.read(folder / "out")}
 
 
 @pytest.mark.integration

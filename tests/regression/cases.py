@@ -5,13 +5,13 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import yaml
 
 import attack
 import train
 from experiments.table_file import read_content
+from tests.experiments.tables import without_pages
 from tests.places import CONFIGS
 
 Row = tuple[str, str, str]
@@ -61,7 +61,7 @@ def run_case(name: str, *, data: Path, folder: Path) -> Values:
         data: folder of the data sets.
         folder: an empty folder, for all that the commands write.
     """
-    with mock.patch("reports.write_run.write_page", return_value=[]):
+    with without_pages():
         if (CONFIGS / "paper" / f"{name}.yaml").is_file():
             _done(attack.main(table_command(name, data=data, folder=folder)))
         else:

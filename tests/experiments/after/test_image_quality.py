@@ -51,14 +51,15 @@ def _images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["test"])
 
 
-def run(folder: Path, text: str) -> list[Result]:
-    assert reproduce(folder, text) == 0
+def run(folder: Path, text: str, *, page: bool = False) -> list[Result]:
+    assert reproduce(folder, text, page=page) == 0
     return read(folder / "out")
 
 
 @pytest.mark.integration
 def test_a_table_on_images_is_made_and_goes_on(tmp_path: Path) -> None:
-    found = {(r.attack, r.metric, r.setting["manipulation"], r.setting.get("ranker")): r for r in run(tmp_path, TABLE)}
+    results = run(tmp_path, TABLE, page=True)
+    found = {(r.attack, r.metric, r.setting["manipulation"], r.setting.get("ranker")): r for r in results}
     assert found["affine-inversion", "auc", "none", "linear"].n == 8
     assert found["raifle", "auc", "noise", "linear"].n == 3
     assert ("fgsm", "auc", "fgsm", "neural-2") in found

@@ -28,7 +28,7 @@ def test_classifiers_distinguish_manipulated_updates_and_not_a_training_from_its
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.argv", ["test"])
-    assert reproduce(tmp_path, TABLE) == 0
+    assert reproduce(tmp_path, TABLE, page=True) == 0
     found = {(r.attack, r.setting["manipulation"]): r for r in read(tmp_path / "out")}
     assert {attack for attack, _ in found} == {"updates-knn", "updates-logistic", "updates-forest"}
     assert {r.n for r in found.values()} == {24}
