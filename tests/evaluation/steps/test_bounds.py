@@ -34,7 +34,7 @@ after: [bounds: {{priors: [uniform]}}, genie: {{pairs: 4, victims: 5}}]
 
 
 def reproduce(folder: Path, table: str) -> dict[tuple[str, object, str], tables.Result]:
-    assert tables.reproduce(folder, table) == 0
+    assert tables.reproduce(folder, table, page=True) == 0
     return {(r.attack, r.setting["epsilon"], r.metric): r for r in tables.read(folder / "out")}
 
 
