@@ -7,8 +7,6 @@ import pandas as pd
 import pytest
 import torch
 
-import attack
-import train
 from attacks.composition.closed_form import ClosedForm
 from client.engine.local_hyperparameters import LocalTraining
 from experiments.after.model_quality import RECORDED
@@ -165,16 +163,3 @@ def test_the_closed_form_finds_the_classes_under_weight_decay() -> None:
     present = estimate(ClosedForm(), view).present
     assert float((present == (true > 0)).double().mean()) > 0.9
     assert not bool(torch.all(present))
-
-
-@pytest.mark.integration
-def test_the_digits_are_trained_recorded_and_audited_without_a_download(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = str(CONFIGS / "train" / "decaf_digits.yaml")
-    folder = str(tmp_path)
-    status = train.run(["fit", "--config", config, "--trainer.default_root_dir", folder, "--trainer.max_steps", "1"])
-    assert status == 0
-    assert attack.main(["audit", "--deltas", f"{folder}/deltas", "--out", folder]) == 0
-    found = {(r.attack, r.metric): r.mean for r in read(tmp_path)}
-    assert found["decaf-match", "l1"] < 0.5 * found["uniform-present", "l1"]

@@ -5,9 +5,6 @@ from pathlib import Path
 
 import pytest
 
-import attack
-import train
-from evaluation.gate import FAILED
 from experiments.table import Choice, read_table
 from tests.experiments.tables import Result, paper_value, read, reproduce
 from tests.places import CONFIGS
@@ -193,19 +190,3 @@ def test_devices_are_singled_out_by_a_profile(tmp_path: Path) -> None:
     ranks = [r.mean for r in results if r.attack == "centred-svm" and r.metric == "fit-rank"]
     assert len(ranks) == 3
     assert sum(ranks) / 3 > 0.6
-
-
-@pytest.mark.integration
-def test_generated_writers_are_trained_recorded_and_audited(tmp_path: Path) -> None:
-    config = str(CONFIGS / "train" / "deanon_synthetic.yaml")
-    folder = str(tmp_path)
-    assert train.run(["fit", "--config", config, "--trainer.default_root_dir", folder]) == 0
-    out = ["--deltas", f"{folder}/deltas", "--out", folder]
-    assert attack.main(["run", "--attack", "attacks.re_identification.reidentification.ReidSVM", *out]) == 0
-    alone = {r.metric: r.mean for r in read(tmp_path) if r.attack == "reid-svm"}
-    assert alone["times-chance"] > 5
-    assert attack.main(["audit", *out, "--gate", '{"ap": 0.5}']) == FAILED
-    found = {(r.attack, r.metric): r.mean for r in read(tmp_path)}
-    assert found["reid-svm", "times-chance"] == alone["times-chance"]
-    assert found["fingerprint-linked", "top5"] > 0.8
-    assert found["matching-fingerprint", "ap"] > 0.8

@@ -121,21 +121,17 @@ def test_defences_of_two_axes_add_up_in_the_order_of_the_axes(tmp_path: Path, mo
     monkeypatch.setattr(Cell, "check", lambda _: None)
     path = CONFIGS / "paper" / "raifle_table11.yaml"
     cells = tables.cells_of(tmp_path, f"over: {path}\naxes: {{ranker: [linear]}}\n")
-    kinds: dict[tuple[Any, ...], Any] = {
-        (c.setting["epsilon"], c.setting["participants"], c.setting.get("aggregate")): [
-            defence["class_path"].rpartition(".")[2] for defence in c.training["model"]["init_args"]["defenses"]
-        ]
-        for c in cells
-    }
-    assert kinds["inf", 10, None] == ["SecureAggregation"]
-    assert kinds[700, 1000, None] == ["LocalDP", "SecureAggregation"]
-    assert kinds[100, 100, "two-targets"] == ["LocalDP", "SecureSum"]
-    (two,) = (
-        c
-        for c in cells
-        if (c.setting.get("aggregate"), c.setting["epsilon"], c.setting["participants"]) == ("two-targets", "inf", 10)
-    )
-    model, data = two.training["model"]["init_args"], two.training["data"]["init_args"]
+    settings = {(c.setting["epsilon"], c.setting["participants"], c.setting.get("aggregate")): c for c in cells}
+
+    def kinds(epsilon: Any, participants: int, aggregate: str | None) -> list[str]:
+        defences = settings[epsilon, participants, aggregate].training["model"]["init_args"]["defenses"]
+        return [defence["class_path"].rpartition(".")[2] for defence in defences]
+
+    assert kinds("inf", 10, None) == ["SecureAggregation"]
+    assert kinds(700, 1000, None) == ["LocalDP", "SecureAggregation"]
+    assert kinds(100, 100, "two-targets") == ["LocalDP", "SecureSum"]
+    two = settings["inf", 10, "two-targets"].training
+    model, data = two["model"]["init_args"], two["data"]["init_args"]
     targeted, (summed,) = model["manipulation"]["init_args"], model["defenses"]
     assert (targeted["targets"], targeted["participants"]) == (2, 10)
     assert (summed["init_args"]["targets"], summed["init_args"]["participants"]) == (2, 10)
