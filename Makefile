@@ -1,5 +1,5 @@
 # Needs python3 (3.11 to 3.13) and make. Everything else is installed into .uv and .venv in this folder.
-.PHONY: demo test tests quick additions frozen results fuzz kills test-cluster test-flower test-nvflare docs docs-links lint bench bench-peers lock clean help
+.PHONY: demo test tests quick additions frozen results fuzz kills mutants test-cluster test-flower test-nvflare docs docs-links lint bench bench-peers lock clean help
 .DEFAULT_GOAL := help
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -29,7 +29,7 @@ test: $(READY)  ## lint, types, import walls and tests, side by side on all core
 tests: $(READY)
 	$(PYTEST)
 
-quick: $(READY)  ## the tests that train nothing and start no process: 80 seconds on two cores
+quick: $(READY)  ## the tests that train nothing and start no process
 	$(PYTEST) -m "not integration"
 
 additions: $(READY)  ## the quick tests in a copy of the checkout to which one of each kind is added
@@ -48,6 +48,10 @@ fuzz: $(READY)  ## read damaged and hostile files for MINUTES (30) minutes: a ta
 KILLS ?= 200
 kills: $(READY)  ## SIGKILL trainings, tables and conversions at KILLS (200) random times; nothing journalled may be lost
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz.kills --kills $(KILLS)
+
+MUTANTS ?= 300
+mutants: $(READY)  ## the share of MUTANTS (300) random small changes of the source that the tests catch: about two hours
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutants --count $(MUTANTS)
 
 test-cluster: $(READY)  ## run the batch files on a SLURM of one node on this machine, installed as root on Debian
 	bash tests/cluster/install.sh
