@@ -29,8 +29,8 @@ def test_guesses_as_the_published_code(victim: int, monkeypatch: pytest.MonkeyPa
     assert next(orders, None) is None
 
 
-def decide(attack: IMIA, victims: int = 12) -> tuple[Tensor, float, Tensor]:
-    view, labels = leaky_view(victims)
+def decide(attack: IMIA) -> tuple[Tensor, float, Tensor]:
+    view, labels = leaky_view(victims=4)
     estimate = attack(view, generator=generator_for(0, "attack"))
     assert isinstance(estimate, InteractionEstimate)
     f1 = f1_per_victim(estimate.decisions, labels, view.served_mask)
@@ -39,7 +39,7 @@ def decide(attack: IMIA, victims: int = 12) -> tuple[Tensor, float, Tensor]:
 
 @pytest.mark.parametrize("confirmed", [0.9, 0.3])
 def test_as_many_items_are_positive_as_the_attack_assumes(confirmed: float) -> None:
-    decisions, _, sizes = decide(IMIA(confirmed=confirmed, selection=0.25), victims=3)
+    decisions, _, sizes = decide(IMIA(confirmed=confirmed, selection=0.25))
     assert decisions.sum(1).tolist() == (sizes // 4).tolist()
 
 
