@@ -1,6 +1,7 @@
 """A leaky federation for membership: clients that train a small network on random images, and a pool of candidates."""
 
 import dataclasses
+import functools
 
 import torch
 from torch import Tensor
@@ -19,15 +20,15 @@ CLIENTS, EACH, CLASSES, SHAPE = 4, 20, 4, (1, 12, 12)
 NETWORK = ClassifierOptions(hidden=32, channels=8, activation="tanh")
 ONE_STEP = LocalTraining(optimizer="sgd", learning_rate=0.5)
 ONE_EPOCH = LocalTraining(optimizer="sgd", learning_rate=0.2, batch_size=10)
+Toy = tuple[History, dict[str, Tensor]]
 
 
 def learner(local: LocalTraining = ONE_STEP) -> ImageClassifierAlgorithm:
     return ImageClassifierAlgorithm(network=NETWORK, image_shape=SHAPE, num_classes=CLASSES, local=local)
 
 
-def toy(
-    local: LocalTraining = ONE_STEP, *, seed: int = 0, dealt_anew: bool = False, noise: float = 0.0
-) -> tuple[History, dict[str, Tensor]]:
+@functools.cache
+def toy(local: LocalTraining = ONE_STEP, *, seed: int = 0, dealt_anew: bool = False, noise: float = 0.0) -> Toy:
     """View of one round, and the truth: half of the pool is held by the clients, the other half by nobody.
 
     Args:
@@ -65,7 +66,8 @@ def toy(
     return view, {"member": member, "clients": torch.arange(CLIENTS)}
 
 
-def several_rounds(count: int, local: LocalTraining = ONE_EPOCH) -> tuple[History, dict[str, Tensor]]:
+@functools.cache
+def several_rounds(count: int, local: LocalTraining = ONE_EPOCH) -> Toy:
     """The same clients in several rounds, in one view without deltas; the models differ as of independent trainings."""
     first, truth = toy(local)
     held = truth["member"].nonzero()[:, 1].reshape(CLIENTS, EACH)
