@@ -26,6 +26,7 @@ from tests.toys import quiet_trainer
 Toy = tuple[History, dict[str, Tensor]]
 
 
+@functools.cache
 def toy(people: int = 120, rounds: int = 2, *, leak: float = 2.0, values: int = 2, seed: int = 0) -> Toy:
     """Everyone sends in every round; `colour`, with so many values, shifts a few numbers, and `luck` shifts none."""
     generator = generator_for(seed, "attribute toy")

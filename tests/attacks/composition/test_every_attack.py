@@ -34,12 +34,17 @@ PUBLISHED: list[CompositionAttack] = [
 ]
 COUNTS: list[CompositionAttack] = [LLG(), RLU(), SoftLabels(), AuxiliaryGradients()]
 ON_THE_UPDATE: list[CompositionAttack] = [*PUBLISHED, *COUNTS, *LADDER]
-EVERY: list[Attack] = [*ON_THE_UPDATE, RandomGuess(), UniformPresent()]
+EVERY: list[CompositionAttack] = [*ON_THE_UPDATE, RandomGuess(), UniformPresent()]
 
 
 @functools.cache
 def on_the_toy(attack: CompositionAttack) -> CompositionEstimate:
     return estimate(attack, views()[0][0])
+
+
+def with_one_pass(attack: CompositionAttack) -> CompositionAttack:
+    """Ours with less work, where it is not about how near it comes."""
+    return dataclasses.replace(MATCH, passes=1) if attack is MATCH else attack
 
 
 @pytest.mark.parametrize("attack", ON_THE_UPDATE, ids=lambda attack: attack.name)
@@ -53,9 +58,9 @@ def test_beats_equal_shares(attack: CompositionAttack) -> None:
 def test_an_update_of_another_client_gives_what_anybody_would(attack: CompositionAttack) -> None:
     (view,), true = views()
     found, anyone = [], []
-    for step in (1, 4, 7) if attack is MATCH else range(1, len(true)):
+    for step in (1, 4):
         deltas = {name: value.roll(step, 0) for name, value in view.deltas.items()}
-        found.append(l1(estimate(attack, dataclasses.replace(view, deltas=deltas)).proportions, true))
+        found.append(l1(estimate(with_one_pass(attack), dataclasses.replace(view, deltas=deltas)).proportions, true))
         anyone.append(l1(true.roll(step, 0), true))
     assert sum(found) / sum(anyone) == pytest.approx(1, abs=0.15 if attack in ON_THE_UPDATE else 0.3)
     assert l1(on_the_toy(attack).proportions, true) < 0.6 * sum(found) / len(found)
@@ -90,7 +95,7 @@ def test_settled_victims_are_not_simulated_again(monkeypatch: pytest.MonkeyPatch
         return nearby_compositions(centre, count, spread=spread, generator=generator)
 
     monkeypatch.setattr("attacks.composition.decaf_match.nearby_compositions", counted)
-    estimate(DecafMatch(shared=40, local=10, passes=6), view)
+    estimate(DecafMatch(shared=40, local=6, passes=6), view)
     assert drawn[0] == view.victims
     assert drawn == sorted(drawn, reverse=True)
     assert sum(drawn) < 4 * view.victims
@@ -102,7 +107,7 @@ def test_an_update_that_says_nothing_leaves_ours_no_better_than_equal_shares() -
         name: torch.randn(value.shape, generator=generator_for(0, name)) * value.std()
         for name, value in view.deltas.items()
     }
-    found = estimate(MATCH, dataclasses.replace(view, deltas=noise))
+    found = estimate(with_one_pass(MATCH), dataclasses.replace(view, deltas=noise))
     assert l1(found.proportions, true) > 0.9 * l1(torch.full_like(true, 0.1), true)
 
 
@@ -116,12 +121,12 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
 
 
 @pytest.mark.parametrize("attack", EVERY, ids=lambda attack: attack.name)
-def test_leaves_its_view_as_it_was_and_repeats_itself(attack: Attack) -> None:
+def test_leaves_its_view_as_it_was_and_repeats_itself(attack: CompositionAttack) -> None:
     (view,), _ = views()
+    fewer = DecafMatch(shared=6, local=2, passes=1) if attack is MATCH else attack
+    first = on_the_toy(fewer).proportions.clone()
     before = {name: value.clone() for name, value in {**view.deltas, **view.model, **view.auxiliary}.items()}
-    fewer = DecafMatch(shared=6, local=2) if attack is MATCH else attack
-    first, second = estimate(fewer, view), estimate(fewer, view)
-    assert torch.equal(first.proportions, second.proportions)
+    assert torch.equal(estimate(fewer, view).proportions, first)
     for name, value in {**view.deltas, **view.model, **view.auxiliary}.items():
         assert torch.equal(value, before[name])
 
@@ -134,7 +139,7 @@ def test_earlier_layers_tell_less_than_the_last_and_other_layers_are_refused() -
     named = estimate(Decaf(null_classes="none", layer="output"), view)
     torch.testing.assert_close(named.proportions, estimate(Decaf(null_classes="none"), view).proportions)
     assert last < hidden
-    with pytest.raises(ViewError, match=r"'body.3'.* got a recording of body.0, body.2, body.6, output"):
+    with pytest.raises(ViewError, match="body"):
         Decaf(layer="body.3").run(view, generator=generator_for(0, "attack"))
 
 
