@@ -58,9 +58,9 @@ def exact_delta(epsilon: float, sigma: float, sensitivity: float) -> Any:
         return mpmath.ncdf(half - shift) - mpmath.exp(epsilon) * mpmath.ncdf(-half - shift)
 
 
-@pytest.mark.parametrize("delta", [0.9, 0.1, 1e-2, 1e-5, 1e-6, 1e-8, 1e-9, 1e-10, 1e-12, 1e-16, 1e-30, 1e-300, 5e-324])
+@pytest.mark.parametrize("delta", [0.9, 0.1, 1e-2, 1e-5, 1e-8, 1e-10, 1e-16, 1e-30, 1e-300, 5e-324])
 def test_the_delta_asked_for_holds_and_no_noise_is_wasted(delta: float) -> None:
-    grid = [1e-3, 0.3, 1.0, 1.0001, 1.5, 3.0, *np.arange(5.0, 32.0, 0.75), 50.0, 100.0, 300.0, 500.0, 700.0]
+    grid = [1e-3, 0.3, 1.0, 1.0001, 1.5, 3.0, *np.arange(5.0, 32.0, 1.5), 50.0, 100.0, 300.0, 500.0, 700.0]
     for epsilon in map(float, grid):
         sigma = gaussian_scale(epsilon=epsilon, delta=delta, sensitivity=2.0)
         assert exact_delta(epsilon, sigma, 2.0) <= delta, epsilon
