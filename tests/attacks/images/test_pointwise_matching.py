@@ -54,7 +54,7 @@ def test_update_and_attack_of_the_authors_code(ranker: str) -> None:
 @pytest.mark.parametrize("hidden", [0, 4])
 def test_votes_are_found(hidden: int) -> None:
     view, votes = toy(30, 40, hidden)
-    assert float(auc_per_victim(estimated(view, 200).scores, votes, view.served_mask).mean()) > 0.97
+    assert float(auc_per_victim(estimated(view, 100).scores, votes, view.served_mask).mean()) > 0.97
 
 
 def test_another_clients_update_says_nothing() -> None:
@@ -81,5 +81,5 @@ def test_what_the_server_sent_is_in_the_label(manipulation: str | None, label: s
 
 
 def test_no_step_at_all_is_refused() -> None:
-    with pytest.raises(ValueError, match="max_iter>0"):
+    with pytest.raises(ValueError, match="max_iter"):
         PointwiseMatching(max_iter=0)

@@ -15,7 +15,6 @@ from client.ranking import ranker_parameters
 from protocol.errors import ViewError
 from protocol.view import Release, RoundView
 from server.marked_document import MarkedDocument
-from tests.toys import leaky_view
 
 VICTIMS = 40
 
@@ -43,6 +42,10 @@ def marked_view(hidden: int = 0, noise: float = 0.0) -> tuple[RoundView, torch.T
         manipulation="mark",
     )
     return view, held
+
+
+def of_victims(count: int) -> RoundView:
+    return RoundView(round=0, pseudonyms=torch.arange(count), example_counts=torch.ones(count), deltas={}, model={})
 
 
 def decided(view: RoundView) -> torch.Tensor:
@@ -94,7 +97,7 @@ def test_an_estimate_of_another_shape_is_refused() -> None:
 
 
 def test_members_are_scored_by_auc_and_rates() -> None:
-    view, _ = leaky_view(8)
+    view = of_victims(8)
     member = torch.tensor([True, False, True, False, False, True, False, False])
     scores = torch.tensor([3.0, 1.0, 2.0, 2.0, 0.0, 5.0, 4.0, -1.0])
     estimate = MembershipEstimate(scores=scores, decisions=scores > 1.5)
@@ -110,7 +113,7 @@ def test_members_are_scored_by_auc_and_rates() -> None:
 
 
 def test_without_both_kinds_there_is_no_auc() -> None:
-    view, _ = leaky_view(3)
+    view = of_victims(3)
     estimate = MembershipEstimate(scores=torch.zeros(3), decisions=torch.zeros(3, dtype=torch.bool))
     for member in (torch.ones(3), torch.zeros(3)):
         assert estimate.score(view, {"member": member}).metrics["auc"].isnan().all()

@@ -18,10 +18,9 @@ from tests.ranking_toys import first_view, ranker, record, source
 pytestmark = pytest.mark.integration
 
 
-@pytest.mark.parametrize("hidden", [0, 4])
 @pytest.mark.parametrize(
-    ("epsilon", "knows", "least"),
-    [("inf", "lists", 0.99), (500, "lists", 0.99), ("inf", "candidates", 0.99), (500, "candidates", 0.9)],
+    ("hidden", "epsilon", "knows", "least"),
+    [(0, "inf", "lists", 0.99), (4, 500, "lists", 0.99), (4, "inf", "candidates", 0.99), (0, 500, "candidates", 0.9)],
 )
 def test_codebook_reads_the_clicks_and_shuffled_updates_give_chance(
     tmp_path: Path, hidden: int, epsilon: object, knows: Literal["lists", "candidates"], least: float

@@ -31,7 +31,7 @@ from protocol.view import Release, RoundView
 SHAPE = (1, 12, 12)
 ONE_STEP = LocalTraining(optimizer="sgd", learning_rate=0.1)
 FIVE_STEPS = LocalTraining(optimizer="sgd", learning_rate=1.0, epochs=5)
-FEW: dict[str, Any] = {"max_iter": 200, "total_variation": 0.002, "accelerator": "cpu"}
+FEW: dict[str, Any] = {"max_iter": 100, "total_variation": 0.002, "accelerator": "cpu"}
 
 
 class Leaky(NetworkLearner):
@@ -90,17 +90,20 @@ def test_simulated_steps_find_images_in_several_steps() -> None:
 @pytest.mark.integration
 @pytest.mark.parametrize("unrelated", ["update", "model"])
 def test_the_baseline_is_without_the_clients_update(unrelated: Literal["update", "model"]) -> None:
-    view, images = toy()
-    assert psnr(UnrelatedUpdate(**FEW, unrelated=unrelated), view, images) < 14
+    view, _ = toy()
+    few: dict[str, Any] = FEW | {"max_iter": 5}
+    baseline = UnrelatedUpdate(**few, unrelated=unrelated)(view, generator=generator_for(0, "attack"))
+    inverted = InvertingGradients(**few)(decoupled(view, unrelated), generator=generator_for(0, "attack"))
+    torch.testing.assert_close(baseline.records, inverted.records)  # type: ignore[attr-defined]
 
 
 @pytest.mark.integration
 def test_starts_are_repeated_and_the_best_is_kept() -> None:
     view, _ = toy()
-    few: dict[str, Any] = FEW | {"max_iter": 20}
+    few: dict[str, Any] = FEW | {"max_iter": 5}
     once = InvertingGradients(**few)(view, generator=generator_for(0, "attack"))
     twice = InvertingGradients(**few, restarts=2)(view, generator=generator_for(0, "attack"))
-    assert (once.iterations, twice.iterations) == ((20, 20), (40, 40))  # type: ignore[attr-defined]
+    assert (once.iterations, twice.iterations) == ((5, 5), (10, 10))  # type: ignore[attr-defined]
 
 
 @pytest.mark.integration
