@@ -26,14 +26,14 @@ from tests.deanonymization_toys import NETWORK, WRITERS, joined, shuffled, sourc
 from tests.toys import each
 
 NAMING: list[Attack] = [
-    *(ReidSVM(), ReidKNN(neighbours=4), ReidMLP(epochs=80, accelerator="cpu"), CentredSVM()),
+    *(ReidSVM(), ReidKNN(neighbours=4), ReidMLP(epochs=60, accelerator="cpu"), CentredSVM()),
     *(FingerprintAttack(rounds=2, parts=3), FingerprintAttack(rounds=2, parts=3, linked=True)),
     *(PLDA(rounds=2, parts=3), PLDA(rounds=2, parts=3, linked=True), WordCounts(), WordCounts(linked=True)),
-    *(ReidSVM(simulated=1), ReidSVM(linked=True), ReidMLP(epochs=80, accelerator="cpu", linked=True)),
+    *(ReidSVM(simulated=1), ReidSVM(linked=True), ReidMLP(epochs=60, accelerator="cpu", linked=True)),
 ]
 MATCHING: list[Attack] = [
-    MatchingMLP(epochs=80, accelerator="cpu"),
-    MatchingSiamese(steps=150, accelerator="cpu"),
+    MatchingMLP(epochs=40, accelerator="cpu"),
+    MatchingSiamese(steps=75, accelerator="cpu"),
     *(MatchingFingerprint(rounds=2, parts=3), MatchingFingerprint(rounds=2, parts=3, linked=True)),
 ]
 EVERY = [*NAMING, *MATCHING]
