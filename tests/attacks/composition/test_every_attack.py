@@ -22,8 +22,7 @@ from attacks.composition.simulation import nearby_compositions
 from attacks.estimates import EstimateError
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
-from protocol.threat_model import ThreatModel
-from protocol.view import RoundView
+from tests.attacks.runs import of_noise, of_others, plain_view, state, unchanged
 from tests.composition_toys import estimate, l1, views
 
 MATCH = DecafMatch(shared=40, local=10)
@@ -59,8 +58,7 @@ def test_an_update_of_another_client_gives_what_anybody_would(attack: Compositio
     (view,), true = views()
     found, anyone = [], []
     for step in (1, 4):
-        deltas = {name: value.roll(step, 0) for name, value in view.deltas.items()}
-        found.append(l1(estimate(with_one_pass(attack), dataclasses.replace(view, deltas=deltas)).proportions, true))
+        found.append(l1(estimate(with_one_pass(attack), of_others(view, step)).proportions, true))
         anyone.append(l1(true.roll(step, 0), true))
     assert sum(found) / sum(anyone) == pytest.approx(1, abs=0.15 if attack in ON_THE_UPDATE else 0.3)
     assert l1(on_the_toy(attack).proportions, true) < 0.6 * sum(found) / len(found)
@@ -103,11 +101,7 @@ def test_settled_victims_are_not_simulated_again(monkeypatch: pytest.MonkeyPatch
 
 def test_an_update_that_says_nothing_leaves_ours_no_better_than_equal_shares() -> None:
     (view,), true = views()
-    noise = {
-        name: torch.randn(value.shape, generator=generator_for(0, name)) * value.std()
-        for name, value in view.deltas.items()
-    }
-    found = estimate(with_one_pass(MATCH), dataclasses.replace(view, deltas=noise))
+    found = estimate(with_one_pass(MATCH), of_noise(view))
     assert l1(found.proportions, true) > 0.9 * l1(torch.full_like(true, 0.1), true)
 
 
@@ -125,10 +119,9 @@ def test_leaves_its_view_as_it_was_and_repeats_itself(attack: CompositionAttack)
     (view,), _ = views()
     fewer = DecafMatch(shared=6, local=2, passes=1) if attack is MATCH else attack
     first = on_the_toy(fewer).proportions.clone()
-    before = {name: value.clone() for name, value in {**view.deltas, **view.model, **view.auxiliary}.items()}
+    before = state(view)
     assert torch.equal(estimate(fewer, view).proportions, first)
-    for name, value in {**view.deltas, **view.model, **view.auxiliary}.items():
-        assert torch.equal(value, before[name])
+    assert unchanged(view, before)
 
 
 def test_earlier_layers_tell_less_than_the_last_and_other_layers_are_refused() -> None:
@@ -170,22 +163,17 @@ def test_rounds_combine_by_their_information() -> None:
 def test_rounds_of_other_victims_are_refused() -> None:
     rounds, _ = views(rounds=2)
     strangers = dataclasses.replace(rounds[0], pseudonyms=rounds[0].pseudonyms.flip(0))
-    with pytest.raises(ViewError, match="same victims"):
+    with pytest.raises(ViewError, match="victims"):
         estimate(Decaf(rounds="all"), dataclasses.replace(rounds[1], earlier=(strangers,)))
 
 
 @pytest.mark.parametrize("attack", ON_THE_UPDATE, ids=lambda attack: attack.name)
-def test_auxiliary_images_that_miss_a_class_are_refused(attack: Attack) -> None:
+def test_views_without_images_of_a_class_or_without_the_last_layer_are_refused(attack: Attack) -> None:
     (view,), _ = views()
     kept = view.auxiliary["labels"] != 3
     poor = {name: value[kept] for name, value in view.auxiliary.items()}
-    with pytest.raises(ViewError, match="none of class 3"):
+    with pytest.raises(ViewError, match="class 3"):
         estimate(attack, dataclasses.replace(view, auxiliary=poor))
-
-
-@pytest.mark.parametrize("attack", ON_THE_UPDATE, ids=lambda attack: attack.name)
-def test_a_recording_without_the_last_layer_is_refused(attack: Attack) -> None:
-    (view,), _ = views()
     body = {name: value for name, value in view.deltas.items() if name.startswith("body.")}
     with pytest.raises(ViewError, match="last layer"):
         estimate(attack, dataclasses.replace(view, deltas=body))
@@ -201,31 +189,12 @@ def test_no_learner_is_refused(attack: Attack) -> None:
 def test_labels_of_no_class_are_refused() -> None:
     (view,), _ = views()
     wrong = {**view.auxiliary, "labels": view.auxiliary["labels"] + 1}
-    with pytest.raises(ViewError, match="label below 10"):
+    with pytest.raises(ViewError, match="label"):
         estimate(Decaf(), dataclasses.replace(view, auxiliary=wrong))
 
 
 @pytest.mark.parametrize(
-    ("kind", "arguments"),
-    [
-        (Decaf, {"null_classes": "guess"}),
-        (Decaf, {"auxiliary_per_class": 0}),
-        (Decaf, {"rounds": "some"}),
-        (DecafMatch, {"shared": 1}),
-        (DecafMatch, {"passes": -1}),
-        (DecafMatch, {"layers": "first"}),
-        (DecafMatch, {"local": 1}),
-        (ClosedForm, {"least": 1.5}),
-        (DecafMatch, {"auxiliary_per_class": 0}),
-    ],
-)
-def test_impossible_values_are_refused(kind: type[Attack], arguments: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match=next(iter(arguments))):
-        kind(**arguments)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "word"),
     [
         ({"proportions": torch.full((10, 10), 0.2)}, "sum to one"),
         ({"low": torch.full((10, 10), 0.5)}, "interval"),
@@ -233,18 +202,9 @@ def test_impossible_values_are_refused(kind: type[Attack], arguments: dict[str, 
         ({"high": torch.ones(10, 9)}, "shape"),
     ],
 )
-def test_an_estimate_that_is_no_composition_is_a_defect(change: dict[str, torch.Tensor], message: str) -> None:
-    class Wrong(Attack):
-        name, family = "wrong", "test"
-        threat_model = ThreatModel(sees="nothing", knows="nothing")
-        estimates = CompositionEstimate
-
-        def run(self, view: RoundView, *, generator: torch.Generator) -> CompositionEstimate:
-            equal = torch.full((10, 10), 0.1)
-            right = CompositionEstimate(
-                proportions=equal, low=equal, high=equal, present=torch.ones(10, 10, dtype=torch.bool)
-            )
-            return dataclasses.replace(right, **change)
-
-    with pytest.raises(EstimateError, match=message):
-        estimate(Wrong(), views()[0][0])
+def test_an_estimate_that_is_no_composition_is_a_defect(change: dict[str, torch.Tensor], word: str) -> None:
+    equal = torch.full((10, 10), 0.1)
+    right = CompositionEstimate(proportions=equal, low=equal, high=equal, present=torch.ones(10, 10, dtype=torch.bool))
+    right.check(plain_view(10))
+    with pytest.raises(EstimateError, match=word):
+        dataclasses.replace(right, **change).check(plain_view(10))

@@ -225,11 +225,6 @@ def test_a_view_that_lacks_something_is_refused(change: Callable[[RoundView], di
         AffineInversion()(dataclasses.replace(view, **change(view)), generator=torch.Generator())  # type: ignore[arg-type]
 
 
-def test_impossible_arguments_are_refused() -> None:
-    with pytest.raises(ValueError, match="barriers>0"):
-        AffineInversion(barriers=0)
-
-
 def test_the_noise_of_two_parameters_differs() -> None:
     """Of 16 numbers and more, two generators of one seed draw the same; the updates themselves are within the clip."""
     view, _ = toy(items=20, features=6, hidden=16, epsilon=1.0)

@@ -78,8 +78,3 @@ def test_what_the_server_sent_is_in_the_label(manipulation: str | None, label: s
     view, _ = toy(10, 16, 0, victims=2)
     assert PointwiseMatching().label(dataclasses.replace(view, manipulation=manipulation)) == label
     assert label in PointwiseMatching.names()
-
-
-def test_no_step_at_all_is_refused() -> None:
-    with pytest.raises(ValueError, match="max_iter"):
-        PointwiseMatching(max_iter=0)

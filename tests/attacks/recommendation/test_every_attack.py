@@ -19,6 +19,7 @@ from protocol.seeding import generator_for
 from protocol.threat_model import ThreatModel
 from protocol.view import ITEM_EMBEDDING, RoundView
 from tests.attacks.recommendation.shuffled import with_shuffled_labels
+from tests.attacks.runs import run, state, unchanged
 from tests.toys import each, leaky_view
 
 ON_THE_UPDATE: list[Attack] = [
@@ -39,14 +40,8 @@ def leaky(attack: Attack) -> tuple[RoundView, torch.Tensor]:
     return cached_view(VICTIMS.get(attack.name, 12))
 
 
-def estimated(attack: Attack, view: RoundView) -> InteractionEstimate:
-    estimate = attack(view, generator=generator_for(0, "attack"))
-    assert isinstance(estimate, InteractionEstimate)
-    return estimate
-
-
 def mean_auc(attack: Attack, view: RoundView, labels: torch.Tensor) -> float:
-    return float(auc_per_victim(estimated(attack, view).scores, labels, view.served_mask).nanmean())
+    return float(auc_per_victim(run(attack, view, InteractionEstimate).scores, labels, view.served_mask).nanmean())
 
 
 @pytest.mark.parametrize("attack", each(ON_THE_UPDATE))
@@ -74,24 +69,23 @@ def test_is_at_chance_on_an_update_that_is_noise(attack: Attack) -> None:
 @pytest.mark.parametrize("attack", [Direction(), RowNorm(), MatchedFilter(shadows=4)], ids=lambda attack: attack.name)
 def test_decides_without_the_truth(attack: Attack) -> None:
     view, labels = leaky(attack)
-    decisions = estimated(attack, view).decisions
+    decisions = run(attack, view, InteractionEstimate).decisions
     assert float(f1_per_victim(decisions, labels, view.served_mask).nanmean()) > 0.9
 
 
 @pytest.mark.parametrize("attack", [Direction(), RowNorm()], ids=lambda attack: attack.name)
 def test_a_victim_alone_scores_as_in_company(attack: Attack) -> None:
     view, _ = leaky(attack)
-    alone = estimated(attack, view.select(torch.arange(1)))
-    torch.testing.assert_close(alone.scores[0], estimated(attack, view).scores[0])
+    alone, together = (run(attack, one, InteractionEstimate) for one in (view.select(torch.arange(1)), view))
+    torch.testing.assert_close(alone.scores[0], together.scores[0])
 
 
 @pytest.mark.parametrize("attack", each(ON_THE_UPDATE[:4]))
 def test_leaves_its_view_as_it_was(attack: Attack) -> None:
     view, _ = leaky_view(victims=2)
-    before = {name: value.clone() for name, value in {**view.deltas, **view.model}.items()}
-    estimated(attack, view)
-    for name, value in {**view.deltas, **view.model}.items():
-        assert torch.equal(value, before[name])
+    before = state(view)
+    run(attack, view, InteractionEstimate)
+    assert unchanged(view, before)
 
 
 def test_an_update_with_nan_is_refused() -> None:
@@ -99,7 +93,7 @@ def test_an_update_with_nan_is_refused() -> None:
     rows = view.deltas[ITEM_EMBEDDING].clone()
     rows[0, 0, 0] = torch.nan
     with pytest.raises(ViewError, match="NaN"):
-        estimated(Direction(), dataclasses.replace(view, deltas={ITEM_EMBEDDING: rows}))
+        run(Direction(), dataclasses.replace(view, deltas={ITEM_EMBEDDING: rows}), InteractionEstimate)
 
 
 def test_an_estimate_of_another_shape_is_refused() -> None:
@@ -111,12 +105,4 @@ def test_an_estimate_of_another_shape_is_refused() -> None:
             return InteractionEstimate(scores=torch.zeros(1, 2), decisions=torch.zeros(1, 2, dtype=torch.bool))
 
     with pytest.raises(EstimateError, match="shape"):
-        estimated(Wrong(), leaky(Direction())[0])
-
-
-@pytest.mark.parametrize(
-    ("kind", "argument"), [(MatchedFilter, "shadows"), (IMIA, "confirmed"), (IMIA, "selection"), (Raifle, "max_iter")]
-)
-def test_impossible_values_are_refused(kind: type[Attack], argument: str) -> None:
-    with pytest.raises(ValueError, match=argument):
-        kind(**{argument: 0})
+        run(Wrong(), leaky(Direction())[0], InteractionEstimate)
