@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -56,11 +55,6 @@ def toy(people: int = 120, rounds: int = 2, *, leak: float = 2.0, values: int = 
         },
     )
     return view, {"attributes": torch.stack([colour, luck], 1)[sender], "clients": sender}
-
-
-def with_deltas(view: History, change: Any) -> History:
-    """The view with other deltas."""
-    return dataclasses.replace(view, deltas={name: change(value) for name, value in view.deltas.items()})
 
 
 class Tastes(SyntheticRecommender):

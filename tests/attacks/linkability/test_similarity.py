@@ -10,6 +10,7 @@ from attacks.linkability.links import LinkEstimate
 from attacks.linkability.similarity import Linkability, PlainCosine
 from protocol.history import History
 from protocol.seeding import generator_for
+from tests.attacks.runs import run
 
 CLIENTS, ROUNDS, WIDTH = 12, 3, 40
 
@@ -40,8 +41,7 @@ def toy(*, common: float = 0.0, own: float = 1.0, seed: int = 0) -> tuple[Histor
 
 
 def auc(attack: PlainCosine, view: History, clients: torch.Tensor) -> float:
-    estimate = attack(view, generator=generator_for(0, "attack"))
-    assert isinstance(estimate, LinkEstimate)
+    estimate = run(attack, view, LinkEstimate)
     return float(estimate.score(view, {"clients": clients}).metrics["auc"].mean())
 
 
