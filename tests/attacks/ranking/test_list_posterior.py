@@ -1,6 +1,5 @@
 """The discrete posterior reads honest updates of a ranker; the sampler finds exact posteriors."""
 
-import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -16,16 +15,14 @@ from attacks.scoring import auc_per_victim
 from client.click_models import patterns, uniform_log_law
 from datamodules.ranking.synthetic_ranking import SyntheticRanking
 from defenses.local_dp import LocalDP
-from protocol.seeding import generator_for
 from protocol.view import RoundView
 from server.noise_injection import NoiseInjection
+from tests.attacks.runs import of_others, run, with_deltas
 from tests.ranking_toys import first_view, ranker, record, source
 
 
 def scores(attack: Attack, view: RoundView) -> torch.Tensor:
-    estimate = attack(view, generator=generator_for(0, "attack"))
-    assert isinstance(estimate, InteractionEstimate)
-    return estimate.scores
+    return run(attack, view, InteractionEstimate).scores
 
 
 @pytest.mark.parametrize("clip", [None, 1.5])
@@ -59,20 +56,18 @@ def test_reads_an_update_and_is_at_chance_on_another_clients(
     view = first_view(recording)
     labels = recording.truth(view)["labels"]
 
-    def auc(deltas: dict[str, torch.Tensor]) -> float:
-        found = scores(attack, dataclasses.replace(view, deltas=deltas))
-        return float(auc_per_victim(found, labels, view.served_mask).nanmean())
+    def auc(received: RoundView) -> float:
+        return float(auc_per_victim(scores(attack, received), labels, view.served_mask).nanmean())
 
-    assert auc(dict(view.deltas)) > 0.85
-    assert abs(auc({name: value.roll(1, 0) for name, value in view.deltas.items()}) - 0.5) < 0.12
+    assert auc(view) > 0.85
+    assert abs(auc(of_others(view)) - 0.5) < 0.12
 
 
 @pytest.mark.integration
 def test_the_prior_alone_reads_no_update_and_ranks_no_list_over_another(tmp_path: Path) -> None:
     data = source()
     view = first_view(record(tmp_path, data, ranker(data)))
-    silent = dataclasses.replace(view, deltas={name: torch.zeros_like(value) for name, value in view.deltas.items()})
-    assert torch.equal(scores(PriorOnly(), view), scores(PriorOnly(), silent))
+    assert torch.equal(scores(PriorOnly(), view), scores(PriorOnly(), with_deltas(view, torch.zeros_like)))
     assert set(scores(PriorOnly(prior="uniform"), view)[view.served_mask].tolist()) == {0.5}
 
 
