@@ -22,6 +22,11 @@ ONE_STEP = LocalTraining(optimizer="sgd", learning_rate=0.5)
 ONE_EPOCH = LocalTraining(optimizer="sgd", learning_rate=0.2, batch_size=10)
 Toy = tuple[History, dict[str, Tensor]]
 
+MEMBER = torch.tensor([[1, 1, 0, 0], [0, 0, 1, 0]], dtype=torch.bool)
+SCORES = torch.tensor([[3.0, 0.5, 1.0, 0.0], [0.0, 1.0, 2.0, 2.0]])
+TRUTH = {"member": MEMBER, "clients": torch.tensor([7, 5])}
+"""Two clients and four candidates, for scores by hand."""
+
 
 def learner(local: LocalTraining = ONE_STEP) -> ImageClassifierAlgorithm:
     return ImageClassifierAlgorithm(network=NETWORK, image_shape=SHAPE, num_classes=CLASSES, local=local)
@@ -64,6 +69,12 @@ def toy(local: LocalTraining = ONE_STEP, *, seed: int = 0, dealt_anew: bool = Fa
         sent_in=torch.zeros(CLIENTS, dtype=torch.int64),
     )
     return view, {"member": member, "clients": torch.arange(CLIENTS)}
+
+
+def of_two_clients() -> History:
+    """A view for `SCORES` and `TRUTH`."""
+    labels = torch.tensor([0, 1, 1, 0])
+    return dataclasses.replace(toy()[0].select(torch.arange(2)), auxiliary={CANDIDATE_LABELS: labels})
 
 
 @functools.cache
