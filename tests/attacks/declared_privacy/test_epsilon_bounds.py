@@ -5,7 +5,6 @@ import math
 
 import numpy as np
 import pytest
-import torch
 from dp_accounting import get_epsilon_gaussian
 from scipy import stats
 
@@ -24,6 +23,7 @@ from attacks.declared_privacy.epsilon_bounds import (
 )
 from protocol.errors import ViewError
 from tests.attacks.declared_privacy.canaries import scored, toy, value
+from tests.attacks.runs import run
 from tests.places import ROOT
 
 DELTA = 1e-5
@@ -150,8 +150,7 @@ def test_more_canaries_show_more() -> None:
 
 def test_bounds_at_another_delta_are_those_of_an_attack_with_that_delta() -> None:
     view, truth = toy()
-    estimate = CanaryBounds()(view, generator=torch.Generator().manual_seed(1))
-    assert isinstance(estimate, CanaryEstimate)
+    estimate = run(CanaryBounds(), view, CanaryEstimate)
     own = estimate.score(view, truth)
     other = dataclasses.replace(estimate, delta=1e-2).score(view, truth)  # the same thresholds
     for row in own.details:

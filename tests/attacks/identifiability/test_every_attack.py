@@ -15,7 +15,7 @@ from protocol.errors import ViewError
 from protocol.seeding import generator_for
 from protocol.view import ITEM_EMBEDDING, LEANING, Release, RoundView
 from server.probe_answers import Answering, Probed, answer_zeros
-from tests.attacks.runs import of_others, run, with_deltas
+from tests.attacks.runs import of_others, plain_view, run, with_deltas
 
 ON_MESSAGES: list[Attack] = [PAC(), PACSpectral(), PACLikelihood()]
 READING = pytest.mark.parametrize("attack", ON_MESSAGES, ids=lambda attack: attack.name)
@@ -38,9 +38,8 @@ def campaign(
     how = Answering(loss=loss, noise=noise)
     calls = torch.full((victims,), float(interactions))
     answer_zeros(probed, how, interactions=calls, generator=generator)
-    view = RoundView(
-        round=0,
-        pseudonyms=torch.arange(victims),
+    view = plain_view(
+        victims,
         example_counts=probed.counts,
         deltas={ITEM_EMBEDDING: probed.sums},
         model={ITEM_EMBEDDING: table},

@@ -13,7 +13,7 @@ from defenses.local_dp import LocalDP
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
 from protocol.view import Release, RoundView
-from tests.attacks.runs import of_noise
+from tests.attacks.runs import of_noise, run
 from tests.text_toys import CLIENTS, KINDS, WORDS, plain, seen
 
 ATTACK = SentenceSpan()
@@ -21,9 +21,7 @@ ATTACK = SentenceSpan()
 
 def attacked(view: RoundView) -> SpanEstimate:
     with torch.no_grad():
-        found = ATTACK(view, generator=torch.Generator())
-    assert isinstance(found, SpanEstimate)
-    return found
+        return run(ATTACK, view, SpanEstimate)
 
 
 def sentences(found: SpanEstimate) -> list[list[list[int]]]:
