@@ -75,7 +75,7 @@ def test_assumptions_are_checked() -> None:
         theorem_1(rates(0.3), batch=10, delta=0.0)
     with pytest.raises(ValueError, match="beta"):
         theorem_2(rates(0.3), rates(1.0), NOISE, batch=4, delta=0.05, beta=rates(0.4))
-    with pytest.raises(ValueError, match="rates in"):
+    with pytest.raises(ValueError, match="rates"):
         theorem_1(rates(1.2), batch=10, delta=0.05)
     with pytest.raises(ValueError, match="epsilon"):
         tolerance(torch.ones(1, 3), 1.5)

@@ -125,7 +125,7 @@ def test_standardised_by_what_others_get_as_by_hand() -> None:
 def test_profiles_are_contrasted_with_what_is_of_no_kind() -> None:
     view, truth = joined()
     assert view.known is not None
-    with pytest.raises(ViewError, match="no hold-out"):
+    with pytest.raises(ViewError, match="hold-out"):
         ProfileWords()(view, generator=generator_for(0, "profile"))
     held = view.known.priors[USERS] >= 10
     known = dataclasses.replace(view.known, priors={**view.known.priors, HOLDOUT: held})

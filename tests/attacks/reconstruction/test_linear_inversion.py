@@ -85,7 +85,7 @@ def test_a_sum_of_clients_is_a_batch_of_all(reported: int) -> None:
 @pytest.mark.parametrize("optimizer", ["adam", "adadelta"])
 def test_optimizers_that_scale_each_number_are_refused(optimizer: str) -> None:
     view, _ = server_view(1, 2, local=LocalTraining(optimizer=optimizer))  # type: ignore[arg-type]
-    with pytest.raises(ViewError, match="plain SGD"):
+    with pytest.raises(ViewError, match="SGD"):
         attacked(view)
 
 

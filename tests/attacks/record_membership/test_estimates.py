@@ -50,7 +50,7 @@ def test_class_auc_compares_within_a_class() -> None:
 
 
 def test_ground_truth_about_other_candidates_is_refused() -> None:
-    with pytest.raises(ViewError, match=r"client/member.*\(C, 4\)"):
+    with pytest.raises(ViewError, match="member"):
         membership().score(VIEW, {**TRUTH, "member": MEMBER[:, :3]})
 
 

@@ -42,5 +42,5 @@ def test_much_noise_leaves_the_frequencies_of_everybody() -> None:
 def test_a_last_layer_of_other_height_than_the_embedding_is_refused() -> None:
     view, _ = words_seen()
     model = {n: v for n, v in view.model.items() if not n.startswith("embedding")}
-    with pytest.raises(ViewError, match="output for each word"):
+    with pytest.raises(ViewError, match="word"):
         run(NextWords(), dataclasses.replace(view, model=model), WordCountEstimate)

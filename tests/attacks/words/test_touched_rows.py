@@ -88,7 +88,7 @@ def test_under_noise_f1_falls_from_all_words_to_those_that_everybody_uses() -> N
 
 def test_a_recording_without_a_table_of_words_is_refused() -> None:
     view, _ = words_seen()
-    with pytest.raises(ViewError, match="embedding table"):
+    with pytest.raises(ViewError, match="table"):
         run(
             TouchedRows(),
             dataclasses.replace(view, deltas={"output.bias": view.deltas["output.bias"]}),
