@@ -17,6 +17,7 @@ from protocol.errors import ViewError
 from protocol.history import History
 from protocol.seeding import generator_for
 from protocol.view import CANDIDATE_LABELS, CANDIDATES, Release
+from tests.attacks.runs import run
 from tests.membership_toys import CLIENTS, ONE_EPOCH, learner, scored, several_rounds, toy
 
 
@@ -65,8 +66,7 @@ def test_copies_are_flagged_and_score_alike() -> None:
     images = view.auxiliary[CANDIDATES].clone()
     images[other] = images[one]
     copied = dataclasses.replace(view, auxiliary={**view.auxiliary, CANDIDATES: images})
-    estimate = CandidateFit()(copied, generator=generator_for(0, "attack"))
-    assert isinstance(estimate, RecordMembershipEstimate)
+    estimate = run(CandidateFit(), copied, RecordMembershipEstimate)
     assert estimate.duplicates.nonzero().flatten().tolist() == sorted([one, other])
     assert float(estimate.scores[0, one]) == pytest.approx(float(estimate.scores[0, other]), rel=0.01)
 
@@ -110,9 +110,8 @@ def test_rounds_are_evenly_spaced_and_clients_are_the_senders_of_all() -> None:
             return super().__getitem__(number)
 
     watched = dataclasses.replace(view, by_round=Counted(view.by_round))
-    estimate = CandidateFit(rounds=3, sketch=60)(watched, generator=generator_for(0, "attack"))
+    estimate = run(CandidateFit(rounds=3, sketch=60), watched, RecordMembershipEstimate)
     assert read == [0, 2, 4]
-    assert isinstance(estimate, RecordMembershipEstimate)
     assert len(estimate.senders) == CLIENTS
 
 
@@ -124,7 +123,7 @@ def test_weight_decay_is_subtracted() -> None:
 def test_a_scaled_gradient_is_refused() -> None:
     view, _ = toy(LocalTraining(optimizer="adam", learning_rate=0.01))
     with pytest.raises(ViewError, match="SGD"):
-        CandidateFit()(view, generator=generator_for(0, "attack"))
+        run(CandidateFit(), view, RecordMembershipEstimate)
 
 
 def in_float64(seed: int = 0, spread: float = 1.0) -> tuple[History, dict[str, torch.Tensor]]:

@@ -11,6 +11,7 @@ from attacks.base import Attack
 from attacks.registry import REGISTRY
 from protocol.errors import ViewError
 from protocol.view import CANDIDATES
+from tests.attacks.runs import of_noise, of_others
 from tests.membership_toys import CLIENTS, ONE_EPOCH, Toy, scored, several_rounds, toy
 
 ALL = [kind() for kind in REGISTRY.values() if kind.family in ("record-membership", "source")]
@@ -23,13 +24,9 @@ Change = Literal["none", "dealt anew", "another client's update", "noise"]
 @functools.cache
 def changed(change: Change, seed: int) -> Toy:
     view, truth = toy(seed=seed, dealt_anew=change == "dealt anew")
-    deltas = dict(view.deltas)
     if change == "another client's update":
-        deltas = {name: value.roll(1, 0) for name, value in deltas.items()}
-    if change == "noise":
-        draws = torch.Generator().manual_seed(seed)
-        deltas = {n: v.std() * torch.randn(v.shape, generator=draws) for n, v in deltas.items()}
-    return dataclasses.replace(view, deltas=deltas), truth
+        view = of_others(view)
+    return (of_noise(view, seed) if change == "noise" else dataclasses.replace(view)), truth
 
 
 def above_chance(attack: Attack, change: Change = "none") -> float:
