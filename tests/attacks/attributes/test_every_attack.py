@@ -16,7 +16,7 @@ from protocol.view import ATTRIBUTE, ATTRIBUTE_PSEUDONYMS
 from tests.attacks.runs import of_noise, run, with_deltas
 from tests.attribute_toys import Toy, toy, trained
 
-READERS = (AttributeLDA(), PropertyForest(trees=60))
+READERS = (AttributeLDA(folds=3), PropertyForest(trees=60))
 BASELINES = (MajorityValue(), ExampleCounts())
 EVERY = pytest.mark.parametrize("attack", [*READERS, *BASELINES], ids=lambda attack: attack.name)
 READING = pytest.mark.parametrize("attack", READERS, ids=lambda attack: attack.name)

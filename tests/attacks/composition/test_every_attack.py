@@ -2,6 +2,8 @@
 
 import dataclasses
 import functools
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -33,7 +35,14 @@ PUBLISHED: list[CompositionAttack] = [
 ]
 COUNTS: list[CompositionAttack] = [LLG(), RLU(), SoftLabels(), AuxiliaryGradients()]
 ON_THE_UPDATE: list[CompositionAttack] = [*PUBLISHED, *COUNTS, *LADDER]
+SIMULATING = (ExactCounts, DecafMatch)
 EVERY: list[CompositionAttack] = [*ON_THE_UPDATE, RandomGuess(), UniformPresent()]
+
+
+def each(attacks: Sequence[CompositionAttack]) -> list[Any]:
+    """Parameters of a test; those attacks that train clients by the dozen are `integration`."""
+    marks = {True: [pytest.mark.integration], False: []}
+    return [pytest.param(one, id=one.name, marks=marks[isinstance(one, SIMULATING)]) for one in attacks]
 
 
 @functools.cache
@@ -46,14 +55,14 @@ def with_one_pass(attack: CompositionAttack) -> CompositionAttack:
     return dataclasses.replace(MATCH, passes=1) if attack is MATCH else attack
 
 
-@pytest.mark.parametrize("attack", ON_THE_UPDATE, ids=lambda attack: attack.name)
+@pytest.mark.parametrize("attack", each(ON_THE_UPDATE))
 def test_beats_equal_shares(attack: CompositionAttack) -> None:
     (view,), true = views()
     inferred = on_the_toy(attack).proportions
     assert l1(inferred, true) < 0.75 * l1(estimate(UniformPresent(), view).proportions, true)
 
 
-@pytest.mark.parametrize("attack", [*ON_THE_UPDATE, UniformPresent()], ids=lambda attack: attack.name)
+@pytest.mark.parametrize("attack", each([*ON_THE_UPDATE, UniformPresent()]))
 def test_an_update_of_another_client_gives_what_anybody_would(attack: CompositionAttack) -> None:
     (view,), true = views()
     found, anyone = [], []
@@ -64,12 +73,14 @@ def test_an_update_of_another_client_gives_what_anybody_would(attack: Compositio
     assert l1(on_the_toy(attack).proportions, true) < 0.6 * sum(found) / len(found)
 
 
+@pytest.mark.integration
 def test_ours_halves_the_published_error() -> None:
     true = views()[1]
     published = min(l1(on_the_toy(attack).proportions, true) for attack in PUBLISHED)
     assert l1(on_the_toy(MATCH).proportions, true) < 0.5 * published
 
 
+@pytest.mark.integration
 def test_ours_finds_rare_classes_that_the_published_rule_misses() -> None:
     held = views()[1] > 0
     missed = int((held & ~on_the_toy(PUBLISHED[0]).present).sum())
@@ -78,12 +89,14 @@ def test_ours_finds_rare_classes_that_the_published_rule_misses() -> None:
         assert int((held & ~on_the_toy(attack).present).sum()) < missed / 2
 
 
+@pytest.mark.integration
 def test_ours_calls_hardly_any_null_class_present() -> None:
     null = views()[1] == 0
     assert int(null.sum()) == 27
     assert int((null & on_the_toy(MATCH).present).sum()) <= 3
 
 
+@pytest.mark.integration
 def test_settled_victims_are_not_simulated_again(monkeypatch: pytest.MonkeyPatch) -> None:
     (view,), _ = views()
     drawn = []
@@ -99,12 +112,14 @@ def test_settled_victims_are_not_simulated_again(monkeypatch: pytest.MonkeyPatch
     assert sum(drawn) < 4 * view.victims
 
 
+@pytest.mark.integration
 def test_an_update_that_says_nothing_leaves_ours_no_better_than_equal_shares() -> None:
     (view,), true = views()
     found = estimate(with_one_pass(MATCH), of_noise(view))
     assert l1(found.proportions, true) > 0.9 * l1(torch.full_like(true, 0.1), true)
 
 
+@pytest.mark.integration
 def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
     true = views()[1]
     found = on_the_toy(MATCH)
@@ -114,7 +129,7 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
     assert float((found.high - found.low)[told].mean()) < 0.1
 
 
-@pytest.mark.parametrize("attack", EVERY, ids=lambda attack: attack.name)
+@pytest.mark.parametrize("attack", each(EVERY))
 def test_leaves_its_view_as_it_was_and_repeats_itself(attack: CompositionAttack) -> None:
     (view,), _ = views()
     fewer = DecafMatch(shared=6, local=2, passes=1) if attack is MATCH else attack

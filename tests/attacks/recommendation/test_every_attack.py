@@ -22,15 +22,9 @@ from tests.attacks.recommendation.shuffled import with_shuffled_labels
 from tests.attacks.runs import run, state, unchanged
 from tests.toys import each, leaky_view
 
-ON_THE_UPDATE: list[Attack] = [
-    Direction(),
-    RowNorm(),
-    MatchedFilter(shadows=4),
-    IMIA(confirmed=0.1),
-    Raifle(max_iter=16),
-]
-
-
+QUICK: list[Attack] = [Direction(), RowNorm()]
+TRAINING: list[Attack] = [MatchedFilter(shadows=4), IMIA(confirmed=0.1), Raifle(max_iter=16)]
+ON_THE_UPDATE = [*each(QUICK), *(pytest.param(a, id=a.name, marks=pytest.mark.integration) for a in TRAINING)]
 VICTIMS = {"matched-filter": 6, "imia": 6, "raifle": 4}
 """Victims of the attacks that train for each of them; 12 of the others."""
 cached_view = functools.cache(leaky_view)
@@ -44,12 +38,12 @@ def mean_auc(attack: Attack, view: RoundView, labels: torch.Tensor) -> float:
     return float(auc_per_victim(run(attack, view, InteractionEstimate).scores, labels, view.served_mask).nanmean())
 
 
-@pytest.mark.parametrize("attack", each(ON_THE_UPDATE))
+@pytest.mark.parametrize("attack", ON_THE_UPDATE)
 def test_succeeds_where_labels_leak(attack: Attack) -> None:
     assert mean_auc(attack, *leaky(attack)) > (0.75 if attack.name == "imia" else 0.95)
 
 
-@pytest.mark.parametrize("attack", each(ON_THE_UPDATE))
+@pytest.mark.parametrize("attack", ON_THE_UPDATE)
 def test_is_at_chance_where_clients_trained_on_other_labels(attack: Attack) -> None:
     """Everything is as it was, the items served and the noise too, but the labels were shuffled before training."""
     view, labels = leaky(attack)
@@ -58,7 +52,7 @@ def test_is_at_chance_where_clients_trained_on_other_labels(attack: Attack) -> N
     assert abs(mean_auc(attack, shuffled, labels) - 0.5) < 0.12
 
 
-@pytest.mark.parametrize("attack", each(ON_THE_UPDATE))
+@pytest.mark.parametrize("attack", ON_THE_UPDATE)
 def test_is_at_chance_on_an_update_that_is_noise(attack: Attack) -> None:
     view, labels = leaky(attack)
     rows = view.deltas[ITEM_EMBEDDING]
@@ -66,21 +60,21 @@ def test_is_at_chance_on_an_update_that_is_noise(attack: Attack) -> None:
     assert abs(mean_auc(attack, dataclasses.replace(view, deltas={ITEM_EMBEDDING: noise}), labels) - 0.5) < 0.08
 
 
-@pytest.mark.parametrize("attack", [Direction(), RowNorm(), MatchedFilter(shadows=4)], ids=lambda attack: attack.name)
+@pytest.mark.parametrize("attack", ON_THE_UPDATE[:3])
 def test_decides_without_the_truth(attack: Attack) -> None:
     view, labels = leaky(attack)
     decisions = run(attack, view, InteractionEstimate).decisions
     assert float(f1_per_victim(decisions, labels, view.served_mask).nanmean()) > 0.9
 
 
-@pytest.mark.parametrize("attack", [Direction(), RowNorm()], ids=lambda attack: attack.name)
+@pytest.mark.parametrize("attack", each(QUICK))
 def test_a_victim_alone_scores_as_in_company(attack: Attack) -> None:
     view, _ = leaky(attack)
     alone, together = (run(attack, one, InteractionEstimate) for one in (view.select(torch.arange(1)), view))
     torch.testing.assert_close(alone.scores[0], together.scores[0])
 
 
-@pytest.mark.parametrize("attack", each(ON_THE_UPDATE[:4]))
+@pytest.mark.parametrize("attack", ON_THE_UPDATE[:4])
 def test_leaves_its_view_as_it_was(attack: Attack) -> None:
     view, _ = leaky_view(victims=2)
     before = state(view)

@@ -35,11 +35,13 @@ def decide(attack: IMIA) -> tuple[Tensor, float, Tensor]:
     return estimate.decisions, float(f1.mean()), view.served_mask.sum(1)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("confirmed", [0.9, 0.3])
 def test_as_many_items_are_positive_as_the_attack_assumes(confirmed: float) -> None:
     decisions, _, sizes = decide(IMIA(confirmed=confirmed, selection=0.25))
     assert decisions.sum(1).tolist() == (sizes // 4).tolist()
 
 
+@pytest.mark.integration
 def test_confirming_less_in_a_pass_makes_it_stronger() -> None:
     assert decide(IMIA(confirmed=0.1))[1] > decide(IMIA())[1] + 0.2

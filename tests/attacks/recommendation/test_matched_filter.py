@@ -38,6 +38,7 @@ def aucs(view: RoundView, labels: torch.Tensor) -> dict[str, float]:
     return found
 
 
+@pytest.mark.integration
 def test_several_rounds_average_the_noise_and_say_nothing_of_other_labels() -> None:
     view, labels = leaky_view(victims=6)
     found = aucs(four_rounds(view), labels)

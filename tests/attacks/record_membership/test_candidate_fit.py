@@ -33,6 +33,7 @@ def test_outsiders_of_the_clients_own_classes_are_told_from_members() -> None:
     assert scored(CandidateFit(), view, truth, "class-auc") > 0.8
 
 
+@pytest.mark.integration
 def test_after_several_passes_simulated_paths_tell_more_than_the_straight_line() -> None:
     full_batches = LocalTraining(optimizer="sgd", learning_rate=0.5, epochs=20)
     straight, refined = (scored(CandidateSource(refinements=count), *toy(full_batches)) for count in (0, 2))
@@ -40,6 +41,7 @@ def test_after_several_passes_simulated_paths_tell_more_than_the_straight_line()
     assert refined > 0.98
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     ("attack", "chance"), [(CandidateFit(refinements=1), 0.5), (CandidateSource(refinements=1), 1 / CLIENTS)]
 )
