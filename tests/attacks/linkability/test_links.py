@@ -9,18 +9,12 @@ from attacks.linkability.links import MOST_MESSAGES, LinkCounts, LinkEstimate, c
 from protocol.errors import ViewError
 from protocol.history import History
 from protocol.seeding import generator_for
-from tests.attacks.runs import run
+from tests.attacks.runs import plain_view, run
 
 
 def view(rounds: list[int], counts: list[int] | None = None) -> History:
-    return History(
-        round=max(rounds),
-        pseudonyms=torch.arange(len(rounds)),
-        example_counts=torch.tensor(counts or [1] * len(rounds)),
-        deltas={},
-        model={},
-        sent_in=torch.tensor(rounds),
-    )
+    victims = torch.tensor(counts or [1] * len(rounds))
+    return History(**plain_view(len(rounds), example_counts=victims).common(), sent_in=torch.tensor(rounds))
 
 
 def auc_of(client: int, scores: torch.Tensor, clients: list[int], rounds: list[int]) -> float:
