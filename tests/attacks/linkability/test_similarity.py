@@ -31,8 +31,8 @@ def toy(*, common: float = 0.0, own: float = 1.0, seed: int = 0) -> tuple[Histor
     deltas["b.weight"] = (updates * scales)[:, WIDTH // 2 :].reshape(len(updates), -1, 2)
     pseudonyms = torch.randperm(len(updates), generator=generator)
     model = {name: torch.zeros(value.shape[1:]) for name, value in deltas.items()}
-    common = plain_view(len(updates), deltas=deltas, model=model).common() | {"pseudonyms": pseudonyms}
-    view = History(**common, sent_in=torch.arange(ROUNDS).repeat_interleave(CLIENTS))
+    whole = plain_view(len(updates), deltas=deltas, model=model).common() | {"pseudonyms": pseudonyms}
+    view = History(**whole, sent_in=torch.arange(ROUNDS).repeat_interleave(CLIENTS))
     return view, torch.cat(clients)
 
 
