@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,6 +25,7 @@ from tests.toys import quiet_trainer
 Toy = tuple[History, dict[str, Tensor]]
 
 
+@functools.cache
 def toy(people: int = 120, rounds: int = 2, *, leak: float = 2.0, values: int = 2, seed: int = 0) -> Toy:
     """Everyone sends in every round; `colour`, with so many values, shifts a few numbers, and `luck` shifts none."""
     generator = generator_for(seed, "attribute toy")
@@ -55,11 +55,6 @@ def toy(people: int = 120, rounds: int = 2, *, leak: float = 2.0, values: int = 
         },
     )
     return view, {"attributes": torch.stack([colour, luck], 1)[sender], "clients": sender}
-
-
-def with_deltas(view: History, change: Any) -> History:
-    """The view with other deltas."""
-    return dataclasses.replace(view, deltas={name: change(value) for name, value in view.deltas.items()})
 
 
 class Tastes(SyntheticRecommender):

@@ -1,6 +1,7 @@
 """Clients that train a small MLP on 8-bit images with black background, as a server sees them."""
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 
 import torch
@@ -30,6 +31,7 @@ def pictures(count: int, *, seed: int = 0) -> tuple[Tensor, Tensor]:
     return drawn[:, None].float() / 255, torch.randint(10, (count,), generator=generator)
 
 
+@functools.cache
 def server_view(
     clients: int = 3,
     records: int = 8,

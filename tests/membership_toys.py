@@ -1,6 +1,7 @@
 """A leaky federation for membership: clients that train a small network on random images, and a pool of candidates."""
 
 import dataclasses
+import functools
 
 import torch
 from torch import Tensor
@@ -19,15 +20,20 @@ CLIENTS, EACH, CLASSES, SHAPE = 4, 20, 4, (1, 12, 12)
 NETWORK = ClassifierOptions(hidden=32, channels=8, activation="tanh")
 ONE_STEP = LocalTraining(optimizer="sgd", learning_rate=0.5)
 ONE_EPOCH = LocalTraining(optimizer="sgd", learning_rate=0.2, batch_size=10)
+Toy = tuple[History, dict[str, Tensor]]
+
+MEMBER = torch.tensor([[1, 1, 0, 0], [0, 0, 1, 0]], dtype=torch.bool)
+SCORES = torch.tensor([[3.0, 0.5, 1.0, 0.0], [0.0, 1.0, 2.0, 2.0]])
+TRUTH = {"member": MEMBER, "clients": torch.tensor([7, 5])}
+"""Two clients and four candidates, for scores by hand."""
 
 
 def learner(local: LocalTraining = ONE_STEP) -> ImageClassifierAlgorithm:
     return ImageClassifierAlgorithm(network=NETWORK, image_shape=SHAPE, num_classes=CLASSES, local=local)
 
 
-def toy(
-    local: LocalTraining = ONE_STEP, *, seed: int = 0, dealt_anew: bool = False, noise: float = 0.0
-) -> tuple[History, dict[str, Tensor]]:
+@functools.cache
+def toy(local: LocalTraining = ONE_STEP, *, seed: int = 0, dealt_anew: bool = False, noise: float = 0.0) -> Toy:
     """View of one round, and the truth: half of the pool is held by the clients, the other half by nobody.
 
     Args:
@@ -65,7 +71,14 @@ def toy(
     return view, {"member": member, "clients": torch.arange(CLIENTS)}
 
 
-def several_rounds(count: int, local: LocalTraining = ONE_EPOCH) -> tuple[History, dict[str, Tensor]]:
+def of_two_clients() -> History:
+    """A view for `SCORES` and `TRUTH`."""
+    labels = torch.tensor([0, 1, 1, 0])
+    return dataclasses.replace(toy()[0].select(torch.arange(2)), auxiliary={CANDIDATE_LABELS: labels})
+
+
+@functools.cache
+def several_rounds(count: int, local: LocalTraining = ONE_EPOCH) -> Toy:
     """The same clients in several rounds, in one view without deltas; the models differ as of independent trainings."""
     first, truth = toy(local)
     held = truth["member"].nonzero()[:, 1].reshape(CLIENTS, EACH)

@@ -68,9 +68,7 @@ def test_priors_know_no_more_than_they_say() -> None:
     mask = torch.tensor([True, True, True, True, False])
     steps = steps_for_law("navigational", torch.tensor([0.6, 0.3, 0.1]), 5)
     uniform, count, cascade = (
-        uniform_log_law(mask).exp(),
-        count_log_law(steps, mask).exp(),
-        cascade_log_law(steps, mask),
+        law.exp() for law in (uniform_log_law(mask), count_log_law(steps, mask), cascade_log_law(steps, mask))
     )
     assert int(possible(mask).sum()) == 2**4 - 2
     torch.testing.assert_close(uniform[possible(mask)], torch.full((14,), 1 / 14))
@@ -78,7 +76,7 @@ def test_priors_know_no_more_than_they_say() -> None:
     for number in (1, 2, 3):
         of_that_count = (clicks == number) & possible(mask)
         assert float(count[of_that_count].std()) < 1e-6
-        torch.testing.assert_close(count[of_that_count].sum(), cascade.exp()[of_that_count].sum())
+        torch.testing.assert_close(count[of_that_count].sum(), cascade[of_that_count].sum())
 
 
 @pytest.mark.parametrize("click_model", ["perfect", "navigational", "informational"])

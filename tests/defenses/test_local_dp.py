@@ -34,8 +34,13 @@ def make_update(clients: torch.Tensor, *, padding: int = 0) -> Update:
 
 
 def protect(defense: LocalDP, clients: torch.Tensor, *, padding: int = 0, seed: int = 7) -> Update:
+    """The protected update; the one that went in is not changed."""
     generators = {p: generator_for(seed, "defense", 0, int(c)) for p, c in enumerate(clients)}
-    return defense.protect(make_update(clients, padding=padding), generators.__getitem__)
+    update = make_update(clients, padding=padding)
+    sent = defense.protect(update, generators.__getitem__)
+    torch.testing.assert_close(update.deltas, make_update(clients, padding=padding).deltas, rtol=0, atol=0)
+    assert update.background_scale == {}
+    return sent
 
 
 @pytest.mark.parametrize(("epsilon", "sigma"), [(1, 3.05), (20, 0.1719), (100, 0.0521), (500, 0.0189)])
@@ -58,9 +63,9 @@ def exact_delta(epsilon: float, sigma: float, sensitivity: float) -> Any:
         return mpmath.ncdf(half - shift) - mpmath.exp(epsilon) * mpmath.ncdf(-half - shift)
 
 
-@pytest.mark.parametrize("delta", [0.9, 0.1, 1e-2, 1e-5, 1e-6, 1e-8, 1e-9, 1e-10, 1e-12, 1e-16, 1e-30, 1e-300, 5e-324])
+@pytest.mark.parametrize("delta", [0.9, 0.1, 1e-2, 1e-5, 1e-8, 1e-10, 1e-16, 1e-30, 1e-300, 5e-324])
 def test_the_delta_asked_for_holds_and_no_noise_is_wasted(delta: float) -> None:
-    grid = [1e-3, 0.3, 1.0, 1.0001, 1.5, 3.0, *np.arange(5.0, 32.0, 0.75), 50.0, 100.0, 300.0, 500.0, 700.0]
+    grid = [1e-3, 0.3, 1.0, 1.0001, 1.5, 3.0, *np.arange(5.0, 32.0, 1.5), 50.0, 100.0, 300.0, 500.0, 700.0]
     for epsilon in map(float, grid):
         sigma = gaussian_scale(epsilon=epsilon, delta=delta, sensitivity=2.0)
         assert exact_delta(epsilon, sigma, 2.0) <= delta, epsilon
@@ -134,8 +139,7 @@ def test_a_clients_noise_does_not_depend_on_other_clients() -> None:
 def test_padding_stays_zero_and_untouched_rows_are_in_the_background() -> None:
     defense = LocalDP(clip=0.25, epsilon=5.0, delta=1e-8)
     update = protect(defense, torch.tensor([0, 2]), padding=3)
-    assert bool((update.deltas[ITEMS][update.rows[ITEMS] < 0] == 0).all())
-    assert bool((update.deltas[ITEMS][update.rows[ITEMS] >= 0] != 0).all())
+    assert torch.equal(update.deltas[ITEMS] == 0, (update.rows[ITEMS] < 0)[..., None].expand(-1, -1, 4))
     assert update.background_scale == {ITEMS: defense.noise_scale}
 
 
@@ -164,30 +168,22 @@ def test_a_sensitivity_below_twice_the_clip_gives_a_warning(caplog: pytest.LogCa
     assert "can be 0.5 apart" in caplog.text
 
 
-def test_the_input_is_not_changed() -> None:
-    update = make_update(torch.tensor([2]))
-    before = {name: delta.clone() for name, delta in update.deltas.items()}
-    LocalDP(clip=0.25, epsilon=5.0, delta=1e-8).protect(update, lambda p: torch.Generator().manual_seed(p))
-    assert all(torch.equal(update.deltas[name], delta) for name, delta in before.items())
-    assert update.background_scale == {}
-
-
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "word"),
     [
-        ({"clip": 0.0}, "clip greater than 0"),
-        ({"clip": math.nan}, "clip greater than 0"),
-        ({"epsilon": 0.0}, "epsilon greater than 0"),
-        ({"epsilon": -1.0}, "epsilon greater than 0"),
+        ({"clip": 0.0}, "clip"),
+        ({"clip": math.nan}, "clip"),
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"epsilon": -1.0}, "epsilon"),
         ({"epsilon": 1000.0}, "up to 700"),
-        ({"clip": math.inf}, "noise is finite"),
-        ({"delta": 0.0}, "delta between"),
-        ({"delta": 1.0}, "delta between"),
-        ({"sensitivity": -1.0}, "sensitivity greater"),
+        ({"clip": math.inf}, "finite"),
+        ({"delta": 0.0}, "delta"),
+        ({"delta": 1.0}, "delta"),
+        ({"sensitivity": -1.0}, "sensitivity"),
     ],
 )
-def test_impossible_values_are_refused(change: dict[str, float], message: str) -> None:
-    with pytest.raises(InputError, match=message):
+def test_impossible_values_are_refused(change: dict[str, float], word: str) -> None:
+    with pytest.raises(InputError, match=word):
         LocalDP(**{"clip": 0.25, "epsilon": 5.0, "delta": 1e-8, **change})  # type: ignore[arg-type]
 
 
@@ -200,5 +196,5 @@ def test_a_pattern_that_matches_nothing_is_refused() -> None:
 def test_two_noises_on_the_same_table_are_refused() -> None:
     defense = LocalDP(clip=0.25, epsilon=5.0, delta=1e-8)
     once = protect(defense, torch.tensor([2]))
-    with pytest.raises(InputError, match="noised before"):
+    with pytest.raises(InputError, match="before"):
         defense.protect(once, lambda p: torch.Generator().manual_seed(p))

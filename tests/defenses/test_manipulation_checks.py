@@ -175,14 +175,14 @@ def test_a_client_without_documents_is_never_flagged() -> None:
 
 
 def test_what_makes_no_sense_is_refused() -> None:
-    with pytest.raises(InputError, match="at least 19 honest clients"):
+    with pytest.raises(InputError, match="19"):
         threshold(torch.arange(18), 0.05)
     with pytest.raises(InputError, match="between 0 and 1"):
         threshold(torch.arange(18), 0)
     received = clients(2, seed=3)
-    with pytest.raises(InputError, match="a reference of documents"):
+    with pytest.raises(InputError, match="reference"):
         Entropy()(received, Received(features=received.features[..., :3], mask=received.mask, model={}))
-    with pytest.raises(InputError, match="features \\(C, Q, L, F\\)"):
+    with pytest.raises(InputError, match="features"):
         Received(features=received.features[0], mask=received.mask, model={})
     with pytest.raises(ValueError, match="bins"):
         Entropy(bins=0)

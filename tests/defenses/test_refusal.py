@@ -1,4 +1,4 @@
-"""Clients that refuse a made-up item table: nothing is sent, and their private vectors do not change."""
+"""Clients that refuse a made-up item table: nothing is sent, their private vectors do not change, and the reasons."""
 
 from pathlib import Path
 
@@ -9,11 +9,11 @@ from lightning.pytorch.callbacks import Callback
 
 from client.recommendation import USER_EMBEDDING
 from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
-from defenses.refusal import RefuseProbes
+from defenses.refusal import ProbeCheck, RefuseProbes
 from modules.learners.matrix_factorization import FederatedMF
 from protocol.seeding import generator_for
 from protocol.view import ITEM_EMBEDDING
-from tests.toys import LastRecord
+from tests.toys import LastRecord, quiet_trainer
 
 
 def table(purpose: str = "honest-table") -> torch.Tensor:
@@ -57,19 +57,27 @@ def test_a_probe_gets_nothing_and_changes_nothing(tmp_path: Path) -> None:
     )
     module = FederatedMF(num_items=source.num_items, num_clients=source.num_clients, dim=4, defenses=[RefuseProbes()])
     probe = Probe()
-    Trainer(
-        max_steps=2,
-        accelerator="cpu",
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        limit_val_batches=0,
-        default_root_dir=tmp_path,
-        callbacks=[probe, last := LastRecord()],
-    ).fit(module, datamodule=source)
+    quiet_trainer(2, tmp_path, probe, last := LastRecord()).fit(module, datamodule=source)
     assert not last.record.update.deltas[ITEM_EMBEDDING].any()
     assert last.record.update.sent is not None
     assert not last.record.update.sent.any()
     assert torch.equal(module.private[USER_EMBEDDING], probe.before)
     assert not module.item_embedding.weight.any()
+
+
+def test_each_probe_gives_its_reasons() -> None:
+    honest = table()
+    assert ProbeCheck().reasons(honest) == []
+    assert ProbeCheck().reasons(honest + 0.05, honest) == []
+    assert ProbeCheck().reasons(torch.zeros(200, 8), honest) == ["zero rows", "low rank", "shrunk", "another model"]
+    assert ProbeCheck().reasons(honest[:1].expand(200, -1)) == ["low rank"]
+    assert ProbeCheck().reasons(0.01 * honest, honest) == ["shrunk"]
+    assert ProbeCheck().reasons(honest.roll(1, dims=0), honest) == ["another model"]
+    one_zero = honest.clone()
+    one_zero[3] = 0
+    assert ProbeCheck().reasons(one_zero, honest) == ["zero rows"]
+
+
+def test_a_share_beyond_one_is_refused() -> None:
+    with pytest.raises(ValueError, match="least_size"):
+        ProbeCheck(least_size=1.5)

@@ -1,4 +1,6 @@
-"""The aggregate holds the target's update and the noise of all the others."""
+"""The aggregate holds the target's update and the noise of all the others; of sums, the model learns the same."""
+
+from pathlib import Path
 
 import pytest
 import torch
@@ -8,7 +10,7 @@ from defenses.device_noise import DeviceNoise
 from defenses.local_dp import LocalDP
 from defenses.secure_aggregation import SecureAggregation, SecureSum
 from protocol.errors import InputError
-from tests.ranking_toys import ranker, source
+from tests.ranking_toys import ranker, record, source
 
 
 def test_noise_of_the_others_adds_up() -> None:
@@ -30,10 +32,19 @@ def test_one_participant_or_no_noise_changes_nothing() -> None:
         assert defense.protect(update, lambda _: torch.Generator()) is update
 
 
-@pytest.mark.parametrize(("participants", "noise_scale"), [(0, 0.1), (2, -0.1)])
-def test_impossible_values_are_refused(participants: int, noise_scale: float) -> None:
-    with pytest.raises(InputError, match="participants"):
-        SecureAggregation(participants=participants, noise_scale=noise_scale)
+@pytest.mark.parametrize(
+    ("kind", "options", "name"),
+    [
+        (SecureAggregation, {"participants": 0, "noise_scale": 0.1}, "participants"),
+        (SecureAggregation, {"participants": 2, "noise_scale": -0.1}, "noise_scale"),
+        (SecureSum, {"participants": 2, "targets": 3}, "targets"),
+        (SecureSum, {"participants": 0, "targets": 1}, "participants"),
+        (SecureSum, {"participants": 2, "noise_scale": -1.0}, "noise_scale"),
+    ],
+)
+def test_impossible_values_are_refused(kind: type[Defense], options: dict[str, float], name: str) -> None:
+    with pytest.raises(InputError, match=name):
+        kind(**options)
 
 
 @pytest.mark.parametrize("kind", [SecureAggregation, SecureSum])
@@ -59,3 +70,27 @@ def test_noise_of_the_others_in_one_parameter_is_not_declared_for_another() -> N
     update = Update({"a": torch.zeros(1, 4), "b": torch.zeros(1, 4)})
     sent = defense.protect(update, lambda _: torch.Generator()).deltas
     assert (bool(sent["a"].all()), bool(sent["b"].any())) == (True, False)
+
+
+def test_what_is_seen_is_the_sum_of_each_aggregate_once_per_target() -> None:
+    sent = Update({"w": torch.arange(12.0).reshape(6, 2)})
+    seen, positions = SecureSum(participants=3, targets=2).server_sees(sent)
+    assert positions is not None
+    assert positions.tolist() == [0, 1, 3, 4]
+    assert seen.deltas["w"].tolist() == [[6.0, 9.0], [6.0, 9.0], [24.0, 27.0], [24.0, 27.0]]
+
+
+@pytest.mark.integration
+def test_the_model_learns_the_same(tmp_path: Path) -> None:
+    data = source(queries_per_client=2, clients_per_round=20)
+    plain, summed = ranker(data), ranker(data, defenses=[SecureSum(participants=10)])
+    record(tmp_path / "plain", data, plain, rounds=2)
+    recording = record(tmp_path / "summed", data, summed, rounds=2)
+    for name, value in plain.public_parameters().items():
+        assert torch.equal(value, summed.public_parameters()[name])
+    assert len(recording.pseudonyms(0)) == 2
+
+
+def test_a_cohort_that_cannot_be_split_is_refused() -> None:
+    with pytest.raises(InputError, match="multiple"):
+        SecureSum(participants=4).server_sees(Update({"w": torch.ones(6, 2)}))

@@ -52,12 +52,8 @@ def test_likeness_is_kept_at_the_features_expense(likeness: str) -> None:
     extractor, before = toy(), images()
     measure = ssim if likeness == "ssim" else psnr
     free = manipulate(extractor, before, targets(), PixelSearch(steps=40, learning_rate=0.05))
-    kept = manipulate(
-        extractor,
-        before,
-        targets(),
-        PixelSearch(steps=40, learning_rate=0.05, likeness=likeness, likeness_weight=0.3),  # type: ignore[arg-type]
-    )
+    likely = PixelSearch(steps=40, learning_rate=0.05, likeness=likeness, likeness_weight=0.3)  # type: ignore[arg-type]
+    kept = manipulate(extractor, before, targets(), likely)
     assert float(measure(kept, before).mean()) > float(measure(free, before).mean())
     assert float(gap(extractor, kept).mean()) > float(gap(extractor, free).mean())
 
@@ -87,7 +83,7 @@ def test_targets_are_rectified_noise_in_one_part() -> None:
     assert float(inside.square().mean()) == pytest.approx(8, rel=0.06)
     whole = partitioned_noise(part * 0, 51, partitions=1, scale=1.0, generator=torch.Generator())
     assert float((whole > 0).double().mean()) == pytest.approx(0.5, abs=0.03)
-    with pytest.raises(ValueError, match="1 to 51 partitions"):
+    with pytest.raises(ValueError, match="partitions"):
         partitioned_noise(part, 51, partitions=52, scale=1.0, generator=torch.Generator())
 
 

@@ -54,12 +54,9 @@ def test_cma_es_finds_a_known_maximum() -> None:
     assert found == evolve_scale(objective, lowest=1e-3, highest=10, generations=12, population=6)
 
 
-def test_a_search_stays_within_its_range() -> None:
+def test_a_search_stays_within_its_range_which_is_not_empty() -> None:
     assert evolve_scale(lambda scale: scale, lowest=0.01, highest=1, generations=12) <= 1
-
-
-def test_an_empty_range_is_refused() -> None:
-    with pytest.raises(ValueError, match="lowest < highest"):
+    with pytest.raises(ValueError, match="lowest"):
         evolve_scale(lambda scale: scale, lowest=1, highest=1)
 
 

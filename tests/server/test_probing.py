@@ -1,7 +1,6 @@
 """A server that probes its clients inside a federated training: what it leaves, what is recorded, what is refused."""
 
 import dataclasses
-import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from defenses.local_dp import LocalDP
 from defenses.refusal import RefuseProbes
 from defenses.row_noise import RowNoise
 from evaluation.evaluate import evaluate
-from evaluation.runner import Evaluation
 from modules.learners.matrix_factorization import FederatedMF
 from modules.server import ServerOptimizer
 from protocol.errors import InputError
@@ -30,19 +28,6 @@ from recordings.recording import Recording
 from server.probing import Probing
 from server.repeated_selection import RepeatedSelection
 from tests.probing_toys import AFTER, clients, learner, train
-
-
-def scores(recording: Recording, *attacks: Any) -> Evaluation:
-    common: dict[str, Any] = {"seed": 0, "setting": {"data": "toy"}, "progress": False}
-    return evaluate(recording, attacks, learner=recorded_learner(recording), rounds=recording.rounds[2:], **common)
-
-
-def mean(evaluation: Evaluation, name: str, metric: str, **setting: Any) -> float:
-    rows = evaluation.scores
-    for key, value in {"attack": name, "metric": metric, **{f"setting.{k}": v for k, v in setting.items()}}.items():
-        rows = rows[rows[key] == value]
-    assert len(rows)
-    return float(rows["value"].mean())
 
 
 @pytest.fixture(scope="module")
@@ -93,12 +78,18 @@ def test_what_is_recorded_says_what_the_server_did(probed: Path) -> None:
 
 @pytest.mark.integration
 def test_theorem_1_holds_on_the_recording(probed: Path) -> None:
-    found = scores(Recording(probed), PAC(), PACSpectral(), RandomVector())
+    recording = Recording(probed)
+    attacks = [PAC(), PACSpectral(), RandomVector()]
+    common: dict[str, Any] = {"learner": recorded_learner(recording), "setting": {"data": "toy"}, "progress": False}
+    found = evaluate(recording, attacks, seed=0, rounds=recording.rounds[2:], **common)
     assert not found.missing
-    assert mean(found, "pac", "success", of_bound=1) >= 0.95
-    assert mean(found, "pac-spectral", "success", interactions=20) == 1
-    assert mean(found, "chance", "success", interactions=20) == 0
-    assert mean(found, "chance", "error", interactions=20) > 0.3
+    bound = found.scores[found.scores["setting.of_bound"] == 1]
+    twenty = found.scores[found.scores["setting.interactions"] == 20]
+    means = bound.groupby(["attack", "metric"])["value"].mean(), twenty.groupby(["attack", "metric"])["value"].mean()
+    assert means[0]["pac", "success"] >= 0.95
+    assert means[1]["pac-spectral", "success"] == 1
+    assert means[1]["chance", "success"] == 0
+    assert means[1]["chance", "error"] > 0.3
 
 
 @pytest.mark.integration
@@ -113,9 +104,8 @@ def test_messages_of_other_clients_tell_nothing(probed: Path) -> None:
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("command", [["audit"], ["run", "--attack", "PACSpectral"]])
-def test_the_command_line_attacks_such_a_recording(probed: Path, tmp_path: Path, command: list[str]) -> None:
-    assert attack.main([*command, "--deltas", str(probed), "--out", str(tmp_path)]) == 0
+def test_the_command_line_attacks_such_a_recording(probed: Path, tmp_path: Path) -> None:
+    assert attack.main(["run", "--attack", "PACSpectral", "--deltas", str(probed), "--out", str(tmp_path)]) == 0
     table = (tmp_path / "scores.csv").read_text()
     assert "setting.interactions" in table
     assert "success" in table
@@ -145,10 +135,7 @@ def test_a_campaign_that_goes_on_after_a_crash_is_the_same(
         train(tmp_path / "crashed", module(), data, callbacks=[DeltaRecorder(every_n_rounds=3), Crash()])
     train(tmp_path / "crashed", module(), data, ckpt_path=tmp_path / "crashed/last.ckpt")
     whole, crashed = (
-        {
-            path.relative_to(folder): hashlib.sha256(path.read_bytes()).hexdigest()
-            for path in folder.rglob("*.safetensors")
-        }
+        {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*.safetensors")}
         for folder in (tmp_path / "whole", tmp_path / "crashed")
     )
     assert len(whole) == 2 * 8 + 1
@@ -237,7 +224,7 @@ def test_only_rounds_with_settings_are_recorded(tmp_path: Path) -> None:
     train(tmp_path, learner(data), data, callbacks=[DeltaRecorder(every_n_rounds=0)])
     assert Recording(tmp_path / "deltas").rounds == [4, 5, 6]
     data = clients(repeated_selection=None)
-    with pytest.raises(InputError, match="every_n_rounds of at least 1"):
+    with pytest.raises(InputError, match="every_n_rounds"):
         train(tmp_path / "no", learner(data, probing=None), data, callbacks=[DeltaRecorder(every_n_rounds=0)], rounds=2)
 
 
@@ -245,5 +232,5 @@ def test_only_rounds_with_settings_are_recorded(tmp_path: Path) -> None:
 def test_the_data_must_say_whom_the_server_calls(tmp_path: Path) -> None:
     for selection in (None, RepeatedSelection(after=AFTER + 1)):
         data = clients(repeated_selection=selection)
-        with pytest.raises(InputError, match=r"data\.repeated_selection\.after of 4"):
+        with pytest.raises(InputError, match="repeated_selection"):
             train(tmp_path, learner(data), data)

@@ -62,17 +62,17 @@ def test_people_of_one_value_have_no_score() -> None:
     assert bool(influences["auc"].isnan().all())
 
 
-def estimate(asked: slice = slice(60, 120), **evidence: Tensor) -> tuple[AttributeEstimate, list[int]]:
+def estimate(asked: slice = slice(60, 120)) -> AttributeEstimate:
+    """Zeros about some people, of whom the known ones are the first 60."""
     view, _ = toy()
     known = torch.isin(view.pseudonyms, view.auxiliary["attribute_pseudonyms"])
     order = torch.cat([known[:120].nonzero().flatten(), (~known[:120]).nonzero().flatten()])
-    made = {"colour": torch.zeros(60, 2), "luck": torch.zeros(60, 3), **evidence}
-    return AttributeEstimate(messages=order[asked], evidence=made), order.tolist()
+    return AttributeEstimate(messages=order[asked], evidence={"colour": torch.zeros(60, 2), "luck": torch.zeros(60, 3)})
 
 
 def test_each_attribute_has_rows_of_its_own() -> None:
     view, truth = toy()
-    made, _ = estimate()
+    made = estimate()
     scores = made.score(view, truth)
     assert scores.settings["attribute"] == ["colour"] * 60 + ["luck"] * 60
     assert scores.units is not None
@@ -82,13 +82,23 @@ def test_each_attribute_has_rows_of_its_own() -> None:
     assert scores.items.tolist() == [2] * 60 + [3] * 60
 
 
-def test_an_estimate_of_known_people_or_of_other_attributes_is_a_defect() -> None:
+@pytest.mark.parametrize(
+    ("asked", "evidence", "word"),
+    [
+        (slice(0, 60), {}, "known"),
+        (slice(60, 120), {"colour": torch.zeros(60, 2)}, "expected colour, luck"),
+        (slice(60, 120), {"colour": torch.full((60, 2), torch.nan), "luck": torch.zeros(60, 3)}, "finite"),
+    ],
+)
+def test_an_estimate_of_known_people_or_of_other_attributes_is_a_defect(
+    asked: slice, evidence: dict[str, Tensor], word: str
+) -> None:
+    made = estimate(asked)
+    with pytest.raises(EstimateError, match=word):
+        dataclasses.replace(made, evidence=evidence or made.evidence).check(toy()[0])
+
+
+def test_truth_of_other_attributes_is_refused() -> None:
     view, truth = toy()
-    with pytest.raises(EstimateError, match="of whom nothing is known"):
-        estimate(slice(0, 60))[0].check(view)
-    with pytest.raises(EstimateError, match="expected colour, luck"):
-        dataclasses.replace(estimate()[0], evidence={"colour": torch.zeros(60, 2)}).check(view)
-    with pytest.raises(EstimateError, match="finite"):
-        estimate(colour=torch.full((60, 2), torch.nan))[0].check(view)
-    with pytest.raises(ViewError, match="3 in truth/"):
-        estimate()[0].score(view, {**truth, "attributes": truth["attributes"][:, [0, 1, 1]]})
+    with pytest.raises(ViewError, match="truth"):
+        estimate().score(view, {**truth, "attributes": truth["attributes"][:, [0, 1, 1]]})

@@ -1,7 +1,8 @@
 """Every attack on attributes: it succeeds on a leaky toy, and is at chance where updates say nothing of the person."""
 
 import dataclasses
-import itertools
+import functools
+from statistics import fmean
 
 import pytest
 import torch
@@ -10,34 +11,30 @@ from attacks.attributes import AttributeLDA, ExampleCounts, MajorityValue, Prope
 from attacks.attributes.estimates import AttributeEstimate, known_people
 from attacks.attributes.messages import AttributeAttack
 from protocol.errors import ViewError
-from protocol.history import History
 from protocol.seeding import generator_for
 from protocol.view import ATTRIBUTE, ATTRIBUTE_PSEUDONYMS
-from tests.attribute_toys import Toy, toy, trained, with_deltas
+from tests.attacks.runs import of_noise, run, with_deltas
+from tests.attribute_toys import Toy, toy, trained
 
-READERS = (AttributeLDA(), PropertyForest(trees=60))
+READERS = (AttributeLDA(folds=3), PropertyForest(trees=60))
 BASELINES = (MajorityValue(), ExampleCounts())
 EVERY = pytest.mark.parametrize("attack", [*READERS, *BASELINES], ids=lambda attack: attack.name)
 READING = pytest.mark.parametrize("attack", READERS, ids=lambda attack: attack.name)
 
 
-def inferred(attack: AttributeAttack, view: History) -> AttributeEstimate:
-    estimate = attack(view, generator=generator_for(0, "attack"))
-    assert isinstance(estimate, AttributeEstimate)
-    return estimate
+@functools.cache
+def small_toy_inferred(attack: AttributeAttack) -> AttributeEstimate:
+    return run(attack, toy(people=60)[0], AttributeEstimate)
 
 
 def auc(attack: AttributeAttack, made: Toy) -> dict[str, float]:
     """AUC by attribute."""
     view, truth = made
-    scores = inferred(attack, view).score(view, truth)
-    names = scores.settings["attribute"]
-    return {
-        name: float(
-            torch.stack([value for own, value in zip(names, scores.metrics["auc"], strict=True) if own == name]).mean()
-        )
-        for name in dict.fromkeys(names)
-    }
+    scores = run(attack, view, AttributeEstimate).score(view, truth)
+    found: dict[str, list[float]] = {}
+    for name, value in zip(scores.settings["attribute"], scores.metrics["auc"].tolist(), strict=True):
+        found.setdefault(name, []).append(value)
+    return {name: fmean(values) for name, values in found.items()}
 
 
 @READING
@@ -49,71 +46,62 @@ def test_an_attribute_that_shifts_the_update_is_found_and_another_is_not(attack:
 
 @READING
 def test_an_attribute_of_several_values_is_found(attack: AttributeAttack) -> None:
-    assert auc(attack, toy(people=300, values=4, leak=3.0))["colour"] > 0.9
+    assert auc(attack, toy(people=200, rounds=1, values=4, leak=3.0))["colour"] > 0.9
 
 
 @READING
 def test_updates_of_other_people_and_noise_say_nothing(attack: AttributeAttack) -> None:
     view, truth = toy(people=400, rounds=1)
     order = torch.randperm(view.victims, generator=generator_for(0, "others"))
-    others = with_deltas(view, lambda delta: delta[order])
-    noise = with_deltas(view, lambda delta: torch.randn(delta.shape, generator=generator_for(1, "noise")))
-    for changed in (others, noise):
+    for changed in (with_deltas(view, lambda delta: delta[order]), of_noise(view)):
         assert abs(auc(attack, (changed, truth))["colour"] - 0.5) < 0.1
 
 
 @EVERY
 def test_nobody_whose_attributes_are_known_is_asked_about(attack: AttributeAttack) -> None:
-    view, _ = toy()
-    estimate = inferred(attack, view)
-    asked = view.pseudonyms[estimate.messages]
+    view, _ = toy(people=60)
+    asked = view.pseudonyms[small_toy_inferred(attack).messages]
     assert not torch.isin(asked, known_people(view)).any()
-    assert len(asked) == len(torch.unique(asked)) == 60
+    assert len(asked) == len(torch.unique(asked)) == 30
 
 
 @EVERY
 def test_the_order_of_the_known_people_and_a_second_run_change_nothing(attack: AttributeAttack) -> None:
-    view, _ = toy()
-    order = torch.randperm(60, generator=generator_for(0, "order"))
+    view, _ = toy(people=60)
+    order = torch.randperm(30, generator=generator_for(0, "order"))
     other = dataclasses.replace(view, auxiliary={name: value[order] for name, value in view.auxiliary.items()})
-    runs = [inferred(attack, one) for one in (view, view, other)]
-    for one, two in itertools.pairwise(runs):
-        for name in one.evidence:
-            assert torch.allclose(one.evidence[name], two.evidence[name])
+    second = run(attack, other, AttributeEstimate)
+    for name, evidence in small_toy_inferred(attack).evidence.items():
+        assert torch.allclose(evidence, second.evidence[name])
 
 
 @EVERY
 def test_people_of_whom_an_attribute_is_unknown_are_left_out(attack: AttributeAttack) -> None:
-    view, truth = toy(people=200)
+    view, truth = toy(people=60, rounds=1)
     colour = view.auxiliary[f"{ATTRIBUTE}colour"].clone()
-    colour[:20] = -1
+    colour[:10] = -1
     view = dataclasses.replace(view, auxiliary={**view.auxiliary, f"{ATTRIBUTE}colour": colour})
     held = truth["attributes"].clone()
     held[held[:, 1] == 2] = -1
-    scores = inferred(attack, view).score(view, {**truth, "attributes": held})
+    scores = run(attack, view, AttributeEstimate).score(view, {**truth, "attributes": held})
     first = torch.unique(truth["clients"][~torch.isin(view.pseudonyms, known_people(view))])
     expected = sum(int(held[client, 0] >= 0) for client in first.tolist())
     assert sum(name == "colour" for name in scores.settings["attribute"]) == expected
 
 
-def without(view: History, *names: str) -> History:
-    return dataclasses.replace(view, auxiliary={k: v for k, v in view.auxiliary.items() if k not in names})
-
-
 @EVERY
 def test_a_view_without_known_people_is_refused(attack: AttributeAttack) -> None:
     view, _ = toy()
-    generator = generator_for(0, "attack")
-    with pytest.raises(ViewError, match="attribute_pseudonyms"):
-        attack(without(view, ATTRIBUTE_PSEUDONYMS), generator=generator)
-    with pytest.raises(ViewError, match="attributes of known people"):
-        attack(without(view, f"{ATTRIBUTE}colour", f"{ATTRIBUTE}luck"), generator=generator)
-    strangers = {**view.auxiliary, ATTRIBUTE_PSEUDONYMS: view.auxiliary[ATTRIBUTE_PSEUDONYMS] + 10**6}
-    with pytest.raises(ViewError, match="0 known of 120"):
-        attack(dataclasses.replace(view, auxiliary=strangers), generator=generator)
-    alike = {**view.auxiliary, f"{ATTRIBUTE}luck": torch.zeros(60, dtype=torch.int64)}
-    with pytest.raises(ViewError, match="different values of luck"):
-        attack(dataclasses.replace(view, auxiliary=alike), generator=generator)
+    colour, luck = f"{ATTRIBUTE}colour", f"{ATTRIBUTE}luck"
+    known = dict(view.auxiliary)
+    for auxiliary, word in (
+        ({colour: known[colour], luck: known[luck]}, "attribute_pseudonyms"),
+        ({ATTRIBUTE_PSEUDONYMS: known[ATTRIBUTE_PSEUDONYMS]}, "attributes of known people"),
+        ({**known, ATTRIBUTE_PSEUDONYMS: known[ATTRIBUTE_PSEUDONYMS] + 10**6}, "0 known"),
+        ({**known, luck: torch.zeros(60, dtype=torch.int64)}, "luck"),
+    ):
+        with pytest.raises(ViewError, match=word):
+            run(attack, dataclasses.replace(view, auxiliary=auxiliary), AttributeEstimate)
 
 
 def test_example_counts_find_an_attribute_of_the_amount_of_data() -> None:

@@ -10,8 +10,8 @@ from attacks.composition.closed_form import ClosedForm
 from client.engine.local_hyperparameters import LocalTraining
 from client.nets.classifiers import ClassifierOptions
 from protocol.errors import ViewError
-from protocol.seeding import generator_for
 from protocol.view import Release
+from tests.attacks.runs import with_deltas, with_noise
 from tests.composition_toys import estimate, l1, learner, views
 
 SGD = LocalTraining(optimizer="sgd", learning_rate=0.02, batch_size=20)
@@ -50,13 +50,9 @@ def test_step_sizes_sum_to_what_a_constant_gradient_changes() -> None:
 def test_strong_noise_draws_shares_to_equal_ones_and_hides_classes() -> None:
     (view,), true = views(SGD)
     noise = 20 * max(float(value.abs().max()) for value in view.deltas.values())
-    release = Release(noise_scale=noise, parameters=tuple(view.deltas))
-    generator = generator_for(0, "noise")
-    deltas = {n: value + noise * torch.randn(value.shape, generator=generator) for n, value in view.deltas.items()}
-    found = estimate(ClosedForm(), dataclasses.replace(view, releases=(release,), deltas=deltas))
-    shares, deviation = ClosedForm().shares(
-        dataclasses.replace(view, releases=(release,)), auxiliary(view, 10), deltas, view.example_counts
-    )
+    noisy = with_noise(view, noise)
+    found = estimate(ClosedForm(), noisy)
+    shares, deviation = ClosedForm().shares(noisy, auxiliary(view, 10), noisy.deltas, view.example_counts)
     equal = torch.full_like(true, 0.1)
     assert l1(shares, equal) < 0.7 * l1(true, equal)
     assert float(deviation.min()) > 0.05
@@ -65,11 +61,8 @@ def test_strong_noise_draws_shares_to_equal_ones_and_hides_classes() -> None:
 
 def test_clipped_updates_count_by_their_direction() -> None:
     (view,), true = views(SGD)
-    clipped = dataclasses.replace(
-        view,
-        deltas={name: value / 50 for name, value in view.deltas.items()},
-        releases=(Release(clip=0.01, parameters=tuple(view.deltas)),),
-    )
+    release = Release(clip=0.01, parameters=tuple(view.deltas))
+    clipped = dataclasses.replace(with_deltas(view, lambda delta: delta / 50), releases=(release,))
     assert l1(estimate(ClosedForm(), clipped).proportions, true) < 0.25
 
 

@@ -9,12 +9,11 @@ from attacks.composition.counts import CountEstimate, count_estimate, nearest_co
 from attacks.estimates import EstimateError
 from protocol.seeding import generator_for
 from protocol.view import RoundView
+from tests.attacks.runs import plain_view
 
 
 def seen(victims: int, size: int) -> RoundView:
-    return RoundView(
-        round=0, pseudonyms=torch.arange(victims), example_counts=torch.full((victims,), size), deltas={}, model={}
-    )
+    return plain_view(victims, example_counts=torch.full((victims,), size))
 
 
 def test_scores_by_hand() -> None:

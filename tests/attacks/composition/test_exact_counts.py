@@ -62,7 +62,7 @@ def test_the_toy_has_no_smaller_batch_and_other_algorithms_are_refused() -> None
     torch.testing.assert_close(counts, counts.round(), atol=1e-9, rtol=0)
     assert float((counts - true * 120).abs().mean()) < 1
     (view,), _ = views(LocalTraining(optimizer="sgd", learning_rate=0.02, momentum=0.5, batch_size=32))
-    with pytest.raises(ViewError, match="one pass of plain SGD"):
+    with pytest.raises(ViewError, match="SGD"):
         estimate(ExactCounts(), view)
 
 

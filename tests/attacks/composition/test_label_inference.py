@@ -19,8 +19,7 @@ ADAPTIVE = LocalTraining(optimizer="adadelta", learning_rate=1.0, eps=1e-6, batc
 def test_one_step_of_known_soft_labels_is_solved_exactly() -> None:
     (view,), true = views(ONE_STEP)
     known = auxiliary(view, 10)
-    hidden, logits = network_outputs(learner(ONE_STEP), {n: v[None] for n, v in view.model.items()}, known.images)
-    del hidden
+    _, logits = network_outputs(learner(ONE_STEP), {n: v[None] for n, v in view.model.items()}, known.images)
     soft = logits[0].double().softmax(1).reshape(10, -1, 10).mean(1)
     bias = ONE_STEP.learning_rate * (true - true @ soft)
     made = dataclasses.replace(view, deltas={**view.deltas, "output.bias": bias})
@@ -49,15 +48,10 @@ def test_of_an_adaptive_optimizer_the_rate_is_fitted_to_simulated_clients(attack
         assert len(layer_change(view, deltas).bias) == attack.calibration
         return simulator.steps(view.example_counts)[:, None] * torch.full((1, 10), 0.7 * 0.3)
 
-    rate = attack.step_rate(
-        view, known, read, lambda shares: torch.full_like(shares, 0.3), generator=generator_for(0, "rate")
-    )
-    assert float(rate) == pytest.approx(0.7)
-    plain = attack.step_rate(
-        dataclasses.replace(view, algorithm=learner(ONE_STEP)),
-        known,
-        read,
-        torch.zeros_like,
-        generator=generator_for(0, "rate"),
-    )
-    assert float(plain) == pytest.approx(ONE_STEP.learning_rate)
+    def rate(local: LocalTraining) -> float:
+        seen = dataclasses.replace(view, algorithm=learner(local))
+        generator = generator_for(0, "rate")
+        return float(attack.step_rate(seen, known, read, lambda s: torch.full_like(s, 0.3), generator=generator))
+
+    assert rate(ADAPTIVE) == pytest.approx(0.7)
+    assert rate(ONE_STEP) == pytest.approx(ONE_STEP.learning_rate)

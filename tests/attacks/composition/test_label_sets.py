@@ -9,7 +9,8 @@ from attacks.composition.counts import CountEstimate
 from attacks.composition.label_sets import RLG, GradInversionLabels, IDLGLabels, LabelSet, separable
 from client.engine.local_hyperparameters import LocalTraining
 from protocol.seeding import generator_for
-from tests.composition_toys import estimate, views
+from tests.attacks.runs import run
+from tests.composition_toys import views
 
 
 def test_signs_by_hand() -> None:
@@ -37,8 +38,7 @@ def test_rlg_finds_the_labels_of_a_batch_smaller_than_the_number_of_classes() ->
 @pytest.mark.parametrize("attack", [IDLGLabels(), GradInversionLabels(), RLG()], ids=lambda attack: attack.name)
 def test_sets_of_a_client_are_not_those_of_another(attack: LabelSet) -> None:
     (view,), shares = views(LocalTraining(optimizer="sgd", learning_rate=0.1, batch_size=None))
-    found = estimate(attack, view)
-    assert isinstance(found, CountEstimate)
+    found = run(attack, view, CountEstimate)
     own = float((found.present == (shares > 0)).double().mean())
     others = float((found.present == (shares.roll(3, 0) > 0)).double().mean())
     assert own > others - 0.05

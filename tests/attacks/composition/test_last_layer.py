@@ -13,19 +13,15 @@ from attacks.composition.last_layer import LastLayerCounts, above_smallest
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
 from protocol.view import RoundView
+from tests.attacks.runs import of_others, plain_view, run
 from tests.composition_toys import estimate, l1, views
 
 
 def seen(deltas: dict[str, torch.Tensor], rows: frozenset[str] = frozenset()) -> RoundView:
     victims = len(next(iter(deltas.values())))
-    return RoundView(
-        round=0,
-        pseudonyms=torch.arange(victims),
-        example_counts=torch.full((victims,), 20),
-        deltas=deltas,
-        model={name: value[0] for name, value in deltas.items()},
-        row_parameters=rows,
-    )
+    model = {name: value[0] for name, value in deltas.items()}
+    counts = torch.full((victims,), 20)
+    return plain_view(victims, example_counts=counts, deltas=deltas, model=model, row_parameters=rows)
 
 
 def test_one_step_on_all_examples_from_uniform_predictions_gives_the_counts() -> None:
@@ -33,10 +29,8 @@ def test_one_step_on_all_examples_from_uniform_predictions_gives_the_counts() ->
     weight, changes = torch.zeros(4, 6), []
     for own in counts:
         labels = torch.arange(4).repeat_interleave(own)
-        features, bias = (
-            torch.randn(len(labels), 6, generator=generator_for(0, "x")),
-            torch.zeros(4, requires_grad=True),
-        )
+        features = torch.randn(len(labels), 6, generator=generator_for(0, "x"))
+        bias = torch.zeros(4, requires_grad=True)
         functional.cross_entropy(features @ weight.T + bias, labels).backward()  # type: ignore[no-untyped-call]
         assert bias.grad is not None
         changes.append(-0.3 * bias.grad)
@@ -53,8 +47,7 @@ def test_unknown_clients_are_inferred_far_better_than_by_a_guess_and_not_from_ot
     found, guess = (l1(estimate(attack, unknown).proportions, shares) for attack in (LastLayerCounts(), RandomGuess()))
     assert found < 0.5 * guess
     assert l1(estimate(UniformPresent(), unknown).proportions, shares) < guess
-    others = dataclasses.replace(unknown, deltas=unknown.select(torch.arange(len(shares)).roll(1)).deltas)
-    assert l1(estimate(LastLayerCounts(), others).proportions, shares) > 0.8 * guess
+    assert l1(estimate(LastLayerCounts(), of_others(unknown)).proportions, shares) > 0.8 * guess
 
 
 def test_the_layer_is_the_last_of_the_manifest() -> None:
@@ -83,7 +76,6 @@ def test_the_layer_is_the_last_of_the_manifest() -> None:
 
 def test_counts_of_other_classes_than_the_layer_has_are_refused() -> None:
     view = seen({"last.weight": torch.zeros(2, 4, 6), "last.bias": torch.zeros(2, 4)})
-    found = LastLayerCounts()(view, generator=generator_for(0, "attack"))
-    assert isinstance(found, CompositionEstimate)
-    with pytest.raises(ViewError, match="3 classes, got 4"):
+    found = run(LastLayerCounts(), view, CompositionEstimate)
+    with pytest.raises(ViewError, match="classes"):
         found.score(view, {"class_counts": torch.ones(2, 3)})

@@ -1,13 +1,12 @@
 """LLG assigns all labels at once as if one after the other."""
 
-import dataclasses
-
 import torch
 
 from attacks.composition.baselines import RandomGuess
 from attacks.composition.llg import LLG, LLGAlone, LLGDummies, greedy_counts
 from client.engine.local_hyperparameters import LocalTraining
 from protocol.seeding import generator_for
+from tests.attacks.runs import of_others
 from tests.composition_toys import estimate, l1, views
 
 
@@ -46,7 +45,6 @@ def test_dummies_come_near_images_and_the_gradient_alone_beats_a_guess() -> None
     assert images < 0.05
     assert dummies < 0.05
     assert alone < 0.8 * guess
-    others = dataclasses.replace(view, deltas={name: value.roll(1, 0) for name, value in view.deltas.items()})
-    assert l1(estimate(LLGAlone(), others).proportions, shares) > 1.2 * alone
+    assert l1(estimate(LLGAlone(), of_others(view)).proportions, shares) > 1.2 * alone
     for kind in ("zeros", "ones"):
         assert l1(estimate(LLGDummies(dummies=kind), view).proportions, shares) < 0.5 * guess

@@ -5,7 +5,6 @@ import math
 
 import numpy as np
 import pytest
-import torch
 from dp_accounting import get_epsilon_gaussian
 from scipy import stats
 
@@ -24,6 +23,7 @@ from attacks.declared_privacy.epsilon_bounds import (
 )
 from protocol.errors import ViewError
 from tests.attacks.declared_privacy.canaries import scored, toy, value
+from tests.attacks.runs import run
 from tests.places import ROOT
 
 DELTA = 1e-5
@@ -81,9 +81,9 @@ def test_one_run_against_the_formula_term_by_term(correct: int, guesses: int) ->
         terms = [(tail[correct - i] - tail[correct]) / i for i in range(1, correct + 1)]
         return float(tail[correct] + 2 * canaries * DELTA * max(terms))
 
-    grid = np.linspace(0, 6, 601)
-    refuted = [epsilon for epsilon in grid if p_value(epsilon) <= alpha]
-    assert one_run_epsilon(correct, guesses, canaries, delta=DELTA) == pytest.approx(max(refuted, default=0), abs=0.011)
+    found = one_run_epsilon(correct, guesses, canaries, delta=DELTA)
+    assert p_value(found + 1e-3) > alpha
+    assert found == 0 or p_value(found - 1e-3) <= alpha
 
 
 def test_fdp_of_many_audits_equals_each_alone() -> None:
@@ -113,17 +113,18 @@ def test_gaussian_bound_of_unequal_sends_is_that_of_the_most() -> None:
 
 def test_the_test_of_gaussianity_has_its_level_and_finds_other_laws() -> None:
     rng = np.random.default_rng(2)
-    shape, sends = (2000, 200), np.ones(200)
-    honest = gaussian_bound(0.8 + rng.standard_normal(shape), sends, delta=DELTA, draw=rng.standard_normal(2000))
-    assert 0.005 < float((~honest.valid).mean()) < 0.017
-    laplace = gaussian_bound(0.8 + rng.laplace(size=(50, 2000)) / 2**0.5, np.ones(2000), delta=DELTA)
+    scores = 0.8 + rng.standard_normal((400, 200))
+    honest = gaussian_bound(scores, np.ones(200), delta=DELTA, draw=rng.standard_normal(400))
+    assert stats.kstest(honest.p_value, "uniform").pvalue > 1e-3
+    assert (honest.valid == (honest.p_value >= 0.01)).all()
+    laplace = gaussian_bound(0.8 + rng.laplace(size=(50, 1000)) / 2**0.5, np.ones(1000), delta=DELTA)
     assert float((~laplace.valid).mean()) > 0.95
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 8.0])
 def test_every_bound_holds_in_most_audits(epsilon: float) -> None:
     """Scores of the worst case: two Gaussians, exactly as far apart as epsilon says."""
-    audits, count, rng = 1000, 200, np.random.default_rng(3)
+    audits, count, rng = 500, 200, np.random.default_rng(3)
     mu = 0.2678 if epsilon == 1 else MU_OF_8
     coins = rng.choice([-1, 1], (audits, count))
     scores = coins * mu / 2 + rng.standard_normal((audits, count))
@@ -149,13 +150,12 @@ def test_more_canaries_show_more() -> None:
 
 def test_bounds_at_another_delta_are_those_of_an_attack_with_that_delta() -> None:
     view, truth = toy()
-    rows = scored(view, truth).details
-    estimate = CanaryBounds()(view, generator=torch.Generator().manual_seed(1))
-    assert isinstance(estimate, CanaryEstimate)
+    estimate = run(CanaryBounds(), view, CanaryEstimate)
+    own = estimate.score(view, truth)
     other = dataclasses.replace(estimate, delta=1e-2).score(view, truth)  # the same thresholds
-    for row in rows:
+    for row in own.details:
         name = str(row["bound"])
-        assert bound_at(row, 1e-5, None) == pytest.approx(value(scored(view, truth), name), abs=1e-6)
+        assert bound_at(row, 1e-5, None) == pytest.approx(value(own, name), abs=1e-6)
         assert bound_at(row, 1e-2, None) == pytest.approx(value(other, name), rel=1e-6)
 
 

@@ -6,13 +6,13 @@ import torch
 from attacks.estimates import EstimateError
 from attacks.identifiability.pac import VectorEstimate
 from protocol.view import ITEM_EMBEDDING, RoundView
+from tests.attacks.runs import plain_view
 
 
 def view() -> RoundView:
     table = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.5], [1.0, 1.0]])
-    return RoundView(
-        round=0,
-        pseudonyms=torch.tensor([7]),
+    return plain_view(
+        1,
         example_counts=torch.tensor([3]),
         deltas={ITEM_EMBEDDING: torch.zeros(1, 4, 2)},
         model={ITEM_EMBEDDING: table},

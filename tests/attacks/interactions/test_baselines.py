@@ -11,40 +11,34 @@ from attacks.interactions.baselines import two_means
 from attacks.interactions.estimates import InteractionEstimate
 from attacks.scoring import auc_per_victim
 from protocol.errors import ViewError
-from protocol.seeding import generator_for
-from protocol.view import ITEM_EMBEDDING, POPULARITY, RoundView
+from protocol.view import POPULARITY
+from tests.attacks.runs import run, with_deltas
 from tests.toys import leaky_view
-
-
-def estimate(attack: Attack, view: RoundView) -> InteractionEstimate:
-    found = attack(view, generator=generator_for(0, "attack"))
-    assert isinstance(found, InteractionEstimate)
-    return found
 
 
 @pytest.mark.parametrize("attack", [Chance(), Popularity()], ids=repr)
 def test_the_update_changes_nothing(attack: Attack) -> None:
-    view, _ = leaky_view()
-    silent = dataclasses.replace(view, deltas={ITEM_EMBEDDING: torch.zeros_like(view.deltas[ITEM_EMBEDDING])})
-    assert torch.equal(estimate(attack, view).scores, estimate(attack, silent).scores)
+    view, _ = leaky_view(victims=4)
+    silent = with_deltas(view, torch.zeros_like)
+    assert torch.equal(run(attack, view, InteractionEstimate).scores, run(attack, silent, InteractionEstimate).scores)
 
 
 def test_guessing_is_at_chance_and_decides_as_often_as_it_says() -> None:
-    view, labels = leaky_view(victims=40)
-    found = estimate(Chance(positive_share=0.3), view)
+    (view, labels), often = leaky_view(victims=4), torch.arange(4).repeat(10)
+    view, labels = view.select(often), labels[often]
+    found = run(Chance(positive_share=0.3), view, InteractionEstimate)
     assert float(auc_per_victim(found.scores, labels, view.served_mask).mean()) == pytest.approx(0.5, abs=0.03)
     assert float(found.decisions[view.served_mask].double().mean()) == pytest.approx(0.3, abs=0.03)
-    with pytest.raises(ValueError, match="positive_share"):
-        Chance(positive_share=1)
 
 
 def test_what_others_like_is_only_as_good_as_the_prior() -> None:
-    view, labels = leaky_view()
+    view, labels = leaky_view(victims=4)
     known = dataclasses.replace(view, priors={POPULARITY: 10 * labels})
-    assert float(auc_per_victim(estimate(Popularity(), known).scores, labels, view.served_mask).mean()) == 1
-    assert torch.equal(estimate(Popularity(), known).decisions, labels > 0.5)
-    with pytest.raises(ViewError, match="priors:popularity"):
-        estimate(Popularity(), dataclasses.replace(view, priors={}))
+    found = run(Popularity(), known, InteractionEstimate)
+    assert float(auc_per_victim(found.scores, labels, view.served_mask).mean()) == 1
+    assert torch.equal(found.decisions, labels > 0.5)
+    with pytest.raises(ViewError, match="popularity"):
+        run(Popularity(), dataclasses.replace(view, priors={}), InteractionEstimate)
 
 
 def test_two_means_finds_the_gap() -> None:

@@ -10,6 +10,7 @@ from attacks.linkability.links import LinkEstimate
 from attacks.linkability.similarity import Linkability, PlainCosine
 from protocol.history import History
 from protocol.seeding import generator_for
+from tests.attacks.runs import plain_view, run
 
 CLIENTS, ROUNDS, WIDTH = 12, 3, 40
 
@@ -28,20 +29,15 @@ def toy(*, common: float = 0.0, own: float = 1.0, seed: int = 0) -> tuple[Histor
     scales = torch.cat([torch.ones(WIDTH // 2), torch.full((WIDTH - WIDTH // 2,), 0.01)])
     deltas = {"a.weight": updates[:, : WIDTH // 2], "steps": torch.ones(len(updates))}
     deltas["b.weight"] = (updates * scales)[:, WIDTH // 2 :].reshape(len(updates), -1, 2)
-    view = History(
-        round=ROUNDS - 1,
-        pseudonyms=torch.randperm(len(updates), generator=generator),
-        example_counts=torch.ones(len(updates), dtype=torch.int64),
-        deltas=deltas,
-        model={name: torch.zeros(value.shape[1:]) for name, value in deltas.items()},
-        sent_in=torch.arange(ROUNDS).repeat_interleave(CLIENTS),
-    )
+    pseudonyms = torch.randperm(len(updates), generator=generator)
+    model = {name: torch.zeros(value.shape[1:]) for name, value in deltas.items()}
+    whole = plain_view(len(updates), deltas=deltas, model=model).common() | {"pseudonyms": pseudonyms}
+    view = History(**whole, sent_in=torch.arange(ROUNDS).repeat_interleave(CLIENTS))
     return view, torch.cat(clients)
 
 
 def auc(attack: PlainCosine, view: History, clients: torch.Tensor) -> float:
-    estimate = attack(view, generator=generator_for(0, "attack"))
-    assert isinstance(estimate, LinkEstimate)
+    estimate = run(attack, view, LinkEstimate)
     return float(estimate.score(view, {"clients": clients}).metrics["auc"].mean())
 
 

@@ -9,6 +9,7 @@ from attacks.scoring import precision_at_positives
 from evaluation.message_selection import draw_pairs
 from protocol.history import History
 from protocol.seeding import generator_for
+from tests.attacks.runs import plain_view
 
 
 def test_matching_is_the_average_precision_over_all_pairs_where_users_have_as_many() -> None:
@@ -16,15 +17,7 @@ def test_matching_is_the_average_precision_over_all_pairs_where_users_have_as_ma
     truth = torch.arange(12) % 4
     everything = torch.arange(12)
     pairs = draw_pairs(everything[:8], everything[8:], truth, each=1, generator=generator)
-    view = History(
-        round=0,
-        pseudonyms=everything,
-        example_counts=everything,
-        deltas={},
-        model={},
-        sent_in=0 * everything,
-        pairs=pairs,
-    )
+    view = History(**plain_view(12).common() | {"pairs": pairs}, sent_in=0 * everything)
     scores = torch.rand(len(pairs), generator=generator)
     found = MatchingEstimate(scores=scores).score(view, {"user": truth, "known_user": truth[:0]})
     match = truth[pairs[:, 0]] == truth[pairs[:, 1]]

@@ -10,7 +10,7 @@ from attacks.ranking.list_matching import _Loss as Loss
 from client.click_models import cascade_log_law, steps_for_grades
 from client.fpdgd import FPDGDAlgorithm
 from modules.attackers.batched_lbfgs import batched_lbfgs
-from protocol.view import RoundView
+from tests.attacks.runs import plain_view
 from tests.places import GOLDEN
 
 PUBLISHED = np.load(GOLDEN / "raifle_ranking.npz", allow_pickle=False)
@@ -55,10 +55,8 @@ def loss(kind: str, variant: str) -> tuple[Loss, Tensor]:
     number = torch.arange(3)[:, None].expand(shown.shape)
     sizes = {name: (value.shape, value.numel()) for name, value in model(kind).items()}
     parts = torch.split(sent, [count for _, count in sizes.values()])
-    view = RoundView(
-        round=0,
-        pseudonyms=torch.arange(1),
-        example_counts=torch.ones(1),
+    view = plain_view(
+        1,
         deltas={name: part.reshape(1, *sizes[name][0]) for name, part in zip(sizes, parts, strict=True)},
         model=model(kind),
         served=document.flatten()[None],

@@ -1,12 +1,12 @@
 """The discrete posterior reads honest updates of a ranker; the sampler finds exact posteriors."""
 
-import dataclasses
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from attacks.base import Attack
 from attacks.interactions.estimates import InteractionEstimate
 from attacks.ranking.list_matching import ListMatching
 from attacks.ranking.list_posterior import ListPosterior, sample_lists
@@ -15,9 +15,14 @@ from attacks.scoring import auc_per_victim
 from client.click_models import patterns, uniform_log_law
 from datamodules.ranking.synthetic_ranking import SyntheticRanking
 from defenses.local_dp import LocalDP
-from protocol.seeding import generator_for
+from protocol.view import RoundView
 from server.noise_injection import NoiseInjection
+from tests.attacks.runs import of_others, run, with_deltas
 from tests.ranking_toys import first_view, ranker, record, source
+
+
+def scores(attack: Attack, view: RoundView) -> torch.Tensor:
+    return run(attack, view, InteractionEstimate).scores
 
 
 @pytest.mark.parametrize("clip", [None, 1.5])
@@ -35,7 +40,7 @@ def test_sampler_agrees_with_the_exact_posterior(clip: float | None) -> None:
     law = (prior[0, 0].repeat_interleave(8) + prior[0, 1].repeat(8) - gap.square().sum(1) / 2).softmax(0)
     exact = torch.einsum("s,sl->l", law, both).reshape(2, 3)
     found = sample_lists(
-        maps, whitened, target, prior, clip=clip, chains=1, sweeps=6000, annealed=100, generator=generator
+        maps, whitened, target, prior, clip=clip, chains=8, sweeps=750, annealed=50, generator=generator
     )
     torch.testing.assert_close(found[0], exact, atol=0.03, rtol=0)
 
@@ -51,45 +56,19 @@ def test_reads_an_update_and_is_at_chance_on_another_clients(
     view = first_view(recording)
     labels = recording.truth(view)["labels"]
 
-    def auc(deltas: dict[str, torch.Tensor]) -> float:
-        estimate = attack(dataclasses.replace(view, deltas=deltas), generator=generator_for(0, "attack"))
-        assert isinstance(estimate, InteractionEstimate)
-        return float(auc_per_victim(estimate.scores, labels, view.served_mask).nanmean())
+    def auc(received: RoundView) -> float:
+        return float(auc_per_victim(scores(attack, received), labels, view.served_mask).nanmean())
 
-    assert auc(dict(view.deltas)) > 0.85
-    assert abs(auc({name: value.roll(1, 0) for name, value in view.deltas.items()}) - 0.5) < 0.12
+    assert auc(view) > 0.85
+    assert abs(auc(of_others(view)) - 0.5) < 0.12
 
 
 @pytest.mark.integration
-def test_the_prior_alone_reads_no_update(tmp_path: Path) -> None:
+def test_the_prior_alone_reads_no_update_and_ranks_no_list_over_another(tmp_path: Path) -> None:
     data = source()
     view = first_view(record(tmp_path, data, ranker(data)))
-    silent = {name: torch.zeros_like(value) for name, value in view.deltas.items()}
-    attack, generator = PriorOnly(), torch.Generator()
-    with_update = attack(view, generator=generator)
-    without = attack(dataclasses.replace(view, deltas=silent), generator=generator)
-    assert isinstance(with_update, InteractionEstimate)
-    assert isinstance(without, InteractionEstimate)
-    assert torch.equal(with_update.scores, without.scores)
-
-
-@pytest.mark.integration
-def test_uniform_priors_say_nothing(tmp_path: Path) -> None:
-    data = source()
-    recording = record(tmp_path, data, ranker(data))
-    view = first_view(recording)
-    estimate = PriorOnly(prior="uniform")(view, generator=torch.Generator())
-    assert isinstance(estimate, InteractionEstimate)
-    assert float(estimate.scores[view.served_mask].std()) < 1e-3
-
-
-@pytest.mark.integration
-def test_who_knows_nothing_of_the_clicks_ranks_no_list_over_another(tmp_path: Path) -> None:
-    data = source()
-    view = first_view(record(tmp_path, data, ranker(data)))
-    estimate = PriorOnly(prior="uniform")(view, generator=generator_for(0, "attack"))
-    assert isinstance(estimate, InteractionEstimate)
-    assert set(estimate.scores[view.served_mask].tolist()) == {0.5}
+    assert torch.equal(scores(PriorOnly(), view), scores(PriorOnly(), with_deltas(view, torch.zeros_like)))
+    assert set(scores(PriorOnly(prior="uniform"), view)[view.served_mask].tolist()) == {0.5}
 
 
 @pytest.mark.integration
@@ -101,11 +80,10 @@ def test_strong_noise_leaves_guessing_and_no_trend_along_the_list(tmp_path: Path
     recording = record(tmp_path, data, ranker(data, defenses=[LocalDP(clip=0.25, epsilon=1, delta=1e-8)]))
     view = first_view(recording)
     attack = ListPosterior(prior="uniform", chains=1, sweeps=20, simulated=12)
-    estimate = attack(view, generator=generator_for(0, "attack"))
-    assert isinstance(estimate, InteractionEstimate)
-    found = auc_per_victim(estimate.scores, recording.truth(view)["labels"], view.served_mask)
+    posterior = scores(attack, view)
+    found = auc_per_victim(posterior, recording.truth(view)["labels"], view.served_mask)
     found = found[~found.isnan()]
     assert float(found.mean()) > 0.5 - 3 * float(found.std()) / len(found) ** 0.5
-    marginals = estimate.scores.double().reshape(-1, 10).mean(0)
+    marginals = posterior.double().reshape(-1, 10).mean(0)
     slope = np.polyfit(np.arange(10), marginals.numpy(), 1)[0]
     assert slope < 2e-4

@@ -6,14 +6,12 @@ import pytest
 import torch
 
 from attacks.re_identification.estimates import IdentityEstimate
-from protocol.view import RoundView
+from tests.attacks.runs import plain_view
 
 
 def scored(estimate: IdentityEstimate, truth: torch.Tensor) -> tuple[list[int], list[int], Mapping[str, torch.Tensor]]:
     """Users, how many messages each has, and their metrics."""
-    messages = torch.arange(len(truth))
-    view = RoundView(round=0, pseudonyms=messages, example_counts=messages, deltas={}, model={})
-    scores = estimate.score(view, {"user": truth})
+    scores = estimate.score(plain_view(len(truth)), {"user": truth})
     assert scores.units is not None
     assert scores.positives is not None
     return scores.units.tolist(), scores.positives.tolist(), scores.metrics

@@ -1,6 +1,7 @@
 """Attacks on anonymity name leaky devices, fall to chance where users write alike, and refuse what they cannot use."""
 
 import dataclasses
+from typing import Any
 
 import pytest
 import torch
@@ -20,20 +21,20 @@ from evaluation.message_selection import MessageSelection, selected
 from protocol.errors import ViewError
 from protocol.history import History
 from protocol.seeding import generator_for
-from protocol.threat_model import ThreatModel
-from protocol.view import HOLDOUT, USERS, Release, RoundView
+from protocol.view import HOLDOUT, USERS
+from tests.attacks.runs import of_noise, plain_view, run, state, unchanged, with_deltas, with_noise
 from tests.deanonymization_toys import NETWORK, WRITERS, joined, shuffled, source
 from tests.toys import each
 
 NAMING: list[Attack] = [
-    *(ReidSVM(), ReidKNN(neighbours=4), ReidMLP(epochs=80, accelerator="cpu"), CentredSVM()),
+    *(ReidSVM(), ReidKNN(neighbours=4), ReidMLP(epochs=60, accelerator="cpu"), CentredSVM()),
     *(FingerprintAttack(rounds=2, parts=3), FingerprintAttack(rounds=2, parts=3, linked=True)),
     *(PLDA(rounds=2, parts=3), PLDA(rounds=2, parts=3, linked=True), WordCounts(), WordCounts(linked=True)),
-    *(ReidSVM(simulated=1), ReidSVM(linked=True), ReidMLP(epochs=80, accelerator="cpu", linked=True)),
+    *(ReidSVM(simulated=1), ReidSVM(linked=True), ReidMLP(epochs=60, accelerator="cpu", linked=True)),
 ]
 MATCHING: list[Attack] = [
-    MatchingMLP(epochs=80, accelerator="cpu"),
-    MatchingSiamese(steps=150, accelerator="cpu"),
+    MatchingMLP(epochs=40, accelerator="cpu"),
+    MatchingSiamese(steps=75, accelerator="cpu"),
     *(MatchingFingerprint(rounds=2, parts=3), MatchingFingerprint(rounds=2, parts=3, linked=True)),
 ]
 EVERY = [*NAMING, *MATCHING]
@@ -60,12 +61,7 @@ def test_names_leaky_devices_and_falls_to_chance_where_users_write_alike(attack:
 def test_matches_leaky_devices_and_falls_to_chance_where_users_are_random(attack: Attack) -> None:
     view, truth = joined()
     assert named(attack, view, truth)["ap"] > 0.7
-    noise = {
-        name: torch.randn(value.shape, generator=generator_for(1, name)) * value.std()
-        for name, value in view.deltas.items()
-    }
-    blind = named(attack, dataclasses.replace(view, deltas=noise), truth)
-    assert blind["times-chance"] == pytest.approx(1, abs=0.2)
+    assert named(attack, of_noise(view), truth)["times-chance"] == pytest.approx(1, abs=0.2)
 
 
 def test_ours_names_better_than_the_published_machine() -> None:
@@ -88,11 +84,7 @@ def test_another_devices_update_names_another_device(attack: Attack) -> None:
 @pytest.mark.parametrize("scale", [0.01, 0.03, 0.1])
 def test_declared_noise_costs_ours_less_than_the_published_machine(scale: float) -> None:
     view, truth = joined()
-    noise = {
-        name: value + scale * torch.randn(value.shape, generator=generator_for(2, name))
-        for name, value in view.deltas.items()
-    }
-    noisy = dataclasses.replace(view, deltas=noise, releases=(Release(noise_scale=scale, parameters=tuple(noise)),))
+    noisy = with_noise(view, scale)
     attacks = (ReidSVM(), ReidSVM(noisy_copies=4), PLDA(parts=3), WordCounts())
     published, adaptive, plda, words = (named(attack, noisy, truth)["ap"] for attack in attacks)
     assert min(plda, words) > max(published, adaptive) - 0.02
@@ -133,13 +125,12 @@ def test_standardised_by_what_others_get_as_by_hand() -> None:
 def test_profiles_are_contrasted_with_what_is_of_no_kind() -> None:
     view, truth = joined()
     assert view.known is not None
-    with pytest.raises(ViewError, match="no hold-out"):
+    with pytest.raises(ViewError, match="hold-out"):
         ProfileWords()(view, generator=generator_for(0, "profile"))
     held = view.known.priors[USERS] >= 10
     known = dataclasses.replace(view.known, priors={**view.known.priors, HOLDOUT: held})
     for attack in (ProfileContrast(), ProfileWords()):
-        estimate = attack(dataclasses.replace(view, known=known), generator=generator_for(0, attack.name))
-        assert isinstance(estimate, IdentityEstimate)
+        estimate = run(attack, dataclasses.replace(view, known=known), IdentityEstimate)
         assert estimate.users.tolist() == list(range(10))
         assert float(estimate.score(view, {"user": truth[: view.victims]}).metrics["times-chance"].mean()) > 6
 
@@ -154,14 +145,13 @@ def test_guessing_is_at_chance() -> None:
 def test_leaves_its_view_as_it_was_and_repeats_itself(attack: Attack) -> None:
     view, _ = joined(rounds=3)
     assert view.known is not None
-    tensors = [*view.deltas.values(), *view.known.deltas.values(), *view.auxiliary.values()]
-    before = [value.clone() for value in tensors]
-    state = torch.get_rng_state()
+    before, before_known = state(view), state(view.known)
+    random = torch.get_rng_state()
     first, second = (attack(view, generator=generator_for(0, "same")) for _ in range(2))
-    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.equal(torch.get_rng_state(), random)
     assert torch.equal(first.scores, second.scores)  # type: ignore[attr-defined]
-    for value, old in zip(tensors, before, strict=True):
-        assert torch.equal(value, old)
+    assert unchanged(view, before)
+    assert unchanged(view.known, before_known)
 
 
 @pytest.mark.parametrize(
@@ -169,15 +159,13 @@ def test_leaves_its_view_as_it_was_and_repeats_itself(attack: Attack) -> None:
 )
 def test_a_layer_that_was_not_recorded_is_answered_with_those_that_were(kind: type[Attack]) -> None:
     view, _ = joined(rounds=3)
-    with pytest.raises(ViewError, match=r"'embedding'.*lstm.weight_ih_l0.*output.bias"):
+    with pytest.raises(ViewError, match="embedding"):
         kind(layers=["embedding"])(view, generator=generator_for(0, "layer"))  # type: ignore[call-arg]
 
 
 def test_layers_are_flattened_and_rows_put_where_they_belong() -> None:
-    view = RoundView(
-        round=0,
-        pseudonyms=torch.arange(2),
-        example_counts=torch.ones(2),
+    view = plain_view(
+        2,
         deltas={"table": torch.tensor([[[1.0], [2.0]], [[3.0], [0.0]]]), "lstm.weight": torch.full((2, 1, 2), 9.0)},
         model={"table": torch.zeros(4, 1), "lstm.weight": torch.zeros(1, 2)},
         row_parameters=frozenset(["table"]),
@@ -213,8 +201,7 @@ def test_the_hold_out_becomes_one_class_of_strangers() -> None:
     held = view.known.priors[USERS] >= 12
     known = dataclasses.replace(view.known, priors={**view.known.priors, HOLDOUT: held})
     for attack in (ReidSVM(), FingerprintAttack(rounds=2, parts=3)):
-        estimate = attack(dataclasses.replace(view, known=known), generator=generator_for(0, "world"))
-        assert isinstance(estimate, IdentityEstimate)
+        estimate = run(attack, dataclasses.replace(view, known=known), IdentityEstimate)
         assert estimate.users.tolist() == [-1, *range(12)]
         scores = estimate.score(view, {"user": truth[: view.victims]})
         assert scores.positives is not None
@@ -231,84 +218,49 @@ def test_owners_are_those_that_the_server_wrote_down() -> None:
 
 
 @pytest.mark.parametrize("attack", each(EVERY))
-@pytest.mark.parametrize("kind", ["zero", "constant"])
-def test_deltas_that_say_nothing_are_refused_in_a_line(attack: Attack, kind: str) -> None:
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_deltas_that_say_nothing_are_refused(attack: Attack, value: float) -> None:
     view, _ = joined()
-    value = {"zero": 0.0, "constant": 1.0}[kind]
-    known = view.known
-    assert known is not None
-    empty, own = (
-        dataclasses.replace(one, deltas={name: torch.full_like(delta, value) for name, delta in one.deltas.items()})
-        for one in (view, known)
-    )
-    with pytest.raises(ViewError, match="expected known messages that differ"):
-        attack(dataclasses.replace(empty, known=own), generator=generator_for(0, attack.name))
+    assert view.known is not None
+    known = with_deltas(view.known, lambda delta: torch.full_like(delta, value))
+    empty = dataclasses.replace(with_deltas(view, lambda delta: torch.full_like(delta, value)), known=known)
+    with pytest.raises(ViewError, match="differ"):
+        attack(empty, generator=generator_for(0, attack.name))
 
 
 @pytest.mark.parametrize("attack", each(NAMING))
-def test_one_known_user_is_refused_in_a_line(attack: Attack) -> None:
+def test_one_known_user_is_refused(attack: Attack) -> None:
     view, _ = joined()
     assert view.known is not None
     priors = {USERS: torch.zeros_like(view.known.priors[USERS])}
     alone = {**view.auxiliary, "prior_users": torch.zeros_like(view.auxiliary["prior_users"])}
     known = dataclasses.replace(view.known, priors=priors)
-    with pytest.raises(ViewError, match="two known users"):
+    with pytest.raises(ViewError, match="known"):
         attack(dataclasses.replace(view, known=known, auxiliary=alone), generator=generator_for(0, attack.name))
 
 
-def test_no_known_devices_is_refused() -> None:
-    view, _ = joined(rounds=3)
-    with pytest.raises(ViewError, match="known"):
-        ReidSVM()(dataclasses.replace(view, known=None), generator=generator_for(0, "none"))
-
-
-def test_a_pair_of_no_message_is_refused() -> None:
-    view, _ = joined(rounds=3)
-    wrong = dataclasses.replace(view, pairs=torch.tensor([[0, 10**6]]))
-    with pytest.raises(ViewError, match="pairs of messages below"):
-        MatchingChance()(wrong, generator=generator_for(0, "pairs"))
-
-
-def test_more_parts_than_examples_is_refused() -> None:
-    view, _ = joined(rounds=3)
-    with pytest.raises(ViewError, match="1000 examples"):
-        FingerprintAttack(parts=1000)(view, generator=generator_for(0, "parts"))
-
-
 @pytest.mark.parametrize(
-    ("kind", "arguments"),
+    ("attack", "change", "word"),
     [
-        (ReidSVM, {"penalty": 0}),
-        (ReidKNN, {"neighbours": 0}),
-        (ReidMLP, {"epochs": 0}),
-        (CentredSVM, {"sharpness": 0}),
-        (FingerprintAttack, {"rounds": 0}),
-        (MatchingSiamese, {"steps": 0}),
+        (ReidSVM(), {"known": None}, "known"),
+        (MatchingChance(), {"pairs": torch.tensor([[0, 10**6]])}, "pairs"),
+        (FingerprintAttack(parts=1000), {}, "1000 examples"),
     ],
 )
-def test_impossible_values_are_refused(kind: type[Attack], arguments: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match=next(iter(arguments))):
-        kind(**arguments)
+def test_a_view_that_does_not_suffice_is_refused(attack: Attack, change: dict[str, Any], word: str) -> None:
+    view, _ = joined(rounds=3)
+    with pytest.raises(ViewError, match=word):
+        run(attack, dataclasses.replace(view, **change), IdentityEstimate)
 
 
 @pytest.mark.parametrize(
-    ("scores", "users", "message"),
+    ("scores", "users", "word"),
     [
         (torch.zeros(1, 2), torch.arange(2), "shape"),
         (torch.full((2, 2), torch.nan), torch.arange(2), "finite"),
         (torch.zeros(2, 2), torch.zeros(2), "once"),
     ],
 )
-def test_an_estimate_of_another_shape_is_a_defect(scores: torch.Tensor, users: torch.Tensor, message: str) -> None:
-    class Wrong(Attack):
-        name, family = "wrong", "test"
-        threat_model = ThreatModel(sees="nothing", knows="nothing", needs=())
-        estimates = IdentityEstimate
-
-        def run(self, view: History, *, generator: torch.Generator) -> IdentityEstimate:
-            return IdentityEstimate(scores=scores, users=users)
-
-    nobody = torch.arange(2)
-    view = History(round=0, pseudonyms=nobody, example_counts=nobody, deltas={}, model={}, sent_in=nobody)
-    with pytest.raises(EstimateError, match=message):
-        Wrong()(view, generator=generator_for(0, "wrong"))
+def test_an_estimate_of_another_shape_is_a_defect(scores: torch.Tensor, users: torch.Tensor, word: str) -> None:
+    with pytest.raises(EstimateError, match=word):
+        IdentityEstimate(scores=scores, users=users).check(plain_view(2))

@@ -7,7 +7,7 @@ from torch import Tensor
 from attacks.interactions.estimates import InteractionEstimate
 from attacks.recommendation.imia import IMIA
 from attacks.scoring import f1_per_victim
-from protocol.seeding import generator_for
+from tests.attacks.runs import run
 from tests.golden.recommendation import VICTIMS, golden, published_view
 from tests.toys import leaky_view
 
@@ -23,25 +23,25 @@ def test_guesses_as_the_published_code(victim: int, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(torch, "rand", shuffled)
     monkeypatch.setattr(torch, "randn", lambda *_, **__: golden()[f"user_guess{victim}"][None])
-    estimate = IMIA()(published_view(victim), generator=torch.Generator())
-    assert isinstance(estimate, InteractionEstimate)
+    estimate = run(IMIA(), published_view(victim), InteractionEstimate)
     assert torch.equal(estimate.decisions[0].float(), golden()[f"imia{victim}"])
     assert next(orders, None) is None
 
 
-def decide(attack: IMIA, victims: int = 12) -> tuple[Tensor, float, Tensor]:
-    view, labels = leaky_view(victims)
-    estimate = attack(view, generator=generator_for(0, "attack"))
-    assert isinstance(estimate, InteractionEstimate)
+def decide(attack: IMIA) -> tuple[Tensor, float, Tensor]:
+    view, labels = leaky_view(victims=4)
+    estimate = run(attack, view, InteractionEstimate)
     f1 = f1_per_victim(estimate.decisions, labels, view.served_mask)
     return estimate.decisions, float(f1.mean()), view.served_mask.sum(1)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("confirmed", [0.9, 0.3])
 def test_as_many_items_are_positive_as_the_attack_assumes(confirmed: float) -> None:
-    decisions, _, sizes = decide(IMIA(confirmed=confirmed, selection=0.25), victims=3)
+    decisions, _, sizes = decide(IMIA(confirmed=confirmed, selection=0.25))
     assert decisions.sum(1).tolist() == (sizes // 4).tolist()
 
 
+@pytest.mark.integration
 def test_confirming_less_in_a_pass_makes_it_stronger() -> None:
     assert decide(IMIA(confirmed=0.1))[1] > decide(IMIA())[1] + 0.2

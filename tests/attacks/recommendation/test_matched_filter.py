@@ -11,6 +11,8 @@ from attacks.scoring import auc_per_victim
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
 from protocol.view import ITEM_EMBEDDING, Release, RoundView
+from tests.attacks.recommendation.shuffled import with_shuffled_labels
+from tests.attacks.runs import run
 from tests.toys import leaky_view
 
 SIGMA = 0.04
@@ -24,29 +26,30 @@ def noised(view: RoundView, number: int) -> RoundView:
     return dataclasses.replace(view, round=number, deltas={ITEM_EMBEDDING: rows + noise}, releases=(release,))
 
 
+def four_rounds(view: RoundView) -> RoundView:
+    return dataclasses.replace(noised(view, 3), earlier=tuple(noised(view, number) for number in range(3)))
+
+
 def aucs(view: RoundView, labels: torch.Tensor) -> dict[str, float]:
     found = {}
     for rounds in ("last", "all"):
-        estimate = MatchedFilter(rounds=rounds)(view, generator=generator_for(0, "attack"))
-        assert isinstance(estimate, InteractionEstimate)
-        found[rounds] = float(auc_per_victim(estimate.scores, labels, view.served_mask).mean())
+        scores = run(MatchedFilter(rounds=rounds, shadows=2), view, InteractionEstimate).scores
+        found[rounds] = float(auc_per_victim(scores, labels, view.served_mask).mean())
     return found
 
 
+@pytest.mark.integration
 def test_several_rounds_average_the_noise_and_say_nothing_of_other_labels() -> None:
-    view, labels = leaky_view()
-    several = dataclasses.replace(noised(view, 3), earlier=tuple(noised(view, number) for number in range(3)))
-    found = aucs(several, labels)
+    view, labels = leaky_view(victims=6)
+    found = aucs(four_rounds(view), labels)
     assert 0.6 < found["last"] < 0.95
     assert found["all"] > found["last"] + 0.04
-    keys = torch.rand(labels.shape, generator=generator_for(1, "shuffle")).masked_fill(~view.served_mask, 2)
-    others, _ = leaky_view(order=keys.argsort(1))
-    decoupled = dataclasses.replace(noised(others, 3), earlier=tuple(noised(others, number) for number in range(3)))
-    assert abs(aucs(decoupled, labels)["all"] - 0.5) < 0.1
+    others = with_shuffled_labels(view, labels)
+    assert abs(aucs(four_rounds(others), labels)["all"] - 0.5) < 0.1
 
 
 def test_rounds_with_other_items_are_refused() -> None:
     view, _ = leaky_view(victims=2)
     other = dataclasses.replace(view, served=view.served_items.flip(0))
-    with pytest.raises(ViewError, match="expected the items of round"):
-        MatchedFilter(rounds="all")(dataclasses.replace(view, earlier=(other,)), generator=generator_for(0, "attack"))
+    with pytest.raises(ViewError, match="items"):
+        run(MatchedFilter(rounds="all"), dataclasses.replace(view, earlier=(other,)), InteractionEstimate)

@@ -28,5 +28,5 @@ def test_as_many_sentences_as_reported_from_the_adversarys_texts() -> None:
     assert found.count.tolist() == view.example_counts.tolist()  # type: ignore[attr-defined]
     for records, count in zip(found.records, found.count, strict=True):  # type: ignore[attr-defined]
         assert all(sentence in plain(texts) for sentence in plain(records[:count]))
-    with pytest.raises(ViewError, match="texts as word numbers"):
+    with pytest.raises(ViewError, match="texts"):
         RandomSentences()(dataclasses.replace(view, auxiliary={FEATURES: texts.float()}), generator=torch.Generator())

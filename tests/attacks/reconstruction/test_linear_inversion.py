@@ -1,6 +1,7 @@
 """Exact records from a linear first layer, and nothing certain where theory does not give them."""
 
 import dataclasses
+from typing import Literal
 
 import pytest
 import torch
@@ -14,13 +15,12 @@ from client.nets.classifiers import ClassifierOptions
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
 from protocol.view import Release, RoundView
+from tests.attacks.runs import of_noise, of_others, run, with_deltas, with_noise
 from tests.inversion_toys import SHAPE, changed, pictures, server_view, truth_of
 
 
 def attacked(view: RoundView, **options: int) -> LinearEstimate:
-    found = LinearInversion(**options)(view, generator=generator_for(0, "attack"))
-    assert isinstance(found, LinearEstimate)
-    return found
+    return run(LinearInversion(**options), view, LinearEstimate)
 
 
 def scores(view: RoundView, truth: dict[str, Tensor], **options: int) -> dict[str, Tensor]:
@@ -64,7 +64,7 @@ def test_steps_momentum_and_decay_keep_records_exact(options: dict[str, float]) 
 
 def test_clipping_changes_nothing() -> None:
     view, truth = server_view()
-    clipped = changed(view, {name: value * 0.01 for name, value in view.deltas.items()})
+    clipped = with_deltas(view, lambda delta: delta * 0.01)
     assert torch.equal(scores(clipped, truth)["recovered"], scores(view, truth)["recovered"])
 
 
@@ -85,7 +85,7 @@ def test_a_sum_of_clients_is_a_batch_of_all(reported: int) -> None:
 @pytest.mark.parametrize("optimizer", ["adam", "adadelta"])
 def test_optimizers_that_scale_each_number_are_refused(optimizer: str) -> None:
     view, _ = server_view(1, 2, local=LocalTraining(optimizer=optimizer))  # type: ignore[arg-type]
-    with pytest.raises(ViewError, match="plain SGD"):
+    with pytest.raises(ViewError, match="SGD"):
         attacked(view)
 
 
@@ -106,19 +106,10 @@ def test_records_off_the_grid_of_pixels_are_refused_not_missed(attack: Attack, k
         attack(view, generator=generator_for(0, "attack"))
 
 
-@pytest.mark.parametrize(
-    ("network", "cause"),
-    [
-        (ClassifierOptions(hidden=8, channels=2), "linear first layer"),
-        (ClassifierOptions(hidden=8, channels=2, norm="before-activation"), "linear first layer"),
-    ],
-    ids=["features", "batch-norm"],
-)
-def test_networks_whose_first_layer_does_not_get_the_records_are_refused(
-    network: ClassifierOptions, cause: str
-) -> None:
-    view, _ = server_view(1, 2, network=network)
-    with pytest.raises(ViewError, match=cause):
+@pytest.mark.parametrize("norm", ["none", "before-activation"])
+def test_a_first_layer_that_does_not_get_the_records_is_refused(norm: Literal["none", "before-activation"]) -> None:
+    view, _ = server_view(1, 2, network=ClassifierOptions(hidden=8, channels=2, norm=norm))
+    with pytest.raises(ViewError, match="linear"):
         attacked(view)
 
 
@@ -131,16 +122,15 @@ def test_a_batch_norm_after_the_layer_is_named_as_the_cause() -> None:
 
 def test_in_noise_nothing_is_certain() -> None:
     view, truth = server_view()
-    noise = {name: torch.randn(value.shape, generator=generator_for(0, name)) for name, value in view.deltas.items()}
-    assert int(attacked(changed(view, noise)).count.sum()) == 0
-    slight = {name: value + 1e-4 * value.std() * noise[name] for name, value in view.deltas.items()}
-    assert int(scores(changed(view, slight), truth)["false-certified"].sum()) == 0
+    assert int(attacked(of_noise(view)).count.sum()) == 0
+    draws = generator_for(0, "slight noise")
+    slight = with_deltas(view, lambda delta: delta + 1e-4 * delta.std() * torch.randn(delta.shape, generator=draws))
+    assert int(scores(slight, truth)["false-certified"].sum()) == 0
 
 
 def test_the_update_of_another_client_gives_none_of_ones_own_records() -> None:
     view, truth = server_view()
-    other = changed(view, {name: value.roll(1, 0) for name, value in view.deltas.items()})
-    assert scores(other, truth)["recovered"].tolist() == [0, 0, 0]
+    assert scores(of_others(view), truth)["recovered"].tolist() == [0, 0, 0]
 
 
 def test_with_a_foreign_model_records_have_no_classes() -> None:
@@ -155,8 +145,10 @@ def test_with_a_foreign_model_records_have_no_classes() -> None:
 def test_the_order_of_the_neurons_changes_nothing() -> None:
     view, truth = server_view()
     order = torch.randperm(200, generator=generator_for(0, "order"))
-    moved = {name: value[..., order] if name == "output.weight" else value for name, value in view.deltas.items()}
-    model = {name: value[..., order] if name == "output.weight" else value for name, value in view.model.items()}
+    moved, model = (
+        {name: value[..., order] if name == "output.weight" else value for name, value in part.items()}
+        for part in (view.deltas, view.model)
+    )
     for part in ("body.1.weight", "body.1.bias"):
         moved[part], model[part] = moved[part][:, order], model[part][order]
     found = scores(dataclasses.replace(view, deltas=moved, model=model), truth)
@@ -165,13 +157,7 @@ def test_the_order_of_the_neurons_changes_nothing() -> None:
 
 def test_the_error_of_a_single_record_under_noise_is_the_predicted_one() -> None:
     view, truth = server_view(40, 1)
-    scale = 1e-4
-    noised = {
-        name: value + scale * torch.randn(value.shape, generator=generator_for(1, name))
-        for name, value in view.deltas.items()
-    }
-    release = Release(parameters=tuple(view.deltas), clip=1.0, noise_scale=scale)
-    found = scores(dataclasses.replace(changed(view, noised), releases=(release,)), truth)
+    found = scores(with_noise(view, 1e-4, clip=1.0), truth)
     assert int(found["certified"].sum()) == 0
     assert float((found["psnr"] - found["predicted-psnr"]).mean().abs()) < 0.4
 

@@ -12,13 +12,12 @@ from attacks.reconstruction.linear_layer import LinearEstimate
 from client.engine.local_hyperparameters import LocalTraining
 from protocol.errors import ViewError
 from protocol.view import RoundView
-from tests.inversion_toys import changed, server_view
+from tests.attacks.runs import of_noise, of_others, run
+from tests.inversion_toys import server_view
 
 
 def scores(attack: ReconstructionAttack, view: RoundView, truth: dict[str, Tensor]) -> dict[str, Tensor]:
-    found = attack(view, generator=torch.Generator())
-    assert isinstance(found, LinearEstimate)
-    return dict(found.score(view, truth).metrics)
+    return dict(run(attack, view, LinearEstimate).score(view, truth).metrics)
 
 
 def test_ratios_are_the_records_that_excite_a_neuron_alone() -> None:
@@ -46,16 +45,13 @@ def test_peeling_finds_at_least_the_ratios_and_their_classes(double: bool) -> No
 
 def test_peeling_finds_nothing_in_noise_or_with_a_foreign_model() -> None:
     view, truth = server_view(double=True)
-    noise = {name: torch.randn(value.shape, dtype=value.dtype) for name, value in view.deltas.items()}
     foreign, _ = server_view(seed=1, double=True)
-    for decoupled in (changed(view, noise), dataclasses.replace(view, model=foreign.model)):
-        found = scores(LinearPeeling(), decoupled, truth)
-        assert int(found["certified"].sum()) == 0
-    other = changed(view, {name: value.roll(1, 0) for name, value in view.deltas.items()})
-    assert int(scores(LinearPeeling(), other, truth)["recovered"].sum()) == 0
+    for decoupled in (of_noise(view), dataclasses.replace(view, model=foreign.model)):
+        assert int(scores(LinearPeeling(), decoupled, truth)["certified"].sum()) == 0
+    assert int(scores(LinearPeeling(), of_others(view), truth)["recovered"].sum()) == 0
 
 
 def test_peeling_needs_one_step() -> None:
     view, _ = server_view(local=LocalTraining(optimizer="sgd", learning_rate=0.1, epochs=2))
-    with pytest.raises(ViewError, match="one local step"):
-        LinearPeeling()(view, generator=torch.Generator())
+    with pytest.raises(ViewError, match="step"):
+        run(LinearPeeling(), view, LinearEstimate)

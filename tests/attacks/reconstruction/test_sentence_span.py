@@ -13,6 +13,7 @@ from defenses.local_dp import LocalDP
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
 from protocol.view import Release, RoundView
+from tests.attacks.runs import of_noise, run
 from tests.text_toys import CLIENTS, KINDS, WORDS, plain, seen
 
 ATTACK = SentenceSpan()
@@ -20,9 +21,7 @@ ATTACK = SentenceSpan()
 
 def attacked(view: RoundView) -> SpanEstimate:
     with torch.no_grad():
-        found = ATTACK(view, generator=torch.Generator())
-    assert isinstance(found, SpanEstimate)
-    return found
+        return run(ATTACK, view, SpanEstimate)
 
 
 def sentences(found: SpanEstimate) -> list[list[list[int]]]:
@@ -38,6 +37,11 @@ def whole_tables(view: RoundView) -> dict[str, Tensor]:
     return {**made, "embedding.weight": table}
 
 
+def found_own(found: SpanEstimate) -> int:
+    """Sentences found that a client has."""
+    return sum(own in CLIENTS[victim] for victim, records in enumerate(sentences(found)) for own in records)
+
+
 def noisy(view: RoundView, scale: float) -> RoundView:
     generator = generator_for(0, "noise")
     deltas = {n: v + scale * torch.randn(v.shape, generator=generator) for n, v in whole_tables(view).items()}
@@ -47,17 +51,18 @@ def noisy(view: RoundView, scale: float) -> RoundView:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_sentences_of_one_step_are_exact(kind: str) -> None:
-    """Unknown words, common beginnings, a sentence of two words and padding among them."""
+    """Unknown words, common beginnings, a sentence of two words and padding among them.
+
+    The rank is the number of different prefixes that the model continues, in a decoder too, whose first layer sees no
+    prefix.
+    """
     found = attacked(seen(kind))
+    prefixes = [{tuple(line[:end]) for line in own for end in range(1, len(line))} for own in CLIENTS]
+    assert found.rank.tolist() == [len(own) for own in prefixes]
     assert sentences(found) == [sorted(own) for own in CLIENTS]
     valid = torch.arange(found.certified.shape[1]) < found.count[:, None]
     assert torch.equal(found.certified, valid)
     assert found.predicted.tolist() == [1, 1]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_order_of_sentences_is_of_no_effect(kind: str) -> None:
-    assert sentences(attacked(seen(kind, [own[::-1] for own in CLIENTS]))) == [sorted(own) for own in CLIENTS]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -69,9 +74,8 @@ def test_sentences_are_found_as_often_as_they_occur(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("rate", [1.0, 0.03])
-def test_rounding_to_single_precision_hides_nothing(kind: str, rate: float) -> None:
-    found = attacked(seen(kind, local=LocalTraining(learning_rate=rate)))
+def test_rounding_to_single_precision_and_another_order_hide_nothing(kind: str) -> None:
+    found = attacked(seen(kind, [own[::-1] for own in CLIENTS], local=LocalTraining(learning_rate=0.03)))
     assert sentences(found) == [sorted(own) for own in CLIENTS]
 
 
@@ -87,30 +91,22 @@ def test_with_more_prefixes_than_dimensions_nothing_is_certified(kind: str) -> N
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_changes_of_another_client_give_nothing(kind: str) -> None:
+def test_changes_of_another_client_give_nothing_and_its_whole_update_its_sentences(kind: str) -> None:
     view = seen(kind)
     others = {n: v if n == "embedding.weight" else v.flip(0) for n, v in view.deltas.items()}
     found = attacked(dataclasses.replace(view, deltas=others))
     assert not found.certified.any()
-    assert not any(own in CLIENTS[v] for v, records in enumerate(sentences(found)) for own in records)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_whole_update_of_another_client_has_the_others_sentences(kind: str) -> None:
-    view = seen(kind)
-    swapped = view.select(torch.tensor([1, 0]))
-    assert sentences(attacked(swapped)) == [sorted(own) for own in CLIENTS[::-1]]
+    assert found_own(found) == 0
+    assert sentences(attacked(view.select(torch.tensor([1, 0])))) == [sorted(own) for own in CLIENTS[::-1]]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_noise_and_a_foreign_model_give_nothing(kind: str) -> None:
-    view, generator = seen(kind), generator_for(0, "only noise")
-    noise = {n: v.std() * torch.randn(v.shape, generator=generator) for n, v in view.deltas.items()}
-    foreign = dataclasses.replace(view, model=seen(kind, seed=1).model)
-    for other in (dataclasses.replace(view, deltas=noise), foreign):
+    view = seen(kind)
+    for other in (of_noise(view), dataclasses.replace(view, model=seen(kind, seed=1).model)):
         found = attacked(other)
         assert not found.certified.any()
-        assert not any(own in CLIENTS[v] for v, records in enumerate(sentences(found)) for own in records)
+        assert found_own(found) == 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -118,17 +114,15 @@ def test_declared_noise_decides_what_is_found(kind: str) -> None:
     little, much = attacked(noisy(seen(kind), 1e-8)), attacked(noisy(seen(kind), 0.3))
     assert sentences(little) == [sorted(own) for own in CLIENTS]
     assert not much.certified.any()
-    assert not any(own in CLIENTS[v] for v, records in enumerate(sentences(much)) for own in records)
+    assert found_own(much) == 0
     assert much.predicted.tolist() == [0, 0]
     assert LocalDP(clip=1.0, epsilon=100, delta=1e-5).noise_scale < 0.3
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_several_small_steps_leave_the_sentences_visible(kind: str) -> None:
-    local = LocalTraining(learning_rate=0.002, epochs=4)
-    found = attacked(seen(kind, local=local))
-    recovered = sum(record in own for records, own in zip(sentences(found), CLIENTS, strict=True) for record in records)
-    assert recovered >= 5
+    found = attacked(seen(kind, local=LocalTraining(learning_rate=0.002, epochs=4)))
+    assert found_own(found) >= 5
     assert not found.certified.any()
 
 
@@ -142,13 +136,5 @@ def test_rows_that_moved_are_those_of_all_words_but_the_last_ones() -> None:
 def test_a_recording_without_a_layer_is_refused() -> None:
     view = seen("lstm")
     deltas = {name: value for name, value in view.deltas.items() if name != "lstm.weight_hh_l0"}
-    with pytest.raises(ViewError, match=r"without 'lstm\.weight_hh_l0'"):
+    with pytest.raises(ViewError, match="weight_hh_l0"):
         attacked(dataclasses.replace(view, deltas=deltas))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_rank_is_that_of_the_layer_that_tells_prefixes_apart(kind: str) -> None:
-    """The number of different prefixes that the model continues, in a decoder too, whose first layer sees no prefix."""
-    found = attacked(seen(kind))
-    prefixes = [{tuple(line[:end]) for line in own for end in range(1, len(line))} for own in CLIENTS]
-    assert found.rank.tolist() == [len(own) for own in prefixes]

@@ -75,22 +75,22 @@ def test_equal_candidates_share_the_evidence() -> None:
 
 def test_the_score_of_noise_alone_is_standard_normal() -> None:
     rows, found = effects(), []
-    for seed in range(250):
+    for seed in range(80):
         noise = 0.1 * torch.randn(200, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-        found.append(float(fitted(rows, noise, noise=0.1).score[seed % 30]))
+        found += fitted(rows, noise, noise=0.1).score[seed % 10 :: 10].tolist()
     assert kstest(found, "norm").pvalue > 0.01
 
 
 def test_one_candidate_is_ordered_as_by_the_cosine() -> None:
     generator = torch.Generator().manual_seed(0)
     row = torch.randn(1, 50, generator=generator, dtype=torch.float64)
-    updates = torch.nn.functional.normalize(torch.randn(40, 50, generator=generator, dtype=torch.float64) + row, dim=1)
+    updates = torch.nn.functional.normalize(torch.randn(15, 50, generator=generator, dtype=torch.float64) + row, dim=1)
     cosine = torch.nn.functional.cosine_similarity(updates, row)
     score = torch.stack([fitted(row, update, noise=0.2, classes=1).score[0] for update in updates])
     assert torch.equal(score.argsort(), cosine.argsort())
 
 
-@pytest.mark.parametrize("noise", [5.0, 15.0, 40.0])
+@pytest.mark.parametrize("noise", [5.0, 40.0])
 def test_the_predicted_auc_is_that_of_many_updates(noise: float) -> None:
     rows, measured, expected = effects(60, 300), [], []
     for seed in range(60):

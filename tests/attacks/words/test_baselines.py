@@ -4,18 +4,11 @@ import pytest
 import torch
 
 from attacks.words.baselines import best_decisions, word_frequencies
-from protocol.view import RoundView
+from tests.attacks.runs import plain_view
 
 
 def test_the_frequency_of_a_word_is_its_share_of_texts() -> None:
-    view = RoundView(
-        round=0,
-        pseudonyms=torch.arange(1),
-        example_counts=torch.ones(1),
-        deltas={},
-        model={},
-        auxiliary={"prior_features": torch.tensor([[2, 2, 0], [2, 3, 0], [1, 0, 0]])},
-    )
+    view = plain_view(1, auxiliary={"prior_features": torch.tensor([[2, 2, 0], [2, 3, 0], [1, 0, 0]])})
     found = word_frequencies(view, 5)
     assert found is not None
     assert found[1:].tolist() == pytest.approx([1.5 / 4, 2.5 / 4, 1.5 / 4, 0.5 / 4])

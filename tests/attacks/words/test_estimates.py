@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from attacks.words.estimates import WordCountEstimate, WordSetEstimate, dense
-from protocol.view import RoundView
+from tests.attacks.runs import plain_view
 
-VIEW = RoundView(round=0, pseudonyms=torch.arange(2), example_counts=torch.ones(2), deltas={}, model={})
+VIEW = plain_view(2)
 TRUTH = {"words": torch.tensor([[0, 1, 3], [1, 0, 0]]), "next_words": torch.tensor([[0, 2, 1], [1, 0, 0]])}
 
 

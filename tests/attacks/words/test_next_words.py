@@ -8,14 +8,13 @@ import torch
 from attacks.words.estimates import WordCountEstimate
 from attacks.words.next_words import NextWords
 from protocol.errors import ViewError
-from protocol.seeding import generator_for
-from protocol.view import Release, RoundView
+from protocol.view import RoundView
+from tests.attacks.runs import of_others, run, with_noise
 from tests.word_toys import words_seen
 
 
 def scored(view: RoundView, truth: dict[str, torch.Tensor]) -> dict[str, float]:
-    found = NextWords()(view, generator=generator_for(0, "attack"))
-    assert isinstance(found, WordCountEstimate)
+    found = run(NextWords(), view, WordCountEstimate)
     return {name: float(value.nanmean()) for name, value in found.score(view, truth).metrics.items()}
 
 
@@ -29,25 +28,19 @@ def test_one_step_gives_all_counts_with_and_without_the_learning_rate() -> None:
 
 def test_the_update_of_another_client_gives_the_counts_of_that_client() -> None:
     view, truth = words_seen()
-    others = dataclasses.replace(view, deltas={name: value.roll(1, 0) for name, value in view.deltas.items()})
+    others = of_others(view)
     assert scored(others, {k: v.roll(1, 0) for k, v in truth.items()})["exact-words"] > 0.95
     assert scored(others, truth)["exact-words"] < 0.5
 
 
 def test_much_noise_leaves_the_frequencies_of_everybody() -> None:
     view, truth = words_seen()
-    draw = generator_for(0, "noise")
-    exact = []
-    for scale in (1e-6, 1.0):
-        deltas = {n: v + scale * torch.randn(v.shape, generator=draw) for n, v in view.deltas.items()}
-        release = Release(noise_scale=scale, parameters=tuple(deltas))
-        found = scored(dataclasses.replace(view, deltas=deltas, releases=(release,)), truth)
-        exact.append(found["exact-words"])
-    assert exact[1] < 0.5 < exact[0]
+    little, much = (scored(with_noise(view, scale), truth)["exact-words"] for scale in (1e-6, 1.0))
+    assert much < 0.5 < little
 
 
 def test_a_last_layer_of_other_height_than_the_embedding_is_refused() -> None:
     view, _ = words_seen()
     model = {n: v for n, v in view.model.items() if not n.startswith("embedding")}
-    with pytest.raises(ViewError, match="output for each word"):
-        NextWords()(dataclasses.replace(view, model=model), generator=generator_for(0, "attack"))
+    with pytest.raises(ViewError, match="word"):
+        run(NextWords(), dataclasses.replace(view, model=model), WordCountEstimate)

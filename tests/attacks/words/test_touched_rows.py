@@ -13,19 +13,13 @@ from client.text import EMBEDDING
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
 from protocol.view import Release, RoundView
+from tests.attacks.runs import of_others, run, with_deltas, with_noise
 from tests.word_toys import STEP, words_seen
 
 
 def scored(attack: TouchedRows | PopularWords, view: RoundView, truth: dict[str, torch.Tensor]) -> dict[str, float]:
-    found = attack(view, generator=generator_for(0, "attack"))
-    assert isinstance(found, WordSetEstimate)
+    found = run(attack, view, WordSetEstimate)
     return {name: float(value.nanmean()) for name, value in found.score(view, truth).metrics.items()}
-
-
-def noisy(view: RoundView, scale: float) -> RoundView:
-    draw = generator_for(0, "noise")
-    deltas = {n: v + scale * torch.randn(v.shape, generator=draw) for n, v in view.deltas.items()}
-    return dataclasses.replace(view, deltas=deltas, releases=(Release(noise_scale=scale, parameters=tuple(deltas)),))
 
 
 @pytest.mark.parametrize(
@@ -73,7 +67,7 @@ def test_rows_sent_alone_give_the_same_words() -> None:
 
 def test_the_update_of_another_client_gives_the_words_of_that_client() -> None:
     view, truth = words_seen()
-    others = dataclasses.replace(view, deltas={name: value.roll(1, 0) for name, value in view.deltas.items()})
+    others = of_others(view)
     assert scored(TouchedRows(), others, truth)["rare-words"] == 0
     assert scored(TouchedRows(), others, {k: v.roll(1, 0) for k, v in truth.items()})["f1"] == 1
 
@@ -81,22 +75,23 @@ def test_the_update_of_another_client_gives_the_words_of_that_client() -> None:
 def test_under_noise_f1_falls_from_all_words_to_those_that_everybody_uses() -> None:
     view, truth = words_seen()
     popular = scored(PopularWords(), view, truth)
-    little, much = (scored(TouchedRows(), noisy(view, scale), truth) for scale in (1e-6, 10.0))
+    little, much = (scored(TouchedRows(), with_noise(view, scale), truth) for scale in (1e-6, 10.0))
     assert little["f1"] > 0.9
     assert little["predicted-f1"] > 0.9
     assert much["f1"] == pytest.approx(popular["f1"], abs=0.05)
     assert much["predicted-f1"] == pytest.approx(popular["predicted-f1"], abs=0.05)
-    unknown = scored(TouchedRows(), dataclasses.replace(noisy(view, 1e-6), auxiliary={}), truth)
+    unknown = scored(TouchedRows(), dataclasses.replace(with_noise(view, 1e-6), auxiliary={}), truth)
     assert unknown["f1"] > 0.9
-    pure = noisy(dataclasses.replace(view, deltas={n: 0 * v for n, v in view.deltas.items()}, auxiliary={}), 1.0)
+    pure = with_noise(dataclasses.replace(with_deltas(view, torch.zeros_like), auxiliary={}), 1.0)
     assert abs(scored(TouchedRows(), pure, truth)["auc"] - 0.5) < 0.07
 
 
 def test_a_recording_without_a_table_of_words_is_refused() -> None:
     view, _ = words_seen()
-    with pytest.raises(ViewError, match="embedding table"):
-        TouchedRows()(
+    with pytest.raises(ViewError, match="table"):
+        run(
+            TouchedRows(),
             dataclasses.replace(view, deltas={"output.bias": view.deltas["output.bias"]}),
-            generator=generator_for(0, "attack"),
+            WordSetEstimate,
         )
     assert embedding_table(view) == embedding_table(view, EMBEDDING) == EMBEDDING

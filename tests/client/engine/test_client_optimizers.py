@@ -1,5 +1,6 @@
 """The clients' optimizers against torch's classes, on parameters that lie in memory in either way."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,35 +11,30 @@ from client.engine.client_optimizers import build_optimizer
 from client.engine.local_hyperparameters import LocalTraining
 from protocol.seeding import generator_for
 
-CASES: list[tuple[LocalTraining, type[torch.optim.Optimizer], dict[str, Any]]] = [
-    (LocalTraining(learning_rate=0.1), torch.optim.SGD, {}),
-    (
-        LocalTraining(learning_rate=0.1, momentum=0.9, weight_decay=0.1),
-        torch.optim.SGD,
-        {"momentum": 0.9, "weight_decay": 0.1},
-    ),
+SGD = LocalTraining(learning_rate=0.1)
+CASES: list[tuple[LocalTraining, type[torch.optim.Optimizer], tuple[str, ...]]] = [
+    (SGD, torch.optim.SGD, ()),
+    (replace(SGD, momentum=0.9, weight_decay=0.1), torch.optim.SGD, ("momentum", "weight_decay")),
     (
         LocalTraining(optimizer="adam", learning_rate=0.01, betas=(0.8, 0.99), eps=1e-6, weight_decay=0.1),
         torch.optim.Adam,
-        {"betas": (0.8, 0.99), "eps": 1e-6, "weight_decay": 0.1},
+        ("betas", "eps", "weight_decay"),
     ),
-    (
-        LocalTraining(optimizer="adadelta", learning_rate=1.0, rho=0.8, eps=1e-5),
-        torch.optim.Adadelta,
-        {"rho": 0.8, "eps": 1e-5},
-    ),
+    (LocalTraining(optimizer="adadelta", learning_rate=1.0, rho=0.8, eps=1e-5), torch.optim.Adadelta, ("rho", "eps")),
 ]
+"""How clients train, torch's class, and its options."""
 
 
 @pytest.mark.parametrize("channels_last", [False, True])
-@pytest.mark.parametrize(("local", "kind", "options"), CASES)
+@pytest.mark.parametrize(("local", "kind", "names"), CASES)
 def test_steps_are_those_of_torchs_classes(
-    local: LocalTraining, kind: Any, options: dict[str, Any], channels_last: bool
+    local: LocalTraining, kind: Any, names: tuple[str, ...], channels_last: bool
 ) -> None:
     layout = torch.channels_last if channels_last else torch.contiguous_format
     generator = generator_for(0, "test-optimizers")
     start = [torch.randn(4, 3, 2, 2, generator=generator).contiguous(memory_format=layout), torch.randn(5)]
     own, theirs = [value.clone() for value in start], [value.clone() for value in start]
+    options = {name: getattr(local, name) for name in names}
     optimizer, reference = build_optimizer(local, own), kind(theirs, lr=local.learning_rate, **options)
     for _ in range(4):
         gradients = [torch.randn(value.shape, generator=generator) for value in start]

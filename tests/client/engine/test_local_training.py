@@ -36,21 +36,15 @@ def image_problem() -> Problem:
         nn.Conv2d(2, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(4 * 9, 3)
     )
     generator = generator_for(0, "test-images")
-    parameters = {
-        name: torch.randn(value.shape, generator=generator) * 0.3 for name, value in network.named_parameters()
-    }
+    parameters = {n: torch.randn(v.shape, generator=generator) * 0.3 for n, v in network.named_parameters()}
     width = max(SIZES)
     mask = torch.arange(width) < torch.tensor(SIZES)[:, None]
     examples = {
         "image": torch.randn(len(SIZES), width, 2, 6, 6, generator=generator),
         "label": torch.randint(3, (len(SIZES), width), generator=generator),
     }
-    return (
-        ModuleAlgorithm(local=LocalTraining(), module=network),
-        parameters,
-        {},
-        Cohort(0, torch.arange(len(SIZES)), examples, mask),
-    )
+    cohort = Cohort(0, torch.arange(len(SIZES)), examples, mask)
+    return ModuleAlgorithm(local=LocalTraining(), module=network), parameters, {}, cohort
 
 
 def interaction_problem() -> Problem:

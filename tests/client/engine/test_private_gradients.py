@@ -100,7 +100,7 @@ def test_examples_that_influence_each_other_and_noise_without_a_clip_are_refused
     rows = Cohort(
         0, torch.arange(1), {"label": torch.zeros(1, 2)}, torch.ones(1, 2).bool(), {"table": torch.arange(2)[None]}
     )
-    with pytest.raises(InputError, match="FNCFAlgorithm, rows of a table"):
+    with pytest.raises(InputError, match="rows"):
         train_clients(FNCFAlgorithm(user_dim=1, local=LocalTraining()), table, {}, rows, PRIVATE, seed=0)
     with pytest.raises(InputError, match="example_clip"):
         LocalTraining(noise_multiplier=1.0)

@@ -13,6 +13,7 @@ from client.engine.local_hyperparameters import LocalTraining
 from client.engine.local_training import train_clients
 from client.nets.classifiers import ClassifierOptions, build_classifier
 from client.network import ModuleAlgorithm
+from defenses.base import Update
 from protocol.seeding import generator_for
 
 SIZES = [6, 3, 4, 0]
@@ -96,11 +97,13 @@ def test_descending_clients_end_where_others_do(epochs: int, batch_size: int | N
     public = {n: v.detach() for n, v in network.named_parameters()}
     local = LocalTraining(learning_rate=0.1, epochs=epochs, batch_size=batch_size, engine="sequential", threads=2)
     slow = dataclasses.replace(local, engine="vectorized", clients_per_chunk=2)
-    expected = train_clients(ModuleAlgorithm(local=LocalTraining(), module=network), public, {}, cohort, slow, seed=0)
-    spent = train_clients(ModuleAlgorithm(local=LocalTraining(), module=network), public, {}, cohort, local, seed=1)
-    found = train_clients(
-        ModuleAlgorithm(local=LocalTraining(), module=network), public, {}, cohort, local, seed=0, spent=spent
-    )
+
+    def trained(how: LocalTraining, seed: int = 0, spent: Update | None = None) -> Update:
+        task = ModuleAlgorithm(local=LocalTraining(), module=network)
+        return train_clients(task, public, {}, cohort, how, seed=seed, spent=spent)
+
+    expected, spent = trained(slow), trained(local, seed=1)
+    found = trained(local, spent=spent)
     for name, delta in expected.deltas.items():
         assert delta[:3].abs().amax(list(range(1, delta.dim()))).min() > 1e-4
         assert not found.deltas[name][3].any()

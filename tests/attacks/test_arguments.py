@@ -1,0 +1,51 @@
+"""Values of arguments that make no sense are refused by the argument's name."""
+
+import pytest
+
+from attacks.base import Attack
+from attacks.composition.closed_form import ClosedForm
+from attacks.composition.decaf import Decaf
+from attacks.composition.decaf_match import DecafMatch
+from attacks.identifiability.likelihood import PACLikelihood
+from attacks.images.affine_inversion import AffineInversion
+from attacks.images.pointwise_matching import PointwiseMatching
+from attacks.interactions import Chance
+from attacks.matching.same_user import MatchingSiamese
+from attacks.re_identification.fingerprint import FingerprintAttack
+from attacks.re_identification.reidentification import CentredSVM, ReidKNN, ReidMLP, ReidSVM
+from attacks.recommendation.imia import IMIA
+from attacks.recommendation.matched_filter import MatchedFilter
+from attacks.recommendation.raifle import Raifle
+
+
+@pytest.mark.parametrize(
+    ("kind", "argument", "value"),
+    [
+        (MatchedFilter, "shadows", 0),
+        (IMIA, "confirmed", 0),
+        (IMIA, "selection", 0),
+        (Raifle, "max_iter", 0),
+        (Chance, "positive_share", 1),
+        (Decaf, "null_classes", "guess"),
+        (Decaf, "auxiliary_per_class", 0),
+        (Decaf, "rounds", "some"),
+        (DecafMatch, "shared", 1),
+        (DecafMatch, "passes", -1),
+        (DecafMatch, "layers", "first"),
+        (DecafMatch, "local", 1),
+        (DecafMatch, "auxiliary_per_class", 0),
+        (ClosedForm, "least", 1.5),
+        (ReidSVM, "penalty", 0),
+        (ReidKNN, "neighbours", 0),
+        (ReidMLP, "epochs", 0),
+        (CentredSVM, "sharpness", 0),
+        (FingerprintAttack, "rounds", 0),
+        (MatchingSiamese, "steps", 0),
+        (PACLikelihood, "iterations", 0),
+        (AffineInversion, "barriers", 0),
+        (PointwiseMatching, "max_iter", 0),
+    ],
+)
+def test_impossible_values_are_refused(kind: type[Attack], argument: str, value: object) -> None:
+    with pytest.raises(ValueError, match=argument):
+        kind(**{argument: value})
