@@ -36,6 +36,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """A test without the mark `integration` fails where it, or a fixture of it, trains or starts a Python."""
     item.stash[_SPENT] = _cpu_seconds()
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["pytest"])  # command lines called with arguments warn of others
         if item.get_closest_marker("integration") is None:
             start = subprocess.Popen.__init__
 

@@ -35,7 +35,6 @@ def run(request: pytest.FixtureRequest, data: Path, tmp_path_factory: pytest.Tem
     folder = tmp_path_factory.mktemp(request.param)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(CACHE_VARIABLE, str(folder / "cache"))
-        patch.setattr("sys.argv", ["test"])  # else Lightning warns of the arguments of pytest
         return folder, run_case(request.param, data=data, folder=folder)
 
 

@@ -48,7 +48,6 @@ attacks: {{affine-inversion: {{}}}}
 @pytest.fixture(autouse=True)
 def _images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
-    monkeypatch.setattr("sys.argv", ["test"])
 
 
 def run(folder: Path, text: str, *, page: bool = False) -> list[Result]:

@@ -27,7 +27,6 @@ after: [update-maps]
 def test_classifiers_distinguish_manipulated_updates_and_not_a_training_from_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sys.argv", ["test"])
     assert reproduce(tmp_path, TABLE, page=True) == 0
     found = {(r.attack, r.setting["manipulation"]): r for r in read(tmp_path / "out")}
     assert {attack for attack, _ in found} == {"updates-knn", "updates-logistic", "updates-forest"}
