@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import threading
 from pathlib import Path
 
 import dp_accounting
@@ -24,6 +23,7 @@ from protocol.errors import InputError
 from protocol.gaussian_budget import composed_epsilon
 from tests.callbacks.toy import Toy, rounds
 from tests.ranking_toys import ranker, source
+from tests.two_ranks import TwoRanks
 
 
 @pytest.mark.parametrize("epsilon", [2.0, 5.0, 100.0, 500.0])
@@ -132,38 +132,18 @@ def test_an_uncovered_parameter_makes_epsilon_infinite(tmp_path: Path, caplog: p
     assert "no local DP covers weight" in caplog.text
 
 
-class TwoRanks:
-    """Two ranks as two threads that meet in every reduction: quicker by far than starting two processes."""
-
-    def __init__(self) -> None:
-        self.barrier = threading.Barrier(2, timeout=60)
-        self.given: dict[str, Tensor] = {}
-
-    def all_reduce(self, tensor: Tensor, op: object = torch.distributed.ReduceOp.SUM) -> None:
-        self.given[threading.current_thread().name] = tensor.clone()
-        self.barrier.wait()
-        both = torch.stack(list(self.given.values()))
-        result = both.amax(0) if op == torch.distributed.ReduceOp.MAX else both.sum(0)
-        self.barrier.wait()
-        tensor.copy_(result)
-
-
 def test_two_ranks_count_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three rounds, the last of which holds nobody."""
-    monkeypatch.setattr(torch.distributed, "all_reduce", TwoRanks().all_reduce)
-    budgets = [PrivacyBudget(), PrivacyBudget()]
+    ranks = TwoRanks(monkeypatch)
 
-    def count_share(rank: int) -> None:
+    def counted(rank: int) -> list[int]:
+        budget = PrivacyBudget()
         for clients in ([0, 3, 4], [4, 1], []):
             share = torch.tensor([client for client in clients if client % 2 == rank], dtype=torch.int64)
-            budgets[rank].count(share, world_size=2)
+            budget.count(share, world_size=2)
+        return budget.participations.tolist()
 
-    threads = [threading.Thread(target=count_share, args=(rank,), name=str(rank)) for rank in (0, 1)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [budget.participations.tolist() for budget in budgets] == [[1, 1, 0, 1, 2]] * 2
+    assert ranks.run(counted) == [[1, 1, 0, 1, 2]] * 2
 
 
 def ranked(folder: Path, defenses: list[Defense]) -> tuple[float, Tensor]:

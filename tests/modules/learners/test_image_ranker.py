@@ -1,8 +1,6 @@
 """Users who vote on images: a training by train.py, its recording, what the server can infer, and what is refused."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -27,7 +25,7 @@ from recordings.recording import Recording
 from server.fast_gradient_sign import FastGradientSign
 from server.feature_noise import FeatureNoise
 from server.image_manipulation import ImageManipulation
-from tests.places import CONFIGS, ROOT
+from tests.places import CONFIGS
 from tests.toys import data, quiet_trainer
 
 CONFIG = CONFIGS / "train/image_ranker_synthetic.yaml"
@@ -94,30 +92,6 @@ def trained(model: Tensor, features: Tensor, votes: Tensor, learner: VoteAlgorit
         torch.nn.functional.binary_cross_entropy_with_logits(features @ weight, votes).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     return weight.detach()
-
-
-@pytest.mark.integration
-def test_two_processes_make_the_images_and_deltas_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    processes = ("one", "two")
-    for name in processes:
-        monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / f"images of {name}"))
-        given = arguments(tmp_path / name, "--model.hidden", "2")
-        if name == "one":
-            assert train.run(given) == 0
-        else:
-            command = [sys.executable, "train.py", *given, "--trainer.devices", "2", "--trainer.strategy", "ddp"]
-            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
-            assert done.returncode == 0, done.stderr[-3000:]
-        assert len(list((tmp_path / f"images of {name}").rglob("*.png"))) == 20
-    for number in range(2):
-        one, two = (only_view(Recording(tmp_path / name / "deltas"), number) for name in processes)
-        order = {pseudonym: place for place, pseudonym in enumerate(two.pseudonyms.tolist())}
-        two = two.select(torch.tensor([order[pseudonym] for pseudonym in one.pseudonyms.tolist()]))
-        assert one.features is not None
-        torch.testing.assert_close(one.features, two.features, atol=5e-3, rtol=0)  # a pixel is rounded to eight bits
-        for parameter, delta in one.deltas.items():
-            assert torch.equal(one.sent_models()[parameter], two.sent_models()[parameter])
-            torch.testing.assert_close(delta, two.deltas[parameter], atol=1e-4, rtol=0)
 
 
 class FewFeatures(SyntheticFeatures):
