@@ -351,8 +351,9 @@ def test_a_view_has_the_types_that_attacks_compute_with(tmp_path: Path, key: str
 
 
 def test_numbers_that_no_attack_can_compute_with_are_one_message(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("reports.write_run.write_page", lambda *_, **__: [])
     files = with_tensor(recording("clicks"), "rounds/000001", "model/mlp.2.bias", lambda value: value + 1e30)
     folder = write_tree(tmp_path / "run/deltas", files)
     assert attack.main(["audit", "--deltas", str(folder), "--out", str(tmp_path / "out")]) == 0

@@ -203,7 +203,7 @@ def test_ndcg_is_that_of_the_published_code() -> None:
 
 @pytest.mark.integration
 def test_training_improves_the_ranking(tmp_path: Path) -> None:
-    data = SyntheticRanking(shape="letor", queries=300, test_queries=60, queries_per_client=2, clients_per_round=50)
+    data = SyntheticRanking(shape="letor", queries=80, test_queries=40, queries_per_client=2, clients_per_round=20)
     module = ranker(data, click_model="perfect")
 
     def ndcg(trained: FPDGD) -> float:
@@ -214,7 +214,7 @@ def test_training_improves_the_ranking(tmp_path: Path) -> None:
         return float(trained.ndcg.compute())
 
     before = ndcg(module)
-    record(tmp_path, data, module, rounds=30)
+    record(tmp_path, data, module, rounds=15)
     assert ndcg(module) > before + 0.05
 
 
