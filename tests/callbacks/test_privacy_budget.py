@@ -23,23 +23,18 @@ from protocol.errors import InputError
 from protocol.gaussian_budget import composed_epsilon
 from tests.callbacks.toy import Toy, rounds
 from tests.ranking_toys import ranker, source
+from tests.toys import quiet_trainer
 from tests.two_ranks import TwoRanks
 
 
-@pytest.mark.parametrize("epsilon", [2.0, 5.0, 100.0, 500.0])
-def test_one_round_spends_what_was_calibrated(epsilon: float) -> None:
-    defense = LocalDP(clip=0.05, epsilon=epsilon, delta=1e-8)
+@pytest.mark.parametrize(
+    ("epsilon", "least"), [(0.3, 0.5), (1.0, 0.5), (2.0, 0.99), (5.0, 0.99), (100.0, 0.99), (500.0, 0.99)]
+)
+def test_one_round_spends_what_was_calibrated_or_less_by_the_classical_formula(epsilon: float, least: float) -> None:
     budget = PrivacyBudget(delta=1e-8)
     budget.count(torch.tensor([0]))
-    assert budget.spent([defense]) == pytest.approx(epsilon, rel=0.01)
-
-
-@pytest.mark.parametrize("epsilon", [0.3, 1.0])
-def test_the_classical_calibration_spends_less_than_it_promised(epsilon: float) -> None:
-    defense = LocalDP(clip=0.05, epsilon=epsilon, delta=1e-8)
-    budget = PrivacyBudget(delta=1e-8)
-    budget.count(torch.tensor([0]))
-    assert 0.5 * epsilon < budget.spent([defense]) < epsilon
+    spent = budget.spent([LocalDP(clip=0.05, epsilon=epsilon, delta=1e-8)])
+    assert least * epsilon < spent < epsilon * (1 if least < 0.9 else 1.01)
 
 
 def test_agrees_with_the_pld_accountant_and_stays_below_renyi() -> None:
@@ -97,17 +92,8 @@ def test_impossible_delta_is_refused(delta: float) -> None:
         PrivacyBudget(delta=delta)
 
 
-def fit(folder: Path, budget: PrivacyBudget, defenses: list[Defense], *, max_steps: int, ckpt: str | None) -> Trainer:
-    trainer = Trainer(
-        default_root_dir=folder,
-        max_steps=max_steps,
-        accelerator="cpu",
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        callbacks=[budget],
-    )
+def fit(folder: Path, budget: PrivacyBudget, defenses: list[Defense], *, steps: int, ckpt: Path | None) -> Trainer:
+    trainer = quiet_trainer(steps, folder, budget)
     trainer.fit(Toy(defenses), rounds(0 if ckpt is None else 2), ckpt_path=ckpt)
     return trainer
 
@@ -116,18 +102,18 @@ def fit(folder: Path, budget: PrivacyBudget, defenses: list[Defense], *, max_ste
 def test_logged_while_training_and_resumed(tmp_path: Path) -> None:
     """Round r trains clients r and r + 1: from the second round on, somebody took part twice."""
     defense = LocalDP(clip=0.5, epsilon=3.0, delta=1e-5)
-    first = fit(tmp_path, PrivacyBudget(), [defense], max_steps=2, ckpt=None)
+    first = fit(tmp_path, PrivacyBudget(), [defense], steps=2, ckpt=None)
     twice = composed_epsilon((defense.noise_scale / defense.sensitivity,), 2, 1e-5)
     assert float(first.callback_metrics["privacy/epsilon"]) == pytest.approx(twice)
     first.save_checkpoint(tmp_path / "two.ckpt")
     resumed = PrivacyBudget()
-    fit(tmp_path, resumed, [defense], max_steps=4, ckpt=str(tmp_path / "two.ckpt"))
+    fit(tmp_path, resumed, [defense], steps=4, ckpt=tmp_path / "two.ckpt")
     assert resumed.participations.tolist() == [1, 2, 2, 2, 1]
 
 
 @pytest.mark.integration
 def test_an_uncovered_parameter_makes_epsilon_infinite(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    trainer = fit(tmp_path, PrivacyBudget(), [], max_steps=1, ckpt=None)
+    trainer = fit(tmp_path, PrivacyBudget(), [], steps=1, ckpt=None)
     assert float(trainer.callback_metrics["privacy/epsilon"]) == math.inf
     assert "no local DP covers weight" in caplog.text
 
@@ -150,17 +136,7 @@ def ranked(folder: Path, defenses: list[Defense]) -> tuple[float, Tensor]:
     """Epsilon after two rounds of a ranker, and how often each client was counted."""
     data = source(queries_per_client=2, clients_per_round=20)
     budget = PrivacyBudget(delta=1e-8)
-    trainer = Trainer(
-        default_root_dir=folder,
-        max_steps=2,
-        accelerator="cpu",
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        limit_val_batches=0,
-        callbacks=[budget],
-    )
+    trainer = quiet_trainer(2, folder, budget)
     trainer.fit(ranker(data, defenses=defenses), datamodule=data)
     return float(trainer.callback_metrics["privacy/epsilon"]), budget.participations
 
