@@ -97,23 +97,22 @@ def test_a_pixel_is_a_plain_number(tmp_path: Path) -> None:
         read_fer(path)
 
 
-def test_a_cache_of_another_form_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FEDLEAK_CACHE", str(tmp_path / "cache"))
+def test_a_cache_of_another_form_is_made_anew(tmp_path: Path, cache: Path) -> None:
     path = tmp_path / "fer2013/fer2013.csv"
     write_fer_csv(path, fer_rows(per_class=3))
     images, labels, _ = read_fer(path)
-    (cache,) = (tmp_path / "cache").glob("*.npz")
-    whole = cache.read_bytes()
+    (kept,) = cache.glob("*.npz")
+    whole = kept.read_bytes()
     other: dict[str, Any] = {"images": np.zeros((2, 1, 5, 5), np.uint8), "labels": np.zeros(3), "training": np.zeros(1)}
     changes: list[Callable[[], object]] = [
-        lambda: np.savez(cache, **other),
-        lambda: cache.write_bytes(flagged(whole)),
-        lambda: cache.write_bytes(b"PK"),
-        lambda: os.mkfifo(cache),
-        lambda: cache.mkdir(),
+        lambda: np.savez(kept, **other),
+        lambda: kept.write_bytes(flagged(whole)),
+        lambda: kept.write_bytes(b"PK"),
+        lambda: os.mkfifo(kept),
+        lambda: kept.mkdir(),
     ]
     for change in changes:
-        cache.unlink()
+        kept.unlink()
         change()
         again = read_fer(path)
         assert torch.equal(again[0], images)

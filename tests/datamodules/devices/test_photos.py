@@ -22,11 +22,6 @@ from tests.places import REAL
 FEW = UserFilter(fewest=3)
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FEDLEAK_CACHE", str(tmp_path_factory.mktemp("cache")))
-
-
 def open_images(root: Path, *, users: UserFilter = FEW, **arguments: Any) -> OpenImages:
     return OpenImages(root=str(root), users=users, image_size=(6, 8), **arguments)
 
@@ -210,6 +205,7 @@ def test_impossible_options_are_refused(tmp_path: Path) -> None:
         pipa(tmp_path, least_share=1.1).examples  # noqa: B018
 
 
+@pytest.mark.integration
 @pytest.mark.skipif(not (REAL / "pipa").is_dir(), reason="the real data are not here")
 def test_the_real_annotations_have_their_published_sizes() -> None:
     photosets = read_annotations(REAL / "pipa" / "all_data.txt")

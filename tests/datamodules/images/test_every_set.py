@@ -8,11 +8,8 @@ import torch
 import torchvision.datasets
 from jsonargparse import ArgumentParser
 from sklearn.neighbors import KNeighborsClassifier
-from torch import Tensor, nn
+from torch import Tensor
 
-from client.engine.local_hyperparameters import LocalTraining
-from client.engine.local_training import train_clients
-from client.network import ModuleAlgorithm
 from datamodules.base import FederatedDataModule
 from datamodules.images.base import ClassificationDataModule
 from datamodules.images.cifar10 import CIFAR10
@@ -165,47 +162,26 @@ def test_an_impossible_generated_set_is_refused(arguments: dict[str, float]) -> 
         SyntheticImages(**arguments)  # type: ignore[arg-type]
 
 
-def test_an_update_shows_the_classes_that_a_client_lacks() -> None:
-    """Decaf, section III-D, with images as the inputs of the last layer: the cohort is what the engine expects."""
-    split = ClientSplit(scheme="composition", composition="MNIST", examples_per_client=60)
-    data = SyntheticImages(split=split, train_per_class=150, auxiliary_per_class=10)
-    network = nn.Sequential(nn.Flatten(), nn.Linear(144, 10))
-    public = {name: torch.zeros_like(value) for name, value in network.named_parameters()}
-    local = LocalTraining(learning_rate=0.1, epochs=3)
-    result = train_clients(
-        ModuleAlgorithm(local=LocalTraining(), module=network), public, {}, data.cohort(0), local, seed=0
-    )
-    shown = (result.deltas["1.weight"] > 0).any(2)
-    counts = data.class_counts()
-    assert not shown[counts == 0].any()
-    # An untrained model gives every class .1, so what a client has twice of outweighs that.
-    assert shown[counts >= 12].all()
-
-
 @pytest.mark.parametrize(
     ("arguments", "split"),
     [
         (
-            [
-                *("--data.split.scheme", "composition", "--data.split.composition", "MNIST"),
-                *("--data.split.examples_per_client", "60"),
-            ],
+            "--data.split.scheme composition --data.split.composition MNIST --data.split.examples_per_client 60",
             ClientSplit(scheme="composition", composition="MNIST", examples_per_client=60),
         ),
         (
-            [
-                "--data.split",
-                '{"scheme": "composition", "composition": [[0.5, 0.5], [0, 1]], "examples_per_client": [4, 6]}',
-            ],
+            '--data.split {"scheme":"composition","composition":[[0.5,0.5],[0,1]],"examples_per_client":[4,6]}',
             ClientSplit(scheme="composition", composition=[[0.5, 0.5], [0.0, 1.0]], examples_per_client=[4, 6]),
         ),
     ],
     ids=["named", "given"],
 )
-def test_a_command_line_says_who_holds_what(arguments: list[str], split: ClientSplit) -> None:
+def test_a_command_line_says_who_holds_what(arguments: str, split: ClientSplit) -> None:
     parser = ArgumentParser()
     parser.add_subclass_arguments(FederatedDataModule, "data")
-    data = parser.instantiate(parser.parse_args(["--data", "datamodules.images.digits.Digits", *arguments])).data
+    data = parser.instantiate(
+        parser.parse_args(["--data", "datamodules.images.digits.Digits", *arguments.split()])
+    ).data
     assert isinstance(data, Digits)
     assert data.split == split
 

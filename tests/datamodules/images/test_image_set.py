@@ -166,6 +166,7 @@ def test_impossible_crops_are_refused() -> None:
         Crop(10, 12)
 
 
+@pytest.mark.integration
 @pytest.mark.skipif(not (REAL / "imagenet").is_dir(), reason="the real images are not here")
 def test_real_images_are_read() -> None:
     source = ValidationImages(root=str(REAL))

@@ -109,6 +109,7 @@ def test_letor_is_read_raw_and_named_by_its_hash(tmp_path: Path) -> None:
     assert len(data.fingerprint["sha256"]) == 64
 
 
+@pytest.mark.integration
 @pytest.mark.skipif(not (REAL / "MQ2008").is_dir(), reason="the real data are not here")
 def test_the_real_set_has_its_published_size() -> None:
     data = LETOR(root=str(REAL), name="MQ2008")

@@ -62,6 +62,7 @@ def test_a_fraction_of_negatives_gives_a_rate_of_likes_just_below(rate: float) -
     assert float(rates.mean()) == pytest.approx(rate, abs=0.01)
 
 
+@pytest.mark.integration
 @pytest.mark.skipif(not (REAL / "ml-100k").is_dir(), reason="the real data are not here")
 def test_real_users_like_more_than_half_of_what_they_rate() -> None:
     data = MovieLens(root=str(REAL), preferences="liked", holdout=False, degenerate_users="drop")

@@ -1,5 +1,6 @@
 """Extractors by name: the input of the last layer, frozen, from any weights; and what cannot be one."""
 
+import functools
 import os
 from pathlib import Path
 from urllib.error import URLError
@@ -21,6 +22,11 @@ from tests.places import REAL
 SMALL = Crop(32, 32)
 
 
+@functools.cache
+def resnet(seed: int = 0) -> FeatureExtractor:
+    return extractor("resnet18", weights="random", crop=SMALL, seed=seed)
+
+
 def some(count: int) -> torch.Tensor:
     return torch.rand(count, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 
@@ -40,7 +46,7 @@ def test_the_papers_networks_have_its_features(name: str, features: int, resize:
 
 
 def test_features_are_the_input_of_the_last_layer() -> None:
-    made = extractor("resnet18", weights="random", crop=SMALL)
+    made = resnet()
     whole = torchvision.models.resnet18(weights=None)
     whole.load_state_dict(
         {**made.body.state_dict(), "fc.weight": made.classifier.weight, "fc.bias": made.classifier.bias}
@@ -62,7 +68,7 @@ def test_timms_networks_are_found_by_name() -> None:
 
 
 def test_an_extractor_is_frozen_and_stays_in_evaluation_mode() -> None:
-    made = extractor("resnet18", weights="random", crop=SMALL).train()
+    made = resnet().train()
     assert not made.body.training
     assert not any(parameter.requires_grad for parameter in made.parameters())
     pixels = some(4)
@@ -70,7 +76,7 @@ def test_an_extractor_is_frozen_and_stays_in_evaluation_mode() -> None:
 
 
 def test_features_are_averaged_down() -> None:
-    whole, few = (extractor("resnet18", weights="random", crop=SMALL, features=count) for count in (None, 16))
+    whole, few = resnet(), extractor("resnet18", weights="random", crop=SMALL, features=16)
     pixels = some(2)
     torch.testing.assert_close(few(pixels), whole(pixels).reshape(2, 16, 32).mean(2))
     with pytest.raises(InputError, match="1 to 512 features"):
@@ -79,7 +85,7 @@ def test_features_are_averaged_down() -> None:
 
 def test_random_weights_come_of_their_seed_and_leave_the_global_generator_alone() -> None:
     before = torch.random.get_rng_state()
-    one, same, other = (extractor("resnet18", weights="random", crop=SMALL, seed=seed) for seed in (0, 0, 1))
+    one, same, other = resnet(), extractor("resnet18", weights="random", crop=SMALL), resnet(seed=1)
     assert torch.equal(torch.random.get_rng_state(), before)
     pixels = some(1)
     assert torch.equal(one(pixels), same(pixels))
@@ -88,19 +94,13 @@ def test_random_weights_come_of_their_seed_and_leave_the_global_generator_alone(
     assert float(one(some(8) * torch.linspace(0.2, 1, 8)[:, None, None, None]).std(0).mean()) > 0.05
 
 
-def test_weights_come_from_a_file(tmp_path: Path) -> None:
-    network = torchvision.models.resnet18(weights=None)
+@pytest.mark.parametrize("classes", [1000, 7])
+def test_weights_come_from_a_file_and_may_have_another_number_of_classes(tmp_path: Path, classes: int) -> None:
+    network = torchvision.models.resnet18(weights=None, num_classes=classes)
     save_file(network.state_dict(), tmp_path / "r.safetensors")
     made = extractor("resnet18", weights=str(tmp_path / "r.safetensors"), crop=SMALL)
     assert torch.equal(made.classifier.weight, network.fc.weight)
-
-
-def test_weights_may_have_another_number_of_classes(tmp_path: Path) -> None:
-    network = torchvision.models.resnet18(weights=None, num_classes=7)
-    save_file(network.state_dict(), tmp_path / "r.safetensors")
-    made = extractor("resnet18", weights=str(tmp_path / "r.safetensors"), crop=SMALL)
-    assert torch.equal(made.classifier.weight, network.fc.weight)
-    assert made.logits(some(2)).shape == (2, 7)
+    assert made.logits(some(2)).shape == (2, classes)
 
 
 def test_packaged_weights_are_found_without_importing_the_package(

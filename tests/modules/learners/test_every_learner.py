@@ -49,6 +49,7 @@ from modules.references.central import CentralFNCF
 from modules.references.feature_network import FeatureNetwork
 from protocol.class_paths import classes_in
 from protocol.errors import InputError
+from server.feature_noise import FeatureNoise
 from tests import toys
 from tests.toys import quiet_trainer
 
@@ -116,7 +117,7 @@ OPTIONS: dict[type[BuiltFromData], dict[str, Any]] = {
     FPDGD: {"hidden": 3},
     FederatedClassifier: {"network": ClassifierOptions(hidden=8, channels=2)},
     FederatedTagger: {"network": TaggerOptions(name="mobilenetv3_small_050")},
-    ImageRanker: {"hidden": 2},
+    ImageRanker: {"hidden": 2, "manipulation": FeatureNoise(scale=2.0)},
     FederatedText: {"network": TextOptions(vocabulary=30, embedding=4, hidden=4)},
     FederatedDecoder: {"network": DecoderOptions(vocabulary=30, embedding=8, hidden=8, heads=2, places=10)},
 }

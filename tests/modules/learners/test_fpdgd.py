@@ -29,7 +29,7 @@ from server.fingerprint import Fingerprint
 from server.noise_injection import NoiseInjection
 from server.permutation import Permutation
 from tests.places import GOLDEN
-from tests.ranking_toys import first_view, ranker, record, source
+from tests.ranking_toys import first_view, ndcg, ranker, record, source
 from tests.toys import LastRecord
 
 PUBLISHED = np.load(GOLDEN / "raifle_ranking.npz", allow_pickle=False)
@@ -205,17 +205,9 @@ def test_ndcg_is_that_of_the_published_code() -> None:
 def test_training_improves_the_ranking(tmp_path: Path) -> None:
     data = SyntheticRanking(shape="letor", queries=80, test_queries=40, queries_per_client=2, clients_per_round=20)
     module = ranker(data, click_model="perfect")
-
-    def ndcg(trained: FPDGD) -> float:
-        trained.on_validation_epoch_start()
-        trained.ndcg.reset()
-        for batch in data.val_dataloader():
-            trained.update_metrics(batch)
-        return float(trained.ndcg.compute())
-
-    before = ndcg(module)
+    before = ndcg(module, data)
     record(tmp_path, data, module, rounds=15)
-    assert ndcg(module) > before + 0.05
+    assert ndcg(module, data) > before + 0.05
 
 
 def test_an_impossible_click_model_is_refused() -> None:

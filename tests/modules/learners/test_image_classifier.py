@@ -149,8 +149,8 @@ def test_an_mlp_has_the_hidden_layers_and_weights_it_is_asked_for() -> None:
     shapes = classifier_shapes(options, image_shape=SHAPE, classes=10)
     assert [shape for shape in shapes.values() if len(shape) == 2] == [(300, 144), (300, 300), (10, 300)]
     built = network(options)
-    assert abs(float(built.get_parameter("body.1.weight").std()) - 0.5) < 0.01
-    assert float(built.output.weight.abs().max()) <= (6 / 310) ** 0.5
+    assert abs(float(built.get_parameter("body.1.weight").detach().std()) - 0.5) < 0.01
+    assert float(built.output.weight.detach().abs().max()) <= (6 / 310) ** 0.5
     assert not any(float(value.abs().max()) for name, value in built.named_parameters() if name.endswith("bias"))
     standard = network(ClassifierOptions(name="mlp"))
     assert 0.9 / 12 < float(standard.get_parameter("body.1.weight").abs().max()) <= 1 / 12

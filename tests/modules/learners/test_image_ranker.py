@@ -26,7 +26,7 @@ from server.fast_gradient_sign import FastGradientSign
 from server.feature_noise import FeatureNoise
 from server.image_manipulation import ImageManipulation
 from tests.places import CONFIGS
-from tests.toys import data, quiet_trainer
+from tests.toys import quiet_trainer
 
 CONFIG = CONFIGS / "train/image_ranker_synthetic.yaml"
 SMALL = (
@@ -107,12 +107,9 @@ def drawn(
     manipulation: ImageManipulation | None = None,
     defenses: tuple[Defense, ...] = (),
     hidden: int = 0,
-    source: object = None,
 ) -> Recording:
-    voters = FewFeatures(users=9, item_sets=2) if source is None else source
-    trainer = quiet_trainer(-1, folder, DeltaRecorder())
     module = ImageRanker(ratio=2, manipulation=manipulation, defenses=defenses, hidden=hidden)
-    trainer.fit(module, datamodule=voters)  # type: ignore[arg-type]
+    quiet_trainer(-1, folder, DeltaRecorder()).fit(module, datamodule=FewFeatures(users=9, item_sets=2))
     return Recording(folder / "deltas")
 
 
@@ -151,27 +148,9 @@ def test_clients_protect_their_updates(tmp_path: Path) -> None:
     assert float(change.std()) == pytest.approx(scale, rel=0.25)
 
 
-@pytest.mark.integration
-def test_a_checkpoint_gives_the_module_back(tmp_path: Path) -> None:
-    source = FewFeatures(users=4, item_sets=2)
-    made = ImageRanker(hidden=2, manipulation=FeatureNoise(scale=2.0))
-    trainer = quiet_trainer(1, tmp_path)
-    trainer.fit(made, datamodule=source)
-    trainer.save_checkpoint(tmp_path / "last.ckpt")
-    again = ImageRanker.load_from_checkpoint(tmp_path / "last.ckpt", map_location="cpu")
-    assert again.manipulation == FeatureNoise(scale=2.0)
-    assert again.public_parameters()["hidden.weight"].shape == (2, 6)
-
-
 def test_a_loss_that_clients_do_not_have_is_refused() -> None:
     with pytest.raises(InputError, match="UpdateL1, which changes the loss"):
         ImageRanker(num_features=6, defenses=[UpdateL1(strength=1.0)])
-
-
-@pytest.mark.integration
-def test_data_without_voters_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="data with num_features, which ImageRanker needs"):
-        drawn(tmp_path, source=data())
 
 
 @pytest.mark.integration
