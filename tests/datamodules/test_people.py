@@ -159,12 +159,12 @@ def test_a_bloggers_devices_are_known_together_and_one_device_has_everything(tmp
 def test_a_sign_that_there_is_not_is_refused(tmp_path: Path) -> None:
     path = owned_files.write_blog_csv(tmp_path, owned_files.posts([11, 12], per_blogger=4))
     path.write_text(path.read_text().replace("Pisces", "Ophiuchus"))
-    with pytest.raises(InputError, match="sign of the zodiac"):
+    with pytest.raises(InputError, match="zodiac"):
         _ = blog(tmp_path).people
     owned_files.write_blog_xml(tmp_path / "xml", owned_files.posts([11, 12], per_blogger=4))
     first = next((tmp_path / "xml" / "blog" / "blogs").glob("11.*"))
     first.rename(first.with_name("11.male.25.indUnk.Ophiuchus.xml"))
-    with pytest.raises(InputError, match="sign of the zodiac in every file's name"):
+    with pytest.raises(InputError, match="zodiac"):
         _ = blog(tmp_path / "xml").people
 
 
@@ -199,7 +199,7 @@ def test_clients_with_several_lesions_and_too_many_clients_are_refused(tmp_path:
     image_trees.write_skin_cancer(tmp_path)
     with pytest.raises(InputError, match="scheme to groups"):
         _ = skin_cancer(tmp_path, split=ClientSplit(clients=3)).people
-    with pytest.raises(InputError, match="500 groups of at least 2"):
+    with pytest.raises(InputError, match="500 groups"):
         _ = skin_cancer(tmp_path, split=ClientSplit(scheme="groups", clients=500)).people
-    with pytest.raises(InputError, match="no examples_per_client for groups"):
+    with pytest.raises(InputError, match="examples_per_client"):
         ClientSplit(scheme="groups", examples_per_client=3)

@@ -162,7 +162,7 @@ def test_a_killed_run_resumes_to_the_same_model_and_recording(tmp_path: Path) ->
 @pytest.mark.parametrize("precision", ["bf16-mixed", "bf16-true", "16-true", "64-true"])
 def test_a_precision_in_which_rounds_fail_is_refused(precision: str, tmp_path: Path) -> None:
     trainer = quiet_trainer(1, tmp_path, precision=precision)
-    with pytest.raises(InputError, match="expected precision 32-true for FNCF; found"):
+    with pytest.raises(InputError, match="precision 32-true"):
         trainer.fit(model(data()), datamodule=data())
 
 

@@ -133,7 +133,7 @@ def test_noise_of_anonymous_devices_is_declared_of_those_alone(tmp_path: Path) -
     assert view.noise_scale("lstm.weight_hh_l0") == 0.5
     assert view.known.noise_scale("lstm.weight_hh_l0") == 0
     nobody = dataclasses.replace(view, known=view.known.select(torch.zeros(0, dtype=torch.long)))
-    with pytest.raises(InputError, match="no message of the 'known_pseudonyms'"):
+    with pytest.raises(InputError, match="known_pseudonyms"):
         message_truth(recording, nobody)
     _, everyone = record(tmp_path / "all", defenses=(DeviceNoise(variance=0.25),))
     assert joined_view(everyone).known.noise_scale("lstm.weight_hh_l0") == 0.5  # type: ignore[union-attr]
@@ -157,12 +157,12 @@ def test_a_pseudonym_that_repeats_in_a_round_is_refused(tmp_path: Path) -> None:
     save_file(shard, tmp_path / "again.safetensors")
     line = write_shard(tmp_path / "deltas", name, (tmp_path / "again.safetensors").read_bytes())
     append_journal(tmp_path / "deltas", 0, [line])
-    with pytest.raises(InputError, match="same name twice"):
+    with pytest.raises(InputError, match="twice"):
         joined_view(Recording(recording.directory))
 
 
 def test_a_recording_without_known_devices_is_refused(tmp_path: Path) -> None:
     toys.train(tmp_path, rounds=1)
     assert PSEUDONYMS not in Recording(tmp_path / "deltas").auxiliary()
-    with pytest.raises(InputError, match="devices of its own"):
+    with pytest.raises(InputError, match="devices"):
         joined_view(Recording(tmp_path / "deltas"))

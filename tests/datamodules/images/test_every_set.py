@@ -21,6 +21,7 @@ from datamodules.images.synthetic_images import SyntheticImages
 from datamodules.partition.client_split import ClientSplit
 from protocol.errors import InputError
 from tests.datamodules import image_trees as trees
+from tests.datamodules.refusals import refused
 from tests.places import REAL
 
 Make = Callable[..., ClassificationDataModule]
@@ -124,10 +125,9 @@ def test_a_composition_gives_each_client_its_proportions() -> None:
     counts = Digits(split=split).class_counts()
     assert counts[4].tolist() == [3, 11, 0, 5, 6, 8, 15, 5, 4, 3]
     assert counts.sum(1).tolist() == [60] * 10
-    with pytest.raises(InputError, match=r"660 examples of class 0 \(0\) for the clients; found 122"):
+    with pytest.raises(InputError, match="660 examples of class 0"):
         Digits(split=ClientSplit(scheme="composition", composition="MNIST", examples_per_client=900)).num_clients  # noqa: B018
-    with pytest.raises(InputError, match=r"400 examples of class 0 \(0\) for the attacker"):
-        Digits(auxiliary_per_class=400).num_clients  # noqa: B018
+    refused(Digits(auxiliary_per_class=400), "attacker")
 
 
 @pytest.mark.parametrize("rank", [0, 1])
@@ -187,7 +187,7 @@ def test_a_command_line_says_who_holds_what(arguments: str, split: ClientSplit) 
 
 
 def test_what_no_attacker_has_is_refused() -> None:
-    with pytest.raises(InputError, match="auxiliary_per_class of at least 0"):
+    with pytest.raises(InputError, match="auxiliary_per_class"):
         Digits(auxiliary_per_class=-1)
     with pytest.raises(InputError, match="image_size"):
         SkinCancer(image_size=(0, 8))
@@ -204,8 +204,7 @@ def test_what_no_attacker_has_is_refused() -> None:
     ],
 )
 def test_what_is_missing_is_named_with_its_origin(tmp_path: Path, make: Make, found: str) -> None:
-    with pytest.raises(InputError, match=found):
-        make(root=str(tmp_path)).num_clients  # noqa: B018
+    refused(make(root=str(tmp_path)), found)
 
 
 @pytest.mark.parametrize("make", [MNIST, FashionMNIST, CIFAR10])
@@ -216,7 +215,7 @@ def test_a_download_that_fails_is_told(tmp_path: Path, make: Make, monkeypatch: 
     monkeypatch.setattr(torchvision.datasets.MNIST, "download", fail)
     monkeypatch.setattr(torchvision.datasets.CIFAR10, "download", fail)
     data = make(root=str(tmp_path), download=True)
-    with pytest.raises(InputError, match="from its origin; found the network is away"):
+    with pytest.raises(InputError, match="the network is away"):
         data.prepare_data()
 
 

@@ -236,5 +236,5 @@ def test_the_models_deltas_must_be_there_to_be_matched() -> None:
 
 @pytest.mark.parametrize("argument", ["user", "match", "solver", "code"])
 def test_unknown_choices_are_refused(argument: str) -> None:
-    with pytest.raises(ValueError, match=f"expected {argument} to be one of"):
+    with pytest.raises(ValueError, match=argument):
         Raifle(**{argument: "other"})  # type: ignore[arg-type]

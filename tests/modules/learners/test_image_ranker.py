@@ -149,20 +149,20 @@ def test_clients_protect_their_updates(tmp_path: Path) -> None:
 
 
 def test_a_loss_that_clients_do_not_have_is_refused() -> None:
-    with pytest.raises(InputError, match="UpdateL1, which changes the loss"):
+    with pytest.raises(InputError, match="UpdateL1"):
         ImageRanker(num_features=6, defenses=[UpdateL1(strength=1.0)])
 
 
 @pytest.mark.integration
 def test_features_have_no_pixels_to_change(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="expected images for the manipulation 'fgsm'"):
+    with pytest.raises(InputError, match="fgsm"):
         drawn(tmp_path, manipulation=FastGradientSign())
 
 
 def test_every_set_has_a_user_and_images_are_there() -> None:
-    with pytest.raises(InputError, match="3 users of 4 sets"):
+    with pytest.raises(InputError, match="3 users"):
         SyntheticPhotos(users=3)
-    with pytest.raises(InputError, match="expected 65 images in synthetic-photos; found 64"):
+    with pytest.raises(InputError, match="65 images"):
         _ = SyntheticPhotos(images=65).numbers
 
 

