@@ -51,16 +51,14 @@ def test_sums_are_those_of_the_messages(tmp_path: Path, negatives: str) -> None:
     sums = honest(tmp_path / "sums", data=data, sums_at=[1, 3])
     messages: dict[int, list[tuple[int, Tensor, Tensor, Tensor]]] = {}
     for view in every.views(victims_per_view=1):
-        assert view.served is not None
         labels = every.truth(view)["labels"]
-        entry = view.round, view.served[0], view.deltas[ITEM_EMBEDDING][0], labels[0]
+        entry = view.round, view.served_items[0], view.deltas[ITEM_EMBEDDING][0], labels[0]
         messages.setdefault(int(view.pseudonyms), []).append(entry)
     seen = set()
     for view in sums.views(victims_per_view=1):
         assert view.messages is not None
-        assert view.served is not None
         assert view.updates is not None
-        number, served = int(view.messages), view.served[0]
+        number, served = int(view.messages), view.served_items[0]
         own = messages[int(view.pseudonyms)][:number]
         seen.add((int(view.pseudonyms), number))
         assert view.round == own[-1][0]

@@ -114,10 +114,9 @@ def test_loss_equals_a_plain_reference(match: str) -> None:
     losses = losses_of(module).detach()
     for victim, size in enumerate(SIZES):
         alone = view.select(torch.tensor([victim]))
-        assert alone.served is not None
         labels = torch.sigmoid(module.logits[victim : victim + 1].detach())
         simulated = alone.require(RecommenderAlgorithm).simulate(
-            view.model, alone.served, labels, module.users[victim : victim + 1].detach()
+            view.model, alone.served_items, labels, module.users[victim : victim + 1].detach()
         )
         gaps = {name: (simulated[name] - delta) / LOCAL.learning_rate for name, delta in alone.deltas.items()}
         rows = [float(gaps[ITEM_EMBEDDING][0, item].norm()) for item in range(size)]

@@ -84,10 +84,9 @@ def test_lists_of_a_recording_are_the_lists_shown(tmp_path: Path) -> None:
     view = first_view(record(tmp_path, data, module, more=[last := LastRecord()]))
     lists = ranked_lists(view)
     cohort = last.record.cohort
-    assert view.served is not None
     order = torch.argsort(torch.tensor([int(c) for c in cohort.clients]))
     assert len(order) == view.victims
-    served = {tuple(row[row >= 0].tolist()) for row in view.served}
+    served = {tuple(row[row >= 0].tolist()) for row in view.served_items}
     shown = cohort.examples["document"]
     expected = {tuple(row[row >= 0].tolist()) for row in shown.where(cohort.mask[..., None], -1).flatten(1)}
     assert served == expected
