@@ -110,17 +110,7 @@ def write_sent140(root: Path, users: Sequence[str], *, per_user: int) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     data = {
         user: {
-            "x": [
-                [
-                    "1",
-                    f"Sat May {16 + row // 2} 0{9 - row % 2}:18:35 PDT 2009",
-                    "Q",
-                    user,
-                    f"@user tweet {row}",
-                    "training",
-                ]
-                for row in range(per_user)
-            ],
+            "x": [["1", _moment(row), "NO_QUERY", user, f"@user tweet {row}", "training"] for row in range(per_user)],
             "y": [row % 2 for row in range(per_user)],
         }
         for user in users

@@ -5,11 +5,8 @@ from pathlib import Path
 import pytest
 
 from datamodules.images.fer import FER
-from datamodules.partition.client_split import ClientSplit
 from tests.datamodules import image_trees as trees
 from tests.datamodules.refusals import refused
-
-FEW = ClientSplit(clients=3)
 
 
 @pytest.mark.parametrize("file", ["fer2013.csv", "icml_face_data.csv", "train.csv"])
