@@ -25,12 +25,10 @@ from client.tagger import TaggerOptions
 from client.text import TextOptions
 from datamodules.base import FederatedDataModule
 from datamodules.devices.synthetic_posts import SyntheticPosts
-from datamodules.images.digits import Digits
 from datamodules.images.synthetic_features import SyntheticFeatures
 from datamodules.images.synthetic_images import SyntheticImages
 from datamodules.partition.client_split import ClientSplit
 from datamodules.ranking.synthetic_ranking import SyntheticRanking
-from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
 from defenses.device_noise import DeviceNoise
 from defenses.local_dp import LocalDP
 from modules.federated import FederatedModule
@@ -83,31 +81,15 @@ class Tagged(FederatedDataModule):
         return DataLoader([0, 1], collate_fn=lambda _: self._examples(4))  # type: ignore[arg-type]
 
 
-def recommender() -> SyntheticRecommender:
-    return toys.data()
-
-
-def rankings() -> SyntheticRanking:
-    return SyntheticRanking(shape="letor", queries=12, test_queries=4, fewest_documents=4, most_documents=12)
-
-
-def images() -> SyntheticImages:
-    split = ClientSplit(scheme="composition", composition="MNIST", examples_per_client=12)
-    return SyntheticImages(split=split, train_per_class=30, test_per_class=2, auxiliary_per_class=2)
-
-
-def digits() -> Digits:
-    return Digits(split=ClientSplit(scheme="composition", examples_per_client=12), auxiliary_per_class=2)
-
-
-def drawn() -> SyntheticFeatures:
-    return SyntheticFeatures(users=4, item_sets=2)
-
-
-def posts() -> SyntheticPosts:
-    return SyntheticPosts(writers=4, posts=12, vocabulary=30)
-
-
+SPLIT = ClientSplit(scheme="composition", composition="MNIST", examples_per_client=12)
+SOURCES: tuple[Callable[[], FederatedDataModule], ...] = (
+    toys.data,
+    lambda: SyntheticRanking(shape="letor", queries=12, test_queries=4, fewest_documents=4, most_documents=12),
+    lambda: SyntheticImages(split=SPLIT, train_per_class=30, test_per_class=2, auxiliary_per_class=2),
+    lambda: SyntheticFeatures(users=4, item_sets=2),
+    lambda: SyntheticPosts(writers=4, posts=12, vocabulary=30),
+    Tagged,
+)
 OPTIONS: dict[type[BuiltFromData], dict[str, Any]] = {
     CentralFNCF: {"user_dim": 4, "item_dim": 4, "hidden": (8,)},
     FeatureNetwork: {"name": "timm:resnet10t"},
@@ -138,7 +120,7 @@ def made(kind: type[BuiltFromData]) -> BuiltFromData:
 @functools.cache
 def data_of(kind: type[BuiltFromData]) -> Callable[[], FederatedDataModule]:
     """The first data here that have the sizes and the examples of a learner."""
-    for make in (recommender, rankings, images, digits, drawn, posts, Tagged):
+    for make in SOURCES:
         with contextlib.suppress(InputError, TypeError, AttributeError, KeyError, RuntimeError):
             module, source = made(kind), make()
             module.build_for(source)
@@ -196,7 +178,7 @@ def test_fast_training_equals_autograd(kind: type[FederatedModule], optimizer: s
 
 
 def test_the_engine_without_fast_code_uses_none_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    module, source = FNCF(user_dim=4, item_dim=4, hidden=(8,), local=LocalTraining()), recommender()
+    module, source = FNCF(user_dim=4, item_dim=4, hidden=(8,), local=LocalTraining()), toys.data()
     module.build_for(source)
 
     def forbidden(*_: object, **__: object) -> None:
@@ -244,7 +226,7 @@ def test_a_module_that_is_given_its_sizes_is_the_one_that_takes_them_from_the_da
 @pytest.mark.integration
 def test_data_without_the_size_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="num_classes"):
-        trained(FederatedClassifier(), recommender(), tmp_path)
+        trained(FederatedClassifier(), toys.data(), tmp_path)
     with pytest.raises(InputError, match="found no data module"):
         FNCF(num_items=5).configure_model()
 

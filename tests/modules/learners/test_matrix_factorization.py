@@ -149,12 +149,6 @@ def test_the_learner_simulates_its_clients(tmp_path: Path) -> None:
     torch.testing.assert_close(plain, result.deltas[ITEM_EMBEDDING])
 
 
-@pytest.mark.integration
-def test_training_is_a_function_of_its_seed(tmp_path: Path) -> None:
-    one, two = (trained(tmp_path / name, toys.data()) for name in ("one", "two"))
-    assert torch.equal(one.item_embedding.weight, two.item_embedding.weight)
-
-
 def test_bad_learners_and_clients_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="plain SGD"):
         FederatedMF(num_items=5, num_clients=2, local=LocalTraining(optimizer="adam"))
