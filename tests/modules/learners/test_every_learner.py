@@ -166,7 +166,8 @@ def test_fast_training_equals_autograd(kind: type[FederatedModule], optimizer: s
     few = source.cohort(0).select(torch.arange(2))
     cohort, algorithm = module.interact(few, public), module.algorithm
     own = {name: table[cohort.clients] for name, table in module.private.items()}
-    local = LocalTraining(epochs=2, batch_size=batch_size, threads=1, **OPTIMIZERS[optimizer])  # type: ignore[arg-type]
+    epochs = 2 if batch_size is None else 1  # several steps
+    local = LocalTraining(epochs=epochs, batch_size=batch_size, threads=1, **OPTIMIZERS[optimizer])  # type: ignore[arg-type]
     for engine in ("vectorized", "sequential"):
         fast, slow = (
             train_clients(algorithm, public, own, cohort, dataclasses.replace(local, fast=on, engine=engine), seed=0)
