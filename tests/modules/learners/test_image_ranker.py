@@ -102,11 +102,7 @@ class FewFeatures(SyntheticFeatures):
 
 
 def drawn(
-    folder: Path,
-    *,
-    manipulation: ImageManipulation | None = None,
-    defenses: tuple[Defense, ...] = (),
-    hidden: int = 0,
+    folder: Path, *, manipulation: ImageManipulation | None = None, defenses: tuple[Defense, ...] = (), hidden: int = 0
 ) -> Recording:
     module = ImageRanker(ratio=2, manipulation=manipulation, defenses=defenses, hidden=hidden)
     quiet_trainer(-1, folder, DeltaRecorder()).fit(module, datamodule=FewFeatures(users=9, item_sets=2))
