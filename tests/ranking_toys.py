@@ -9,6 +9,7 @@ from callbacks.delta_recorder import DeltaRecorder
 from datamodules.ranking.synthetic_ranking import SyntheticRanking
 from modules.federated import FederatedModule
 from modules.learners.fpdgd import FPDGD
+from modules.learners.online_ranker import OnlineRanker
 from protocol.view import RoundView
 from recordings.named_algorithm import learner_from
 from recordings.recording import Recording
@@ -51,3 +52,12 @@ def record(
 def first_view(recording: Recording) -> RoundView:
     learner = learner_from(recording.manifest.learner)
     return next(recording.views(victims_per_view=1000, learner=learner))
+
+
+def ndcg(module: OnlineRanker, data: SyntheticRanking) -> float:
+    """Mean quality of the lists of the test queries."""
+    module.on_validation_epoch_start()
+    module.ndcg.reset()
+    for batch in data.val_dataloader():
+        module.update_metrics(batch)
+    return float(module.ndcg.compute())

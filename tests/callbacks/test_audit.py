@@ -30,21 +30,10 @@ def train(folder: Path, audit: Callback, *, validations: int = 0, record: bool =
                 logged.setdefault(name, []).append(float(value))
 
     source = toys.data(users=24, items=120)
-    Trainer(
-        max_steps=4,
-        accelerator="cpu",
-        devices=1,
-        logger=Kept(folder),
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        num_sanity_val_steps=1,
-        val_check_interval=2,
-        limit_val_batches=validations,
-        use_distributed_sampler=False,
-        default_root_dir=folder,
-        callbacks=[DeltaRecorder(), audit] if record else [audit],
-    ).fit(toys.model(source), datamodule=source)
+    validated = {"num_sanity_val_steps": 1, "val_check_interval": 2, "limit_val_batches": validations}
+    callbacks = [DeltaRecorder(), audit] if record else [audit]
+    trainer = toys.quiet_trainer(4, folder, *callbacks, logger=Kept(folder), **validated)
+    trainer.fit(toys.model(source), datamodule=source)
     return logged
 
 
@@ -61,16 +50,18 @@ def test_the_end_of_a_training_is_attacked(tmp_path: Path, caplog: pytest.LogCap
     assert (tmp_path / "report.html").exists()
 
 
+@pytest.fixture
+def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A report draws its figures longer than a small training takes."""
+    monkeypatch.setattr("reports.write_run.write_page", lambda *_, **__: [])
+
+
 @pytest.mark.integration
-def test_every_validation_attacks_the_newest_round(tmp_path: Path) -> None:
-    logged = train(tmp_path, Audit(attacks=[Direction()], each_validation=True), validations=1)
+@pytest.mark.usefixtures("_no_page")
+def test_every_validation_attacks_so_many_victims_of_the_newest_round(tmp_path: Path) -> None:
+    logged = train(tmp_path, Audit(attacks=[Direction()], each_validation=True, victims=5), validations=1)
     assert len(logged["audit/direction/auc"]) == 3
     assert min(logged["audit/direction/auc"]) > 0.9
-
-
-@pytest.mark.integration
-def test_only_so_many_victims(tmp_path: Path) -> None:
-    train(tmp_path, Audit(attacks=[Direction()], victims=5))
     assert set(Run.read(tmp_path / "results.json").results["n"]) == {5}
 
 
@@ -92,13 +83,14 @@ def test_a_training_that_goes_on_elsewhere_is_not_attacked_yet(tmp_path: Path) -
 
 @pytest.mark.integration
 def test_nothing_to_attack_with_and_nothing_to_attack_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="attacks to audit the training by"):
+    with pytest.raises(InputError, match="attacks"):
         Audit(attacks=[])
     with pytest.raises(InputError, match="DeltaRecorder"):
         train(tmp_path, Audit(attacks=[Direction()]), record=False)
 
 
 @pytest.mark.integration
+@pytest.mark.usefixtures("_no_page")
 def test_draws_do_not_touch_the_training(tmp_path: Path) -> None:
     plain = toys.train(tmp_path / "plain", rounds=2)
     audited = toys.train(tmp_path / "audited", rounds=2, more=[Audit(attacks=[Chance()])])
@@ -109,7 +101,7 @@ def test_draws_do_not_touch_the_training(tmp_path: Path) -> None:
 @pytest.mark.integration
 def test_where_nothing_can_be_scored_an_earlier_report_stays(tmp_path: Path) -> None:
     (tmp_path / "report.html").write_text("earlier")
-    with pytest.warns(UserWarning, match="Audit writes no report: expected a recording that at least one attack"):
+    with pytest.warns(UserWarning, match="no report"):
         train(tmp_path, Audit(attacks=[Decaf()]))
     assert (tmp_path / "report.html").read_text() == "earlier"
     assert not (tmp_path / "results.json").exists()
@@ -117,5 +109,5 @@ def test_where_nothing_can_be_scored_an_earlier_report_stays(tmp_path: Path) -> 
 
 def test_attacks_are_taken_by_name_and_a_wrong_name_is_one_message() -> None:
     assert [type(attack) for attack in Audit(attacks=["direction", Chance()]).attacks] == [Direction, Chance]
-    with pytest.raises(InputError, match="Did you mean direction"):
+    with pytest.raises(InputError, match="direction"):
         Audit(attacks=["directoin"])

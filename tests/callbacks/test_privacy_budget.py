@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import threading
 from pathlib import Path
 
 import dp_accounting
@@ -24,22 +23,18 @@ from protocol.errors import InputError
 from protocol.gaussian_budget import composed_epsilon
 from tests.callbacks.toy import Toy, rounds
 from tests.ranking_toys import ranker, source
+from tests.toys import quiet_trainer
+from tests.two_ranks import TwoRanks
 
 
-@pytest.mark.parametrize("epsilon", [2.0, 5.0, 100.0, 500.0])
-def test_one_round_spends_what_was_calibrated(epsilon: float) -> None:
-    defense = LocalDP(clip=0.05, epsilon=epsilon, delta=1e-8)
+@pytest.mark.parametrize(
+    ("epsilon", "least"), [(0.3, 0.5), (1.0, 0.5), (2.0, 0.99), (5.0, 0.99), (100.0, 0.99), (500.0, 0.99)]
+)
+def test_one_round_spends_what_was_calibrated_or_less_by_the_classical_formula(epsilon: float, least: float) -> None:
     budget = PrivacyBudget(delta=1e-8)
     budget.count(torch.tensor([0]))
-    assert budget.spent([defense]) == pytest.approx(epsilon, rel=0.01)
-
-
-@pytest.mark.parametrize("epsilon", [0.3, 1.0])
-def test_the_classical_calibration_spends_less_than_it_promised(epsilon: float) -> None:
-    defense = LocalDP(clip=0.05, epsilon=epsilon, delta=1e-8)
-    budget = PrivacyBudget(delta=1e-8)
-    budget.count(torch.tensor([0]))
-    assert 0.5 * epsilon < budget.spent([defense]) < epsilon
+    spent = budget.spent([LocalDP(clip=0.05, epsilon=epsilon, delta=1e-8)])
+    assert least * epsilon < spent < epsilon * (1 if least < 0.9 else 1.01)
 
 
 def test_agrees_with_the_pld_accountant_and_stays_below_renyi() -> None:
@@ -97,17 +92,8 @@ def test_impossible_delta_is_refused(delta: float) -> None:
         PrivacyBudget(delta=delta)
 
 
-def fit(folder: Path, budget: PrivacyBudget, defenses: list[Defense], *, max_steps: int, ckpt: str | None) -> Trainer:
-    trainer = Trainer(
-        default_root_dir=folder,
-        max_steps=max_steps,
-        accelerator="cpu",
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        callbacks=[budget],
-    )
+def fit(folder: Path, budget: PrivacyBudget, defenses: list[Defense], *, steps: int, ckpt: Path | None) -> Trainer:
+    trainer = quiet_trainer(steps, folder, budget)
     trainer.fit(Toy(defenses), rounds(0 if ckpt is None else 2), ckpt_path=ckpt)
     return trainer
 
@@ -116,71 +102,41 @@ def fit(folder: Path, budget: PrivacyBudget, defenses: list[Defense], *, max_ste
 def test_logged_while_training_and_resumed(tmp_path: Path) -> None:
     """Round r trains clients r and r + 1: from the second round on, somebody took part twice."""
     defense = LocalDP(clip=0.5, epsilon=3.0, delta=1e-5)
-    first = fit(tmp_path, PrivacyBudget(), [defense], max_steps=2, ckpt=None)
+    first = fit(tmp_path, PrivacyBudget(), [defense], steps=2, ckpt=None)
     twice = composed_epsilon((defense.noise_scale / defense.sensitivity,), 2, 1e-5)
     assert float(first.callback_metrics["privacy/epsilon"]) == pytest.approx(twice)
     first.save_checkpoint(tmp_path / "two.ckpt")
     resumed = PrivacyBudget()
-    fit(tmp_path, resumed, [defense], max_steps=4, ckpt=str(tmp_path / "two.ckpt"))
+    fit(tmp_path, resumed, [defense], steps=4, ckpt=tmp_path / "two.ckpt")
     assert resumed.participations.tolist() == [1, 2, 2, 2, 1]
 
 
 @pytest.mark.integration
 def test_an_uncovered_parameter_makes_epsilon_infinite(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    trainer = fit(tmp_path, PrivacyBudget(), [], max_steps=1, ckpt=None)
+    trainer = fit(tmp_path, PrivacyBudget(), [], steps=1, ckpt=None)
     assert float(trainer.callback_metrics["privacy/epsilon"]) == math.inf
     assert "no local DP covers weight" in caplog.text
 
 
-class TwoRanks:
-    """Two ranks as two threads that meet in every reduction: quicker by far than starting two processes."""
-
-    def __init__(self) -> None:
-        self.barrier = threading.Barrier(2, timeout=60)
-        self.given: dict[str, Tensor] = {}
-
-    def all_reduce(self, tensor: Tensor, op: object = torch.distributed.ReduceOp.SUM) -> None:
-        self.given[threading.current_thread().name] = tensor.clone()
-        self.barrier.wait()
-        both = torch.stack(list(self.given.values()))
-        result = both.amax(0) if op == torch.distributed.ReduceOp.MAX else both.sum(0)
-        self.barrier.wait()
-        tensor.copy_(result)
-
-
 def test_two_ranks_count_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three rounds, the last of which holds nobody."""
-    monkeypatch.setattr(torch.distributed, "all_reduce", TwoRanks().all_reduce)
-    budgets = [PrivacyBudget(), PrivacyBudget()]
+    ranks = TwoRanks(monkeypatch)
 
-    def count_share(rank: int) -> None:
+    def counted(rank: int) -> list[int]:
+        budget = PrivacyBudget()
         for clients in ([0, 3, 4], [4, 1], []):
             share = torch.tensor([client for client in clients if client % 2 == rank], dtype=torch.int64)
-            budgets[rank].count(share, world_size=2)
+            budget.count(share, world_size=2)
+        return budget.participations.tolist()
 
-    threads = [threading.Thread(target=count_share, args=(rank,), name=str(rank)) for rank in (0, 1)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [budget.participations.tolist() for budget in budgets] == [[1, 1, 0, 1, 2]] * 2
+    assert ranks.run(counted) == [[1, 1, 0, 1, 2]] * 2
 
 
 def ranked(folder: Path, defenses: list[Defense]) -> tuple[float, Tensor]:
     """Epsilon after two rounds of a ranker, and how often each client was counted."""
     data = source(queries_per_client=2, clients_per_round=20)
     budget = PrivacyBudget(delta=1e-8)
-    trainer = Trainer(
-        default_root_dir=folder,
-        max_steps=2,
-        accelerator="cpu",
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        limit_val_batches=0,
-        callbacks=[budget],
-    )
+    trainer = quiet_trainer(2, folder, budget)
     trainer.fit(ranker(data, defenses=defenses), datamodule=data)
     return float(trainer.callback_metrics["privacy/epsilon"]), budget.participations
 

@@ -1,5 +1,6 @@
 """Training examples are in the ground truth, as salted hashes or themselves, and never in what the server saw."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,14 +24,18 @@ from tests.composition_toys import NETWORK, SGD
 COUNTS = (3, 5, 2, 4)
 
 
+def learner_with(defenses: Sequence[Defense] = ()) -> FederatedClassifier:
+    return FederatedClassifier(
+        num_classes=3, image_shape=(1, 12, 12), network=NETWORK, local=SGD, defenses=list(defenses)
+    )
+
+
 Made = tuple[Cohort, dict[str, Tensor], dict[str, Tensor]]
 
 
-def shards(*, defenses: tuple[Defense, ...] = (), keep: bool = False) -> Made:
-    """A cohort, and what a round of it leaves in rounds/ and truth/."""
-    learner = FederatedClassifier(
-        num_classes=3, image_shape=(1, 12, 12), network=NETWORK, local=SGD, defenses=list(defenses)
-    )
+def shards(*, defenses: Sequence[Defense] = (), **options: Any) -> Made:
+    """A cohort, and what a round of it leaves in rounds/ and truth/; a recording with candidates has drawn them."""
+    learner = learner_with(defenses)
     levels = torch.randint(256, (4, 5, 1, 12, 12), generator=torch.Generator().manual_seed(0))
     labels = torch.randint(3, (4, 5), generator=torch.Generator().manual_seed(1))
     mask = torch.arange(5) < torch.tensor(COUNTS)[:, None]
@@ -38,7 +43,9 @@ def shards(*, defenses: tuple[Defense, ...] = (), keep: bool = False) -> Made:
     model = learner.public_parameters()
     deltas = {name: torch.zeros(4, *value.shape) for name, value in model.items()}
     record = learner._record(cohort, Update(deltas, {}, clients=cohort.clients), model)
-    files = RecordedContent(None, "float32", keep_records=keep).shards(record, 0, learner)
+    content = RecordedContent(None, "float32", **options)
+    content.auxiliary(Source(), learner)
+    files = content.shards(record, 0, learner)
     return cohort, *(load(next(file for name, file in files.items() if kind in name)) for kind in ("rounds/", "truth/"))
 
 
@@ -57,7 +64,7 @@ def test_the_truth_holds_salted_hashes_and_no_image() -> None:
 
 
 def test_images_are_kept_on_request() -> None:
-    cohort, seen, truth = shards(keep=True)
+    cohort, seen, truth = shards(keep_records=True)
     assert not [name for name in seen if "record" in name]
     own = int((cohort.clients == truth["clients"][0]).nonzero())
     count = COUNTS[own]
@@ -73,7 +80,7 @@ def test_a_secure_sum_holds_the_examples_of_all_its_clients() -> None:
         first = int((cohort.clients == client).nonzero())
         real = torch.cat([cohort.examples["image"][c, : COUNTS[c]] for c in (first, first + 1)])
         expected = record_hashes(real, truth["client/record_salt"][place])
-        assert torch.equal(hashes[place][hashes[place].any(1)], expected)
+        assert torch.equal(hashes[place][hashes[place].bool().any(1)], expected)
 
 
 def pool() -> CandidatePool:
@@ -119,8 +126,7 @@ class Places(Plain):
 
 
 def recorded(data: FederatedDataModule | None, **options: Any) -> dict[str, Tensor]:
-    learner = FederatedClassifier(num_classes=3, image_shape=(1, 12, 12), network=NETWORK, local=SGD)
-    content = RecordedContent(None, "float32", **options).auxiliary(data, learner)
+    content = RecordedContent(None, "float32", **options).auxiliary(data, learner_with())
     return {} if content is None else load(content)
 
 
@@ -140,26 +146,10 @@ def test_known_devices_without_their_examples_are_refused() -> None:
 
 @pytest.mark.parametrize("defenses", [(), (SecureSum(participants=2),)])
 def test_candidates_are_public_and_their_holders_are_truth(defenses: tuple[Defense, ...]) -> None:
-    learner = FederatedClassifier(
-        num_classes=3, image_shape=(1, 12, 12), network=NETWORK, local=SGD, defenses=list(defenses)
-    )
-    content = RecordedContent(None, "float32", candidates=CandidateOptions(per_client=1))
-    given = content.auxiliary(Source(), learner)
-    assert given is not None
-    held = load(given)
+    options = {"candidates": CandidateOptions(per_client=1)}
+    held = recorded(Source(), **options)
     assert set(held) == {"candidates", "candidate_labels"}
-    numbers = torch.tensor([7, 8, 9, 11])
-    cohort = Cohort(
-        0,
-        numbers,
-        {"image": torch.rand(4, 2, 1, 12, 12), "label": torch.zeros(4, 2, dtype=torch.int64)},
-        torch.ones(4, 2, dtype=torch.bool),
-    )
-    model = learner.public_parameters()
-    deltas = {name: torch.zeros(4, *value.shape) for name, value in model.items()}
-    record = learner._record(cohort, Update(deltas, {}, clients=numbers), model)
-    files = content.shards(record, 0, learner)
-    seen, truth = (load(next(file for name, file in files.items() if kind in name)) for kind in ("rounds/", "truth/"))
+    _, seen, truth = shards(defenses=defenses, **options)
     assert not [name for name in seen if "member" in name]
     own = {7: {7}, 8: {8}, 9: {9}, 11: {11}} if not defenses else {7: {7, 8}, 9: {9, 11}}
     original = pool()

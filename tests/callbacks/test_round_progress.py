@@ -7,21 +7,14 @@ from lightning import Trainer
 
 from callbacks.round_progress import RoundProgress
 from tests.callbacks.toy import Toy, rounds
+from tests.toys import quiet_trainer
 
 pytestmark = pytest.mark.integration
 
 
 def fit(folder: Path, *, max_steps: int, ckpt_path: Path | None = None, bar: RoundProgress | None = None) -> Trainer:
-    trainer = Trainer(
-        default_root_dir=folder,
-        max_steps=max_steps,
-        accelerator="cpu",
-        logger=False,
-        enable_checkpointing=False,
-        enable_model_summary=False,
-        callbacks=[bar or RoundProgress()],
-    )
-    trainer.fit(Toy(), rounds(0), ckpt_path=None if ckpt_path is None else str(ckpt_path))
+    trainer = quiet_trainer(max_steps, folder, bar or RoundProgress(), enable_progress_bar=True)
+    trainer.fit(Toy(), rounds(0), ckpt_path=ckpt_path)
     return trainer
 
 

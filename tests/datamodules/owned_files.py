@@ -100,22 +100,17 @@ def write_amazon(root: Path) -> None:
     write_csv(root / "amazon" / "reviews.csv", header, rows)
 
 
+def _moment(row: int) -> str:
+    """Two tweets a day, the later first."""
+    return f"Sat May {16 + row // 2} 0{9 - row % 2}:18:35 PDT 2009"
+
+
 def write_sent140(root: Path, users: Sequence[str], *, per_user: int) -> Path:
     path = root / "sent140" / "all_data.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     data = {
         user: {
-            "x": [
-                [
-                    "1",
-                    f"Sat May {16 + row // 2} 0{9 - row % 2}:18:35 PDT 2009",
-                    "NO_QUERY",
-                    user,
-                    f"@user tweet {row}",
-                    "training",
-                ]
-                for row in range(per_user)
-            ],
+            "x": [["1", _moment(row), "NO_QUERY", user, f"@user tweet {row}", "training"] for row in range(per_user)],
             "y": [row % 2 for row in range(per_user)],
         }
         for user in users
@@ -136,23 +131,8 @@ def write_open_images(root: Path, *, authors: int = 3, per_author: int = 6, date
         *("ImageID", "Subset", "OriginalURL", "OriginalLandingURL", "License", "AuthorProfileURL", "Author", "Title"),
         *("OriginalSize", "OriginalMD5", "Thumbnail300KURL", "Rotation"),
     ]
-    rows = [
-        [
-            name,
-            "train",
-            "u",
-            "l",
-            "c",
-            f"https://flickr/{row % authors}",
-            "Sam",
-            'A "title", with\na line',
-            1,
-            "m",
-            "",
-            0.0,
-        ]
-        for row, name in enumerate(names)
-    ]
+    rest = ["Sam", 'A "title", with\na line', 1, "m", "", 0.0]
+    rows = [[name, "train", "u", "l", "c", f"https://flickr/{row % authors}", *rest] for row, name in enumerate(names)]
     elsewhere = ["f" * 16, *rows[0][1:]]
     write_csv(folder / "train-images-boxable-with-rotation.csv", header, [*rows, elsewhere])
     labels = [
@@ -160,16 +140,12 @@ def write_open_images(root: Path, *, authors: int = 3, per_author: int = 6, date
         for row, name in enumerate(names[:-1])
         for label, confidence in (("/m/0c4", 1), ("/m/0d5", row % 2), ("/m/0e6", int(row % 3 == 0)))
     ]
-    write_csv(
-        folder / "train-annotations-human-imagelabels.csv", ["ImageID", "Source", "LabelName", "Confidence"], labels
-    )
+    header = ["ImageID", "Source", "LabelName", "Confidence"]
+    write_csv(folder / "train-annotations-human-imagelabels.csv", header, labels)
     write_csv(folder / "class-descriptions.csv", ["/m/0c4", "Food"], list(DISPLAY_NAMES.items())[1:])
     if dates:
-        write_csv(
-            folder / "dates.csv",
-            ["ImageID", "Date"],
-            [[name, f"2008-05-{row + 1:02}"] for row, name in enumerate(names)],
-        )
+        days = [[name, f"2008-05-{row + 1:02}"] for row, name in enumerate(names)]
+        write_csv(folder / "dates.csv", ["ImageID", "Date"], days)
     return folder
 
 

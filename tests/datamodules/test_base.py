@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from lightning import LightningDataModule, Trainer
+from lightning import LightningDataModule
 
 import datamodules
 from datamodules.base import FederatedDataModule, data_of, refuse_misspelt
@@ -82,19 +82,9 @@ def test_the_data_end_a_training_wherever_it_was_resumed(start: int, expected: l
 
 
 @pytest.mark.integration
-def test_a_training_without_a_number_of_rounds_is_one_round_of_the_data_after_another() -> None:
+def test_a_training_without_a_number_of_rounds_is_one_round_of_the_data_after_another(tmp_path: Path) -> None:
     source = ThreeRounds(users=12, items=80, mean_interactions=8.0, fewest_interactions=4)
-    trainer = Trainer(
-        max_epochs=1,
-        accelerator="cpu",
-        devices=1,
-        limit_val_batches=0,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        use_distributed_sampler=False,
-    )
+    trainer = quiet_trainer(-1, tmp_path)
     check_end(trainer, source)
     with pytest.raises(InputError, match="a number of rounds"):
         check_end(trainer, data())

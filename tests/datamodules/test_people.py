@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 import torch
 
+from datamodules.base import FederatedDataModule
 from datamodules.devices.blog import Blog
 from datamodules.devices.device_split import Devices
 from datamodules.devices.user_filter import UserFilter
 from datamodules.images.skin_cancer import SkinCancer
 from datamodules.partition.client_split import ClientSplit
-from datamodules.people import Attributes, draw_people
+from datamodules.people import Attributes, People, draw_people
 from datamodules.recommendation.movielens import MovieLens
 from datamodules.recommendation.synthetic_recommender import SyntheticRecommender
 from protocol.errors import InputError
@@ -77,6 +78,12 @@ def test_a_share_of_all_people_and_a_data_set_without_people_are_refused() -> No
 PEOPLE = ["7|20|M|student|00000", "3|45|F|artist|00000", "9|46|F|none|00000", "1|34|M|writer|00000"]
 
 
+def people_of(data: FederatedDataModule) -> People:
+    people = data.people
+    assert people is not None
+    return people
+
+
 def movielens(root: Path, people: list[str]) -> MovieLens:
     folder = root / "ml-100k"
     folder.mkdir(parents=True, exist_ok=True)
@@ -92,8 +99,7 @@ def movielens(root: Path, people: list[str]) -> MovieLens:
 def test_movielens_users_have_their_own_attributes_where_others_are_left_out(tmp_path: Path) -> None:
     data = movielens(tmp_path, PEOPLE)
     assert data.num_clients == 3
-    people = data.people
-    assert people is not None
+    people = people_of(data)
     # Users 1, 7 and 9: 34, 20 and 46 years.
     assert people.values["age"].tolist() == [0, 0, 2]
     assert people.values["gender"].tolist() == [0, 0, 1]
@@ -131,8 +137,7 @@ def blog(root: Path, *, adversary: bool = False) -> Blog:
 def test_bloggers_have_the_attributes_of_their_file(tmp_path: Path, write: Callable[..., Path]) -> None:
     rows = owned_files.posts([900, 23, 5114, 47], per_blogger=8)
     write(tmp_path, [*rows, *owned_files.posts([55], per_blogger=1)])  # the last one has too few posts
-    people = blog(tmp_path).people
-    assert people is not None
+    people = people_of(blog(tmp_path))
     # 23, 47, 900 and 5114: 15 years and ten times the rest by three, gender by parity, sign by half of it.
     assert people.values["gender"].tolist() == [0, 0, 1, 1]
     assert people.values["age"].tolist() == [2, 2, 0, 2]
@@ -143,8 +148,7 @@ def test_a_bloggers_devices_are_known_together_and_one_device_has_everything(tmp
     owned_files.write_blog_csv(tmp_path, owned_files.posts(range(11, 23), per_blogger=8))
     one, two = blog(tmp_path), blog(tmp_path, adversary=True)
     assert (one.num_clients, two.num_clients) == (12, 24)
-    people = two.people
-    assert people is not None
+    people = people_of(two)
     assert torch.equal(people.known[:12], people.known[12:])
     assert not one.client_known.any()
     both = [
@@ -159,12 +163,12 @@ def test_a_bloggers_devices_are_known_together_and_one_device_has_everything(tmp
 def test_a_sign_that_there_is_not_is_refused(tmp_path: Path) -> None:
     path = owned_files.write_blog_csv(tmp_path, owned_files.posts([11, 12], per_blogger=4))
     path.write_text(path.read_text().replace("Pisces", "Ophiuchus"))
-    with pytest.raises(InputError, match="sign of the zodiac"):
+    with pytest.raises(InputError, match="zodiac"):
         _ = blog(tmp_path).people
     owned_files.write_blog_xml(tmp_path / "xml", owned_files.posts([11, 12], per_blogger=4))
     first = next((tmp_path / "xml" / "blog" / "blogs").glob("11.*"))
     first.rename(first.with_name("11.male.25.indUnk.Ophiuchus.xml"))
-    with pytest.raises(InputError, match="sign of the zodiac in every file's name"):
+    with pytest.raises(InputError, match="zodiac"):
         _ = blog(tmp_path / "xml").people
 
 
@@ -178,9 +182,8 @@ def test_a_client_has_the_photographs_of_one_lesion_and_its_patients_attributes(
     data = skin_cancer(tmp_path)
     assert data.num_clients == 15
     groups = data.read_train().groups
-    people = data.people
+    people = people_of(data)
     assert groups is not None
-    assert people is not None
     seen = set()
     for client, part in enumerate(data.client_images()):
         assert len(part) >= 2
@@ -199,7 +202,7 @@ def test_clients_with_several_lesions_and_too_many_clients_are_refused(tmp_path:
     image_trees.write_skin_cancer(tmp_path)
     with pytest.raises(InputError, match="scheme to groups"):
         _ = skin_cancer(tmp_path, split=ClientSplit(clients=3)).people
-    with pytest.raises(InputError, match="500 groups of at least 2"):
+    with pytest.raises(InputError, match="500 groups"):
         _ = skin_cancer(tmp_path, split=ClientSplit(scheme="groups", clients=500)).people
-    with pytest.raises(InputError, match="no examples_per_client for groups"):
+    with pytest.raises(InputError, match="examples_per_client"):
         ClientSplit(scheme="groups", examples_per_client=3)

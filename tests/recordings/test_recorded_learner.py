@@ -16,8 +16,6 @@ from tests.fuzz.recordings import SEEN, TRUTH, recording, with_manifest, with_te
 
 pytestmark = pytest.mark.integration
 
-NAN = float("nan")
-
 
 def learn(folder: Path, files: dict[str, bytes]) -> None:
     opened = Recording(write_tree(folder, files))

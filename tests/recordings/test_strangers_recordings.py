@@ -12,6 +12,7 @@ from torch import Tensor
 
 import attack
 from protocol.errors import InputError
+from protocol.view import ITEM_EMBEDDING
 from recordings.joined_view import joined_view
 from recordings.named_algorithm import learner_from
 from recordings.recording import Recording
@@ -62,6 +63,9 @@ SHARDS: list[tuple[str, str, str, Callable[[Tensor], Tensor], str]] = [
     ("clicks", SEEN, "served", lambda t: -t - 5, "negative"),
     ("clicks", SEEN, "served", lambda t: t * 0, "twice"),
     ("clicks", SEEN, "offsets", lambda t: t.float(), "offsets"),
+    ("clicks", SEEN, "offsets", lambda t: t + 1, "offsets"),
+    ("clicks", SEEN, f"rows/{ITEM_EMBEDDING}", lambda t: t.index_fill(0, torch.tensor([3]), NAN), "NaN"),
+    ("clicks", SEEN, f"rows/{ITEM_EMBEDDING}", lambda t: t[:, :-1], "shape"),
     ("clicks", SEEN, "model/mlp.0.weight", lambda t: t * NAN, "NaN"),
     ("clicks", SEEN, "model/mlp.0.weight", lambda t: t[:3], "shape"),
     ("texts", SEEN, "model/lstm.weight_ih_l0", lambda t: t[:0], "lstm.weight_ih_l0"),
@@ -226,6 +230,7 @@ MANIFESTS: list[tuple[str, Any, str]] = [
     ("commit", 5, "commit"),
     ("auxiliary", "abc", "auxiliary"),
     ("format", True, "format True"),
+    ("format", 2, "format 2"),
     ("format", 1.0, "format 1.0"),
     ("unheard", 1, "unheard"),
 ]
@@ -241,6 +246,7 @@ def test_a_field_of_another_kind_is_refused(tmp_path: Path, key: str, value: Any
     [
         (b'"seed": 0', b'"seed": 0, "seed": 1', "twice"),
         (b'"seed": 0', b'"seed": NaN', "NaN"),
+        (b"{", b"", "JSON"),
         (b'"seed": 0', b'"seed": ' + b"9" * 5000, "JSON"),
         (b'"config": {', b'"config": {"x": ' + b"[" * 900 + b"]" * 900 + b", ", "nested"),
         (b'"config": {', b'"config": {"x": ' + b"[" * 100000 + b"]" * 100000 + b", ", "nested"),
@@ -340,10 +346,8 @@ def test_a_view_has_the_types_that_attacks_compute_with(tmp_path: Path, key: str
     (right,) = Recording(write_tree(tmp_path / "right", files)).views(rounds=[0])
     other = with_tensor(files, "rounds/000000", key, lambda value: value.to(dtype))
     (found,) = Recording(write_tree(tmp_path / "found", other)).views(rounds=[0])
-    assert right.served is not None
-    assert found.served is not None
     for one, two in (
-        *((right.served, found.served), (right.pseudonyms, found.pseudonyms)),
+        *((right.served_items, found.served_items), (right.pseudonyms, found.pseudonyms)),
         *((right.example_counts, found.example_counts), *((right.model[n], found.model[n]) for n in right.model)),
     ):
         assert one.dtype == two.dtype
@@ -351,8 +355,9 @@ def test_a_view_has_the_types_that_attacks_compute_with(tmp_path: Path, key: str
 
 
 def test_numbers_that_no_attack_can_compute_with_are_one_message(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("reports.write_run.write_page", lambda *_, **__: [])
     files = with_tensor(recording("clicks"), "rounds/000001", "model/mlp.2.bias", lambda value: value + 1e30)
     folder = write_tree(tmp_path / "run/deltas", files)
     assert attack.main(["audit", "--deltas", str(folder), "--out", str(tmp_path / "out")]) == 0

@@ -17,14 +17,10 @@ from datamodules.devices.profiles import Profile
 from datamodules.devices.user_filter import UserFilter
 from protocol.errors import InputError
 from tests.datamodules.owned_files import write_open_images, write_pipa
+from tests.datamodules.refusals import refused
 from tests.places import REAL
 
 FEW = UserFilter(fewest=3)
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FEDLEAK_CACHE", str(tmp_path_factory.mktemp("cache")))
 
 
 def open_images(root: Path, *, users: UserFilter = FEW, **arguments: Any) -> OpenImages:
@@ -66,8 +62,7 @@ def test_dates_of_open_images_come_from_a_file_of_their_own(tmp_path: Path) -> N
     for anonymous, known in zip(data.device_split.anonymous, data.device_split.known, strict=True):
         assert data.examples.days[known].max() < data.examples.days[anonymous].min()
     (folder / "dates.csv").unlink()
-    with pytest.raises(InputError, match="18 of 18 undated"):
-        open_images(tmp_path, devices=Devices(prior="chrono")).num_clients  # noqa: B018
+    refused(open_images(tmp_path, devices=Devices(prior="chrono")), "18 of 18 undated")
 
 
 def test_the_background_of_open_images_are_other_authors(tmp_path: Path) -> None:
@@ -107,8 +102,7 @@ def test_photosets_are_dealt_whole_and_photographs_are_clients(tmp_path: Path) -
 
 def test_one_photoset_cannot_be_dealt_out(tmp_path: Path) -> None:
     write_pipa(tmp_path, photosets=1)
-    with pytest.raises(InputError, match=r"at least 2 photosets of every user .*1 of user 0 with 4 examples"):
-        pipa(tmp_path, devices=Devices(prior="photoset")).num_clients  # noqa: B018
+    refused(pipa(tmp_path, devices=Devices(prior="photoset")), "photosets")
 
 
 def test_the_background_of_pipa_are_open_images_with_the_same_labels(tmp_path: Path) -> None:
@@ -126,8 +120,7 @@ def test_a_profile_of_labels(tmp_path: Path) -> None:
     data = open_images(tmp_path, devices=devices, users=few)
     assert data.background.labels[data.device_split.known[0] - len(data.examples), 0].all()
     unknown = Devices(prior="profile", profiles=[Profile(name="guns", terms=["Handgun"])])
-    with pytest.raises(InputError, match=r"Food, Building, Guitar.*Handgun"):
-        open_images(tmp_path, devices=unknown, users=few).num_clients  # noqa: B018
+    refused(open_images(tmp_path, devices=unknown, users=few), r"Food, Building, Guitar.*Handgun")
 
 
 def test_labels_are_counted_as_a_loop_would() -> None:
@@ -158,8 +151,7 @@ def test_what_open_images_lacks_is_named(tmp_path: Path, missing: str, found: st
 def test_broken_rows_of_open_images_are_counted(tmp_path: Path) -> None:
     path = write_open_images(tmp_path) / "train-annotations-human-imagelabels.csv"
     path.write_text(path.read_text() + "xyz,verification,/m/0c4,1\n0000000000000001,verification\n")
-    with pytest.raises(InputError, match=r"2 unparsable rows .*in lines 53, 54\. "):
-        open_images(tmp_path).num_clients  # noqa: B018
+    refused(open_images(tmp_path), r"2 unparsable rows .*in lines 53, 54\. ")
     dropped = open_images(tmp_path, bad_rows="drop").examples.dropped
     assert (dropped.unparsable, dropped.lines) == (2, (53, 54))
 
@@ -206,13 +198,13 @@ def test_impossible_options_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="image_size"):
         pipa(tmp_path, image_size=(0, 8))
     write_pipa(tmp_path)
-    with pytest.raises(InputError, match="none that is frequent enough"):
+    with pytest.raises(InputError, match="frequent"):
         pipa(tmp_path, least_share=1.1).examples  # noqa: B018
 
 
+@pytest.mark.integration
 @pytest.mark.skipif(not (REAL / "pipa").is_dir(), reason="the real data are not here")
 def test_the_real_annotations_have_their_published_sizes() -> None:
     photosets = read_annotations(REAL / "pipa" / "all_data.txt")
     assert (len(photosets), len(set(photosets.values()))) == (37_107, 1_438)
-    with pytest.raises(InputError, match=r"authors\.csv"):
-        PIPA(root=str(REAL)).num_clients  # noqa: B018
+    refused(PIPA(root=str(REAL)), r"authors\.csv")

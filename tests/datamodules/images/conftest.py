@@ -7,13 +7,6 @@ import pytest
 import torchvision.datasets
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path_factory.mktemp("cache")
-    monkeypatch.setenv("FEDLEAK_CACHE", str(folder))
-    return folder
-
-
 @pytest.fixture
 def own_hashes(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
     """Takes the files of a folder for CIFAR-10's own."""

@@ -41,32 +41,41 @@ def seeded(purpose: str = "test-deal") -> torch.Generator:
     return generator_for(0, purpose)
 
 
-DEALS: dict[str, Callable[[Pool], list[Tensor]]] = {
-    "counts": lambda source: deal_by_counts(source, torch.tensor([[9, 0, 3, 1], [2, 8, 0, 4], [0, 0, 0, 7]])),
-    "evenly": lambda source: deal_evenly(source, 7),
-    "evenly, a number each": lambda source: deal_evenly(source, 7, 13),
-    "dirichlet": lambda source: deal_dirichlet(source, 5, 2.0, generator=seeded()),
-    "shards": lambda source: deal_shards(source, 6, 2, generator=seeded()),
+TABLE = [[0.25, 0.25, 0.5, 0.0], [0.0, 0.0, 0.0, 1.0]]
+SPLITS: dict[str, ClientSplit] = {
+    "iid": ClientSplit(clients=4),
+    "iid, a number each": ClientSplit(clients=4, examples_per_client=20),
+    "shards": ClientSplit(scheme="shards", clients=4),
+    "dirichlet": ClientSplit(scheme="dirichlet", clients=3, alpha=5.0),
+    "dirichlet, numbers": ClientSplit(scheme="dirichlet", clients=3, alpha=5.0, examples_per_client=[10, 20, 30]),
+    "composition": ClientSplit(scheme="composition", composition=TABLE, examples_per_client=8),
 }
-WHOLE = {"evenly", "dirichlet", "shards"}
+
+
+def deal(name: str, source: Pool) -> list[Tensor]:
+    return split_clients(source, SPLITS[name], seed=0, data="MNIST")
 
 
 @pytest.mark.parametrize("largest_group", [1, 5])
-@pytest.mark.parametrize("deal", DEALS)
-def test_no_example_and_no_group_is_with_two_clients(deal: str, largest_group: int) -> None:
+@pytest.mark.parametrize("name", SPLITS)
+def test_no_example_and_no_group_is_with_two_clients(name: str, largest_group: int) -> None:
     labels, groups = labels_and_groups(largest_group=largest_group)
-    parts = DEALS[deal](pool(largest_group=largest_group))
+    parts = deal(name, pool(largest_group=largest_group))
     together = torch.cat(parts).tolist()
     assert len(set(together)) == len(together)
     owned = [set(groups[part].tolist()) for part in parts]
     assert len(set.union(*owned)) == sum(len(own) for own in owned)
-    if deal in WHOLE:
+    sizes = SPLITS[name].examples_per_client
+    if sizes is None:
         assert sorted(together) == list(range(len(labels)))
+        assert len(parts) == SPLITS[name].clients
+    else:
+        assert [len(part) for part in parts] == (sizes if isinstance(sizes, list) else [sizes] * len(parts))
 
 
-@pytest.mark.parametrize("deal", DEALS)
-def test_a_deal_is_a_function_of_its_pool(deal: str) -> None:
-    one, again, other = (DEALS[deal](pool(seed=seed)) for seed in (0, 0, 1))
+@pytest.mark.parametrize("name", SPLITS)
+def test_a_deal_is_a_function_of_its_pool(name: str) -> None:
+    one, again, other = (deal(name, pool(seed=seed)) for seed in (0, 0, 1))
     assert all(torch.equal(a, b) for a, b in zip(one, again, strict=True))
     assert not all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
 
@@ -149,11 +158,11 @@ def test_a_group_of_two_classes_is_refused() -> None:
 
 def test_too_few_of_a_class_are_named_with_numbers() -> None:
     counts = torch.tensor([[10, 0, 30, 0], [0, 2, 21, 0]])
-    with pytest.raises(InputError, match=r"51 examples of class 2 \(cow\) for the clients; found 50"):
+    with pytest.raises(InputError, match=r"cow.* 50"):
         deal_by_counts(pool(), counts)
-    with pytest.raises(InputError, match=r"51 examples of class 0 \(ant\) for the attacker; found 50"):
+    with pytest.raises(InputError, match=r"ant.* 50"):
         hold_back(pool(), 51, purpose="the attacker")
-    with pytest.raises(InputError, match="210 examples for 7 clients of 30; found 200"):
+    with pytest.raises(InputError, match="210 examples"):
         deal_evenly(pool(), 7, 30)
 
 
@@ -222,32 +231,6 @@ def test_the_papers_compositions_are_whole_and_have_its_null_classes() -> None:
     assert torch.equal(decaf_composition("MNIST"), decaf_composition("FashionMNIST"))
     with pytest.raises(InputError, match="Decaf's data sets"):
         decaf_composition("ImageNet")
-
-
-SPLITS = [
-    (ClientSplit(clients=4), 4),
-    (ClientSplit(clients=4, examples_per_client=20), 4),
-    (ClientSplit(scheme="shards", clients=4), 4),
-    (ClientSplit(scheme="dirichlet", clients=3, alpha=5.0), 3),
-    (ClientSplit(scheme="dirichlet", clients=3, alpha=5.0, examples_per_client=[10, 20, 30]), 3),
-    (
-        ClientSplit(
-            scheme="composition", composition=[[0.25, 0.25, 0.5, 0.0], [0.0, 0.0, 0.0, 1.0]], examples_per_client=8
-        ),
-        2,
-    ),
-]
-
-
-@pytest.mark.parametrize(("split", "clients"), SPLITS, ids=lambda value: getattr(value, "scheme", ""))
-def test_every_scheme_deals(split: ClientSplit, clients: int) -> None:
-    parts = split_clients(pool(), split, seed=0, data="MNIST")
-    assert len(parts) == clients
-    together = torch.cat(parts).tolist()
-    assert len(set(together)) == len(together)
-    sizes = split.examples_per_client
-    if sizes is not None:
-        assert [len(part) for part in parts] == ([sizes] * clients if isinstance(sizes, int) else sizes)
 
 
 @pytest.mark.parametrize(

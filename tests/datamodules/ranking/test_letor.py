@@ -62,7 +62,7 @@ def test_a_round_has_whole_aggregates_of_which_the_targets_are_users(
 
 
 def test_impossible_aggregates_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="at most 4 clients in an aggregate"):
+    with pytest.raises(InputError, match="aggregate"):
         letor(tmp_path, aggregate=5).cohort(0)
     with pytest.raises(InputError, match="at most 2 targets"):
         letor(tmp_path, aggregate=2, targets=3)
@@ -109,6 +109,7 @@ def test_letor_is_read_raw_and_named_by_its_hash(tmp_path: Path) -> None:
     assert len(data.fingerprint["sha256"]) == 64
 
 
+@pytest.mark.integration
 @pytest.mark.skipif(not (REAL / "MQ2008").is_dir(), reason="the real data are not here")
 def test_the_real_set_has_its_published_size() -> None:
     data = LETOR(root=str(REAL), name="MQ2008")

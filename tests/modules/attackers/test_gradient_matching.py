@@ -3,7 +3,6 @@
 import dataclasses
 import logging
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -12,6 +11,7 @@ from torch import Tensor
 from attacks.interactions.estimates import InteractionEstimate
 from attacks.recommendation.raifle import Raifle
 from attacks.scoring import auc_per_victim
+from client.engine.local_hyperparameters import LocalTraining
 from client.fncf import FNCFAlgorithm
 from client.recommendation import RecommenderAlgorithm
 from defenses.update_l1 import UpdateL1
@@ -29,9 +29,9 @@ DIM = 8
 
 
 def problem(
-    *, defended: bool = False, shuffled: bool = False, sizes: tuple[int, ...] = SIZES
+    *, defended: bool = False, sizes: tuple[int, ...] = SIZES, shuffled: int = 0, local: LocalTraining = LOCAL
 ) -> tuple[RoundView, Tensor, Tensor]:
-    """A view of some clients, their labels and their user vectors; `shuffled`: trained on labels in another order."""
+    """A view of some clients, their labels and their user vectors; the last `shuffled` train on labels in disorder."""
     generator = generator_for(0, "gradient-matching")
     public = FNCF(num_items=60, num_clients=1, user_dim=DIM, item_dim=DIM, hidden=(16, 8)).public_parameters()
     served = torch.full((len(sizes), max(sizes)), -1)
@@ -39,11 +39,10 @@ def problem(
         served[victim, :size] = torch.randperm(60, generator=generator)[:size].sort().values
     labels = (torch.rand(served.shape, generator=generator) < 0.3).float() * (served >= 0)
     users = torch.randn(len(sizes), DIM, generator=generator)
-    trained_on = labels
-    if shuffled:
-        keys = torch.rand(labels.shape, generator=generator_for(0, "shuffle")).masked_fill(served < 0, 2)
-        trained_on = labels.gather(1, keys.argsort(1))
-    learner = FNCFAlgorithm(user_dim=DIM, local=LOCAL, update_l1=UpdateL1(strength=1.0) if defended else None)
+    keys = torch.rand(labels.shape, generator=generator_for(0, "shuffle")).masked_fill(served < 0, 2)
+    disordered = torch.arange(len(sizes)) >= len(sizes) - shuffled
+    trained_on = torch.where(disordered[:, None], labels.gather(1, keys.argsort(1)), labels)
+    learner = FNCFAlgorithm(user_dim=DIM, local=local, update_l1=UpdateL1(strength=1.0) if defended else None)
     view = RoundView(
         round=0,
         pseudonyms=torch.arange(len(sizes)),
@@ -73,33 +72,30 @@ def fit(module: GradientMatching) -> GradientMatching:
     return module
 
 
-ATTACKS = [
-    Raifle(user="fixed", max_iter=200, accelerator="cpu"),
-    Raifle(user="joint", max_iter=200, accelerator="cpu"),
-    Raifle(user="joint", match="items+model", max_iter=200, accelerator="cpu"),
-    Raifle(match="model", max_iter=200, accelerator="cpu"),
-    Raifle(user="fixed", solver="adam", max_iter=40, accelerator="cpu"),
-]
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize("attack", ATTACKS, ids=repr)
-def test_recovers_the_labels(attack: Raifle) -> None:
-    # With the user vector or the rows unknown, the loss has more than one valley, even on so small a problem.
-    assert float(aucs(attack).mean()) > (0.9 if attack.user == "fixed" and attack.match == "items" else 0.75)
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize("attack", ATTACKS, ids=repr)
-def test_is_at_chance_where_clients_trained_on_shuffled_labels(attack: Raifle) -> None:
-    assert abs(float(aucs(attack, shuffled=True, sizes=SIZES * 10).mean()) - 0.5) < 0.06
-
-
-def aucs(attack: Raifle, **options: Any) -> Tensor:
-    view, labels, _ = problem(**options)
+def aucs(attack: Raifle, view: RoundView, labels: Tensor) -> Tensor:
     estimate = attack(view, generator=generator_for(0, "attack"))
     assert isinstance(estimate, InteractionEstimate)
     return auc_per_victim(estimate.scores, labels, view.served_mask)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("attack", "least"),
+    [
+        (Raifle(user="fixed", max_iter=40, accelerator="cpu"), 0.9),
+        (Raifle(user="fixed", solver="adam", max_iter=40, accelerator="cpu"), 0.9),
+        # With the user vector or the rows unknown, the loss has more than one valley, even on so small a problem.
+        (Raifle(user="joint", max_iter=40, accelerator="cpu"), 0.8),
+        (Raifle(user="joint", match="items+model", max_iter=40, accelerator="cpu"), 0.62),
+        (Raifle(match="model", max_iter=40, accelerator="cpu"), 0.62),
+    ],
+    ids=repr,
+)
+def test_labels_are_recovered_but_not_of_clients_trained_on_shuffled_ones(attack: Raifle, least: float) -> None:
+    view, labels, _ = problem(sizes=SIZES * 6, shuffled=12, local=dataclasses.replace(LOCAL, epochs=2))
+    found = aucs(attack, view, labels)
+    assert float(found[:12].mean()) > least
+    assert abs(float(found[12:].mean()) - 0.5) < 0.12  # 3.4 standard errors of 12 clients
 
 
 @pytest.mark.integration
@@ -109,9 +105,7 @@ def test_an_update_of_shuffled_rows_gives_chance() -> None:
     keys = torch.rand(labels.shape, generator=generator_for(3, "rows")).masked_fill(~view.served_mask, 2)
     shuffled = rows.gather(1, keys.argsort(1)[..., None].expand_as(rows))
     broken = dataclasses.replace(view, deltas={ITEM_EMBEDDING: shuffled})
-    estimate = Raifle(max_iter=20, accelerator="cpu")(broken, generator=generator_for(0, "attack"))
-    assert isinstance(estimate, InteractionEstimate)
-    assert abs(float(auc_per_victim(estimate.scores, labels, view.served_mask).mean()) - 0.5) < 0.2
+    assert abs(float(aucs(Raifle(max_iter=20, accelerator="cpu"), broken, labels).mean()) - 0.5) < 0.2
 
 
 @pytest.mark.parametrize("match", ["items", "items+model"])
@@ -121,10 +115,9 @@ def test_loss_equals_a_plain_reference(match: str) -> None:
     losses = losses_of(module).detach()
     for victim, size in enumerate(SIZES):
         alone = view.select(torch.tensor([victim]))
-        assert alone.served is not None
         labels = torch.sigmoid(module.logits[victim : victim + 1].detach())
         simulated = alone.require(RecommenderAlgorithm).simulate(
-            view.model, alone.served, labels, module.users[victim : victim + 1].detach()
+            view.model, alone.served_items, labels, module.users[victim : victim + 1].detach()
         )
         gaps = {name: (simulated[name] - delta) / LOCAL.learning_rate for name, delta in alone.deltas.items()}
         rows = [float(gaps[ITEM_EMBEDDING][0, item].norm()) for item in range(size)]
@@ -182,7 +175,6 @@ def test_a_clipped_update_is_matched_to_a_clipped_simulation_unless_as_published
     assert bool((losses_of(corrected) * 20 < losses_of(published)).all())
 
 
-@pytest.mark.integration
 @pytest.mark.integration
 def test_the_user_vector_is_part_of_the_search_only_in_the_joint_setting() -> None:
     view, _, _ = problem()
@@ -244,5 +236,5 @@ def test_the_models_deltas_must_be_there_to_be_matched() -> None:
 
 @pytest.mark.parametrize("argument", ["user", "match", "solver", "code"])
 def test_unknown_choices_are_refused(argument: str) -> None:
-    with pytest.raises(ValueError, match=f"expected {argument} to be one of"):
+    with pytest.raises(ValueError, match=argument):
         Raifle(**{argument: "other"})  # type: ignore[arg-type]

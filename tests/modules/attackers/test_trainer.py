@@ -1,5 +1,7 @@
 """A learned attack is one process, whatever job it runs in, unless it is given more devices."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -7,6 +9,7 @@ from modules.attackers.gradient_matching import GradientMatching
 from modules.attackers.identity_nets import ReidentificationNet
 from modules.attackers.trainer import fit_quietly
 from tests.toys import Line, leaky_view
+from tests.two_ranks import TwoRanks
 
 pytestmark = pytest.mark.integration
 
@@ -20,21 +23,46 @@ def test_it_trains_inside_a_job_of_two_tasks(monkeypatch: pytest.MonkeyPatch) ->
     assert module.weight.item() == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("kind", ["re-identification", "adam", "lbfgs"])
-def test_two_devices_share_the_work_and_find_what_one_finds(kind: str) -> None:
+def test_two_processes_train_the_network_that_one_trains() -> None:
     found = []
     for devices in (1, 2):
         draws = torch.Generator().manual_seed(0)
-        if kind == "re-identification":
-            vectors = torch.randn(33, 20, generator=draws)  # the last batch is one message
-            labels = torch.arange(33) % 5
-            module = ReidentificationNet(vectors, labels, users=5, whole=100, generator=draws)
-            fit_quietly(module, accelerator="cpu", devices=devices, max_epochs=4)
-            found.append(module.eval()(vectors).detach())
-        else:
-            matching = GradientMatching(leaky_view(victims=3)[0], generator=draws, max_iter=5, solver=kind)  # type: ignore[arg-type]
-            fit_quietly(matching, accelerator="cpu", devices=devices, max_epochs=1)
-            found.append(matching.best)
-    # Both optimizers enlarge what depends on the size of a batch: the rounding of its matrix products.
-    torch.testing.assert_close(found[0], found[1], rtol=1e-4, atol=1e-5 if kind == "re-identification" else 0.05)
-    assert kind == "re-identification" or (found[0] - found[0].roll(1, 0)).abs().max() > 0.1  # victims differ by more
+        vectors = torch.randn(33, 20, generator=draws)  # the last batch is one message
+        module = ReidentificationNet(vectors, torch.arange(33) % 5, users=5, whole=100, generator=draws)
+        fit_quietly(module, accelerator="cpu", devices=devices, max_epochs=4)
+        found.append(module.eval()(vectors).detach())
+    # The rounding of matrix products depends on the size of a batch.
+    torch.testing.assert_close(found[0], found[1], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("solver", ["adam", "lbfgs"])
+def test_two_ranks_share_the_victims_and_find_what_one_finds(solver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    view, _ = leaky_view(victims=3)
+    alone, first, second = (
+        GradientMatching(view, generator=torch.Generator().manual_seed(0), max_iter=3, solver=solver) for _ in range(3)
+    )
+    fit_quietly(alone, accelerator="cpu", max_epochs=1)
+    ranks, modules = TwoRanks(monkeypatch), (first, second)
+
+    def fit(rank: int) -> None:
+        """The loop of a training, with the mean of both ranks' gradients."""
+        module, trainer = modules[rank], ranks.trainer(rank)
+        module.trainer = trainer
+        optimizer = module.configure_optimizers()
+        for number, batch in enumerate(module.train_dataloader()):
+            loss = module.training_step(batch, number)
+            if loss is not None:
+                optimizer.zero_grad()
+                torch.autograd.backward(loss)
+                for group in optimizer.param_groups:
+                    for parameter in group["params"]:
+                        parameter.grad = ranks.all_gather(parameter.grad).mean(0)
+                optimizer.step()
+        module.on_train_end()
+
+    ranks.run(fit)
+    for module in modules:
+        # Both solvers enlarge the rounding of matrix products, but victims differ by more.
+        torch.testing.assert_close(module.best, alone.best, rtol=1e-4, atol=0.05)
+        assert {"best", "best_loss"} <= module.state_dict().keys()  # what another process returns
+    assert (alone.best - alone.best.roll(1, 0)).abs().max() > 0.1

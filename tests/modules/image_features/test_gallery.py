@@ -16,6 +16,7 @@ from modules.image_features.gallery import Gallery, as_bytes, halved_to_memory
 from protocol.errors import InputError
 from server.feature_noise import FeatureNoise, PixelSearch
 from tests.extractor_toys import toy
+from tests.two_ranks import TwoRanks
 
 CPU = torch.device("cpu")
 RECIPE = FeatureNoise(scale=0.5, search=PixelSearch(steps=5, learning_rate=0.05))
@@ -80,13 +81,16 @@ def test_features_are_extracted_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
         gallery(tmp_path, manipulation=FeatureNoise(scale=0.6, search=RECIPE.search)).features(CPU)
 
 
-@pytest.mark.parametrize("world", [1, 3])
-def test_processes_share_the_batches_out(tmp_path: Path, world: int) -> None:
-    made = gallery(tmp_path, batch_size=2, images=7, manipulation=None)
-    shares = [[list(places) for places in made._share(rank, world, "x")] for rank in range(world)]
-    assert sorted(batch for share in shares for batch in share) == [[0, 1], [2, 3], [4, 5], [6]]
-    parts = [made._extract_from(made.photos, CPU, rank, world) for rank in range(world)]
-    assert torch.equal(torch.stack(parts).sum(0), made.original_features(CPU))
+def test_two_ranks_make_the_images_and_features_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = gallery(tmp_path / "one", batch_size=2, images=7)
+    expected = alone.features(CPU)
+    ranks, made = TwoRanks(monkeypatch), [gallery(tmp_path / "two", batch_size=2, images=7) for _ in range(2)]
+    shares = [[list(places) for places in made[0]._share(rank, 2, "x")] for rank in range(2)]
+    assert shares == [[[0, 1], [4, 5]], [[2, 3], [6]]]
+    for found in ranks.run(lambda rank: made[rank].features(CPU, ranks.trainer(rank))):
+        assert torch.equal(found, expected)
+    for number in range(7):
+        assert stored(made[0]).path(number).read_bytes() == stored(alone).path(number).read_bytes()
 
 
 def test_items_are_drawn_evenly_of_the_parts(tmp_path: Path) -> None:
@@ -95,7 +99,7 @@ def test_items_are_drawn_evenly_of_the_parts(tmp_path: Path) -> None:
     part = torch.tensor(made.numbers)[drawn] % 2
     assert part.tolist() == [0] * 5 + [1] * 6
     assert len(set(drawn.tolist())) == 11
-    with pytest.raises(InputError, match="expected 50 items of 40 images"):
+    with pytest.raises(InputError, match="50 items"):
         made.draw(50, torch.Generator())
 
 

@@ -1,8 +1,6 @@
 """Users who vote on images: a training by train.py, its recording, what the server can infer, and what is refused."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -27,8 +25,8 @@ from recordings.recording import Recording
 from server.fast_gradient_sign import FastGradientSign
 from server.feature_noise import FeatureNoise
 from server.image_manipulation import ImageManipulation
-from tests.places import CONFIGS, ROOT
-from tests.toys import data, quiet_trainer
+from tests.places import CONFIGS
+from tests.toys import quiet_trainer
 
 CONFIG = CONFIGS / "train/image_ranker_synthetic.yaml"
 SMALL = (
@@ -55,7 +53,9 @@ def only_view(recording: Recording, number: int) -> RoundView:
 
 
 @pytest.mark.integration
-def test_votes_are_recorded_and_inferred(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_votes_are_recorded_and_inferred(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert train.run(arguments(tmp_path)) == 0
     recording = Recording(tmp_path / "deltas")
     assert (recording.rounds, recording.closed, recording.manifest.config["manipulation"]) == ([0, 1], True, "noise")
@@ -75,6 +75,7 @@ def test_votes_are_recorded_and_inferred(tmp_path: Path, capsys: pytest.CaptureF
         alone = trained(models[victim], view.features[victim], truth["labels"][victim], learner)
         torch.testing.assert_close(models[victim] + view.deltas["ranker.weight"][victim], alone)
     assert not bool(recording.model(1)["ranker.weight"].any())  # nobody trains the global model
+    monkeypatch.setattr("reports.write_run.write_page", lambda *_, **__: [])
     assert attack.main(["audit", "--deltas", str(tmp_path / "deltas"), "--out", str(tmp_path)]) == 0
     results = json.loads((tmp_path / "results.json").read_text())["results"]
     found = {result["attack"]: result for result in results if result["metric"] == "auc"}
@@ -96,46 +97,15 @@ def trained(model: Tensor, features: Tensor, votes: Tensor, learner: VoteAlgorit
     return weight.detach()
 
 
-@pytest.mark.integration
-def test_two_processes_make_the_images_and_deltas_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    processes = ("one", "two")
-    for name in processes:
-        monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / f"images of {name}"))
-        given = arguments(tmp_path / name, "--model.hidden", "2")
-        if name == "one":
-            assert train.run(given) == 0
-        else:
-            command = [sys.executable, "train.py", *given, "--trainer.devices", "2", "--trainer.strategy", "ddp"]
-            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
-            assert done.returncode == 0, done.stderr[-3000:]
-        assert len(list((tmp_path / f"images of {name}").rglob("*.png"))) == 20
-    for number in range(2):
-        one, two = (only_view(Recording(tmp_path / name / "deltas"), number) for name in processes)
-        order = {pseudonym: place for place, pseudonym in enumerate(two.pseudonyms.tolist())}
-        two = two.select(torch.tensor([order[pseudonym] for pseudonym in one.pseudonyms.tolist()]))
-        assert one.features is not None
-        torch.testing.assert_close(one.features, two.features, atol=5e-3, rtol=0)  # a pixel is rounded to eight bits
-        for parameter, delta in one.deltas.items():
-            assert torch.equal(one.sent_models()[parameter], two.sent_models()[parameter])
-            torch.testing.assert_close(delta, two.deltas[parameter], atol=1e-4, rtol=0)
-
-
 class FewFeatures(SyntheticFeatures):
     num_features = 6
 
 
 def drawn(
-    folder: Path,
-    *,
-    manipulation: ImageManipulation | None = None,
-    defenses: tuple[Defense, ...] = (),
-    hidden: int = 0,
-    source: object = None,
+    folder: Path, *, manipulation: ImageManipulation | None = None, defenses: tuple[Defense, ...] = (), hidden: int = 0
 ) -> Recording:
-    voters = FewFeatures(users=9, item_sets=2) if source is None else source
-    trainer = quiet_trainer(-1, folder, DeltaRecorder())
     module = ImageRanker(ratio=2, manipulation=manipulation, defenses=defenses, hidden=hidden)
-    trainer.fit(module, datamodule=voters)  # type: ignore[arg-type]
+    quiet_trainer(-1, folder, DeltaRecorder()).fit(module, datamodule=FewFeatures(users=9, item_sets=2))
     return Recording(folder / "deltas")
 
 
@@ -174,39 +144,21 @@ def test_clients_protect_their_updates(tmp_path: Path) -> None:
     assert float(change.std()) == pytest.approx(scale, rel=0.25)
 
 
-@pytest.mark.integration
-def test_a_checkpoint_gives_the_module_back(tmp_path: Path) -> None:
-    source = FewFeatures(users=4, item_sets=2)
-    made = ImageRanker(hidden=2, manipulation=FeatureNoise(scale=2.0))
-    trainer = quiet_trainer(1, tmp_path)
-    trainer.fit(made, datamodule=source)
-    trainer.save_checkpoint(tmp_path / "last.ckpt")
-    again = ImageRanker.load_from_checkpoint(tmp_path / "last.ckpt", map_location="cpu")
-    assert again.manipulation == FeatureNoise(scale=2.0)
-    assert again.public_parameters()["hidden.weight"].shape == (2, 6)
-
-
 def test_a_loss_that_clients_do_not_have_is_refused() -> None:
-    with pytest.raises(InputError, match="UpdateL1, which changes the loss"):
+    with pytest.raises(InputError, match="UpdateL1"):
         ImageRanker(num_features=6, defenses=[UpdateL1(strength=1.0)])
 
 
 @pytest.mark.integration
-def test_data_without_voters_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="data with num_features, which ImageRanker needs"):
-        drawn(tmp_path, source=data())
-
-
-@pytest.mark.integration
 def test_features_have_no_pixels_to_change(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="expected images for the manipulation 'fgsm'"):
+    with pytest.raises(InputError, match="fgsm"):
         drawn(tmp_path, manipulation=FastGradientSign())
 
 
 def test_every_set_has_a_user_and_images_are_there() -> None:
-    with pytest.raises(InputError, match="3 users of 4 sets"):
+    with pytest.raises(InputError, match="3 users"):
         SyntheticPhotos(users=3)
-    with pytest.raises(InputError, match="expected 65 images in synthetic-photos; found 64"):
+    with pytest.raises(InputError, match="65 images"):
         _ = SyntheticPhotos(images=65).numbers
 
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from callbacks.delta_recorder import DeltaRecorder
 from client.cohort import Cohort
 from client.engine.batches import batch_schedule
 from client.engine.local_hyperparameters import LocalTraining
@@ -24,6 +25,7 @@ from protocol.seeding import generator_for
 from protocol.view import ITEM_EMBEDDING
 from recordings.named_algorithm import learner_from
 from recordings.recording import Recording
+from tests import toys
 
 SIZES = [7, 4, 12]
 PROTOCOLS = {
@@ -109,23 +111,15 @@ def test_batches_are_drawn_anew_and_without_replacement() -> None:
         batch_schedule(cohort, LocalTraining(batch_size=5, updates=2), seed=0)
 
 
-def source(**arguments: object) -> SyntheticRecommender:
-    options: dict[str, object] = {"users": 12, "items": 80, "mean_interactions": 8.0, "fewest_interactions": 4}
-    return SyntheticRecommender(**(options | arguments))  # type: ignore[arg-type]
-
-
 def trained(folder: Path, data: SyntheticRecommender, **arguments: object) -> FederatedMF:
-    from callbacks.delta_recorder import DeltaRecorder
-    from tests.toys import quiet_trainer
-
     module = FederatedMF(num_items=data.num_items, num_clients=data.num_clients, dim=6, **arguments)  # type: ignore[arg-type]
-    quiet_trainer(2, folder, DeltaRecorder(directory=str(folder / "deltas"))).fit(module, datamodule=data)
+    toys.quiet_trainer(2, folder, DeltaRecorder(directory=str(folder / "deltas"))).fit(module, datamodule=data)
     return module
 
 
 @pytest.mark.integration
 def test_a_recording_has_the_private_vector_in_its_truth_and_its_learner(tmp_path: Path) -> None:
-    data = source()
+    data = toys.data()
     module = trained(tmp_path, data, server=ServerOptimizer(learning_rate=12.0), defenses=[RowNoise(scale=0.1)])
     recording = Recording(tmp_path / "deltas")
     view = next(recording.views(rounds=[1]))
@@ -140,7 +134,7 @@ def test_a_recording_has_the_private_vector_in_its_truth_and_its_learner(tmp_pat
 
 
 def test_the_learner_simulates_its_clients(tmp_path: Path) -> None:
-    data = source()
+    data = toys.data()
     local = LocalTraining(learning_rate=0.1, epochs=2)
     module = FederatedMF(num_items=data.num_items, num_clients=data.num_clients, dim=6, local=local)
     users = module.private[USER_EMBEDDING].clone()
@@ -155,12 +149,6 @@ def test_the_learner_simulates_its_clients(tmp_path: Path) -> None:
     torch.testing.assert_close(plain, result.deltas[ITEM_EMBEDDING])
 
 
-@pytest.mark.integration
-def test_training_is_a_function_of_its_seed(tmp_path: Path) -> None:
-    one, two = (trained(tmp_path / name, source()) for name in ("one", "two"))
-    assert torch.equal(one.item_embedding.weight, two.item_embedding.weight)
-
-
 def test_bad_learners_and_clients_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="plain SGD"):
         FederatedMF(num_items=5, num_clients=2, local=LocalTraining(optimizer="adam"))
@@ -168,14 +156,14 @@ def test_bad_learners_and_clients_are_refused(tmp_path: Path) -> None:
         FederatedMF(num_items=5, num_clients=2, clip=0.0)
     with pytest.raises(InputError, match="among margin"):
         FederatedMF(num_items=5, num_clients=2, loss="square")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="batch_size with updates"):
+    with pytest.raises(InputError, match="batch_size"):
         LocalTraining(updates=3)
     module: FederatedModule = FederatedMF(num_items=20, num_clients=3)
     _, _, cohort = problem()
-    with pytest.raises(InputError, match=r"client 0 with 7 \(2 such clients\)"):
+    with pytest.raises(InputError, match="client 0 with 7"):
         module.interact(cohort, {})
     cohort.mask[1] = False
-    with pytest.raises(InputError, match="at least 1 labels, one batch; found client 1 with 0"):
+    with pytest.raises(InputError, match="client 1 with 0"):
         FederatedMF(num_items=20, num_clients=3, local=LocalTraining()).interact(cohort, {})
 
 

@@ -60,7 +60,7 @@ def test_the_papers_network_has_its_size_and_its_last_layer() -> None:
 def test_training_lowers_the_loss_and_precision_is_told() -> None:
     module = FederatedTagger(num_classes=5, network=SMALL)
     public = {name: value.clone() for name, value in module.public_parameters().items()}
-    locals_ = [LocalTraining(learning_rate=0.05, epochs=number) for number in (1, 15)]
+    locals_ = [LocalTraining(learning_rate=0.05, epochs=number) for number in (1, 9)]
     results = [train_clients(module.algorithm, public, {}, cohort(), local, seed=0) for local in locals_]
     losses = [float(result.losses.mean()) for result in results]
     assert losses[1] < 0.9 * losses[0]

@@ -36,28 +36,13 @@ def test_another_number_is_refused_with_the_way_out(wanted: int, environment: di
     assert refused.value.expected == f"{wanted} processes, one per device"
 
 
-@pytest.mark.parametrize(
-    ("devices", "environment", "expected"),
-    [
-        (
-            "2",
-            {**BATCH, "SLURM_NTASKS": "1"},
-            "expected 2 processes, one per device; found a world size of 1. Start it",
-        ),
-        ("auto", TORCHRUN, "expected 1 processes, one per device; found a world size of 3. Start it with torchrun"),
-    ],
-)
 def test_the_command_is_refused_before_anything_begins(
-    devices: str,
-    environment: dict[str, str],
-    expected: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name, value in environment.items():
+    for name, value in TORCHRUN.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr("sys.argv", ["train.py"])
-    cpu = ("--trainer.accelerator", "cpu", "--trainer.devices", devices)
+    cpu = ("--trainer.accelerator", "cpu", "--trainer.devices", "auto")
     status = train.run(["fit", "--config", "configs/train/fncf_synthetic.yaml", *cpu])
     assert status == 2
-    assert f"train.py: {expected}" in capsys.readouterr().err
+    assert "train.py: expected 1 processes" in capsys.readouterr().err

@@ -76,7 +76,7 @@ def test_deltas_are_exactly_those_of_the_loop(tmp_path: Path, dtype: torch.dtype
     assert list(recording.manifest.parameters) == floats
 
 
-def test_neither_names_nor_the_key_are_in_the_recording(tmp_path: Path) -> None:
+def test_neither_names_nor_the_key_are_in_the_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     orders = set()
     for attempt in range(8):
         recorder = Recorder(tmp_path / str(attempt), parameters=SMALL)
@@ -93,13 +93,10 @@ def test_neither_names_nor_the_key_are_in_the_recording(tmp_path: Path) -> None:
     other = Recorder(tmp_path / "other", parameters=SMALL, key=KEY)
     other.round(0, small(0), {name: (small(1), 1) for name in CLIENTS})
     assert not set(Recording(tmp_path / "other").pseudonyms()) & set(Recording(tmp_path / "0").pseudonyms())
-
-
-def test_a_key_is_drawn_if_none_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FEDLEAK_KEY", raising=False)
-    first, second = (Recorder(tmp_path / name, parameters=SMALL) for name in ("a", "b"))
-    assert len(first.key) == 32
-    assert first.key != second.key
+    first, second = (Recorder(tmp_path / name, parameters=SMALL).key for name in ("a", "b"))
+    assert len(first) == len(second) == 32
+    assert first != second
 
 
 @pytest.mark.parametrize("made", [np.asarray, torch.as_tensor, np.ndarray.tolist], ids=["np", "torch", "list"])
@@ -146,14 +143,11 @@ def test_served_items_are_recorded_by_row(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path, parameters=table, row_parameters=["items"], key=KEY)
     labels = {"a": {"labels": [1, 0]}, "b": {"labels": [0]}}
     recorder.round(0, table, {"a": (moved, 2), "b": (moved, 1)}, served={"a": [4, 1], "b": [2]}, truth=labels)
+    (view,) = Recording(tmp_path).views()
     found = {}
-    recording = Recording(tmp_path)
-    for view in recording.views():
-        assert view.served is not None
-        for row in range(view.victims):
-            real = view.served[row] >= 0
-            found[int(real.sum())] = (view.served[row][real].tolist(), view.deltas["items"][row][real].tolist())
-    assert found == {2: ([4, 1], [[8, 9], [2, 3]]), 1: ([2], [[4, 5]])}
+    for items, rows in zip(view.served_items, view.deltas["items"], strict=True):
+        found[tuple(items[items >= 0].tolist())] = rows[items >= 0].tolist()
+    assert found == {(4, 1): [[8, 9], [2, 3]], (2,): [[4, 5]]}
 
 
 def test_a_failed_round_leaves_those_before(tmp_path: Path) -> None:
@@ -188,14 +182,6 @@ def test_closing_is_an_act_of_the_end(tmp_path: Path, caplog: pytest.LogCaptureF
     assert "not closed" in caplog.text
 
 
-def test_a_closed_recorder_takes_no_round(tmp_path: Path) -> None:
-    with Recorder(tmp_path, parameters=SMALL) as recorder:
-        recorder.round(0, small(0), {"a": (small(1), 1)})
-    recorder.close()
-    with pytest.raises(InputError, match="resume_at=1"):
-        recorder.round(1, small(0), {"a": (small(1), 1)})
-
-
 def test_a_number_beyond_the_stored_type_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "one", parameters=SMALL, holds="deltas")
     huge = {"a": (small(0), 1), "b": (small(-1e39, np.float64), 1)}
@@ -208,13 +194,16 @@ def test_a_number_beyond_the_stored_type_is_refused_before_anything_is_written(t
     assert view.deltas["bias"].double().min() == -1e39
 
 
-def test_a_round_number_is_given_once(tmp_path: Path) -> None:
+def test_a_round_number_is_given_once_and_none_to_a_closed_recorder(tmp_path: Path) -> None:
     with Recorder(tmp_path, parameters=SMALL, key=KEY) as recorder:
         recorder.round(3, small(0), {"a": (small(1), 1)})
         before = written(tmp_path)
         with pytest.raises(InputError, match=r"round 3.*resume_at=3"):
             recorder.round(3, small(0), {"a": (small(2), 1)})
         assert written(tmp_path) == before
+    recorder.close()
+    with pytest.raises(InputError, match="resume_at=4"):
+        recorder.round(4, small(0), {"a": (small(2), 1)})
     with Recorder(tmp_path, parameters=SMALL, key=KEY, resume_at=4) as recorder:
         with pytest.raises(InputError, match="resume_at=3"):
             recorder.round(3, small(0), {"a": (small(2), 1)})
@@ -281,7 +270,7 @@ def test_a_recording_is_resumed_with_its_key_only(tmp_path: Path) -> None:
             recorder.round(number, small(0), {"a": (small(number), 1)})
     with pytest.raises(InputError, match="without a recording"):
         Recorder(tmp_path, parameters=SMALL, key=KEY)
-    with pytest.raises(InputError, match=r"recording of this same training.*key of the training"):
+    with pytest.raises(InputError, match="key"):
         Recorder(tmp_path, parameters=SMALL, key=b"o" * 32, resume_at=2).round(2, small(0), {"a": (small(9), 1)})
     with Recorder(tmp_path, parameters=SMALL, key=KEY, resume_at=2) as recorder:
         recorder.round(2, small(0), {"a": (small(9), 1)})

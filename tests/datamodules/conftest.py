@@ -1,4 +1,4 @@
-"""What all tests of ranking sets share."""
+"""What all tests of data sets share."""
 
 from pathlib import Path
 
@@ -7,6 +7,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of its own for every test."""
     folder = tmp_path_factory.mktemp("cache")
     monkeypatch.setenv("FEDLEAK_CACHE", str(folder))
     return folder
