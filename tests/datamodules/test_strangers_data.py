@@ -25,7 +25,7 @@ from protocol.errors import InputError
 from tests.datamodules import owned_files
 from tests.datamodules.image_trees import fer_rows, fer_tree, write_fer_csv, write_zip
 from tests.datamodules.ratings_files import LINES, movielens
-from tests.foreign_toys import flagged
+from tests.fuzz.damages import flagged
 
 
 @pytest.mark.parametrize(

@@ -45,10 +45,11 @@ from tests.datamodules import image_trees, owned_files
 from tests.foreign_toys import items, write_dump
 from tests.fuzz import user_files
 from tests.fuzz.children import LEGAL, SAME, SILENT, Answer
+from tests.fuzz.damages import FIELDS
 from tests.fuzz.mutations import change_bytes, change_npz, change_shard, change_value
 from tests.fuzz.oracle import GRAMMARS, contradiction
 from tests.fuzz.recorder_calls import change_calls, record_calls, whole_calls, wrong_calls
-from tests.fuzz.recordings import RECORDINGS, Files, read_tree, recording, with_file, write_tree
+from tests.fuzz.recordings import RECORDINGS, Files, read_tree, recording, with_file, with_manifest, write_tree
 
 Mutant = tuple[Files, str]
 
@@ -168,7 +169,11 @@ def _damage(files: Files, draws: random.Random) -> Mutant:
 
 
 def _describe(files: Files, draws: random.Random) -> Mutant:
-    """Another manifest, or another line of the journal."""
+    """A field that none may have, another manifest, or another line of the journal."""
+    if draws.random() < 0.1:
+        key = draws.choice(sorted(FIELDS))
+        value = draws.choice(FIELDS[key])
+        return with_manifest(files, lambda manifest: manifest.update({key: value})), f"manifest: {key} {value}"
     if draws.random() < 0.7:
         value, said = change_value(json.loads(files["manifest.json"]), draws)
         return {**files, "manifest.json": json.dumps(value).encode()}, f"manifest: {said}"
