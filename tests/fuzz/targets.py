@@ -89,17 +89,10 @@ class Target:
 
         return run
 
-    @functools.cached_property
+    @property
     def whole(self) -> str:
         """What reading the whole example gives."""
-        quiet = io.StringIO()
-        with (
-            tempfile.TemporaryDirectory() as folder,
-            contextlib.redirect_stdout(quiet),
-            contextlib.redirect_stderr(quiet),
-        ):
-            os.environ["FEDLEAK_CACHE"] = f"{folder}/cache"
-            return self.read(write_tree(Path(folder) / "input", self.example()))
+        return _whole(self.example, self.read)
 
     def mutant(self, seed: int, number: int) -> Mutant:
         """The same for the same seed and number."""
@@ -109,6 +102,14 @@ class Target:
                 files, said = self.change(self.example(), draws)
                 if files != self.example():
                     return files, said
+
+
+@functools.cache
+def _whole(example: Callable[[], Files], read: Callable[[Path], str]) -> str:
+    quiet = io.StringIO()
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet):
+        os.environ["FEDLEAK_CACHE"] = f"{folder}/cache"
+        return read(write_tree(Path(folder) / "input", example()))
 
 
 def digest(*parts: Any) -> str:
@@ -401,8 +402,7 @@ def targets() -> list[Target]:
     read_calls = functools.partial(record_calls, read=read_recording)
     made.append(Target("calls of the recorder", whole_calls, change_calls, read_calls, wrong_calls))
     made += [Target(*parts) for parts in user_files.targets()]
-    for change in (_describe, _author):
-        said = f"audit of clicks, {'manifest' if change is _describe else 'hashes fit'}"
-        whole = functools.partial(recording, "clicks")
-        made.append(Target(said, whole, change, audit, _wrong_recording, seconds=60.0))
+    whole = functools.partial(recording, "clicks")
+    for said, change in (("manifest", _describe), ("hashes fit", _author)):
+        made.append(Target(f"audit of clicks, {said}", whole, change, audit, _wrong_recording, seconds=60.0))
     return made
