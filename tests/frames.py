@@ -7,7 +7,6 @@ import pandas as pd
 
 from attacks.registry import KNOWN
 from evaluation.scores import SETTING, AttackInfo, Role
-from reports.papers import with_papers
 
 KINDS = {name: kind for kind in KNOWN for name in kind.names()}
 
@@ -35,10 +34,3 @@ def cell(
 
 def results(*rows: dict[str, Any]) -> pd.DataFrame:
     return pd.DataFrame(list(rows))
-
-
-def paper_of(name: str, metric: str, setting: dict[str, Any], family: str | None = None) -> tuple[float, str] | None:
-    """The paper's number that stands next to a result, and its source."""
-    of_family: dict[str, Any] = {} if family is None else {"family": family or None}
-    row = with_papers(results(cell(name, metric, 0.5, setting=setting, **of_family))).iloc[0]
-    return None if row["source"] is None else (float(row["paper"]), str(row["source"]))

@@ -38,6 +38,12 @@ from tests.foreign_toys import described, view
 from tests.toys import data, model, quiet_trainer
 
 
+@pytest.fixture(autouse=True)
+def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most tests read numbers and sentences alone."""
+    monkeypatch.setattr("reports.write_run.report_figures", lambda *_: [])
+
+
 def causes(folder: Path, deltas: Path, attacks: list[Attack]) -> dict[str, list[str]]:
     """What an audit with some attacks leaves in results.json, by attack."""
     write_run(audit(deltas, attacks, slow="all", describe=False), directory=folder)

@@ -32,6 +32,12 @@ LACKING = {"decaf": "the recording lacks learner"}
 DIRECTION, DECAF = "direction", "decaf"
 
 
+@pytest.fixture(autouse=True)
+def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most tests read numbers and sentences alone."""
+    monkeypatch.setattr("reports.write_run.report_figures", lambda *_: [])
+
+
 def verdicts(limits: dict[str, float], *rows: dict[str, Any], scores: pd.DataFrame | None = None) -> list[Verdict]:
     found = Evaluation(scores=concat([] if scores is None else [scores]), missing=LACKING)
     return gate(limits, ATTACKS)(results(*rows), found)

@@ -20,6 +20,12 @@ from tests.experiments.tables import read
 from tests.foreign_toys import CLIENTS, changed_manifest, content_of, items, one_client, rewrite, view, write_dump
 
 
+@pytest.fixture(autouse=True)
+def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most tests read numbers and sentences alone."""
+    monkeypatch.setattr("reports.write_run.report_figures", lambda *_: [])
+
+
 def told_apart(folder: Path) -> dict[str, Tensor]:
     """The deltas in the order of the truth's first class counts, which no two clients of the toy share."""
     recording = Recording(folder)
