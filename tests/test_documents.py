@@ -9,14 +9,17 @@ import runpy
 import warnings
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
+from click import NoSuchOption
 
 import attack
 import datamodules
 import modules.learners
 from datamodules.base import FederatedDataModule
 from modules.lightning.built_from_data import BuiltFromData
+from protocol.errors import InputError
 from tests.command_lines import check
 from tests.fuzz.kills import in_process
 from tests.places import ROOT, tracked
@@ -61,11 +64,37 @@ def test_links_lead_somewhere(path: Path) -> None:
         assert not anchor or anchor[1:] in {re.sub(r"[^\w -]", "", h).lower().replace(" ", "-") for h in headings}
 
 
-@pytest.mark.parametrize("command", re.findall(r"^python (?:train|attack)\.py .*$", README, re.MULTILINE))
-def test_a_command_of_the_readme(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def commands() -> list[Any]:
+    """Every command of the README and of the pages that list commands."""
+    found = [("README", line) for line in re.findall(r"^python (?:train|attack)\.py .*$", README, re.MULTILINE)]
+    for name in ("sweeps", "clusters", "tables"):
+        page = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+        blocks = re.findall(r"^```\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+        found += [(name, line) for block in blocks for line in block.splitlines() if line]
+    return [pytest.param(re.sub(r"\s+#.*", "", line), id=f"{name}: {line[:60]}") for name, line in found]
+
+
+@pytest.mark.parametrize("command", commands())
+def test_a_command(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr("sys.argv", ["train.py"])
-    check(re.sub(r"\s+#.*", "", command))
+    check(command)
+
+
+@pytest.mark.parametrize(
+    ("command", "kind", "word"),
+    [
+        ("python train.py fit --config configs/train/fncf_synthetic.yaml --trainer.x 1", AssertionError, "trainer.x"),
+        ("python attack.py audit --nonsense 1", InputError, "--nonsense"),
+        ("torchrun --nonsense 2 train.py fit", SystemExit, "2"),
+        ("NONSENSE=1 sbatch configs/cluster/train.sbatch", AssertionError, "NONSENSE"),
+        ("wandb sweep --nonsense x", NoSuchOption, "--nonsense"),
+        ("rm x", AssertionError, "rm"),
+    ],
+)
+def test_a_wrong_command_is_found(command: str, kind: type[BaseException], word: str) -> None:
+    with pytest.raises(kind, match=word):
+        check(command)
 
 
 @pytest.mark.integration

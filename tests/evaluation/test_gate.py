@@ -207,8 +207,7 @@ def test_limits_are_read(text: str, limits: dict[str, float]) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["auc", "auc=high", "", "auc=nan", "auc=inf", "{", "[1]", '{"auc": null}', "auc=0.6,", "auc=6_0"],
+    "text", ["auc", "auc=high", "", "auc=nan", "auc=inf", "{", "[1]", '{"auc": null}', "auc=0.6,", "auc=6_0"]
 )
 def test_a_malformed_limit_is_refused(text: str) -> None:
     with pytest.raises(InputError, match=r"--gate METRIC=NUMBER|a finite limit on auc") as refused:

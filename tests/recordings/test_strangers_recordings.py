@@ -69,7 +69,7 @@ CHANGED: dict[tuple[str, str, str], dict[str, str]] = {
     ("classes", KNOWN, "images"): {"NaN": "NaN", "scalar": "dimension", "flat": "images"},
     ("classes", KNOWN, "labels"): {"negative": "negative", "shorter": "length"},
     ("sums", SEEN, "updates"): {
-        **{"negative": "negative", "shorter": "rows", "double": "whole", "largest": "impossible"},
+        **{"negative": "negative", "shorter": "rows", "double": "whole", "largest": "impossible"}
     },
     ("sums", SEEN, "messages"): {"zero": "none", "double": "whole", "shorter": "clients"},
     ("calls", SEEN, "prior/leaning"): {"shorter": "clients", "NaN": "NaN", "scalar": "clients"},
@@ -79,7 +79,7 @@ CHANGED: dict[tuple[str, str, str], dict[str, str]] = {
     ("texts", KNOWN, "known_users"): {"shorter": "length"},
     ("texts", KNOWN, "known_pseudonyms"): {"zero": "twice"},
     ("votes", SEEN, "item_features"): {
-        **{"NaN": "NaN", "flat": r"\(I, F\)", "int64": r"\(I, F\)", "shorter": "item 11 of 11"},
+        **{"NaN": "NaN", "flat": r"\(I, F\)", "int64": r"\(I, F\)", "shorter": "item 11 of 11"}
     },
     ("votes", SEEN, "served"): {"far": "of 12"},
     ("votes", SEEN, "client_model/hidden.weight"): {"NaN": "NaN", "shorter": r"\[4, 2, 6\]", "int64": "floats"},

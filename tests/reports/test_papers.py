@@ -81,12 +81,7 @@ def test_a_number_stands_next_to_its_cell(
     ("attack", "metric", "family", "setting"),
     [
         ("popularity", "auc", "interactions", {"data": "ml-100k"}),
-        (
-            "an-attack-of-another",
-            "auc",
-            "recommendation",
-            {"data": "ml-100k"},
-        ),  # no attack of theirs
+        ("an-attack-of-another", "auc", "recommendation", {"data": "ml-100k"}),  # no attack of theirs
         ("imia", "auc", "recommendation", {"data": "ml-100k"}),
         ("raifle", "auc", "ranking", {"data": "ml-100k", "learner": "mf"}),
         ("raifle", "auc", "ranking", {**CODEBOOK, "guardrail": 0.6}),
@@ -229,8 +224,7 @@ def test_the_other_tables() -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "mean"),
-    [("III", 0.185), ("IV", 0.262), ("V", 0.192), ("VI", 0.174), ("VII", 0.154)],
+    ("table", "mean"), [("III", 0.185), ("IV", 0.262), ("V", 0.192), ("VI", 0.174), ("VII", 0.154)]
 )
 def test_mean_distances_of_the_main_tables(table: str, mean: float) -> None:
     distances = decaf_distances()
