@@ -1,6 +1,7 @@
 """Tables of results, as `evaluation.summary.summarise` makes them."""
 
 import dataclasses
+import functools
 from typing import Any
 
 import pandas as pd
@@ -29,7 +30,12 @@ def cell(
     width = more.pop("width", 0.01)
     numbers = {"low": mean - width if low is None else low, "high": mean + width if high is None else high}
     fixed = {"attack": name, "metric": metric, "mean": mean, "std": 0.1, "n": 20, "seeds": 1, "seconds_per_victim": 0.1}
-    return {**fixed, **numbers, **setting, **dataclasses.asdict(line_of(name)), **more}
+    return {**fixed, **numbers, **setting, **_columns(name), **more}
+
+
+@functools.cache
+def _columns(name: str) -> dict[str, Any]:
+    return dataclasses.asdict(line_of(name))
 
 
 def results(*rows: dict[str, Any]) -> pd.DataFrame:
