@@ -66,7 +66,7 @@ CHANGED: dict[tuple[str, str, str], dict[str, str]] = {
         **{"shorter": "10 clients", "negative": "negative", "zero": "no example"},
         **{"NaN": "NaN", "largest": "impossible"},
     },
-    ("classes", KNOWN, "images"): {"NaN": "NaN", "scalar": "dimension", "flat": "images"},
+    ("classes", KNOWN, "images"): {"NaN": "NaN", "scalar": "dimension", "flat": r"\(M,"},
     ("classes", KNOWN, "labels"): {"negative": "negative", "shorter": "length"},
     ("sums", SEEN, "updates"): {
         **{"negative": "negative", "shorter": "rows", "double": "whole", "largest": "impossible"}
@@ -113,7 +113,13 @@ ADDED: list[tuple[str, str, dict[str, Tensor | None], str]] = [
     ("classes", TRUTH, {"client/attributes": torch.full((10, 2), 0.5)}, "client/attributes"),
     ("classes", TRUTH, {"client/attributes": torch.zeros(10, dtype=torch.int64)}, "client/attributes"),
     ("classes", TRUTH, {"client/attributes": torch.full((10, 2), 1000)}, "client/attributes"),
+    ("classes", TRUTH, {"clients": None}, "no tensor 'clients'"),
+    ("classes", TRUTH, {"client/class_counts": torch.ones(10, dtype=torch.int64)}, r"\(C, K\)"),
+    ("classes", TRUTH, {"labels": torch.zeros(3)}, "served none"),
     ("classes", SEEN, {"deltas/x": torch.zeros(10, 2)}, "describe"),
+    ("classes", SEEN, {"deltas/output.bias": None}, "no tensor 'deltas/output.bias'"),
+    ("classes", SEEN, {"deltas/output.bias": torch.zeros(10, 9)}, "shape"),
+    ("classes", SEEN, {"deltas/output.bias": torch.zeros(10, 10, dtype=torch.float64)}, "type"),
     ("votes", SEEN, {"features": torch.zeros(48, 6)}, "both 'features'"),
     ("votes", SEEN, {"served": None}, "no tensor 'served'"),
     ("votes", SEEN, {"client_model/output.weight": None}, "output.weight"),

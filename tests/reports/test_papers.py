@@ -39,7 +39,8 @@ Number = tuple[float, str] | None
 def numbers(attack: str, metric: str, settings: dict[str | None, dict[str, Any]]) -> dict[str | None, Number]:
     """The paper's number next to a cell of an attack, and where it stands, by family."""
     rows = [cell(attack, 0.5, metric=metric, **setting) for setting in settings.values()]
-    made = table(*rows, lines={attack: AttackInfo(role="ours")}).assign(family=list(settings))
+    families: Any = list(settings)
+    made = table(*rows, lines={attack: AttackInfo(role="ours")}).assign(family=families)
     found: dict[str | None, Number] = {}
     for family, row in zip(settings, with_papers(made).to_dict("records"), strict=True):
         assert (row["paper"] != row["paper"]) == (row["source"] is None)
