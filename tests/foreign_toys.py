@@ -1,20 +1,23 @@
 """What a server of another system might have written to disk: the leaky image classifiers as plain arrays."""
 
 import dataclasses
+import functools
+import io
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 import yaml
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from protocol.view import RoundView
 from tests.composition_toys import NETWORK, SGD, SHAPE, source, views
 
+MANIFEST = "manifest.yaml"
 CLIENTS = [f"phone-{number}" for number in range(10)]
 
 
@@ -44,19 +47,27 @@ def described() -> dict[str, Any]:
     }
 
 
-def save_npz(path: Path, arrays: Mapping[str, Tensor]) -> None:
+def npz(arrays: Mapping[str, Tensor]) -> bytes:
+    file = io.BytesIO()
     plain: dict[str, Any] = {name: value.numpy() for name, value in arrays.items()}
-    np.savez(path, **plain)
+    np.savez(file, **plain)
+    return file.getvalue()
 
 
 def write_dump(folder: Path, *, holds: str = "deltas", per_client: bool = True, safetensors: bool = False) -> Path:
     """Writes the round in one of the ways that a dump may have; returns the manifest."""
-    seen, ending = view(), "safetensors" if safetensors else "npz"
-    save = (lambda path, arrays: save_file(dict(arrays), path)) if safetensors else save_npz
     folder.mkdir(parents=True, exist_ok=True)
+    for name, content in _dump(holds, per_client, safetensors).items():
+        (folder / name).write_bytes(content)
+    return folder / MANIFEST
+
+
+@functools.cache
+def _dump(holds: str, per_client: bool, safetensors: bool) -> dict[str, bytes]:
+    seen, ending = view(), "safetensors" if safetensors else "npz"
+    packed = (lambda arrays: save(dict(arrays))) if safetensors else npz
     sent = seen.deltas if holds == "deltas" else {n: value + seen.model[n] for n, value in seen.deltas.items()}
-    save_npz(folder / "auxiliary.npz", seen.auxiliary)
-    save(folder / f"global.{ending}", seen.model)
+    files = {"auxiliary.npz": npz(seen.auxiliary), f"global.{ending}": packed(seen.model)}
     clients: list[dict[str, Any]] = [
         {"client": name, "examples": int(seen.example_counts[i]), "truth": {"class_counts": counts}}
         for i, (name, counts) in enumerate(zip(CLIENTS, source().class_counts().tolist(), strict=True))
@@ -65,35 +76,37 @@ def write_dump(folder: Path, *, holds: str = "deltas", per_client: bool = True, 
     if per_client:
         for place, client in enumerate(clients):
             client["file"] = f"{client['client']}.{ending}"
-            save(folder / client["file"], {name: value[place].clone() for name, value in sent.items()})
+            files[client["file"]] = packed({name: value[place].clone() for name, value in sent.items()})
     else:
         one["file"] = f"all.{ending}"
-        save(folder / one["file"], sent)
-    return write_manifest(folder, {**described(), "holds": holds, "rounds": [one]})
-
-
-def write_manifest(folder: Path, content: Mapping[str, Any]) -> Path:
-    path = folder / "manifest.yaml"
-    path.write_text(yaml.safe_dump(dict(content), sort_keys=False))
-    return path
+        files[one["file"]] = packed(sent)
+    content = yaml.safe_dump({**described(), "holds": holds, "rounds": [one]}, sort_keys=False)
+    return {**files, MANIFEST: content.encode()}
 
 
 def changed_manifest(path: Path, **change: Any) -> Path:
     """The manifest with some keys replaced."""
-    return write_manifest(path.parent, {**yaml.safe_load(path.read_text()), **change})
+    path.write_text(yaml.dump({**content_of(path), **change}, Dumper=yaml.CSafeDumper, sort_keys=False))
+    return path
+
+
+def content_of(manifest: Path) -> dict[str, Any]:
+    """What a manifest says."""
+    content = yaml.load(manifest.read_text(), yaml.CSafeLoader)
+    assert isinstance(content, dict)
+    return content
 
 
 def one_client(path: Path, place: int = 0) -> Path:
     """The file of one client of the dump."""
-    client = yaml.safe_load(path.read_text())["rounds"][0]["clients"][place]
-    return path.parent / str(client["file"])
+    return path.parent / str(content_of(path)["rounds"][0]["clients"][place]["file"])
 
 
-def rewrite(path: Path, change: Any) -> None:
-    """Puts a client's arrays through a function."""
+def rewrite(path: Path, change: Callable[[dict[str, Any]], Mapping[str, Any]]) -> None:
+    """Puts the arrays of a file through a function."""
     with np.load(path, allow_pickle=False) as file:
-        arrays = {name: torch.from_numpy(file[name]) for name in file.files}
-    save_npz(path, change(arrays))
+        arrays = {name: file[name] for name in file.files}
+    np.savez(path, **change(arrays))
 
 
 def items(tmp_path: Path, *, whole: bool) -> Path:
@@ -114,17 +127,3 @@ def items(tmp_path: Path, *, whole: bool) -> Path:
     path = folder / "manifest.json"
     path.write_text(json.dumps(content))
     return path
-
-
-def flagged(content: bytes, *, method: int | None = None) -> bytes:
-    """Encrypted, or of a compression that there is not."""
-    data = bytearray(content)
-    for mark, flags, kind in ((b"PK\x03\x04", 6, 8), (b"PK\x01\x02", 8, 10)):
-        place = data.find(mark)
-        while place >= 0:
-            if method is None:
-                data[place + flags] |= 1
-            else:
-                data[place + kind] = method
-            place = data.find(mark, place + 4)
-    return bytes(data)

@@ -1,13 +1,13 @@
 """Tables of results, as `evaluation.summary.summarise` makes them."""
 
 import dataclasses
+import functools
 from typing import Any
 
 import pandas as pd
 
 from attacks.registry import KNOWN
 from evaluation.scores import SETTING, AttackInfo, Role
-from reports.papers import with_papers
 
 KINDS = {name: kind for kind in KNOWN for name in kind.names()}
 
@@ -30,15 +30,13 @@ def cell(
     width = more.pop("width", 0.01)
     numbers = {"low": mean - width if low is None else low, "high": mean + width if high is None else high}
     fixed = {"attack": name, "metric": metric, "mean": mean, "std": 0.1, "n": 20, "seeds": 1, "seconds_per_victim": 0.1}
-    return {**fixed, **numbers, **setting, **dataclasses.asdict(line_of(name)), **more}
+    return {**fixed, **numbers, **setting, **_columns(name), **more}
+
+
+@functools.cache
+def _columns(name: str) -> dict[str, Any]:
+    return dataclasses.asdict(line_of(name))
 
 
 def results(*rows: dict[str, Any]) -> pd.DataFrame:
     return pd.DataFrame(list(rows))
-
-
-def paper_of(name: str, metric: str, setting: dict[str, Any], family: str | None = None) -> tuple[float, str] | None:
-    """The paper's number that stands next to a result, and its source."""
-    of_family: dict[str, Any] = {} if family is None else {"family": family or None}
-    row = with_papers(results(cell(name, metric, 0.5, setting=setting, **of_family))).iloc[0]
-    return None if row["source"] is None else (float(row["paper"]), str(row["source"]))

@@ -18,7 +18,7 @@ TABLE = f"""
 train: {ROOT / "configs" / "train" / "fncf_synthetic.yaml"}
 metrics: [auc]
 set: {{data.clients_per_round: 2, trainer.max_steps: 1}}
-seeds: 400
+seeds: 60
 attacks: {{recommendation/raifle: {{max_iter: 2}}}}
 """
 """More cells than fit into any patience; nearly all the time is spent inside Lightning's Trainer."""

@@ -6,20 +6,22 @@ import os
 import pkgutil
 import re
 import runpy
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
+from click import NoSuchOption
 
 import attack
 import datamodules
 import modules.learners
 from datamodules.base import FederatedDataModule
 from modules.lightning.built_from_data import BuiltFromData
+from protocol.errors import InputError
 from tests.command_lines import check
+from tests.fuzz.kills import in_process
 from tests.places import ROOT, tracked
 
 pytestmark = pytest.mark.inventory
@@ -62,21 +64,52 @@ def test_links_lead_somewhere(path: Path) -> None:
         assert not anchor or anchor[1:] in {re.sub(r"[^\w -]", "", h).lower().replace(" ", "-") for h in headings}
 
 
-@pytest.mark.parametrize("command", re.findall(r"^python (?:train|attack)\.py .*$", README, re.MULTILINE))
-def test_a_command_of_the_readme(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def commands() -> list[Any]:
+    """Every command of the README and of the pages that list commands."""
+    found = [("README", line) for line in re.findall(r"^python (?:train|attack)\.py .*$", README, re.MULTILINE)]
+    for name in ("sweeps", "clusters", "tables"):
+        page = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+        blocks = re.findall(r"^```\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+        found += [(name, line) for block in blocks for line in block.splitlines() if line]
+    return [pytest.param(re.sub(r"\s+#.*", "", line), id=f"{name}: {line[:60]}") for name, line in found]
+
+
+@pytest.mark.parametrize("command", commands())
+def test_a_command(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr("sys.argv", ["train.py"])
-    check(re.sub(r"\s+#.*", "", command))
+    check(command)
+
+
+@pytest.mark.parametrize(
+    ("command", "kind", "word"),
+    [
+        ("python train.py fit --config configs/train/fncf_synthetic.yaml --trainer.x 1", AssertionError, "trainer.x"),
+        ("python attack.py audit --nonsense 1", InputError, "--nonsense"),
+        ("torchrun --nonsense 2 train.py fit", SystemExit, "2"),
+        ("NONSENSE=1 sbatch configs/cluster/train.sbatch", AssertionError, "NONSENSE"),
+        ("wandb sweep --nonsense x", NoSuchOption, "--nonsense"),
+        ("rm x", AssertionError, "rm"),
+    ],
+)
+def test_a_wrong_command_is_found(command: str, kind: type[BaseException], word: str) -> None:
+    with pytest.raises(kind, match=word):
+        check(command)
 
 
 @pytest.mark.integration
 def test_the_quickstart_infers_every_interaction(tmp_path: Path) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     code += "\nassert found.results['n'].tolist() == [32] * len(found.results)"
-    command, environment = [sys.executable, "-c", code], {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert float(done.stdout.splitlines()[-1]) == pytest.approx(1, abs=0.001)
+
+    def run() -> int:
+        os.chdir(tmp_path)
+        exec(code, {"__name__": "__main__"})
+        return 0
+
+    status, said = in_process(run, tmp_path / "log", 120)
+    assert status == 0, said
+    assert float(said.splitlines()[-1]) == pytest.approx(1, abs=0.001)
 
 
 @pytest.mark.integration
@@ -89,12 +122,13 @@ def test_the_page_on_an_own_network_runs_as_it_stands(
     ):
         (tmp_path / name).write_text(code)
     assert len((tmp_path / "my_net.py").read_text().splitlines()) <= 20
+    monkeypatch.setattr("reports.write_run.report_figures", lambda *_: [])
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     for command in "".join(re.findall(r"```sh\n(.*?)```", page, re.DOTALL)).splitlines():
         _, program, *words = command.split()
         if program == "attack.py":
-            assert attack.main(words) == 0
+            assert attack.main([*words, *(("--victims", "4") if words[0] == "audit" else ())]) == 0
         else:
             runpy.run_path(program)
     files = [tmp_path / folder / "results.json" for folder in ("own", "with-learner")]

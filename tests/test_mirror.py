@@ -13,7 +13,7 @@ KINDS = {
     "files that strangers made": r".*/test_strangers_\w+",
     "tables of papers": r"experiments/test_tables_of_\w+",
     "files of the project that are no source": (
-        r"test_(batch_files|documents|mirror|outside|outside_incomplete|pages|project|recording_format_page|"
+        r"test_(batch_files|documents|mirror|outside|outside_incomplete|project|recording_format_page|"
         r"self_description|start|sweeps)"
     ),
     "programs of the tests' own": r"(cluster|flower|fuzz|nvflare|regression)/.*",

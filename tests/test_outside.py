@@ -7,14 +7,17 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import attack
 import train as training
-from tests.additions import KNOWN, quick_ids, quick_tests, write_copy
+from tests.additions import KNOWN, ids_in, quick_ids, quick_tests, write_copy
 from tests.places import ROOT
 from tests.toys import train
+
+pytestmark = pytest.mark.integration
 
 Ran = Callable[..., tuple[int, str]]
 ATTACKS = ("--attacks", "my_audit.CountByNorm", "--attacks", "my_audit.CountGuess")
@@ -32,6 +35,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+@pytest.fixture(autouse=True)
+def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most tests read numbers and sentences alone."""
+    monkeypatch.setattr("reports.write_run.report_figures", lambda *_: [])
+
+
 @pytest.fixture
 def ran(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ran:
     """Runs attack.py in the folder of the package; gives its exit status and what it printed."""
@@ -46,20 +55,21 @@ def ran(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
     return run
 
 
-@pytest.mark.integration
-def test_an_attack_with_a_new_estimate_and_a_new_metric_runs(folder: Path) -> None:
+def results_in(folder: Path) -> list[dict[str, Any]]:
+    content: list[dict[str, Any]] = json.loads((folder / "results.json").read_text(encoding="utf-8"))["results"]
+    return content
+
+
+def test_an_attack_with_a_new_estimate_and_a_new_metric_runs(folder: Path, ran: Ran) -> None:
     out = folder / "run"
     arguments = ("--attack.share", "0.4", "--deltas", "clicks/deltas", "--out", str(out))
-    command = [sys.executable, str(ROOT / "attack.py"), "run", "--attack", "my_audit.CountByNorm", *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(folder)}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    (result,) = json.loads((out / "results.json").read_text(encoding="utf-8"))["results"]
+    status, said = ran("run", "--attack", "my_audit.CountByNorm", *arguments)
+    assert status == 0, said
+    (result,) = results_in(out)
     assert (result["attack"], result["metric"], result["n"]) == ("count-by-norm", "count-error", 30)
     assert (result["family"], result["baseline"]) == ("interaction-counts", False)
 
 
-@pytest.mark.integration
 def test_it_stands_in_the_audit_with_its_gate_its_baseline_and_its_headline(folder: Path, ran: Ran) -> None:
     out = folder / "audit"
     status, said = ran(
@@ -80,20 +90,18 @@ def test_it_stands_in_the_audit_with_its_gate_its_baseline_and_its_headline(fold
     assert "GATE FAILED: count-by-norm count-error" in said
 
 
-@pytest.mark.integration
 def test_a_data_set_a_learner_and_a_defence_train_and_are_audited(folder: Path, ran: Ran) -> None:
     noise = '[{"class_path": "my_audit.Rounding", "init_args": {"step": 0.01}}]'
     run = ("--data.root", "data", "--trainer.default_root_dir", "places", f"--model.defenses={noise}")
     assert training.run(["fit", "--config", "configs/train/places.yaml", *run]) == 0
     status, said = ran("audit", "--deltas", "places/deltas", *ATTACKS)
     assert status == 0, said
-    results = json.loads((folder / "places" / "results.json").read_text(encoding="utf-8"))["results"]
+    results = results_in(folder / "places")
     named = {result["attack"] for result in results}
     assert {"count-by-norm", "count-guess", "direction", "row-norm"} <= named
     assert {result["setting"]["data"] for result in results} == {"visits"}
 
 
-@pytest.mark.integration
 def test_a_network_of_ones_own_is_simulated_by_attacks(folder: Path, ran: Ran) -> None:
     config = str(ROOT / "configs" / "train" / "decaf_digits.yaml")
     local = ("--model.local.learning_rate", "0.1", "--model.local.batch_size", "12")
@@ -106,12 +114,11 @@ def test_a_network_of_ones_own_is_simulated_by_attacks(folder: Path, ran: Ran) -
     assert "give --learner my_audit.small_net" in refused.stderr
     status, said = ran(*command[2:], "--learner", "my_audit.small_net")
     assert status == 0, said
-    results = json.loads((folder / "net" / "results.json").read_text(encoding="utf-8"))["results"]
+    results = results_in(folder / "net")
     distances = {result["attack"]: result["mean"] for result in results if result["metric"] == "l1"}
     assert distances["closed-form"] < distances["uniform-present"], distances
 
 
-@pytest.mark.integration
 def test_a_manipulation_is_sent_and_recorded(folder: Path, ran: Ran) -> None:
     run = ("--data", "SyntheticRanking", "--data.queries", "60", "--trainer.default_root_dir", "scaled")
     manipulation = ("--model.manipulation", "my_audit.Scaled", "--model.manipulation.factor", "3")
@@ -124,12 +131,11 @@ def test_a_manipulation_is_sent_and_recorded(folder: Path, ran: Ran) -> None:
     assert status == 0, said
 
 
-@pytest.mark.integration
 def test_a_table_of_all_of_them(folder: Path, ran: Ran) -> None:
     table = ("reproduce", "configs/paper/my_table.yaml", "--data.root", "data", "--jobs", "2")
     status, said = ran(*table)
     assert status == 0, said
-    results = json.loads((folder / "runs/my_table/results.json").read_text(encoding="utf-8"))["results"]
+    results = results_in(folder / "runs/my_table")
     by_step = {(r["setting"]["step"], r["attack"], r["metric"]): r["mean"] for r in results}
     assert {(5, "count-by-norm", "count-error"), (0.05, "count-guess", "count-error")} <= by_step.keys()
     assert by_step[0, "direction", "auc"] > 0.9 > by_step[5, "direction", "auc"]
@@ -137,20 +143,18 @@ def test_a_table_of_all_of_them(folder: Path, ran: Ran) -> None:
     assert by_step[0, "model", "model-change"] > by_step[5, "model", "model-change"] == 0
     status, said = ran(*table, "--data", "my_audit.Visits", "--attacks", "row-norm", "--set", "model.dim=2")
     assert status == 0, said
-    results = json.loads((folder / "runs/my_table/results.json").read_text(encoding="utf-8"))["results"]
+    results = results_in(folder / "runs/my_table")
     assert "row-norm" in {result["attack"] for result in results}
 
 
-@pytest.mark.integration
 def test_a_check_of_features_flags_a_manipulation(folder: Path, ran: Ran) -> None:
     status, said = ran("reproduce", "configs/paper/my_rankings.yaml")
     assert status == 0, said
-    results = json.loads((folder / "runs/my_rankings/results.json").read_text(encoding="utf-8"))["results"]
+    results = results_in(folder / "runs/my_rankings")
     flagged = {r["setting"]["factor"]: r["mean"] for r in results if r["attack"] == "largest-value"}
     assert flagged[3] == 1 > 0.5 > flagged[1]
 
 
-@pytest.mark.integration
 def test_the_headline_is_its_own(folder: Path, ran: Ran) -> None:
     out = folder / "alone"
     ran("run", "--attack", "my_audit.CountByNorm", "--deltas", "clicks/deltas", "--out", str(out))
@@ -160,7 +164,6 @@ def test_the_headline_is_its_own(folder: Path, ran: Ran) -> None:
     assert "how many of the items it was shown the client interacted with" in page
 
 
-@pytest.mark.integration
 @pytest.mark.parametrize(
     ("attack", "message"),
     [
@@ -178,7 +181,6 @@ def test_its_exception_is_its_own(folder: Path, ran: Ran, attack: str, message: 
     assert "Traceback" not in said
 
 
-@pytest.mark.integration
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -199,17 +201,21 @@ def test_what_is_wrong_with_it_is_one_line(folder: Path, ran: Ran, arguments: tu
     assert "Traceback" not in said
 
 
-@pytest.mark.integration
-def test_files_in_the_folders_of_their_kinds_need_no_other_line(tmp_path: Path) -> None:
+def test_files_in_the_folders_of_their_kinds_need_no_other_line(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Of the quick tests, in a copy of the checkout, those that are new and those that look over everything."""
     added = write_copy(tmp_path / "copy")
-    known, new = quick_ids(ROOT), quick_ids(tmp_path / "copy")
-    named = " ".join(new - known)
+    known = {one.nodeid for one in request.session.items if one.get_closest_marker("integration") is None}
+    if (
+        not known
+        or len({one.path for one in request.session.items}) < len(list((ROOT / "tests").rglob("test_*.py"))) / 2
+    ):
+        known = quick_ids(ROOT)  # this session has a few tests only
+    (tmp_path / "known").write_text("\n".join(known), encoding="utf-8")
+    done = quick_tests(tmp_path / "copy", ["-vv"], **{KNOWN: str(tmp_path / "known")})
+    assert done.returncode == 0, done.stdout
+    named = " ".join(ids_in(done.stdout) - known)
     for name in ("count-by-norm", "SmallNet", "PlaceVectors", "Rounding", "largest-value", "my_table", "places"):
         assert name in named, name
-    (tmp_path / "known").write_text("\n".join(known), encoding="utf-8")
-    done = quick_tests(tmp_path / "copy", [], **{KNOWN: str(tmp_path / "known")})
-    assert done.returncode == 0, done.stdout
     code, programs = [str(path) for path in added if path.suffix == ".py"], Path(sys.executable).parent
     for words in (["ruff", "check", *code], ["ruff", "format", "--check", *code], ["lint-imports"]):
         command = [str(programs / words[0]), *words[1:]]

@@ -10,7 +10,6 @@ import pytest
 import yaml
 
 import attack
-import train
 from evaluation.scores import records
 from experiments import training
 from protocol.metric_table import METRICS
@@ -67,22 +66,6 @@ def test_every_value_of_a_sweep_reaches_the_training(path: Path) -> None:
     classes = [a["class_path"].rsplit(".", 1) for a in audit["attacks"]]
     names = {getattr(importlib.import_module(module), name).name for module, name in classes}
     assert sweep["metric"]["name"] in UTILITIES | {f"audit/{name}/{metric}" for name in names for metric in METRICS}
-
-
-def test_a_sweep_with_an_unknown_key_is_one_error(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sweep = read(ROOT / "configs/sweeps/raifle_local_dp.yaml")
-    monkeypatch.setattr("sys.argv", ["train.py"])
-    monkeypatch.chdir(ROOT)
-    with pytest.raises(SystemExit) as status:
-        train.run(arguments(sweep, {"model.init_args.local.nonsense": 1}))
-    message = capsys.readouterr().err
-    assert status.value.code == 2
-    assert message.startswith("train.py: ")
-    assert len(message.splitlines()) == 1
-    assert "nonsense" in message
-    assert "Traceback" not in message
 
 
 def test_a_run_of_a_sweep_has_a_folder_of_its_own() -> None:

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 from lightning.pytorch.callbacks import ProgressBar
 
-import train
 from callbacks.round_progress import RoundProgress
 from experiments import training
 from protocol.errors import InputError
@@ -59,23 +58,3 @@ def test_nothing_is_read_before_the_training_starts(data: str, monkeypatch: pyte
     cli = training.main([*given, "--trainer.accelerator", "cpu"])
     with pytest.raises(InputError, match="/nowhere"):
         cli.datamodule.setup("fit")
-
-
-def test_an_unknown_key_is_refused(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.argv", ["train.py"])
-    config = str(CONFIGS / "train" / "fncf_synthetic.yaml")
-    with pytest.raises(SystemExit) as exit_status:
-        training.main(["fit", "--config", config, "--model.init_args.not_there", "1", "--print_config"])
-    assert exit_status.value.code == 2
-    assert "not_there" in capsys.readouterr().err
-
-
-def test_what_a_constructor_refuses_is_one_message(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sys.argv", ["train.py"])
-    config = str(CONFIGS / "train" / "fncf_synthetic.yaml")
-    assert train.run(["fit", "--config", config, "--data.init_args.negatives_per_positive", "0"]) == 2
-    message = capsys.readouterr().err
-    assert "train.py: expected negatives_per_positive" in message
-    assert "Traceback" not in message

@@ -1,5 +1,6 @@
 """What a person gets wrong on train.py's command line is one line and status 2; a defect keeps its traceback."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,110 +20,88 @@ from tests.places import CONFIGS
 
 CONFIG = str(CONFIGS / "train/fncf_synthetic.yaml")
 SMALL = ("--config", CONFIG, "--data.init_args.users", "12", "--trainer.max_steps", "1", "--trainer.accelerator", "cpu")
-GIVEN = ("fit", *SMALL)
-BEGINS = pytest.mark.integration
-"""Only the training itself can say that it cannot be."""
+LineOf = Callable[..., str]
+
+
+@pytest.fixture
+def line_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> LineOf:
+    """Runs train.py, which must end with status 2, and gives the one line that it says."""
+    monkeypatch.setattr("sys.argv", ["train.py"])
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: str) -> str:
+        try:
+            status: Any = train.run(words)
+        except SystemExit as left:
+            status = left.code
+        (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("train.py: ")]
+        assert status == 2
+        return line
+
+    return run
+
+
+def begins(words: tuple[str, ...], expected: str) -> Any:
+    """A case of which only the training itself can say that it cannot be."""
+    return pytest.param(words, expected, marks=pytest.mark.integration)
 
 
 @pytest.mark.parametrize(
-    ("args", "expected"),
+    ("words", "expected"),
     [
-        (("test", *SMALL), "invalid choice: 'test' (choose from 'fit', 'validate')"),
-        ((*GIVEN, "--model.init_args.learning_rte", "0.1"), "Did you mean local.learning_rate?"),
-        ((*GIVEN, "--trainer.max_stesp", "3"), "Did you mean trainer.max_steps?"),
-        ((*GIVEN, "--modle.local.epochs", "3"), "Did you mean model.local.epochs?"),
-        ((*GIVEN, "--model.local.lr", "3"), "Did you mean local.learning_rate?"),
-        ((*GIVEN, "--model.local.optimizer", "adamm"), "Literal['sgd', 'adam', 'adadelta']. Got value: adamm"),
-        ((*GIVEN, "--data.nonsense", "3"), "Option 'nonsense' is not accepted. Known: users, items, "),
-        ((*GIVEN, "--model.defenses", "[{class_path: LocalDP, init_args: {epsilonn: 5}}]"), "Did you mean epsilon?"),
-        ((*GIVEN, "--model", "FNFC"), "FNFC. Did you mean FNCF?"),
-        ((*GIVEN, "--model.init_args.user_dim", "-1"), '"user_dim": -1 does not conform to restriction v>0'),
-        ((*GIVEN, "--model.init_args.hidden", "[0]"), '"hidden": 0 does not conform to restriction v>0'),
-        ((*GIVEN, "--data.init_args.users", "-3"), '"users": -3 does not conform to restriction v>0'),
-        ((*GIVEN, "--data.init_args.num_workers", "-1"), '"num_workers": -1 does not conform to restriction v>=0'),
-        ((*GIVEN, "--trainer.accelerator", "tpu"), "torch_xla"),
-        ((*GIVEN, "--trainer.devices", "0"), "is not a valid input using cpu accelerator"),
-        ((*GIVEN, "--trainer.max_steps", "-5"), "`max_steps` must be a non-negative integer"),
-        ((*GIVEN, "--trainer.max_steps", "-1"), "expected a number of rounds"),
-        ((*GIVEN, "--trainer.strategy", "ddp_spawn"), "Set --trainer.strategy ddp"),
-        ((*GIVEN, "--trainer.val_check_interval", "0"), "expected trainer.val_check_interval above 0"),
-        pytest.param(
-            (*GIVEN, "--trainer.gradient_clip_val", "1.0"),
-            "not supported for manual optimization",
-            marks=pytest.mark.integration,
-        ),
-        pytest.param(
-            (*GIVEN, "--trainer.default_root_dir", "/dev/null/run"),
-            "/dev/null/run: not a directory",
-            marks=pytest.mark.integration,
-        ),
-        ((*GIVEN, "--ckpt_path", "/nonexistent"), "expected a checkpoint at /nonexistent; found no such file"),
-        pytest.param(
-            ("fit", "--model", "FederatedClassifier", "--data", "SyntheticRanking", "--trainer.max_steps", "1"),
-            "expected data with num_classes, which FederatedClassifier needs; found none in SyntheticRanking",
-            marks=BEGINS,
-        ),
+        (("--model.init_args.learning_rte", "0.1"), "Did you mean local.learning_rate?"),
+        (("--trainer.max_stesp", "3"), "Did you mean trainer.max_steps?"),
+        (("--modle.local.epochs", "3"), "Did you mean model.local.epochs?"),
+        (("--model.local.lr", "3"), "Did you mean local.learning_rate?"),
+        (("--model.local.optimizer", "adamm"), "Literal['sgd', 'adam', 'adadelta']. Got value: adamm"),
+        (("--data.nonsense", "3"), "Option 'nonsense' is not accepted. Known: users, items, "),
+        (("--model.defenses", "[{class_path: LocalDP, init_args: {epsilonn: 5}}]"), "Did you mean epsilon?"),
+        (("--model", "FNFC"), "FNFC. Did you mean FNCF?"),
+        (("--model.init_args.user_dim", "-1"), '"user_dim": -1 does not conform to restriction v>0'),
+        (("--model.init_args.hidden", "[0]"), '"hidden": 0 does not conform to restriction v>0'),
+        (("--data.init_args.num_workers", "-1"), '"num_workers": -1 does not conform to restriction v>=0'),
+        (("--data.init_args.negatives_per_positive", "0"), "expected negatives_per_positive"),
+        (("--trainer.accelerator", "tpu"), "torch_xla"),
+        (("--trainer.devices", "0"), "is not a valid input using cpu accelerator"),
+        (("--trainer.max_steps", "-5"), "`max_steps` must be a non-negative integer"),
+        (("--trainer.max_steps", "-1"), "expected a number of rounds"),
+        (("--trainer.strategy", "ddp_spawn"), "Set --trainer.strategy ddp"),
+        (("--trainer.val_check_interval", "0"), "expected trainer.val_check_interval above 0"),
+        (("--ckpt_path", "/nonexistent"), "expected a checkpoint at /nonexistent; found no such file"),
+        begins(("--trainer.gradient_clip_val", "1.0"), "not supported for manual optimization"),
+        begins(("--trainer.default_root_dir", "/dev/null/run"), "/dev/null/run: not a directory"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_one_line_and_status_2(
-    args: tuple[str, ...],
-    expected: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setattr("sys.argv", ["train.py"])
-    monkeypatch.chdir(tmp_path)
-    try:
-        status: Any = train.run(args)
-    except SystemExit as left:
-        status = left.code
-    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("train.py: ")]
-    assert status == 2
-    assert len(said) == 1
-    assert expected in said[0]
+def test_a_wrong_option_is_one_line(words: tuple[str, ...], expected: str, line_of: LineOf) -> None:
+    assert expected in line_of("fit", *SMALL, *words)
+
+
+def test_a_command_that_there_is_not_is_one_line(line_of: LineOf) -> None:
+    assert "invalid choice: 'test' (choose from 'fit', 'validate')" in line_of("test", *SMALL)
+
+
+@pytest.mark.integration
+def test_data_that_a_model_cannot_use_are_one_line(line_of: LineOf) -> None:
+    words = ("fit", "--model", "FederatedClassifier", "--data", "SyntheticRanking", "--trainer.max_steps", "1")
+    assert "data with num_classes, which FederatedClassifier needs; found none in SyntheticRanking" in line_of(*words)
 
 
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (b"model: \xff\xfe\n", "expected a configuration in YAML, UTF-8"),
-        (b"trainer: 5\n", "found trainer: 5. Write one option per line"),
-        (b"a: " + b"[" * 5000, "expected a configuration in YAML"),
+        (b"model: \xff\xfe\n", "UTF-8"),
+        (b"trainer: 5\n", "found trainer: 5"),
+        (b"a: " + b"[" * 1000, "YAML"),
+        (b"model: {class_path: FNCF, init_args: {local: {lr: 0.1}}}", "'lr'. Did you mean local.learning_rate?"),
+        (b"model: {class_path: FNCF, init_args: {hiddn: [3]}}", "Did you mean hidden?"),
+        (b"modle: {class_path: FNCF}", "Did you mean model.class_path?"),
+        (b"data: {class_path: MovieLens, init_args: {split: {scheme: iid}}}", "Known: variant, download, "),
     ],
 )
-def test_a_file_that_would_be_read_otherwise_than_meant(
-    content: bytes, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sys.argv", ["train.py"])
-    config = tmp_path / "config.yaml"
-    config.write_bytes(content)
-    assert train.run(["fit", f"--config={config}"]) == 2
-    assert expected in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        (
-            "model: {class_path: FNCF, init_args: {local: {lr: 0.1}}}",
-            "accept option 'lr'. Did you mean local.learning_rate?",
-        ),
-        ("model: {class_path: FNCF, init_args: {hiddn: [3]}}", "Did you mean hidden?"),
-        ("modle: {class_path: FNCF}", "Did you mean model.class_path?"),
-        ("data: {class_path: MovieLens, init_args: {split: {scheme: iid}}}", "Known: variant, download, "),
-    ],
-)
-def test_a_wrong_key_of_a_file(
-    content: str, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sys.argv", ["train.py"])
-    (tmp_path / "wrong.yaml").write_text(content)
-    with pytest.raises(SystemExit) as left:
-        train.run(["fit", *SMALL, "--config", str(tmp_path / "wrong.yaml")])
-    assert left.value.code == 2
-    assert expected in capsys.readouterr().err
+def test_a_wrong_configuration_is_one_line(content: bytes, expected: str, tmp_path: Path, line_of: LineOf) -> None:
+    (tmp_path / "wrong.yaml").write_bytes(content)
+    assert expected in line_of("fit", *SMALL, "--config", str(tmp_path / "wrong.yaml"))
 
 
 def test_a_defect_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ from tests.datamodules import owned_files
 from tests.datamodules.image_trees import fer_rows, fer_tree, write_fer_csv, write_zip
 from tests.datamodules.ratings_files import LINES, movielens
 from tests.datamodules.refusals import refused
-from tests.foreign_toys import flagged
+from tests.fuzz.damages import flagged
 
 
 @pytest.mark.parametrize(

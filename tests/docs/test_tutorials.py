@@ -3,12 +3,13 @@
 import ast
 import os
 import re
-import subprocess
-import sys
+import runpy
+import tempfile
 from pathlib import Path
 
 import pytest
 
+from tests.fuzz.kills import in_process
 from tests.places import ROOT
 
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.py"))
@@ -17,11 +18,15 @@ TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.py"))
 @pytest.mark.integration
 @pytest.mark.parametrize("tutorial", TUTORIALS, ids=lambda path: path.stem)
 def test_a_tutorial_ends_with_status_0(tutorial: Path, tmp_path: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "Agg", "TMPDIR": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, str(tutorial)], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    def run() -> int:
+        os.chdir(tmp_path)
+        os.environ["MPLBACKEND"] = "Agg"
+        tempfile.tempdir = str(tmp_path)
+        runpy.run_path(str(tutorial), run_name="__main__")
+        return 0
+
+    status, said = in_process(run, tmp_path / "log", 300)
+    assert status == 0, said
 
 
 @pytest.mark.parametrize("tutorial", TUTORIALS, ids=lambda path: path.stem)

@@ -1,6 +1,8 @@
 """The bar names the attack that runs, moves within a view, and leaves out what cannot run."""
 
 import re
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -66,11 +68,10 @@ def test_at_80_columns_it_shows_the_attack_the_share_and_the_time_left(
     assert re.match(r"100%\|.{10,}\| \d\d:\d\d<\d\d:\d\d, attack-with-a-name-20 round 12", last)
 
 
-@pytest.mark.parametrize("attack", [IMIA(confirmed=0.3)], ids=lambda attack: attack.name)
-def test_slow_attacks_say_how_far_they_are(attack: IMIA) -> None:
+def test_slow_attacks_say_how_far_they_are() -> None:
     shares: list[float] = []
     with progress_listener(shares.append):
-        attack(leaky_view(4)[0], generator=torch.Generator().manual_seed(0))
+        IMIA(confirmed=0.3)(leaky_view(4)[0], generator=torch.Generator().manual_seed(0))
     assert len(shares) > 2
     assert shares == sorted(shares)
     assert shares[-1] == 1
@@ -99,29 +100,27 @@ class Half(Direction):
         return super().run(view, generator=generator)
 
 
-@pytest.mark.integration
-def test_an_evaluation_ticks_by_attack_and_view(tmp_path_factory: pytest.TempPathFactory) -> None:
-    folder = tmp_path_factory.mktemp("bar")
-    train(folder, rounds=2, users=8, items=40)
-    bars: list[AttackBar] = []
+@pytest.fixture
+def bars(monkeypatch: pytest.MonkeyPatch) -> list[AttackBar]:
+    """The bars that an evaluation shows."""
+    shown: list[AttackBar] = []
 
     class Watched(AttackBar):
         def __enter__(self) -> AttackBar:
-            bars.append(self)
+            shown.append(self)
             return super().__enter__()
 
+    monkeypatch.setattr(evaluation, "AttackBar", Watched)
+    return shown
+
+
+@pytest.mark.integration
+def test_an_evaluation_ticks_by_attack_and_view(tmp_path: Path, bars: list[AttackBar]) -> None:
+    train(tmp_path, rounds=2, users=8, items=40)
     attack = Half()
     attack.bars, attack.seen = bars, []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evaluation, "AttackBar", Watched)
-        evaluate(
-            Recording(folder / "deltas"),
-            [Direction(), attack, Decaf()],
-            seed=0,
-            setting={"data": "d"},
-            victims_per_view=4,
-            limits={"direction": 2},
-        )
+    options: dict[str, Any] = {"setting": {"data": "d"}, "victims_per_view": 4, "limits": {"direction": 2}}
+    evaluate(Recording(tmp_path / "deltas"), [Direction(), attack, Decaf()], seed=0, **options)
     # Two rounds of two views of four; direction takes two victims; Decaf cannot run and counts for nothing.
     assert (bars[0].done, bars[0].total) == (20, 20)
     assert len(attack.seen) == 4
@@ -129,15 +128,7 @@ def test_an_evaluation_ticks_by_attack_and_view(tmp_path_factory: pytest.TempPat
     assert attack.seen[-1] == 18
 
 
-def test_attacks_on_anonymity_have_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
-    bars: list[AttackBar] = []
-
-    class Watched(AttackBar):
-        def __enter__(self) -> AttackBar:
-            bars.append(self)
-            return super().__enter__()
-
-    monkeypatch.setattr(evaluation, "AttackBar", Watched)
+def test_attacks_on_anonymity_have_a_bar(bars: list[AttackBar]) -> None:
     view, users = joined(rounds=3)
     assert view.known is not None
     truth = {"user": users[: view.victims], "known_user": users[view.victims :]}

@@ -37,6 +37,12 @@ from recordings.recording import Recording
 from tests import toys
 
 
+@pytest.fixture(autouse=True)
+def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most tests read numbers and sentences alone."""
+    monkeypatch.setattr("reports.write_run.report_figures", lambda *_: [])
+
+
 @pytest.mark.integration
 def test_an_audit_has_a_table_and_the_numbers_of_the_command(tmp_path: Path) -> None:
     toys.train(tmp_path, rounds=2)

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from lightning import Trainer
 
 from attacks.base import Attack
 from attacks.composition.baselines import UniformPresent
@@ -36,7 +35,13 @@ from reports.run import Run
 from reports.write_run import write_run
 from tests.composition_toys import source, views
 from tests.foreign_toys import described, view
-from tests.toys import data, model
+from tests.toys import data, model, quiet_trainer
+
+
+@pytest.fixture(autouse=True)
+def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most tests read numbers and sentences alone."""
+    monkeypatch.setattr("reports.write_run.report_figures", lambda *_: [])
 
 
 def causes(folder: Path, deltas: Path, attacks: list[Attack]) -> dict[str, list[str]]:
@@ -49,17 +54,7 @@ def causes(folder: Path, deltas: Path, attacks: list[Attack]) -> dict[str, list[
 
 
 def record(folder: Path, source: FederatedDataModule, module: FederatedModule) -> Path:
-    Trainer(
-        max_steps=1,
-        accelerator="cpu",
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        limit_val_batches=0,
-        default_root_dir=folder,
-        callbacks=[DeltaRecorder()],
-    ).fit(module, datamodule=source)
+    quiet_trainer(1, folder, DeltaRecorder()).fit(module, datamodule=source)
     return folder / "deltas"
 
 
@@ -163,14 +158,8 @@ def test_declared_noise_is_told_and_without_it_there_is_no_cause(tmp_path: Path,
 
 def rankers(queries: int) -> tuple[SyntheticRanking, FPDGD]:
     """Clients of so many lists of ten documents, whose linear ranker has 46 parameters."""
-    clients = SyntheticRanking(
-        shape="letor",
-        queries=12 * queries,
-        test_queries=2,
-        fewest_documents=10,
-        most_documents=10,
-        queries_per_client=queries,
-    )
+    sizes = {"queries": 12 * queries, "test_queries": 2, "fewest_documents": 10, "most_documents": 10}
+    clients = SyntheticRanking(shape="letor", queries_per_client=queries, **sizes)
     options = {name: getattr(clients, name) for name in ("num_features", "num_grades", "grade_law")}
     return clients, FPDGD(**options, local=LocalTraining(learning_rate=0.1, batch_size=1))
 

@@ -32,126 +32,91 @@ LACKING = {"decaf": "the recording lacks learner"}
 DIRECTION, DECAF = "direction", "decaf"
 
 
+@pytest.fixture(autouse=True)
+def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most tests read numbers and sentences alone."""
+    monkeypatch.setattr("reports.write_run.report_figures", lambda *_: [])
+
+
 def verdicts(limits: dict[str, float], *rows: dict[str, Any], scores: pd.DataFrame | None = None) -> list[Verdict]:
     found = Evaluation(scores=concat([] if scores is None else [scores]), missing=LACKING)
     return gate(limits, ATTACKS)(results(*rows), found)
 
 
+MORE = ": more clients are needed, if the mean stays"
+NOT_RUN = "; 1 attack with this metric did not run: row-norm"
 CASES: dict[str, tuple[dict[str, float], list[dict[str, Any]], int, list[str]]] = {
     "beyond the limit": (
-        {"auc": 0.6},
-        [cell(DIRECTION, "auc", 0.7), cell("row-norm", "auc", 0.5)],
-        FAILED,
-        ["GATE FAILED: direction auc 0.700 is above the limit 0.6 (95% interval 0.690 to 0.710, n = 20)"],
+        *({"auc": 0.6}, [cell(DIRECTION, "auc", 0.7), cell("row-norm", "auc", 0.5)], FAILED),
+        ["GATE FAILED: direction auc 0.700 is above the limit 0.6 (n = 20)"],
     ),
     "within the limit": (
         {"auc": 0.6},
         [cell(DIRECTION, "auc", 0.51), cell("row-norm", "auc", 0.5), cell("popularity", "auc", 0.9)],
         0,
-        ["gate ok: highest auc 0.510 (direction) is below the limit 0.6 (95% interval 0.500 to 0.520, n = 20)"],
+        ["gate ok: highest auc 0.510 (direction) is below the limit 0.6 (n = 20)"],
     ),
     "lower is worse, beyond": (
-        {"l1": 0.5},
-        [cell(DECAF, "l1", 0.014, n=10)],
-        FAILED,
-        ["GATE FAILED: decaf l1 0.014 is below the limit 0.5 (95% interval 0.004 to 0.024, n = 10)"],
+        *({"l1": 0.5}, [cell(DECAF, "l1", 0.014, n=10)], FAILED),
+        ["GATE FAILED: decaf l1 0.014 is below the limit 0.5 (n = 10)"],
     ),
     "lower is worse, within": (
-        {"null_false_positive": 0.3},
-        [cell(DECAF, "null_false_positive", 0.9)],
-        0,
-        [
-            "gate ok: lowest null_false_positive 0.900 (decaf) is above the limit 0.3"
-            " (95% interval 0.890 to 0.910, n = 20)"
-        ],
+        *({"null_false_positive": 0.3}, [cell(DECAF, "null_false_positive", 0.9)], 0),
+        ["gate ok: lowest null_false_positive 0.900 (decaf) is above the limit 0.3 (n = 20)"],
     ),
     "interval contains the limit, mean within": (
-        {"auc": 0.6},
-        [cell(DIRECTION, "auc", 0.58, width=0.04)],
-        UNDECIDED,
-        [
-            "GATE UNDECIDED: direction auc 0.580 may be above the limit 0.6 (95% interval 0.540 to 0.620, n = 20):"
-            " about 60 more clients are needed, if the mean stays"
-        ],
+        *({"auc": 0.6}, [cell(DIRECTION, "auc", 0.58, width=0.04)], UNDECIDED),
+        [f"GATE UNDECIDED: direction auc 0.580 may be above the limit 0.6 (n = 20){MORE}"],
     ),
     "interval contains the limit, lower is worse, mean beyond": (
-        {"l1": 0.5},
-        [cell(DECAF, "l1", 0.4, width=0.2, n=10)],
-        UNDECIDED,
-        [
-            "GATE UNDECIDED: decaf l1 0.400 may be below the limit 0.5 (95% interval 0.200 to 0.600, n = 10):"
-            " about 30 more clients are needed, if the mean stays"
-        ],
+        *({"l1": 0.5}, [cell(DECAF, "l1", 0.4, width=0.2, n=10)], UNDECIDED),
+        [f"GATE UNDECIDED: decaf l1 0.400 may be below the limit 0.5 (n = 10){MORE}"],
     ),
     "interval ends at the limit": (
-        {"auc": 1.0},
-        [cell(DIRECTION, "auc", 1.0, 1.0, 1.0)],
-        0,
-        [
-            "gate ok: highest auc 1.000 (direction) is at the limit 1 (95% interval 1.000 to 1.000, n = 20);"
-            " 1 attack with this metric did not run: row-norm"
-        ],
+        *({"auc": 1.0}, [cell(DIRECTION, "auc", 1.0, 1.0, 1.0)], 0),
+        ["gate ok: highest auc 1.000 (direction) is at the limit 1 (n = 20)" + NOT_RUN],
     ),
     "few clients": (
-        {"auc": 0.6},
-        [cell(DIRECTION, "auc", 0.9, n=2)],
-        UNDECIDED,
-        [
-            "GATE UNDECIDED: direction auc 0.900 may be above the limit 0.6 (95% interval 0.890 to 0.910, n = 2):"
-            " at least 3 more clients are needed"
-        ],
+        *({"auc": 0.6}, [cell(DIRECTION, "auc", 0.9, n=2)], UNDECIDED),
+        ["GATE UNDECIDED: direction auc 0.900 may be above the limit 0.6 (n = 2): at least 3 more clients are needed"],
     ),
     "baselines only": (
-        {"auc": 0.6},
-        [cell("popularity", "auc", 0.9)],
-        UNCHECKED,
+        *({"auc": 0.6}, [cell("popularity", "auc", 0.9)], UNCHECKED),
         ["gate could not be checked: no attack measured auc: direction, row-norm do not fit this recording"],
     ),
     "nothing ran": (
-        {"l1": 0.5},
-        [],
-        UNCHECKED,
+        *({"l1": 0.5}, [], UNCHECKED),
         ["gate could not be checked: no attack measured l1, because decaf could not run: the recording lacks learner"],
     ),
     "no attack for the metric": (
-        {"top1": 0.5},
-        [cell(DIRECTION, "auc", 0.9)],
-        UNCHECKED,
+        *({"top1": 0.5}, [cell(DIRECTION, "auc", 0.9)], UNCHECKED),
         ["gate could not be checked: no attack of this audit measures top1"],
     ),
     "not a number": (
-        {"auc": 0.6},
-        [cell(DIRECTION, "auc", math.nan)],
-        UNCHECKED,
+        *({"auc": 0.6}, [cell(DIRECTION, "auc", math.nan)], UNCHECKED),
         ["gate could not be checked: auc is not defined for any of these clients"],
     ),
     "one attack without a number": (
-        {"auc": 0.6},
-        [cell(DIRECTION, "auc", math.nan), cell("row-norm", "auc", 0.5)],
-        0,
-        ["gate ok: highest auc 0.500 (row-norm) is below the limit 0.6 (95% interval 0.490 to 0.510, n = 20)"],
+        *({"auc": 0.6}, [cell(DIRECTION, "auc", math.nan), cell("row-norm", "auc", 0.5)], 0),
+        ["gate ok: highest auc 0.500 (row-norm) is below the limit 0.6 (n = 20)"],
     ),
     "several limits, one exceeded": (
-        {"l1": 0.5, "auc": 0.6},
-        [cell(DIRECTION, "auc", 0.9)],
-        FAILED,
+        *({"l1": 0.5, "auc": 0.6}, [cell(DIRECTION, "auc", 0.9)], FAILED),
         [
             "gate could not be checked: no attack measured l1, because decaf could not run: the recording lacks"
             " learner",
-            "GATE FAILED: direction auc 0.900 is above the limit 0.6 (95% interval 0.890 to 0.910, n = 20)",
+            "GATE FAILED: direction auc 0.900 is above the limit 0.6 (n = 20)",
         ],
     ),
     "several attacks, one exceeds and one is undecided": (
-        {"auc": 0.6},
-        [cell("row-norm", "auc", 0.65, width=0.1), cell(DIRECTION, "auc", 0.62)],
-        FAILED,
-        ["GATE FAILED: direction auc 0.620 is above the limit 0.6 (95% interval 0.610 to 0.630, n = 20)"],
+        *({"auc": 0.6}, [cell("row-norm", "auc", 0.65, width=0.1), cell(DIRECTION, "auc", 0.62)], FAILED),
+        ["GATE FAILED: direction auc 0.620 is above the limit 0.6 (n = 20)"],
     ),
     "several settings, one exceeds": (
         {"auc": 0.6},
         [cell(DIRECTION, "auc", value, setting={"data": "d", "epsilon": e}) for e, value in ((1, 0.5), (8, 0.8))],
         FAILED,
-        ["GATE FAILED: direction in epsilon 8 auc 0.800 is above the limit 0.6 (95% interval 0.790 to 0.810, n = 20)"],
+        ["GATE FAILED: direction in epsilon 8 auc 0.800 is above the limit 0.6 (n = 20)"],
     ),
 }
 
@@ -161,8 +126,8 @@ def test_every_case_has_its_status_and_its_line(
     limits: dict[str, float], rows: list[dict[str, Any]], status: int, lines: list[str]
 ) -> None:
     found = verdicts(limits, *rows)
-    numbers = re.compile(r"95% interval.*?, n|about \d+ more")  # of the report, and of a t interval for several attacks
-    assert [numbers.sub("", verdict.message) for verdict in found] == [numbers.sub("", line) for line in lines]
+    numbers = re.compile(r"95% interval.*?, (?=n)|about \d+ ")  # of the report, and of a t interval for several attacks
+    assert [numbers.sub("", verdict.message) for verdict in found] == lines
     assert gate_status([verdict.verdict for verdict in found]) == status
 
 
@@ -190,38 +155,20 @@ def of_clients(values: list[float], low: list[float] | None = None, high: list[f
 @pytest.mark.parametrize(
     ("scores", "status", "line"),
     [
+        (of_clients([1, 2, 9]), FAILED, "GATE FAILED: direction epsilon 9.000 is above the limit 8 (the worst of 3"),
+        (of_clients([1, math.inf]), FAILED, "epsilon inf is above the limit 8 (the worst of 2 clients)"),
+        (of_clients([1, 2, 7]), 0, "gate ok: highest epsilon 7.000 (direction) is below the limit 8 (the worst of 3"),
         (
-            of_clients([1, 2, 9]),
-            FAILED,
-            "GATE FAILED: direction epsilon 9.000 is above the limit 8 (the worst of 3 clients)",
+            *(of_clients([1, 7.9], [0.9, 7.8], [1.1, 8.1]), UNDECIDED),
+            "may be above the limit 8 (95% interval 7.800 to 8.100, the worst of 2 clients): its interval contains",
         ),
         (
-            of_clients([1, math.inf]),
-            FAILED,
-            "GATE FAILED: direction epsilon inf is above the limit 8 (the worst of 2 clients)",
+            *(of_clients([1, 8.2], [0.9, 8.1], [1.1, 8.3]), FAILED),
+            "is above the limit 8 (95% interval 8.100 to 8.300, the worst of 2 clients)",
         ),
         (
-            of_clients([1, 2, 7]),
-            0,
-            "gate ok: highest epsilon 7.000 (direction) is below the limit 8 (the worst of 3 clients)",
-        ),
-        (
-            of_clients([1, 7.9], [0.9, 7.8], [1.1, 8.1]),
-            UNDECIDED,
-            "GATE UNDECIDED: direction epsilon 7.900 may be above the limit 8"
-            " (95% interval 7.800 to 8.100, the worst of 2 clients): its interval contains the limit",
-        ),
-        (
-            of_clients([1, 8.2], [0.9, 8.1], [1.1, 8.3]),
-            FAILED,
-            "GATE FAILED: direction epsilon 8.200 is above the limit 8"
-            " (95% interval 8.100 to 8.300, the worst of 2 clients)",
-        ),
-        (
-            of_clients([1, math.nan]),
-            UNDECIDED,
-            "GATE UNDECIDED: direction epsilon 1.000 may be above the limit 8 (the worst of 2 clients):"
-            " a client has no value",
+            *(of_clients([1, math.nan]), UNDECIDED),
+            "1.000 may be above the limit 8 (the worst of 2 clients): a client has no value",
         ),
         (of_clients([9, math.nan]), FAILED, "GATE FAILED: direction epsilon 9.000 is above the limit 8"),
         (of_clients([math.nan]), UNCHECKED, "epsilon is not defined for any of these clients"),
@@ -260,8 +207,7 @@ def test_limits_are_read(text: str, limits: dict[str, float]) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["auc", "auc=high", "", "auc=nan", "auc=inf", "{", "[1]", '{"auc": null}', "auc=0.6,", "auc=6_0"],
+    "text", ["auc", "auc=high", "", "auc=nan", "auc=inf", "{", "[1]", '{"auc": null}', "auc=0.6,", "auc=6_0"]
 )
 def test_a_malformed_limit_is_refused(text: str) -> None:
     with pytest.raises(InputError, match=r"--gate METRIC=NUMBER|a finite limit on auc") as refused:
@@ -333,14 +279,14 @@ def test_mean_hides_no_exposed_clients(values: Any, verdict: str, said: str) -> 
     assert (found.verdict, said in found.message) == (verdict, True), found.message
 
 
-@pytest.mark.parametrize("clients", [5, 8, 20])
-def test_ten_attacks_at_the_limit_rarely_fail(clients: int) -> None:
-    found = shares("at the limit", clients, 0.0, audits=40)
+@pytest.mark.parametrize(("clients", "audits"), [(5, 40), (20, 20)])
+def test_ten_attacks_at_the_limit_rarely_fail(clients: int, audits: int) -> None:
+    found = shares("at the limit", clients, 0.0, audits)
     assert found.get("failed", 0) <= 0.15  # at most .05 over many audits: bench/gate.py
 
 
 def test_ten_attacks_beyond_the_limit_fail() -> None:
-    assert shares("0.1 above", 20, 0.0, audits=5) == {"failed": 1.0}
+    assert shares("0.1 above", 20, 0.0, audits=2) == {"failed": 1.0}
 
 
 def test_gate_xml_holds_any_text(tmp_path: Path) -> None:
@@ -364,8 +310,7 @@ def deltas(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         (["auc=0.01"], FAILED, "GATE FAILED: "),
         (["auc=1.0"], 0, "gate ok: highest auc"),
-        (["l1=0.99"], UNCHECKED, "gate could not be checked: no attack measured l1"),
-        (["auc=1.0", "l1=0.99"], UNCHECKED, "gate could not be checked"),
+        (["auc=1.0", "l1=0.99"], UNCHECKED, "gate could not be checked: no attack measured l1"),
     ],
 )
 def test_the_verdict_is_a_status_a_line_and_stands_in_the_results(

@@ -211,7 +211,7 @@ class Table(Subject):
         noise = {"class_path": "RowNoise", "init_args": {"scale": "$"}}
         content = {
             **{"train": str(Path("configs/train/fncf_synthetic.yaml").resolve()), "metrics": ["auc"]},
-            "set": {"data.clients_per_round": 20, "trainer.max_steps": 1},
+            "set": {"data.users": 30, "data.clients_per_round": 10, "trainer.max_steps": 1},
             "axes": {"noise": {0: {}, "1, 2": {"model.defenses": [noise]}}},
             "attacks": {"direction": {}, "row-norm": {}, "interactions/chance": {}},
         }
@@ -245,7 +245,7 @@ class ParentOfTwoJobs(TableOfTwoJobs):
 
 
 class Conversion(Subject):
-    """A dump of 60 rounds; a folder that became a recording is whole."""
+    """A dump of 20 rounds; a folder that became a recording is whole."""
 
     name = "conversion"
     share = 0.16
@@ -254,7 +254,7 @@ class Conversion(Subject):
         super().__init__(folder)
         self._dump = write_dump(folder / "dump")
         content = yaml.safe_load(self._dump.read_text(encoding="utf-8"))
-        content["rounds"] = [content["rounds"][0] | {"round": number} for number in range(60)]
+        content["rounds"] = [content["rounds"][0] | {"round": number} for number in range(20)]
         self._dump.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
 
     def start(self, out: Path) -> int:

@@ -4,26 +4,16 @@ import io
 import json
 import random
 import struct
-import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import torch
 from safetensors.torch import load, save
-from torch import Tensor
+
+from tests.fuzz.damages import ARRAYS, SHAPES, TENSORS, TEXTS, TYPES, VALUES, archive, npy
 
 Changed = tuple[bytes, str]
-_ODD: list[Any] = [
-    *(None, True, False, 0, -1, 1, 2, 1.5, -0.0, 1e308, -1e308, float("nan"), float("inf"), 2**31, 2**63, 10**30),
-    *("", " ", "a", "0", "-1", "1e9", "NaN", "\x00", "\u202eabc", "x" * 5000, "../../etc/passwd", "/etc/passwd"),
-    *([], [[]], [None], [0], [-1], [1, [2]], {}, {"a": 1}, {"": None}, [10**12], [2**62, 4], ["float32"], "os.system"),
-]
-_FIELDS = (
-    b"|-1|0|NaN|inf|1e308|1e3|99999999999999999999|9223372036854775808|0x10|1.5|1_000|6|77|+3|1,5|../../x|7 7".split(
-        b"|"
-    )
-)
 
 
 def change_value(value: Any, draws: random.Random) -> tuple[Any, str]:
@@ -64,7 +54,7 @@ def _other_value(old: Any, other: Any, how: str, draws: random.Random) -> Any:
         for _ in range(draws.choice([10, 100, 300])):
             old = [old]
         return old
-    return draws.choice(_ODD)
+    return draws.choice(VALUES)
 
 
 def _places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -148,35 +138,11 @@ def _change_line(content: bytes, draws: random.Random) -> Changed:
         elif how == "less":
             del fields[place]
         else:
-            fields[place] = draws.choice(_FIELDS)
+            fields[place] = draws.choice(TEXTS.split(b"|"))
         lines[number] = separator.join(fields)
     return b"\n".join(lines), f"{how} in line {number + 1}"
 
 
-_TENSOR_CHANGES: dict[str, Callable[[Tensor], Tensor]] = {
-    "NaN": lambda t: t.float() * float("nan"),
-    "infinite": lambda t: t.float() + float("inf"),
-    "one NaN": lambda t: t.float().flatten().index_fill(0, torch.tensor([0]), float("nan")).reshape(t.shape),
-    "large": lambda t: t * (1e30 if t.is_floating_point() else 2**40),
-    "negative": lambda t: -t - 1,
-    "zero": torch.zeros_like,
-    "double": lambda t: t.double(),
-    "half": lambda t: t.half(),
-    "int8": lambda t: t.to(torch.int8),
-    "int64": lambda t: t.long(),
-    "bool": lambda t: t != 0,
-    "complex": lambda t: t.to(torch.complex64),
-    "shorter": lambda t: t[:-1],
-    "longer": lambda t: torch.cat([t, t[:1]]),
-    "another dimension": lambda t: t[None],
-    "flat": lambda t: t.flatten(),
-    "scalar": lambda t: t.flatten()[0],
-    "empty": lambda t: t[:0],
-    "reversed": lambda t: t.flip(0),
-    "all alike": lambda t: t[torch.zeros(len(t), dtype=torch.int64)],
-    "largest": lambda t: torch.full(t.shape, 2**63 - 1, dtype=torch.int64),
-    "transposed": lambda t: t.transpose(0, -1),
-}
 _EXTRA = [
     "served",
     "offsets",
@@ -202,8 +168,8 @@ def change_shard(content: bytes, draws: random.Random) -> Changed:
     said = f"{how} {key}"
     try:
         if how == "tensor":
-            name = draws.choice(sorted(_TENSOR_CHANGES))
-            tensors[key], said = _TENSOR_CHANGES[name](tensors[key]), f"{key} {name}"
+            name = draws.choice(sorted(TENSORS))
+            tensors[key], said = TENSORS[name](tensors[key]), f"{key} {name}"
         elif how == "drop":
             del tensors[key]
         elif how == "rename":
@@ -232,42 +198,6 @@ def _change_header(content: bytes, draws: random.Random, how: str) -> Changed:
     return struct.pack("<Q", len(text)) + text + content[8 + size :], f"header: {said}"
 
 
-_ARRAY_CHANGES: dict[str, Callable[[Any], Any]] = {
-    "NaN": lambda a: a * np.float32("nan"),
-    "infinite": lambda a: a + np.float32("inf"),
-    "double": lambda a: a.astype(np.float64),
-    "int8": lambda a: a.astype(np.int8),
-    "unsigned": lambda a: a.astype(np.uint64),
-    "complex": lambda a: a.astype(np.complex64),
-    "bool": lambda a: a.astype(bool),
-    "shorter": lambda a: a[:-1],
-    "another dimension": lambda a: a[None],
-    "flat": lambda a: a.ravel(),
-    "empty": lambda a: np.zeros((len(a.shape), 0, 3)),
-    "scalar": lambda a: np.float32(a.size),
-    "columns first": np.asfortranarray,
-    "bytes turned": lambda a: a.astype(a.dtype.newbyteorder(">")),
-    "texts": lambda a: np.full(a.shape, "a"),
-    "records": lambda a: np.zeros(a.shape, dtype=[("a", "f4"), ("b", "i4")]),
-    "objects": lambda a: np.array([{"a": a}], dtype=object),
-    "dates": lambda a: np.zeros(a.shape, "datetime64[s]"),
-    "large": lambda a: a.astype(np.float64) * 1e300,
-}
-_SHAPES = [
-    "(1000000000000,)",
-    "(-1,)",
-    "5",
-    "('a',)",
-    "(1" * 500 + ")" * 500,
-    "(3000000000,)",
-    "()",
-    "[1]",
-    "(1.5,)",
-    "(True,)",
-]
-_TYPES = ["'<f4'", "'|O'", "'>f4'", "'|S99999999'", "'<U1000000000'", "[('a','<f4')]", "__import__('os')"]
-
-
 def change_npz(content: bytes, draws: random.Random) -> Changed:
     """One change of an archive of arrays: of an array, of the names, of a header, or raw, also compressed."""
     with np.load(io.BytesIO(content)) as file:
@@ -276,10 +206,10 @@ def change_npz(content: bytes, draws: random.Random) -> Changed:
     how = draws.choice(["array"] * 4 + ["drop", "rename", "extra", "order", "header", "header", "raw", "packed"])
     said = f"{how} {key}"
     if how == "array":
-        name = draws.choice(sorted(_ARRAY_CHANGES))
+        name = draws.choice(sorted(ARRAYS))
         said = f"{key} {name}"
         with np.errstate(all="ignore"):
-            arrays[key] = _ARRAY_CHANGES[name](arrays[key])
+            arrays[key] = ARRAYS[name](arrays[key])
     elif how == "drop":
         del arrays[key]
     elif how == "rename":
@@ -289,7 +219,7 @@ def change_npz(content: bytes, draws: random.Random) -> Changed:
     elif how == "order":
         arrays = dict(reversed(arrays.items()))
     elif how == "header":
-        return _with_header(arrays, key, draws.choice(_SHAPES), draws.choice(_TYPES)), said
+        return _with_header(arrays, key, draws.choice(SHAPES), draws.choice(TYPES)), said
     written = io.BytesIO()
     (np.savez_compressed if how == "packed" else np.savez)(written, **arrays)
     if how in ("raw", "packed"):
@@ -299,12 +229,9 @@ def change_npz(content: bytes, draws: random.Random) -> Changed:
 
 
 def _with_header(arrays: dict[str, Any], key: str, shape: str, kind: str) -> bytes:
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, value in arrays.items():
-            member = io.BytesIO()
-            np.lib.format.write_array(member, value)
-            header = f"{{'descr': {kind}, 'fortran_order': False, 'shape': {shape}}}\n".encode()
-            false = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + b"\0" * 100
-            archive.writestr(f"{name}.npy", false if name == key else member.getvalue())
-    return file.getvalue()
+    members = {}
+    for name, value in arrays.items():
+        member = io.BytesIO()
+        np.lib.format.write_array(member, value)
+        members[f"{name}.npy"] = npy(shape, kind) if name == key else member.getvalue()
+    return archive(members)

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from fedleak_recorder import InputError, Recorder
+from tests.fuzz.damages import ARRAYS, FIELDS
 from tests.fuzz.oracle import contradiction
 from tests.fuzz.recordings import Files, read_tree
 
@@ -18,25 +19,17 @@ _ROUNDS, _CLIENTS = 2, 3
 
 Array = np.ndarray[Any, np.dtype[Any]]
 _ARRAYS: dict[str, Callable[[Array], Any]] = {
-    "float64": lambda r: r,
+    **ARRAYS,
     "float16": lambda r: r.astype("f2"),
     "bfloat16": lambda r: torch.from_numpy(r).bfloat16(),
     "float8": lambda r: torch.from_numpy(r).to(torch.float8_e4m3fn),
-    "big-endian": lambda r: r.astype(">f4"),
     "long double": lambda r: r.astype(np.longdouble),
     "whole numbers": lambda r: (100 * r).astype(int),
     "list": lambda r: r.tolist(),
     "list of huge numbers": lambda r: (1e39 * r).tolist(),
     "ragged list": lambda _: [[1.0], [2.0, 3.0]],
-    "not a number": lambda r: np.where(r > 0, np.nan, r),
-    "infinite": lambda r: np.where(r > 0, np.inf, r),
+    "some are not numbers": lambda r: np.where(r > 0, np.nan, r),
     "1e39": lambda r: np.full_like(r, 1e39),
-    "1e200": lambda r: 1e200 * r,
-    "booleans": lambda r: r > 0,
-    "complex": lambda r: r + 1j,
-    "objects": lambda _: np.array([{"a": 1}], dtype=object),
-    "texts": lambda r: np.full(r.shape, "a"),
-    "transposed": lambda r: np.asfortranarray(r),
     "every second": lambda r: np.repeat(r, 2, -1)[..., ::2],
     "masked": lambda r: np.ma.masked_array(r, mask=r > 0),
     "nothing": lambda _: None,
@@ -46,12 +39,6 @@ _ARRAYS: dict[str, Callable[[Array], Any]] = {
     "quantized": lambda r: torch.quantize_per_tensor(torch.from_numpy(r).float(), 0.1, 0, torch.qint8),
     "conjugated": lambda r: torch.from_numpy(r + 0j).conj().imag,
     "read-only": lambda r: np.broadcast_to(r[..., :1], r.shape),
-    "another shape": lambda r: r[..., :-1],
-    "flat": lambda r: r.ravel(),
-    "one number": lambda _: np.float32(1),
-    "empty": lambda _: np.zeros(0),
-    "dates": lambda r: np.zeros(r.shape, "M8[s]"),
-    "bytes": lambda _: bytes(12),
     "range": lambda r: range(r.shape[-1]),
 }
 _WHOLES: dict[str, Any] = {
@@ -89,12 +76,12 @@ _SERVED: dict[str, Any] = {
 _GIVEN: list[tuple[str, list[Any]]] = [
     ("dtype", ["float64", "float16", None, [1]]),
     ("holds", ["deltas", "delta", None, ["models"]]),
-    ("data", [{}, {"name": ""}, {"name": "a", "x": "y"}, None, 3, "\ud800", {"name": 1}]),
+    ("data", [*FIELDS["data"], {"name": ""}, {"name": "a", "x": "y"}, "\ud800"]),
     ("key", [b"x" * 16, "x" * 16, b"x", b"", 5, bytearray(16)]),
     ("learner", ["x", {"name": "fncf"}, {"name": 1, "arguments": {}}, [], {1: 2}]),
-    ("releases", [[{"clip": 0}], [{"noise_scale": float("nan")}], [3], "x", 3, [{"clip": "a"}]]),
-    ("releases", [[{"parameters": names}] for names in (["z"], 3, "w", [1], [["w"]])]),
-    ("row_parameters", [["w"], "w", ["z"], [1], 3, ["b"], [["w"]]]),
+    ("releases", [*FIELDS["releases"], [{"clip": 0}], [{"noise_scale": float("nan")}], [{"clip": "a"}]]),
+    ("releases", [[{"parameters": names}] for names in (["z"], "w", [1], [["w"]])]),
+    ("row_parameters", [*FIELDS["row_parameters"], ["w"], "w", ["z"], ["b"], [["w"]]]),
     ("auxiliary", [{"labels": one} for one in ([1.5], None, [], [float("inf")], "x", np.zeros(2, np.longdouble))]),
     ("auxiliary", [{1: [2]}, [1], {"images": np.zeros((2, 3)), "labels": [1, 2]}, {"": [1]}]),
     ("system", [{"a": float("inf")}, {"a": np.float32(1)}, {1: 2}, "x", {"round_settings": 3}]),

@@ -45,10 +45,11 @@ from tests.datamodules import image_trees, owned_files
 from tests.foreign_toys import items, write_dump
 from tests.fuzz import user_files
 from tests.fuzz.children import LEGAL, SAME, SILENT, Answer
+from tests.fuzz.damages import FIELDS
 from tests.fuzz.mutations import change_bytes, change_npz, change_shard, change_value
 from tests.fuzz.oracle import GRAMMARS, contradiction
 from tests.fuzz.recorder_calls import change_calls, record_calls, whole_calls, wrong_calls
-from tests.fuzz.recordings import RECORDINGS, Files, read_tree, recording, with_file, write_tree
+from tests.fuzz.recordings import RECORDINGS, Files, read_tree, recording, with_file, with_manifest, write_tree
 
 Mutant = tuple[Files, str]
 
@@ -88,17 +89,10 @@ class Target:
 
         return run
 
-    @functools.cached_property
+    @property
     def whole(self) -> str:
         """What reading the whole example gives."""
-        quiet = io.StringIO()
-        with (
-            tempfile.TemporaryDirectory() as folder,
-            contextlib.redirect_stdout(quiet),
-            contextlib.redirect_stderr(quiet),
-        ):
-            os.environ["FEDLEAK_CACHE"] = f"{folder}/cache"
-            return self.read(write_tree(Path(folder) / "input", self.example()))
+        return _whole(self.example, self.read)
 
     def mutant(self, seed: int, number: int) -> Mutant:
         """The same for the same seed and number."""
@@ -108,6 +102,14 @@ class Target:
                 files, said = self.change(self.example(), draws)
                 if files != self.example():
                     return files, said
+
+
+@functools.cache
+def _whole(example: Callable[[], Files], read: Callable[[Path], str]) -> str:
+    quiet = io.StringIO()
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet):
+        os.environ["FEDLEAK_CACHE"] = f"{folder}/cache"
+        return read(write_tree(Path(folder) / "input", example()))
 
 
 def digest(*parts: Any) -> str:
@@ -168,7 +170,11 @@ def _damage(files: Files, draws: random.Random) -> Mutant:
 
 
 def _describe(files: Files, draws: random.Random) -> Mutant:
-    """Another manifest, or another line of the journal."""
+    """A field that none may have, another manifest, or another line of the journal."""
+    if draws.random() < 0.1:
+        key = draws.choice(sorted(FIELDS))
+        value = draws.choice(FIELDS[key])
+        return with_manifest(files, lambda manifest: manifest.update({key: value})), f"manifest: {key} {value}"
     if draws.random() < 0.7:
         value, said = change_value(json.loads(files["manifest.json"]), draws)
         return {**files, "manifest.json": json.dumps(value).encode()}, f"manifest: {said}"
@@ -396,8 +402,7 @@ def targets() -> list[Target]:
     read_calls = functools.partial(record_calls, read=read_recording)
     made.append(Target("calls of the recorder", whole_calls, change_calls, read_calls, wrong_calls))
     made += [Target(*parts) for parts in user_files.targets()]
-    for change in (_describe, _author):
-        said = f"audit of clicks, {'manifest' if change is _describe else 'hashes fit'}"
-        whole = functools.partial(recording, "clicks")
-        made.append(Target(said, whole, change, audit, _wrong_recording, seconds=60.0))
+    whole = functools.partial(recording, "clicks")
+    for said, change in (("manifest", _describe), ("hashes fit", _author)):
+        made.append(Target(f"audit of clicks, {said}", whole, change, audit, _wrong_recording, seconds=60.0))
     return made

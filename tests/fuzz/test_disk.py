@@ -18,6 +18,12 @@ pytestmark = pytest.mark.integration
 SECONDS = 240.0
 
 
+@pytest.fixture(autouse=True)
+def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most tests read numbers and sentences alone."""
+    monkeypatch.setattr("reports.write_run.report_figures", lambda *_: [])
+
+
 @pytest.fixture
 def recorded(tmp_path: Path) -> Path:
     """A recording, of which every command may read."""

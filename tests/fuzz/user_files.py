@@ -19,6 +19,7 @@ from modules.learners.fncf import FNCF
 from modules.lightning.checkpoint_io import CheckedCheckpointIO
 from protocol.metric_table import METRICS
 from reports.statement.system_file import Declaration
+from tests.fuzz.damages import TENSORS
 from tests.fuzz.mutations import change_bytes, change_value
 from tests.fuzz.recordings import Files, read_tree
 from tests.places import CONFIGS, ROOT
@@ -76,14 +77,7 @@ def _saved(content: object) -> bytes:
     return file.getvalue()
 
 
-_TENSORS: dict[str, Callable[[torch.Tensor], Any]] = {
-    "flat": lambda value: value.flatten(),
-    "empty": lambda value: value[:0],
-    "twice": lambda value: torch.cat([value, value]),
-    "double": lambda value: value.double(),
-    "whole": lambda value: value.long(),
-    "complex": lambda value: value.to(torch.complex64),
-    "nan": lambda value: value * math.nan,
+_OBJECTS: dict[str, Callable[[torch.Tensor], Any]] = {
     "list": lambda value: value.tolist(),
     "text": lambda _: "x",
     "none": lambda _: None,
@@ -104,8 +98,8 @@ def change_checkpoint(files: Files, draws: random.Random) -> Mutant:
         held[key] = draws.choice([None, "x", {}, [], 1, {"x": 1}])
         said = f"other {key}"
     else:
-        name, how = draws.choice(sorted(held[part])), draws.choice(sorted(_TENSORS))
-        held[part][name] = _TENSORS[how](held[part][name])
+        name, how = draws.choice(sorted(held[part])), draws.choice([*TENSORS, *_OBJECTS])
+        held[part][name] = {**TENSORS, **_OBJECTS}[how](held[part][name])
         said = f"{how} {name}"
     return {_CHECKPOINT: _saved(held)}, f"{part}: {said}"
 
@@ -180,16 +174,10 @@ def nothing_wrong(place: Path, before: Files, after: Files) -> str | None:
 
 def targets() -> list[Parts]:
     """Tables, then the other files."""
-    tables: list[Parts] = [
-        (
-            f"table {name}",
-            whole_tables,
-            functools.partial(change_table, name),
-            functools.partial(read_tables, name),
-            nothing_wrong,
-        )
-        for name in TABLES
-    ]
+    tables: list[Parts] = []
+    for name in TABLES:
+        change, read = functools.partial(change_table, name), functools.partial(read_tables, name)
+        tables.append((f"table {name}", whole_tables, change, read, nothing_wrong))
     return [
         *tables,
         ("checkpoint", whole_checkpoint, change_checkpoint, read_checkpoints, wrong_checkpoint),

@@ -1,6 +1,7 @@
 """A joined page has the figures of its runs, drawn from their files."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -17,8 +18,24 @@ from reports.run import Run
 from reports.write_run import write_run
 from tests.reports.toys import LINES
 
+Left = Callable[..., Path]
+MADE: dict[str, Path] = {}
 
-def left(folder: Path, experiment: str = "one", **setting: object) -> Path:
+
+@pytest.fixture
+def left(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Left:
+    """Copies what a run leaves into a folder; it is made once for an experiment and a setting."""
+
+    def copied(name: str, experiment: str = "one", **setting: object) -> Path:
+        key = f"{experiment} {setting}"
+        if key not in MADE:
+            MADE[key] = write(tmp_path_factory.mktemp("run"), experiment, **setting)
+        return Path(shutil.copytree(MADE[key], tmp_path / name))
+
+    return copied
+
+
+def write(folder: Path, experiment: str, **setting: object) -> Path:
     """What a run leaves."""
     cell = {"data": "d", **setting}
     rows = [
@@ -26,16 +43,8 @@ def left(folder: Path, experiment: str = "one", **setting: object) -> Path:
         for name, mean in (("codebook", 0.8), ("chance", 0.45))
     ]
     evaluation = Evaluation(scores=concat(rows), lines=dict(LINES), roc={"codebook": (2 * ROC_GRID.double().sqrt(), 2)})
-    profile = {
-        "attack": "codebook",
-        "seed": 0,
-        "round": 0,
-        "victim": 1,
-        "class": [0, 1],
-        "low": 0.4,
-        "high": [0.6, None],
-    }
-    shares = pd.DataFrame({**profile, "true": [0.4, 0.6], "inferred": [0.5, 0.5]})
+    profile = {"attack": "codebook", "seed": 0, "round": 0, "victim": 1, "class": [0, 1], "low": 0.4}
+    shares = pd.DataFrame({**profile, "high": [0.6, None], "true": [0.4, 0.6], "inferred": [0.5, 0.5]})
     evaluation.profiles = with_setting(shares, **cell)
     found = AuditResult(evaluation, ["auc"], {"name": "d", "sha256": "0"}, seconds=1.0)
     write_run(found, directory=folder, experiment=experiment)
@@ -47,8 +56,8 @@ def captions(page: Path) -> list[str]:
     return [part.partition("</figcaption>")[0].strip() for part in text.split("</b>")[1:] if "</figcaption>" in part]
 
 
-def test_runs_are_joined_with_the_figures_of_each_kind(tmp_path: Path) -> None:
-    runs = [left(tmp_path / "one", epsilon=1), left(tmp_path / "two", "two", epsilon="inf")]
+def test_runs_are_joined_with_the_figures_of_each_kind(tmp_path: Path, left: Left) -> None:
+    runs = [left("one", epsilon=1), left("two", "two", epsilon="inf")]
     joined = join_runs(runs, tmp_path / "both", ["svg", "csv"])
     assert (joined.experiment, joined.seconds, joined.data["name"]) == ("one + two", 2.0, "d")
     assert joined.results["setting.epsilon"].tolist() == [1, 1, "inf", "inf"]
@@ -62,26 +71,26 @@ def test_runs_are_joined_with_the_figures_of_each_kind(tmp_path: Path) -> None:
     assert table["mean"].tolist() == pytest.approx([0.85, 0.5, 0.85, 0.5])
 
 
-def test_one_run_is_drawn_as_it_was(tmp_path: Path) -> None:
-    run = left(tmp_path / "one")
+def test_one_run_is_drawn_as_it_was(tmp_path: Path, left: Left) -> None:
+    run = left("one")
     join_runs([run], tmp_path / "again")
     assert captions(tmp_path / "again") == captions(run)
 
 
-def test_runs_with_the_same_cells_differ_by_their_names(tmp_path: Path) -> None:
-    joined = join_runs([left(tmp_path / "one"), left(tmp_path / "two", "two")], tmp_path / "both")
+def test_runs_with_the_same_cells_differ_by_their_names(tmp_path: Path, left: Left) -> None:
+    joined = join_runs([left("one"), left("two", "two")], tmp_path / "both")
     assert joined.results["setting.run"].tolist() == ["one", "one", "two", "two"]
     page = (tmp_path / "both/report.html").read_text(encoding="utf-8")
     assert all(f">codebook, {name}: " in page for name in ("one", "two"))  # curves of their own
-    joined = join_runs([left(tmp_path / "three"), left(tmp_path / "four")], tmp_path / "same")
+    joined = join_runs([left("three"), left("four")], tmp_path / "same")
     assert joined.results["setting.run"].nunique() == 2
-    runs = [*(left(tmp_path / name, name) for name in ("five", "six")), left(tmp_path / "seven", "seven", epsilon=1)]
+    runs = [*(left(name, name) for name in ("five", "six")), left("seven", "seven", epsilon=1)]
     joined = join_runs(runs, tmp_path / "three-runs")
     assert joined.results["setting.run"].dropna().tolist() == ["five", "five", "six", "six"]
 
 
-def test_results_alone_are_enough(tmp_path: Path) -> None:
-    run = left(tmp_path / "one")
+def test_results_alone_are_enough(tmp_path: Path, left: Left) -> None:
+    run = left("one")
     (tmp_path / "bare").mkdir()
     shutil.copy(run / "results.json", tmp_path / "bare")
     join_runs([tmp_path / "bare"], tmp_path / "page")
@@ -89,23 +98,23 @@ def test_results_alone_are_enough(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 1, "sha256": "0"}', "\xff\x00", "[" * 100_000])
-def test_damaged_evaluation_is_named(tmp_path: Path, text: str) -> None:
-    run = left(tmp_path / "one")
+def test_damaged_evaluation_is_named(tmp_path: Path, left: Left, text: str) -> None:
+    run = left("one")
     (run / "evaluation.json").write_bytes(text.encode("latin-1"))
     with pytest.raises(InputError, match=r"evaluation\.json"):
         join_runs([run], tmp_path / "page")
 
 
-def test_changed_byte_of_an_evaluation_is_noticed(tmp_path: Path) -> None:
-    run = left(tmp_path / "one")
+def test_changed_byte_of_an_evaluation_is_noticed(tmp_path: Path, left: Left) -> None:
+    run = left("one")
     text = (run / "evaluation.json").read_text()
     (run / "evaluation.json").write_text(text.replace("codebook", "codebooq", 1))
     with pytest.raises(InputError, match="damaged"):
         join_runs([run], tmp_path / "page")
 
 
-def test_values_are_read_back_as_they_were(tmp_path: Path) -> None:
-    run = left(tmp_path / "one", epsilon="inf", rounds=3)
+def test_values_are_read_back_as_they_were(tmp_path: Path, left: Left) -> None:
+    run = left("one", epsilon="inf", rounds=3)
     assert torch.tensor(pd.read_csv(run / "roc.csv")["tpr"].tolist()).max() == 1
     page = (run / "report.html").read_text(encoding="utf-8")
     join_runs([run], tmp_path / "again")

@@ -9,7 +9,7 @@ from tests.places import CONFIGS
 
 RANKED = f"""
 over: {CONFIGS / "paper" / "raifle_bounds.yaml"}
-set: {{data.users: 60, data.queries: 240}}
+set: {{data.users: 30, data.queries: 120}}
 axes:
   data: [synthetic-letor]
   epsilon:
@@ -20,7 +20,7 @@ axes:
 RECOMMENDED = f"""
 over: {CONFIGS / "paper" / "raifle_bounds_fncf.yaml"}
 train: {CONFIGS / "train" / "fncf_synthetic.yaml"}
-set: {{data.users: 40, data.clients_per_round: 1.0, trainer.max_steps: 1}}
+set: {{data.users: 20, data.clients_per_round: 1.0, model.local.epochs: 5, trainer.max_steps: 1}}
 scales: {{}}
 axes:
   data: null

@@ -1,12 +1,19 @@
+import functools
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from protocol.metric_table import metric
-from reports.statement.lowering import lowering
+from reports.statement.lowering import Lowering, lowering
 from reports.statement.measured import Measured
 from reports.statement.numbers import Interval
+
+
+@functools.cache
+def published(family: str) -> Lowering:
+    """What the project's own results say of a question."""
+    return lowering([question(family, "auc")])
 
 
 def question(family: str, name: str) -> Measured:
@@ -36,7 +43,7 @@ def question(family: str, name: str) -> Measured:
 
 
 def test_published_effects_are_read_not_typed() -> None:
-    found = lowering([question("recommendation", "auc")])
+    found = published("recommendation")
     tables = {one.table: one for one in found.effects if one.setting["data"] == "ml-100k"}
     effect = tables["raifle_table13"]
     assert effect.defence == "epsilon of local privacy"
@@ -53,9 +60,7 @@ def test_nothing_published_is_said(tmp_path: Path) -> None:
 
 def test_largest_leak_over_all_other_settings_stands_at_each_value() -> None:
     """A table whose first setting leaks less under noise than the others."""
-    (effect,) = [
-        one for one in lowering([question("recommendation", "auc")]).effects if one.table == "raifle_algorithm2"
-    ]
+    (effect,) = [one for one in published("recommendation").effects if one.table == "raifle_algorithm2"]
     assert effect.setting == {"data": "ml-100k"}
     assert [cell.value for cell in effect.cells] == ["inf", 500, 100]
     assert [cell.result.value for cell in effect.cells] == pytest.approx([1.0, 0.930, 0.916], abs=0.001)
@@ -66,5 +71,5 @@ def test_largest_leak_over_all_other_settings_stands_at_each_value() -> None:
 
 
 def test_noise_on_everything_is_said() -> None:
-    found = lowering([question("record-membership", "auc")]).effects
+    found = published("record-membership").effects
     assert "everything that is sent" in next(one for one in found if one.table == "membership_noise").note
