@@ -21,7 +21,6 @@ def training_of(*arguments: str) -> dict[str, Any]:
     said = io.StringIO()
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
         patch.chdir(ROOT)
-        patch.setattr("sys.argv", ["train.py"])
         with pytest.raises(SystemExit) as status:
             training.main([*arguments, "--print_config"])
     assert status.value.code in (0, None), said.getvalue()

@@ -67,7 +67,6 @@ def part(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     module = "part_" + "".join(letter if letter.isalnum() else "_" for letter in request.node.name)
     (tmp_path / f"{module}.py").write_text(request.param)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr("sys.argv", ["train.py"])
     return f"{module}.Part"
 
 

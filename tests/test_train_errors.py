@@ -26,7 +26,6 @@ LineOf = Callable[..., str]
 @pytest.fixture
 def line_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> LineOf:
     """Runs train.py, which must end with status 2, and gives the one line that it says."""
-    monkeypatch.setattr("sys.argv", ["train.py"])
     monkeypatch.chdir(tmp_path)
 
     def run(*words: str) -> str:

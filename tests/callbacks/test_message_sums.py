@@ -110,7 +110,7 @@ def test_a_passive_server_learns_from_sums(tmp_path: Path, monkeypatch: pytest.M
     assert "setting.rounds" in (tmp_path / "out/scores.csv").read_text()
 
 
-def test_sums_of_several_processes_or_of_something_else_than_items_are_refused(tmp_path: Path) -> None:
+def test_sums_of_several_processes_or_of_something_else_than_items_are_refused() -> None:
     class Two(Trainer):
         world_size = 2
 

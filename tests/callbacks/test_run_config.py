@@ -32,9 +32,7 @@ def start(folder: Path, *, max_steps: int) -> None:
     saver.setup(cli.trainer, cli.model, "fit")
 
 
-def test_written_into_the_run_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_written_into_the_run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)

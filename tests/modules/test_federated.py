@@ -35,11 +35,6 @@ def arguments(folder: Path, *more: str) -> list[str]:
     ]
 
 
-@pytest.fixture(autouse=True)
-def _own_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.argv", ["train.py"])
-
-
 def run(folder: Path, *more: str) -> None:
     assert cli.run(arguments(folder, *more)) == 0
 

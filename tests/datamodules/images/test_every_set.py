@@ -131,7 +131,7 @@ def test_a_composition_gives_each_client_its_proportions() -> None:
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_ranks_share_the_test_images(rank: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_share_the_test_images(rank: int) -> None:
     class Rank:
         world_size, global_rank = 2, rank
 

@@ -24,9 +24,7 @@ after: [update-maps]
 
 
 @pytest.mark.integration
-def test_classifiers_distinguish_manipulated_updates_and_not_a_training_from_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_classifiers_distinguish_manipulated_updates_and_not_a_training_from_itself(tmp_path: Path) -> None:
     assert reproduce(tmp_path, TABLE, page=True) == 0
     found = {(r.attack, r.setting["manipulation"]): r for r in read(tmp_path / "out")}
     assert {attack for attack, _ in found} == {"updates-knn", "updates-logistic", "updates-forest"}

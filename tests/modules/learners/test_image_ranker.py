@@ -40,7 +40,6 @@ SMALL = (
 @pytest.fixture(autouse=True)
 def _images(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path_factory.getbasetemp() / "image-ranker"))
-    monkeypatch.setattr("sys.argv", ["train.py"])
 
 
 def arguments(folder: Path, *more: str) -> list[str]:

@@ -133,7 +133,7 @@ def test_a_recording_has_the_private_vector_in_its_truth_and_its_learner(tmp_pat
     assert learner.slope_at_zero == -0.5
 
 
-def test_the_learner_simulates_its_clients(tmp_path: Path) -> None:
+def test_the_learner_simulates_its_clients() -> None:
     data = toys.data()
     local = LocalTraining(learning_rate=0.1, epochs=2)
     module = FederatedMF(num_items=data.num_items, num_clients=data.num_clients, dim=6, local=local)
@@ -149,7 +149,7 @@ def test_the_learner_simulates_its_clients(tmp_path: Path) -> None:
     torch.testing.assert_close(plain, result.deltas[ITEM_EMBEDDING])
 
 
-def test_bad_learners_and_clients_are_refused(tmp_path: Path) -> None:
+def test_bad_learners_and_clients_are_refused() -> None:
     with pytest.raises(InputError, match="plain SGD"):
         FederatedMF(num_items=5, num_clients=2, local=LocalTraining(optimizer="adam"))
     with pytest.raises(InputError, match="clip"):

@@ -195,7 +195,7 @@ def test_under_local_dp_a_recording_does_not_say_which_words_a_device_has(tmp_pa
     torch.testing.assert_close(moved, torch.einsum("c,crd->rd", shares, table), rtol=1e-4, atol=1e-5)
 
 
-def test_without_clients_a_rank_sums_tables_of_the_same_kind(tmp_path: Path) -> None:
+def test_without_clients_a_rank_sums_tables_of_the_same_kind() -> None:
     """What ranks sum must have one layout, also on a rank that has no client in a round."""
     for defenses in ((), (LocalDP(clip=0.01, epsilon=1, delta=1e-5),)):
         module = FederatedText(network=TextOptions(vocabulary=50, embedding=7, hidden=6), defenses=defenses)

@@ -41,7 +41,6 @@ def test_the_command_is_refused_before_anything_begins(
 ) -> None:
     for name, value in TORCHRUN.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("sys.argv", ["train.py"])
     cpu = ("--trainer.accelerator", "cpu", "--trainer.devices", "auto")
     status = train.run(["fit", "--config", "configs/train/fncf_synthetic.yaml", *cpu])
     assert status == 2
