@@ -112,9 +112,13 @@ def of_papers(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def legend_right(axes: Axes) -> None:
-    """Draws a legend to the right of the axes, if anything has a label."""
+    """Draws a legend to the right of the axes, if anything has a label; a wide one widens the figure."""
     if axes.get_legend_handles_labels()[1]:
-        axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, handlelength=3)
+        legend = axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, handlelength=3)
+        figure = axes.figure
+        if isinstance(figure, Figure):
+            width = figure.get_figwidth()
+            figure.set_figwidth(width + max(0, legend.get_window_extent().width / figure.dpi - width / 2))
 
 
 def of_data(rows: pd.DataFrame) -> str:

@@ -2,10 +2,11 @@
 
 import copy
 
+import pytest
 from matplotlib.figure import Figure
 
 from evaluation.captioned_figure import CaptionedFigure
-from reports.figures.figure_data import DrawnFigure
+from reports.figures.figure_data import DrawnFigure, legend_right, styled
 
 
 def made() -> DrawnFigure:
@@ -28,3 +29,13 @@ def test_what_is_stored_or_sent_keeps_its_files_without_the_figure() -> None:
     files = {kind: drawing.file(kind) for kind in ("svg", "pdf")}
     for back in (CaptionedFigure.of_record(drawing.record()), copy.deepcopy(drawing)):
         assert (type(back), back.caption, back.name, back.files) == (CaptionedFigure, "caption", "line", files)
+
+
+@pytest.mark.parametrize("label", ["raifle", "affine-inversion, manipulation noise, ranker neural-2, epsilon inf"])
+def test_a_legend_leaves_the_axes_room_and_widens_a_figure_only_for_long_labels(label: str) -> None:
+    figure, ((axes,),) = styled(6, 4)
+    axes.plot([0, 1], [0, 1], label=label)
+    legend_right(axes)
+    figure.draw_without_rendering()
+    assert axes.get_window_extent().width / figure.dpi > 2
+    assert (figure.get_figwidth() == 6) == (label == "raifle")
