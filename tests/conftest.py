@@ -1,5 +1,7 @@
 """What holds for every test."""
 
+import wandb  # noqa: F401, I001 - first, because it searches all modules that were imported before it, for 0.8 seconds
+
 import functools
 import os
 import subprocess
