@@ -65,5 +65,5 @@ def test_every_name_that_a_room_exports_is_there(room: str) -> None:
     for name in package.__all__:
         assert getattr(package, name).__name__ == name
         assert name in dir(package)
-    with pytest.raises(AttributeError, match=f"module '{room}' has no attribute 'Nonsense'"):
+    with pytest.raises(AttributeError, match="Nonsense"):
         _ = package.Nonsense

@@ -200,7 +200,7 @@ def test_a_client_has_the_photographs_of_one_lesion_and_its_patients_attributes(
 
 def test_clients_with_several_lesions_and_too_many_clients_are_refused(tmp_path: Path) -> None:
     image_trees.write_skin_cancer(tmp_path)
-    with pytest.raises(InputError, match="scheme to groups"):
+    with pytest.raises(InputError, match="groups"):
         _ = skin_cancer(tmp_path, split=ClientSplit(clients=3)).people
     with pytest.raises(InputError, match="500 groups"):
         _ = skin_cancer(tmp_path, split=ClientSplit(scheme="groups", clients=500)).people

@@ -236,7 +236,7 @@ def test_limit_of_an_unknown_question_or_metric_is_refused(name: str, way_out: s
 
 @pytest.mark.parametrize(("name", "limit"), [("auc", 60), ("auc", -0.1), ("l1", -0.1), ("l1", 2.5), ("epsilon", -1)])
 def test_limit_beyond_the_span_of_its_metric_is_refused(name: str, limit: float) -> None:
-    with pytest.raises(InputError, match="a limit on"):
+    with pytest.raises(InputError, match="limit"):
         check_limits({name: limit}, ATTACKS)
 
 
@@ -356,7 +356,7 @@ def test_a_learner_that_does_not_match_leaves_limits_unchecked_that_need_it(
     metric: str, mean: float, verdict: str
 ) -> None:
     attack = {"auc": DIRECTION, "l1": DECAF}[metric]
-    evaluation = Evaluation(mismatch="the learner's updates are 0.01 x as long")
+    evaluation = Evaluation(mismatch="0.01 x")
     (found,) = gate({metric: 0.6}, ATTACKS)(results(cell(attack, metric, mean)), evaluation)
     assert found.verdict == verdict
     assert ("0.01 x" in found.message) == (verdict == "unchecked")

@@ -84,16 +84,16 @@ def test_attacks_are_named_as_in_a_table() -> None:
     assert isinstance(posterior, ListPosterior)
     assert (posterior.sweeps, posterior.prior) == (7, "uniform")
     assert isinstance(codebook, CodebookAttack)
-    with pytest.raises(InputError, match="an argument of list-posterior"):
+    with pytest.raises(InputError, match="list-posterior"):
         Guardrail(attacks={"list-posterior": {"sweep": 7}})
 
 
 def test_what_cannot_guard_is_refused() -> None:
-    with pytest.raises(InputError, match="an attack that fits"):
+    with pytest.raises(InputError, match="fits"):
         review(Guardrail(attacks=[Misfit()]), LABELS)
-    with pytest.raises(InputError, match="at least one attack"):
+    with pytest.raises(InputError, match="at least one"):
         Guardrail(attacks=[])
-    with pytest.raises(InputError, match=r"limit in \[0, 1\]"):
+    with pytest.raises(InputError, match="limit"):
         Guardrail(limit=1.5, attacks=[Reader()])
 
 

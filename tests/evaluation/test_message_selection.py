@@ -41,5 +41,5 @@ def test_partners_of_a_message_are_equally_often_of_two_users() -> None:
 
 
 def test_an_unknown_kind_of_names_is_refused() -> None:
-    with pytest.raises(ValueError, match="names to be one of true, shuffled"):
+    with pytest.raises(ValueError, match="shuffled"):
         MessageSelection(names="none")  # type: ignore[arg-type]

@@ -80,7 +80,7 @@ def test_a_cell_is_read_back_as_it_was(tmp_path: Path) -> None:
 @pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(Stamp)])
 def test_another_stamp_is_another_cell(tmp_path: Path, field: str) -> None:
     write_cell(tmp_path / "cell.json", STAMP, finished())
-    with pytest.raises(StaleError, match=f"its {field} changed since"):
+    with pytest.raises(StaleError, match=field):
         read_cell(tmp_path / "cell.json", dataclasses.replace(STAMP, **{field: "another"}))
 
 
@@ -107,7 +107,7 @@ def test_a_damaged_file_is_neither_believed_nor_a_traceback(tmp_path: Path) -> N
 @pytest.mark.parametrize("content", ["", "null", "[]", "{}", '{"format": 3}', '{"rows": []}', "[" * 100_000])
 def test_a_stranger_s_file_is_run_again(tmp_path: Path, content: str) -> None:
     (tmp_path / "cell.json").write_text(content)
-    with pytest.raises(StaleError, match="damaged, or another version's"):
+    with pytest.raises(StaleError, match="damaged"):
         read_cell(tmp_path / "cell.json", STAMP)
 
 

@@ -73,5 +73,5 @@ def test_a_key_is_random_unless_it_is_given(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("given", ["", "ab", "ab" * 15, "a" * 33, "g" * 32])
 def test_a_key_that_is_short_or_no_number_is_refused(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(KEY_VARIABLE, given)
-    with pytest.raises(InputError, match="32 hexadecimal digits"):
+    with pytest.raises(InputError, match="hexadecimal"):
         secret_key()

@@ -165,5 +165,5 @@ def test_every_predicted_metric_names_what_was_measured_and_is_no_leak() -> None
     for entry in predicted:
         assert entry.predicts in METRICS
         assert not entry.leak
-    with pytest.raises(InputError, match="expects of itself"):
+    with pytest.raises(InputError, match="itself"):
         Metric("predicted-x", "", predicts="auc")

@@ -215,7 +215,7 @@ def test_a_download_that_fails_is_told(tmp_path: Path, make: Make, monkeypatch: 
     monkeypatch.setattr(torchvision.datasets.MNIST, "download", fail)
     monkeypatch.setattr(torchvision.datasets.CIFAR10, "download", fail)
     data = make(root=str(tmp_path), download=True)
-    with pytest.raises(InputError, match="the network is away"):
+    with pytest.raises(InputError, match="network"):
         data.prepare_data()
 
 

@@ -152,7 +152,7 @@ def test_a_part_is_split_off_with_the_same_proportions(largest_group: int) -> No
 
 
 def test_a_group_of_two_classes_is_refused() -> None:
-    with pytest.raises(InputError, match="groups of one class"):
+    with pytest.raises(InputError, match="groups"):
         shuffled_pool(torch.tensor([0, 1, 1]), class_names=NAMES, generator=seeded(), groups=torch.tensor([7, 7, 8]))
 
 
@@ -229,7 +229,7 @@ def test_the_papers_compositions_are_whole_and_have_its_null_classes() -> None:
         assert (composition[0] == 0.1).all()
         assert (composition == 0).sum(1).tolist() == [0, 0, 0, 0, 1, 2, 3, 5, 7, 9]
     assert torch.equal(decaf_composition("MNIST"), decaf_composition("FashionMNIST"))
-    with pytest.raises(InputError, match="Decaf's data sets"):
+    with pytest.raises(InputError, match="Decaf"):
         decaf_composition("ImageNet")
 
 

@@ -228,7 +228,7 @@ def test_a_module_that_is_given_its_sizes_is_the_one_that_takes_them_from_the_da
 def test_data_without_the_size_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="num_classes"):
         trained(FederatedClassifier(), toys.data(), tmp_path)
-    with pytest.raises(InputError, match="found no data module"):
+    with pytest.raises(InputError, match="data module"):
         FNCF(num_items=5).configure_model()
 
 

@@ -209,7 +209,7 @@ def test_without_clients_a_rank_sums_tables_of_the_same_kind() -> None:
 
 def test_examples_that_are_no_texts_are_refused() -> None:
     images = dataclasses.replace(cohort(), examples={"image": torch.zeros(4, 2, 1, 8, 8)})
-    with pytest.raises(InputError, match="examples of image"):
+    with pytest.raises(InputError, match="image"):
         FederatedText(network=NETWORKS[0]).interact(images, {})
 
 

@@ -216,7 +216,7 @@ def test_a_round_number_is_given_once_and_none_to_a_closed_recorder(tmp_path: Pa
 )
 def test_examples_that_are_no_whole_number_are_refused(tmp_path: Path, examples: Any) -> None:
     recorder = Recorder(tmp_path / "one", parameters=SMALL)
-    with pytest.raises(InputError, match="number of examples"):
+    with pytest.raises(InputError, match="examples"):
         recorder.round(0, small(0), {"a": (small(1), examples)})
     assert not (tmp_path / "one").exists()
 
@@ -238,7 +238,7 @@ def test_disk_full_keeps_finished_rounds(tmp_path: Path) -> None:
         for limit in (100, size + 100):  # a shard does not fit; half a line of the journal does
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
             try:
-                with pytest.raises(InputError, match=r"write round 1 into .*"):
+                with pytest.raises(InputError, match="round 1"):
                     recorder.round(1, small(0), {"a": (small(2), 1)})
             finally:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -268,7 +268,7 @@ def test_a_recording_is_resumed_with_its_key_only(tmp_path: Path) -> None:
     with Recorder(tmp_path, parameters=SMALL, key=KEY) as recorder:
         for number in range(3):
             recorder.round(number, small(0), {"a": (small(number), 1)})
-    with pytest.raises(InputError, match="without a recording"):
+    with pytest.raises(InputError, match="recording"):
         Recorder(tmp_path, parameters=SMALL, key=KEY)
     with pytest.raises(InputError, match="key"):
         Recorder(tmp_path, parameters=SMALL, key=b"o" * 32, resume_at=2).round(2, small(0), {"a": (small(9), 1)})
