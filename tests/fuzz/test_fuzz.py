@@ -12,7 +12,7 @@ from tests.fuzz.targets import targets
 
 pytestmark = pytest.mark.integration
 
-_READS, _AUDITS = 15, 1
+_READS, _AUDITS = 8, 1
 
 
 def test_no_mutant_is_a_traceback_a_hang_or_accepted_silently() -> None:
@@ -22,7 +22,7 @@ def test_no_mutant_is_a_traceback_a_hang_or_accepted_silently() -> None:
         count = _AUDITS if target.name.startswith("audit") else _READS
         table.run(target, seed=0, numbers=range(count))
     assert not table.failed, "\n".join(table.failed)
-    assert sum(counts[CLEAR] for counts in table.counts.values()) > 300
+    assert sum(counts[CLEAR] for counts in table.counts.values()) > 150
 
 
 def test_a_mutant_is_made_again_from_seed_and_number() -> None:
