@@ -19,6 +19,9 @@ _KEPT = 40
 _AROUND = 3
 """Counts tried on both sides of the most likely one, for each count in the last mini-batch."""
 
+_LEAST_ERROR = 1e-9
+"""Smallest error of the closed form: that on clients of one example may be exactly 0."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ExactCounts(ClosedForm):
@@ -33,7 +36,8 @@ class ExactCounts(ClosedForm):
     Threat model: passive server, one round; knows the clients' training algorithm, which is one pass of plain SGD, and
     their example counts, and has a few images of each class.
 
-    The standard deviation of the shares is that of `simulated` clients with the full mini-batches only.
+    The standard deviation of the shares is that of `simulated` clients with the full mini-batches only, or with all
+    examples where they fill none.
 
     Args:
         simulated: number of simulated clients, shared by all victims.
@@ -54,7 +58,8 @@ class ExactCounts(ClosedForm):
             raise ViewError("expected clients that make one pass of plain SGD in mini-batches, got another algorithm")
         known = auxiliary(view, layer_change(view).bias.shape[1], self.auxiliary_per_class)
         shares, _ = self.shares(view, known, view.deltas, view.example_counts)
-        error = self._error(view, known, (view.example_counts // batch * batch).clamp(min=1), generator)
+        full = view.example_counts.clamp(1, batch)
+        error = self._error(view, known, (view.example_counts // full * full).clamp(min=1), generator)
         counts = torch.zeros(shares.shape, dtype=torch.float64)
         for size in set(view.example_counts.tolist()):
             same = view.example_counts == size
@@ -69,7 +74,7 @@ class ExactCounts(ClosedForm):
         parts = list(simulated_changes(view, (known.images, known.labels), examples, generator=generator))
         deltas = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
         shares, _ = self.shares(view, known, deltas, own)
-        return float((shares - counts / own[:, None]).square().mean().sqrt())
+        return max(float((shares - counts / own[:, None]).square().mean().sqrt()), _LEAST_ERROR)
 
 
 def most_likely_counts(shares: Tensor, examples: int, batch: int, error: float) -> Tensor:
@@ -87,7 +92,8 @@ def most_likely_counts(shares: Tensor, examples: int, batch: int, error: float) 
     held = torch.where(tried >= late[:, None], tried, -1).clamp(max=examples).long()
     gap = (held / full + weights[:, None]) / steps - shares[..., None, None]
     value = -gap.square() / (2 * error**2) + _log_choose(held.clamp(min=0), late[:, None])
-    value = value.where(held >= 0, -torch.inf).flatten(2)
+    # All examples of a single mini-batch are in the last one; other pairs would take the places of those.
+    value = value.where((held == late[:, None]) if steps == 1 else (held >= 0), -torch.inf).flatten(2)
     value, kept = value.topk(min(_KEPT, value.shape[2]), dim=2)
     held = held.clamp(min=0).flatten(2).gather(2, kept)
     inside = late.repeat_interleave(2 * _AROUND + 1)[kept]

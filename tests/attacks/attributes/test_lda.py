@@ -49,6 +49,17 @@ def test_values_of_one_person_and_two_people_do_not_stop_it() -> None:
         assert bool(left_out.isfinite().all())
 
 
+def test_among_equals_the_strongest_shrinkage_and_penalty_are_chosen() -> None:
+    vectors = torch.randn(6, 4, generator=generator_for(3, "equal"), dtype=torch.float64)
+    # Each fold trains on one person of each value, or of one value: nothing is known of the spread within a value.
+    arguments = vectors @ vectors.T, torch.arange(3), torch.tensor([0, 0, 1]), 2
+    expected = Discriminant(shrinkages=(1.0,), penalties=(1e-5,)).evidence(*arguments, seed=0)
+    found = Discriminant().evidence(*arguments, seed=0)
+    assert not bool(found[1].any())
+    assert bool(found[0].any())
+    assert torch.equal(found[0], expected[0])
+
+
 def test_evidence_that_is_wrong_is_given_no_weight() -> None:
     generator = generator_for(0, "stack")
     values = torch.randint(2, (300,), generator=generator)

@@ -32,6 +32,16 @@ def test_without_a_prediction_there_is_none() -> None:
     assert "predicted-exact-classes" not in found.score(seen(1, 4), {"class_counts": torch.tensor([[3, 1]])}).metrics
 
 
+def test_intervals_by_hand() -> None:
+    counts, deviation = torch.tensor([[3, 1]]), torch.tensor([[0.2, 1.0]])
+    whole = count_estimate(counts, deviation)  # 1.96 * 0.2 is no error in whole numbers, 1.96 is one of 2
+    assert whole.low.tolist() == [[0.75, 0]]
+    assert whole.high.tolist() == [[0.75, 0.75]]
+    real = count_estimate(counts, deviation, shares=torch.tensor([[0.7, 0.3]], dtype=torch.float64))
+    assert real.low.tolist() == [pytest.approx([0.7 - 0.098, 0])]
+    assert real.high.tolist() == [pytest.approx([0.7 + 0.098, 0.3 + 0.49])]
+
+
 def test_counts_of_another_type_are_a_defect() -> None:
     good = count_estimate(torch.tensor([[3, 1]]))
     bad = CountEstimate(**{**vars(good), "counts": good.counts.double()})

@@ -1,16 +1,19 @@
 """Whole counts are decoded from shares in which the last, smaller mini-batch weighs more."""
 
+import dataclasses
 import itertools
 import math
 
 import pytest
 import torch
 
+from attacks.composition.base import Auxiliary
 from attacks.composition.exact_counts import ExactCounts, most_likely_counts
+from attacks.composition.simulation import draw_examples
 from client.engine.local_hyperparameters import LocalTraining
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
-from tests.composition_toys import estimate, views
+from tests.composition_toys import estimate, learner, views
 
 
 def _slow(shares: list[float], examples: int, batch: int, error: float) -> list[int]:
@@ -32,7 +35,7 @@ def _slow(shares: list[float], examples: int, batch: int, error: float) -> list[
     return found
 
 
-@pytest.mark.parametrize("error", [0.002, 0.02])
+@pytest.mark.parametrize("error", [0.002, 0.02, 0.1])
 def test_dynamic_programming_is_exhaustive_search(error: float) -> None:
     generator = generator_for(0, "counts")
     shares = torch.rand(4, 3, generator=generator, dtype=torch.float64)
@@ -69,3 +72,28 @@ def test_the_toy_has_no_smaller_batch_and_other_algorithms_are_refused() -> None
 def test_shares_that_no_counts_explain_give_the_nearest_counts() -> None:
     far = torch.tensor([[5.0, -4.0, 0.0]], dtype=torch.float64)
     assert most_likely_counts(far, 10, 4, 0.001).tolist() == [[50, -40, 0]]
+
+
+def test_a_single_mini_batch_has_counts_of_the_right_sum() -> None:
+    # 0.3 and 0.2 of 120 examples are 36 and 24, but the errors of the five shares round to one example too many.
+    shares = torch.tensor([[0.3, 0.3, 0.2, 0.1, 0.1]], dtype=torch.float64)
+    shares = shares + torch.tensor([0.6, -0.1, -0.2, -0.2, -0.1], dtype=torch.float64) / 120
+    for batch in (120, 200):
+        assert most_likely_counts(shares, 120, batch, 0.003).tolist() == [[36, 36, 24, 12, 12]]
+
+
+def test_clients_with_less_than_a_mini_batch_are_simulated_with_all_of_their_examples(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drawn: list[list[int]] = []
+
+    def recorded(known: Auxiliary, counts: torch.Tensor, *, generator: torch.Generator) -> torch.Tensor:
+        drawn.append(counts.sum(1).tolist())
+        return draw_examples(known, counts, generator=generator)
+
+    monkeypatch.setattr("attacks.composition.exact_counts.draw_examples", recorded)
+    for batch, simulated in ((200, 120), (50, 100)):
+        algorithm = learner(LocalTraining(optimizer="sgd", learning_rate=0.02, batch_size=batch))
+        view = dataclasses.replace(views()[0][0].select(torch.arange(1)), algorithm=algorithm)
+        estimate(ExactCounts(simulated=2), view)
+        assert drawn.pop() == [simulated] * 2

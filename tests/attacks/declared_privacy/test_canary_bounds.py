@@ -6,10 +6,10 @@ import math
 import pytest
 import torch
 
-from attacks.declared_privacy.canary_bounds import CoinGuess
+from attacks.declared_privacy.canary_bounds import CanaryBounds, CanaryEstimate, CoinGuess
 from protocol.errors import ViewError
 from protocol.view import CANARY_PLUS, CANARY_PSEUDONYMS
-from tests.attacks.declared_privacy.canaries import scored, toy, value
+from tests.attacks.declared_privacy.canaries import SIZE, scored, toy, value
 from tests.attacks.runs import of_others
 
 
@@ -23,6 +23,24 @@ def test_bounds_of_honest_noise_are_below_the_declared_epsilon(minus: bool) -> N
     assert (2 if minus else 6) < value(scores, "epsilon-gdp") < 8.6
     assert all(row["declared"] == pytest.approx(8, abs=0.02) for row in scores.details)
     assert "cannot exceed" in str(scores.details[0]["note"])
+
+
+def test_distances_and_rounds_by_hand() -> None:
+    """A canary sends in two rounds of three, another in the third, with worlds a quarter as far apart."""
+    view, _ = toy(count=3, rounds=3)
+    sends = view.select(torch.tensor([0, 3, 7]))
+    priors = {f"{CANARY_PLUS}w": 0.5 * torch.eye(3, SIZE) * torch.tensor([[1.0], [1.0], [0.25]])}
+    found = CanaryBounds()(dataclasses.replace(sends, priors=priors), generator=torch.Generator().manual_seed(1))
+    assert isinstance(found, CanaryEstimate)
+    assert found.clients.tolist() == [0, 1]
+    # In units of the largest distance of one message, which is 1 by default.
+    assert found.distances.tolist() == pytest.approx([2**0.5, 0.25])
+    assert found.rounds == 3
+    summed = dataclasses.replace(sends, priors=priors, messages=torch.tensor([2, 3, 5]))
+    in_one = dataclasses.replace(summed, sent_in=torch.zeros(3).long(), pseudonyms=torch.arange(3))
+    found = CanaryBounds()(in_one, generator=torch.Generator().manual_seed(1))
+    assert isinstance(found, CanaryEstimate)
+    assert found.rounds == 5
 
 
 def test_half_of_the_noise_is_refuted() -> None:

@@ -1,8 +1,12 @@
 """p-values are uniform or larger for noise and any clipped update, and each test finds its fault."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
+from scipy.optimize import brentq
+from scipy.special import log_ndtr, ndtri
 from scipy.stats import ncx2
 
 from attacks.declared_privacy.noise_tests import grid, law, quiet_half, scale, upper_tail, zeros
@@ -41,6 +45,13 @@ def test_another_scale_is_found_in_one_message(factor: float, side: str) -> None
     assert (p < 1e-3).mean() > 0.9
 
 
+def test_a_message_of_one_number_by_hand() -> None:
+    found = scale(torch.tensor([[0.01], [1.0]]), 0.0, level=0.05)
+    # A standard normal number is between -0.01 and 0.01 with probability 0.00798; a p-value is at most 1.
+    assert found.too_low.tolist() == pytest.approx([2 * math.erf(0.01 / 2**0.5), 1])
+    assert found.ratio.tolist() == pytest.approx([0.01, 1])
+
+
 def test_intervals_hold_the_scale() -> None:
     for signal, bound in (("none", 0.5), ("dense", 2.0), ("rows", 200.0)):
         found = scale(1.1 * messages(signal, bound / 1.1), bound, level=0.05)
@@ -74,6 +85,33 @@ def test_another_law_is_found(kind: str) -> None:
     found = law(x.float(), np.full(20, 1.0))
     assert (np.minimum(found.smirnov, found.anderson) < 1e-6).all()
     assert found.conclusive.all()
+
+
+@pytest.mark.parametrize("count", [8, 20, 400])
+def test_the_p_value_of_anderson_is_that_of_the_published_table(count: int) -> None:
+    """With the table's factor for small samples, the critical values 0.752 and 1.035 have p-values of 5 % and 1 %."""
+    quantiles = ndtri((np.arange(count) + 0.5) / count)
+
+    def sample(power: float) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        return np.asarray(np.sign(quantiles) * np.abs(quantiles) ** power)  # the larger, the heavier the tails
+
+    def statistic(power: float) -> float:
+        z = sample(power) / sample(power).std(ddof=1)
+        total = sum((2 * i + 1) * (log_ndtr(z[i]) + log_ndtr(-z[-1 - i])) for i in range(count))
+        return float((-count - total / count) * (1 + 0.75 / count + 2.25 / count**2))
+
+    for critical, expected in ((0.752, 0.05), (1.035, 0.01)):
+        power = brentq(lambda power, critical=critical: statistic(power) - critical, 1, 5)
+        found = law(torch.from_numpy(sample(power))[None], np.zeros(1)).anderson
+        assert float(found[0]) == pytest.approx(expected, rel=0.03)
+
+
+def test_another_law_would_be_found_in_enough_numbers() -> None:
+    """Of n numbers, 0.05 sqrt(n) is to be above 2.6, and the signal's 0.4 allowed / sqrt(n) in addition."""
+    x = torch.randn(1, 3000, generator=torch.Generator().manual_seed(4))
+    fewest = [(2704, 0.0, False), (2705, 0.0, True), (2900, 0.0, True), (2900, 20.0, False)]
+    for count, allowed, expected in fewest:
+        assert bool(law(x[:, :count], np.full(1, allowed)).conclusive[0]) == expected
 
 
 def test_padding_is_no_number() -> None:

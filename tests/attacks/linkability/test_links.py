@@ -49,6 +49,17 @@ def test_a_link_that_is_above_all_others_is_certain_and_a_tie_is_a_guess() -> No
     assert guess.metrics["auc"].tolist() == [0.5, 0.5]
 
 
+def test_two_clients_have_no_jackknife() -> None:
+    """The AUC without one of two clients is of few triples, or none, so the influences are the AUCs themselves."""
+    clients, rounds = [0, 1, 0, 1, 2], [0, 0, 1, 1, 1]
+    scores = torch.tensor([[0.0, 9, 2, 1, 3], [9, 0, 1, 5, 4], [2, 1, 0, 9, 9], [1, 5, 9, 0, 9], [3, 4, 9, 9, 0]])
+    estimate = LinkEstimate(messages=torch.arange(5), scores=scores)
+    found = estimate.score(view(rounds), {"clients": torch.tensor(clients)})
+    expected = [auc_of(client, scores, clients, rounds) for client in (0, 1)]
+    assert len(set(expected)) == 2
+    assert found.influences["auc"].tolist() == pytest.approx(expected)
+
+
 def test_clients_that_each_sent_once_cannot_be_scored() -> None:
     estimate = LinkEstimate(messages=torch.arange(4), scores=torch.zeros(4, 4))
     with pytest.raises(ViewError, match="client"):

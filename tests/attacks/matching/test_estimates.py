@@ -30,6 +30,19 @@ def test_matching_is_the_average_precision_over_all_pairs_where_users_have_as_ma
     assert float(precision_at_positives(scores, match).mean()) == pytest.approx(expected)
 
 
+def test_influences_are_those_of_the_ranking_without_a_user() -> None:
+    users = torch.tensor([0, 0, 1, 1, 2, 2])
+    pairs = torch.tensor([[0, 1], [0, 2], [2, 3], [2, 4], [4, 5], [4, 0]])
+    scores = torch.tensor([6.0, 5, 4, 3, 2, 1])  # of matching and other pairs in turn
+    view = History(**plain_view(6).common() | {"pairs": pairs}, sent_in=torch.zeros(6).long())
+    found = MatchingEstimate(scores=scores).score(view, {"user": users, "known_user": users[:0]})
+    assert found.metrics["ap"].tolist() == pytest.approx([1, 2 / 3, 3 / 5])
+    mean = (1 + 2 / 3 + 3 / 5) / 3
+    # Without user 0 the order is right, wrong, right; without 1 right, right, wrong; without 2 right, wrong, right.
+    expected = [3 * mean - 2 * without for without in ((1 + 2 / 3) / 2, 1, (1 + 2 / 3) / 2)]
+    assert found.influences["ap"].tolist() == pytest.approx(expected)
+
+
 @pytest.mark.parametrize("each", [1, 3, 50])
 def test_pairs_match_as_often_as_not_and_none_is_asked_twice(each: int) -> None:
     generator = generator_for(0, "pairs", each)

@@ -36,6 +36,13 @@ def test_all_records_of_a_step_are_found_with_their_classes(double: bool) -> Non
     assert found["false-certified"].tolist() == [0, 0, 0]
 
 
+def test_the_only_record_of_a_client_is_certain() -> None:
+    view, truth = server_view(records=1)
+    found = scores(view, truth)
+    assert found["certified"].tolist() == [1, 1, 1]
+    assert found["label-accuracy"].tolist() == [1, 1, 1]
+
+
 def test_the_search_finds_what_subtraction_alone_does_not() -> None:
     view, truth = server_view(2, 40, double=True)
     alone, searched = scores(view, truth, programs=0), scores(view, truth)
