@@ -156,6 +156,10 @@ def of_clients(values: list[float], low: list[float] | None = None, high: list[f
     ("scores", "status", "line"),
     [
         (of_clients([1, 2, 9]), FAILED, "GATE FAILED: direction epsilon 9.000 is above the limit 8 (the worst of 3"),
+        (
+            *(concat([of_clients([1, 9]), of_clients([2, 1])]), FAILED),
+            "GATE FAILED: direction epsilon 9.000 is above the limit 8 (the worst of 2",
+        ),
         (of_clients([1, math.inf]), FAILED, "epsilon inf is above the limit 8 (the worst of 2 clients)"),
         (of_clients([1, 2, 7]), 0, "gate ok: highest epsilon 7.000 (direction) is below the limit 8 (the worst of 3"),
         (
@@ -266,6 +270,10 @@ def of_rounds(values: "np.ndarray[tuple[int, int], np.dtype[np.float64]]") -> tu
 SAFE = 0.5 + 0.001 * np.arange(100)[None] % 0.02
 HIDDEN = {
     "all exposed in one round of ten": (np.vstack([np.ones((1, 100)), np.repeat(SAFE, 9, 0)]), "failed", "in round 0"),
+    "all exposed, some more, in one round of ten": (
+        *(np.vstack([np.where(np.arange(100) < 50, 0.8, 1.0), np.repeat(SAFE, 9, 0)]), "failed"),
+        "direction in round 0 auc 0.900 is above the limit 0.6 (95% interval 0.871 to 0.920, n = 100)",
+    ),
     "five of a hundred exposed": (np.where(np.arange(100) < 5, 1.0, SAFE), "undecided", "5 of 100 clients are beyond"),
     "most without a value": (np.where(np.arange(100) < 95, np.nan, SAFE), "undecided", "95 of 100 clients have no"),
     "nobody exposed": (np.repeat(SAFE, 10, 0), "ok", "worst tenth"),

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from attacks.words.estimates import WordCountEstimate
-from attacks.words.next_words import NextWords
+from attacks.words.next_words import NextWords, words_per_text
 from protocol.errors import ViewError
 from protocol.view import RoundView
-from tests.attacks.runs import of_others, run, with_noise
+from tests.attacks.runs import of_others, plain_view, run, with_noise
 from tests.word_toys import words_seen
 
 
@@ -37,6 +37,11 @@ def test_much_noise_leaves_the_frequencies_of_everybody() -> None:
     view, truth = words_seen()
     little, much = (scored(with_noise(view, scale), truth)["exact-words"] for scale in (1e-6, 1.0))
     assert much < 0.5 < little
+
+
+def test_padding_is_no_next_word_of_a_text() -> None:
+    texts = torch.tensor([[7, 8, 9, 0, 0], [7, 8, 9, 7, 8]])
+    assert words_per_text(plain_view(1, auxiliary={"prior_features": texts})) == (2 + 4) / 2
 
 
 def test_a_last_layer_of_other_height_than_the_embedding_is_refused() -> None:
