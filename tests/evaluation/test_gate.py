@@ -15,7 +15,10 @@ import pytest
 import attack
 from attacks.base import Attack
 from attacks.composition.decaf import Decaf
+from attacks.images.affine_inversion import AffineInversion
+from attacks.ranking.list_posterior import ListPosterior
 from attacks.recommendation.item_deltas import Direction, RowNorm
+from attacks.recommendation.matched_filter import MatchedFilter
 from bench.gate import shares
 from evaluation.gate import FAILED, UNCHECKED, UNDECIDED, Verdict, check_limits, gate, gate_status, read_gate
 from evaluation.runner import Evaluation
@@ -129,6 +132,16 @@ def test_every_case_has_its_status_and_its_line(
     numbers = re.compile(r"95% interval.*?, (?=n)|about \d+ ")  # of the report, and of a t interval for several attacks
     assert [numbers.sub("", verdict.message) for verdict in found] == lines
     assert gate_status([verdict.verdict for verdict in found]) == status
+
+
+@pytest.mark.parametrize(
+    ("number", "named"),
+    [(3, "direction, row-norm, matched-filter do"), (5, "direction, row-norm, matched-filter and 2 others do")],
+)
+def test_of_many_attacks_that_do_not_fit_three_are_named(number: int, named: str) -> None:
+    attacks = [Direction(), RowNorm(), MatchedFilter(), AffineInversion(), ListPosterior()][:number]
+    (found,) = gate({"auc": 0.6}, attacks)(results(), Evaluation())
+    assert f"no attack measured auc: {named} not fit this recording" in found.message
 
 
 @pytest.mark.parametrize(
