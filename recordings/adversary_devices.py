@@ -15,6 +15,7 @@ PSEUDONYMS, PSEUDONYM_USERS = "known_pseudonyms", "known_users"
 """``(P,)`` pseudonyms of the adversary's own devices, and the users whose data they hold."""
 FEATURES, LABELS, EXAMPLE_USERS = "prior_features", "prior_labels", "prior_users"
 """``(M, ...)`` examples on those devices, and ``(M,)`` their users."""
+EXAMPLES = (FEATURES, LABELS, EXAMPLE_USERS)
 _FOLDS = 10
 
 

@@ -38,6 +38,7 @@ from fedleak_recorder.shard_check import (
 )
 from protocol.errors import require
 from protocol.view import RoundView, View
+from recordings.adversary_devices import EXAMPLES
 from recordings.shards import ShardFiles, ShardView, damaged, model_of, truth_of, view_dtype
 
 _logger = logging.getLogger(__name__)
@@ -171,6 +172,8 @@ class Recording:
             check_auxiliary(held)
         except (SafetensorError, MisfitError) as error:
             raise damaged(AUXILIARY, str(error)) from None
+        # Examples of which there are none are absent, as those of known devices where the adversary has no device.
+        held = {name: value for name, value in held.items() if name not in EXAMPLES or len(value)}
         double = view_dtype(self.manifest) == torch.float64  # the model that reads the data has this type
         return {name: value.double() if double and value.is_floating_point() else value for name, value in held.items()}
 

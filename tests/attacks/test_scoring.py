@@ -80,12 +80,12 @@ def test_distances_and_null_errors_by_hand() -> None:
         "l2": round((2 * 0.09) ** 0.5, 6),
         "linf": 0.3,
     }
-    present = torch.tensor([[True, True, False, False], [True, True, True, True]])
-    held = torch.tensor([[True, False, True, True], [True, True, True, True]])
+    present = torch.tensor([[True, True, True, False, False], [True] * 5])
+    held = torch.tensor([[True, False, True, True, False], [True] * 5])
     wrong = null_class_errors(present, held)
-    assert wrong["null_false_positive"][0] == 1
+    assert wrong["null_false_positive"][0] == 1 / 2
     assert wrong["null_false_positive"][1].isnan()
-    torch.testing.assert_close(wrong["null_false_negative"], torch.tensor([2 / 3, 0], dtype=torch.float64))
+    torch.testing.assert_close(wrong["null_false_negative"], torch.tensor([1 / 3, 0], dtype=torch.float64))
 
 
 def test_the_exact_curve_has_every_threshold_and_ends_where_all_is_accepted() -> None:

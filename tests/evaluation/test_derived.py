@@ -96,6 +96,8 @@ def test_utility_is_the_share_of_the_quality_without_mitigation(metric: str, bet
     assert found["noise"]["mean"] == pytest.approx(better)
     assert (found["noise"]["metric"], found["noise"]["n"], found["noise"]["setting.amount"]) == ("utility", 2, 0.1)
     assert not math.isnan(found["noise"]["low"])
+    # Clients are 0.8 and 1.2 of their mean, and those with the noise so many times the utility.
+    assert (found["none"]["std"], found["noise"]["std"]) == pytest.approx((0.2, 0.2 * better))
 
 
 ATTRIBUTE_LINES = {

@@ -1,6 +1,7 @@
 """Which attacks failed, and why attacks cannot run: what lacks, and what to do about it."""
 
 import dataclasses
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -15,7 +16,7 @@ from attacks.linkability.links import LinkCounts
 from attacks.matching.same_user import MatchingChance
 from client.engine.local_hyperparameters import LocalTraining
 from client.fncf import FNCFAlgorithm
-from evaluation.failures import best_guess, is_near, is_unscored, near_guessing, no_reconstructions, unfit
+from evaluation.failures import best_guess, explain, is_near, is_unscored, near_guessing, no_reconstructions, unfit
 from protocol.view import RoundView
 from tests.frames import cell, results
 
@@ -91,6 +92,17 @@ def test_near_is_measured_from_the_best_guess(result: dict[str, Any], near: bool
 def test_without_a_baseline_an_auc_is_measured_from_a_half() -> None:
     row = cell("direction", "auc", 0.6, 0.5, 0.7)
     assert best_guess(row, results(row)) == 0.5
+
+
+@pytest.mark.parametrize(("low", "high", "cause"), [(0.3, 0.75, "few-victims"), (0.45, 0.58, "unknown")])
+def test_a_wide_interval_about_guessing_is_of_too_few_victims(
+    monkeypatch: pytest.MonkeyPatch, low: float, high: float, cause: str
+) -> None:
+    monkeypatch.setattr("evaluation.failures.measured_causes", lambda *_, **__: [])
+    monkeypatch.setattr("evaluation.failures.recorded_learner", lambda _: None)
+    recording: Any = SimpleNamespace(rounds=[], views=lambda **_: iter(()))
+    (found,) = explain(results(cell("direction", "auc", 0.55, low, high)), recording, seed=0)
+    assert (found.attack, found.cause) == ("direction", cause)
 
 
 @pytest.mark.parametrize(("identified", "near"), [(0.97, False), (0.02, True)])

@@ -15,7 +15,10 @@ import pytest
 import attack
 from attacks.base import Attack
 from attacks.composition.decaf import Decaf
+from attacks.images.affine_inversion import AffineInversion
+from attacks.ranking.list_posterior import ListPosterior
 from attacks.recommendation.item_deltas import Direction, RowNorm
+from attacks.recommendation.matched_filter import MatchedFilter
 from bench.gate import shares
 from evaluation.gate import FAILED, UNCHECKED, UNDECIDED, Verdict, check_limits, gate, gate_status, read_gate
 from evaluation.runner import Evaluation
@@ -132,6 +135,16 @@ def test_every_case_has_its_status_and_its_line(
 
 
 @pytest.mark.parametrize(
+    ("number", "named"),
+    [(3, "direction, row-norm, matched-filter do"), (5, "direction, row-norm, matched-filter and 2 others do")],
+)
+def test_of_many_attacks_that_do_not_fit_three_are_named(number: int, named: str) -> None:
+    attacks = [Direction(), RowNorm(), MatchedFilter(), AffineInversion(), ListPosterior()][:number]
+    (found,) = gate({"auc": 0.6}, attacks)(results(), Evaluation())
+    assert f"no attack measured auc: {named} not fit this recording" in found.message
+
+
+@pytest.mark.parametrize(
     ("outcomes", "status"),
     [
         ([], 0),
@@ -156,6 +169,10 @@ def of_clients(values: list[float], low: list[float] | None = None, high: list[f
     ("scores", "status", "line"),
     [
         (of_clients([1, 2, 9]), FAILED, "GATE FAILED: direction epsilon 9.000 is above the limit 8 (the worst of 3"),
+        (
+            *(concat([of_clients([1, 9]), of_clients([2, 1])]), FAILED),
+            "GATE FAILED: direction epsilon 9.000 is above the limit 8 (the worst of 2",
+        ),
         (of_clients([1, math.inf]), FAILED, "epsilon inf is above the limit 8 (the worst of 2 clients)"),
         (of_clients([1, 2, 7]), 0, "gate ok: highest epsilon 7.000 (direction) is below the limit 8 (the worst of 3"),
         (
@@ -266,6 +283,10 @@ def of_rounds(values: "np.ndarray[tuple[int, int], np.dtype[np.float64]]") -> tu
 SAFE = 0.5 + 0.001 * np.arange(100)[None] % 0.02
 HIDDEN = {
     "all exposed in one round of ten": (np.vstack([np.ones((1, 100)), np.repeat(SAFE, 9, 0)]), "failed", "in round 0"),
+    "all exposed, some more, in one round of ten": (
+        *(np.vstack([np.where(np.arange(100) < 50, 0.8, 1.0), np.repeat(SAFE, 9, 0)]), "failed"),
+        "direction in round 0 auc 0.900 is above the limit 0.6 (95% interval 0.871 to 0.920, n = 100)",
+    ),
     "five of a hundred exposed": (np.where(np.arange(100) < 5, 1.0, SAFE), "undecided", "5 of 100 clients are beyond"),
     "most without a value": (np.where(np.arange(100) < 95, np.nan, SAFE), "undecided", "95 of 100 clients have no"),
     "nobody exposed": (np.repeat(SAFE, 10, 0), "ok", "worst tenth"),

@@ -75,3 +75,9 @@ def test_an_update_of_which_a_part_is_not_clipped_has_no_clip() -> None:
     more = dataclasses.replace(view, deltas={**view.deltas, "mlp": torch.zeros(2, 3)})
     noisy = dataclasses.replace(more, releases=(Release(clip=0.1, noise_scale=1.0, parameters=(ITEM_EMBEDDING,)),))
     assert Channel.of(noisy) == Channel(None, 0.0)
+
+
+def test_of_several_clips_of_an_update_the_smallest_is_the_last_word() -> None:
+    view, _ = leaky_view(victims=2)
+    twice = tuple(Release(clip=clip, noise_scale=0.0, parameters=(ITEM_EMBEDDING,)) for clip in (0.3, 0.1, 0.2))
+    assert Channel.of(dataclasses.replace(view, releases=twice)) == Channel(0.1, 0.0)

@@ -93,6 +93,19 @@ def test_rounds_are_averaged_and_a_pseudonym_is_the_person_where_nothing_else_is
     assert result.mean == pytest.approx(0.6)
 
 
+def test_a_person_under_one_of_two_seeds_counts_where_clients_affect_each_other() -> None:
+    values = ([0.2, 0.4, 0.9], [0.4, 0.6])
+    tables = [
+        score_table(
+            "ours", {"auc": own}, setting={"data": "d"}, seed=seed, victims=range(len(own)), influences={"auc": own}
+        )
+        for seed, own in enumerate(values)
+    ]
+    (found,) = summarise(*tables)
+    assert (found.n, found.mean) == (3, pytest.approx(0.5))
+    assert found.std == pytest.approx(float(torch.tensor([0.3, 0.5, 0.9]).std()))
+
+
 def test_what_differs_between_models_widens_the_interval() -> None:
     generator = generator_for(0, "models")
     of_people, of_seeds = torch.randn(50, 1, generator=generator) * 0.1, torch.tensor([[-1.0, 0.0, 1.0, 2.0]])

@@ -8,7 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from evaluation.learner_match import learner_match
 from protocol.errors import InputError
+from protocol.seeding import generator_for
 from recordings.named_algorithm import learner_from
 from recordings.recorded_learner import recorded_learner
 from recordings.recording import Recording
@@ -26,6 +28,20 @@ def learn(folder: Path, files: dict[str, bytes]) -> None:
 @pytest.mark.parametrize("name", ["clicks", "classes", "texts", "votes"])
 def test_the_learner_of_a_whole_recording_is_built(tmp_path: Path, name: str) -> None:
     learn(tmp_path, recording(name))
+
+
+def test_examples_of_which_there_are_none_are_absent(tmp_path: Path) -> None:
+    """A data set whose adversary has no device records texts of no rows; clients cannot be simulated on them."""
+
+    def change(tensors: dict[str, Tensor]) -> None:
+        tensors.update({name: value[:0].clone() for name, value in tensors.items()})
+
+    opened = Recording(write_tree(tmp_path, with_tensors(recording("texts"), "auxiliary", change)))
+    assert set(opened.auxiliary()) == {"known_pseudonyms", "known_users"}
+    view = next(opened.views(learner=recorded_learner(opened)))
+    found = learner_match(view, generator=generator_for(0, "learner match"))
+    assert isinstance(found, str)
+    assert "no examples" in found
 
 
 def local(**change: Any) -> Callable[[dict[str, Any]], None]:

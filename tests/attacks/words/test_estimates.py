@@ -19,10 +19,10 @@ def test_scores_of_a_set() -> None:
     found = WordSetEstimate(
         scores=decisions.double(), decisions=decisions, expected=torch.full((2,), torch.nan, dtype=torch.float64)
     )
-    metrics = found.score(VIEW, TRUTH).metrics
-    assert metrics["f1"].tolist() == pytest.approx([0.8, 0])
-    # Only the first client has word 3; the second has no word of its own.
-    assert metrics["rare-words"][0] == 1
+    metrics = found.score(VIEW, {"words": torch.tensor([[4, 1, 3], [1, 0, 0]])}).metrics
+    assert metrics["f1"].tolist() == pytest.approx([2 / 3, 0])
+    # Only the first client has words 3 and 4, of which 3 is found; the second has no word of its own.
+    assert metrics["rare-words"][0] == 1 / 2
     assert metrics["rare-words"][1].isnan()
     assert "predicted-f1" not in metrics
 

@@ -6,10 +6,11 @@ import pytest
 import torch
 
 from attacks.words.estimates import WordCountEstimate
-from attacks.words.next_words import NextWords
+from attacks.words.next_words import NextWords, words_per_text
 from protocol.errors import ViewError
+from protocol.seeding import generator_for
 from protocol.view import RoundView
-from tests.attacks.runs import of_others, run, with_noise
+from tests.attacks.runs import of_others, plain_view, run, with_noise
 from tests.word_toys import words_seen
 
 
@@ -37,6 +38,26 @@ def test_much_noise_leaves_the_frequencies_of_everybody() -> None:
     view, truth = words_seen()
     little, much = (scored(with_noise(view, scale), truth)["exact-words"] for scale in (1e-6, 1.0))
     assert much < 0.5 < little
+
+
+def test_several_steps_have_the_prediction_of_the_model_half_way() -> None:
+    """After a state of ones for each word, errors of the counts are of second order in the step size."""
+    counts = torch.zeros(40).index_put((torch.arange(1, 9),), torch.tensor([1.0, 1, 1, 2, 2, 3, 4, 5]))
+    generator = generator_for(0, "last layer")
+    start = {"output.weight": torch.randn(40, 8, generator=generator) / 10, "output.bias": torch.zeros(40)}
+    weight, bias = (value.clone() for value in start.values())
+    for _ in range(10):
+        error = counts / counts.sum() - (weight.sum(1) + bias).softmax(0)
+        weight, bias = weight + 0.03 * error[:, None], bias + 0.03 * error
+    deltas = {"output.weight": (weight - start["output.weight"])[None], "output.bias": bias[None]}
+    view = plain_view(1, deltas=deltas, model={"embedding.weight": torch.zeros(40, 3), **start})
+    found = run(NextWords(), view, WordCountEstimate).counts[0]
+    torch.testing.assert_close(found, counts.double(), atol=0.01, rtol=0)
+
+
+def test_padding_is_no_next_word_of_a_text() -> None:
+    texts = torch.tensor([[7, 8, 9, 0, 0], [7, 8, 9, 7, 8]])
+    assert words_per_text(plain_view(1, auxiliary={"prior_features": texts})) == (2 + 4) / 2
 
 
 def test_a_last_layer_of_other_height_than_the_embedding_is_refused() -> None:

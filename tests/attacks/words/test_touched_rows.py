@@ -32,6 +32,8 @@ def test_rows_that_moved_are_the_words(local: LocalTraining) -> None:
     own = dataclasses.replace(view, deltas={EMBEDDING: view.deltas[EMBEDDING]}) if local.optimizer == "adam" else view
     found = scored(TouchedRows(), own, truth)
     assert found["f1"] == pytest.approx(1, abs=0.06 if own is not view else 0)
+    if own is view:  # the scores, too, place words that are no inputs before the absent ones
+        assert found["auc"] == 1
     assert found["f1"] > scored(PopularWords(), view, truth)["f1"] + 0.2
 
 

@@ -10,6 +10,7 @@ from client.cohort import Cohort
 from client.engine.batches import batch_schedule
 from client.engine.local_hyperparameters import Engine, LocalTraining
 from client.engine.local_training import train_clients
+from client.engine.private_gradients import private_gradients
 from client.fncf import FNCFAlgorithm
 from client.nets.batch_norm import BatchNorm
 from client.network import ModuleAlgorithm
@@ -77,6 +78,19 @@ def test_a_large_clip_without_noise_is_the_ordinary_training() -> None:
     ordinary, private = (train_clients(task, public, {}, cohort, local, seed=0).deltas for local in (plain, wide))
     for name, value in ordinary.items():
         torch.testing.assert_close(value, private[name], atol=1e-5, rtol=0)
+
+
+def test_the_losses_are_means_over_the_examples_of_each_client() -> None:
+    task, public, cohort = problem()
+    stacked = {n: v.expand(len(SIZES), *v.shape) for n, v in public.items()}
+    losses, _ = private_gradients(
+        *(task, stacked, cohort.examples, cohort.mask),
+        dataclasses.replace(PRIVATE, noise_multiplier=0.0),
+        [generator_for(0, "unused")] * len(SIZES),
+    )
+    for client, loss in enumerate(losses):
+        own = {n: v[client] for n, v in cohort.examples.items()}
+        torch.testing.assert_close(loss, task.loss(public, own, cohort.mask[client]))
 
 
 def test_the_noise_depends_on_the_secret_key_and_not_on_the_seed_alone() -> None:

@@ -26,6 +26,7 @@ from protocol.rankers import rank_scores
 from protocol.seeding import generator_for
 from protocol.view import RoundView
 from recordings.named_algorithm import learner_from
+from recordings.recorded_learner import recorded_learner
 from recordings.recording import Recording
 from tests.ranking_toys import ndcg, source
 from tests.ranking_toys import record as record_parameters
@@ -96,6 +97,16 @@ def test_a_recording_holds_the_numbers_and_the_lists_and_no_update(tmp_path: Pat
     assert {tuple(row) for row in view.deltas[UTILITY].tolist()} == sent
     with pytest.raises(ViewError, match=r"ranker\.weight"):
         ListPosterior()(view, generator=torch.Generator())
+
+
+@pytest.mark.integration
+def test_a_recorded_learner_sends_as_many_numbers_as_were_recorded(tmp_path: Path) -> None:
+    data = source()
+    recording = record(tmp_path, data, ranker(data))
+    assert getattr(recorded_learner(recording), "numbers", None) == 2
+    recording.manifest.learner["arguments"]["numbers"] = 3  # type: ignore[index]
+    with pytest.raises(InputError, match="3 numbers of a client"):
+        recorded_learner(recording)
 
 
 @pytest.mark.integration

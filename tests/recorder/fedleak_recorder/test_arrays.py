@@ -30,3 +30,10 @@ def test_plain_numbers_become_integers_or_single_precision() -> None:
     assert as_array([1, 2]).dtype == np.int64
     assert as_array([0.1]).dtype == as_array(0.1).dtype == np.float32
     assert as_array(np.array([0.1])).dtype == np.float64
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.int32, ">f4"])
+def test_arrays_keep_their_type(dtype: Any) -> None:
+    array = as_array(np.array([1, 2], dtype))
+    assert array.dtype == np.dtype(dtype).newbyteorder("=")
+    assert array.tolist() == [1, 2]

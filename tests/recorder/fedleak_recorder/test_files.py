@@ -20,6 +20,16 @@ def test_a_signal_leaves_no_temporary_file(tmp_path: Path, monkeypatch: pytest.M
     assert not list(tmp_path.iterdir())
 
 
+def test_error_after_the_file_is_whole_is_raised_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(_: Path) -> None:
+        raise OSError("no such disk")
+
+    monkeypatch.setattr("fedleak_recorder.files._flush_folder", failing)
+    with pytest.raises(OSError, match="disk"):
+        write_once(tmp_path / "a", b"content")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
 def test_what_a_killed_process_left_of_a_file_is_removed_with_its_next_writing(tmp_path: Path) -> None:
     ended = subprocess.Popen(["true"])
     ended.wait()

@@ -296,6 +296,9 @@ def test_a_recording_is_resumed_with_its_key_only(tmp_path: Path) -> None:
         ({"dtype": "float8"}, {}, ["'float32' or 'float64'"]),
         ({"key": b"short"}, {}, ["at least 16 bytes"]),
         ({"releases": [{"clip": -1.0}]}, {}, ["clip"]),
+        ({"releases": {"clip": 1.0}}, {}, ["a list as releases", "dict"]),
+        ({"row_parameters": "weight"}, {}, ["a list as row_parameters", "str"]),
+        ({}, {"model": 5}, ["a list as the global model", "int"]),
     ],
 )
 def test_what_cannot_be_recorded_is_refused(
