@@ -26,7 +26,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("integration")
 
 
-LARGEST_SHARE = 0.03
+LARGEST_SHARE = 0.05
 """Largest share of the CPU time of all tests without the mark `integration` that one of them may take."""
 SHARE_FROM = 1000
 """Fewest tests of which shares are checked."""
