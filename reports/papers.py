@@ -51,15 +51,20 @@ class PaperTable:
         values = pd.read_csv(path, dtype=str, keep_default_na=False)
         return cls(values=values, **yaml.safe_load(path.with_suffix(".yaml").read_text(encoding="utf-8")))
 
-    def numbers(self, results: pd.DataFrame) -> pd.DataFrame:
-        """Columns ``paper`` and ``source`` of the results with a value here, by the results' index."""
-        own = results[setting_columns(results)].map(_text).rename(columns=lambda name: name.removeprefix(SETTING))
+    def numbers(self, results: pd.DataFrame, own: pd.DataFrame) -> pd.DataFrame:
+        """Columns ``paper`` and ``source`` of the results with a value here, by the results' index.
+
+        `own` are their settings as texts, a column per key.
+        """
+        named_here = results["attack"].isin({*self.values["attack"], *self.next_to})
+        of_families = results["family"].isna() | results["family"].isin(self.families)
+        results, own = results[named_here & of_families], own[named_here & of_families]
         named = [name for name in self.values.columns if name not in _FIXED]
         keys = list(dict.fromkeys([*named, *self.defaults]))
         asked = self._filled(own.reindex(columns=keys, fill_value=""))
         asked = asked.replace({key: dict(alike) for key, alike in self.same.items()})
         further = own.drop(columns=[*keys, *self.ignored], errors="ignore")
-        fits = (further == "").all(axis=1) & (results["family"].isna() | results["family"].isin(self.families))
+        fits = (further == "").all(axis=1)
         attacks = results["attack"].map(lambda name: [name, *self.next_to.get(name, ())])
         asked = asked.assign(metric=results["metric"], attack=attacks, row=results.index)[fits].explode("attack")
         means = self.values[self.values["statistic"] == "mean"].reindex(columns=[*_FIXED, *keys], fill_value="")
@@ -92,7 +97,8 @@ def paper_tables() -> tuple[PaperTable, ...]:
 def with_papers(results: pd.DataFrame) -> pd.DataFrame:
     """Results with the papers' values in columns ``paper`` and ``source``, NaN and None where there are none."""
     plain = results.reset_index(drop=True)
-    found = pd.concat([table.numbers(plain) for table in paper_tables()])
+    own = plain[setting_columns(plain)].map(_text).rename(columns=lambda name: name.removeprefix(SETTING))
+    found = pd.concat([table.numbers(plain, own) for table in paper_tables()])
     found = found[~found.index.duplicated()].reindex(plain.index)
     return plain.assign(
         paper=found["paper"], source=found["source"].astype(object).where(found["source"].notna(), None)

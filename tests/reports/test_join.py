@@ -77,11 +77,14 @@ def test_one_run_is_drawn_as_it_was(tmp_path: Path, left: Left) -> None:
     assert captions(tmp_path / "again") == captions(run)
 
 
-def test_runs_with_the_same_cells_differ_by_their_names(tmp_path: Path, left: Left) -> None:
+def test_runs_with_the_same_cells_differ_by_their_names(
+    tmp_path: Path, left: Left, monkeypatch: pytest.MonkeyPatch
+) -> None:
     joined = join_runs([left("one"), left("two", "two")], tmp_path / "both")
     assert joined.results["setting.run"].tolist() == ["one", "one", "two", "two"]
     page = (tmp_path / "both/report.html").read_text(encoding="utf-8")
     assert all(f">codebook, {name}: " in page for name in ("one", "two"))  # curves of their own
+    monkeypatch.setattr("reports.join.write_page", lambda *_, **__: [])
     joined = join_runs([left("three"), left("four")], tmp_path / "same")
     assert joined.results["setting.run"].nunique() == 2
     runs = [*(left(name, name) for name in ("five", "six")), left("seven", "seven", epsilon=1)]
