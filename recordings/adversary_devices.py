@@ -16,6 +16,7 @@ PSEUDONYMS, PSEUDONYM_USERS = "known_pseudonyms", "known_users"
 FEATURES, LABELS, EXAMPLE_USERS = "prior_features", "prior_labels", "prior_users"
 """``(M, ...)`` examples on those devices, and ``(M,)`` their users."""
 EXAMPLES = (FEATURES, LABELS, EXAMPLE_USERS)
+"""Names of what lies on those devices, example by example."""
 _FOLDS = 10
 
 

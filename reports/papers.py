@@ -56,9 +56,9 @@ class PaperTable:
 
         `own` are their settings as texts, a column per key.
         """
-        named_here = results["attack"].isin({*self.values["attack"], *self.next_to})
-        of_families = results["family"].isna() | results["family"].isin(self.families)
-        results, own = results[named_here & of_families], own[named_here & of_families]
+        known = results["attack"].isin({*self.values["attack"], *self.next_to})
+        known &= results["family"].isna() | results["family"].isin(self.families)
+        results, own = results[known], own[known]
         named = [name for name in self.values.columns if name not in _FIXED]
         keys = list(dict.fromkeys([*named, *self.defaults]))
         asked = self._filled(own.reindex(columns=keys, fill_value=""))

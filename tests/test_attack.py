@@ -63,12 +63,6 @@ class WithoutScorer(Direction):
     estimates = OtherEstimate
 
 
-@pytest.fixture
-def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Most tests read numbers and sentences alone."""
-    monkeypatch.setattr("reports.write_run.report_figures", lambda *_: [])
-
-
 @pytest.fixture(scope="module")
 def deltas(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("recorded")

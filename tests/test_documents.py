@@ -113,6 +113,7 @@ def test_the_quickstart_infers_every_interaction(tmp_path: Path) -> None:
 
 
 @pytest.mark.integration
+@pytest.mark.usefixtures("without_figures")
 def test_the_page_on_an_own_network_runs_as_it_stands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -122,7 +123,6 @@ def test_the_page_on_an_own_network_runs_as_it_stands(
     ):
         (tmp_path / name).write_text(code)
     assert len((tmp_path / "my_net.py").read_text().splitlines()) <= 20
-    monkeypatch.setattr("reports.write_run.report_figures", lambda *_: [])
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     for command in "".join(re.findall(r"```sh\n(.*?)```", page, re.DOTALL)).splitlines():

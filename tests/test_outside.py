@@ -17,7 +17,7 @@ from tests.additions import KNOWN, ids_in, quick_ids, quick_tests, write_copy
 from tests.places import ROOT
 from tests.toys import train
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("without_figures")]
 
 Ran = Callable[..., tuple[int, str]]
 ATTACKS = ("--attacks", "my_audit.CountByNorm", "--attacks", "my_audit.CountGuess")
@@ -33,12 +33,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (made / "data" / "visits" / "visits.csv").write_text("\n".join(visits))
     train(made / "clicks", rounds=1, users=30)
     return made
-
-
-@pytest.fixture(autouse=True)
-def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Most tests read numbers and sentences alone."""
-    monkeypatch.setattr("reports.write_run.report_figures", lambda *_: [])
 
 
 @pytest.fixture

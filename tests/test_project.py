@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from tests.places import ROOT, tracked
+from tests.slowest import FEWEST, Spent, too_slow
 
 pytestmark = pytest.mark.inventory
 
@@ -159,3 +160,11 @@ def test_an_editable_install_has_the_packages_and_both_commands(tmp_path: Path) 
     use += "; print(attack.command, train.command, attack.__file__)"
     done = subprocess.run([sys.executable, "-c", use], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.rstrip().endswith(str(copy / "attack.py"))
+
+
+def test_a_small_test_that_takes_too_large_a_share_of_a_long_run_is_named() -> None:
+    tests = [Spent(f"test_{number}", 95 / FEWEST, False) for number in range(FEWEST)]
+    trains, slow = Spent("test_trains", 50, True), Spent("test_slow", 5.1, False)
+    assert too_slow([*tests, trains, slow]) == ["test_slow"]
+    assert too_slow([*tests, trains, slow._replace(seconds=4.9)]) == []
+    assert too_slow([*tests[:100], slow]) == []

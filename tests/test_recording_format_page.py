@@ -24,7 +24,6 @@ from fedleak_recorder.format import FORMAT, Manifest, read_manifest
 from fedleak_recorder.shape_check import check_shapes
 from recordings.named_algorithm import learner_from, network_of
 from recordings.recording import Recording
-from tests.experiments.tables import without_pages
 from tests.foreign_toys import write_dump
 from tests.places import ROOT, tracked
 
@@ -133,14 +132,14 @@ def test_the_steps_of_the_ci_example_run_in_somebody_elses_repository(tmp_path: 
 
 
 @pytest.mark.integration
+@pytest.mark.usefixtures("without_figures")
 def test_without_noise_the_gate_of_the_ci_example_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = ci_job()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", ["ci_dump.py", job["env"]["DUMP"], "0"])
     runpy.run_path(str(ROOT / "docs/ci_dump.py"), run_name="__main__")
     commands = [shlex.split(command.replace("$DUMP", job["env"]["DUMP"])) for command in attack_commands(job)]
-    with without_pages():
-        assert [attack.main(words[2:]) for words in commands] == [0, FAILED]
+    assert [attack.main(words[2:]) for words in commands] == [0, FAILED]
     assert "GATE FAILED" in Path("leakage/gate.xml").read_text(encoding="utf-8")
 
 

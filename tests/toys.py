@@ -126,6 +126,12 @@ def leaky_view(victims: int = 12, order: torch.Tensor | None = None) -> tuple[Ro
     ), labels
 
 
+def with_shuffled_labels(view: RoundView, labels: torch.Tensor) -> RoundView:
+    """`leaky_view` of clients whose labels ``(V, R)`` were shuffled among their items before they trained."""
+    keys = torch.rand(labels.shape, generator=generator_for(1, "shuffle")).masked_fill(~view.served_mask, 2)
+    return leaky_view(victims=view.victims, order=keys.argsort(1))[0]
+
+
 class Line(LightningModule):
     def __init__(self) -> None:
         super().__init__()

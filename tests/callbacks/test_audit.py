@@ -50,14 +50,8 @@ def test_the_end_of_a_training_is_attacked(tmp_path: Path, caplog: pytest.LogCap
     assert (tmp_path / "report.html").exists()
 
 
-@pytest.fixture
-def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A report draws its figures longer than a small training takes."""
-    monkeypatch.setattr("reports.write_run.write_page", lambda *_, **__: [])
-
-
 @pytest.mark.integration
-@pytest.mark.usefixtures("_no_page")
+@pytest.mark.usefixtures("without_figures")
 def test_every_validation_attacks_so_many_victims_of_the_newest_round(tmp_path: Path) -> None:
     logged = train(tmp_path, Audit(attacks=[Direction()], each_validation=True, victims=5), validations=1)
     assert len(logged["audit/direction/auc"]) == 3
@@ -90,7 +84,7 @@ def test_nothing_to_attack_with_and_nothing_to_attack_are_refused(tmp_path: Path
 
 
 @pytest.mark.integration
-@pytest.mark.usefixtures("_no_page")
+@pytest.mark.usefixtures("without_figures")
 def test_draws_do_not_touch_the_training(tmp_path: Path) -> None:
     plain = toys.train(tmp_path / "plain", rounds=2)
     audited = toys.train(tmp_path / "audited", rounds=2, more=[Audit(attacks=[Chance()])])

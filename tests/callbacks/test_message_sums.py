@@ -96,7 +96,8 @@ def test_sums_go_on_after_a_crash(tmp_path: Path) -> None:
 
 
 @pytest.mark.integration
-def test_a_passive_server_learns_from_sums(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("without_figures")
+def test_a_passive_server_learns_from_sums(tmp_path: Path) -> None:
     sums = honest(tmp_path, sums_at=[1, 3], clients=12, noise=0.0)
     assert len(sums.pseudonyms()) == 12
     common: dict[str, Any] = {"seed": 0, "setting": {"data": "toy"}, "progress": False}
@@ -105,7 +106,6 @@ def test_a_passive_server_learns_from_sums(tmp_path: Path, monkeypatch: pytest.M
     assert errors.size().to_dict()["pac-spectral", 1] == 12
     means: dict[Any, float] = errors.mean().to_dict()
     assert means["pac-spectral", 3] < 0.35 < means["chance", 3]
-    monkeypatch.setattr("reports.write_run.write_page", lambda *_, **__: [])
     assert attack.main(["audit", "--deltas", str(tmp_path / "deltas"), "--out", str(tmp_path / "out")]) == 0
     assert "setting.rounds" in (tmp_path / "out/scores.csv").read_text()
 

@@ -36,11 +36,7 @@ from protocol.view import RoundView
 from recordings.recording import Recording
 from tests import toys
 
-
-@pytest.fixture(autouse=True)
-def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Most tests read numbers and sentences alone."""
-    monkeypatch.setattr("reports.write_run.report_figures", lambda *_: [])
+pytestmark = pytest.mark.usefixtures("without_figures")
 
 
 @pytest.mark.integration

@@ -37,11 +37,7 @@ from tests.composition_toys import source, views
 from tests.foreign_toys import described, view
 from tests.toys import data, model, quiet_trainer
 
-
-@pytest.fixture(autouse=True)
-def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Most tests read numbers and sentences alone."""
-    monkeypatch.setattr("reports.write_run.report_figures", lambda *_: [])
+pytestmark = pytest.mark.usefixtures("without_figures")
 
 
 def causes(folder: Path, deltas: Path, attacks: list[Attack]) -> dict[str, list[str]]:

@@ -34,11 +34,7 @@ ATTACKS: list[Attack] = [Direction(), RowNorm(), Decaf()]
 LACKING = {"decaf": "the recording lacks learner"}
 DIRECTION, DECAF = "direction", "decaf"
 
-
-@pytest.fixture(autouse=True)
-def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Most tests read numbers and sentences alone."""
-    monkeypatch.setattr("reports.write_run.report_figures", lambda *_: [])
+pytestmark = pytest.mark.usefixtures("without_figures")
 
 
 def verdicts(limits: dict[str, float], *rows: dict[str, Any], scores: pd.DataFrame | None = None) -> list[Verdict]:

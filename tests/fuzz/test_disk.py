@@ -13,15 +13,9 @@ from tests.foreign_toys import write_dump
 from tests.fuzz.kills import Digits, Table, damaged, in_process
 from tests.toys import train as train_toy
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("without_figures")]
 
 SECONDS = 240.0
-
-
-@pytest.fixture(autouse=True)
-def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Most tests read numbers and sentences alone."""
-    monkeypatch.setattr("reports.write_run.report_figures", lambda *_: [])
 
 
 @pytest.fixture

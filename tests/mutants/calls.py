@@ -13,6 +13,8 @@ from types import CodeType, FrameType
 
 import pytest
 
+from tests.slowest import cpu_seconds
+
 ROOT = f"{Path(__file__).resolve().parents[2]}/"
 _OURS = tuple(f"{ROOT}{room}/" for room in ("attacks", "client", "defenses", "evaluation", "recorder", "recordings"))
 _places: dict[CodeType, tuple[str, int] | None] = {}
@@ -27,12 +29,6 @@ def _trace(frame: FrameType, event: str, argument: object) -> None:
     place = _places[code]
     if place is not None:
         _called.add(place)
-
-
-def cpu_seconds() -> float:
-    """CPU time of this process and of the children that ended."""
-    spent = os.times()
-    return spent.user + spent.system + spent.children_user + spent.children_system
 
 
 @pytest.hookimpl(wrapper=True)

@@ -17,7 +17,6 @@ from recordings.joined_view import joined_view
 from recordings.named_algorithm import learner_from
 from recordings.recording import Recording
 from recordings.shards import ShardFiles
-from tests.experiments.tables import without_pages
 from tests.fuzz.damages import FIELDS, TENSORS
 from tests.fuzz.recordings import (
     RECORDINGS,
@@ -301,13 +300,13 @@ def test_a_view_has_the_types_that_attacks_compute_with(tmp_path: Path, key: str
         assert torch.equal(one, two)
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_numbers_that_no_attack_can_compute_with_are_one_message(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = with_tensor(recording("clicks"), "rounds/000001", "model/mlp.2.bias", lambda value: value + 1e30)
     folder = write_tree(tmp_path / "run/deltas", files)
-    with without_pages():
-        assert attack.main(["audit", "--deltas", str(folder), "--out", str(tmp_path / "out")]) == 0
+    assert attack.main(["audit", "--deltas", str(folder), "--out", str(tmp_path / "out")]) == 0
     said = capsys.readouterr()
     assert "invalid estimate in round 1" in said.out
     assert "Traceback" not in said.out + said.err

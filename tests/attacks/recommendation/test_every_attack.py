@@ -18,9 +18,8 @@ from protocol.errors import ViewError
 from protocol.seeding import generator_for
 from protocol.threat_model import ThreatModel
 from protocol.view import ITEM_EMBEDDING, RoundView
-from tests.attacks.recommendation.shuffled import with_shuffled_labels
 from tests.attacks.runs import run, state, unchanged
-from tests.toys import each, leaky_view
+from tests.toys import each, leaky_view, with_shuffled_labels
 
 QUICK: list[Attack] = [Direction(), RowNorm()]
 TRAINING: list[Attack] = [MatchedFilter(shadows=4), IMIA(confirmed=0.1), Raifle(max_iter=16)]

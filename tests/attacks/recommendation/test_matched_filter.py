@@ -11,9 +11,8 @@ from attacks.scoring import auc_per_victim
 from protocol.errors import ViewError
 from protocol.seeding import generator_for
 from protocol.view import ITEM_EMBEDDING, Release, RoundView
-from tests.attacks.recommendation.shuffled import with_shuffled_labels
 from tests.attacks.runs import run
-from tests.toys import leaky_view
+from tests.toys import leaky_view, with_shuffled_labels
 
 SIGMA = 0.04
 

@@ -19,11 +19,7 @@ from recordings.recording import Recording
 from tests.experiments.tables import read
 from tests.foreign_toys import CLIENTS, changed_manifest, content_of, items, one_client, rewrite, view, write_dump
 
-
-@pytest.fixture(autouse=True)
-def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Most tests read numbers and sentences alone."""
-    monkeypatch.setattr("reports.write_run.report_figures", lambda *_: [])
+pytestmark = pytest.mark.usefixtures("without_figures")
 
 
 def told_apart(folder: Path) -> dict[str, Tensor]:

@@ -60,9 +60,9 @@ def run_the_loop() -> tuple[list[dict[str, Tensor]], list[dict[int, Update]]]:
 
 
 @pytest.mark.integration
+@pytest.mark.usefixtures("without_figures")
 def test_the_loop_of_the_page_is_recorded_exactly_and_audited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("reports.write_run.write_page", lambda *_, **__: [])
     models, sent = run_the_loop()
     recording = Recording("runs/mine/deltas")
     assert recording.rounds == [0, 1]
