@@ -33,7 +33,7 @@ def fit_quietly(
         trainer = Trainer(
             max_steps=max_steps,
             max_epochs=max_epochs,
-            callbacks=[_ReportProgress()],
+            callbacks=[_ReportProgress(), _EndGroup()],
             accelerator=accelerator,
             devices=devices,
             strategy="auto" if devices == 1 else "ddp_spawn",
@@ -74,6 +74,18 @@ def _generator(state: bytes) -> torch.Generator:
 
 # By default, the pickled state is in shared memory, which is freed before the other process reads it.
 ForkingPickler.register(torch.Generator, lambda draws: (_generator, (draws.get_state().numpy().tobytes(),)))
+
+
+class _EndGroup(Callback):
+    """Ends the group of the processes that train together.
+
+    A process that ends before its group is aborted now and then, and what it trained is lost.
+    """
+
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        if trainer.world_size > 1:
+            trainer.strategy.barrier()
+            torch.distributed.destroy_process_group()
 
 
 class _ReportProgress(Callback):
