@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from protocol.errors import InputError, require
-from protocol.ranges import OpenUnitInterval, check_fields
+from protocol.ranges import OpenUnitInterval, PositiveInt, check_fields
 from protocol.seeding import PERSISTENT, generator_for
 
 UNKNOWN = -1
@@ -21,13 +21,13 @@ class Attributes:
 
     Attributes:
         names: which attributes; None for all that the data set has.
-        known: share of the people whose attributes the server knows, drawn at random. They are its auxiliary data;
-            attacks are scored on the others.
+        known: share of the people whose attributes the server knows, below 1, or the number of these people, who are
+            drawn at random. They are its auxiliary data; attacks are scored on the others.
         shuffled: control: the attributes are exchanged at random among all people, before the known ones are drawn.
     """
 
     names: Sequence[str] | None = None
-    known: OpenUnitInterval = 0.5
+    known: OpenUnitInterval | PositiveInt = 0.5
     shuffled: bool = False
 
     def __post_init__(self) -> None:
@@ -72,12 +72,13 @@ def draw_people(held: Mapping[str, Tensor], persons: Tensor, options: Attributes
     count = len(first)
     drawn = torch.randperm(count, generator=generator_for(seed, "known people", PERSISTENT))
     known = torch.zeros(count, dtype=torch.bool)
-    known[drawn[: round(options.known * count)]] = True
+    number = options.known if isinstance(options.known, int) else round(options.known * count)
+    known[drawn[:number]] = True
     if not 0 < int(known.sum()) < count:
         raise InputError(
             expected="a person whose attributes the server knows, and another",
             found=f"{int(known.sum())} known of {count} people",
-            way_out="Take more clients, or another share attributes.known.",
+            way_out="Take more clients, or another attributes.known.",
         )
     order = torch.arange(count)
     if options.shuffled:

@@ -37,15 +37,27 @@ def check_fields(config: Any) -> None:
     for field in dataclasses.fields(config):
         value, hint = getattr(config, field.name), hints[field.name]
         kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-        for kind in kinds if value is not None else ():
-            if get_origin(kind) is Literal and value not in get_args(kind):
-                raise ValueError(f"expected {field.name} to be one of {', '.join(get_args(kind))}, got {value!r}")
-            if hasattr(kind, "_expression"):
-                try:
-                    kind(value)
-                except (TypeError, ValueError):
-                    range_ = kind._expression.replace("v", field.name)
-                    raise ValueError(f"expected {range_}, got {value!r}") from None
+        wrong = [kind for kind in kinds if value is not None and not _fits(value, kind)]
+        if wrong and len(wrong) == len([kind for kind in kinds if kind is not type(None)]):
+            ranges = " or ".join(_range(kind, field.name) for kind in wrong)
+            raise ValueError(f"expected {ranges}, got {value!r}")
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    if get_origin(kind) is Literal:
+        return value in get_args(kind)
+    if hasattr(kind, "_expression"):
+        try:
+            kind(value)
+        except (TypeError, ValueError):
+            return False
+    return True
+
+
+def _range(kind: Any, name: str) -> str:
+    if get_origin(kind) is Literal:
+        return f"{name} to be one of {', '.join(get_args(kind))}"
+    return str(kind._expression.replace("v", name))
 
 
 def typed_arguments(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,11 +12,11 @@ from torch import Tensor
 
 from datamodules.io.download import Archive, fetch_archive
 from datamodules.io.files import sha256_of
-from datamodules.io.tables import TEXT, WHOLE, matching, number, read_table
+from datamodules.io.tables import TEXT, WHOLE, Field, matching, number, read_table
 from datamodules.people import bands
 from datamodules.recommendation.base import RecommenderDataModule
 from datamodules.recommendation.interactions import Interactions, unique_interactions
-from protocol.errors import require
+from protocol.errors import InputError, require
 
 LIKED = 4.0
 """Stars from which a rating means that the user liked the film."""
@@ -26,15 +26,9 @@ _OCCUPATIONS = (
     *("homemaker", "lawyer", "librarian", "marketing", "none", "other", "programmer", "retired", "salesman"),
     *("scientist", "student", "technician", "writer"),
 )
-_PEOPLE = {
-    "userId": WHOLE,
-    "age": WHOLE,
-    "gender": matching("[MF]", "M or F", "MF".index),
-    "occupation": matching("|".join(_OCCUPATIONS), "one of the 21 occupations of u.occupation", _OCCUPATIONS.index),
-    "zip": TEXT,
-}
-_AGES = (35, 46)
-"""First age of the second and of the third band."""
+_GENDER = matching("[MF]", "M or F", "MF".index)
+_NAMED = matching("|".join(_OCCUPATIONS), "one of the 21 occupations of u.occupation", _OCCUPATIONS.index)
+_NUMBERED = matching("1?[0-9]|20", "a number of an occupation from 0 to 20", int)
 _PAGE = "https://grouplens.org/datasets/movielens/"
 _FILES = "https://files.grouplens.org/datasets/movielens/"
 _logger = logging.getLogger(__name__)
@@ -46,6 +40,17 @@ class _Layout:
     separator: str
     archive: Archive | None
     sha256: str | None = None
+    people: "_People | None" = None
+
+
+@dataclass(frozen=True)
+class _People:
+    """A file of the users' attributes, its separator and columns, and the first age of the second and third band."""
+
+    file: str
+    separator: str
+    columns: dict[str, Field]
+    ages: tuple[int, int]
 
 
 _LAYOUTS: dict[str, _Layout] = {
@@ -54,8 +59,22 @@ _LAYOUTS: dict[str, _Layout] = {
         "\t",
         Archive(f"{_FILES}ml-100k.zip", "0e33842e24a9c977be4e0107933c0723"),
         "06416e597f82b7342361e41163890c81036900f418ad91315590814211dca490",
+        _People(
+            *("u.user", "|"),
+            {"userId": WHOLE, "age": WHOLE, "gender": _GENDER, "occupation": _NAMED, "zip": TEXT},
+            (35, 46),
+        ),
     ),
-    "ml-1m": _Layout("ratings.dat", "::", Archive(f"{_FILES}ml-1m.zip", "c4d9eecfca2ab87c1945afe126590906")),
+    "ml-1m": _Layout(
+        "ratings.dat",
+        "::",
+        Archive(f"{_FILES}ml-1m.zip", "c4d9eecfca2ab87c1945afe126590906"),
+        people=_People(  # its ages are the first of 1 to 17, 18 to 24, 25 to 34, 35 to 44, 45 to 49, 50 to 55, 56 on
+            *("users.dat", "::"),
+            {"userId": WHOLE, "gender": _GENDER, "age": WHOLE, "occupation": _NUMBERED, "zip": TEXT},
+            (35, 45),
+        ),
+    ),
     # Its owners change it from time to time, so there is no hash to check.
     "ml-latest-small": _Layout("ratings.csv", ",", None),
 }
@@ -70,8 +89,8 @@ class MovieLens(RecommenderDataModule):
     Files: ``root/ml-100k/u.data``, ``root/ml-1m/ratings.dat`` or ``root/ml-latest-small/ratings.csv``, from
     https://grouplens.org/datasets/movielens/.
 
-    Attributes of people, in ``root/ml-100k/u.user``: ``gender``, ``age`` (below 35, 35 to 45, above 45) and
-    ``occupation`` (21 of them).
+    Attributes of people, in ``root/ml-100k/u.user`` and ``root/ml-1m/users.dat``: ``gender``, ``age`` (below 35, 35 to
+    45 or, of ml-1m, to 44, and above) and ``occupation`` (21 of them).
 
     Args:
         variant: the set; also the name of its folder under `root`.
@@ -136,10 +155,15 @@ class MovieLens(RecommenderDataModule):
         return unique_interactions(user, item, times, num_users=len(users), num_items=len(items), liked=liked)
 
     def read_attributes(self) -> dict[str, Tensor]:
-        way_out = "Set data.variant to ml-100k, or leave data.attributes out."
-        require(self.variant == "ml-100k", "ml-100k, of whose users u.user has the attributes", self.variant, way_out)
-        path = self._path.with_name("u.user")
-        columns, _ = read_table(path, _PEOPLE, page=_PAGE, separator="|", header=False)
+        people = _LAYOUTS[self.variant].people
+        if people is None:
+            raise InputError(
+                expected="ml-100k or ml-1m, which have a file of their users' attributes",
+                found=self.variant,
+                way_out="Set data.variant to one of these, or leave data.attributes out.",
+            )
+        path = self._path.with_name(people.file)
+        columns, _ = read_table(path, people.columns, page=_PAGE, separator=people.separator, header=False)
         rows = {user: row for row, user in enumerate(columns["userId"])}
         ranks = self._split[0].ranks
         users = (self._all_users if ranks is None else self._all_users[ranks]).tolist()  # identifiers in the file
@@ -149,4 +173,4 @@ class MovieLens(RecommenderDataModule):
         )
         chosen = torch.tensor([rows[user] for user in users])
         ages, gender, occupation = (torch.tensor(columns[name])[chosen] for name in ("age", "gender", "occupation"))
-        return {"age": bands(ages, _AGES), "gender": gender, "occupation": occupation}
+        return {"age": bands(ages, people.ages), "gender": gender, "occupation": occupation}

@@ -30,6 +30,7 @@ def test_half_of_the_people_are_known_and_others_with_another_seed() -> None:
     assert int(one.known.sum()) == 25
     assert torch.equal(one.known, again.known)
     assert not torch.equal(one.known, other.known)
+    assert int(draw_people(HELD, EVERYONE, Attributes(known=7), seed=0).known.sum()) == 7
 
 
 def test_a_person_with_several_clients_is_known_with_all_or_none() -> None:
@@ -57,6 +58,7 @@ def test_exchanged_attributes_stay_together_and_leave_their_people() -> None:
         (Attributes(names=[]), 50, "attributes among a, b"),
         (Attributes(known=0.01), 20, "0 known of 20"),
         (Attributes(known=0.99), 20, "20 known of 20"),
+        (Attributes(known=20), 20, "20 known of 20"),
     ],
 )
 def test_wrong_options_are_answered_in_a_line(options: Attributes, people: int, message: str) -> None:
@@ -65,9 +67,9 @@ def test_wrong_options_are_answered_in_a_line(options: Attributes, people: int, 
         draw_people(held, EVERYONE[:people], options, seed=0)
 
 
-def test_a_share_of_all_people_and_a_data_set_without_people_are_refused() -> None:
+def test_no_known_person_and_a_data_set_without_people_are_refused() -> None:
     with pytest.raises(ValueError, match="known"):
-        Attributes(known=1.0)
+        Attributes(known=0.0)
     with pytest.raises(InputError, match="Leave data"):
         SyntheticRecommender(
             users=20, items=40, mean_interactions=10, fewest_interactions=5, attributes=Attributes()
@@ -122,9 +124,24 @@ def test_a_damaged_file_of_movielens_users_is_refused(tmp_path: Path, people: li
         _ = movielens(tmp_path, people).people
 
 
-def test_other_movielens_sets_have_no_attributes(tmp_path: Path) -> None:
+def test_users_of_the_larger_movielens_set_have_the_attributes_of_their_file(tmp_path: Path) -> None:
+    folder = tmp_path / "ml-1m"
+    folder.mkdir()
+    lines = [f"{user}::{item}::5::{item}" for user in (1, 4, 6) for item in range(user, 5 + 2 * user)]
+    (folder / "ratings.dat").write_text("\n".join(lines) + "\n")
+    (folder / "users.dat").write_text("1::F::1::10::48067\n4::M::35::0::55117\n6::F::45::20::02460-1\n")
+    people = people_of(MovieLens(root=str(tmp_path), variant="ml-1m", attributes=Attributes()))
+    assert people.values["age"].tolist() == [0, 1, 2]
+    assert people.values["gender"].tolist() == [1, 0, 1]
+    assert people.values["occupation"].tolist() == [10, 0, 20]
+    (folder / "users.dat").write_text("1::F::1::21::48067\n")
+    with pytest.raises(InputError, match="0 to 20"):
+        _ = MovieLens(root=str(tmp_path), variant="ml-1m", attributes=Attributes()).people
+
+
+def test_the_small_movielens_set_has_no_attributes(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="ml-100k"):
-        MovieLens(root=str(tmp_path), variant="ml-1m", attributes=Attributes()).read_attributes()
+        MovieLens(root=str(tmp_path), variant="ml-latest-small", attributes=Attributes()).read_attributes()
 
 
 def blog(root: Path, *, adversary: bool = False) -> Blog:
