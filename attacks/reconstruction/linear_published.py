@@ -21,6 +21,8 @@ _SINGLE = 1e-5, 1e-4, 1e-2
 _ITERATIONS = 30
 _AT_ONCE = 128
 """Candidates whose gradients are in memory together."""
+_SKETCH = 8
+"""Coordinates along which pairs of candidates are compared before all of their numbers are."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,9 +65,12 @@ class LinearPeeling(ReconstructionAttack):
     """Ratios whose record explains the change of the bias, subtracted until no further one is found.
 
     A ratio is a record of class y if the change of the bias that this record makes in one step, which the algorithm
-    gives, is the observed one at some neuron that it excites; its gradient is then subtracted, and neurons that are
-    left with one record give the next. With float64 updates the tolerances are those of the published code; with
-    float32 ones they are relative to the update, a combination of records can pass, and nothing is certified.
+    gives, is the observed one at the neuron of the ratio and, for one class, at all neurons that it fits for some class
+    (`certified_class`); its gradient is then subtracted, and neurons that are left with one record give the next. Equal
+    ratios are tried once. With float64 updates the tolerances are those of the published code; with float32 ones they
+    are relative to the update, a combination of records can pass, and nothing is certified. A neuron whose remaining
+    change is smaller than the tolerance fits any ratio that does not excite it, so combinations and repeated records
+    are certified now and then, with the published code too.
 
     Threat model: passive server that knows the clients' algorithm, of one step.
 
@@ -92,11 +97,12 @@ class LinearPeeling(ReconstructionAttack):
         if sums is None:
             raise ViewError("expected plain SGD; found another optimizer or clipped examples")
         found = [self._peel(view, layer, victim, float(sums[victim])) for victim in range(view.victims)]
-        records = [torch.stack(own) if own else layer.weight[0, :0] for own, _ in found]
         classes = [torch.tensor(labels) for _, labels in found]
-        return linear_estimate(layer, records, classes, certain=layer.precision <= torch.finfo(torch.float64).eps)
+        return linear_estimate(
+            layer, [own for own, _ in found], classes, certain=layer.precision <= torch.finfo(torch.float64).eps
+        )
 
-    def _peel(self, view: RoundView, layer: LayerUpdate, victim: int, rate: float) -> tuple[list[Tensor], list[int]]:
+    def _peel(self, view: RoundView, layer: LayerUpdate, victim: int, rate: float) -> tuple[Tensor, list[int]]:
         count = max(int(view.example_counts[victim]), 1)
         model = {name: value[victim] for name, value in view.sent_models().items()}
         errors = record_errors(view, layer, model, victim)
@@ -105,32 +111,62 @@ class LinearPeeling(ReconstructionAttack):
         live, fit, same = _LIVE, _FIT, _SAME
         if layer.precision > torch.finfo(torch.float64).eps:
             live, fit, same = (_SINGLE[0] * float(bias.abs().max()), _SINGLE[1] * float(bias.abs().max()), _SINGLE[2])
-        records: list[Tensor] = []
-        labels: list[int] = []
+        records, labels = weight[:0], list[int]()
         for _ in range(_ITERATIONS):
             rows = (bias.abs() > live).nonzero().flatten()
-            found = []
-            for own in torch.split(rows, _AT_ONCE):
-                ratios = weight[own] / bias[own, None]
-                changes = errors(ratios) / count
-                at_source = changes[torch.arange(len(own)), :, own] - bias[own, None]
+            ratios = weight[rows] / bias[rows, None]
+            new, changed = list[int](), list[Tensor]()
+            for own in torch.split(distinct_ratios(ratios, records, same), _AT_ONCE):
+                changes = errors(ratios[own]) / count
+                at_source = changes[torch.arange(len(own)), :, rows[own]] - bias[rows[own], None]
                 for place in (at_source.abs().amin(1) < fit).nonzero().flatten().tolist():
-                    if all(float((ratios[place] - known).norm()) >= same for known in records):
-                        records.append(ratios[place])
-                        found.append((ratios[place], *_fitted(changes[place], bias, rows, fit)))
-            labels += [label for _, label, _ in found]
-            for ratio, _, change in found:
-                weight, bias = weight - change[:, None] * ratio, bias - change
-            if not found:
+                    label = certified_class(changes[place], bias, rows, source=int(rows[own[place]]), fit=fit)
+                    if label is not None:
+                        new.append(int(own[place]))
+                        labels.append(label)
+                        changed.append(changes[place, label])
+            if not new:
                 break
+            subtracted = torch.stack(changed)
+            weight, bias = weight - subtracted.T @ ratios[new], bias - subtracted.sum(0)
+            records = torch.cat([records, ratios[new]])
         return records, labels
 
 
-def _fitted(changes: Tensor, bias: Tensor, rows: Tensor, fit: float) -> tuple[int, Tensor]:
-    """Class that most live neurons agree on, and its changes of the bias, of ``changes (K, N)`` of a candidate."""
-    excited = rows[changes[:, rows].abs().amax(0) > 0]
+def certified_class(changes: Tensor, bias: Tensor, rows: Tensor, *, source: int, fit: float) -> int | None:
+    """Class of a candidate whose changes of the bias are the observed ones at all neurons that they fit, or None.
+
+    A record is one of some class at all neurons. So the class is that which most neurons agree on, and the norm of its
+    misfit at all neurons that fit some class must be below the tolerance: a combination of records that fits one neuron
+    as a record of one class and another neuron as one of another class is none.
+
+    Args:
+        changes: ``(K, N)`` changes of the bias that the candidate makes as a record of each class.
+        bias: ``(N,)`` observed changes without those of the records found.
+        rows: numbers of the neurons that still change; those that the candidate does not excite are left out.
+        source: number of the neuron whose ratio the candidate is.
+        fit: tolerance.
+    """
+    excited = rows[(changes[:, rows] != 0).any(0) | (rows == source)]
     misfit = (changes[:, excited] - bias[excited]).abs()
-    least, best = misfit.min(0)
-    votes = torch.bincount(best[least < fit], minlength=len(changes))
-    label = int((votes - 1e-9 * misfit.where(misfit < fit, 0).sum(1) / fit).argmax())
-    return label, changes[label]
+    misfit = misfit[:, misfit.amin(0) < fit]
+    if not misfit.shape[1]:
+        return None
+    best = misfit.argmin(0)
+    votes = torch.bincount(best, minlength=len(changes))
+    sums = torch.zeros(len(changes), dtype=misfit.dtype).index_add(0, best, misfit.amin(0))
+    label = int(sums.masked_fill(votes < votes.max(), torch.inf).argmin())
+    return label if float(misfit[label].norm()) < fit else None
+
+
+def distinct_ratios(ratios: Tensor, records: Tensor, same: float) -> Tensor:
+    """Numbers of the ratios ``(M, D)`` that are farther than `same` from records ``(F, D)`` and earlier such ratios."""
+    points, known = torch.cat([records, ratios]), len(records)
+    draws = torch.randn(points.shape[1], _SKETCH, generator=torch.Generator().manual_seed(0), dtype=points.dtype)
+    sketch = points @ torch.linalg.qr(draws).Q  # a projection, which lengthens no distance
+    near = torch.cdist(sketch, sketch, compute_mode="donot_use_mm_for_euclid_dist") < same
+    distinct = torch.ones(len(points), dtype=torch.bool)
+    for late, early in near.tril(-1).nonzero().tolist():
+        if late >= known and distinct[early] and float((points[late] - points[early]).norm()) < same:
+            distinct[late] = False
+    return distinct[known:].nonzero().flatten()
