@@ -65,12 +65,15 @@ class LinearPeeling(ReconstructionAttack):
     """Ratios whose record explains the change of the bias, subtracted until no further one is found.
 
     A ratio is a record of class y if the change of the bias that this record makes in one step, which the algorithm
-    gives, is the observed one at the neuron of the ratio and, for one class, at all neurons that it fits for some class
-    (`certified_class`); its gradient is then subtracted, and neurons that are left with one record give the next. Equal
-    ratios are tried once. With float64 updates the tolerances are those of the published code; with float32 ones they
-    are relative to the update, a combination of records can pass, and nothing is certified. A neuron whose remaining
-    change is smaller than the tolerance fits any ratio that does not excite it, so combinations and repeated records
-    are certified now and then, with the published code too.
+    gives, is the observed one at the neuron of the ratio and, for one class, at all neurons that it fits for some
+    class; its gradient is then subtracted, and neurons that are left with one record give the next. Equal ratios are
+    tried once.
+
+    The tolerances are those of the published code, for updates in float64. A neuron whose remaining change is below
+    them fits any ratio that does not excite it, and rounding makes two records of one, so that combinations and
+    repeated records are certified now and then, with the published code too. With float32 updates the tolerances are
+    relative to the update; a record then fits some neuron as one of a wrong class by chance, so only the neuron of the
+    ratio is tested, and nothing is certified.
 
     Threat model: passive server that knows the clients' algorithm, of one step.
 
@@ -109,7 +112,8 @@ class LinearPeeling(ReconstructionAttack):
         assert errors is not None
         weight, bias = -layer.weight[victim] / rate, -layer.bias[victim] / rate
         live, fit, same = _LIVE, _FIT, _SAME
-        if layer.precision > torch.finfo(torch.float64).eps:
+        double = layer.precision <= torch.finfo(torch.float64).eps
+        if not double:
             live, fit, same = (_SINGLE[0] * float(bias.abs().max()), _SINGLE[1] * float(bias.abs().max()), _SINGLE[2])
         records, labels = weight[:0], list[int]()
         for _ in range(_ITERATIONS):
@@ -120,8 +124,8 @@ class LinearPeeling(ReconstructionAttack):
                 changes = errors(ratios[own]) / count
                 at_source = changes[torch.arange(len(own)), :, rows[own]] - bias[rows[own], None]
                 for place in (at_source.abs().amin(1) < fit).nonzero().flatten().tolist():
-                    label = certified_class(changes[place], bias, rows, source=int(rows[own[place]]), fit=fit)
-                    if label is not None:
+                    label, misfit = _fitted_class(changes[place], bias, rows, source=int(rows[own[place]]), fit=fit)
+                    if misfit < fit or not double:
                         new.append(int(own[place]))
                         labels.append(label)
                         changed.append(changes[place, label])
@@ -133,30 +137,27 @@ class LinearPeeling(ReconstructionAttack):
         return records, labels
 
 
-def certified_class(changes: Tensor, bias: Tensor, rows: Tensor, *, source: int, fit: float) -> int | None:
-    """Class of a candidate whose changes of the bias are the observed ones at all neurons that they fit, or None.
+def _fitted_class(changes: Tensor, bias: Tensor, rows: Tensor, *, source: int, fit: float) -> tuple[int, float]:
+    """Class that most neurons agree on, and the norm of its misfit at all neurons that a candidate fits for some class.
 
-    A record is one of some class at all neurons. So the class is that which most neurons agree on, and the norm of its
-    misfit at all neurons that fit some class must be below the tolerance: a combination of records that fits one neuron
-    as a record of one class and another neuron as one of another class is none.
+    A record is one of the same class at all neurons, so that its norm is about zero. A combination of records may fit
+    one neuron as a record of one class and another neuron as one of another class, and then has a large norm.
 
     Args:
         changes: ``(K, N)`` changes of the bias that the candidate makes as a record of each class.
         bias: ``(N,)`` observed changes without those of the records found.
         rows: numbers of the neurons that still change; those that the candidate does not excite are left out.
-        source: number of the neuron whose ratio the candidate is.
+        source: number of the neuron whose ratio the candidate is, where it fits.
         fit: tolerance.
     """
     excited = rows[(changes[:, rows] != 0).any(0) | (rows == source)]
     misfit = (changes[:, excited] - bias[excited]).abs()
     misfit = misfit[:, misfit.amin(0) < fit]
-    if not misfit.shape[1]:
-        return None
-    best = misfit.argmin(0)
+    least, best = misfit.min(0)
     votes = torch.bincount(best, minlength=len(changes))
-    sums = torch.zeros(len(changes), dtype=misfit.dtype).index_add(0, best, misfit.amin(0))
+    sums = torch.zeros(len(changes), dtype=misfit.dtype).index_add(0, best, least)
     label = int(sums.masked_fill(votes < votes.max(), torch.inf).argmin())
-    return label if float(misfit[label].norm()) < fit else None
+    return label, float(misfit[label].norm())
 
 
 def distinct_ratios(ratios: Tensor, records: Tensor, same: float) -> Tensor:
