@@ -7,7 +7,7 @@ from torch import Tensor
 
 from attacks.reconstruction.estimates import ReconstructionAttack
 from attacks.reconstruction.linear_inversion import record_errors
-from attacks.reconstruction.linear_layer import LayerUpdate, LinearEstimate, check_scale, layer_update, linear_estimate
+from attacks.reconstruction.linear_layer import LayerUpdate, LinearEstimate, are_pixels, layer_update, linear_estimate
 from attacks.reconstruction.record_span import on_grid
 from client.network import ClassifierAlgorithm
 from protocol.errors import ViewError
@@ -29,7 +29,7 @@ _SKETCH = 8
 class LinearRatio(ReconstructionAttack):
     """Change of each neuron's weight divided by that of its bias: the record, if one record alone excites the neuron.
 
-    All ratios that are images are returned; the attack cannot say which of them are records.
+    All ratios are returned, of images those in [0, 1]; the attack cannot say which of them are records.
 
     Threat model: passive server with the update of the first layer.
 
@@ -54,10 +54,11 @@ class LinearRatio(ReconstructionAttack):
         ratios = [
             weight[own] / bias[own, None] for weight, bias, own in zip(layer.weight, layer.bias, live, strict=True)
         ]
-        near = 1 / 255
+        near, pixels = 1 / 255, are_pixels(view)
         images = [own[((own > -near) & (own < 1 + near)).all(1)].clamp(0, 1) for own in ratios]
-        check_scale(view, found=any(bool(on_grid(own).any()) for own in images))
-        return linear_estimate(layer, [torch.unique(own.float(), dim=0) for own in images], None)
+        if pixels or (pixels is None and any(bool(on_grid(own).any()) for own in images)):
+            ratios = images
+        return linear_estimate(layer, [torch.unique(own.float(), dim=0) for own in ratios], None)
 
 
 @dataclass(frozen=True, kw_only=True)
