@@ -47,7 +47,8 @@ class LinearInversion(ReconstructionAttack):
 
     Args:
         programs: largest number of linear programs for a client; 0 stops after the subtractions.
-        failures: linear programs without a new record after which the search stops.
+        failures: linear programs without a new record after which the search stops; of each class, if records are no
+            pixels.
         accuracy: largest error, to four standard errors, of the numbers of a certified record that is no 8-bit image.
 
     References:

@@ -17,6 +17,7 @@ _POINTS = 64
 _SMALL = 0.2
 """Changes below this share of a class's median tell no sign."""
 _SCALINGS = 20
+_PREFERENCE = 4
 _ZERO = 1e-2
 """Share of the largest change below which a neuron is not excited."""
 ZEROS = 4
@@ -73,7 +74,7 @@ def search_supports(
         rows: ``(N, D + 1)`` the update.
         count: number of the client's records.
         accuracy: largest error of a number of a certified record.
-        failures: linear programs without a new record after which the search stops.
+        failures: linear programs of each class without a new record after which the search stops.
         programs: largest number of linear programs.
         generator: of the costs.
 
@@ -86,26 +87,34 @@ def search_supports(
     if span.errors is None or not span.exact or span.rank >= rows.shape[1] or ZEROS * span.rank > len(rows):
         return nothing
     found, failed = list[Tensor](), 0
-    for change in _changes(span, span.errors, programs=programs, generator=generator):
-        new = change is not None and all(abs(float(change @ known)) < _SAME for known in found)
-        found += [change] if new and change is not None else []
-        failed = 0 if new else failed + 1
+    sizes, bounds = signs(span.errors, rows.shape[1] - 1)
+    known = torch.zeros(len(rows))
+    for change in _changes(span, sizes, bounds, known, programs=programs, generator=generator):
+        failed += 1
+        if change is not None and all(abs(float(change @ earlier)) < _SAME for earlier in found):
+            found.append(change)
+            size = (span.columns @ change).abs()
+            known += size > _ZERO * size.max()
+            failed = 0
         if len(found) == span.rank:
             inverse = torch.linalg.inv(torch.stack(found, 1))
             made = _certified(rows, inverse @ span.core @ span.basis, span.errors, count, span.slack, accuracy)
             return nothing if made is None else made
-        if failed >= failures:
+        if failed >= failures * len(sizes):
             break
     return nothing
 
 
 def _changes(
-    span: RecordSpan, errors: RecordErrors, *, programs: int, generator: torch.Generator
+    span: RecordSpan, sizes: Tensor, bounds: list[float], known: Tensor, *, programs: int, generator: torch.Generator
 ) -> Iterator[Tensor | None]:
-    """Unit vectors ``(R,)`` of changes of the bias by a single record, in coordinates of the columns; None for none."""
+    """Unit vectors ``(R,)`` of changes of the bias by a single record, in coordinates of the columns; None for none.
+
+    Each is of a record that excites a drawn neuron, rather one that few of the known records excite: ``known (N,)`` is
+    their number, which the caller keeps.
+    """
     from scipy.optimize import linprog  # slow to import
 
-    sizes, bounds = signs(errors, span.basis.shape[1] - 1)
     slack = min(max(span.slack, _ZERO / 10), _ZERO)
     sure = [own.nonzero().flatten() for own in sizes]
     scaled = [
@@ -118,16 +127,17 @@ def _changes(
         if not len(rows):
             yield None
             continue
-        one = int(torch.randint(len(rows), (), generator=generator))
+        one = int(torch.multinomial((1 + known[sure[label]]) ** -_PREFERENCE, 1, generator=generator))
         draws = torch.randn(len(rows), generator=generator).double()
         # A positive cost prefers few neurons. Where the bounds are tight, as of two classes, a cost of both signs finds
-        # a vertex between them.
-        cost = (draws if most < _TIGHT else draws.abs()) @ rows
-        limits = torch.cat([torch.full((len(rows),), slack), torch.full((len(rows),), most + slack)])
+        # a vertex between them; where they are not, only that at 0 is of use.
+        tight = most < _TIGHT
+        cost = (draws if tight else draws.abs()) @ rows
+        limits = torch.cat([torch.full((len(rows),), slack), torch.full((len(rows),), most + slack)]).double()
         solved = linprog(
             cost.numpy(),
-            A_ub=torch.cat([-rows, rows]).numpy(),
-            b_ub=limits.double().numpy(),
+            A_ub=torch.cat([-rows, rows] if tight else [-rows]).numpy(),
+            b_ub=(limits if tight else limits[: len(rows)]).numpy(),
             A_eq=rows[one][None].numpy(),
             b_eq=[1.0],
             bounds=(None, None),
