@@ -24,9 +24,12 @@ ZEROS = 4
 """Fewest neurons of the layer for each record: of a random vector of the span, one is 0 for each, of a record half."""
 _TIGHT = 1.5
 """Largest ratio of changes by records of a class for which the bounds alone make vertices of single records."""
-_GAP = 0.1
+_ALONE = 1e-2
+"""Singular value at the neurons that a record does not excite, above which no other vector of the span is 0 there."""
 _SAME = 1 - 1e-6
 """Cosine of equal changes of the bias."""
+_DEPENDENT = 1e-3
+"""Part of a unit vector outside of the span of others below which it is a combination of them."""
 _SURE = 4.0
 """Standard errors to which a certified record is within the asked accuracy."""
 _REFITS = 3
@@ -86,23 +89,39 @@ def search_supports(
     nothing = FoundRecords(rows[:0, :-1], torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.bool))
     if span.errors is None or not span.exact or span.rank >= rows.shape[1] or ZEROS * span.rank > len(rows):
         return nothing
-    found, failed = list[Tensor](), 0
+    found, excited, failed = list[Tensor](), list[int](), 0
     sizes, bounds = signs(span.errors, rows.shape[1] - 1)
     known = torch.zeros(len(rows))
     for change in _changes(span, sizes, bounds, known, programs=programs, generator=generator):
         failed += 1
         if change is not None and all(abs(float(change @ earlier)) < _SAME for earlier in found):
-            found.append(change)
             size = (span.columns @ change).abs()
+            found.append(change)
+            excited.append(int((size > _ZERO * size.max()).sum()))
             known += size > _ZERO * size.max()
             failed = 0
-        if len(found) == span.rank:
-            inverse = torch.linalg.inv(torch.stack(found, 1))
-            made = _certified(rows, inverse @ span.core @ span.basis, span.errors, count, span.slack, accuracy)
-            return nothing if made is None else made
+            basis = _independent(found, excited)
+            if len(basis) == span.rank:
+                inverse = torch.linalg.inv(basis.T)
+                made = _certified(rows, inverse @ span.core @ span.basis, span.errors, count, span.slack, accuracy)
+                if made is not None:
+                    return made
         if failed >= failures * len(sizes):
             break
     return nothing
+
+
+def _independent(changes: list[Tensor], excited: list[int]) -> Tensor:
+    """``(M, R)`` those of the unit vectors that are no combination of ones that excite fewer neurons."""
+    chosen, directions = list[Tensor](), list[Tensor]()
+    for place in sorted(range(len(changes)), key=excited.__getitem__):
+        left = changes[place]
+        for direction in (*directions, *directions):  # twice, against rounding
+            left = left - (left @ direction) * direction
+        if float(left.norm()) > _DEPENDENT:
+            chosen.append(changes[place])
+            directions.append(left / left.norm())
+    return torch.stack(chosen)
 
 
 def _changes(
@@ -155,7 +174,7 @@ def _single(span: RecordSpan, rows: Tensor, shares: Tensor, most: float) -> Tens
     if int(silent.sum()) < ZEROS // 2 * span.rank or bool((shares[~silent] * most < 1 - 2 * _ZERO).any()):
         return None
     _, values, directions = torch.linalg.svd(span.columns[rows[silent]], full_matrices=False)
-    alone = span.rank == 1 or bool(values[-1] < _GAP * values[-2])
+    alone = span.rank == 1 or float(values[-2]) > _ALONE
     return directions[-1] if alone and float(values[-1]) <= min(span.slack, MOST_MISFIT) else None
 
 
