@@ -5,11 +5,13 @@ confirms each guess. The salt prevents only tables made in advance, and that equ
 """
 
 import hashlib
+import secrets
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from fedleak_recorder.arrays import Array
+from fedleak_recorder.arrays import Array, as_array
 from fedleak_recorder.errors import require
 
 LENGTH = 32
@@ -78,3 +80,23 @@ def check_grid(records: Array, grid: Grid | None, *, where: str) -> None:
         " standardised, step is its precision divided by its standard deviation, and origin minus its mean divided by"
         " it. For token numbers, give whole numbers.",
     )
+
+
+def hashed_truth(records: Mapping[Any, Any], grid: Grid | None) -> dict[Any, dict[str, Array]]:
+    """Ground truth of each client: a salt, hashes of its records ``(N, ...)`` padded with zeros, and their grid.
+
+    Raises:
+        InputError: records are not on the grid.
+    """
+    held = {client: as_array(value, where=f"the records of client {client}") for client, value in records.items()}
+    most = max((len(value) for value in held.values()), default=0)
+    found = {}
+    for client, value in held.items():
+        check_grid(value, grid, where=f"the records of client {client}")
+        salt = np.frombuffer(secrets.token_bytes(SALT_LENGTH), np.uint8).copy()
+        hashes = record_hashes(value, salt, grid)
+        found[client] = {"record_salt": salt, "record_hash": np.pad(hashes, ((0, most - len(hashes)), (0, 0)))}
+        if grid is not None:
+            for name, part in zip((RECORD_STEP, RECORD_ORIGIN), grid, strict=True):
+                found[client][name] = np.broadcast_to(np.asarray(part, np.float64), value.shape[1:]).copy()
+    return found
