@@ -10,9 +10,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from fedleak_recorder.arrays import Array, as_array
 from fedleak_recorder.errors import require
+
+Array = npt.NDArray[Any]
 
 LENGTH = 32
 """Bytes of a hash."""
@@ -82,16 +84,15 @@ def check_grid(records: Array, grid: Grid | None, *, where: str) -> None:
     )
 
 
-def hashed_truth(records: Mapping[Any, Any], grid: Grid | None) -> dict[Any, dict[str, Array]]:
+def hashed_truth(records: Mapping[Any, Array], grid: Grid | None) -> dict[Any, dict[str, Array]]:
     """Ground truth of each client: a salt, hashes of its records ``(N, ...)`` padded with zeros, and their grid.
 
     Raises:
         InputError: records are not on the grid.
     """
-    held = {client: as_array(value, where=f"the records of client {client}") for client, value in records.items()}
-    most = max((len(value) for value in held.values()), default=0)
+    most = max((len(value) for value in records.values()), default=0)
     found = {}
-    for client, value in held.items():
+    for client, value in records.items():
         check_grid(value, grid, where=f"the records of client {client}")
         salt = np.frombuffer(secrets.token_bytes(SALT_LENGTH), np.uint8).copy()
         hashes = record_hashes(value, salt, grid)

@@ -160,7 +160,8 @@ class Recorder:
         updates = _mapping(updates, "updates", keys=object)
         held = _mapping(records or {}, "records", keys=object)
         self._check_names("records", held, updates)
-        hashes = hashed_truth(held, record_grid)
+        own = {client: as_array(value, where=f"the records of client {client}") for client, value in held.items()}
+        hashes = hashed_truth(own, record_grid)
         told, shown = _mapping(truth or {}, "truth", keys=object), _mapping(served or {}, "served", keys=object)
         self._check_names("truth", told, updates)
         self._check_names("served items", shown, updates)
