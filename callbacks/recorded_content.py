@@ -14,7 +14,7 @@ from fedleak_recorder.format import CLIENT, ITEM_FEATURES, MODEL, POPULARITY_OF_
 from modules.federated import FederatedModule
 from modules.round_record import RoundRecord, TrainingExamples
 from protocol.errors import InputError, require
-from protocol.record_hash import LENGTH, SALT_LENGTH, record_hashes
+from protocol.record_hash import LENGTH, RECORD_ORIGIN, RECORD_STEP, SALT_LENGTH, Grid, record_hashes
 from protocol.seeding import PERSISTENT, generator_for
 from protocol.view import ATTRIBUTE, ATTRIBUTE_PSEUDONYMS, CANARY_PSEUDONYMS, CANDIDATE_LABELS, CANDIDATES
 from recordings.adversary_devices import popularity_of_others, prior_knowledge
@@ -36,6 +36,7 @@ class RecordedContent:
         self.parameters, self.dtype, self.keep_records = parameters, dtype, keep_records
         self.candidates = candidates
         self._pool: CandidatePool | None = None
+        self._grid: Grid | None = None
         self._pseudonyms: dict[int, int] = {}
 
     def wanted(self, name: str) -> bool:
@@ -82,6 +83,7 @@ class RecordedContent:
         if data is None:
             require(self.candidates is None, "a FederatedDataModule with candidates", "none", "Remove candidates.")
             return None
+        self._grid = data.record_grid
         held = {name: value for name, value in data.auxiliary().items() if len(value)}
         if data.client_known is not None:
             held |= prior_knowledge(data, lambda client: self._pseudonym(module, client))
@@ -118,8 +120,11 @@ class RecordedContent:
         for place, client in enumerate(clients.tolist()):
             generator = generator_for(module.secret, "salt of records", module.seed, round_number, client)
             salts[place] = torch.randint(256, (SALT_LENGTH,), generator=generator, dtype=torch.uint8)
-            hashes[place, mask[place]] = record_hashes(values[place, mask[place]], salts[place])
+            hashes[place, mask[place]] = record_hashes(values[place, mask[place]], salts[place], self._grid)
         found = {"record_salt": salts, "record_hash": hashes}
+        if self._grid is not None:
+            for name, value in zip((RECORD_STEP, RECORD_ORIGIN), self._grid, strict=True):
+                found[name] = value.expand(len(mask), *value.shape).contiguous()
         if examples.labels is not None:
             found["record_labels"] = examples.labels.cpu().masked_fill(~mask, -1)
         if self.keep_records:

@@ -11,5 +11,6 @@ if TYPE_CHECKING:
     from datamodules.partition import *  # noqa: F403
     from datamodules.ranking import *  # noqa: F403
     from datamodules.recommendation import *  # noqa: F403
+    from datamodules.tables import *  # noqa: F403
 
 __all__ = exports(__name__)

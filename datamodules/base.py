@@ -114,6 +114,11 @@ class FederatedDataModule(LightningDataModule, abc.ABC):
         """The server's auxiliary data by name, such as ``image (M, ch, h, w)`` and ``label (M,)``; none by default."""
         return {}
 
+    @property
+    def record_grid(self) -> tuple[Tensor, Tensor] | None:
+        """Step and origin ``(*shape)`` float64 of the numbers of a record; None for 8-bit pixels and whole numbers."""
+        return None
+
     def candidates(self, options: CandidateOptions) -> CandidatePool:
         """Candidates of membership attacks; an error if the data have no records with classes."""
         raise InputError(

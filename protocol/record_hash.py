@@ -1,44 +1,32 @@
-"""Salted hashes of training examples, which prove an exact reconstruction without a copy of anybody's data.
+"""Salted hashes of training examples of PyTorch, see `fedleak_recorder.record_hash`."""
 
-They do not hide a record that can be guessed: who has hash and salt, which lie next to each other in the ground truth,
-confirms each guess. The salt prevents only tables made in advance, and that equal records are recognised as equal.
-"""
+from collections.abc import Mapping
 
-import hashlib
-
-import numpy as np
 import torch
 from torch import Tensor
 
-LENGTH = 32
-"""Bytes of a hash."""
-SALT_LENGTH = 16
-"""Bytes of a salt."""
-_LEVELS = 255
-"""Steps per unit to which numbers are rounded, those of pixels in [0, 1] with 8 bits."""
+from fedleak_recorder import record_hash as hashing
+from fedleak_recorder.record_hash import LENGTH as LENGTH
+from fedleak_recorder.record_hash import RECORD_ORIGIN as RECORD_ORIGIN
+from fedleak_recorder.record_hash import RECORD_STEP as RECORD_STEP
+from fedleak_recorder.record_hash import SALT_LENGTH as SALT_LENGTH
+
+Grid = tuple[Tensor, Tensor]
+"""Step and origin ``(*shape)`` float64 of each number of a record."""
 
 
-def record_bytes(records: Tensor) -> list[bytes]:
-    """Bytes of each record at its own precision.
-
-    Args:
-        records: ``(N, *shape)``. Numbers with a point are rounded to multiples of 1/255, e.g. pixels in [0, 1] to
-            their 8 bits; of whole numbers, e.g. token numbers ``(N, L)``, trailing zeros (padding) are left out.
-    """
-    if records.is_floating_point():
-        levels = (records.detach().double().cpu() * _LEVELS).round().to(torch.int32)
-        return [row.tobytes() for row in levels.flatten(1).numpy()]
-    rows = records.detach().cpu().to(torch.int64).flatten(1).numpy()
-    return [np.trim_zeros(row, "b").tobytes() for row in rows]
+def record_bytes(records: Tensor, grid: Grid | None = None) -> list[bytes]:
+    """Bytes of each record ``(N, *shape)`` at its own precision, see `fedleak_recorder.record_hash.record_bytes`."""
+    own = None if grid is None else (grid[0].numpy(), grid[1].numpy())
+    return hashing.record_bytes(records.detach().cpu().numpy(), own)
 
 
-def record_hashes(records: Tensor, salt: Tensor) -> Tensor:
-    """``(N, 32)`` uint8 SHA-256 of a salt and each record.
+def record_hashes(records: Tensor, salt: Tensor, grid: Grid | None = None) -> Tensor:
+    """``(N, 32)`` uint8 SHA-256 of a salt ``(16,)`` and each record ``(N, *shape)``, rounded to a grid."""
+    own = None if grid is None else (grid[0].numpy(), grid[1].numpy())
+    return torch.from_numpy(hashing.record_hashes(records.detach().cpu().numpy(), salt.cpu().numpy(), own))
 
-    Args:
-        records: ``(N, *shape)``, see `record_bytes`.
-        salt: ``(16,)`` uint8, random for each client and round.
-    """
-    key = salt.cpu().numpy().tobytes()
-    found = b"".join(hashlib.sha256(key + content).digest() for content in record_bytes(records))
-    return torch.from_numpy(np.frombuffer(found, np.uint8).reshape(-1, LENGTH).copy())
+
+def grid_of(truth: Mapping[str, Tensor], victim: int) -> Grid | None:
+    """The grid of a client's records in the ground truth, None for that of 8-bit pixels."""
+    return (truth[RECORD_STEP][victim], truth[RECORD_ORIGIN][victim]) if RECORD_STEP in truth else None

@@ -13,7 +13,7 @@ from attacks.base import Attack
 from attacks.estimates import Estimate, EstimateError, Reconstruction, Scores, check_tensor
 from attacks.reconstruction.likeness import identified, likeness, nearest, rouge
 from protocol.metric_table import Metric
-from protocol.record_hash import record_hashes
+from protocol.record_hash import grid_of, record_hashes
 from protocol.view import View
 
 _SHOWN = 8
@@ -24,9 +24,10 @@ _SHOWN = 8
 class ReconstructionEstimate(Estimate):
     """Training examples of each client.
 
-    Scored against salted hashes: a record counts as recovered only if every number in it is right, see
-    `protocol.record_hash`. If the recording keeps the records themselves, each true record is matched with a
-    reconstructed one (the assignment of least squared error, or of greatest ROUGE-1 for token numbers) and compared.
+    Scored against salted hashes: a record counts as recovered only if every number in it is right, of a table's row
+    within the precision of its column, see `protocol.record_hash`. If the recording keeps the records themselves, each
+    true record is matched with a reconstructed one (the assignment of least squared error, or of greatest ROUGE-1 for
+    token numbers) and compared.
 
     Attributes:
         records: ``(V, M, *shape)`` as the network gets them: images in [0, 1], or int64 token numbers padded with 0.
@@ -117,7 +118,7 @@ class ReconstructionEstimate(Estimate):
         labelled = "record_labels" in truth and bool((self.labels >= 0).any())
         for v, count in enumerate(self.count.tolist()):
             own = [row.numpy().tobytes() for row in truth["record_hash"][v, real[v]]]
-            hashes = record_hashes(self.records[v, :count], truth["record_salt"][v])
+            hashes = record_hashes(self.records[v, :count], truth["record_salt"][v], grid_of(truth, v))
             guesses = [row.numpy().tobytes() for row in hashes]
             found["recovered"][v] = (Counter(own) & Counter(guesses)).total()
             sure = Counter(hashed for hashed, certain in zip(guesses, self.certified[v], strict=False) if certain)

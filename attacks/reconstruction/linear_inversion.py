@@ -9,14 +9,16 @@ from attacks.reconstruction.estimates import ReconstructionAttack
 from attacks.reconstruction.linear_layer import (
     LayerUpdate,
     LinearEstimate,
-    check_scale,
+    are_pixels,
     layer_errors,
     layer_update,
     linear_estimate,
 )
 from attacks.reconstruction.record_span import RecordErrors, RecordSpan, as_record, search_faces
+from attacks.reconstruction.record_supports import ZEROS, FoundRecords, search_supports
 from client.network import ClassifierAlgorithm
-from protocol.ranges import NonNegativeInt
+from protocol.errors import ViewError
+from protocol.ranges import NonNegativeInt, PositiveFloat
 from protocol.threat_model import ThreatModel
 from protocol.view import RoundView
 
@@ -30,20 +32,24 @@ class LinearInversion(ReconstructionAttack):
        of the bias (`record_span`).
     2. Certain records are subtracted, which isolates others.
     3. What remains is searched by linear programs for images in the span of the update (`search_faces`).
+    4. Records on another scale, e.g. rows of a standardised table, are searched by the neurons that each excites, and
+       are certain if the client's step, made again with them, is the update (`search_supports`). This needs the
+       clients' algorithm, of one step, and fewer records than numbers in each.
 
     Exact for one step and for several of plain SGD, with momentum, weight decay (which is subtracted), clipping, and
     for a sum of clients, as all of these keep ``weight = C^T X`` and ``bias = C^T 1`` with one matrix C. Adam, Adadelta
     and batch norm do not, and are refused with the cause. Under noise, a client with one record gets its estimate of
     least squares, ``sum_j h_j G_j / sum_j h_j^2``, with a mean squared error of ``s^2 / sum_j h_j^2`` for noise of
-    standard deviation s; of several records nothing is certain, and nothing is returned. Records that are no 8-bit
-    pixels are refused, see `linear_layer.check_scale`.
+    standard deviation s; of several records nothing is certain, and nothing is returned.
 
     Threat model: passive server with the model and the update of its first layer. If it knows the clients' algorithm,
-    and they make one step, it also infers the records' classes.
+    and they make one step, it also infers the records' classes, and records that are no 8-bit pixels.
 
     Args:
         programs: largest number of linear programs for a client; 0 stops after the subtractions.
-        failures: linear programs without a new record after which the search stops.
+        failures: linear programs without a new record after which the search stops; of each class, if records are no
+            pixels.
+        accuracy: largest error, to four standard errors, of the numbers of a certified record that is no 8-bit image.
 
     References:
         Phong, Aono, Hayashi, Wang and Moriai, "Privacy-Preserving Deep Learning via Additively Homomorphic Encryption",
@@ -63,30 +69,54 @@ class LinearInversion(ReconstructionAttack):
     )
     programs: NonNegativeInt = 1000
     failures: NonNegativeInt = 30
+    accuracy: PositiveFloat = 1e-3
 
     def run(self, view: RoundView, *, generator: torch.Generator) -> LinearEstimate:
         layer = layer_update(view)
         if layer.noise:
             return _of_single_records(layer, view.example_counts)
-        found = [self._solve(view, layer, victim, generator) for victim in range(view.victims)]
-        check_scale(view, found=any(span.levels for span in found))
-        classes, certain = ([torch.tensor(s.classes) for s in found], [torch.tensor(s.certain) for s in found])
-        return linear_estimate(layer, [span_records(span) for span in found], classes, certain=certain)
+        pixels = are_pixels(view)
+        found = [self._solve(view, layer, victim, pixels, generator) for victim in range(view.victims)]
+        if not pixels and not any(len(own.records) for own in found):
+            self._check_capacity(view, layer)
+        classes, certain = [own.classes for own in found], [own.certain for own in found]
+        return linear_estimate(layer, [own.records for own in found], classes, certain=certain)
 
-    def _solve(self, view: RoundView, layer: LayerUpdate, victim: int, generator: torch.Generator) -> RecordSpan:
+    def _solve(
+        self, view: RoundView, layer: LayerUpdate, victim: int, pixels: bool | None, generator: torch.Generator
+    ) -> FoundRecords:
         model = {name: value[victim] for name, value in view.sent_models().items()}
         own = torch.cat([model[f"{layer.name}.weight"], model[f"{layer.name}.bias"][:, None]], dim=1).double()
-        span = RecordSpan(
-            layer.rows[victim],
-            int(view.example_counts[victim]),
-            precision=layer.precision,
-            model=own,
-            errors=record_errors(view, layer, model, victim),
-        )
-        span.peel()
-        if span.exact and self.programs and self.failures:
-            search_faces(span, failures=self.failures, programs=self.programs, generator=generator)
-        return span
+        rows, count = layer.rows[victim], int(view.example_counts[victim])
+        errors = record_errors(view, layer, model, victim)
+        span = RecordSpan(rows, count, precision=layer.precision, model=own, errors=errors)
+        options = {"failures": self.failures, "programs": self.programs}
+        if pixels is not False:
+            span.peel()
+            if span.exact and self.programs and self.failures:
+                search_faces(span, **options, generator=generator)
+        if pixels or span.levels:
+            return FoundRecords(span_records(span), torch.tensor(span.classes), torch.tensor(span.certain))
+        return search_supports(span, rows, count, accuracy=self.accuracy, **options, generator=generator)
+
+    @staticmethod
+    def _check_capacity(view: RoundView, layer: LayerUpdate) -> None:
+        """Refuses records off the grid of pixels that the search cannot find, rather than to say that there are none.
+
+        Raises:
+            ViewError: the clients' step is unknown, or they have more records than the layer's update has dimensions.
+        """
+        algorithm, fewest = view.algorithm, int(view.example_counts.min())
+        known = isinstance(algorithm, ClassifierAlgorithm) and bool((algorithm.steps(view.example_counts) == 1).all())
+        neurons, width = layer.weight.shape[1:]
+        most = min(width, neurons // ZEROS)
+        if not known or fewest > most:
+            raise ViewError(
+                "nothing found in the updates has values on a grid of 1/255 in [0, 1]; records on another scale, e.g."
+                " standardised tables, may be in them all the same, but are found only for clients that classify with a"
+                f" known algorithm in one step (--learner) and have at most {most} records here; found"
+                f" {'such clients' if known else 'another or no algorithm'} with at least {fewest} records"
+            )
 
 
 def span_records(span: RecordSpan) -> Tensor:

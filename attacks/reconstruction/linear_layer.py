@@ -90,28 +90,17 @@ def layer_update(view: RoundView) -> LayerUpdate:
     )
 
 
-def check_scale(view: RoundView, *, found: bool) -> None:
-    """Refuses records that are no 8-bit pixels, which attacks that know them by their grid cannot find.
+def are_pixels(view: RoundView) -> bool | None:
+    """Whether the server's own images are on the grid of 8-bit pixels in [0, 1], as records are then; None if unknown.
 
-    Without images to look at, `found` alone decides: whether anything on the grid was found in the updates.
-
-    Raises:
-        ViewError: the server's own images are off the grid, or it knows of none and nothing on the grid was found.
+    Attacks that know a record by this grid find none on another scale.
     """
     images = view.auxiliary.get("images")
     if images is None:
-        right, which = found or hasattr(view.algorithm, "image_shape"), "nothing found in the updates has values"
-    else:
-        levels = images.double() * (1 if images.dtype == torch.uint8 else 255)
-        on_grid = (levels - levels.round()).abs() < _OFF_GRID
-        right = bool((on_grid & (levels > -_OFF_GRID) & (levels < 255 + _OFF_GRID)).all())
-        which = "the auxiliary images have values that are not"
-    if not right:
-        raise ViewError(
-            f"{which} on a grid of 1/255 in [0, 1], by which this attack knows a record: records on another scale, e.g."
-            " standardised tables, may be in the updates all the same; to measure how many, train on features that are"
-            " scaled to [0, 1] and rounded to 1/255"
-        )
+        return None
+    levels = images.double() * (1 if images.dtype == torch.uint8 else 255)
+    on_grid = (levels - levels.round()).abs() < _OFF_GRID
+    return bool((on_grid & (levels > -_OFF_GRID) & (levels < 255 + _OFF_GRID)).all())
 
 
 def _first_linear(view: RoundView) -> tuple[str, tuple[int, ...]]:

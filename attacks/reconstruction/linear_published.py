@@ -7,7 +7,7 @@ from torch import Tensor
 
 from attacks.reconstruction.estimates import ReconstructionAttack
 from attacks.reconstruction.linear_inversion import record_errors
-from attacks.reconstruction.linear_layer import LayerUpdate, LinearEstimate, check_scale, layer_update, linear_estimate
+from attacks.reconstruction.linear_layer import LayerUpdate, LinearEstimate, are_pixels, layer_update, linear_estimate
 from attacks.reconstruction.record_span import on_grid
 from client.network import ClassifierAlgorithm
 from protocol.errors import ViewError
@@ -21,13 +21,15 @@ _SINGLE = 1e-5, 1e-4, 1e-2
 _ITERATIONS = 30
 _AT_ONCE = 128
 """Candidates whose gradients are in memory together."""
+_SKETCH = 8
+"""Coordinates along which pairs of candidates are compared before all of their numbers are."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LinearRatio(ReconstructionAttack):
     """Change of each neuron's weight divided by that of its bias: the record, if one record alone excites the neuron.
 
-    All ratios that are images are returned; the attack cannot say which of them are records.
+    All ratios are returned, of images those in [0, 1]; the attack cannot say which of them are records.
 
     Threat model: passive server with the update of the first layer.
 
@@ -52,10 +54,11 @@ class LinearRatio(ReconstructionAttack):
         ratios = [
             weight[own] / bias[own, None] for weight, bias, own in zip(layer.weight, layer.bias, live, strict=True)
         ]
-        near = 1 / 255
+        near, pixels = 1 / 255, are_pixels(view)
         images = [own[((own > -near) & (own < 1 + near)).all(1)].clamp(0, 1) for own in ratios]
-        check_scale(view, found=any(bool(on_grid(own).any()) for own in images))
-        return linear_estimate(layer, [torch.unique(own.float(), dim=0) for own in images], None)
+        if pixels or (pixels is None and any(bool(on_grid(own).any()) for own in images)):
+            ratios = images
+        return linear_estimate(layer, [torch.unique(own.float(), dim=0) for own in ratios], None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,9 +66,15 @@ class LinearPeeling(ReconstructionAttack):
     """Ratios whose record explains the change of the bias, subtracted until no further one is found.
 
     A ratio is a record of class y if the change of the bias that this record makes in one step, which the algorithm
-    gives, is the observed one at some neuron that it excites; its gradient is then subtracted, and neurons that are
-    left with one record give the next. With float64 updates the tolerances are those of the published code; with
-    float32 ones they are relative to the update, a combination of records can pass, and nothing is certified.
+    gives, is the observed one at the neuron of the ratio and, for one class, at all neurons that it fits for some
+    class; its gradient is then subtracted, and neurons that are left with one record give the next. Equal ratios are
+    tried once.
+
+    The tolerances are those of the published code, for updates in float64. A neuron whose remaining change is below
+    them fits any ratio that does not excite it, and rounding makes two records of one, so that combinations and
+    repeated records are certified now and then, with the published code too. With float32 updates the tolerances are
+    relative to the update; a record then fits some neuron as one of a wrong class by chance, so only the neuron of the
+    ratio is tested, and nothing is certified.
 
     Threat model: passive server that knows the clients' algorithm, of one step.
 
@@ -92,45 +101,74 @@ class LinearPeeling(ReconstructionAttack):
         if sums is None:
             raise ViewError("expected plain SGD; found another optimizer or clipped examples")
         found = [self._peel(view, layer, victim, float(sums[victim])) for victim in range(view.victims)]
-        records = [torch.stack(own) if own else layer.weight[0, :0] for own, _ in found]
         classes = [torch.tensor(labels) for _, labels in found]
-        return linear_estimate(layer, records, classes, certain=layer.precision <= torch.finfo(torch.float64).eps)
+        return linear_estimate(
+            layer, [own for own, _ in found], classes, certain=layer.precision <= torch.finfo(torch.float64).eps
+        )
 
-    def _peel(self, view: RoundView, layer: LayerUpdate, victim: int, rate: float) -> tuple[list[Tensor], list[int]]:
+    def _peel(self, view: RoundView, layer: LayerUpdate, victim: int, rate: float) -> tuple[Tensor, list[int]]:
         count = max(int(view.example_counts[victim]), 1)
         model = {name: value[victim] for name, value in view.sent_models().items()}
         errors = record_errors(view, layer, model, victim)
         assert errors is not None
         weight, bias = -layer.weight[victim] / rate, -layer.bias[victim] / rate
         live, fit, same = _LIVE, _FIT, _SAME
-        if layer.precision > torch.finfo(torch.float64).eps:
+        double = layer.precision <= torch.finfo(torch.float64).eps
+        if not double:
             live, fit, same = (_SINGLE[0] * float(bias.abs().max()), _SINGLE[1] * float(bias.abs().max()), _SINGLE[2])
-        records: list[Tensor] = []
-        labels: list[int] = []
+        records, labels = weight[:0], list[int]()
         for _ in range(_ITERATIONS):
             rows = (bias.abs() > live).nonzero().flatten()
-            found = []
-            for own in torch.split(rows, _AT_ONCE):
-                ratios = weight[own] / bias[own, None]
-                changes = errors(ratios) / count
-                at_source = changes[torch.arange(len(own)), :, own] - bias[own, None]
+            ratios = weight[rows] / bias[rows, None]
+            new, changed = list[int](), list[Tensor]()
+            for own in torch.split(distinct_ratios(ratios, records, same), _AT_ONCE):
+                changes = errors(ratios[own]) / count
+                at_source = changes[torch.arange(len(own)), :, rows[own]] - bias[rows[own], None]
                 for place in (at_source.abs().amin(1) < fit).nonzero().flatten().tolist():
-                    if all(float((ratios[place] - known).norm()) >= same for known in records):
-                        records.append(ratios[place])
-                        found.append((ratios[place], *_fitted(changes[place], bias, rows, fit)))
-            labels += [label for _, label, _ in found]
-            for ratio, _, change in found:
-                weight, bias = weight - change[:, None] * ratio, bias - change
-            if not found:
+                    label, misfit = _fitted_class(changes[place], bias, rows, source=int(rows[own[place]]), fit=fit)
+                    if misfit < fit or not double:
+                        new.append(int(own[place]))
+                        labels.append(label)
+                        changed.append(changes[place, label])
+            if not new:
                 break
+            subtracted = torch.stack(changed)
+            weight, bias = weight - subtracted.T @ ratios[new], bias - subtracted.sum(0)
+            records = torch.cat([records, ratios[new]])
         return records, labels
 
 
-def _fitted(changes: Tensor, bias: Tensor, rows: Tensor, fit: float) -> tuple[int, Tensor]:
-    """Class that most live neurons agree on, and its changes of the bias, of ``changes (K, N)`` of a candidate."""
-    excited = rows[changes[:, rows].abs().amax(0) > 0]
+def _fitted_class(changes: Tensor, bias: Tensor, rows: Tensor, *, source: int, fit: float) -> tuple[int, float]:
+    """Class that most neurons agree on, and the norm of its misfit at all neurons that a candidate fits for some class.
+
+    A record is one of the same class at all neurons, so that its norm is about zero. A combination of records may fit
+    one neuron as a record of one class and another neuron as one of another class, and then has a large norm.
+
+    Args:
+        changes: ``(K, N)`` changes of the bias that the candidate makes as a record of each class.
+        bias: ``(N,)`` observed changes without those of the records found.
+        rows: numbers of the neurons that still change; those that the candidate does not excite are left out.
+        source: number of the neuron whose ratio the candidate is, where it fits.
+        fit: tolerance.
+    """
+    excited = rows[(changes[:, rows] != 0).any(0) | (rows == source)]
     misfit = (changes[:, excited] - bias[excited]).abs()
+    misfit = misfit[:, misfit.amin(0) < fit]
     least, best = misfit.min(0)
-    votes = torch.bincount(best[least < fit], minlength=len(changes))
-    label = int((votes - 1e-9 * misfit.where(misfit < fit, 0).sum(1) / fit).argmax())
-    return label, changes[label]
+    votes = torch.bincount(best, minlength=len(changes))
+    sums = torch.zeros(len(changes), dtype=misfit.dtype).index_add(0, best, least)
+    label = int(sums.masked_fill(votes < votes.max(), torch.inf).argmin())
+    return label, float(misfit[label].norm())
+
+
+def distinct_ratios(ratios: Tensor, records: Tensor, same: float) -> Tensor:
+    """Numbers of the ratios ``(M, D)`` that are farther than `same` from records ``(F, D)`` and earlier such ratios."""
+    points, known = torch.cat([records, ratios]), len(records)
+    draws = torch.randn(points.shape[1], _SKETCH, generator=torch.Generator().manual_seed(0), dtype=points.dtype)
+    sketch = points @ torch.linalg.qr(draws).Q  # a projection, which lengthens no distance
+    near = torch.cdist(sketch, sketch, compute_mode="donot_use_mm_for_euclid_dist") < same
+    distinct = torch.ones(len(points), dtype=torch.bool)
+    for late, early in near.tril(-1).nonzero().tolist():
+        if late >= known and distinct[early] and float((points[late] - points[early]).norm()) < same:
+            distinct[late] = False
+    return distinct[known:].nonzero().flatten()

@@ -24,7 +24,7 @@ _LEAST_DISTANCE = 1e-3
 _MOST_DISTANCE = 0.25
 _GAP = 0.1
 """Largest ratio of the singular value after the last of the records to that one."""
-_MOST_MISFIT = 0.1
+MOST_MISFIT = 0.1
 """Largest relative distance of a record's changes of the bias from the span, also where rounding allows more."""
 _MARGIN = 0.05
 """Share of the largest input of a neuron below whose negative a neuron is silent also after a few steps."""
@@ -126,7 +126,7 @@ class RecordSpan:
             within = changes @ self.columns
             misfit = (changes - within @ self.columns.T).norm(dim=1) / changes.norm(dim=1).clamp(min=1e-300)
             best = int(misfit.argmin())
-            if float(misfit[best]) <= min(self.slack, _MOST_MISFIT):
+            if float(misfit[best]) <= min(self.slack, MOST_MISFIT):
                 return best, within[best]
         excitement = self.model @ record
         silent = excitement < -_MARGIN * excitement.abs().max()
@@ -135,7 +135,7 @@ class RecordSpan:
             return -1, None
         _, values, directions = torch.linalg.svd(self.columns[silent] @ turn, full_matrices=False)
         alone = self.left == 1 or bool(values[-1] < _GAP * values[-2])
-        return -1, turn @ directions[-1] if alone and float(values[-1]) <= min(self.slack, _MOST_MISFIT) else None
+        return -1, turn @ directions[-1] if alone and float(values[-1]) <= min(self.slack, MOST_MISFIT) else None
 
 
 def _ends(values: Tensor, rank: int) -> bool:

@@ -14,6 +14,7 @@ from fedleak_recorder.folder import RecordingFolder
 from fedleak_recorder.gathered_round import Sent
 from fedleak_recorder.plain_values import whole_number
 from fedleak_recorder.pseudonyms import pseudonym, secret_key
+from fedleak_recorder.record_hash import hashed_truth
 from fedleak_recorder.shape_check import Shapes, named
 from fedleak_recorder.system import Holds, System
 from fedleak_recorder.writer import RecordingWriter, on_disk
@@ -135,6 +136,8 @@ class Recorder:
         *,
         truth: Mapping[Any, Mapping[str, Any]] | None = None,
         served: Mapping[Any, Sequence[int]] | None = None,
+        records: Mapping[Any, Any] | None = None,
+        record_grid: tuple[Any, Any] | None = None,
     ) -> None:
         """Records a round.
 
@@ -144,6 +147,10 @@ class Recorder:
             updates: by client, what it sent (its model or its delta) and the number of examples that it reports.
             truth: by client, ground truth for evaluations only, e.g. ``class_counts (K,)``.
             served: by client, numbers of the items that the server showed it ``(R,)``.
+            records: by client, its training examples ``(N, ...)`` as the network gets them, of which the ground truth
+                keeps salted hashes, by which reconstructions are scored; a hash confirms a guessed record.
+            record_grid: step and origin of each number of a record, if it is no pixel in [0, 1] with 8 bits: values are
+                ``origin + whole number * step``.
 
         Raises:
             InputError: something is of another model, not finite, too large for the stored type, or does not fit the
@@ -151,6 +158,10 @@ class Recorder:
                 and the next round may follow.
         """
         updates = _mapping(updates, "updates", keys=object)
+        held = _mapping(records or {}, "records", keys=object)
+        self._check_names("records", held, updates)
+        own = {client: as_array(value, where=f"the records of client {client}") for client, value in held.items()}
+        hashes = hashed_truth(own, record_grid)
         told, shown = _mapping(truth or {}, "truth", keys=object), _mapping(served or {}, "served", keys=object)
         self._check_names("truth", told, updates)
         self._check_names("served items", shown, updates)
@@ -160,7 +171,7 @@ class Recorder:
                 examples=examples,
                 arrays=arrays,
                 served=None if client not in shown else _items(shown[client], client),
-                truth=_mapping(told.get(client, {}), f"truth of client {client}"),
+                truth={**_mapping(told.get(client, {}), f"truth of client {client}"), **hashes.get(client, {})},
             )
             for client, (arrays, examples) in ((client, _pair(sent, client)) for client, sent in updates.items())
         ]

@@ -28,3 +28,12 @@ def test_without_the_salt_a_guess_is_not_confirmed() -> None:
     record = torch.tensor([[4, 7, 2]])
     assert not torch.equal(record_hashes(record, SALT), record_hashes(record, SALT + 1))
     assert record_hashes(record[:0], SALT).shape == (0, 32)
+
+
+def test_standardised_columns_agree_within_half_a_step_of_their_own() -> None:
+    grid = torch.tensor([0.5, 0.01], dtype=torch.float64), torch.tensor([-0.1, 0.003], dtype=torch.float64)
+    rows = grid[1] + grid[0] * torch.tensor([[3.0, -7.0], [0.0, 40.0]], dtype=torch.float64)
+    near = rows + torch.tensor([[0.24, 0.0049], [-0.24, 0.0]])
+    far = rows + torch.tensor([[0.0, 0.0051], [0.26, 0.0]])
+    assert torch.equal(record_hashes(near.float(), SALT, grid), record_hashes(rows, SALT, grid))
+    assert not (record_hashes(far, SALT, grid) == record_hashes(rows, SALT, grid)).all(1).any()

@@ -8,8 +8,10 @@ from torch import Tensor
 
 from attacks.reconstruction import LinearPeeling, LinearRatio
 from attacks.reconstruction.estimates import ReconstructionAttack
-from attacks.reconstruction.linear_layer import LinearEstimate
+from attacks.reconstruction.linear_layer import LinearEstimate, layer_errors
+from attacks.reconstruction.linear_published import distinct_ratios
 from client.engine.local_hyperparameters import LocalTraining
+from client.network import ClassifierAlgorithm
 from protocol.errors import ViewError
 from protocol.view import RoundView
 from tests.attacks.runs import of_noise, of_others, run
@@ -49,6 +51,30 @@ def test_peeling_finds_nothing_in_noise_or_with_a_foreign_model() -> None:
     for decoupled in (of_noise(view), dataclasses.replace(view, model=foreign.model)):
         assert int(scores(LinearPeeling(), decoupled, truth)["certified"].sum()) == 0
     assert int(scores(LinearPeeling(), of_others(view), truth)["recovered"].sum()) == 0
+
+
+@pytest.mark.parametrize(("second", "certified"), [(0, 1), (1, 0)])
+def test_peeling_certifies_a_ratio_only_if_one_class_explains_all_neurons_that_fit(second: int, certified: int) -> None:
+    """A ratio that fits its own neuron as a record of class 0, and another neuron as a record of class 0 or 1."""
+    view, truth = server_view(1, 6, double=True)
+    assert isinstance(view.algorithm, ClassifierAlgorithm)
+    ratio = truth["records"][0, :2].mean(0)
+    changes = layer_errors(view.algorithm, view.model, ratio[None], "body.1")[0] / 6
+    own, other = changes[0].nonzero().flatten()[:2].tolist()
+    bias = torch.zeros_like(view.deltas["body.1.bias"])
+    bias[0, own], bias[0, other] = changes[0, own], changes[second, other]
+    weight = torch.zeros_like(view.deltas["body.1.weight"])
+    weight[0, own], weight[0, other] = ratio.flatten() * bias[0, own], truth["records"][0, 2].flatten() * bias[0, other]
+    update = {"body.1.weight": -0.1 * weight, "body.1.bias": -0.1 * bias}
+    estimate = run(LinearPeeling(), dataclasses.replace(view, deltas={**view.deltas, **update}), LinearEstimate)
+    assert int(estimate.certified.sum()) == certified
+
+
+def test_equal_ratios_of_a_pass_and_of_earlier_passes_are_tried_once() -> None:
+    ratios = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1e-9], [0.5, 0.5]], dtype=torch.float64)
+    found = torch.tensor([[0.0, 1.0]], dtype=torch.float64)
+    assert distinct_ratios(ratios, found[:0], 1e-6).tolist() == [0, 1, 3]
+    assert distinct_ratios(ratios, found, 1e-6).tolist() == [0, 3]
 
 
 def test_peeling_needs_one_step() -> None:
