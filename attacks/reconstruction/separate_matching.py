@@ -116,7 +116,7 @@ class SeparateMatching(ReconstructionAttack):
         rest = torch.tensor([victim for victim in range(view.victims) if victim not in images], dtype=torch.int64)
         if len(rest):
             plain = InvertingGradients(
-                max_iter=self.max_iter, total_variation=self.total_variation, minutes=self.minutes, accelerator="cpu"
+                max_iter=self.max_iter, total_variation=self.total_variation, minutes=self.minutes
             ).run(view.select(rest), generator=generator)
             for place, victim in enumerate(rest.tolist()):
                 kept = slice(0, int(plain.count[place]))

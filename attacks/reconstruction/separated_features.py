@@ -104,7 +104,8 @@ class _Remaining:
     @property
     def span(self) -> Tensor:
         """``(N, left)`` orthonormal basis of the columns that remain."""
-        return self.columns @ torch.linalg.svd(self.core)[0][:, : self.left]
+        span: Tensor = self.columns @ torch.linalg.svd(self.core)[0][:, : self.left]
+        return span
 
     def take(self, inputs: Tensor) -> None:
         """Subtracts those of the inputs ``(P, D)`` that are certain."""
