@@ -10,7 +10,7 @@ from torch import Tensor
 from attacks.composition.base import CompositionAttack, certain
 from attacks.composition.estimates import CompositionEstimate
 from attacks.composition.simulation import whole_counts
-from attacks.estimates import Scores, check_tensor
+from attacks.estimates import Detail, Scores, check_tensor
 from protocol.metric_table import Metric
 from protocol.view import View
 
@@ -62,7 +62,7 @@ class CountEstimate(CompositionEstimate):
         }
         if bool(self.deviation.isfinite().any()):
             metrics["predicted-exact-classes"] = right_when_rounded(self.deviation).mean(1)
-        details = [{"clients": view.victims, "assumes": self.assumes}] if self.assumes else []
+        details: list[Detail] = [{"clients": view.victims, "assumes": self.assumes}] if self.assumes else []
         return dataclasses.replace(scores, metrics=metrics, details=details)
 
 
