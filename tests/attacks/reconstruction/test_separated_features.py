@@ -36,7 +36,7 @@ def toy(seed: int = 0, hidden: int = HIDDEN) -> Toy:
         loss = functional.cross_entropy(
             last(outputs.relu()), torch.arange(CLASSES).repeat(len(points)), reduction="sum"
         )
-        (found,) = torch.autograd.grad(loss, outputs)
+        (found,) = list[Tensor](torch.autograd.grad(loss, outputs))
         return found.reshape(len(points), CLASSES, hidden)
 
     loss = functional.cross_entropy(last(first(inputs).relu()), classes)
