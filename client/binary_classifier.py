@@ -50,4 +50,4 @@ class BinaryClassifierAlgorithm(NetworkAlgorithm):
     def fields(self, examples: Parameters, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
         """Images, and 1 for those of a positive class, 0 for others."""
         inputs, labels = super().fields(examples, dtype)
-        return inputs, torch.isin(labels, labels.new_tensor(self.positive)).to(dtype)
+        return inputs, (labels[..., None] == labels.new_tensor(self.positive)).any(-1).to(dtype)
